@@ -1,0 +1,71 @@
+"""Topics that mean something to a broker, and the kind of message that their name gives away.
+
+The stored topic alone tells a message's kind: properties such as DELAY stay on a message after its delivery.
+Source: TopicValidator, MixAll, TimerMessageStore (5.5.0).
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+TIMER_TOPIC = "rmq_sys_wheel_timer"
+HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
+OP_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
+TRACE_TOPIC_PREFIX = "rmq_sys_TRACE_DATA_"
+AUTO_CREATE_TOPIC = "TBW102"
+RETRY_PREFIX = "%RETRY%"
+DLQ_PREFIX = "%DLQ%"
+SYSTEM_PREFIX = "rmq_sys_"
+MAX_TOPIC_LENGTH = 127
+MAX_RETRY_TOPIC_LENGTH = 255
+
+_SYSTEM_TOPICS = frozenset(
+    {
+        AUTO_CREATE_TOPIC,
+        "TRANS_CHECK_MAX_TIME_TOPIC",
+        "OFFSET_MOVED_EVENT",
+        "SELF_TEST_TOPIC",
+        "BenchmarkTest",
+        "CHECKPOINT_TOPIC",
+    }
+)
+
+
+class Kind(StrEnum):
+    """What a stored record is in the life of a message."""
+
+    NORMAL = "normal"
+    DELAY = "delay"
+    RETRY = "retry"
+    DLQ = "dlq"
+    HALF = "half"
+    OP = "op"
+    TRACE = "trace"
+    TIMER = "timer"
+    SYSTEM = "system"
+
+
+_KIND_BY_TOPIC = {
+    SCHEDULE_TOPIC: Kind.DELAY,
+    TIMER_TOPIC: Kind.TIMER,
+    HALF_TOPIC: Kind.HALF,
+    OP_TOPIC: Kind.OP,
+    TRACE_TOPIC: Kind.TRACE,
+}
+
+
+def kind_of(topic: str) -> Kind:
+    """The kind of a record stored under `topic`."""
+    if topic in _KIND_BY_TOPIC:
+        return _KIND_BY_TOPIC[topic]
+    if topic.startswith(RETRY_PREFIX):
+        return Kind.RETRY
+    if topic.startswith(DLQ_PREFIX):
+        return Kind.DLQ
+    if topic.startswith(TRACE_TOPIC_PREFIX):
+        return Kind.TRACE
+    if topic.startswith(SYSTEM_PREFIX) or topic in _SYSTEM_TOPICS:
+        return Kind.SYSTEM
+    return Kind.NORMAL
