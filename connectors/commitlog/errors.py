@@ -1,0 +1,35 @@
+"""What can go wrong between a store and a table.
+
+    CommitLogError
+    ├── OptionError             an option that is unknown or has a wrong value
+    ├── StoreError              a path that gives no store: what it is, and what to do
+    │   └── EmptyStoreError     a store without a single segment
+    ├── DamagedLogError         FAILFAST met a bad range: segment, offset, expected, found
+    └── BodyError               a body that cannot be decompressed within its limits
+"""
+
+from __future__ import annotations
+
+
+class CommitLogError(Exception):
+    """Root of the folder's errors; the message is for a user."""
+
+
+class OptionError(CommitLogError):
+    """An option that is unknown or has a wrong value."""
+
+
+class StoreError(CommitLogError):
+    """A path that gives no store that can be read."""
+
+
+class EmptyStoreError(StoreError):
+    """A store that has no segment yet."""
+
+
+class DamagedLogError(CommitLogError):
+    """A range of the log that holds no intact record, where the mode asks to fail."""
+
+
+class BodyError(CommitLogError):
+    """A body that is not what its flag bits say, or larger than its limits once decompressed."""

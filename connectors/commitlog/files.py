@@ -1,0 +1,102 @@
+"""Bytes of segments, from local disks and whatever else `pyarrow.fs` can reach.
+
+Segments are read in windows, not mapped: a broker may cut or delete one while it is read, and where a mapping would end the
+process with SIGBUS, a read comes back short. The window stays in the processor's cache until the kernel is through with it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from types import TracebackType
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow.fs as pafs
+
+Window = np.ndarray[Any, np.dtype[np.uint8]]
+
+
+class SegmentFile(Protocol):
+    """An open segment."""
+
+    def read_into(self, window: Window, position: int) -> int:
+        """Fill `window` from `position` of the file; the bytes read, fewer only where the file ends."""
+        ...
+
+    def close(self) -> None:
+        """Give the file back."""
+        ...
+
+
+class LocalFile:
+    """A segment on a local disk; once open it can be read to its end even when it is deleted."""
+
+    def __init__(self, path: str) -> None:
+        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+    def read_into(self, window: Window, position: int) -> int:
+        """See SegmentFile."""
+        view = memoryview(window)
+        done = 0
+        while done < len(view):
+            count = os.preadv(self._descriptor, [view[done:]], position + done)
+            if count == 0:
+                break
+            done += count
+        return done
+
+    def next_data(self, position: int) -> int | None:
+        """The first position from `position` on that is not in a hole of a sparse file, or None where all is hole."""
+        try:
+            return os.lseek(self._descriptor, position, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno == errno.ENXIO:
+                return None
+            return position  # a filesystem that does not know its holes
+
+    def close(self) -> None:
+        """See SegmentFile."""
+        os.close(self._descriptor)
+
+
+class RemoteFile:
+    """A segment behind any other filesystem."""
+
+    def __init__(self, filesystem: pafs.FileSystem, path: str) -> None:
+        self._file = filesystem.open_input_file(path)
+
+    def read_into(self, window: Window, position: int) -> int:
+        """See SegmentFile."""
+        data = self._file.read_at(len(window), position)
+        window[: len(data)] = np.frombuffer(data, np.uint8)
+        return len(data)
+
+    def close(self) -> None:
+        """See SegmentFile."""
+        self._file.close()
+
+
+def resolve_filesystem(path: str) -> tuple[pafs.FileSystem, str]:
+    """The filesystem of a path or URI, and the path within it."""
+    if "://" in path:
+        return pafs.FileSystem.from_uri(path)
+    return pafs.LocalFileSystem(), os.path.abspath(path)
+
+
+class OpenSegment:
+    """A segment opened by its path or URI, for a `with`."""
+
+    def __init__(self, path: str) -> None:
+        filesystem, inner_path = resolve_filesystem(path)
+        self._file: SegmentFile
+        if isinstance(filesystem, pafs.LocalFileSystem):
+            self._file = LocalFile(inner_path)
+        else:
+            self._file = RemoteFile(filesystem, inner_path)
+
+    def __enter__(self) -> SegmentFile:
+        return self._file
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._file.close()

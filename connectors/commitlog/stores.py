@@ -1,0 +1,162 @@
+"""Which stores a path names, and which segments they have.
+
+A store is a folder with a `commitlog` folder in it; either may be named. The broker's name is, in this order: the option `broker`, the
+path component that `{broker}` stands for, the store folder's name, or its parent's where that is just `store`. Nothing
+that is read from a store becomes part of a path.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fnmatch import translate
+
+import pyarrow.fs as pafs
+
+from connectors.commitlog.errors import EmptyStoreError, OptionError, StoreError
+from connectors.commitlog.files import resolve_filesystem
+from schemas.layouts.segments import parse_segment_name
+
+COMMITLOG = "commitlog"
+_GENERIC_STORE_NAME = "store"
+_PLACEHOLDER = "{broker}"
+_WILDCARDS = re.compile(r"[*?\[]|" + re.escape(_PLACEHOLDER))
+_NEVER_HOLDS_A_STORE = frozenset({COMMITLOG, "consumequeue", "consumequeue_ext", "batchconsumequeue", "index", "config"})
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One file of a log.
+
+    Attributes:
+        path: path or URI that opens it.
+        base_offset: physical offset of its first byte, from its name.
+        file_size: bytes it had when it was listed.
+    """
+
+    path: str
+    base_offset: int
+    file_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """A broker's log.
+
+    Attributes:
+        broker: the store's name.
+        root: its `commitlog` folder, as a path or URI.
+        segments: its files, in order of their offsets.
+    """
+
+    broker: str
+    root: str
+    segments: tuple[Segment, ...]
+
+
+def find_stores(path: str, broker: str | None = None) -> list[Store]:
+    """The stores that a path, a glob or a comma-separated list of them names, in order of their names.
+
+    Raises:
+        StoreError: where nothing is there, where it is no store, or where it may not be read.
+        OptionError: where two stores would have one name.
+    """
+    found: dict[str, Store] = {}
+    for pattern in (part.strip() for part in path.split(",") if part.strip()):
+        for root, name in _expand(pattern):
+            store = _list_store(pattern, root, broker or name)
+            if store.broker in found:
+                raise OptionError(
+                    f"two stores are named {store.broker!r}: {found[store.broker].root} and {store.root}; "
+                    f"put {_PLACEHOLDER} into the path where the names differ"
+                )
+            found[store.broker] = store
+    if not found:
+        raise StoreError(f"no store matches {path!r}: expected folders with a '{COMMITLOG}' folder in them")
+    return [found[name] for name in sorted(found)]
+
+
+def _expand(pattern: str) -> Iterator[tuple[str, str]]:
+    """The commitlog folders (inner path) that a pattern names, each with its broker's name."""
+    filesystem, inner_path = resolve_filesystem(pattern)
+    if not _WILDCARDS.search(inner_path):
+        root = _commitlog_folder(filesystem, pattern, inner_path)
+        yield root, _default_name(root)
+        return
+    parts = inner_path.rstrip("/").split("/")
+    if parts[-1] != COMMITLOG:
+        parts.append(COMMITLOG)
+    fixed = next(number for number, part in enumerate(parts) if _WILDCARDS.search(part))
+    matcher = _matcher(parts)
+    for folder in _walk(filesystem, "/".join(parts[:fixed]) or "/"):
+        if match := matcher.fullmatch(folder):
+            yield folder, match.groupdict().get("broker") or _default_name(folder)
+
+
+def _matcher(parts: list[str]) -> re.Pattern[str]:
+    pieces = []
+    for part in parts:
+        if part == "**":
+            pieces.append("(?:[^/]+/)*")
+        elif part == _PLACEHOLDER:
+            pieces.append("(?P<broker>[^/]+)/")
+        else:
+            # fnmatch's own pattern of one component, kept from crossing a slash
+            pieces.append(translate(part).removeprefix("(?s:").removesuffix(")\\Z").replace(".*", "[^/]*") + "/")
+    return re.compile("".join(pieces).removesuffix("/"))
+
+
+def _walk(filesystem: pafs.FileSystem, folder: str) -> Iterator[str]:
+    """Every `commitlog` folder below a folder; what cannot hold one is not entered."""
+    try:
+        entries = filesystem.get_file_info(pafs.FileSelector(folder))
+    except FileNotFoundError:
+        return
+    except PermissionError as error:
+        raise StoreError(f"{folder} may not be read: {error.strerror or error}") from None
+    for entry in sorted(entries, key=lambda info: info.path):
+        if entry.type != pafs.FileType.Directory:
+            continue
+        if entry.base_name == COMMITLOG:
+            yield entry.path
+        if entry.base_name not in _NEVER_HOLDS_A_STORE:
+            yield from _walk(filesystem, entry.path)
+
+
+def _commitlog_folder(filesystem: pafs.FileSystem, given: str, path: str) -> str:
+    path = path.rstrip("/")
+    info, inside = filesystem.get_file_info([path, f"{path}/{COMMITLOG}"])
+    if inside.type == pafs.FileType.Directory:
+        return str(inside.path)
+    if info.type == pafs.FileType.NotFound:
+        raise StoreError(f"{given} does not exist: expected a broker's store folder, the one that holds '{COMMITLOG}'")
+    if info.type == pafs.FileType.File:
+        raise StoreError(f"{given} is a file: expected the store folder, the one that holds '{COMMITLOG}'")
+    if info.base_name == COMMITLOG:
+        return path
+    raise StoreError(f"{given} is not a store: there is no '{COMMITLOG}' folder in it")
+
+
+def _default_name(root: str) -> str:
+    parts = root.split("/")[:-1]
+    if len(parts) > 1 and parts[-1] == _GENERIC_STORE_NAME and parts[-2]:
+        return parts[-2]
+    return parts[-1] or _GENERIC_STORE_NAME
+
+
+def _list_store(given: str, root: str, broker: str) -> Store:
+    filesystem, _ = resolve_filesystem(given)
+    prefix = given.split("://")[0] + "://" if "://" in given else ""
+    try:
+        entries = filesystem.get_file_info(pafs.FileSelector(root))
+    except PermissionError:
+        raise StoreError(f"{root} may not be read: run as the broker's user, or give read permission") from None
+    segments = []
+    for entry in entries:
+        base_offset = parse_segment_name(entry.base_name)
+        if base_offset is not None and entry.type == pafs.FileType.File:
+            segments.append(Segment(prefix + entry.path, base_offset, entry.size))
+    if not segments:
+        raise EmptyStoreError(f"{prefix}{root} holds no segment: the broker has not stored a message yet")
+    return Store(broker, prefix + root, tuple(sorted(segments, key=lambda segment: segment.base_offset)))
