@@ -48,7 +48,10 @@ class SpanKind(StrEnum):
 
 
 class Fault(StrEnum):
-    """Why a stretch is not what it should be: the column `_corrupt_record.reason`."""
+    """Why a stretch is not what it should be: the column `_corrupt_record.reason`.
+
+    The last four are of a record that proves itself but holds a value that no column can: the row then has the rest.
+    """
 
     MAGIC = "magic"
     SIZE = "total_size"
@@ -61,6 +64,8 @@ class Fault(StrEnum):
     MISSING_SEGMENT = "missing_segment"
     TOPIC_ENCODING = "topic_encoding"
     PROPERTIES_ENCODING = "properties_encoding"
+    TIMESTAMP = "timestamp"
+    BODY_COMPRESSION = "body_compression"
 
 
 class Finding(NamedTuple):

@@ -1,0 +1,268 @@
+"""From stores to splits: what is there to read, where it ends, and how it is divided.
+
+A snapshot fixes, for each store, the range to read: it ends behind the last record of the newest segment that proves itself. What comes
+after that is the tail: zeros that are not written yet, or the torn end of a write, which the next read takes up again. So
+within a snapshot everything that is neither a record nor a BLANK is damage, and two reads of one snapshot give the same.
+
+Splits begin and end where records do. The places are found by hopping over record sizes from the segment's start, not by
+looking for the next magic number in the middle: a message whose body holds a whole, valid record cannot pass for one.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
+
+import numpy as np
+
+from connectors.commitlog.arrow import Array
+from connectors.commitlog.errors import OptionError, StoreError
+from connectors.commitlog.files import LocalFile, OpenSegment, SegmentFile
+from connectors.commitlog.kernel import hop
+from connectors.commitlog.splits import Split
+from connectors.commitlog.stores import Segment, Store
+from connectors.commitlog.walk import End, walk
+from schemas.layouts.scan import DEFAULT_MAX_RECORD_BYTES, SpanKind, examine
+from schemas.layouts.segments import segment_name
+
+logger = logging.getLogger(__name__)
+
+_WINDOW_BYTES = 4 << 20
+
+
+class TailKind(StrEnum):
+    """What lies behind the last record of a store."""
+
+    UNWRITTEN = "unwritten"
+    TORN = "torn"
+    CLOSED = "closed"
+
+
+@dataclass(frozen=True, slots=True)
+class StoreRange:
+    """The part of a store's log that one read takes.
+
+    Attributes:
+        start: physical offset of the first byte.
+        end: physical offset behind the last record that proves itself.
+        tail: what lies behind it.
+        tail_bytes: how many bytes of a torn tail are not taken.
+    """
+
+    start: int
+    end: int
+    tail: TailKind = TailKind.UNWRITTEN
+    tail_bytes: int = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes of the range."""
+        return max(0, self.end - self.start)
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What one read takes of each store; two reads of one snapshot give the same rows."""
+
+    ranges: Mapping[str, StoreRange]
+
+    @property
+    def size(self) -> int:
+        """Bytes of all ranges."""
+        return sum(store_range.size for store_range in self.ranges.values())
+
+    def to_json(self) -> str:
+        """The text that the source's option `snapshot` takes."""
+        return json.dumps({broker: asdict(store_range) for broker, store_range in self.ranges.items()}, sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> Snapshot:
+        """The snapshot in such a text.
+
+        Raises:
+            OptionError: if it is not one.
+        """
+        try:
+            ranges = {
+                broker: StoreRange(**{**value, "tail": TailKind(value["tail"])}) for broker, value in json.loads(text).items()
+            }
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise OptionError(f"option snapshot: expected the JSON that Snapshot.to_json gives, found {error!r}") from None
+        return cls(ranges)
+
+
+def segment_size(store: Store) -> int:
+    """The size of a store's segments: brokers make them all the same, and full from the start.
+
+    Where files are missing the distances between names are larger; where one was cut in copying, it is shorter.
+    """
+    bases = [segment.base_offset for segment in store.segments]
+    distances = [after - before for before, after in zip(bases, bases[1:], strict=False)]
+    return min([*distances, max(segment.file_size for segment in store.segments)])
+
+
+def take_snapshot(
+    stores: Iterable[Store],
+    starts: Mapping[str, int] | None = None,
+    *,
+    max_record_bytes: int = DEFAULT_MAX_RECORD_BYTES,
+) -> Snapshot:
+    """The range of each store from a start, or from its oldest segment, to its last whole record.
+
+    Args:
+        stores: from `find_stores`.
+        starts: physical offsets to begin at, by broker; each must be where a record begins.
+        max_record_bytes: larger sizes are faults.
+    """
+    starts = starts or {}
+    return Snapshot({store.broker: _range_of(store, starts.get(store.broker), max_record_bytes) for store in stores})
+
+
+def _range_of(store: Store, start: int | None, max_record_bytes: int) -> StoreRange:
+    first = store.segments[0].base_offset if start is None else start
+    size = segment_size(store)
+    for segment in reversed(store.segments):
+        begin = max(segment.base_offset, first)
+        if begin >= segment.base_offset + segment.file_size:
+            break
+        with OpenSegment(segment.path) as file:
+            found = _end_of_segment(file, segment, begin, size, max_record_bytes)
+        if found is not None:
+            return replace(found, start=first)
+    return StoreRange(first, first)
+
+
+def _end_of_segment(
+    file: SegmentFile, segment: Segment, begin: int, size: int, max_record_bytes: int
+) -> StoreRange | None:
+    """Where the data of a segment ends, or None where it has none from `begin` on."""
+    file_end = segment.base_offset + segment.file_size
+    if isinstance(file, LocalFile) and file.next_data(begin - segment.base_offset) is None:
+        return None
+    split = Split("", segment.path, segment.base_offset, begin, file_end, segment.base_offset + size, file_end)
+    end, records = End(), _LastRecords()
+    for step in walk(file, split, _WINDOW_BYTES, max_record_bytes, end, verify=False):
+        starts = step.parts[hop.START]
+        if len(starts):
+            ends = step.parts[hop.PROPERTIES] + step.parts[hop.PROPERTIES_LENGTH]
+            records.add(step.origin + starts, step.origin + ends)
+    if end.stop == hop.STOP_BLANK:
+        return StoreRange(begin, end.position, TailKind.CLOSED)
+    last_good = records.last_proven(file, split, max_record_bytes, default=begin)
+    if end.stop == hop.STOP_UNWRITTEN:
+        if last_good == begin and end.position == begin:
+            return None
+        torn = end.position - last_good
+    else:
+        torn = file_end - last_good
+    return StoreRange(begin, last_good, TailKind.TORN if torn else TailKind.UNWRITTEN, torn)
+
+
+class _LastRecords:
+    """The ends of the records seen last: enough to step back over those whose bodies did not get to disk."""
+
+    def __init__(self) -> None:
+        self._starts = np.empty(0, np.int64)
+        self._ends = np.empty(0, np.int64)
+
+    def add(self, starts: Array, ends: Array) -> None:
+        """Remember the records of one step instead of those before."""
+        self._starts, self._ends = starts, ends
+
+    def last_proven(self, file: SegmentFile, split: Split, max_record_bytes: int, default: int) -> int:
+        """The end of the last record whose body agrees with its CRC."""
+        bounds = split.bounds(max_record_bytes)
+        for start, stop in zip(self._starts[::-1].tolist(), self._ends[::-1].tolist(), strict=True):
+            window = np.empty(stop - start, np.uint8)
+            length = file.read_into(window, start - split.base_offset)
+            if examine(memoryview(window)[:length], 0, start, bounds).kind is SpanKind.RECORD:
+                return int(stop)
+        return int(self._starts[0]) if len(self._starts) else default
+
+
+def plan_splits(
+    store: Store,
+    store_range: StoreRange,
+    max_partition_bytes: int,
+    max_record_bytes: int = DEFAULT_MAX_RECORD_BYTES,
+) -> list[Split]:
+    """The splits of one store's range, in order, with the places where segments are missing.
+
+    Splits are cut at multiples of `max_partition_bytes` in physical offsets, so that the same log gives the same splits
+    whenever it is read.
+    """
+    return [
+        split
+        for whole in _segment_ranges(store, store_range)
+        for split in ([whole] if whole.missing else _divide(whole, max_partition_bytes, max_record_bytes))
+    ]
+
+
+def _segment_ranges(store: Store, store_range: StoreRange) -> Iterator[Split]:
+    size = segment_size(store)
+    expected = store_range.start
+    for segment in store.segments:
+        if segment.base_offset >= store_range.end:
+            break
+        segment_end = segment.base_offset + size
+        if segment_end <= store_range.start:
+            continue
+        if segment.base_offset > expected:
+            yield _missing(store, expected, segment.base_offset, size)
+        start = max(segment.base_offset, expected)
+        end = min(segment_end, store_range.end)
+        file_end = segment.base_offset + min(segment.file_size, size)
+        if segment.file_size > size:
+            logger.warning("%s has %d bytes, %d more than its neighbours leave room for: they are not read",
+                           segment.path, segment.file_size, segment.file_size - size)  # fmt: skip
+        yield Split(store.broker, segment.path, segment.base_offset, start, end, segment_end, file_end)
+        expected = end
+    if expected < store_range.end:
+        yield _missing(store, expected, store_range.end, size)
+
+
+def _missing(store: Store, start: int, end: int, size: int) -> Split:
+    base_offset = start - start % size
+    path = f"{store.root}/{segment_name(base_offset)}"
+    return Split(store.broker, path, base_offset, start, end, end, end, missing=True)
+
+
+def _divide(whole: Split, max_partition_bytes: int, max_record_bytes: int) -> list[Split]:
+    if whole.size <= max_partition_bytes or whole.start // max_partition_bytes == (whole.end - 1) // max_partition_bytes:
+        return [whole]
+    try:
+        with OpenSegment(whole.path) as file:
+            cuts = _cuts(file, whole, max_partition_bytes, max_record_bytes)
+    except FileNotFoundError:
+        return [whole]  # the task will find the same, and say so
+    edges = [whole.start, *cuts, whole.end]
+    return [replace(whole, start=start, end=end) for start, end in zip(edges, edges[1:], strict=False) if start < end]
+
+
+def _cuts(file: SegmentFile, whole: Split, max_partition_bytes: int, max_record_bytes: int) -> list[int]:
+    """The first record start at or behind each multiple of the partition size."""
+    cuts: list[int] = []
+    following = (whole.start // max_partition_bytes + 1) * max_partition_bytes
+    for step in walk(file, whole, _WINDOW_BYTES, max_record_bytes, End(), verify=False):
+        starts = step.origin + step.parts[hop.START]
+        while len(starts) and starts[-1] >= following:
+            cut = int(starts[np.searchsorted(starts, following)])
+            cuts.append(cut)
+            following = (cut // max_partition_bytes + 1) * max_partition_bytes
+    return cuts
+
+
+def check_ranges(stores: Iterable[Store], snapshot: Snapshot) -> None:
+    """Refuse a snapshot that names stores which are not there.
+
+    Raises:
+        StoreError: naming the first.
+    """
+    known = {store.broker for store in stores}
+    for broker in snapshot.ranges:
+        if broker not in known:
+            raise StoreError(f"the snapshot has a store {broker!r}, the path has {', '.join(sorted(known)) or 'none'}")
+

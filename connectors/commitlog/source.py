@@ -1,0 +1,159 @@
+"""The Spark data source `commitlog`: a broker's log as rows of `messages`.
+
+    from connectors.commitlog import register
+    register(spark)
+    df = spark.read.format("commitlog").load("/data/rocketmq/store")
+    df.where("topic = 'orders' and store_timestamp >= '2026-11-20'").select("keys", "tags", "properties")
+
+Options are in `connectors.commitlog.options`, columns in `schemas.tables.messages`. Planning (listing, finding the end of the log,
+cutting splits) happens once, in a Python process on the driver; each split is read by one task on a worker. What a
+pushed filter cannot have dropped, Spark drops: all filters are returned to it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from connectors.commitlog.batches import CORRUPT_RECORD, Request, read_split
+from connectors.commitlog.errors import OptionError
+from connectors.commitlog.filters import narrow
+from connectors.commitlog.options import BodyForm, Mode, Options
+from connectors.commitlog.plan import Snapshot, check_ranges, plan_splits, take_snapshot
+from connectors.commitlog.splits import Split
+from connectors.commitlog.stores import find_stores
+from schemas.tables.messages import BODY, SOURCE
+
+logger = logging.getLogger(__name__)
+
+PUSHDOWN_SETTING = "spark.sql.python.filterPushdown.enabled"
+
+
+class CommitLogDataSource(DataSource):
+    """Reads RocketMQ's CommitLog, and broker_lite's; see the module and its options."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name for `format`."""
+        return "commitlog"
+
+    def schema(self) -> StructType:
+        """The columns that the options ask for, in the table's order."""
+        options = Options.parse(self.options)
+        return _schema_of(options)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """A reader of these columns."""
+        return CommitLogReader(Options.parse(self.options), schema)
+
+
+class PushdownCommitLogDataSource(CommitLogDataSource):
+    """The same for sessions in which Spark offers its filters to Python sources."""
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """A reader of these columns that takes filters."""
+        return PushdownCommitLogReader(Options.parse(self.options), schema)
+
+
+def _schema_of(options: Options) -> StructType:
+    columns = [field for field in SOURCE if field.name not in (BODY.name, CORRUPT_RECORD)]
+    if options.columns is not None:
+        known = {field.name: field for field in SOURCE}
+        for name in options.columns:
+            if name not in known:
+                raise OptionError(f"option columns: {name!r} is not one of {', '.join(known)}")
+        return StructType([known[name] for name in options.columns])
+    if options.body is not BodyForm.NONE:
+        columns.append(BODY)
+    if options.mode is Mode.PERMISSIVE:
+        columns.append(SOURCE[CORRUPT_RECORD])
+    return StructType(columns)
+
+
+def _check_schema(schema: StructType, options: Options) -> None:
+    known = {field.name: field.dataType for field in SOURCE}
+    for field in schema:
+        if field.name not in known:
+            raise OptionError(f"the schema's column {field.name!r} is not one of {', '.join(known)}")
+        if field.dataType != known[field.name]:
+            expected = known[field.name].simpleString()
+            raise OptionError(f"column {field.name}: expected {expected}, found {field.dataType.simpleString()}")
+    if options.mode is Mode.PERMISSIVE and CORRUPT_RECORD not in schema.fieldNames():
+        raise OptionError(f"mode PERMISSIVE needs the column {CORRUPT_RECORD}: add it, or choose DROPMALFORMED")
+
+
+class CommitLogReader(DataSourceReader):
+    """Plans on the driver, reads on workers."""
+
+    def __init__(self, options: Options, schema: StructType) -> None:
+        """Check options and schema; nothing is read yet.
+
+        Raises:
+            OptionError: where they do not fit.
+        """
+        _check_schema(schema, options)
+        self._options = options
+        self._filters = narrow(options)
+        self._arrow_schema: pa.Schema = to_arrow_schema(schema, timezone="UTC")
+
+    def partitions(self) -> list[Split]:  # type: ignore[override]
+        """The splits of the snapshot, without those that the offsets asked for leave out."""
+        options = self._options
+        stores = find_stores(options.path, options.broker)
+        if options.snapshot is None:
+            snapshot = take_snapshot(stores, max_record_bytes=options.max_record_bytes)
+        else:
+            snapshot = Snapshot.from_json(options.snapshot)
+            check_ranges(stores, snapshot)
+        planned = [
+            split
+            for store in stores
+            if store.broker in snapshot.ranges
+            for split in plan_splits(
+                store, snapshot.ranges[store.broker], options.max_partition_bytes, options.max_record_bytes
+            )
+        ]
+        splits = [split for split in planned if self._filters.may_hold(split)]
+        logger.info(
+            "%d stores, %d bytes: %d splits planned (%d bytes), %d skipped by offset",
+            len(stores), snapshot.size, len(splits), sum(split.size for split in splits), len(planned) - len(splits),
+        )  # fmt: skip
+        return splits
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
+        """The batches of one split; none for a read without splits."""
+        if isinstance(partition, Split):
+            yield from read_split(partition, self._request())
+
+    def _request(self) -> Request:
+        options = self._options
+        return Request(
+            schema=self._arrow_schema,
+            mode=options.mode,
+            filters=self._filters.filters,
+            body=BodyForm.STORED if options.body is BodyForm.NONE else options.body,
+            max_body_bytes=options.max_body_bytes,
+            max_batch_bytes=options.max_batch_bytes,
+            max_record_bytes=options.max_record_bytes,
+        )
+
+
+class PushdownCommitLogReader(CommitLogReader):
+    """A reader to which Spark tells its filters first."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Take what drops records early; return all, for Spark to apply."""
+        self._filters = self._filters.push(filters)
+        return filters
+
+
+def register(spark: SparkSession) -> None:
+    """Make `format("commitlog")` known to a session, with filters pushed."""
+    spark.conf.set(PUSHDOWN_SETTING, "true")
+    spark.dataSource.register(PushdownCommitLogDataSource)
