@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def register(spark: SparkSession) -> None:
-    """Make `format("commitlog")` known to a session, with filters pushed."""
+def register(spark: SparkSession, *, pushdown: bool = False) -> None:
+    """Make `format("commitlog")` known to a session; see `connectors.commitlog.source`."""
     from connectors.commitlog.source import register as register_source
 
-    register_source(spark)
+    register_source(spark, pushdown=pushdown)

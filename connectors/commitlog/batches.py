@@ -192,7 +192,7 @@ def _bad_rows(values: list[dict[str, object]], split: Split, request: Request) -
 def _good_rows(
     window: Window, parts: Array, split: Split, request: Request, refused: _Refused
 ) -> Iterator[pa.RecordBatch]:
-    decoded = DecodedWindow(window, parts, split.broker)
+    decoded = DecodedWindow(window, parts, split.broker, keep_entries="properties" in request.schema.names)
     wanted = _wanted_rows(decoded, request.filters)
     if wanted is not None:
         if not wanted.any():

@@ -18,6 +18,8 @@ from connectors.commitlog.kernel import columns as kernel
 from connectors.commitlog.kernel import hop, text
 from schemas.layouts.commitlog import HEAD, STORED, TAIL
 from schemas.layouts.hosts import V4_SIZE, V6_SIZE, parse_host
+from schemas.layouts.layout import Layout
+from schemas.layouts.properties import parse_priority
 from schemas.layouts.sysflag import BORN_HOST_V6, COMPRESSED, COMPRESSION_MASK, STORE_HOST_V6, body_codec
 from schemas.layouts.topics import kind_of
 
@@ -48,12 +50,14 @@ class DecodedWindow:
         window: the log's bytes.
         parts: int64[PART_COUNT, rows], where the parts of the records lie; see `kernel.hop`.
         broker: the store's name.
+        keep_entries: whether the column `properties` is going to be asked for.
     """
 
-    def __init__(self, window: Array, parts: Array, broker: str) -> None:
+    def __init__(self, window: Array, parts: Array, broker: str, *, keep_entries: bool = True) -> None:
         self._window = window
         self._parts = parts
         self._broker = broker
+        self._keep_entries = keep_entries
         self.rows = parts.shape[1]
 
     def column(self, name: str) -> pa.Array:
@@ -66,7 +70,8 @@ class DecodedWindow:
 
     def select(self, wanted: Array) -> DecodedWindow:
         """The same window with some of its records, by a boolean for each row."""
-        return DecodedWindow(self._window, np.ascontiguousarray(self._parts[:, wanted]), self._broker)
+        parts = np.ascontiguousarray(self._parts[:, wanted])
+        return DecodedWindow(self._window, parts, self._broker, keep_entries=self._keep_entries)
 
     def physical_offset_of(self, row: int) -> int:
         """A record's own offset."""
@@ -94,7 +99,7 @@ class DecodedWindow:
             pieces.append(np.frombuffer(data, np.uint8))
             parts[hop.PROPERTIES, row], parts[hop.PROPERTIES_LENGTH, row] = end, len(data)
             end += len(data)
-        return DecodedWindow(np.concatenate(pieces), parts, self._broker)
+        return DecodedWindow(np.concatenate(pieces), parts, self._broker, keep_entries=self._keep_entries)
 
     def int32(self, field: str) -> Array:
         """A field of the record's head, or of its tail, as numbers."""
@@ -140,12 +145,9 @@ class DecodedWindow:
         return [value.decode("utf-8", "replace") for value in self.topics.values]
 
     @cached_property
-    def _wanted(self) -> tuple[Array, Array]:
-        """Positions and lengths of the properties that have columns of their own."""
-        positions, lengths, *_ = self._split_properties(keep_entries=False)
-        return positions, lengths
-
-    def _split_properties(self, *, keep_entries: bool) -> tuple[Array, Array, Array, Array]:
+    def _split(self) -> tuple[Array, Array, Array, Array]:
+        """Where the properties are that have columns of their own, and all entries where they are wanted."""
+        keep_entries = self._keep_entries
         lengths = self._parts[hop.PROPERTIES_LENGTH]
         room = int(lengths.sum()) // text.MIN_ENTRY_SIZE + self.rows if keep_entries else 0
         wanted = np.empty((text.WANTED_COUNT, self.rows), np.int64)
@@ -167,26 +169,25 @@ class DecodedWindow:
 
     def properties(self) -> pa.Array:
         """All properties as maps."""
-        wanted, wanted_lengths, entries, offsets = self._split_properties(keep_entries=True)
-        self.__dict__.setdefault("_wanted", (wanted, wanted_lengths))
+        _, _, entries, offsets = self._split
         keys = arrow.spans(self._window, entries[0], entries[1], pa.string())
         values = arrow.spans(self._window, entries[2], entries[3], pa.string())
         return arrow.maps(offsets, keys, values)
 
     def wanted_property(self, row: int) -> pa.Array:
         """One of the properties that have columns of their own, as strings."""
-        positions, lengths = self._wanted
+        positions, lengths, *_ = self._split
         return arrow.spans(self._window, positions[row], lengths[row], pa.string())
 
     def tags(self) -> pa.Array:
         """Tags; they repeat, so that each is decoded once."""
-        positions, lengths = self._wanted
+        positions, lengths, *_ = self._split
         interned = Interned(self._window, positions[text.TAGS], lengths[text.TAGS])
         return arrow.repeated(interned.codes, [value.decode() for value in interned.values])
 
     def keys(self) -> pa.Array:
         """Business keys as lists."""
-        positions, lengths = self._wanted
+        positions, lengths, *_ = self._split
         lengths = lengths[text.KEYS]
         room = int(np.maximum(lengths, 0).sum()) // 2 + self.rows
         key_positions, key_lengths = np.empty(room, np.int64), np.empty(room, np.int64)
@@ -200,7 +201,7 @@ class DecodedWindow:
         texts = self.wanted_property(text.PRIORITY)
         if texts.null_count == self.rows:
             return pa.nulls(self.rows, pa.int32())
-        return pa.array([_int_or_none(value) for value in texts.to_pylist()], pa.int32())
+        return pa.array([parse_priority(value) for value in texts.to_pylist()], pa.int32())
 
     def hosts(self, positions: Array, v6_bit: int) -> pa.Array:
         """Hosts as text; each distinct one is formatted once."""
@@ -247,16 +248,8 @@ class DecodedWindow:
         return self._parts[hop.BODY_LENGTH].astype(np.int32)
 
 
-def _int_or_none(value: str | None) -> int | None:
-    try:
-        number = int(value) if value is not None else None
-    except ValueError:
-        return None
-    return number if number is not None and -(1 << 31) <= number < 1 << 31 else None
-
-
-def _has(layout: object, field: str) -> bool:
-    return any(declared.name == field for declared in layout.fields)  # type: ignore[attr-defined]
+def _has(layout: Layout, field: str) -> bool:
+    return any(declared.name == field for declared in layout.fields)
 
 
 _SCRATCH = np.full(text.SCRATCH_SIZE, -1, np.int32)

@@ -50,12 +50,14 @@ class StoreRange:
         end: physical offset behind the last record that proves itself.
         tail: what lies behind it.
         tail_bytes: how many bytes of a torn tail are not taken.
+        last_record: physical offset of the newest segment's last record that proves itself, where it is in the range.
     """
 
     start: int
     end: int
     tail: TailKind = TailKind.UNWRITTEN
     tail_bytes: int = 0
+    last_record: int | None = None
 
     @property
     def size(self) -> int:
@@ -150,15 +152,15 @@ def _end_of_segment(
             ends = step.parts[hop.PROPERTIES] + step.parts[hop.PROPERTIES_LENGTH]
             records.add(step.origin + starts, step.origin + ends)
     if end.stop == hop.STOP_BLANK:
-        return StoreRange(begin, end.position, TailKind.CLOSED)
-    last_good = records.last_proven(file, split, max_record_bytes, default=begin)
+        return StoreRange(begin, end.position, TailKind.CLOSED, last_record=records.last_start)
+    last_record, last_good = records.last_proven(file, split, max_record_bytes, default=begin)
     if end.stop == hop.STOP_UNWRITTEN:
         if last_good == begin and end.position == begin:
             return None
         torn = end.position - last_good
     else:
         torn = file_end - last_good
-    return StoreRange(begin, last_good, TailKind.TORN if torn else TailKind.UNWRITTEN, torn)
+    return StoreRange(begin, last_good, TailKind.TORN if torn else TailKind.UNWRITTEN, torn, last_record)
 
 
 class _LastRecords:
@@ -172,15 +174,22 @@ class _LastRecords:
         """Remember the records of one step instead of those before."""
         self._starts, self._ends = starts, ends
 
-    def last_proven(self, file: SegmentFile, split: Split, max_record_bytes: int, default: int) -> int:
-        """The end of the last record whose body agrees with its CRC."""
+    @property
+    def last_start(self) -> int | None:
+        """Where the last record begins, proven or not."""
+        return int(self._starts[-1]) if len(self._starts) else None
+
+    def last_proven(
+        self, file: SegmentFile, split: Split, max_record_bytes: int, default: int
+    ) -> tuple[int | None, int]:
+        """Where the last record begins and ends whose body agrees with its CRC."""
         bounds = split.bounds(max_record_bytes)
         for start, stop in zip(self._starts[::-1].tolist(), self._ends[::-1].tolist(), strict=True):
             window = np.empty(stop - start, np.uint8)
             length = file.read_into(window, start - split.base_offset)
             if examine(memoryview(window)[:length], 0, start, bounds).kind is SpanKind.RECORD:
-                return int(stop)
-        return int(self._starts[0]) if len(self._starts) else default
+                return start, stop
+        return None, int(self._starts[0]) if len(self._starts) else default
 
 
 def plan_splits(

@@ -6,8 +6,13 @@
     df.where("topic = 'orders' and store_timestamp >= '2026-11-20'").select("keys", "tags", "properties")
 
 Options are in `connectors.commitlog.options`, columns in `schemas.tables.messages`. Planning (listing, finding the end of the log,
-cutting splits) happens once, in a Python process on the driver; each split is read by one task on a worker. What a
-pushed filter cannot have dropped, Spark drops: all filters are returned to it.
+cutting splits) happens once for a DataFrame, in a Python process on the driver: every query on it sees the same snapshot. Each
+split is read by one task on a worker.
+
+Filters reach the reader as options (topics, queueIds, startingTimestamp, startingOffset and so on). Spark can push its
+own predicates too, but 4.2.0 then keeps those of one query for the next query on the same DataFrame, and for other branches of a
+union or join, and rows are missing without a word. So that is off unless `register(spark, pushdown=True)` asks
+for it, which is safe where every DataFrame of this source is used by one query, once.
 """
 
 from __future__ import annotations
@@ -54,7 +59,7 @@ class CommitLogDataSource(DataSource):
 
 
 class PushdownCommitLogDataSource(CommitLogDataSource):
-    """The same for sessions in which Spark offers its filters to Python sources."""
+    """The same, taking Spark's predicates; all are returned to Spark, which applies them again."""
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of these columns that takes filters."""
@@ -153,7 +158,13 @@ class PushdownCommitLogReader(CommitLogReader):
         return filters
 
 
-def register(spark: SparkSession) -> None:
-    """Make `format("commitlog")` known to a session, with filters pushed."""
-    spark.conf.set(PUSHDOWN_SETTING, "true")
-    spark.dataSource.register(PushdownCommitLogDataSource)
+def register(spark: SparkSession, *, pushdown: bool = False) -> None:
+    """Make `format("commitlog")` known to a session.
+
+    Args:
+        spark: the session.
+        pushdown: also let Spark push predicates; read the module's warning first.
+    """
+    if pushdown:
+        spark.conf.set(PUSHDOWN_SETTING, "true")
+    spark.dataSource.register(PushdownCommitLogDataSource if pushdown else CommitLogDataSource)

@@ -1,6 +1,6 @@
-"""`checkpoint`: how far a broker had flushed, as five timestamps and offsets in a file of 4,096 bytes.
+"""`checkpoint`: how far a broker had flushed, as six timestamps and offsets in a file of 4,096 bytes.
 
-Brokers 4.9 write the first three. Source: org.apache.rocketmq.store.StoreCheckpoint.
+Brokers 4.9 write the first three, those before 5.5 the first five. Source: org.apache.rocketmq.store.StoreCheckpoint.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ LAYOUT = Layout(
     Field("index_msg_timestamp", "q", "store time of the last entry of the last full and flushed IndexFile, ms"),
     Field("master_flushed_offset", "q", "bytes; 5.x"),
     Field("confirm_physical_offset", "q", "bytes; 5.x"),
+    Field("logics_physical_offset", "q", "of the last message in a flushed ConsumeQueue, bytes; 5.5"),
 )
-assert LAYOUT.size == 40
+assert LAYOUT.size == 48
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,7 @@ class Checkpoint:
     index_msg_timestamp: int = 0
     master_flushed_offset: int = 0
     confirm_physical_offset: int = 0
+    logics_physical_offset: int = 0
 
     @property
     def min_timestamp(self) -> int:

@@ -6,7 +6,10 @@ A slot holds the number of the newest entry of its chain (0: empty); an entry ho
 Entry 0 is never used. Slots and entries are settings of the broker (5,000,000 and 20,000,000) that the file does not
 record; a file's size gives them back where their ratio is the default 1:4. Hashes only are stored: whoever looks up must
 compare topic and key in the record. The file's name is its time of creation, in the broker's time zone. After a crash
-the counts in the header can be behind the entries. Source: org.apache.rocketmq.store.index.IndexFile, IndexHeader.
+the counts in the header can be behind the entries.
+
+A record is entered under its UNIQ_KEY, then under each of its KEYS, and by brokers since 5.5 also under its TAGS, as the key
+`T#tags`; a rolled back one not at all. Source: org.apache.rocketmq.store.index.IndexFile, IndexHeader, IndexService.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from schemas.layouts.layout import Field, Layout, ReadableBuffer
 
 DEFAULT_SLOTS = 5_000_000
 DEFAULT_ENTRIES = 20_000_000
+TAGS_KEY_PREFIX = "T#"
 
 HEADER = Layout(
     Field("begin_timestamp", "q", "store time of the first entry, ms"),
@@ -123,6 +127,11 @@ def key_hash(topic: str, key: str) -> int:
     """What the index stores for a key: abs(hashCode), and 0 for the one value that has no abs."""
     value = abs(java_hash(f"{topic}#{key}"))
     return 0 if value > _INT_MAX else value
+
+
+def tags_key(tags: str) -> str:
+    """The key under which brokers since 5.5 enter a record's TAGS."""
+    return f"{TAGS_KEY_PREFIX}{tags}"
 
 
 def time_diff_seconds(store_timestamp: int, begin_timestamp: int) -> int:

@@ -66,10 +66,13 @@ def serialize_properties(pairs: Iterable[tuple[str, str]]) -> bytes:
     for key, value in pairs:
         if not key or not value:
             raise UnserializableError("properties", "keys and values of at least one character", f"{key!r}={value!r}")
-        if any(separator in text for text in (key, value) for separator in "\x01\x02"):
-            raise UnserializableError("properties", "no 0x01 or 0x02 in keys and values", f"{key!r}={value!r}")
         parts.append(f"{key}\x01{value}\x02")
-    data = "".join(parts).encode()
+    text = "".join(parts)
+    # Two counts over the whole are much cheaper than a search in every key and value; brokers do this for every message.
+    if text.count("\x01") != len(parts) or text.count("\x02") != len(parts):
+        bad = next(part for part in parts if part.count("\x01") != 1 or part.count("\x02") != 1)
+        raise UnserializableError("properties", "no 0x01 or 0x02 in keys and values", repr(bad))
+    data = text.encode()
     if len(data) > MAX_SIZE:
         raise UnserializableError("properties", f"at most {MAX_SIZE} bytes", f"{len(data)} bytes")
     return data
@@ -83,3 +86,12 @@ def split_keys(value: str) -> list[str]:
 def first_value(pairs: Pairs, key: str) -> str | None:
     """The value of a key's first entry."""
     return next((value for name, value in pairs if name == key), None)
+
+
+def parse_priority(value: str | None) -> int | None:
+    """A priority where the property is a whole number that fits an int32, else None."""
+    try:
+        number = int(value) if value is not None else None
+    except ValueError:
+        return None
+    return number if number is not None and -(1 << 31) <= number < 1 << 31 else None

@@ -1,0 +1,1 @@
+"""What is computed: functions from DataFrames to DataFrames."""

@@ -1,0 +1,24 @@
+"""`quarantine`: one row per stretch of a log that held no intact record, or per record with a value that no column can hold.
+
+Key: (`broker`, `start_offset`, `sequence`). Append-only; a range that could not be read is never read again by itself, so these rows are
+all that is known of it.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
+
+QUARANTINE = StructType(
+    [
+        StructField("broker", StringType(), True, {"comment": "the store's name"}),
+        StructField("segment", StringType(), True, {"comment": "file, as it was read"}),
+        StructField("start_offset", LongType(), True, {"comment": "physical offset of the first bad byte"}),
+        StructField("end_offset", LongType(), True, {"comment": "physical offset behind the last bad byte"}),
+        StructField("reason", StringType(), True, {"comment": "see schemas.layouts.scan.Fault"}),
+        StructField("expected", StringType(), True, {"comment": "what the format asks for"}),
+        StructField("found", StringType(), True, {"comment": "what stands there"}),
+        StructField("first_bytes", BinaryType(), True, {"comment": "up to 256 bytes from the start of the range"}),
+        StructField("parser_version", StringType(), True, {"comment": "version of CommitLake that read it"}),
+        StructField("sequence", LongType(), True, {"comment": "the archive run, as in archive_runs"}),
+    ]
+)

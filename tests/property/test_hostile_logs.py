@@ -1,0 +1,121 @@
+"""The law of hostile bytes: intact records are all found, bad ranges are named, and both readers say the same.
+
+The plain scanner (`schemas.layouts.scan`) and the compiled walk share no code beyond the declared layouts.
+"""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from connectors.commitlog.batches import Request, read_split
+from connectors.commitlog.errors import DamagedLogError
+from connectors.commitlog.options import Mode
+from connectors.commitlog.plan import plan_splits, take_snapshot
+from connectors.commitlog.records import row_of, walk_store
+from connectors.commitlog.splits import Split
+from connectors.commitlog.stores import find_stores
+from schemas.layouts.errors import LayoutError
+from schemas.layouts.commitlog import parse_message
+from schemas.layouts.scan import Fault, SpanKind
+from schemas.tables.messages import SOURCE
+from tests.hypothesis_profiles import load
+from tests.logs import closed_segment, damage, messages, open_segment, write_store
+
+load()
+
+SIZE = 4096
+SCHEMA = to_arrow_schema(SOURCE, timezone="UTC")
+SOFT = {str(fault) for fault in (Fault.TOPIC_ENCODING, Fault.PROPERTIES_ENCODING, Fault.TIMESTAMP)}
+
+
+def read_all(splits: list[Split], mode: Mode, **request: int) -> list[dict[str, object]]:
+    """Rows of a read, in physical order."""
+    wanted = Request(SCHEMA, mode, **request)  # type: ignore[arg-type]
+    batches = [batch for split in splits for batch in read_split(split, wanted)]
+    table = pa.Table.from_batches(batches, schema=SCHEMA)
+    table.validate(full=True)
+    rows: list[dict[str, object]] = table.to_pylist()
+    return sorted(rows, key=lambda row: (row["physical_offset"], row["size"] is None))
+
+
+@given(seed=st.integers(0, 2**32), faults=st.integers(0, 4), window=st.integers(16, 4000), partition=st.integers(64, 8000))
+def test_compiled_reader_agrees_with_the_plain_one(
+    seed: int, faults: int, window: int, partition: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    chance = random.Random(seed)
+    segments = [(0, closed_segment(messages(12, seed), SIZE)), (SIZE, open_segment(messages(9, seed + 1), SIZE, SIZE))]
+    for _ in range(faults):
+        victim = chance.randrange(2)
+        base, data = segments[victim]
+        segments[victim] = (base, damage(data, chance)[:SIZE])
+    root = write_store(tmp_path_factory.mktemp("store"), segments)
+    check_store(root, window, partition)
+
+
+def check_store(root: Path, window: int, partition: int) -> None:
+    """Compare the two readers on one store."""
+    (store,) = find_stores(str(root), "b")
+    store_range = take_snapshot([store]).ranges["b"]
+    plain = list(walk_store(store, SIZE))
+    expected = [found for found in plain if found.message is not None]
+    rows = read_all(plan_splits(store, store_range, partition), Mode.PERMISSIVE, max_batch_bytes=window)
+    good = [row for row in rows if row["size"] is not None]
+    assert [row["physical_offset"] for row in good] == [found.span.start for found in expected]
+    for row, found in zip(good, expected, strict=True):
+        assert found.message is not None
+        check_row(row, row_of(found.message, "b"), found.message.body)
+    bad = [row["_corrupt_record"] for row in rows if row["size"] is None]
+    assert sum(record["end"] - record["start"] for record in bad) == bad_bytes(plain, store_range.end)
+    assert all(record["reason"] and record["expected"] and record["found"] for record in bad)
+    if bad:
+        with pytest.raises(DamagedLogError, match="expected"):
+            read_all(plan_splits(store, store_range, partition), Mode.FAILFAST)
+    dropped = read_all(plan_splits(store, store_range, partition), Mode.DROPMALFORMED, max_batch_bytes=window)
+    assert [row["physical_offset"] for row in dropped] == [
+        row["physical_offset"] for row in good if row["_corrupt_record"] is None
+    ]
+
+
+def bad_bytes(plain: list, end: int) -> int:  # type: ignore[type-arg]
+    """Bytes in bad ranges before the end of the snapshot, as the plain reader sees them."""
+    return sum(
+        min(found.span.end, end) - found.span.start
+        for found in plain
+        if found.span.kind is SpanKind.FAULT and found.span.start < end
+    )
+
+
+def check_row(row: dict[str, object], plain: dict[str, object], body: bytes) -> None:
+    """One row, column by column."""
+    note = row["_corrupt_record"]
+    for name, value in plain.items():
+        if name in ("magic", "body_sha256"):
+            continue
+        found = row[name]
+        if name in ("born_timestamp", "store_timestamp"):
+            if note is not None and found is None:
+                continue
+            found = round(found.timestamp() * 1000)  # type: ignore[attr-defined]
+        if name == "properties":
+            found = dict(found)  # type: ignore[call-overload]
+        assert found == value, name
+    assert row["body"] == body
+    assert note is None or note["reason"] in SOFT  # type: ignore[index]
+
+
+@given(st.binary(max_size=400), st.integers(0, 10))
+def test_any_bytes_give_a_message_or_a_documented_error(data: bytes, offset: int) -> None:
+    try:
+        parsed = parse_message(data, min(offset, len(data)))
+    except LayoutError as error:
+        assert error.expected
+        assert error.found
+    else:
+        assert parsed is None or parsed[1] <= len(data)
