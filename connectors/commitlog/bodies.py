@@ -6,7 +6,6 @@ its limit.
 
 from __future__ import annotations
 
-import io
 import zlib
 
 import pyarrow as pa
@@ -47,7 +46,7 @@ def _inflate(body: bytes, limit: int) -> bytes:
 
 def _stream(body: bytes, codec: BodyCodec, limit: int) -> bytes:
     pieces, size = [], 0
-    with pa.CompressedInputStream(pa.PythonFile(io.BytesIO(body)), str(codec)) as stream:
+    with pa.CompressedInputStream(pa.BufferReader(body), str(codec)) as stream:
         while size < limit and (piece := stream.read(min(1 << 20, limit - size))):
             pieces.append(piece)
             size += len(piece)

@@ -1,0 +1,24 @@
+"""`archive_runs`: one row per finished archive run.
+
+Key: `sequence`. A run that has committed its messages but is not here was stopped before its quarantine was written; the next run
+makes that good and writes the row, with `recovered`.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType, TimestampType
+
+ARCHIVE_RUNS = StructType(
+    [
+        StructField("sequence", LongType(), True, {"comment": "number of the archive commit in messages"}),
+        StructField("run_id", StringType(), True, {"comment": "random; tells two tries of one number apart"}),
+        StructField("started_at", TimestampType(), True, {"comment": "UTC"}),
+        StructField("finished_at", TimestampType(), True, {"comment": "UTC"}),
+        StructField("stores", LongType(), True, {"comment": "stores of which something was read"}),
+        StructField("messages", LongType(), True, {"comment": "rows added to messages"}),
+        StructField("bytes", LongType(), True, {"comment": "log bytes from the first to the last offset read"}),
+        StructField("refused", LongType(), True, {"comment": "rows added to quarantine"}),
+        StructField("recovered", BooleanType(), True, {"comment": "finished by a later run"}),
+        StructField("parser_version", StringType(), True, {"comment": "version of CommitLake that read the log"}),
+    ]
+)

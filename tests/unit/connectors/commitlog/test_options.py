@@ -1,0 +1,43 @@
+"""Options are checked at once."""
+
+from __future__ import annotations
+
+import pytest
+
+from connectors.commitlog.errors import OptionError
+from connectors.commitlog.options import BodyForm, Mode, Options
+
+
+def test_defaults_need_only_a_path() -> None:
+    options = Options.parse({"path": "/store"})
+    assert (options.mode, options.body, options.topics) == (Mode.FAILFAST, BodyForm.NONE, None)
+    assert options.max_partition_bytes == 128 << 20
+
+
+def test_names_are_taken_in_any_case_as_spark_hands_them_over() -> None:
+    options = Options.parse({"PATH": "/store", "maxpartitionbytes": "5", "MODE": "permissive", "Topics": "a, b"})
+    assert options.max_partition_bytes == 5
+    assert options.mode is Mode.PERMISSIVE
+    assert options.topics == {"a", "b"}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("pathh", "x", "unknown option 'pathh'; known are path"),
+        ("mode", "LAX", "expected FAILFAST, PERMISSIVE, DROPMALFORMED, found 'LAX'"),
+        ("body", "all", "expected none, stored, decompressed, found 'all'"),
+        ("maxPartitionBytes", "1g", "expected a whole number, found '1g'"),
+        ("maxBatchBytes", "0", "at least 1 byte, found 0"),
+        ("queueIds", "1,x", "expected whole numbers"),
+        ("topics", " , ", "at least one name"),
+    ],
+)
+def test_wrong_option_is_an_error_that_says_what_fits(name: str, value: str, message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        Options.parse({"path": "/store", name: value})
+
+
+def test_path_is_needed() -> None:
+    with pytest.raises(OptionError, match="'path' is missing"):
+        Options.parse({})

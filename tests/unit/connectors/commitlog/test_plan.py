@@ -1,0 +1,141 @@
+"""Snapshots and splits: where a log ends, and how it is divided."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from connectors.commitlog.errors import OptionError, StoreError
+from connectors.commitlog.plan import Snapshot, StoreRange, TailKind, check_ranges, plan_splits, take_snapshot
+from connectors.commitlog.stores import Store, find_stores
+from tests.logs import closed_segment, messages, new_message, open_segment, records, write_store
+
+SIZE = 4096
+SECOND = messages(6, seed=2)
+SECOND_ENDS = [SIZE + sum(len(record) for record in records(SECOND, SIZE)[: number + 1]) for number in range(6)]
+
+
+def store_with(root: Path, newest: bytes, *more: tuple[int, bytes]) -> Store:
+    """A store with one closed segment and a newest one."""
+    write_store(root, [(0, closed_segment(messages(8), SIZE)), (SIZE, newest), *more])
+    (store,) = find_stores(str(root), "b")
+    return store
+
+
+def range_of(store: Store, start: int | None = None) -> StoreRange:
+    """The range of its only store."""
+    return take_snapshot([store], None if start is None else {"b": start}).ranges["b"]
+
+
+def test_snapshot_ends_behind_the_last_record(tmp_path: Path) -> None:
+    store = store_with(tmp_path, open_segment(SECOND, SIZE, SIZE))
+    assert range_of(store) == StoreRange(0, SECOND_ENDS[-1], TailKind.UNWRITTEN, 0, SECOND_ENDS[-2])
+
+
+def test_segments_made_ahead_are_no_data(tmp_path: Path) -> None:
+    store = store_with(tmp_path, open_segment(SECOND, SIZE, SIZE), (2 * SIZE, bytes(SIZE)), (3 * SIZE, bytes(SIZE)))
+    assert range_of(store).end == SECOND_ENDS[-1]
+
+
+def test_closed_newest_segment_is_taken_whole(tmp_path: Path) -> None:
+    store = store_with(tmp_path, closed_segment(SECOND, SIZE, SIZE), (2 * SIZE, bytes(SIZE)))
+    assert range_of(store) == StoreRange(0, 2 * SIZE, TailKind.CLOSED, 0, SECOND_ENDS[-2])
+
+
+@pytest.mark.parametrize("kept", [1, 8, 60, 90, 100])
+def test_torn_last_record_is_the_tail_and_not_damage(tmp_path: Path, kept: int) -> None:
+    data = open_segment(SECOND, SIZE, SIZE)
+    torn = data[: SECOND_ENDS[4] - SIZE + kept].ljust(SIZE, b"\0")
+    found = range_of(store_with(tmp_path, torn))
+    assert found.end == SECOND_ENDS[4]
+    if any(torn[SECOND_ENDS[4] - SIZE :]):
+        assert found.tail is TailKind.TORN
+
+
+def test_last_bodies_that_did_not_get_to_disk_are_the_tail(tmp_path: Path) -> None:
+    data = bytearray(open_segment([new_message(n, body=b"x" * 50) for n in range(6)], SIZE, SIZE))
+    size = len(records([new_message(0, body=b"x" * 50)])[0])
+    for number in (4, 5):
+        data[number * size + 88 : number * size + 138] = bytes(50)
+    found = range_of(store_with(tmp_path, bytes(data)))
+    assert (found.end, found.tail, found.tail_bytes) == (SIZE + 4 * size, TailKind.TORN, 2 * size)
+
+
+def test_damage_with_records_behind_it_is_not_the_tail(tmp_path: Path) -> None:
+    data = bytearray(open_segment(SECOND, SIZE, SIZE))
+    data[SECOND_ENDS[2] - SIZE] = 0xFF
+    assert range_of(store_with(tmp_path, bytes(data))).end == SECOND_ENDS[-1]
+
+
+def test_snapshot_from_the_end_is_empty(tmp_path: Path) -> None:
+    store = store_with(tmp_path, open_segment(SECOND, SIZE, SIZE))
+    found = range_of(store, SECOND_ENDS[-1])
+    assert (found.start, found.end, found.size) == (SECOND_ENDS[-1], SECOND_ENDS[-1], 0)
+
+
+def test_snapshot_from_the_middle_takes_the_rest(tmp_path: Path) -> None:
+    store = store_with(tmp_path, open_segment(SECOND, SIZE, SIZE))
+    assert range_of(store, SECOND_ENDS[1]).size == SECOND_ENDS[-1] - SECOND_ENDS[1]
+
+
+def test_snapshot_survives_as_json() -> None:
+    snapshot = Snapshot({"a": StoreRange(0, 10), "b": StoreRange(5, 9, TailKind.TORN, 3, 7)})
+    assert Snapshot.from_json(snapshot.to_json()) == snapshot
+    assert snapshot.size == 14
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"a": 1}', '{"a": {"start": 1}}', '{"a": {"tail": "x"}}'])
+def test_text_that_is_no_snapshot_is_refused(text: str) -> None:
+    with pytest.raises(OptionError, match="option snapshot"):
+        Snapshot.from_json(text)
+
+
+def test_snapshot_of_a_store_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    store = store_with(tmp_path, open_segment(SECOND, SIZE, SIZE))
+    with pytest.raises(StoreError, match="has a store 'other', the path has b"):
+        check_ranges([store], Snapshot({"other": StoreRange(0, 1)}))
+
+
+@pytest.mark.parametrize("partition", [1, 300, 1000, 4095, 4096, 10**6])
+def test_splits_are_whole_records_one_behind_the_other(tmp_path: Path, partition: int) -> None:
+    store = store_with(tmp_path, open_segment(SECOND, SIZE, SIZE))
+    found = range_of(store)
+    splits = plan_splits(store, found, partition)
+    first = [0, *(sum(len(record) for record in records(messages(8))[: n + 1]) for n in range(8))]
+    starts = {*first, SIZE, *SECOND_ENDS}
+    assert [split.start for split in splits[1:]] == [split.end for split in splits[:-1]]
+    assert (splits[0].start, splits[-1].end) == (0, found.end)
+    assert all(split.start in starts for split in splits)
+    assert len(splits) > 2 or partition >= 1000
+
+
+def test_splits_of_a_later_read_are_cut_at_the_same_places(tmp_path: Path) -> None:
+    store = store_with(tmp_path, open_segment(SECOND, SIZE, SIZE))
+    all_starts = {split.start for split in plan_splits(store, range_of(store), 300)}
+    later = plan_splits(store, range_of(store, SECOND_ENDS[1]), 300)
+    assert {split.start for split in later[1:]} <= all_starts
+
+
+def test_record_inside_a_body_is_never_the_start_of_a_split(tmp_path: Path) -> None:
+    fake = records([new_message(9, body=b"f" * 100)], base_offset=88)[0]
+    store = write_store(tmp_path, [(0, closed_segment([new_message(1, body=fake + bytes(1000)), new_message(2)], SIZE))])
+    (found,) = find_stores(str(store), "b")
+    splits = plan_splits(found, range_of(found), 64)
+    assert 88 not in {split.start for split in splits}
+    assert len(splits) == 2
+
+
+def test_missing_segment_is_a_split_that_says_so(tmp_path: Path) -> None:
+    store = store_with(tmp_path, closed_segment(SECOND, SIZE, SIZE), (3 * SIZE, open_segment(SECOND, SIZE, 3 * SIZE)))
+    missing = [split for split in plan_splits(store, range_of(store), 1 << 20) if split.missing]
+    assert [(split.start, split.end) for split in missing] == [(2 * SIZE, 3 * SIZE)]
+    assert missing[0].path.endswith(f"{2 * SIZE:020d}")
+
+
+def test_what_was_deleted_before_it_was_read_is_missing(tmp_path: Path) -> None:
+    store = store_with(tmp_path, open_segment(SECOND, SIZE, SIZE))
+    (store.segments and tmp_path / "commitlog" / f"{0:020d}").unlink()  # type: ignore[union-attr]
+    (later,) = find_stores(str(tmp_path), "b")
+    missing = [split for split in plan_splits(later, range_of(later, 1000), 1 << 20) if split.missing]
+    assert [(split.start, split.end) for split in missing] == [(1000, SIZE)]

@@ -1,0 +1,98 @@
+"""Which stores a path names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from connectors.commitlog.errors import EmptyStoreError, OptionError, StoreError
+from connectors.commitlog.stores import find_stores
+from tests.logs import closed_segment, messages, open_segment, write_store
+
+SIZE = 2048
+
+
+def make_store(root: Path) -> Path:
+    """A store of two segments."""
+    first, second = closed_segment(messages(3), SIZE), open_segment(messages(2), SIZE, SIZE)
+    return write_store(root, [(SIZE, second), (0, first)])
+
+
+def test_store_folder_and_its_commitlog_name_the_same_store(tmp_path: Path) -> None:
+    root = make_store(tmp_path / "broker-a")
+    (by_root,) = find_stores(str(root))
+    (by_log,) = find_stores(str(root / "commitlog") + "/")
+    assert by_root == by_log
+    assert by_root.broker == "broker-a"
+    assert [segment.base_offset for segment in by_root.segments] == [0, SIZE]
+    assert [segment.file_size for segment in by_root.segments] == [SIZE, SIZE]
+
+
+def test_folder_that_is_just_named_store_takes_its_parents_name(tmp_path: Path) -> None:
+    assert find_stores(str(make_store(tmp_path / "broker-a" / "store")))[0].broker == "broker-a"
+
+
+def test_broker_option_names_the_store(tmp_path: Path) -> None:
+    assert find_stores(str(make_store(tmp_path / "x")), "broker-z")[0].broker == "broker-z"
+
+
+@pytest.mark.parametrize("pattern", ["*", "**", "*/commitlog", "**/commitlog", "broker-?", "{broker}", "{broker}/commitlog"])
+def test_glob_reads_a_whole_cluster(tmp_path: Path, pattern: str) -> None:
+    for name in ("broker-b", "broker-a"):
+        make_store(tmp_path / name)
+    (tmp_path / "other").mkdir()
+    assert [store.broker for store in find_stores(f"{tmp_path}/{pattern}")] == ["broker-a", "broker-b"]
+
+
+def test_placeholder_names_stores_that_are_all_called_store(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        make_store(tmp_path / name / "data" / "store")
+    assert [store.broker for store in find_stores(f"{tmp_path}/{{broker}}/*/store")] == ["a", "b"]
+
+
+def test_list_of_paths_reads_them_all(tmp_path: Path) -> None:
+    roots = [make_store(tmp_path / name) for name in ("a", "b")]
+    assert len(find_stores(",".join(str(root) for root in roots))) == 2
+
+
+def test_two_stores_with_one_name_are_refused(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        make_store(tmp_path / name / "x" / "store")
+    with pytest.raises(OptionError, match=r"two stores are named 'x'.*\{broker\}"):
+        find_stores(f"{tmp_path}/*/x/store")
+
+
+def test_other_files_and_folders_are_no_segments(tmp_path: Path) -> None:
+    root = make_store(tmp_path / "a")
+    (root / "commitlog" / "lock").write_text("lock")
+    (root / "commitlog" / f"{9:020d}").mkdir()
+    (root / "commitlog" / "00000000000000004096.bak").write_text("")
+    assert len(find_stores(str(root))[0].segments) == 2
+
+
+def test_path_that_is_not_there_says_what_was_expected(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match=r"nowhere does not exist: expected a broker's store folder"):
+        find_stores(str(tmp_path / "nowhere"))
+
+
+def test_folder_without_a_log_is_no_store(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match=r"is not a store: there is no 'commitlog' folder in it"):
+        find_stores(str(tmp_path))
+
+
+def test_file_is_no_store(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(StoreError, match="is a file"):
+        find_stores(str(tmp_path / "file"))
+
+
+def test_store_without_a_segment_is_empty(tmp_path: Path) -> None:
+    (tmp_path / "commitlog").mkdir()
+    with pytest.raises(EmptyStoreError, match="has not stored a message yet"):
+        find_stores(str(tmp_path))
+
+
+def test_glob_that_matches_nothing_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="no store matches"):
+        find_stores(f"{tmp_path}/*/commitlog")
