@@ -1,0 +1,1 @@
+"""The lake: a folder of Delta tables, written by Spark, read with and without it."""
