@@ -1,14 +1,20 @@
 """Archive broker logs: every record's metadata into the lake's table `messages`.
 
+    commitlake archive --store /data/rocketmq/store --lake /data/lake
+
 Reads the stores' CommitLogs from where the last run ended to the last whole record. Writes `messages` in one Delta commit that carries
 the new end offsets with it, then `quarantine` (where something could not be read) and `archive_runs`. A run that is killed leaves
 either nothing or a whole commit; run again, it goes on from there. Two runs at once: one commits, the other says so.
+Exit codes: 0; 2 for a wrong store or lake; 3 where something was quarantined; 4 where another run was first, or the store is not the
+one that was archived.
 """
 
 from __future__ import annotations
 
+import argparse
 import datetime
 import importlib.metadata
+import sys
 import time
 import uuid
 from collections.abc import Mapping, Sequence
@@ -18,7 +24,7 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
 from connectors.commitlog.continuity import check_continuity, record_digest
-from connectors.commitlog.plan import Snapshot, StoreRange, TailKind, take_snapshot
+from connectors.commitlog.plan import Snapshot, StoreRange, take_snapshot
 from connectors.commitlog.stores import Store, find_stores
 from connectors.lake.archive_log import (
     ArchiveCommit,
@@ -30,6 +36,9 @@ from connectors.lake.archive_log import (
 )
 from connectors.lake.paths import LakePaths
 from connectors.lake.writer import ArchiveRun, append_messages, append_quarantine, append_run, last_finished_run
+from jobs.archive_summary import size_text, store_lines
+from jobs.command import ExitCode, JobError, job_parser, run_job
+from jobs.progress import spark_progress
 from pipelines.archive import has_message, is_refused, to_messages, to_quarantine
 
 VERSION = importlib.metadata.version("commitlake")
@@ -46,12 +55,14 @@ class Config:
         lake: folder of the lake; made where it is not there.
         broker: the store's name, where the path does not tell it.
         max_partition_bytes: log bytes that one task takes.
+        quiet: no progress.
     """
 
     store: str
     lake: str
     broker: str | None = None
     max_partition_bytes: int = 256 * MIB
+    quiet: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +108,8 @@ def run(spark: SparkSession, config: Config) -> Result:
         F.count_if(has_message()).alias("messages"),
         F.count_if(is_refused()).alias("refused"),
     )
-    append_messages(to_messages(observed), lake.messages, commit)
+    with spark_progress(spark, f"archiving {size_text(snapshot.size)}", quiet=config.quiet):
+        append_messages(to_messages(observed), lake.messages, commit)
     counts = observation.get
     if counts["refused"]:
         _quarantine(spark, config, lake, snapshot, commit.sequence)
@@ -201,3 +213,60 @@ def _finish_earlier_runs(
         _finish(lake, commit, now, messages, refused, snapshot.size, recovered=True)
         recovered.append(commit.sequence)
     return recovered
+
+
+DESCRIPTION = (
+    "Take what is new in broker stores into the lake: a row in the table messages for every record, of every topic and kind. "
+    "Runs again as often as you like: each run goes on where the last one ended, and nothing is taken twice."
+)
+EXAMPLES = (
+    ("archive --store /data/rocketmq/store --lake /data/lake", "one broker"),
+    ("archive --store '/mnt/brokers/{broker}/store' --lake /data/lake", "a cluster, named by its folders"),
+    ("archive --store /data/rocketmq/store --broker broker-a --lake /data/lake", "a name of its own"),
+)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The job's arguments."""
+    parser = job_parser("archive", DESCRIPTION, EXAMPLES)
+    parser.add_argument("--store", required=True, metavar="PATH",
+                        help="store folder (the one that holds commitlog/), a glob, or several with commas between; "
+                             "{broker} stands for the path component that names the broker")  # fmt: skip
+    parser.add_argument("--lake", required=True, metavar="DIR", help="the lake's folder; made where it is not there")
+    parser.add_argument("--broker", help="the store's name; the folder's where not given")
+    parser.add_argument("--partition-mib", type=int, default=256, metavar="N",
+                        help="log that one task takes, MiB (default: 256)")  # fmt: skip
+    return parser
+
+
+def job(arguments: argparse.Namespace) -> ExitCode:
+    """Check what can be checked without Spark, run, and tell the result."""
+    from connectors.spark_session import get_session
+
+    if arguments.partition_mib < 1:
+        raise JobError(f"--partition-mib: expected at least 1, found {arguments.partition_mib}")
+    config = Config(arguments.store, arguments.lake, arguments.broker, arguments.partition_mib * MIB, arguments.quiet)
+    LakePaths(config.lake).check_writable()
+    find_stores(config.store, config.broker)
+    result = run(get_session("archive"), config)
+    if not arguments.quiet:
+        print("\n".join(summary(result)), file=sys.stderr)
+    return ExitCode.DAMAGE if result.refused else ExitCode.OK
+
+
+def summary(result: Result) -> list[str]:
+    """What a run tells at its end."""
+    lines = [f"run {sequence}, which had been stopped, is finished" for sequence in result.recovered]
+    if not result.sequence:
+        return [*lines, f"nothing new in {len(result.ranges)} stores", *store_lines(dict(result.ranges))]
+    rate = f"{result.messages / result.seconds:,.0f} messages/s, {size_text(result.bytes / result.seconds)}/s"
+    lines.append(f"run {result.sequence}: {result.messages:,} messages from {size_text(result.bytes)} in {result.seconds:.1f} s ({rate})")
+    lines += store_lines(dict(result.ranges))
+    if result.refused:
+        lines.append(f"  {result.refused} ranges or records could not be read as they should: see the table quarantine")
+    return lines
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """`commitlake archive`."""
+    return run_job(build_parser(), job, argv)

@@ -23,7 +23,7 @@ from connectors.commitlog.errors import OptionError, StoreError
 from connectors.commitlog.files import LocalFile, OpenSegment, SegmentFile
 from connectors.commitlog.kernel import hop
 from connectors.commitlog.splits import Split
-from connectors.commitlog.stores import Segment, Store
+from connectors.commitlog.stores import Segment, Store, segment_size
 from connectors.commitlog.walk import End, walk
 from schemas.layouts.scan import DEFAULT_MAX_RECORD_BYTES, SpanKind, examine
 from schemas.layouts.segments import segment_name
@@ -94,16 +94,6 @@ class Snapshot:
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise OptionError(f"option snapshot: expected the JSON that Snapshot.to_json gives, found {error!r}") from None
         return cls(ranges)
-
-
-def segment_size(store: Store) -> int:
-    """The size of a store's segments: brokers make them all the same, and full from the start.
-
-    Where files are missing the distances between names are larger; where one was cut in copying, it is shorter.
-    """
-    bases = [segment.base_offset for segment in store.segments]
-    distances = [after - before for before, after in zip(bases, bases[1:], strict=False)]
-    return min([*distances, max(segment.file_size for segment in store.segments)])
 
 
 def take_snapshot(

@@ -42,14 +42,17 @@ def walk_store(store: Store, segment_bytes: int) -> Iterator[Found]:
         segment_bytes: the size of the store's segments.
     """
     zeros: Found | None = None
+    torn = False
     reached = expected = store.segments[0].base_offset
     for segment in store.segments:
         base = segment.base_offset
         name = segment_name(base)
         for found in _walk_segment(segment, name, segment_bytes):
             if found.span.kind is SpanKind.UNWRITTEN:
-                zeros = zeros or found  # and of what follows, only data counts
+                if not (torn and found.span.start == base):  # a segment made ahead hides no torn end
+                    zeros = zeros or found
                 continue
+            torn = found.span.kind is SpanKind.FAULT
             if found.span.start == base or zeros is not None:
                 yield from _between(zeros, reached, expected, base)
             zeros = None

@@ -55,6 +55,16 @@ class Store:
     segments: tuple[Segment, ...]
 
 
+def segment_size(store: Store) -> int:
+    """The size of a store's segments: brokers make them all the same, and full from the start.
+
+    Where files are missing the distances between names are larger; where one was cut in copying, it is shorter.
+    """
+    bases = [segment.base_offset for segment in store.segments]
+    distances = [after - before for before, after in zip(bases, bases[1:], strict=False)]
+    return min([*distances, max(segment.file_size for segment in store.segments)])
+
+
 def find_stores(path: str, broker: str | None = None) -> list[Store]:
     """The stores that a path, a glob or a comma-separated list of them names, in order of their names.
 

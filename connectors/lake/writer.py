@@ -10,7 +10,13 @@ import datetime
 from dataclasses import asdict, dataclass
 
 import pyarrow as pa
-from delta.exceptions import DeltaConcurrentModificationException
+from delta.exceptions import (
+    ConcurrentAppendException,
+    ConcurrentTransactionException,
+    ConcurrentWriteException,
+    MetadataChangedException,
+    ProtocolChangedException,
+)
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import TableNotFoundError
 from pyspark.sql import DataFrame, DataFrameWriter
@@ -19,6 +25,15 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from connectors.lake.archive_log import APPLICATION_ID, ArchiveCommit, commits_after
 from schemas.tables.archive_runs import ARCHIVE_RUNS
 from schemas.tables.messages import PARTITION_COLUMNS
+
+
+_CONFLICTS = (
+    ConcurrentAppendException,
+    ConcurrentTransactionException,
+    ConcurrentWriteException,
+    MetadataChangedException,  # both made the table
+    ProtocolChangedException,
+)
 
 
 class ConcurrentArchiveError(Exception):
@@ -39,7 +54,7 @@ def append_messages(messages: DataFrame, messages_uri: str, commit: ArchiveCommi
     writer = messages.write.format("delta").mode("append").partitionBy(*PARTITION_COLUMNS)
     try:
         _with_sequence(writer, commit.sequence).option("userMetadata", commit.to_metadata()).save(messages_uri)
-    except DeltaConcurrentModificationException as error:
+    except _CONFLICTS as error:
         raise ConcurrentArchiveError(f"another run wrote archive commit {commit.sequence} at the same time") from error
     # Delta passes over a sequence number that it already has without an error.
     written = commits_after(messages_uri, commit.sequence - 1)

@@ -16,7 +16,7 @@ def java_hash(text: str) -> int:
     """
     if text.isascii() and len(text) <= _SHORT:
         # The sum of weighted units is the same number, and three times as fast here; nearly all keys and tags are such.
-        value = sum(map(mul, text.encode(), _WEIGHTS[_SHORT - len(text) :])) & _MASK
+        value: int = sum(map(mul, text.encode(), _WEIGHTS[_SHORT - len(text) :])) & _MASK
     else:
         value = 0
         units = text.encode("utf-16-be", "surrogatepass")

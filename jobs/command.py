@@ -1,0 +1,155 @@
+"""What every job's command line shares: options, errors, exit codes.
+
+A job builds its parser with `job_parser`, and gives it with a function to `run_job`, which turns what happens into an exit code:
+
+    0  all went well
+    1  an error that is not the user's: --verbose shows the stack trace
+    2  wrong usage, a wrong path, something that is not what it should be
+    3  the job ran, and found damage or a gap
+    4  refused: another run was first, or a store is not the one that was archived
+    130  interrupted
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from enum import IntEnum
+from pathlib import Path
+
+import configargparse
+from rich_argparse import RawDescriptionRichHelpFormatter
+
+ENVIRONMENT_PREFIX = "COMMITLAKE_"
+_CONFIG_FILES = ("~/.config/commitlake.toml", "conf/commitlake.toml")
+
+
+class ExitCode(IntEnum):
+    """What a scheduler can rely on; see the module."""
+
+    OK = 0
+    FAILED = 1
+    USAGE = 2
+    DAMAGE = 3
+    REFUSED = 4
+    INTERRUPTED = 130
+
+
+class JobError(Exception):
+    """Something to tell the user in a sentence, with what to do about it.
+
+    Attributes:
+        hint: what to do, or nothing.
+        exit_code: what the job ends with.
+    """
+
+    def __init__(self, message: str, hint: str = "", exit_code: ExitCode = ExitCode.USAGE) -> None:
+        super().__init__(message)
+        self.hint = hint
+        self.exit_code = exit_code
+
+
+def job_parser(name: str, description: str, examples: Sequence[tuple[str, str]]) -> argparse.ArgumentParser:
+    """A parser whose values come from arguments, then the environment, then a TOML file's table `[name]`, then defaults.
+
+    Args:
+        name: of the job.
+        description: what it does, for `--help`.
+        examples: command lines (without `commitlake`) and what each is for.
+    """
+    parser = configargparse.ArgumentParser(
+        prog=f"commitlake {name}",
+        description=description,
+        epilog=_epilog(examples),
+        formatter_class=RawDescriptionRichHelpFormatter,
+        auto_env_var_prefix=ENVIRONMENT_PREFIX,
+        add_env_var_help=False,
+        add_config_file_help=False,
+        config_file_parser_class=configargparse.TomlConfigParser([name]),
+        default_config_files=[os.path.expanduser(path) for path in _CONFIG_FILES],
+        allow_abbrev=False,
+    )
+    parser.add_argument("--config", is_config_file=True, metavar="FILE", help="TOML file with a table for each job")
+    loudness = parser.add_mutually_exclusive_group()
+    loudness.add_argument("--quiet", action="store_true", help="no progress and no summary, only errors")
+    loudness.add_argument("--verbose", action="store_true", help="say more, and show stack traces")
+    return parser
+
+
+def _epilog(examples: Sequence[tuple[str, str]]) -> str:
+    lines = [f"  # {purpose}\n  commitlake {command}" for command, purpose in examples]
+    options = f"Every option can also be set as {ENVIRONMENT_PREFIX}<OPTION> in the environment or in a TOML file (--config)."
+    return "examples:\n" + "\n".join(lines) + "\n\n" + options
+
+
+def run_job(
+    parser: argparse.ArgumentParser, job: Callable[[argparse.Namespace], ExitCode], argv: Sequence[str] | None
+) -> int:
+    """Parse the arguments, run the job, and turn what happens into an exit code."""
+    arguments = parser.parse_args(argv)
+    logging.basicConfig(level=logging.INFO if arguments.verbose else logging.WARNING, format="%(levelname)s %(message)s")
+    try:
+        exit_code = job(arguments)
+        sys.stdout.flush()
+    except JobError as error:
+        _say(parser.prog, str(error), error.hint)
+        return error.exit_code
+    except BrokenPipeError:
+        # Whoever read our output has seen enough; without this, Python complains once more at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitCode.OK
+    except KeyboardInterrupt:
+        _say(parser.prog, "interrupted", "")
+        return ExitCode.INTERRUPTED
+    except Exception as error:  # noqa: BLE001 (the last place where an error can become a sentence)
+        return _unexpected(parser.prog, error, verbose=arguments.verbose)
+    return exit_code
+
+
+def _unexpected(prog: str, error: Exception, *, verbose: bool) -> int:
+    for kind, exit_code in _expected_errors():
+        if isinstance(error, kind):
+            _say(prog, str(error), "")
+            return exit_code
+    if verbose:
+        traceback.print_exception(error)
+    _say(prog, f"{type(error).__name__}: {_first_line(error)}", "" if verbose else "--verbose shows the stack trace")
+    return ExitCode.FAILED
+
+
+def _expected_errors() -> list[tuple[type[Exception], ExitCode]]:
+    """Errors of the connectors that are the user's to mend; only those of modules that the job has imported."""
+    found: list[tuple[type[Exception], ExitCode]] = []
+    for module, name, exit_code in (
+        ("connectors.commitlog.continuity", "StoreReplacedError", ExitCode.REFUSED),
+        ("connectors.lake.writer", "ConcurrentArchiveError", ExitCode.REFUSED),
+        ("connectors.commitlog.errors", "DamagedLogError", ExitCode.DAMAGE),
+        ("connectors.commitlog.errors", "CommitLogError", ExitCode.USAGE),
+        ("connectors.lake.paths", "LakeError", ExitCode.USAGE),
+    ):
+        if module in sys.modules:
+            found.append((getattr(sys.modules[module], name), exit_code))
+    return found
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else "no message"
+
+
+def _say(prog: str, message: str, hint: str) -> None:
+    print(f"{prog}: error: {message}", file=sys.stderr)
+    if hint:
+        print(f"  {hint}", file=sys.stderr)
+
+
+def existing_path(text: str) -> Path:
+    """An argument type: a path that must be there."""
+    path = Path(text)
+    if not path.exists():
+        raise argparse.ArgumentTypeError(f"{text} does not exist")
+    return path

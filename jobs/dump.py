@@ -1,0 +1,102 @@
+"""Print what a store holds, as JSON lines: records, queue entries or index entries. No Spark, no lake.
+
+Reads a store; writes to standard output, one object a line in physical order, and says on standard error where and why it stopped.
+Exit codes: 0 where the log is intact (a torn end is not damage), 3 where bad ranges lie before its end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from jobs.command import ExitCode, JobError, job_parser, run_job
+
+DESCRIPTION = (
+    "Print a store's records as JSON lines, in physical order: every column of the table messages, timestamps as ms, "
+    "and segment, magic and body_sha256 (of the stored bytes). Bad ranges, and where the log ends, go to standard error."
+)
+EXAMPLES = (
+    ("dump /data/rocketmq/store | head -3", "the oldest records"),
+    ("dump /data/rocketmq/store --body text | jq 'select(.topic == \"orders\")'", "one topic, bodies decompressed"),
+    ("dump /data/rocketmq/store --consumequeue --topic orders --queue 0", "a queue's entries"),
+    ("dump /data/rocketmq/store --index", "what the broker's index holds"),
+)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The job's arguments."""
+    parser = job_parser("dump", DESCRIPTION, EXAMPLES)
+    parser.add_argument("store", metavar="STORE", help="store folder (the one that holds commitlog/)")
+    parser.add_argument("--broker", help="the store's name; the folder's where not given")
+    parser.add_argument("--body", choices=("base64", "text", "none"), default="none",
+                        help="print bodies: as stored, in base64; or decompressed, as UTF-8 text (default: none)")  # fmt: skip
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--consumequeue", action="store_true", help="print the entries of the ConsumeQueue instead")
+    what.add_argument("--index", action="store_true", help="print the entries of the IndexFiles instead")
+    parser.add_argument("--topic", help="with --consumequeue: this topic only")
+    parser.add_argument("--queue", type=int, help="with --consumequeue: this queue only")
+    parser.add_argument("--index-slots", type=int, metavar="N", help="with --index: the broker's maxHashSlotNum")
+    parser.add_argument("--index-entries", type=int, metavar="N", help="with --index: the broker's maxIndexNum")
+    return parser
+
+
+def run(arguments: argparse.Namespace) -> ExitCode:
+    """Print what was asked for."""
+    _check(arguments)
+    if arguments.consumequeue or arguments.index:
+        return _run_indexes(arguments)
+    from connectors.commitlog.stores import find_stores, segment_size
+    from jobs.dump_rows import DumpReport, dump_records, how_it_ended
+
+    stores = find_stores(arguments.store, arguments.broker)
+    if len(stores) > 1:
+        raise JobError(f"{arguments.store} names {len(stores)} stores: expected one", "dump them one by one")
+    report = DumpReport()
+    _print(dump_records(stores[0], segment_size(stores[0]), arguments.body, report))
+    for sentence in report.damage:
+        print(f"damage: {sentence}", file=sys.stderr)
+    damage = f", {len(report.damage)} bad ranges" if report.damage else ""
+    print(f"{report.records} records{damage}; {how_it_ended(report)}", file=sys.stderr)
+    return ExitCode.DAMAGE if report.damage else ExitCode.OK
+
+
+def _run_indexes(arguments: argparse.Namespace) -> ExitCode:
+    from connectors.commitlog.stores import find_stores
+    from jobs.dump_rows import dump_consume_queues, dump_index_files
+    from schemas.layouts.indexfile import Geometry
+
+    root = Path(find_stores(arguments.store, arguments.broker or "store")[0].root)
+    if arguments.index:
+        geometry = Geometry(arguments.index_slots, arguments.index_entries) if arguments.index_slots else None
+        count = _print(dump_index_files(root, geometry))
+    else:
+        count = _print(dump_consume_queues(root, arguments.topic, arguments.queue))
+    print(f"{count} entries", file=sys.stderr)
+    return ExitCode.OK
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    if (arguments.topic is not None or arguments.queue is not None) and not arguments.consumequeue:
+        raise JobError("--topic and --queue go with --consumequeue", "to pick records, filter the JSON, or use 'query' on a lake")
+    if (arguments.index_slots is None) != (arguments.index_entries is None):
+        raise JobError("--index-slots and --index-entries go together")
+    if arguments.index_slots is not None and not arguments.index:
+        raise JobError("--index-slots and --index-entries go with --index")
+
+
+def _print(rows: Iterable[dict[str, object]]) -> int:
+    encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+    write = sys.stdout.write
+    count = 0
+    for row in rows:
+        write(encode(row) + "\n")
+        count += 1
+    return count
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """`commitlake dump`."""
+    return run_job(build_parser(), run, argv)

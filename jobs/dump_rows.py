@@ -1,0 +1,124 @@
+"""What `dump` prints: dictionaries for JSON lines, and the sentence that ends it."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from connectors.commitlog.bodies import decompress
+from connectors.commitlog.errors import BodyError
+from connectors.commitlog.indexes import walk_consume_queues, walk_index_files
+from connectors.commitlog.records import Found, row_of, walk_store
+from connectors.commitlog.stores import Store
+from schemas.layouts.commitlog import Message
+from schemas.layouts.indexfile import Geometry
+from schemas.layouts.scan import SpanKind
+
+Row = dict[str, object]
+
+
+@dataclass(slots=True)
+class DumpReport:
+    """What a dump came upon, filled in as it goes.
+
+    Attributes:
+        records: printed so far.
+        damage: bad ranges with something behind them, as sentences.
+        last: what ended the log.
+    """
+
+    records: int = 0
+    damage: list[str] = field(default_factory=list)
+    last: Found | None = None
+
+
+def dump_records(store: Store, segment_bytes: int, body: str, report: DumpReport) -> Iterator[Row]:
+    """One row per record, in physical order.
+
+    Args:
+        store: from `find_stores`.
+        segment_bytes: the size of its segments.
+        body: base64, text or none.
+        report: is told what else there was.
+    """
+    for found in walk_store(store, segment_bytes):
+        if report.last is not None and report.last.span.kind is SpanKind.FAULT:
+            report.damage.append(describe(report.last))
+        report.last = found
+        if found.message is not None:
+            report.records += 1
+            yield record_row(found.message, store.broker, found.segment, body)
+
+
+def record_row(message: Message, broker: str, segment: str, body: str) -> Row:
+    """A record as `dump` prints it."""
+    row: Row = {**row_of(message, broker), "segment": segment}
+    if body == "base64":
+        row["body"] = base64.b64encode(message.body).decode()
+    elif body == "text":
+        row["body"] = _text(message)
+    return row
+
+
+def _text(message: Message) -> str | None:
+    """The body as a producer wrote it; null where it cannot be decompressed."""
+    try:
+        return decompress(message.body, message.sys_flag).decode("utf-8", "replace")
+    except BodyError:
+        return None
+
+
+def describe(found: Found) -> str:
+    """A bad range as a sentence."""
+    span = found.span
+    return (
+        f"segment {found.segment}, physical offset {span.start} to {span.end} ({span.end - span.start} bytes): "
+        f"{span.fault}: expected {span.expected}, found {span.found}"
+    )
+
+
+def how_it_ended(report: DumpReport) -> str:
+    """Where and why a dump stopped."""
+    last = report.last
+    if last is None:
+        return "stopped at physical offset 0: the segments are empty files"
+    span = last.span
+    match span.kind:
+        case SpanKind.UNWRITTEN:
+            why = f"{span.start}: nothing is written behind it (zeros)"
+        case SpanKind.BLANK:
+            why = f"{span.end}: the segment is full (BLANK), and there is no next one"
+        case SpanKind.FAULT:
+            why = f"{span.start}: a torn or damaged end, {describe(last)}"
+        case _:
+            why = f"{span.end}: the file ends behind a whole record"
+    return f"stopped in segment {last.segment} at physical offset {why}"
+
+
+def dump_consume_queues(root: Path, topic: str | None, queue_id: int | None) -> Iterator[Row]:
+    """One row per entry of the store's queues."""
+    for found in walk_consume_queues(root, topic, queue_id):
+        yield {
+            "topic": found.topic,
+            "queue_id": found.queue_id,
+            "queue_offset": found.queue_offset,
+            "physical_offset": found.entry.physical_offset,
+            "size": found.entry.size,
+            "tags_code": found.entry.tags_code,
+        }
+
+
+def dump_index_files(root: Path, geometry: Geometry | None) -> Iterator[Row]:
+    """One row per entry of the store's index files."""
+    for found in walk_index_files(root, geometry):
+        yield {
+            "file": found.file,
+            "entry": found.number,
+            "slot": found.slot,
+            "key_hash": found.entry.key_hash,
+            "physical_offset": found.entry.physical_offset,
+            "store_timestamp": found.store_timestamp,
+            "previous_entry": found.entry.previous_entry,
+        }

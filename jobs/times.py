@@ -1,0 +1,33 @@
+"""Times on a command line."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import re
+
+_AGO = re.compile(r"(?:now)?-(\d+)([smhdw])")
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_EPOCH_MS = re.compile(r"\d{12,14}")
+
+
+def parse_time(text: str) -> datetime.datetime:
+    """A moment: ISO 8601 (UTC unless it has an offset), a date, ms since 1970, `now`, or `-2h` for two hours ago.
+
+    Raises:
+        argparse.ArgumentTypeError: if it is none of these.
+    """
+    now = datetime.datetime.now(datetime.UTC)
+    if text == "now":
+        return now
+    if match := _AGO.fullmatch(text):
+        return now - datetime.timedelta(**{_UNITS[match[2]]: int(match[1])})
+    try:
+        if _EPOCH_MS.fullmatch(text):
+            return datetime.datetime.fromtimestamp(int(text) / 1000, datetime.UTC)
+        moment = datetime.datetime.fromisoformat(text)
+    except (ValueError, OverflowError):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no time: expected 2026-11-20T14:00, 2026-11-20, ms since 1970, now, or -2h (two hours ago)"
+        ) from None
+    return moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)

@@ -1,0 +1,137 @@
+"""The programs of tests/java: RocketMQ's own client and decoder, run for the tests.
+
+Each prints JSON lines; what a line holds is told at the head of its source. They are compiled once
+per RocketMQ version.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.servers.cache import build_once, cache_folder, digest
+from tests.servers.jars import java_command
+from tests.servers.rocketmq import RocketMQ, rocketmq_jars, write_quiet_logging
+
+SOURCES = Path(__file__).resolve().parents[1] / "java"
+
+Row = dict[str, Any]
+"""One line of a program's output."""
+
+# Short programs on a busy machine: the quick compiler and the small collector use the least
+# processor time.
+JVM = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+# A consumer looks for its queues every 20 s otherwise.
+CLIENT = ("-Drocketmq.client.rebalance.waitInterval=500", "-Drocketmq.client.logLevel=ERROR")
+
+
+class JavaProgramError(Exception):
+    """A program failed or took too long; the message holds what it printed to standard error."""
+
+
+def compiled_programs(version: str) -> Path:
+    """Return the folder of the compiled programs for a RocketMQ version.
+
+    Raises:
+        JavaProgramError: A source does not compile against that version.
+    """
+    sources = sorted(SOURCES.glob("*.java"))
+    jars = rocketmq_jars(version)
+    name = digest([jars.name, *(source.read_text() for source in sources)])
+
+    def build(folder: Path) -> None:
+        command = [java_command("javac"), "-encoding", "UTF-8", "-nowarn", "-proc:none"]
+        command += ["-cp", f"{jars}/*", "-d", str(folder), *map(str, sources)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise JavaProgramError(f"javac for RocketMQ {version}:\n{done.stdout}{done.stderr}")
+        # A client warns of every topic that is not there yet.
+        write_quiet_logging(folder, "ERROR")
+
+    return build_once(cache_folder() / "classes" / f"{version}-{name}", build)
+
+
+def run_java(
+    server: RocketMQ | str, program: str, arguments: Sequence[str], timeout_seconds: float = 180
+) -> list[Row]:
+    """Run one of the programs and return the objects that it printed.
+
+    Args:
+        server: The server, or only the version, whose libraries the program runs on.
+        program: The class's name.
+        arguments: Its arguments, all of them: a name server is not added.
+        timeout_seconds: When to give it up.
+
+    Raises:
+        JavaProgramError: It ended with another code than 0, or not in time.
+    """
+    version = server if isinstance(server, str) else server.version
+    classes = compiled_programs(version)
+    with tempfile.TemporaryDirectory() as home:
+        # 4.9.x's client writes its log below the user's home; native libraries are unpacked and
+        # test certificates made in the folder for temporary files, and left there.
+        command = [java_command(), *JVM, *CLIENT, f"-Duser.home={home}"]
+        command += [f"-Djava.io.tmpdir={home}", f"-Drocketmq.client.logRoot={home}"]
+        command += ["-cp", f"{classes}:{rocketmq_jars(version)}/*", program, *arguments]
+        try:
+            done = subprocess.run(
+                command,
+                capture_output=True,
+                text=True,
+                timeout=timeout_seconds,
+                check=False,
+                # Java decodes its arguments by the locale: keys may be Chinese.
+                env={**os.environ, "LC_ALL": "C.UTF-8"},
+            )
+        except subprocess.TimeoutExpired as late:
+            said = (late.stderr or b"")[-4000:]
+            raise JavaProgramError(f"{program} took over {timeout_seconds} s: {said!r}") from late
+    if done.returncode != 0:
+        raise JavaProgramError(
+            f"{program} on RocketMQ {version} ended with code {done.returncode}:\n"
+            f"{done.stderr[-4000:]}\nafter {done.stdout[-500:]}"
+        )
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+
+
+def dump_store(version: str, store: Path) -> list[Row]:
+    """Return every record of a store as RocketMQ's MessageDecoder reads it, in physical order."""
+    return run_java(version, "DumpStore", [str(store)])
+
+
+def produce_every_kind(rocketmq: RocketMQ, *kinds: str) -> list[Row]:
+    """Send messages of the kinds named, or of all, and wait for what the broker owes of them."""
+    return run_java(rocketmq, "ProduceEveryKind", [rocketmq.name_server_address, *kinds])
+
+
+def fail_every_message(
+    rocketmq: RocketMQ, topic: str, group: str, max_reconsume_times: int = 2
+) -> list[Row]:
+    """Consume a topic, failing, until every message of it is a dead letter of the group."""
+    arguments = [rocketmq.name_server_address, topic, group]
+    return run_java(rocketmq, "FailingConsumer", [*arguments, str(max_reconsume_times), "90"])
+
+
+def consume_all(rocketmq: RocketMQ, *topics: str) -> list[Row]:
+    """Pull every message of some topics, as a consumer sees them."""
+    return run_java(rocketmq, "ConsumeAll", [rocketmq.name_server_address, *topics])
+
+
+def look_up(rocketmq: RocketMQ, *questions: tuple[str, str, str]) -> list[Row]:
+    """Ask the broker's index, its messages by id, and its queues' offsets.
+
+    Args:
+        rocketmq: The running servers.
+        questions: `(verb, topic, value)`, the verbs `key`, `unique`, `id`, `time` and `range` (see
+            Lookup.java).
+
+    Returns:
+        A row for every message or queue found, with its question.
+    """
+    words = [word for question in questions for word in question]
+    return run_java(rocketmq, "Lookup", [rocketmq.name_server_address, *words])

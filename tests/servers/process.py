@@ -1,0 +1,129 @@
+"""A server process: started, waited for by what it prints, stopped politely or killed."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+PORT_RANGE = (15000, 30000)
+"""Below the range of outgoing connections' ports: one of them could take a free port from us."""
+
+
+class ServerError(Exception):
+    """A server did not start, or ended by itself; the message holds the tail of its log."""
+
+
+def free_ports(count: int, ip: str = "127.0.0.1") -> int:
+    """Return the first of `count` neighbouring ports that nobody listens on.
+
+    Args:
+        count: How many ports in a row are needed.
+        ip: The loopback address to listen on.
+    """
+    for _ in range(200):
+        first = random.randrange(*PORT_RANGE)
+        if all(is_free(port, ip) for port in range(first, first + count)):
+            return first
+    raise ServerError(f"no {count} free ports in a row in {PORT_RANGE}")
+
+
+def is_free(port: int, ip: str) -> bool:
+    """Tell whether a server could listen on the port."""
+    with socket.socket(socket.AF_INET6 if ":" in ip else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((ip, port))
+        except OSError:
+            return False
+    return True
+
+
+class ServerProcess:
+    """One server process and its log file, to which standard output and error go."""
+
+    def __init__(
+        self, name: str, command: Sequence[str], log: Path, env: Mapping[str, str] | None = None
+    ) -> None:
+        """Start the process.
+
+        Args:
+            name: What error messages call it.
+            command: The program and its arguments.
+            log: The file its output is appended to.
+            env: Environment variables added to ours.
+        """
+        self.name = name
+        self.log = log
+        self._start_of_log = log.stat().st_size if log.exists() else 0
+        # If the test run dies without cleaning up (a time limit), the kernel kills the server.
+        guard = [setpriv, "--pdeathsig", "KILL"] if (setpriv := shutil.which("setpriv")) else []
+        with log.open("ab") as output:
+            self._process = subprocess.Popen(
+                [*guard, *command],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **(env or {})},
+                # Ctrl-C is for the tests, which then stop their servers in order.
+                start_new_session=True,
+            )
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the process lives."""
+        return self._process.poll() is None
+
+    def output(self) -> str:
+        """Return what this process has printed so far."""
+        with self.log.open("rb") as log:
+            log.seek(self._start_of_log)
+            return log.read().decode(errors="replace")
+
+    def wait_until(self, is_ready: Callable[[], bool], timeout_seconds: float) -> None:
+        """Wait until a condition holds.
+
+        Raises:
+            ServerError: The process ended, or the time is over.
+        """
+        deadline = time.monotonic() + timeout_seconds
+        while not is_ready():
+            if not self.is_running:
+                raise self.error(f"ended by itself with code {self._process.returncode}")
+            if time.monotonic() > deadline:
+                raise self.error(f"was not ready within {timeout_seconds:.0f} s")
+            time.sleep(0.1)
+
+    def error(self, what: str) -> ServerError:
+        """Return an error that shows the end of the log."""
+        return ServerError(f"{self.name} {what}; its log {self.log} ends:\n{self.output()[-4000:]}")
+
+    def stop(self, timeout_seconds: float = 60) -> None:
+        """Ask the process to end by SIGTERM and wait for it.
+
+        Raises:
+            ServerError: It did not end in time; it was killed then.
+        """
+        if self.is_running:
+            self._process.send_signal(signal.SIGTERM)
+        try:
+            self._process.wait(timeout_seconds)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise self.error(f"did not stop within {timeout_seconds:.0f} s") from None
+
+    def kill(self) -> None:
+        """End the process by SIGKILL: it has no chance to write anything more."""
+        self._process.kill()
+        self._process.wait()
