@@ -1,7 +1,8 @@
 """The jars that Spark needs for Delta: two of them, fetched once with the Ivy that is inside pyspark.
 
-They lie in the folder that `COMMITLAKE_JARS` names, or in the environment's `share/commitlake/jars`. Where they are not there yet, `python -m connectors.jars`
-fetches them; it needs Java and the network. All else that Delta asks for is in pyspark already.
+They lie in the folder that `COMMITLAKE_JARS` names, or in the environment's `share/commitlake/jars`. Where they are
+not there yet, `python -m connectors.jars` fetches them; it needs Java and the network. All else that Delta asks for
+is in pyspark already.
 """
 
 from __future__ import annotations
@@ -51,7 +52,9 @@ def delta_jars() -> list[Path]:
     jars = [folder / f"{name}-{version}.jar" for name, version in _modules()]
     missing = [jar.name for jar in jars if not jar.is_file()]
     if missing:
-        raise JarsError(f"{folder} has no {', '.join(missing)}: run 'python -m connectors.jars' once, with network, or set {_VARIABLE}")
+        raise JarsError(
+            f"{folder} has no {', '.join(missing)}: run 'python -m connectors.jars' once, with network, or set {_VARIABLE}"
+        )
     return jars
 
 
@@ -83,7 +86,9 @@ def _retrieve(name: str, version: str, scratch: Path) -> Path:
     jar = scratch / f"{name}-{version}.jar"
     if done.returncode or not jar.is_file():
         last = (done.stderr.strip() or done.stdout.strip() or "no output").splitlines()[-1]
-        raise JarsError(f"io.delta:{name}:{version} could not be fetched ({last}): is there a network, and Maven's central repository in reach?")
+        raise JarsError(
+            f"io.delta:{name}:{version} could not be fetched ({last}): is there a network, and Maven's central repository in reach?"
+        )
     return jar
 
 
@@ -94,7 +99,9 @@ def java_command() -> str:
         return str(Path(home) / "bin" / "java")
     found = shutil.which("java")
     if found is None:
-        raise JarsError("there is no Java: install a JDK 17, or set JAVA_HOME; ./spark-submit.sh gets one where none is found")
+        raise JarsError(
+            "there is no Java: install a JDK 17, or set JAVA_HOME; ./spark-submit.sh gets one where none is found"
+        )
     return found
 
 

@@ -2,11 +2,11 @@
 
     commitlake archive --store /data/rocketmq/store --lake /data/lake
 
-Reads the stores' CommitLogs from where the last run ended to the last whole record. Writes `messages` in one Delta commit that carries
-the new end offsets with it, then `quarantine` (where something could not be read) and `archive_runs`. A run that is killed leaves
-either nothing or a whole commit; run again, it goes on from there. Two runs at once: one commits, the other says so.
-Exit codes: 0; 2 for a wrong store or lake; 3 where something was quarantined; 4 where another run was first, or the store is not the
-one that was archived.
+Reads the stores' CommitLogs from where the last run ended to the last whole record. Writes `messages` in one Delta
+commit that carries the new end offsets with it, then `quarantine` (where something could not be read) and
+`archive_runs`. A run that is killed leaves either nothing or a whole commit; run again, it goes on from there. Two
+runs at once: one commits, the other says so. Exit codes: 0; 2 for a wrong store or lake; 3 where something was
+quarantined; 4 where another run was first, or the store is not the one that was archived.
 """
 
 from __future__ import annotations
@@ -260,7 +260,9 @@ def summary(result: Result) -> list[str]:
     if not result.sequence:
         return [*lines, f"nothing new in {len(result.ranges)} stores", *store_lines(dict(result.ranges))]
     rate = f"{result.messages / result.seconds:,.0f} messages/s, {size_text(result.bytes / result.seconds)}/s"
-    lines.append(f"run {result.sequence}: {result.messages:,} messages from {size_text(result.bytes)} in {result.seconds:.1f} s ({rate})")
+    lines.append(
+        f"run {result.sequence}: {result.messages:,} messages from {size_text(result.bytes)} in {result.seconds:.1f} s ({rate})"
+    )
     lines += store_lines(dict(result.ranges))
     if result.refused:
         lines.append(f"  {result.refused} ranges or records could not be read as they should: see the table quarantine")

@@ -1,6 +1,7 @@
 """What every job's command line shares: options, errors, exit codes.
 
-A job builds its parser with `job_parser`, and gives it with a function to `run_job`, which turns what happens into an exit code:
+A job builds its parser with `job_parser`, and gives it with a function to `run_job`, which turns what happens into an
+exit code:
 
     0  all went well
     1  an error that is not the user's: --verbose shows the stack trace
@@ -61,7 +62,7 @@ def job_parser(name: str, description: str, examples: Sequence[tuple[str, str]])
         description: what it does, for `--help`.
         examples: command lines (without `commitlake`) and what each is for.
     """
-    parser = configargparse.ArgumentParser(
+    parser: argparse.ArgumentParser = configargparse.ArgumentParser(
         prog=f"commitlake {name}",
         description=description,
         epilog=_epilog(examples),
@@ -70,7 +71,7 @@ def job_parser(name: str, description: str, examples: Sequence[tuple[str, str]])
         add_env_var_help=False,
         add_config_file_help=False,
         config_file_parser_class=configargparse.TomlConfigParser([name]),
-        default_config_files=[os.path.expanduser(path) for path in _CONFIG_FILES],
+        default_config_files=[str(Path(path).expanduser()) for path in _CONFIG_FILES],
         allow_abbrev=False,
     )
     parser.add_argument("--config", is_config_file=True, metavar="FILE", help="TOML file with a table for each job")
@@ -82,7 +83,9 @@ def job_parser(name: str, description: str, examples: Sequence[tuple[str, str]])
 
 def _epilog(examples: Sequence[tuple[str, str]]) -> str:
     lines = [f"  # {purpose}\n  commitlake {command}" for command, purpose in examples]
-    options = f"Every option can also be set as {ENVIRONMENT_PREFIX}<OPTION> in the environment or in a TOML file (--config)."
+    options = (
+        f"Every option can also be set as {ENVIRONMENT_PREFIX}<OPTION> in the environment or in a TOML file (--config)."
+    )
     return "examples:\n" + "\n".join(lines) + "\n\n" + options
 
 
@@ -91,7 +94,9 @@ def run_job(
 ) -> int:
     """Parse the arguments, run the job, and turn what happens into an exit code."""
     arguments = parser.parse_args(argv)
-    logging.basicConfig(level=logging.INFO if arguments.verbose else logging.WARNING, format="%(levelname)s %(message)s")
+    logging.basicConfig(
+        level=logging.INFO if arguments.verbose else logging.WARNING, format="%(levelname)s %(message)s"
+    )
     try:
         exit_code = job(arguments)
         sys.stdout.flush()

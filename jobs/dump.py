@@ -1,7 +1,8 @@
 """Print what a store holds, as JSON lines: records, queue entries or index entries. No Spark, no lake.
 
-Reads a store; writes to standard output, one object a line in physical order, and says on standard error where and why it stopped.
-Exit codes: 0 where the log is intact (a torn end is not damage), 3 where bad ranges lie before its end.
+Reads a store; writes to standard output, one object a line in physical order, and says on standard error where and
+why it stopped. Exit codes: 0 where the log is intact (a torn end is not damage), 3 where bad ranges lie before its
+end.
 """
 
 from __future__ import annotations
@@ -80,7 +81,9 @@ def _run_indexes(arguments: argparse.Namespace) -> ExitCode:
 
 def _check(arguments: argparse.Namespace) -> None:
     if (arguments.topic is not None or arguments.queue is not None) and not arguments.consumequeue:
-        raise JobError("--topic and --queue go with --consumequeue", "to pick records, filter the JSON, or use 'query' on a lake")
+        raise JobError(
+            "--topic and --queue go with --consumequeue", "to pick records, filter the JSON, or use 'query' on a lake"
+        )
     if (arguments.index_slots is None) != (arguments.index_entries is None):
         raise JobError("--index-slots and --index-entries go together")
     if arguments.index_slots is not None and not arguments.index:

@@ -58,7 +58,13 @@ class _Tasks:
 
 
 def _show_bar(tasks: _Tasks, what: str, stop: threading.Event) -> None:
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         bar = progress.add_task(what, total=None)
         while not stop.wait(_POLL_SECONDS):

@@ -2,9 +2,9 @@
 
     commitlake query --lake /data/lake --key order-4711
 
-Reads a table of the lake; writes rows to standard output, and on standard error how many and whether a limit cut them. It answers without
-a JVM; `--engine spark` is for results that outgrow one process. Exit codes: 0, also where nothing matches; 2 for a wrong lake, option or
-predicate.
+Reads a table of the lake; writes rows to standard output, and on standard error how many and whether a limit cut
+them. It answers without a JVM; `--engine spark` is for results that outgrow one process. Exit codes: 0, also where
+nothing matches; 2 for a wrong lake, option or predicate.
 """
 
 from __future__ import annotations
@@ -54,7 +54,9 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--table", choices=TABLES, default="messages", help="which table (default: messages)")
     parser.add_argument("--topic", action="append", default=[], help="stored topic")
     parser.add_argument("--queue", type=int, help="queue id")
-    parser.add_argument("--kind", action="append", default=[], choices=[str(kind) for kind in Kind], help="kind of record")
+    parser.add_argument(
+        "--kind", action="append", default=[], choices=[str(kind) for kind in Kind], help="kind of record"
+    )
     parser.add_argument("--key", action="append", default=[], help="business key")
     parser.add_argument("--id", help="offset message id, or client message id (UNIQ_KEY)")
     parser.add_argument("--broker", action="append", default=[], help="the store's name")
@@ -63,7 +65,9 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--to", dest="end", type=parse_time, metavar="TIME", help="stored before")
     parser.add_argument("--where", metavar="SQL", help="any predicate over the table's columns")
     parser.add_argument("--columns", metavar="A,B", help="which columns; a table shows the main ones, else all")
-    parser.add_argument("--limit", type=int, default=100, metavar="N", help="at most so many rows, 0 for all (default: 100)")
+    parser.add_argument(
+        "--limit", type=int, default=100, metavar="N", help="at most so many rows, 0 for all (default: 100)"
+    )
     parser.add_argument("--output", choices=("table", "jsonl", "csv"), default="table", help="(default: table)")
     parser.add_argument("--engine", choices=[str(engine) for engine in Engine], default=str(Engine.DELTALAKE),
                         help="what answers (default: deltalake)")  # fmt: skip

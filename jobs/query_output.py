@@ -25,7 +25,10 @@ def plain_rows(batches: Iterable[pa.RecordBatch], limit: int) -> Iterator[Row]:
                 if left == 0:
                     return
                 left -= 1
-            yield {name: dict(value) if name in maps and value is not None else _plain(value) for name, value in row.items()}
+            yield {
+                name: dict(value) if name in maps and value is not None else _plain(value)
+                for name, value in row.items()
+            }
 
 
 def _plain(value: object) -> object:
@@ -79,7 +82,9 @@ def write_table(rows: Iterable[Row], columns: list[str], out: TextIO) -> int:
         table.add_row(*(_table_cell(row[name]) for name in columns))
         count += 1
     if count:
-        Console(file=out, width=None if out.isatty() else _NO_TERMINAL_WIDTH, markup=False, highlight=False).print(table)
+        Console(file=out, width=None if out.isatty() else _NO_TERMINAL_WIDTH, markup=False, highlight=False).print(
+            table
+        )
     return count
 
 

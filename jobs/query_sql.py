@@ -56,7 +56,9 @@ def predicates(conditions: Conditions, engine: Engine) -> list[str]:
     if conditions.queue_id is not None:
         found.append(f"queue_id = {conditions.queue_id}")
     if conditions.keys:
-        found.append("(" + " OR ".join(f"array_contains(keys, {literal(key, engine)})" for key in conditions.keys) + ")")
+        found.append(
+            "(" + " OR ".join(f"array_contains(keys, {literal(key, engine)})" for key in conditions.keys) + ")"
+        )
     # The partition column is named as well: then partitions outside the time are not even listed.
     if conditions.start is not None:
         found.append(f"store_timestamp >= {timestamp_literal(conditions.start)}")
@@ -72,8 +74,8 @@ def predicates(conditions: Conditions, engine: Engine) -> list[str]:
 def id_predicates(message_id: str, engine: Engine) -> list[str]:
     """What to look for when a message id is given, most likely first.
 
-    An offset message id and a client's UNIQ_KEY look alike: only the table tells which of them a text is. The offset inside the first
-    makes for a search in few files.
+    An offset message id and a client's UNIQ_KEY look alike: only the table tells which of them a text is. The offset
+    inside the first makes for a search in few files.
     """
     found = []
     try:
@@ -85,7 +87,9 @@ def id_predicates(message_id: str, engine: Engine) -> list[str]:
     return found
 
 
-def select(table: str, columns: Sequence[str], where: Sequence[str], order: Sequence[str], limit: int, engine: Engine) -> str:
+def select(
+    table: str, columns: Sequence[str], where: Sequence[str], order: Sequence[str], limit: int, engine: Engine
+) -> str:
     """A SELECT; a limit of 0 is none."""
     quote = '"' if engine is Engine.DELTALAKE else "`"
     names = ", ".join(f"{quote}{name}{quote}" for name in columns) or "*"

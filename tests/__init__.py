@@ -1,0 +1,1 @@
+"""Tests, mirroring the tree; `logs` makes small logs, `servers` starts real ones."""

@@ -96,5 +96,7 @@ def damage(data: bytes, chance: random.Random) -> bytes:
             piece = bytes(out[source : source + chance.randrange(400)])[: len(out) - at]
             out[at : at + len(piece)] = piece
         case _:
-            out[at : at + 4] = chance.choice([b"\xda\xa3\x20\xa7", b"\xda\xa3\x20\xab", b"\xcb\xd4\x31\x94"])[: len(out) - at]
+            out[at : at + 4] = chance.choice([b"\xda\xa3\x20\xa7", b"\xda\xa3\x20\xab", b"\xcb\xd4\x31\x94"])[
+                : len(out) - at
+            ]
     return bytes(out)

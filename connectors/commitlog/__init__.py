@@ -1,10 +1,10 @@
 """The Spark source `commitlog`: RocketMQ's CommitLog as rows.
 
-    stores    which stores a path names             plan      where the log ends, and its splits
-    files     bytes of segments                     walk      windows through the kernel
-    kernel/   compiled: records and columns         decoder   columns of a window
-    options   what a user can ask for               batches   a split as Arrow batches
-    filters   predicates that drop records early    source    the glue to Spark
+stores    which stores a path names             plan      where the log ends, and its splits
+files     bytes of segments                     walk      windows through the kernel
+kernel/   compiled: records and columns         decoder   columns of a window
+options   what a user can ask for               batches   a split as Arrow batches
+filters   predicates that drop records early    source    the glue to Spark
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """From a split to Arrow batches: what a task does.
 
-A batch holds the records of one window, less those that the filters drop, in the columns that were asked for. What is not intact goes by the
+A batch holds the records of one window, less those that the filters drop, in the columns that were asked for. What is
+not intact goes by the
 mode: an error, a row with `_corrupt_record`, or a count in the log.
 """
 
@@ -112,7 +113,9 @@ class _Refused:
         """One line for what was dropped."""
         if self.counts and self._request.mode is Mode.DROPMALFORMED:
             counts = ", ".join(f"{count} {fault}" for fault, count in sorted(self.counts.items()))
-            logger.warning("%s, from %d to %d: dropped %s", self._split.path, self._split.start, self._split.end, counts)
+            logger.warning(
+                "%s, from %d to %d: dropped %s", self._split.path, self._split.start, self._split.end, counts
+            )
 
 
 def read_split(split: Split, request: Request) -> Iterator[pa.RecordBatch]:
@@ -156,7 +159,7 @@ def _describe(file: SegmentFile, split: Split, bad: BadRange, request: Request, 
     finding = None
     for size in (4096, request.max_record_bytes):
         window = np.empty(max(0, min(size, split.file_end - bad.start)), np.uint8)
-        view = memoryview(window)[: file.read_into(window, bad.start - split.base_offset)]
+        view = window.data[: file.read_into(window, bad.start - split.base_offset)]
         finding = examine(view, 0, bad.start, bounds)
         if finding.kind is not SpanKind.MORE:
             break
@@ -312,7 +315,9 @@ class _Batch:
                 values[row] = decompress(body, int(flags[row]), self._request.max_body_bytes)
             except BodyError as error:
                 values[row] = None
-                self._note(int(row), Fault.BODY_COMPRESSION, "a body that decompresses within its limit", str(error), body)
+                self._note(
+                    int(row), Fault.BODY_COMPRESSION, "a body that decompresses within its limit", str(error), body
+                )
         return pa.array(values, field.type)
 
 

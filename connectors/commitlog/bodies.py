@@ -1,7 +1,7 @@
 """Bodies as producers sent them: decompression with a limit.
 
-A body is hostile: its size once decompressed is not known before, so that it is decompressed a piece at a time, and no further than
-its limit.
+A body is hostile: its size once decompressed is not known before, so that it is decompressed a piece at a time, and
+no further than its limit.
 """
 
 from __future__ import annotations

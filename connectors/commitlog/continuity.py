@@ -1,8 +1,8 @@
 """Whether a store is still the one that was archived.
 
-A broker that lost its disk, or a new one under an old name, starts its log again at offset 0. To go on archiving it from the old end
-would skip what it wrote meanwhile, and mix two logs under one key. So the last archived record must still stand where it
-stood, unless the broker has deleted it by its age.
+A broker that lost its disk, or a new one under an old name, starts its log again at offset 0. To go on archiving it
+from the old end would skip what it wrote meanwhile, and mix two logs under one key. So the last archived record must
+still stand where it stood, unless the broker has deleted it by its age.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def record_digest(store: Store, physical_offset: int) -> tuple[int, str] | None:
             head = np.empty(BLANK.size, np.uint8)
             if file.read_into(head, position) < BLANK.size:
                 return None
-            size = int(BLANK.unpack(memoryview(head))[0])
+            size = int(BLANK.unpack(head.data)[0])
             if not BLANK.size <= size <= segment.file_size - position:
                 return None
             record = np.empty(size, np.uint8)
@@ -42,7 +42,7 @@ def record_digest(store: Store, physical_offset: int) -> tuple[int, str] | None:
                 return None
     except FileNotFoundError:
         return None
-    return size, hashlib.blake2b(record, digest_size=_DIGEST_SIZE).hexdigest()
+    return size, hashlib.blake2b(record.data, digest_size=_DIGEST_SIZE).hexdigest()
 
 
 def _segment_at(store: Store, physical_offset: int) -> Segment | None:

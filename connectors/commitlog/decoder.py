@@ -1,7 +1,7 @@
 """Columns of the records that the kernel found in a window.
 
-A column is built when it is asked for, from the record positions in `parts`; what several columns share (topics, properties)
-is found once a batch. Names and meanings are those of `schemas.tables.messages`.
+A column is built when it is asked for, from the record positions in `parts`; what several columns share (topics,
+properties) is found once a batch. Names and meanings are those of `schemas.tables.messages`.
 """
 
 from __future__ import annotations
@@ -123,11 +123,13 @@ class DecodedWindow:
 
     @property
     def _starts(self) -> Array:
-        return self._parts[hop.START]
+        starts: Array = self._parts[hop.START]
+        return starts
 
     @cached_property
     def _tails(self) -> Array:
-        return self._parts[hop.BODY] - TAIL.size
+        tails: Array = self._parts[hop.BODY] - TAIL.size
+        return tails
 
     @cached_property
     def sys_flags(self) -> Array:
@@ -203,7 +205,7 @@ class DecodedWindow:
             return pa.nulls(self.rows, pa.int32())
         return pa.array([parse_priority(value) for value in texts.to_pylist()], pa.int32())
 
-    def hosts(self, positions: Array, v6_bit: int) -> pa.Array:
+    def _hosts(self, positions: Array, v6_bit: int) -> pa.Array:
         """Hosts as text; each distinct one is formatted once."""
         sizes = self.host_sizes(v6_bit)
         interned = Interned(self._window, positions, sizes)
@@ -245,7 +247,20 @@ class DecodedWindow:
 
     def body_sizes(self) -> Array:
         """Sizes of the stored bodies."""
-        return self._parts[hop.BODY_LENGTH].astype(np.int32)
+        sizes: Array = self._parts[hop.BODY_LENGTH].astype(np.int32)
+        return sizes
+
+    def brokers(self) -> pa.Array:
+        """The store's name in every row."""
+        return arrow.constant(self._broker, self.rows)
+
+    def born_hosts(self) -> pa.Array:
+        """Producers' hosts."""
+        return self._hosts(self._starts + HEAD.size, BORN_HOST_V6)
+
+    def store_hosts(self) -> pa.Array:
+        """Brokers' hosts."""
+        return self._hosts(self._parts[hop.STORE_HOST], STORE_HOST_V6)
 
 
 def _has(layout: Layout, field: str) -> bool:
@@ -255,7 +270,7 @@ def _has(layout: Layout, field: str) -> bool:
 _SCRATCH = np.full(text.SCRATCH_SIZE, -1, np.int32)
 
 _BUILDERS: dict[str, Callable[[DecodedWindow], pa.Array]] = {
-    "broker": lambda it: arrow.constant(it._broker, it.rows),
+    "broker": DecodedWindow.brokers,
     "physical_offset": lambda it: arrow.fixed(it.int64("physical_offset"), pa.int64()),
     "size": lambda it: arrow.fixed(it.int32("total_size"), pa.int32()),
     "topic": lambda it: arrow.repeated(it.topics.codes, it.topic_names),
@@ -268,8 +283,8 @@ _BUILDERS: dict[str, Callable[[DecodedWindow], pa.Array]] = {
     "kind": DecodedWindow.kinds,
     "born_timestamp": lambda it: arrow.fixed(it.int64("born_timestamp", _MICROSECONDS), _TIMESTAMP),
     "store_timestamp": lambda it: arrow.fixed(it.store_timestamps(_MICROSECONDS), _TIMESTAMP),
-    "born_host": lambda it: it.hosts(it._starts + HEAD.size, BORN_HOST_V6),
-    "store_host": lambda it: it.hosts(it._parts[hop.STORE_HOST], STORE_HOST_V6),
+    "born_host": DecodedWindow.born_hosts,
+    "store_host": DecodedWindow.store_hosts,
     "sys_flag": lambda it: arrow.fixed(it.sys_flags, pa.int32()),
     "flag": lambda it: arrow.fixed(it.int32("flag"), pa.int32()),
     "reconsume_times": lambda it: arrow.fixed(it.int32("reconsume_times"), pa.int32()),

@@ -1,11 +1,11 @@
 """What can go wrong between a store and a table.
 
-    CommitLogError
-    ├── OptionError             an option that is unknown or has a wrong value
-    ├── StoreError              a path that gives no store: what it is, and what to do
-    │   └── EmptyStoreError     a store without a single segment
-    ├── DamagedLogError         FAILFAST met a bad range: segment, offset, expected, found
-    └── BodyError               a body that cannot be decompressed within its limits
+CommitLogError
+├── OptionError             an option that is unknown or has a wrong value
+├── StoreError              a path that gives no store: what it is, and what to do
+│   └── EmptyStoreError     a store without a single segment
+├── DamagedLogError         FAILFAST met a bad range: segment, offset, expected, found
+└── BodyError               a body that cannot be decompressed within its limits
 """
 
 from __future__ import annotations

@@ -1,13 +1,15 @@
 """Bytes of segments, from local disks and whatever else `pyarrow.fs` can reach.
 
-Segments are read in windows, not mapped: a broker may cut or delete one while it is read, and where a mapping would end the
-process with SIGBUS, a read comes back short. The window stays in the processor's cache until the kernel is through with it.
+Segments are read in windows, not mapped: a broker may cut or delete one while it is read, and where a mapping would
+end the process with SIGBUS, a read comes back short. The window stays in the processor's cache until the kernel is
+through with it.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol
 
@@ -37,7 +39,7 @@ class LocalFile:
 
     def read_into(self, window: Window, position: int) -> int:
         """See SegmentFile."""
-        view = memoryview(window)
+        view = window.data
         done = 0
         while done < len(view):
             count = os.preadv(self._descriptor, [view[done:]], position + done)
@@ -80,8 +82,9 @@ class RemoteFile:
 def resolve_filesystem(path: str) -> tuple[pafs.FileSystem, str]:
     """The filesystem of a path or URI, and the path within it."""
     if "://" in path:
-        return pafs.FileSystem.from_uri(path)
-    return pafs.LocalFileSystem(), os.path.abspath(path)
+        filesystem, inner_path = pafs.FileSystem.from_uri(path)
+        return filesystem, str(inner_path)
+    return pafs.LocalFileSystem(), str(Path(path).absolute())
 
 
 class OpenSegment:
@@ -98,5 +101,7 @@ class OpenSegment:
     def __enter__(self) -> SegmentFile:
         return self._file
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._file.close()

@@ -1,7 +1,7 @@
 """Filters that a reader can apply itself: topic, queue, store time, physical offset.
 
-They come from two sides, the source's options and Spark's predicates, and are narrowed to their intersection. A Spark predicate that does not
-say one of these things is left alone.
+They come from two sides, the source's options and Spark's predicates, and are narrowed to their intersection. A Spark
+predicate that does not say one of these things is left alone.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from pyspark.sql.datasource import (
     EqualTo,
@@ -75,8 +76,7 @@ class Narrowing:
             return replace(self, brokers=brokers if self.brokers is None else self.brokers & brokers)
         if name in _SETS:
             known = getattr(self.filters, _SETS[name])
-            chosen = values if known is None else known & values
-            return replace(self, filters=replace(self.filters, **{_SETS[name]: chosen}))
+            return self._with_filters({_SETS[name]: values if known is None else known & values})
         if name in _RANGES and len(values) == 1:
             low, high = _interval(next(iter(values)))
             return self._with_bounds(name, low, high)
@@ -88,13 +88,9 @@ class Narrowing:
         low, high = _interval(predicate.value)
         if low is None:
             return self
-        match predicate:
-            case GreaterThanOrEqual():
-                return self._with_bounds(name, low, None)
-            case GreaterThan():
-                return self._with_bounds(name, low, None)  # a millisecond too many at most: Spark looks again
-            case _:
-                return self._with_bounds(name, None, high)
+        if isinstance(predicate, GreaterThan | GreaterThanOrEqual):
+            return self._with_bounds(name, low, None)  # for "greater" one too many: Spark looks again
+        return self._with_bounds(name, None, high)
 
     def _with_bounds(self, name: str, low: int | None, high: int | None) -> Narrowing:
         low_name, high_name = _RANGES[name]
@@ -103,7 +99,10 @@ class Narrowing:
             low_name: low if known_low is None else known_low if low is None else max(low, known_low),
             high_name: high if known_high is None else known_high if high is None else min(high, known_high),
         }
-        return replace(self, filters=replace(self.filters, **bounds))
+        return self._with_filters(bounds)
+
+    def _with_filters(self, changes: dict[str, Any]) -> Narrowing:
+        return replace(self, filters=replace(self.filters, **changes))
 
 
 def _interval(value: object) -> tuple[int | None, int | None]:

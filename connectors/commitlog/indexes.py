@@ -37,7 +37,9 @@ class IndexEntry:
     entry: indexfile.Entry
 
 
-def walk_consume_queues(store_root: Path, topic: str | None = None, queue_id: int | None = None) -> Iterator[QueueEntry]:
+def walk_consume_queues(
+    store_root: Path, topic: str | None = None, queue_id: int | None = None
+) -> Iterator[QueueEntry]:
     """Every written entry of a store's queues, in order of topic, queue and offset.
 
     An entry that the broker would not take ends its queue; fillers that stand for no message are passed over.
@@ -108,9 +110,13 @@ def _walk_index_file(path: Path, geometry: indexfile.Geometry | None) -> Iterato
     try:
         shape = geometry or indexfile.geometry_of(size)
     except LayoutError as error:
-        raise StoreError(f"{path}: {error}. Give the broker's maxHashSlotNum and maxIndexNum (--index-slots, --index-entries)") from None
+        raise StoreError(
+            f"{path}: {error}. Give the broker's maxHashSlotNum and maxIndexNum (--index-slots, --index-entries)"
+        ) from None
     if size < shape.file_size:
-        raise StoreError(f"{path}: expected {shape.file_size} bytes for {shape.slots} slots and {shape.entries} entries, found {size}")
+        raise StoreError(
+            f"{path}: expected {shape.file_size} bytes for {shape.slots} slots and {shape.entries} entries, found {size}"
+        )
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         header = indexfile.parse_header(data)
         for number in range(1, shape.entries):

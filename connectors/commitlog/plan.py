@@ -1,11 +1,13 @@
 """From stores to splits: what is there to read, where it ends, and how it is divided.
 
-A snapshot fixes, for each store, the range to read: it ends behind the last record of the newest segment that proves itself. What comes
-after that is the tail: zeros that are not written yet, or the torn end of a write, which the next read takes up again. So
-within a snapshot everything that is neither a record nor a BLANK is damage, and two reads of one snapshot give the same.
+A snapshot fixes, for each store, the range to read: it ends behind the last record of the newest segment that proves
+itself. What comes after that is the tail: zeros that are not written yet, or the torn end of a write, which the next
+read takes up again. So within a snapshot everything that is neither a record nor a BLANK is damage, and two reads of
+one snapshot give the same.
 
-Splits begin and end where records do. The places are found by hopping over record sizes from the segment's start, not by
-looking for the next magic number in the middle: a message whose body holds a whole, valid record cannot pass for one.
+Splits begin and end where records do. The places are found by hopping over record sizes from the segment's start, not
+by looking for the next magic number in the middle: a message whose body holds a whole, valid record cannot pass for
+one.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
+from itertools import pairwise
 
 import numpy as np
 
@@ -89,10 +92,13 @@ class Snapshot:
         """
         try:
             ranges = {
-                broker: StoreRange(**{**value, "tail": TailKind(value["tail"])}) for broker, value in json.loads(text).items()
+                broker: StoreRange(**{**value, "tail": TailKind(value["tail"])})
+                for broker, value in json.loads(text).items()
             }
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise OptionError(f"option snapshot: expected the JSON that Snapshot.to_json gives, found {error!r}") from None
+            raise OptionError(
+                f"option snapshot: expected the JSON that Snapshot.to_json gives, found {error!r}"
+            ) from None
         return cls(ranges)
 
 
@@ -177,7 +183,7 @@ class _LastRecords:
         for start, stop in zip(self._starts[::-1].tolist(), self._ends[::-1].tolist(), strict=True):
             window = np.empty(stop - start, np.uint8)
             length = file.read_into(window, start - split.base_offset)
-            if examine(memoryview(window)[:length], 0, start, bounds).kind is SpanKind.RECORD:
+            if examine(window.data[:length], 0, start, bounds).kind is SpanKind.RECORD:
                 return start, stop
         return None, int(self._starts[0]) if len(self._starts) else default
 
@@ -230,7 +236,10 @@ def _missing(store: Store, start: int, end: int, size: int) -> Split:
 
 
 def _divide(whole: Split, max_partition_bytes: int, max_record_bytes: int) -> list[Split]:
-    if whole.size <= max_partition_bytes or whole.start // max_partition_bytes == (whole.end - 1) // max_partition_bytes:
+    if (
+        whole.size <= max_partition_bytes
+        or whole.start // max_partition_bytes == (whole.end - 1) // max_partition_bytes
+    ):
         return [whole]
     try:
         with OpenSegment(whole.path) as file:
@@ -238,7 +247,7 @@ def _divide(whole: Split, max_partition_bytes: int, max_record_bytes: int) -> li
     except FileNotFoundError:
         return [whole]  # the task will find the same, and say so
     edges = [whole.start, *cuts, whole.end]
-    return [replace(whole, start=start, end=end) for start, end in zip(edges, edges[1:], strict=False) if start < end]
+    return [replace(whole, start=start, end=end) for start, end in pairwise(edges) if start < end]
 
 
 def _cuts(file: SegmentFile, whole: Split, max_partition_bytes: int, max_record_bytes: int) -> list[int]:
@@ -264,4 +273,3 @@ def check_ranges(stores: Iterable[Store], snapshot: Snapshot) -> None:
     for broker in snapshot.ranges:
         if broker not in known:
             raise StoreError(f"the snapshot has a store {broker!r}, the path has {', '.join(sorted(known)) or 'none'}")
-

@@ -1,6 +1,7 @@
 """Records of a store one by one, in plain Python: for tools that start at once and show everything.
 
-It shares with the compiled reader the formats and the scanner's rules, and nothing else: what it says is a second opinion.
+It shares with the compiled reader the formats and the scanner's rules, and nothing else: what it says is a second
+opinion.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ class Found:
 def walk_store(store: Store, segment_bytes: int) -> Iterator[Found]:
     """Everything in a store, in physical order; the spans follow one another without a gap up to the last.
 
-    Zeros with a later segment behind them are the fault HOLE, a name that is not there the fault MISSING_SEGMENT. The last
-    span tells where and why the log ends.
+    Zeros with a later segment behind them are the fault HOLE, a name that is not there the fault MISSING_SEGMENT. The
+    last span tells where and why the log ends.
 
     Args:
         store: from `find_stores`.
@@ -68,10 +69,19 @@ def _between(zeros: Found | None, reached: int, expected: int, base: int) -> Ite
     if zeros is not None:
         start = zeros.span.start
         end = min(base, max(expected, zeros.span.end))
-        yield _fault(zeros.segment, start, end, Fault.HOLE, "a record or a BLANK", f"{end - start} bytes without one, zeros first")
+        yield _fault(
+            zeros.segment,
+            start,
+            end,
+            Fault.HOLE,
+            "a record or a BLANK",
+            f"{end - start} bytes without one, zeros first",
+        )
         reached = end
     elif reached < expected:
-        yield _fault(segment_name(reached), reached, expected, Fault.CUT, f"{expected - reached} bytes", "the end of the file")
+        yield _fault(
+            segment_name(reached), reached, expected, Fault.CUT, f"{expected - reached} bytes", "the end of the file"
+        )
         reached = expected
     if reached < base:
         name = segment_name(reached)
@@ -95,18 +105,24 @@ def _walk_segment(segment: Segment, name: str, segment_bytes: int) -> Iterator[F
             origin = scanner.position
             window = _read(file, origin - base, min(size, file_end - origin))
             for span in scanner.feed(window):
-                parsed = parse_message(window, span.start - origin, verify_crc=False) if span.kind is SpanKind.RECORD else None
+                parsed = (
+                    parse_message(window, span.start - origin, verify_crc=False)
+                    if span.kind is SpanKind.RECORD
+                    else None
+                )
                 yield Found(name, span, parsed[0] if parsed else None)
             if scanner.position == origin:
                 if len(window) < min(size, file_end - origin):
-                    yield _fault(name, origin, file_end, Fault.CUT, f"{file_end - base} bytes", "a file cut while it was read")
+                    yield _fault(
+                        name, origin, file_end, Fault.CUT, f"{file_end - base} bytes", "a file cut while it was read"
+                    )
                     return
                 size *= 2
 
 
 def _read(file: SegmentFile, position: int, size: int) -> memoryview:
     window = np.empty(size, np.uint8)
-    return memoryview(window)[: file.read_into(window, position)]
+    return window.data[: file.read_into(window, position)]
 
 
 def row_of(message: Message, broker: str) -> dict[str, object]:

@@ -5,14 +5,14 @@
     df = spark.read.format("commitlog").load("/data/rocketmq/store")
     df.where("topic = 'orders' and store_timestamp >= '2026-11-20'").select("keys", "tags", "properties")
 
-Options are in `connectors.commitlog.options`, columns in `schemas.tables.messages`. Planning (listing, finding the end of the log,
-cutting splits) happens once for a DataFrame, in a Python process on the driver: every query on it sees the same snapshot. Each
-split is read by one task on a worker.
+Options are in `connectors.commitlog.options`, columns in `schemas.tables.messages`. Planning (listing, finding the
+end of the log, cutting splits) happens once for a DataFrame, in a Python process on the driver: every query on it
+sees the same snapshot. Each split is read by one task on a worker.
 
 Filters reach the reader as options (topics, queueIds, startingTimestamp, startingOffset and so on). Spark can push its
-own predicates too, but 4.2.0 then keeps those of one query for the next query on the same DataFrame, and for other branches of a
-union or join, and rows are missing without a word. So that is off unless `register(spark, pushdown=True)` asks
-for it, which is safe where every DataFrame of this source is used by one query, once.
+own predicates too, but 4.2.0 then keeps those of one query for the next query on the same DataFrame, and for other
+branches of a union or join, and rows are missing without a word. So that is off unless `register(spark,
+pushdown=True)` asks for it, which is safe where every DataFrame of this source is used by one query, once.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class CommitLogReader(DataSourceReader):
         self._filters = narrow(options)
         self._arrow_schema: pa.Schema = to_arrow_schema(schema, timezone="UTC")
 
-    def partitions(self) -> list[Split]:  # type: ignore[override]
+    def partitions(self) -> list[Split]:
         """The splits of the snapshot, without those that the offsets asked for leave out."""
         options = self._options
         stores = find_stores(options.path, options.broker)
@@ -131,7 +131,7 @@ class CommitLogReader(DataSourceReader):
         )  # fmt: skip
         return splits
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The batches of one split; none for a read without splits."""
         if isinstance(partition, Split):
             yield from read_split(partition, self._request())
@@ -152,7 +152,7 @@ class CommitLogReader(DataSourceReader):
 class PushdownCommitLogReader(CommitLogReader):
     """A reader to which Spark tells its filters first."""
 
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 (Spark's name)
         """Take what drops records early; return all, for Spark to apply."""
         self._filters = self._filters.push(filters)
         return filters

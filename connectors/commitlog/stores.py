@@ -1,8 +1,8 @@
 """Which stores a path names, and which segments they have.
 
-A store is a folder with a `commitlog` folder in it; either may be named. The broker's name is, in this order: the option `broker`, the
-path component that `{broker}` stands for, the store folder's name, or its parent's where that is just `store`. Nothing
-that is read from a store becomes part of a path.
+A store is a folder with a `commitlog` folder in it; either may be named. The broker's name is, in this order: the
+option `broker`, the path component that `{broker}` stands for, the store folder's name, or its parent's where that is
+just `store`. Nothing that is read from a store becomes part of a path.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import translate
+from itertools import pairwise
 
 import pyarrow.fs as pafs
 
@@ -22,7 +23,9 @@ COMMITLOG = "commitlog"
 _GENERIC_STORE_NAME = "store"
 _PLACEHOLDER = "{broker}"
 _WILDCARDS = re.compile(r"[*?\[]|" + re.escape(_PLACEHOLDER))
-_NEVER_HOLDS_A_STORE = frozenset({COMMITLOG, "consumequeue", "consumequeue_ext", "batchconsumequeue", "index", "config"})
+_NEVER_HOLDS_A_STORE = frozenset(
+    {COMMITLOG, "consumequeue", "consumequeue_ext", "batchconsumequeue", "index", "config"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +64,7 @@ def segment_size(store: Store) -> int:
     Where files are missing the distances between names are larger; where one was cut in copying, it is shorter.
     """
     bases = [segment.base_offset for segment in store.segments]
-    distances = [after - before for before, after in zip(bases, bases[1:], strict=False)]
+    distances = [after - before for before, after in pairwise(bases)]
     return min([*distances, max(segment.file_size for segment in store.segments)])
 
 
@@ -157,7 +160,7 @@ def _default_name(root: str) -> str:
 
 def _list_store(given: str, root: str, broker: str) -> Store:
     filesystem, _ = resolve_filesystem(given)
-    prefix = given.split("://")[0] + "://" if "://" in given else ""
+    prefix = given.split("://", maxsplit=1)[0] + "://" if "://" in given else ""
     try:
         entries = filesystem.get_file_info(pafs.FileSelector(root))
     except PermissionError:

@@ -1,8 +1,8 @@
 """A range of a segment, window by window, through the compiled kernel.
 
-`walk` reads as much as a window holds, lets `hop` find the records in it, and goes on where the kernel stopped. A record that is
-larger than the window makes the window grow, up to the largest record allowed; memory is bounded by that, whatever sizes
-the log claims.
+`walk` reads as much as a window holds, lets `hop` find the records in it, and goes on where the kernel stopped. A
+record that is larger than the window makes the window grow, up to the largest record allowed; memory is bounded by
+that, whatever sizes the log claims.
 """
 
 from __future__ import annotations
@@ -99,7 +99,8 @@ def walk(
         while state[hop.STOP] == hop.STOP_ROOM:
             state[hop.RECORDS] = state[hop.FAULTS] = 0
             hop.hop(
-                buffer, length, origin, limit, split.segment_end, file_end, max_record_bytes, verify, state, parts, faults
+                buffer, length, origin, limit, split.segment_end, file_end, max_record_bytes, verify, state, parts,
+                faults
             )  # fmt: skip
             if state[hop.RECORDS] or state[hop.FAULTS]:
                 yield Step(buffer, origin, parts[:, : state[hop.RECORDS]], _bad_ranges(faults[: state[hop.FAULTS]]))

@@ -1,9 +1,9 @@
 """How far the archive has come, read from the table that it writes.
 
-Every archive commit to `messages` carries, as one atomic thing, the rows, a sequence number (Delta's `txnVersion` under the application id below)
-and, in its metadata, the end offset of every store. There is no second place that could disagree. The sequence number makes
-the commit a compare-and-set: a run writes number n + 1 where n is what it read before it planned; of two runs that read the
-same n, Delta lets one commit and skips or refuses the other.
+Every archive commit to `messages` carries, as one atomic thing, the rows, a sequence number (Delta's `txnVersion`
+under the application id below) and, in its metadata, the end offset of every store. There is no second place that
+could disagree. The sequence number makes the commit a compare-and-set: a run writes number n + 1 where n is what it
+read before it planned; of two runs that read the same n, Delta lets one commit and skips or refuses the other.
 """
 
 from __future__ import annotations
@@ -109,7 +109,9 @@ def read_last_commit(messages_uri: str, storage_options: dict[str, str] | None =
             commit = ArchiveCommit.from_metadata(entry.get("userMetadata"))
             if commit is not None:
                 return commit
-    raise LookupError(f"the log of {messages_uri} no longer holds archive commit {sequence}: its end offsets are not known")
+    raise LookupError(
+        f"the log of {messages_uri} no longer holds archive commit {sequence}: its end offsets are not known"
+    )
 
 
 def commits_after(

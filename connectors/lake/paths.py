@@ -56,4 +56,6 @@ class LakePaths:
         if not os.access(root, os.W_OK | os.X_OK):
             raise LakeError(f"{root} may not be written")
         if not (Path(self.messages) / _TABLE_MARK).is_dir() and any(root.iterdir()):
-            raise LakeError(f"{root} is not a lake: it holds other files and no table 'messages'. Name an empty or a new folder")
+            raise LakeError(
+                f"{root} is not a lake: it holds other files and no table 'messages'. Name an empty or a new folder"
+            )

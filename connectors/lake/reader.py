@@ -41,8 +41,12 @@ def open_table(lake: LakePaths, table: str, storage_options: dict[str, str] | No
     except TableNotFoundError:
         if table != "messages":
             open_table(lake, "messages", storage_options)  # says so where this is no lake at all
-            raise LakeError(f"the lake {lake.root} has no table {table!r} yet: nothing has been written to it") from None
-        raise LakeError(f"{lake.root} is not a lake: expected a Delta table in {uri}; 'commitlake archive' makes one") from None
+            raise LakeError(
+                f"the lake {lake.root} has no table {table!r} yet: nothing has been written to it"
+            ) from None
+        raise LakeError(
+            f"{lake.root} is not a lake: expected a Delta table in {uri}; 'commitlake archive' makes one"
+        ) from None
 
 
 def _check_folder(root: Path) -> None:

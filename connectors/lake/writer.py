@@ -1,7 +1,8 @@
 """Appends to the lake's Delta tables.
 
-The commit to `messages` is the archive's commit point: rows, sequence number and end offsets in one Delta commit, see `archive_log`. The other
-tables follow it by its sequence number; writing one of them again under the same number changes nothing.
+The commit to `messages` is the archive's commit point: rows, sequence number and end offsets in one Delta commit, see
+`archive_log`. The other tables follow it by its sequence number; writing one of them again under the same number
+changes nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +26,6 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from connectors.lake.archive_log import APPLICATION_ID, ArchiveCommit, commits_after
 from schemas.tables.archive_runs import ARCHIVE_RUNS
 from schemas.tables.messages import PARTITION_COLUMNS
-
 
 _CONFLICTS = (
     ConcurrentAppendException,

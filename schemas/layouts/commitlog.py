@@ -24,10 +24,10 @@ A record, big-endian, IPv4 hosts (an IPv6 host takes 20 bytes in place of 8):
                2  properties_length            int16
                p  properties                   see properties.py
 
-Records follow one another without padding, and never cross the end of a segment: where the next one (and 8 bytes) does not fit,
-a BLANK stands (`total_size` = all bytes left, `magic` = CBD43194), and the log goes on in the next segment. A segment that
-is still written ends in zeros. The CRC covers the body alone. Source: CommitLog, MessageExtEncoder, MessageDecoder of
-RocketMQ 4.9.7 and 5.5.0.
+Records follow one another without padding, and never cross the end of a segment: where the next one (and 8 bytes)
+does not fit, a BLANK stands (`total_size` = all bytes left, `magic` = CBD43194), and the log goes on in the next
+segment. A segment that is still written ends in zeros. The CRC covers the body alone. Source: CommitLog,
+MessageExtEncoder, MessageDecoder of RocketMQ 4.9.7 and 5.5.0.
 """
 
 from __future__ import annotations
@@ -76,7 +76,10 @@ TAIL = Layout(
     Field("body_length", "i", "bytes"),
 )
 """Followed by body, topic and properties, each behind its length but for the body."""
-TOPIC_LENGTH = {Magic.V1: Layout(Field("topic_length", "B", "bytes")), Magic.V2: Layout(Field("topic_length", "H", "bytes"))}
+TOPIC_LENGTH = {
+    Magic.V1: Layout(Field("topic_length", "B", "bytes")),
+    Magic.V2: Layout(Field("topic_length", "H", "bytes")),
+}
 PROPERTIES_LENGTH = Layout(Field("properties_length", "h", "bytes"))
 BLANK = Layout(Field("total_size", "i", "bytes left in the segment"), Field("magic", "i", "Magic.BLANK"))
 
@@ -294,8 +297,8 @@ def serialize_message(
 ) -> bytes:
     """The record for a message at its place in the log.
 
-    V2 is chosen, as brokers since 5.1.0 do, where the topic has more than 127 characters. The host bits of `sys_flag` are
-    set from the hosts; the rest of it is the caller's.
+    V2 is chosen, as brokers since 5.1.0 do, where the topic has more than 127 characters. The host bits of `sys_flag`
+    are set from the hosts; the rest of it is the caller's.
 
     Raises:
         UnserializableError: for a topic or properties that the format has no room for.

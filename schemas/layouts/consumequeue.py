@@ -1,8 +1,8 @@
 """ConsumeQueue: the 20-byte entries that make a queue out of one topic's messages in the CommitLog.
 
-`consumequeue/<topic>/<queueId>/<20 digits>`; entry i of a queue stands at byte i * 20 of the queue, and a file's name is
-the byte position of its first entry. Files have a fixed size (6,000,000 bytes by default); unused entries are zero. The
-first entry that is not valid ends the queue. Source: org.apache.rocketmq.store.ConsumeQueue.
+`consumequeue/<topic>/<queueId>/<20 digits>`; entry i of a queue stands at byte i * 20 of the queue, and a file's name
+is the byte position of its first entry. Files have a fixed size (6,000,000 bytes by default); unused entries are
+zero. The first entry that is not valid ends the queue. Source: org.apache.rocketmq.store.ConsumeQueue.
 """
 
 from __future__ import annotations

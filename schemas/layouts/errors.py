@@ -1,7 +1,7 @@
 """What can be wrong with bytes.
 
-    LayoutError (ValueError)      bytes that cannot be what they claim: offset, field, expected, found
-    └── UnserializableError       values that the format has no room for: the caller's mistake
+LayoutError (ValueError)      bytes that cannot be what they claim: offset, field, expected, found
+└── UnserializableError       values that the format has no room for: the caller's mistake
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """A host as a record stores it: 4 or 16 address bytes, then the port as an int32.
 
-Which of the two is told by a sysFlag bit for each host, never by a length byte. Source: MessageExt.socketAddress2ByteBuffer.
+Which of the two is told by a sysFlag bit for each host, never by a length byte. Source:
+MessageExt.socketAddress2ByteBuffer.
 """
 
 from __future__ import annotations

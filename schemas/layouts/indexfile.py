@@ -4,12 +4,13 @@
 
 A slot holds the number of the newest entry of its chain (0: empty); an entry holds the number of the one before it.
 Entry 0 is never used. Slots and entries are settings of the broker (5,000,000 and 20,000,000) that the file does not
-record; a file's size gives them back where their ratio is the default 1:4. Hashes only are stored: whoever looks up must
-compare topic and key in the record. The file's name is its time of creation, in the broker's time zone. After a crash
-the counts in the header can be behind the entries.
+record; a file's size gives them back where their ratio is the default 1:4. Hashes only are stored: whoever looks up
+must compare topic and key in the record. The file's name is its time of creation, in the broker's time zone. After a
+crash the counts in the header can be behind the entries.
 
-A record is entered under its UNIQ_KEY, then under each of its KEYS, and by brokers since 5.5 also under its TAGS, as the key
-`T#tags`; a rolled back one not at all. Source: org.apache.rocketmq.store.index.IndexFile, IndexHeader, IndexService.
+A record is entered under its UNIQ_KEY, then under each of its KEYS, and by brokers since 5.5 also under its TAGS, as
+the key `T#tags`; a rolled back one not at all. Source: org.apache.rocketmq.store.index.IndexFile, IndexHeader,
+IndexService.
 """
 
 from __future__ import annotations

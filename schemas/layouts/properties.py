@@ -68,7 +68,8 @@ def serialize_properties(pairs: Iterable[tuple[str, str]]) -> bytes:
             raise UnserializableError("properties", "keys and values of at least one character", f"{key!r}={value!r}")
         parts.append(f"{key}\x01{value}\x02")
     text = "".join(parts)
-    # Two counts over the whole are much cheaper than a search in every key and value; brokers do this for every message.
+    # Two counts over the whole are much cheaper than a search in every key and value; brokers do this for every
+    # message.
     if text.count("\x01") != len(parts) or text.count("\x02") != len(parts):
         bad = next(part for part in parts if part.count("\x01") != 1 or part.count("\x02") != 1)
         raise UnserializableError("properties", "no 0x01 or 0x02 in keys and values", repr(bad))

@@ -9,13 +9,13 @@ Spark source follows too (a property test holds the two together):
     MORE       the window ends within the record: ask again with more bytes
     FAULT      none of these
 
-After a fault the next position that proves itself, as a record or as a BLANK, ends the bad range. A record whose lengths add up but whose
-body fails its CRC is a bad range of its own: its size is trusted, because five fields agree on it. A size is never
-believed before it is compared with the bytes that the file has.
+After a fault the next position that proves itself, as a record or as a BLANK, ends the bad range. A record whose
+lengths add up but whose body fails its CRC is a bad range of its own: its size is trusted, because five fields agree
+on it. A size is never believed before it is compared with the bytes that the file has.
 
-Zeros with data behind them are a hole: the fault HOLE. What no look at one segment can tell is left to the caller: zeros
-at the end of a segment that has a successor are a hole too, and a bad range at the end of the newest segment, with no
-proven record behind it, is a torn tail, to be read again when the broker has gone on.
+Zeros with data behind them are a hole: the fault HOLE. What no look at one segment can tell is left to the caller:
+zeros at the end of a segment that has a successor are a hole too, and a bad range at the end of the newest segment,
+with no proven record behind it, is a torn tail, to be read again when the broker has gone on.
 """
 
 from __future__ import annotations
@@ -110,7 +110,9 @@ def _fault(fault: Fault, expected: str, found: str, size: int = 0) -> Finding:
     return Finding(SpanKind.FAULT, size, fault, expected, found)
 
 
-def examine(window: memoryview, position: int, physical_offset: int, bounds: Bounds) -> Finding:
+def examine(  # noqa: PLR0911 (one return for each thing that can stand there)
+    window: memoryview, position: int, physical_offset: int, bounds: Bounds
+) -> Finding:
     """What stands at a position.
 
     Args:
@@ -130,7 +132,9 @@ def examine(window: memoryview, position: int, physical_offset: int, bounds: Bou
         rest = bytes(window[position:])
         if not any(rest):
             return Finding(SpanKind.UNWRITTEN, len(rest))
-        return _fault(Fault.CUT, f"a record or a BLANK, {BLANK.size} bytes or more", f"{len(rest)} bytes left in the file")
+        return _fault(
+            Fault.CUT, f"a record or a BLANK, {BLANK.size} bytes or more", f"{len(rest)} bytes left in the file"
+        )
     total_size, magic = BLANK.unpack(window, position)
     if magic == Magic.BLANK:
         return _examine_blank(total_size, bounds.segment_end - physical_offset)
@@ -260,5 +264,7 @@ class SegmentScanner:
         if finding.kind is SpanKind.UNWRITTEN:
             if self._all_zeros:
                 return Span(SpanKind.UNWRITTEN, start, end)
-            return Span(SpanKind.FAULT, start, end, Fault.HOLE, "a record", f"{end - start} bytes without one, zeros first")
+            return Span(
+                SpanKind.FAULT, start, end, Fault.HOLE, "a record", f"{end - start} bytes without one, zeros first"
+            )
         return Span(SpanKind.FAULT, start, end, *finding[2:])

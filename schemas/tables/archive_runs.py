@@ -1,7 +1,7 @@
 """`archive_runs`: one row per finished archive run.
 
-Key: `sequence`. A run that has committed its messages but is not here was stopped before its quarantine was written; the next run
-makes that good and writes the row, with `recovered`.
+Key: `sequence`. A run that has committed its messages but is not here was stopped before its quarantine was written;
+    the next run makes that good and writes the row, with `recovered`.
 """
 
 from __future__ import annotations

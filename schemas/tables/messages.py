@@ -1,8 +1,8 @@
 """`messages`: one row per record of a broker's log, of every topic and kind, the broker's internal ones included.
 
 Primary key: (`broker`, `physical_offset`). Partitioned by `store_date`; within a file, rows are sorted by topic, queue
-and queue offset, so that a file's statistics answer queries by topic and by time. Both sources, RocketMQ's CommitLog and JMQ's
-journal, give these columns; where one has no such thing, the column is null.
+and queue offset, so that a file's statistics answer queries by topic and by time. Both sources, RocketMQ's CommitLog
+and JMQ's journal, give these columns; where one has no such thing, the column is null.
 
 `MESSAGES` is what the lake stores. `SOURCE` is what the Spark source `commitlog` can give: the same without the
 partition column, with the body and with `_corrupt_record`.
@@ -37,7 +37,9 @@ _METADATA = [
     _column("queue_id", IntegerType(), "queue of the topic"),
     _column("queue_offset", LongType(), "number of the message in its queue, from 0"),
     _column("msg_id", StringType(), "offset message id (store host, port, offset), as brokers print it"),
-    _column("unique_key", StringType(), "client message id (UNIQ_KEY); stays the same through delay, retry and dead letter"),
+    _column(
+        "unique_key", StringType(), "client message id (UNIQ_KEY); stays the same through delay, retry and dead letter"
+    ),
     _column("keys", ArrayType(StringType(), containsNull=False), "business keys; null where the producer set none"),
     _column("tags", StringType(), "the message's tag"),
     _column("kind", StringType(), "normal, delay, retry, dlq, half, op, trace, timer or system"),
@@ -53,7 +55,11 @@ _METADATA = [
     _column("body_size", IntegerType(), "bytes of the stored body"),
     _column("body_crc", IntegerType(), "CRC-32 of the stored body, top bit cleared"),
     _column("body_codec", StringType(), "none, zlib, lz4, zstd; unknown where the flag bits name no codec"),
-    _column("properties", MapType(StringType(), StringType(), valueContainsNull=False), "all of them; of a repeated key the last"),
+    _column(
+        "properties",
+        MapType(StringType(), StringType(), valueContainsNull=False),
+        "all of them; of a repeated key the last",
+    ),
 ]
 STORE_DATE = _column("store_date", DateType(), "UTC date of store_timestamp; the partition")
 BODY = _column("body", BinaryType(), "as stored, or decompressed by option")

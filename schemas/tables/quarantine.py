@@ -1,7 +1,7 @@
 """`quarantine`: one row per stretch of a log that held no intact record, or per record with a value that no column can hold.
 
-Key: (`broker`, `start_offset`, `sequence`). Append-only; a range that could not be read is never read again by itself, so these rows are
-all that is known of it.
+Key: (`broker`, `start_offset`, `sequence`). Append-only; a range that could not be read is never read again by
+    itself, so these rows are all that is known of it.
 """
 
 from __future__ import annotations

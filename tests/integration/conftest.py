@@ -28,9 +28,7 @@ def rocketmq_jars(rocketmq_version: str) -> Path:
 
 
 @pytest.fixture(scope="session")
-def recorded_store(
-    rocketmq_version: str, tmp_path_factory: pytest.TempPathFactory
-) -> RecordedStore:
+def recorded_store(rocketmq_version: str, tmp_path_factory: pytest.TempPathFactory) -> RecordedStore:
     """A store that a real broker of the version wrote, with a record of every kind. Read only."""
     return recorded(rocketmq_version, tmp_path_factory.mktemp(f"rocketmq-{rocketmq_version}-"))
 
@@ -51,9 +49,7 @@ def start_broker(tmp_path: Path) -> Iterator[StartBroker]:
             broker_port: int | None = None,
         ) -> RocketMQ:
             folder = tmp_path / f"rocketmq-{version}-{store.name}"
-            servers = RocketMQ(
-                version, folder, store=store, options=options, broker_port=broker_port
-            )
+            servers = RocketMQ(version, folder, store=store, options=options, broker_port=broker_port)
             # Killed, not stopped: whoever needs a clean stop calls it in the test.
             running.callback(servers.kill)
             return servers.start()

@@ -75,9 +75,7 @@ def test_every_message_that_was_acknowledged_is_at_its_offset_id(
 def test_records_follow_each_other_through_several_segments(recorded_store: RecordedStore) -> None:
     segments = sorted((recorded_store.store / "commitlog").iterdir())
     assert len(segments) >= 4
-    assert {segment.stat().st_size for segment in segments} == {
-        RECORDING_OPTIONS.segment_size_bytes
-    }
+    assert {segment.stat().st_size for segment in segments} == {RECORDING_OPTIONS.segment_size_bytes}
     for before, after in itertools.pairwise(recorded_store.decoded):
         if before["segment"] == after["segment"]:
             assert after["physical_offset"] == before["physical_offset"] + before["size"]
@@ -135,12 +133,8 @@ def test_failed_messages_go_through_retries_to_the_dead_letters(
 
 
 @pytest.mark.parametrize("outcome", ["commit", "check"])
-def test_committed_transactions_point_to_their_half(
-    recorded_store: RecordedStore, outcome: str
-) -> None:
-    halves = {
-        row["physical_offset"]: row for row in records(recorded_store, "RMQ_SYS_TRANS_HALF_TOPIC")
-    }
+def test_committed_transactions_point_to_their_half(recorded_store: RecordedStore, outcome: str) -> None:
+    halves = {row["physical_offset"]: row for row in records(recorded_store, "RMQ_SYS_TRANS_HALF_TOPIC")}
     delivered = records(recorded_store, "EveryTransaction")
     committed = [row for row in delivered if row["tags"] == outcome]
     assert committed
@@ -179,9 +173,7 @@ def test_bodies_are_compressed_by_each_codec(recorded_store: RecordedStore, code
 def test_large_bodies_are_stored_whole(recorded_store: RecordedStore) -> None:
     plain = [row for row in records(recorded_store, "EveryBig") if row["tags"] == "Plain"]
     assert [(row["body_size"], row["sys_flag"]) for row in plain] == [(300_000, 0)] * 6
-    assert {row["body_sha256"] for row in plain} <= {
-        row["body_sha256"] for row in sent(recorded_store, "big")
-    }
+    assert {row["body_sha256"] for row in plain} <= {row["body_sha256"] for row in sent(recorded_store, "big")}
 
 
 def test_a_batch_is_one_run_of_offsets_with_an_empty_body_in_it(
@@ -194,8 +186,7 @@ def test_a_batch_is_one_run_of_offsets_with_an_empty_body_in_it(
         run = [
             other["keys"][0]
             for other in batched
-            if other["queue_id"] == row["queue_id"]
-            and abs(other["queue_offset"] - row["queue_offset"]) == 1
+            if other["queue_id"] == row["queue_id"] and abs(other["queue_offset"] - row["queue_offset"]) == 1
         ]
         assert {"batch-before", "batch-after"} <= set(run)
 
@@ -223,8 +214,7 @@ def test_a_long_retry_topic_has_the_second_magic_code(recorded_store: RecordedSt
 
 def test_both_kinds_of_hosts_are_in_the_log(recorded_store: RecordedStore) -> None:
     hosts = {
-        (row["born_host"].rpartition(":")[0], row["store_host"].rpartition(":")[0])
-        for row in recorded_store.decoded
+        (row["born_host"].rpartition(":")[0], row["store_host"].rpartition(":")[0]) for row in recorded_store.decoded
     }
     assert ("127.0.0.1", "127.0.0.1") in hosts
     # A machine without an IPv6 loopback cannot have them.
@@ -238,9 +228,7 @@ def test_a_broker_serves_a_copy_of_the_store_and_dies_by_kill(
     recorded_store: RecordedStore, start_broker: Callable[..., RocketMQ], tmp_path: Path
 ) -> None:
     store = recorded_store.copy_to(tmp_path / "copy")
-    servers = start_broker(
-        recorded_store.version, store, RECORDING_OPTIONS, recorded_store.broker_port
-    )
+    servers = start_broker(recorded_store.version, store, RECORDING_OPTIONS, recorded_store.broker_port)
     keyed = records(recorded_store, "EveryKeyed")
     assert unique_keys(consume_all(servers, "EveryKeyed")) == unique_keys(keyed)
 
@@ -255,9 +243,7 @@ def test_a_broker_serves_a_copy_of_the_store_and_dies_by_kill(
     by_key = [row for row in found if row["verb"] == "key"]
     assert by_key
     assert all("订单-1" in row["keys"] for row in by_key)
-    assert [row["physical_offset"] for row in found if row["verb"] != "key"] == [
-        one["physical_offset"]
-    ] * 2
+    assert [row["physical_offset"] for row in found if row["verb"] != "key"] == [one["physical_offset"]] * 2
 
     servers.kill_broker()
     assert (store / "abort").exists()

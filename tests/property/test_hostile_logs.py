@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -21,8 +22,8 @@ from connectors.commitlog.plan import plan_splits, take_snapshot
 from connectors.commitlog.records import row_of, walk_store
 from connectors.commitlog.splits import Split
 from connectors.commitlog.stores import find_stores
-from schemas.layouts.errors import LayoutError
 from schemas.layouts.commitlog import parse_message
+from schemas.layouts.errors import LayoutError
 from schemas.layouts.scan import Fault, SpanKind
 from schemas.tables.messages import SOURCE
 from tests.hypothesis_profiles import load
@@ -45,7 +46,9 @@ def read_all(splits: list[Split], mode: Mode, **request: int) -> list[dict[str, 
     return sorted(rows, key=lambda row: (row["physical_offset"], row["size"] is None))
 
 
-@given(seed=st.integers(0, 2**32), faults=st.integers(0, 4), window=st.integers(16, 4000), partition=st.integers(64, 8000))
+@given(
+    seed=st.integers(0, 2**32), faults=st.integers(0, 4), window=st.integers(16, 4000), partition=st.integers(64, 8000)
+)
 def test_compiled_reader_agrees_with_the_plain_one(
     seed: int, faults: int, window: int, partition: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -71,7 +74,7 @@ def check_store(root: Path, window: int, partition: int) -> None:
     for row, found in zip(good, expected, strict=True):
         assert found.message is not None
         check_row(row, row_of(found.message, "b"), found.message.body)
-    bad = [row["_corrupt_record"] for row in rows if row["size"] is None]
+    bad: list[Any] = [row["_corrupt_record"] for row in rows if row["size"] is None]
     assert sum(record["end"] - record["start"] for record in bad) == bad_bytes(plain, store_range.end)
     assert all(record["reason"] and record["expected"] and record["found"] for record in bad)
     if bad:

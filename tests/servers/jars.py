@@ -143,9 +143,7 @@ def _run_with_retries(command: Sequence[str], folder: Path) -> None:
     for attempt in range(ATTEMPTS):
         time.sleep(5 * attempt)
         try:
-            done = subprocess.run(
-                command, capture_output=True, text=True, timeout=FETCH_TIMEOUT_SECONDS, check=False
-            )
+            done = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_TIMEOUT_SECONDS, check=False)
         except subprocess.TimeoutExpired:
             said = f"no end within {FETCH_TIMEOUT_SECONDS} s"
             continue

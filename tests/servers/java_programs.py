@@ -56,9 +56,7 @@ def compiled_programs(version: str) -> Path:
     return build_once(cache_folder() / "classes" / f"{version}-{name}", build)
 
 
-def run_java(
-    server: RocketMQ | str, program: str, arguments: Sequence[str], timeout_seconds: float = 180
-) -> list[Row]:
+def run_java(server: RocketMQ | str, program: str, arguments: Sequence[str], timeout_seconds: float = 180) -> list[Row]:
     """Run one of the programs and return the objects that it printed.
 
     Args:
@@ -109,9 +107,7 @@ def produce_every_kind(rocketmq: RocketMQ, *kinds: str) -> list[Row]:
     return run_java(rocketmq, "ProduceEveryKind", [rocketmq.name_server_address, *kinds])
 
 
-def fail_every_message(
-    rocketmq: RocketMQ, topic: str, group: str, max_reconsume_times: int = 2
-) -> list[Row]:
+def fail_every_message(rocketmq: RocketMQ, topic: str, group: str, max_reconsume_times: int = 2) -> list[Row]:
     """Consume a topic, failing, until every message of it is a dead letter of the group."""
     arguments = [rocketmq.name_server_address, topic, group]
     return run_java(rocketmq, "FailingConsumer", [*arguments, str(max_reconsume_times), "90"])

@@ -48,9 +48,7 @@ def is_free(port: int, ip: str) -> bool:
 class ServerProcess:
     """One server process and its log file, to which standard output and error go."""
 
-    def __init__(
-        self, name: str, command: Sequence[str], log: Path, env: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, name: str, command: Sequence[str], log: Path, env: Mapping[str, str] | None = None) -> None:
         """Start the process.
 
         Args:

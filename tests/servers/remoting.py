@@ -77,9 +77,7 @@ def pop_and_forget(broker_address: str, topic: str, group: str, invisible_ms: in
     ask(broker_address, POP_MESSAGE, fields)
 
 
-def ask(
-    address: str, code: int, fields: Mapping[str, str] | None = None
-) -> tuple[dict[str, str], bytes]:
+def ask(address: str, code: int, fields: Mapping[str, str] | None = None) -> tuple[dict[str, str], bytes]:
     """Send one request and return the answer's fields and body.
 
     Args:

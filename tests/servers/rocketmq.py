@@ -260,17 +260,12 @@ class RocketMQ:
             self._broker_port = free_ports(3, self.ip) + 2
         self._ha_port = self._ha_port or free_ports(1)
         memory = ["-Xms256m", "-Xmx1g", "-XX:MaxDirectMemorySize=1g"]
-        self._broker = broker = self._launch(
-            "broker", "BrokerStartup", self._broker_conf(), [*memory, *DISK_LIMITS]
-        )
+        self._broker = broker = self._launch("broker", "BrokerStartup", self._broker_conf(), [*memory, *DISK_LIMITS])
         # A name server still knows a killed broker for two minutes: its word alone says nothing
         # about this process. The log alone neither: 5.x says "boot success" and may register only
         # 10 s later, at its first regular turn.
         broker.wait_until(
-            lambda: (
-                "boot success" in broker.output()
-                and knows_broker(self.name_server_address, self.broker_address)
-            ),
+            lambda: "boot success" in broker.output() and knows_broker(self.name_server_address, self.broker_address),
             READY_TIMEOUT_SECONDS,
         )
 
@@ -316,9 +311,7 @@ class RocketMQ:
             "diskMaxUsedSpaceRatio": 98,
         } | self.options.conf()
 
-    def _launch(
-        self, name: str, main_class: str, conf: Mapping[str, object], jvm: list[str]
-    ) -> ServerProcess:
+    def _launch(self, name: str, main_class: str, conf: Mapping[str, object], jvm: list[str]) -> ServerProcess:
         """Write a server's settings and start it."""
         home = self.folder / "home"
         settings = self.folder / f"{name}.conf"
@@ -332,9 +325,7 @@ class RocketMQ:
         command += ["-cp", f"{home / 'conf'}:{self.jars}/*"]
         command += [f"org.apache.rocketmq.{name}.{main_class}", "-c", str(settings)]
         log = self.folder / f"{name}.log"
-        return ServerProcess(
-            f"RocketMQ {self.version} {name}", command, log, {"ROCKETMQ_HOME": str(home)}
-        )
+        return ServerProcess(f"RocketMQ {self.version} {name}", command, log, {"ROCKETMQ_HOME": str(home)})
 
 
 def _property(value: object) -> str:

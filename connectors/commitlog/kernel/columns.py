@@ -12,21 +12,21 @@ from connectors.commitlog.kernel.memory import load_be_i32, load_be_i64, load_le
 
 
 @njit(nogil=True, cache=True)
-def gather_i32(window, positions, field_offset, out):  # type: ignore[no-untyped-def]
+def gather_i32(window, positions, field_offset, out):
     """out[i] = the int32 at positions[i] + field_offset."""
     for row in range(len(positions)):
         out[row] = load_be_i32(window, positions[row] + field_offset)
 
 
 @njit(nogil=True, cache=True)
-def gather_i64(window, positions, field_offset, scale, out):  # type: ignore[no-untyped-def]
+def gather_i64(window, positions, field_offset, scale, out):
     """out[i] = scale * the int64 at positions[i] + field_offset; 1000 turns ms into Arrow's microseconds."""
     for row in range(len(positions)):
         out[row] = load_be_i64(window, positions[row] + field_offset) * scale
 
 
 @njit(nogil=True, cache=True)
-def spans_to_offsets(lengths, offsets):  # type: ignore[no-untyped-def]
+def spans_to_offsets(lengths, offsets):
     """Arrow's n + 1 offsets of values with these lengths; a negative length, null, takes no room."""
     total = 0
     offsets[0] = 0
@@ -38,7 +38,7 @@ def spans_to_offsets(lengths, offsets):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def copy_spans(window, positions, lengths, out):  # type: ignore[no-untyped-def]
+def copy_spans(window, positions, lengths, out):
     """The values one behind the other; `out` has room for their sum."""
     target = 0
     for row in range(len(positions)):
@@ -50,7 +50,7 @@ def copy_spans(window, positions, lengths, out):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def _hash_span(window, position, length):  # type: ignore[no-untyped-def]
+def _hash_span(window, position, length):
     value = np.uint64(length) * np.uint64(0x9E3779B97F4A7C15)
     while length >= 8:
         value = (value ^ load_le_u64(window, position)) * np.uint64(0xFF51AFD7ED558CCD)
@@ -63,7 +63,7 @@ def _hash_span(window, position, length):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def _equal_spans(window, left, right, length):  # type: ignore[no-untyped-def]
+def _equal_spans(window, left, right, length):
     while length >= 8:
         if load_le_u64(window, left) != load_le_u64(window, right):
             return False
@@ -77,7 +77,7 @@ def _equal_spans(window, left, right, length):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def intern_spans(window, positions, lengths, table, codes, firsts):  # type: ignore[no-untyped-def]
+def intern_spans(window, positions, lengths, table, codes, firsts):
     """Number the distinct values in order of appearance.
 
     Args:
@@ -124,14 +124,14 @@ def intern_spans(window, positions, lengths, table, codes, firsts):  # type: ign
 
 
 @njit(nogil=True, cache=True)
-def _write_hex(value, out, at):  # type: ignore[no-untyped-def]
+def _write_hex(value, out, at):
     high, low = value >> 4, value & 15
     out[at] = high + (48 if high < 10 else 55)
     out[at + 1] = low + (48 if low < 10 else 55)
 
 
 @njit(nogil=True, cache=True)
-def write_message_ids(window, hosts, host_sizes, starts, physical_offset_field, offsets, out):  # type: ignore[no-untyped-def]
+def write_message_ids(window, hosts, host_sizes, starts, physical_offset_field, offsets, out):
     """Offset message ids: hex of store host and physical offset, as `schemas.layouts.message_id` writes it."""
     target = 0
     offsets[0] = 0

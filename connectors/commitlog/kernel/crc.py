@@ -1,8 +1,9 @@
 """CRC-32 (IEEE, reflected: zlib's) of a stretch of the window.
 
-On x86 with carry-less multiply the stretch is folded 64 bytes a step, as V. Gopal et al. describe it ("Fast CRC Computation
-for Generic Polynomials Using PCLMULQDQ Instruction", 2009), then 16 bytes a step, then reduced by Barrett; what is
-left, and everything on other processors, goes through tables eight bytes a step. The choice is made once, at import.
+On x86 with carry-less multiply the stretch is folded 64 bytes a step, as V. Gopal et al. describe it ("Fast CRC
+Computation for Generic Polynomials Using PCLMULQDQ Instruction", 2009), then 16 bytes a step, then reduced by
+Barrett; what is left, and everything on other processors, goes through tables eight bytes a step. The choice is made
+once, at import.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ _TABLES = _make_tables()
 
 
 @njit(nogil=True, cache=True)
-def _crc_by_table(window, position, length, state):  # type: ignore[no-untyped-def]
+def _crc_by_table(window, position, length, state):
     """Go on from `state` (inverted CRC) over a stretch, eight bytes a step."""
     crc = np.uint64(state)
     end = position + length
@@ -115,7 +116,7 @@ class _Folder:
 
 
 @intrinsic
-def _crc_by_folding(typing_context, window, position, wide_steps, steps, state):  # type: ignore[no-untyped-def]
+def _crc_by_folding(typing_context, window, position, wide_steps, steps, state):
     """The inverted CRC over 64 * wide_steps + 16 * steps bytes; at least one of the two is above 0."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -168,11 +169,11 @@ def _crc_by_folding(typing_context, window, position, wide_steps, steps, state):
 
 
 @njit(nogil=True, cache=True)
-def _crc_folded(window, position, length, state):  # type: ignore[no-untyped-def]
+def _crc_folded(window, position, length, state):
     crc = np.uint64(state)
     folded = (length // _FOLD_SIZE) * _FOLD_SIZE
     if folded > 0:
-        crc = _crc_by_folding(window, position, folded // 64, folded % 64 // _FOLD_SIZE, crc)
+        crc = _crc_by_folding(window, position, folded // 64, folded % 64 // _FOLD_SIZE, crc)  # type: ignore[call-arg]
     return _crc_by_table(window, position + folded, length - folded, crc)
 
 
@@ -180,6 +181,6 @@ _crc = _crc_folded if HAS_CARRY_LESS_MULTIPLY else _crc_by_table
 
 
 @njit(nogil=True, cache=True)
-def crc32(window, position, length):  # type: ignore[no-untyped-def]
-    """zlib's CRC-32 of `length` bytes from `position`, as an unsigned 64-bit integer."""
+def crc32(window, position, length):
+    """Zlib's CRC-32 of `length` bytes from `position`, as an unsigned 64-bit integer."""
     return _crc(window, position, length, np.uint64(0xFFFFFFFF)) ^ np.uint64(0xFFFFFFFF)

@@ -1,8 +1,8 @@
 """From record to record through a window, by the rules of `schemas.layouts.scan`.
 
-`hop` walks until the window, the range or its room for results ends, and leaves in `state` where to go on. For each record that proves
-itself it writes where the record's parts lie (rows of `parts`, positions in the window); for each bad range, its physical
-offsets and the fault's code. Offsets come from the declared layouts.
+`hop` walks until the window, the range or its room for results ends, and leaves in `state` where to go on. For each
+record that proves itself it writes where the record's parts lie (rows of `parts`, positions in the window); for each
+bad range, its physical offsets and the fault's code. Offsets come from the declared layouts.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _MIN_RECORD_SIZE = layout.MIN_RECORD_SIZE
 
 
 @njit(nogil=True, cache=True)
-def _examine(window, length, position, offset, segment_end, file_end, max_record, verify, parts, row):  # type: ignore[no-untyped-def]
+def _examine(window, length, position, offset, segment_end, file_end, max_record, verify, parts, row):
     """(what stands at a position, its size): `schemas.layouts.scan.examine`, and the parts of a record."""
     available = length - position
     left = file_end - offset
@@ -87,7 +87,7 @@ def _examine(window, length, position, offset, segment_end, file_end, max_record
 
 
 @njit(nogil=True, cache=True)
-def _examine_parts(window, position, size, magic, verify, parts, row):  # type: ignore[no-untyped-def]
+def _examine_parts(window, position, size, magic, verify, parts, row):
     end = position + size
     sys_flag = load_be_i32(window, position + _AT_SYS_FLAG)
     store_host = position + _HEAD_SIZE + (V6_SIZE if sys_flag & BORN_HOST_V6 else V4_SIZE) + _STORED_SIZE
@@ -126,7 +126,7 @@ def _examine_parts(window, position, size, magic, verify, parts, row):  # type: 
 
 
 @njit(nogil=True, cache=True)
-def _any_data(window, begin, end):  # type: ignore[no-untyped-def]
+def _any_data(window, begin, end):
     while end - begin >= 8:
         if load_le_u64(window, begin) != 0:
             return True
@@ -138,7 +138,7 @@ def _any_data(window, begin, end):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def _next_landmark(window, begin, length):  # type: ignore[no-untyped-def]
+def _next_landmark(window, begin, length):
     """The next position whose magic is a known one, or -1."""
     for position in range(begin, length - _AT_MAGIC - 4 + 1):
         first = window[position + _AT_MAGIC]
@@ -150,7 +150,7 @@ def _next_landmark(window, begin, length):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def _search(window, length, origin, limit, segment_end, file_end, max_record, state, parts, faults):  # type: ignore[no-untyped-def]
+def _search(window, length, origin, limit, segment_end, file_end, max_record, state, parts, faults):
     """Go on to what ends the bad range; False where the window ends first."""
     if state[BAD_ALL_ZEROS] and _any_data(window, state[POSITION] - origin, length):
         state[BAD_ALL_ZEROS] = 0
@@ -165,11 +165,20 @@ def _search(window, length, origin, limit, segment_end, file_end, max_record, st
             return False
         state[POSITION] = origin + candidate
         kind, _ = _examine(
-            window, length, candidate, origin + candidate, segment_end, file_end, max_record, True, parts, state[RECORDS]
+            window,
+            length,
+            candidate,
+            origin + candidate,
+            segment_end,
+            file_end,
+            max_record,
+            True,
+            parts,
+            state[RECORDS],
         )
         if kind == _MORE:
             return False
-        if kind == _RECORD or kind == _BLANK:
+        if kind in (_RECORD, _BLANK):
             end = origin + candidate
         else:
             state[POSITION] += 1
@@ -189,7 +198,7 @@ def _search(window, length, origin, limit, segment_end, file_end, max_record, st
 
 
 @njit(nogil=True, cache=True)
-def hop(window, length, origin, limit, segment_end, file_end, max_record, verify, state, parts, faults):  # type: ignore[no-untyped-def]
+def hop(window, length, origin, limit, segment_end, file_end, max_record, verify, state, parts, faults):
     """Walk on from `state[POSITION]` until `state[STOP]`.
 
     Args:
@@ -212,9 +221,7 @@ def hop(window, length, origin, limit, segment_end, file_end, max_record, verify
         if state[RECORDS] >= room or state[FAULTS] >= faults.shape[0]:
             state[STOP] = STOP_ROOM
         elif state[BAD_START] >= 0:
-            if not _search(
-                window, length, origin, limit, segment_end, file_end, max_record, state, parts, faults
-            ):
+            if not _search(window, length, origin, limit, segment_end, file_end, max_record, state, parts, faults):
                 state[STOP] = STOP_WINDOW
         elif position >= limit:
             state[STOP] = STOP_LIMIT

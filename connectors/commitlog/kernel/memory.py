@@ -13,7 +13,7 @@ from numba import types
 from numba.extending import intrinsic
 
 
-def _loader(result: types.Integer, swap: bool) -> Callable[..., Any]:
+def _loader(result: Any, swap: bool) -> Callable[..., Any]:
     def implementation(typing_context: Any, window: Any, position: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             array = context.make_array(signature.args[0])(context, builder, arguments[0])

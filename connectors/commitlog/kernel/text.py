@@ -29,7 +29,7 @@ SCRATCH_SIZE = 1 << 14  # at most 32,767 / MIN_ENTRY_SIZE entries in a record, a
 
 
 @njit(nogil=True, cache=True)
-def _is_utf8(window, position, length):  # type: ignore[no-untyped-def]
+def _is_utf8(window, position, length):
     """Whether a stretch is well-formed UTF-8 (Unicode, table 3-7)."""
     end = position + length
     while position < end:
@@ -70,7 +70,7 @@ def _is_utf8(window, position, length):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def find_not_utf8(window, positions, lengths, rows):  # type: ignore[no-untyped-def]
+def find_not_utf8(window, positions, lengths, rows):
     """Write the numbers of the values that are not UTF-8 to `rows`; how many there are."""
     count = 0
     for row in range(len(positions)):
@@ -81,7 +81,7 @@ def find_not_utf8(window, positions, lengths, rows):  # type: ignore[no-untyped-
 
 
 @njit(nogil=True, cache=True)
-def _is_name(window, position, length, name):  # type: ignore[no-untyped-def]
+def _is_name(window, position, length, name):
     if length != len(name):
         return False
     for at in range(length):  # noqa: SIM110 (numba compiles a loop, not a generator)
@@ -91,7 +91,7 @@ def _is_name(window, position, length, name):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def _note_wanted(window, key, key_length, value, value_length, wanted, wanted_lengths, row):  # type: ignore[no-untyped-def]
+def _note_wanted(window, key, key_length, value, value_length, wanted, wanted_lengths, row):
     if key_length == len(_TAGS_NAME):  # as long as KEYS
         if _is_name(window, key, key_length, _TAGS_NAME):
             wanted[TAGS, row] = value
@@ -110,7 +110,7 @@ def _note_wanted(window, key, key_length, value, value_length, wanted, wanted_le
 
 
 @njit(nogil=True, cache=True)
-def _earlier_entry(window, key, length, entries, first, count, scratch):  # type: ignore[no-untyped-def]
+def _earlier_entry(window, key, length, entries, first, count, scratch):
     """The entry of this record that has the same key, or -1; the new one is then remembered by the caller's writing it."""
     if count - first < FEW_ENTRIES:
         for entry in range(first, count):
@@ -135,7 +135,7 @@ def _earlier_entry(window, key, length, entries, first, count, scratch):  # type
 
 
 @njit(nogil=True, cache=True)
-def split_properties(window, positions, lengths, keep_entries, wanted, wanted_lengths, entries, entry_offsets, scratch):  # type: ignore[no-untyped-def]
+def split_properties(window, positions, lengths, keep_entries, wanted, wanted_lengths, entries, entry_offsets, scratch):
     """Find the entries of every record's properties.
 
     Args:
@@ -187,7 +187,7 @@ def split_properties(window, positions, lengths, keep_entries, wanted, wanted_le
 
 
 @njit(nogil=True, cache=True)
-def split_keys(window, positions, lengths, key_positions, key_lengths, offsets):  # type: ignore[no-untyped-def]
+def split_keys(window, positions, lengths, key_positions, key_lengths, offsets):
     """Business keys of each record: the parts between spaces, empty ones dropped; how many there are in all."""
     count = 0
     offsets[0] = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from schemas.layouts.commitlog import (
     MIN_RECORD_SIZE,
     Magic,
@@ -14,7 +15,6 @@ from schemas.layouts.commitlog import (
 )
 from schemas.layouts.errors import LayoutError, UnserializableError
 from schemas.layouts.hosts import Host
-
 from tests.logs import BROKER_HOST, PRODUCER_HOST, new_message, records
 
 V1_RECORD = bytes.fromhex(
@@ -26,11 +26,15 @@ V1_RECORD = bytes.fromhex(
     "30303030 30303130 30303002 54414753 01546167 4102"
 )
 V2_TOPIC = "%RETRY%" + 122 * "g"
-V2_RECORD = bytes.fromhex(
-    "000000e5 daa320ab 0cdc1683 00000000 00000000 00000000 00000000 00000000"
-    "000000b6 00000000 0000018b cfe5687b c0a8010a 0000c3cb 0000018b cfe569c8"
-    "0a000001 00002a9f 00000001 00000000 00000000 00000001 7800812552455452 5925"
-) + 122 * b"g" + bytes.fromhex("0007 54414753 01 74 02")
+V2_RECORD = (
+    bytes.fromhex(
+        "000000e5 daa320ab 0cdc1683 00000000 00000000 00000000 00000000 00000000"
+        "000000b6 00000000 0000018b cfe5687b c0a8010a 0000c3cb 0000018b cfe569c8"
+        "0a000001 00002a9f 00000001 00000000 00000000 00000001 7800812552455452 5925"
+    )
+    + 122 * b"g"
+    + bytes.fromhex("0007 54414753 01 74 02")
+)
 V6_RECORD = bytes.fromhex(
     "0000007e daa320a7 77065916 00000000 00000000 00000000 00000000 00000000"
     "00000000 00000030 0000018b cfe5687b 20010db8 00000000 00000000 00000001"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from schemas.layouts import checkpoint, consumequeue, indexfile
 from schemas.layouts.checkpoint import Checkpoint, parse_checkpoint, serialize_checkpoint
 from schemas.layouts.errors import LayoutError, UnserializableError
@@ -111,7 +112,9 @@ def test_index_hash_has_no_negative_value() -> None:
     assert abs(java_hash(key)) == 2**31
 
 
-@pytest.mark.parametrize(("stored", "begin", "seconds"), [(7999, 456, 7), (456, 456, 0), (100, 456, 0), (2**60, 1, 2**31 - 1)])
+@pytest.mark.parametrize(
+    ("stored", "begin", "seconds"), [(7999, 456, 7), (456, 456, 0), (100, 456, 0), (2**60, 1, 2**31 - 1)]
+)
 def test_index_time_is_whole_seconds(stored: int, begin: int, seconds: int) -> None:
     assert indexfile.time_diff_seconds(stored, begin) == seconds
 
@@ -142,7 +145,9 @@ def test_message_id_names_host_and_offset(ip: str, msg_id: str) -> None:
     assert parse_message_id(msg_id.lower()) == (host, 4096)
 
 
-@pytest.mark.parametrize("text", ["", "0A", "0A00000100002A9F000000000000100", "G" * 32, "0A 0000100002A9F000000000000100 "])
+@pytest.mark.parametrize(
+    "text", ["", "0A", "0A00000100002A9F000000000000100", "G" * 32, "0A 0000100002A9F000000000000100 "]
+)
 def test_text_that_is_no_message_id_is_refused(text: str) -> None:
     with pytest.raises(LayoutError, match="msg_id"):
         parse_message_id(text)
@@ -196,4 +201,6 @@ def test_segment_names_are_offsets() -> None:
     assert segment_name(1 << 30) == "00000000001073741824"
     assert parse_segment_name("00000000001073741824") == 1 << 30
     assert parse_segment_name("٠٠٠٠٠٠٠٠٠٠١٠٧٣٧٤١٨٢٤") == 1 << 30  # a broker under an Arabic locale
-    assert [parse_segment_name(name) for name in ("", "abc", "1", "0000000000107374182x", "0" * 21, "²" * 20)] == [None] * 6
+    assert [parse_segment_name(name) for name in ("", "abc", "1", "0000000000107374182x", "0" * 21, "²" * 20)] == [
+        None
+    ] * 6

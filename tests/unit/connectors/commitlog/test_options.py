@@ -18,7 +18,7 @@ def test_names_are_taken_in_any_case_as_spark_hands_them_over() -> None:
     options = Options.parse({"PATH": "/store", "maxpartitionbytes": "5", "MODE": "permissive", "Topics": "a, b"})
     assert options.max_partition_bytes == 5
     assert options.mode is Mode.PERMISSIVE
-    assert options.topics == {"a", "b"}
+    assert options.topics == frozenset({"a", "b"})
 
 
 @pytest.mark.parametrize(

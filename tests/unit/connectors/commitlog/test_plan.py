@@ -119,7 +119,9 @@ def test_splits_of_a_later_read_are_cut_at_the_same_places(tmp_path: Path) -> No
 
 def test_record_inside_a_body_is_never_the_start_of_a_split(tmp_path: Path) -> None:
     fake = records([new_message(9, body=b"f" * 100)], base_offset=88)[0]
-    store = write_store(tmp_path, [(0, closed_segment([new_message(1, body=fake + bytes(1000)), new_message(2)], SIZE))])
+    store = write_store(
+        tmp_path, [(0, closed_segment([new_message(1, body=fake + bytes(1000)), new_message(2)], SIZE))]
+    )
     (found,) = find_stores(str(store), "b")
     splits = plan_splits(found, range_of(found), 64)
     assert 88 not in {split.start for split in splits}

@@ -37,7 +37,9 @@ def test_broker_option_names_the_store(tmp_path: Path) -> None:
     assert find_stores(str(make_store(tmp_path / "x")), "broker-z")[0].broker == "broker-z"
 
 
-@pytest.mark.parametrize("pattern", ["*", "**", "*/commitlog", "**/commitlog", "broker-?", "{broker}", "{broker}/commitlog"])
+@pytest.mark.parametrize(
+    "pattern", ["*", "**", "*/commitlog", "**/commitlog", "broker-?", "{broker}", "{broker}/commitlog"]
+)
 def test_glob_reads_a_whole_cluster(tmp_path: Path, pattern: str) -> None:
     for name in ("broker-b", "broker-a"):
         make_store(tmp_path / name)

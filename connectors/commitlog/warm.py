@@ -1,0 +1,51 @@
+"""Compiles the kernel, and leaves it in numba's cache: `python -m connectors.commitlog.warm`, once, at set-up.
+
+The cache lies beside the source, or in the user's cache folder where that may not be written; a worker's first batch then finds
+everything compiled.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from connectors.commitlog.batches import Request, read_split
+from connectors.commitlog.options import Mode
+from connectors.commitlog.plan import plan_splits, take_snapshot
+from connectors.commitlog.stores import find_stores
+from schemas.layouts.commitlog import NewMessage, serialize_blank, serialize_message
+from schemas.layouts.hosts import Host
+from schemas.layouts.segments import segment_name
+from schemas.tables.messages import SOURCE
+
+_SEGMENT_BYTES = 4096
+
+
+def warm() -> int:
+    """Read a log of one message, one bad range and one property that is not UTF-8; the rows that came of it."""
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch) / "commitlog"
+        folder.mkdir()
+        (folder / segment_name(0)).write_bytes(_segment())
+        (store,) = find_stores(scratch)
+        request = Request(to_arrow_schema(SOURCE, timezone="UTC"), Mode.PERMISSIVE)
+        splits = plan_splits(store, take_snapshot([store]).ranges[store.broker], 64)
+        return sum(batch.num_rows for split in splits for batch in read_split(split, request))
+
+
+def _segment() -> bytes:
+    host = Host.of("127.0.0.1", 10911)
+    data = b""
+    for body in (b"first", b"second", b"third"):
+        message = NewMessage("topic", body, 0, host, properties=(("KEYS", "a b"), ("TAGS", "tag"), ("city", "Zuerich")))
+        data += serialize_message(
+            message, queue_offset=0, physical_offset=len(data), store_timestamp=0, store_host=host
+        )
+    data = data.replace(b"second", b"Second").replace(b"Zuerich", b"Z\xfcrich_", 1)
+    return (data + serialize_blank(_SEGMENT_BYTES - len(data))).ljust(_SEGMENT_BYTES, b"\0")
+
+
+if __name__ == "__main__":
+    warm()
