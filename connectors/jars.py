@@ -53,7 +53,8 @@ def delta_jars() -> list[Path]:
     missing = [jar.name for jar in jars if not jar.is_file()]
     if missing:
         raise JarsError(
-            f"{folder} has no {', '.join(missing)}: run 'python -m connectors.jars' once, with network, or set {_VARIABLE}"
+            f"{folder} has no {', '.join(missing)}: "
+            f"run 'python -m connectors.jars' once, with network, or set {_VARIABLE}"
         )
     return jars
 
@@ -80,14 +81,16 @@ def _retrieve(name: str, version: str, scratch: Path) -> Path:
     command = [
         java_command(), "-cp", f"{Path(pyspark.__file__).parent}/jars/*", "org.apache.ivy.Main",
         "-settings", str(settings), "-cache", str(scratch / "cache"), "-types", "jar", "-confs", "default",
-        "-dependency", "io.delta", name, version, "-notransitive", "-retrieve", f"{scratch}/[artifact]-[revision].[ext]",
+        "-dependency", "io.delta", name, version, "-notransitive",
+        "-retrieve", f"{scratch}/[artifact]-[revision].[ext]",
     ]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     jar = scratch / f"{name}-{version}.jar"
     if done.returncode or not jar.is_file():
         last = (done.stderr.strip() or done.stdout.strip() or "no output").splitlines()[-1]
         raise JarsError(
-            f"io.delta:{name}:{version} could not be fetched ({last}): is there a network, and Maven's central repository in reach?"
+            f"io.delta:{name}:{version} could not be fetched ({last}): "
+            "is there a network, and Maven's central repository in reach?"
         )
     return jar
 

@@ -4,9 +4,9 @@
 
 Reads the stores' CommitLogs from where the last run ended to the last whole record. Writes `messages` in one Delta
 commit that carries the new end offsets with it, then `quarantine` (where something could not be read) and
-`archive_runs`. A run that is killed leaves either nothing or a whole commit; run again, it goes on from there. Two
-runs at once: one commits, the other says so. Exit codes: 0; 2 for a wrong store or lake; 3 where something was
-quarantined; 4 where another run was first, or the store is not the one that was archived.
+`archive_runs`. A run that is killed leaves either nothing or a whole commit; run again, it goes on from there. Two runs
+at once: one commits, the other says so. Exit codes: 0; 2 for a wrong store or lake; 3 where something was quarantined;
+4 where another run was first, or a store is not the one that was archived.
 """
 
 from __future__ import annotations
@@ -16,34 +16,33 @@ import datetime
 import importlib.metadata
 import sys
 import time
-import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
-from connectors.commitlog.continuity import check_continuity, record_digest
-from connectors.commitlog.plan import Snapshot, StoreRange, take_snapshot
-from connectors.commitlog.stores import Store, find_stores
-from connectors.lake.archive_log import (
-    ArchiveCommit,
-    CommittedRange,
-    LastRecord,
-    StoreProgress,
-    commits_after,
-    read_last_commit,
-)
+from connectors.commitlog.plan import Snapshot, StoreRange
+from connectors.lake.archive_log import ArchiveCommit
 from connectors.lake.paths import LakePaths
-from connectors.lake.writer import ArchiveRun, append_messages, append_quarantine, append_run, last_finished_run
+from connectors.lake.writer import ArchiveRun, append_messages, append_quarantine, append_run
 from jobs.archive_summary import size_text, store_lines
+from jobs.archive_work import ArchiveWork, find_work, snapshot_of
 from jobs.command import ExitCode, JobError, job_parser, run_job
 from jobs.progress import spark_progress
 from pipelines.archive import has_message, is_refused, to_messages, to_quarantine
 
 VERSION = importlib.metadata.version("commitlake")
-
 MIB = 1 << 20
+DESCRIPTION = (
+    "Take what is new in broker stores into the lake: a row in the table messages for every record, of every topic and "
+    "kind. Run it as often as you like: each run goes on where the last one ended, and nothing is taken twice."
+)
+EXAMPLES = (
+    ("archive --store /data/rocketmq/store --lake /data/lake", "one broker"),
+    ("archive --store '/mnt/brokers/{broker}/store' --lake /data/lake", "a cluster, named by its folders"),
+    ("archive --store /data/rocketmq/store --broker broker-a --lake /data/lake", "a name of its own"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +81,13 @@ class Result:
         return sum(store_range.size for store_range in self.ranges.values())
 
 
-def run(spark: SparkSession, config: Config) -> Result:
+def run(spark: SparkSession, config: Config, work: ArchiveWork | None = None) -> Result:
     """Archive what is new.
+
+    Args:
+        spark: a session with Delta and the source `commitlog`.
+        config: what to archive.
+        work: what `find_work` has found, where it has been asked already.
 
     Raises:
         CommitLogError: for a store that cannot be read, or is another than the one that was archived.
@@ -91,64 +95,75 @@ def run(spark: SparkSession, config: Config) -> Result:
         ConcurrentArchiveError: if another run has written meanwhile.
     """
     started = time.monotonic()
-    started_at = datetime.datetime.now(datetime.UTC)
     lake = LakePaths(config.lake)
-    lake.check_writable()
-    stores = find_stores(config.store, config.broker)
-    last = read_last_commit(lake.messages) or ArchiveCommit(0, "")
-    recovered = _finish_earlier_runs(spark, config, stores, lake, last)
-    snapshot = _take_snapshot(stores, last)
-    if not snapshot.size:
-        return Result(0, snapshot.ranges, seconds=time.monotonic() - started, recovered=recovered)
-    commit = _next_commit(last, stores, snapshot)
-    source = _read(spark, config, snapshot)
-    observation = Observation(commit.run_id)
-    observed = source.observe(
-        observation,
+    work = work or find_work(config.store, config.broker, lake)
+    for commit in work.unfinished:
+        _finish_earlier(spark, config, lake, commit)
+    recovered = [commit.sequence for commit in work.unfinished]
+    if not work.snapshot.size:
+        return Result(0, work.snapshot.ranges, seconds=time.monotonic() - started, recovered=recovered)
+    messages, refused = _commit(spark, config, lake, work)
+    seconds = time.monotonic() - started
+    return Result(work.commit.sequence, work.snapshot.ranges, messages, refused, seconds, recovered)
+
+
+def _commit(spark: SparkSession, config: Config, lake: LakePaths, work: ArchiveWork) -> tuple[int, int]:
+    """Write the run: its messages, then what follows them. How many messages, and how many things were refused."""
+    started_at = datetime.datetime.now(datetime.UTC)
+    counts = Observation(work.commit.run_id)
+    source = _read(spark, config, work.snapshot).observe(
+        counts,
         F.count_if(has_message()).alias("messages"),
         F.count_if(is_refused()).alias("refused"),
     )
-    with spark_progress(spark, f"archiving {size_text(snapshot.size)}", quiet=config.quiet):
-        append_messages(to_messages(observed), lake.messages, commit)
-    counts = observation.get
-    if counts["refused"]:
-        _quarantine(spark, config, lake, snapshot, commit.sequence)
-    _finish(lake, commit, started_at, counts["messages"], counts["refused"], snapshot.size, recovered=False)
-    return Result(
-        commit.sequence, snapshot.ranges, counts["messages"], counts["refused"], time.monotonic() - started, recovered
+    with spark_progress(spark, f"archiving {size_text(work.snapshot.size)}", quiet=config.quiet):
+        append_messages(to_messages(source), lake.messages, work.commit)
+    messages, refused = counts.get["messages"], counts.get["refused"]
+    _follow(spark, config, lake, work.commit, started_at, (messages, refused), recovered=False)
+    return messages, refused
+
+
+def _finish_earlier(spark: SparkSession, config: Config, lake: LakePaths, commit: ArchiveCommit) -> None:
+    """Make good what a run left undone that was stopped behind its commit."""
+    started_at = datetime.datetime.now(datetime.UTC)
+    counts = _read(spark, config, snapshot_of(commit)).agg(F.count_if(has_message()), F.count_if(is_refused())).first()
+    assert counts is not None  # an aggregate without groups has one row
+    _follow(spark, config, lake, commit, started_at, (counts[0], counts[1]), recovered=True)
+
+
+def _follow(
+    spark: SparkSession,
+    config: Config,
+    lake: LakePaths,
+    commit: ArchiveCommit,
+    started_at: datetime.datetime,
+    counts: tuple[int, int],
+    *,
+    recovered: bool,
+) -> None:
+    """What comes after the commit, and may be done again: the quarantine, and the word that the run is finished.
+
+    Bad ranges are few: the log is read a second time for them, rather than kept.
+    """
+    messages, refused = counts
+    snapshot = snapshot_of(commit)
+    if refused:
+        source = _read(spark, config, snapshot)
+        quarantine = to_quarantine(source, sequence=commit.sequence, parser_version=VERSION)
+        append_quarantine(quarantine, lake.quarantine, commit.sequence)
+    finished = ArchiveRun(
+        sequence=commit.sequence,
+        run_id=commit.run_id,
+        started_at=started_at,
+        finished_at=datetime.datetime.now(datetime.UTC),
+        stores=len(commit.ranges),
+        messages=messages,
+        bytes=snapshot.size,
+        refused=refused,
+        recovered=recovered,
+        parser_version=VERSION,
     )
-
-
-def _take_snapshot(stores: Sequence[Store], last: ArchiveCommit) -> Snapshot:
-    """What is new in each store, once each is seen to be the one that was archived."""
-    for store in stores:
-        progress = last.stores.get(store.broker)
-        if progress is not None and progress.last_record is not None:
-            record = progress.last_record
-            check_continuity(store, progress.end, record.physical_offset, record.size, record.digest)
-    return take_snapshot(stores, {broker: progress.end for broker, progress in last.stores.items()})
-
-
-def _next_commit(last: ArchiveCommit, stores: Sequence[Store], snapshot: Snapshot) -> ArchiveCommit:
-    progress = dict(last.stores)
-    for store in stores:
-        store_range = snapshot.ranges[store.broker]
-        if store_range.size:
-            progress[store.broker] = _progress_after(store, store_range)
-    ranges = {
-        broker: CommittedRange(store_range.start, store_range.end)
-        for broker, store_range in snapshot.ranges.items()
-        if store_range.size
-    }
-    return ArchiveCommit(last.sequence + 1, uuid.uuid4().hex, progress, ranges)
-
-
-def _progress_after(store: Store, store_range: StoreRange) -> StoreProgress:
-    found = None if store_range.last_record is None else record_digest(store, store_range.last_record)
-    if found is None or store_range.last_record is None:
-        return StoreProgress(store_range.end)
-    size, digest = found
-    return StoreProgress(store_range.end, LastRecord(store_range.last_record, size, digest))
+    append_run(finished, lake.archive_runs)
 
 
 def _read(spark: SparkSession, config: Config, snapshot: Snapshot) -> DataFrame:
@@ -158,97 +173,33 @@ def _read(spark: SparkSession, config: Config, snapshot: Snapshot) -> DataFrame:
     return reader.option("maxPartitionBytes", str(config.max_partition_bytes)).load(config.store)
 
 
-def _quarantine(spark: SparkSession, config: Config, lake: LakePaths, snapshot: Snapshot, sequence: int) -> None:
-    """Write a run's bad ranges; they are few, and the log is read a second time for them rather than kept in memory."""
-    refused = to_quarantine(_read(spark, config, snapshot), sequence=sequence, parser_version=VERSION)
-    append_quarantine(refused, lake.quarantine, sequence)
-
-
-def _finish(
-    lake: LakePaths,
-    commit: ArchiveCommit,
-    started_at: datetime.datetime,
-    messages: int,
-    refused: int,
-    size: int,
-    *,
-    recovered: bool,
-) -> None:
-    finished_at = datetime.datetime.now(datetime.UTC)
-    run_row = ArchiveRun(
-        sequence=commit.sequence,
-        run_id=commit.run_id,
-        started_at=started_at,
-        finished_at=finished_at,
-        stores=len(commit.ranges),
-        messages=messages,
-        bytes=size,
-        refused=refused,
-        recovered=recovered,
-        parser_version=VERSION,
-    )
-    append_run(run_row, lake.archive_runs)
-
-
-def _finish_earlier_runs(
-    spark: SparkSession, config: Config, stores: Sequence[Store], lake: LakePaths, last: ArchiveCommit
-) -> list[int]:
-    """Make good what runs left undone that were stopped between their commit and their end: their quarantine."""
-    finished = last_finished_run(lake.archive_runs)
-    if last.sequence == finished:
-        return []
-    known = {store.broker for store in stores}
-    recovered = []
-    for commit in commits_after(lake.messages, finished):
-        if not commit.ranges.keys() <= known:
-            continue  # a run over other stores: theirs will finish it
-        snapshot = Snapshot({broker: StoreRange(part.start, part.end) for broker, part in commit.ranges.items()})
-        counts = _read(spark, config, snapshot).agg(
-            F.count_if(has_message()).alias("messages"), F.count_if(is_refused()).alias("refused")
-        )
-        messages, refused = counts.first() or (0, 0)
-        if refused:
-            _quarantine(spark, config, lake, snapshot, commit.sequence)
-        now = datetime.datetime.now(datetime.UTC)
-        _finish(lake, commit, now, messages, refused, snapshot.size, recovered=True)
-        recovered.append(commit.sequence)
-    return recovered
-
-
-DESCRIPTION = (
-    "Take what is new in broker stores into the lake: a row in the table messages for every record, of every topic and kind. "
-    "Runs again as often as you like: each run goes on where the last one ended, and nothing is taken twice."
-)
-EXAMPLES = (
-    ("archive --store /data/rocketmq/store --lake /data/lake", "one broker"),
-    ("archive --store '/mnt/brokers/{broker}/store' --lake /data/lake", "a cluster, named by its folders"),
-    ("archive --store /data/rocketmq/store --broker broker-a --lake /data/lake", "a name of its own"),
-)
-
-
 def build_parser() -> argparse.ArgumentParser:
     """The job's arguments."""
     parser = job_parser("archive", DESCRIPTION, EXAMPLES)
-    parser.add_argument("--store", required=True, metavar="PATH",
-                        help="store folder (the one that holds commitlog/), a glob, or several with commas between; "
-                             "{broker} stands for the path component that names the broker")  # fmt: skip
+    store_help = (
+        "store folder (the one that holds commitlog/), a glob, or several with commas between; {broker} stands for the "
+        "path component that names the broker"
+    )
+    parser.add_argument("--store", required=True, metavar="PATH", help=store_help)
     parser.add_argument("--lake", required=True, metavar="DIR", help="the lake's folder; made where it is not there")
     parser.add_argument("--broker", help="the store's name; the folder's where not given")
-    parser.add_argument("--partition-mib", type=int, default=256, metavar="N",
-                        help="log that one task takes, MiB (default: 256)")  # fmt: skip
+    mib_help = "log that one task takes, MiB (default: 256)"
+    parser.add_argument("--partition-mib", type=int, default=256, metavar="N", help=mib_help)
     return parser
 
 
 def job(arguments: argparse.Namespace) -> ExitCode:
-    """Check what can be checked without Spark, run, and tell the result."""
-    from connectors.spark_session import get_session
-
+    """Find out what there is to do, start Spark only where there is something, and tell the result."""
     if arguments.partition_mib < 1:
         raise JobError(f"--partition-mib: expected at least 1, found {arguments.partition_mib}")
     config = Config(arguments.store, arguments.lake, arguments.broker, arguments.partition_mib * MIB, arguments.quiet)
-    LakePaths(config.lake).check_writable()
-    find_stores(config.store, config.broker)
-    result = run(get_session("archive"), config)
+    work = find_work(config.store, config.broker, LakePaths(config.lake))
+    if work.is_nothing:
+        result = Result(0, work.snapshot.ranges)
+    else:
+        from connectors.spark_session import get_session
+
+        result = run(get_session("archive"), config, work)
     if not arguments.quiet:
         print("\n".join(summary(result)), file=sys.stderr)
     return ExitCode.DAMAGE if result.refused else ExitCode.OK
@@ -257,13 +208,12 @@ def job(arguments: argparse.Namespace) -> ExitCode:
 def summary(result: Result) -> list[str]:
     """What a run tells at its end."""
     lines = [f"run {sequence}, which had been stopped, is finished" for sequence in result.recovered]
+    stores = store_lines(result.ranges)
     if not result.sequence:
-        return [*lines, f"nothing new in {len(result.ranges)} stores", *store_lines(dict(result.ranges))]
+        return [*lines, f"nothing new in {len(result.ranges)} stores", *stores]
     rate = f"{result.messages / result.seconds:,.0f} messages/s, {size_text(result.bytes / result.seconds)}/s"
-    lines.append(
-        f"run {result.sequence}: {result.messages:,} messages from {size_text(result.bytes)} in {result.seconds:.1f} s ({rate})"
-    )
-    lines += store_lines(dict(result.ranges))
+    done = f"{result.messages:,} messages from {size_text(result.bytes)} in {result.seconds:.1f} s ({rate})"
+    lines += [f"run {result.sequence}: {done}", *stores]
     if result.refused:
         lines.append(f"  {result.refused} ranges or records could not be read as they should: see the table quarantine")
     return lines

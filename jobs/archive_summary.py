@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from connectors.commitlog.plan import StoreRange, TailKind
 
 _MANY_STORES = 12
@@ -16,7 +18,7 @@ def size_text(count: float) -> str:
     raise AssertionError
 
 
-def store_lines(ranges: dict[str, StoreRange]) -> list[str]:
+def store_lines(ranges: Mapping[str, StoreRange]) -> list[str]:
     """A line for each store that gave something or has a torn end; of many stores, the first ones."""
     told = {name: part for name, part in ranges.items() if part.size or part.tail is TailKind.TORN}
     lines = [_store_line(name, part) for name, part in list(told.items())[:_MANY_STORES]]

@@ -1,4 +1,4 @@
-"""The command `commitlake`: finds the job, imports it, and hands over. Nothing else is imported here, so that it starts at once."""
+"""The command `commitlake`: finds the job, imports it, and hands over. It imports nothing else, to start at once."""
 
 from __future__ import annotations
 
@@ -33,10 +33,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 2
 
 
+def job_lines() -> list[str]:
+    """A line for each job, as `commitlake --help` and `spark-submit.sh --help` show them."""
+    width = max(len(name) for name in JOBS)
+    return [f"  {name.ljust(width)}  {purpose}" for name, purpose in JOBS.items()]
+
+
 def usage() -> str:
     """The text of `commitlake --help`."""
-    width = max(len(name) for name in JOBS)
-    jobs = "\n".join(f"  {name.ljust(width)}  {purpose}" for name, purpose in JOBS.items())
+    jobs = "\n".join(job_lines())
     return (
         "usage: commitlake JOB [arguments]\n\n"
         "Message broker logs as tables: archive, query and check what RocketMQ wrote.\n\n"

@@ -55,7 +55,7 @@ class JobError(Exception):
 
 
 def job_parser(name: str, description: str, examples: Sequence[tuple[str, str]]) -> argparse.ArgumentParser:
-    """A parser whose values come from arguments, then the environment, then a TOML file's table `[name]`, then defaults.
+    """A parser that takes arguments, then the environment, then a TOML file's table `[name]`, then defaults.
 
     Args:
         name: of the job.

@@ -17,7 +17,8 @@ from jobs.command import ExitCode, JobError, job_parser, run_job
 
 DESCRIPTION = (
     "Print a store's records as JSON lines, in physical order: every column of the table messages, timestamps as ms, "
-    "and segment, magic and body_sha256 (of the stored bytes). Bad ranges, and where the log ends, go to standard error."
+    "and segment, magic and body_sha256 (of the stored bytes). Bad ranges, and where the log ends, are told on standard "
+    "error."
 )
 EXAMPLES = (
     ("dump /data/rocketmq/store | head -3", "the oldest records"),
@@ -32,8 +33,8 @@ def build_parser() -> argparse.ArgumentParser:
     parser = job_parser("dump", DESCRIPTION, EXAMPLES)
     parser.add_argument("store", metavar="STORE", help="store folder (the one that holds commitlog/)")
     parser.add_argument("--broker", help="the store's name; the folder's where not given")
-    parser.add_argument("--body", choices=("base64", "text", "none"), default="none",
-                        help="print bodies: as stored, in base64; or decompressed, as UTF-8 text (default: none)")  # fmt: skip
+    body_help = "print bodies: as stored, in base64; or decompressed, as UTF-8 text (default: none)"
+    parser.add_argument("--body", choices=("base64", "text", "none"), default="none", help=body_help)
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--consumequeue", action="store_true", help="print the entries of the ConsumeQueue instead")
     what.add_argument("--index", action="store_true", help="print the entries of the IndexFiles instead")

@@ -25,8 +25,8 @@ from jobs.times import parse_time
 from schemas.layouts.topics import Kind
 
 DESCRIPTION = (
-    "Ask the lake for messages: by topic, queue, kind, key, id, time, or any SQL predicate. All conditions must hold; an "
-    "option given twice takes either value. Times are store times in UTC, --from inclusive, --to exclusive."
+    "Ask the lake for messages: by topic, queue, kind, key, id, time, or any SQL predicate. All conditions must hold; "
+    "an option given twice takes either value. Times are store times in UTC, --from inclusive, --to exclusive."
 )
 EXAMPLES = (
     ("query --lake lake --key order-4711", "what happened to an order"),
@@ -38,7 +38,8 @@ EXAMPLES = (
 )
 TABLES = ("messages", "quarantine", "archive_runs")
 SHORT_COLUMNS = (
-    "store_timestamp", "topic", "queue_id", "queue_offset", "kind", "keys", "tags", "reconsume_times", "body_size", "msg_id",
+    "store_timestamp", "topic", "queue_id", "queue_offset", "kind", "keys", "tags", "reconsume_times", "body_size",
+    "msg_id",
 )  # fmt: skip
 _ORDER = {
     "messages": ("store_timestamp", "broker", "physical_offset"),
@@ -201,7 +202,8 @@ def _summary(count: int, cut: bool, arguments: argparse.Namespace, seconds: floa
     if not count:
         return f"no {'messages match' if arguments.table == 'messages' else 'rows match'} ({seconds:.1f} s)"
     if cut:
-        return f"{count:,} rows, and there are more: --limit {arguments.limit} cut the result; --limit 0 gives all ({seconds:.1f} s)"
+        why = f"--limit {arguments.limit} cut the result; --limit 0 gives all"
+        return f"{count:,} rows, and there are more: {why} ({seconds:.1f} s)"
     return f"{count:,} rows ({seconds:.1f} s)"
 
 

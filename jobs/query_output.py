@@ -16,7 +16,7 @@ Row = dict[str, object]
 
 
 def plain_rows(batches: Iterable[pa.RecordBatch], limit: int) -> Iterator[Row]:
-    """Rows of plain values, at most `limit` (0: all): times as ISO 8601 in UTC, maps as dictionaries, bytes in base64."""
+    """Rows of plain values, at most `limit` (0: all): times in ISO 8601, UTC; maps as dictionaries; bytes in base64."""
     left = limit or None
     for batch in batches:
         maps = {field.name for field in batch.schema if pa.types.is_map(field.type)}

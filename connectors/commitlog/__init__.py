@@ -17,6 +17,6 @@ if TYPE_CHECKING:
 
 def register(spark: SparkSession, *, pushdown: bool = False) -> None:
     """Make `format("commitlog")` known to a session; see `connectors.commitlog.source`."""
-    from connectors.commitlog.source import register as register_source
+    from connectors.commitlog.source import register as register_source  # noqa: PLC0415 (pyspark, only where wanted)
 
     register_source(spark, pushdown=pushdown)

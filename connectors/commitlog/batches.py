@@ -94,9 +94,9 @@ class _Refused:
         """
         if self._request.mode is Mode.FAILFAST:
             raise DamagedLogError(
-                f"{self._split.path}, byte {start - self._split.base_offset} (physical offset {start}, to {end}): {fault}: "
-                f"expected {expected}, found {found}. Read with mode PERMISSIVE to get such ranges as rows, or DROPMALFORMED "
-                "to have them counted in the log"
+                f"{self._split.path}, byte {start - self._split.base_offset} (physical offset {start}, to {end}): "
+                f"{fault}: expected {expected}, found {found}. "
+                "Mode PERMISSIVE gives such ranges as rows, DROPMALFORMED counts them in the log"
             )
         self.counts[fault] = self.counts.get(fault, 0) + 1
         return {

@@ -76,6 +76,6 @@ def check_continuity(store: Store, archived_end: int, physical_offset: int, size
         found = "another record, or none"
     raise StoreReplacedError(
         f"store {store.broker!r} ({store.root}) is not the one that was archived under this name: at physical offset "
-        f"{physical_offset} expected the record of {size} bytes that was archived last, found {found}. If the broker was "
-        "set up again, archive it under another name (--broker NAME)"
+        f"{physical_offset} expected the record of {size} bytes that was archived last, found {found}. "
+        "If the broker was set up again, archive it under another name (--broker NAME)"
     )

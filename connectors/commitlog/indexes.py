@@ -115,7 +115,8 @@ def _walk_index_file(path: Path, geometry: indexfile.Geometry | None) -> Iterato
         ) from None
     if size < shape.file_size:
         raise StoreError(
-            f"{path}: expected {shape.file_size} bytes for {shape.slots} slots and {shape.entries} entries, found {size}"
+            f"{path}: expected {shape.file_size} bytes for {shape.slots} slots and {shape.entries} entries, "
+            f"found {size}"
         )
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         header = indexfile.parse_header(data)

@@ -2,9 +2,10 @@
 
 | option | default | meaning |
 | --- | --- | --- |
-| path | (needed) | a store (the folder that holds `commitlog/`), a `commitlog` folder, a glob, or several with commas between; `{broker}` stands for one path component, which names the broker |
+| path | (needed) | a store (the folder that holds `commitlog/`), a `commitlog` folder, a glob, or several with commas |
+| | | between; `{broker}` stands for one path component, which names the broker |
 | broker | from the path | the store's name; for a path that gives one store |
-| mode | FAILFAST | FAILFAST, PERMISSIVE (bad ranges become rows with `_corrupt_record`) or DROPMALFORMED (counted in the log) |
+| mode | FAILFAST | FAILFAST, PERMISSIVE (bad ranges become rows with `_corrupt_record`) or DROPMALFORMED (counted) |
 | columns | all but body | comma-separated; what is not named is not decoded. `.schema(...)` does the same |
 | body | none | none, stored or decompressed: whether there is a column `body`, and what it holds |
 | maxBodyBytes | 64 MiB | a decompressed body's limit |

@@ -1,7 +1,7 @@
 """Compiles the kernel, and leaves it in numba's cache: `python -m connectors.commitlog.warm`, once, at set-up.
 
-The cache lies beside the source, or in the user's cache folder where that may not be written; a worker's first batch then finds
-everything compiled.
+The cache lies beside the source, or in the user's cache folder where that may not be written; a worker's first batch
+then finds everything compiled.
 """
 
 from __future__ import annotations

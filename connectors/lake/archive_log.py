@@ -126,3 +126,11 @@ def commits_after(
                 break
             found.append(commit)
     return found[::-1]
+
+
+def last_finished_run(runs_uri: str) -> int:
+    """The sequence number of the newest finished run, 0 before the first."""
+    try:
+        return DeltaTable(runs_uri).transaction_version(APPLICATION_ID) or 0
+    except TableNotFoundError:
+        return 0

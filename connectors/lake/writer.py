@@ -18,8 +18,7 @@ from delta.exceptions import (
     MetadataChangedException,
     ProtocolChangedException,
 )
-from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
-from deltalake.exceptions import TableNotFoundError
+from deltalake import CommitProperties, Transaction, write_deltalake
 from pyspark.sql import DataFrame, DataFrameWriter
 from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -98,11 +97,3 @@ def append_run(run: ArchiveRun, runs_uri: str) -> None:
     row = pa.Table.from_pylist([asdict(run)], schema=to_arrow_schema(ARCHIVE_RUNS, timezone="UTC"))
     transaction = CommitProperties(app_transactions=[Transaction(APPLICATION_ID, run.sequence)])
     write_deltalake(runs_uri, row, mode="append", commit_properties=transaction)
-
-
-def last_finished_run(runs_uri: str) -> int:
-    """The sequence number of the newest finished run, 0 before the first."""
-    try:
-        return DeltaTable(runs_uri).transaction_version(APPLICATION_ID) or 0
-    except TableNotFoundError:
-        return 0

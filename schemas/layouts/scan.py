@@ -29,8 +29,8 @@ from schemas.layouts.commitlog import BLANK, HEAD, MIN_RECORD_SIZE, Magic, body_
 from schemas.layouts.errors import LayoutError
 
 DEFAULT_MAX_RECORD_BYTES = 64 << 20
-"""No released broker stores more than 4 MiB and 64 KiB unless told to; a remoting frame ends at 16 MiB. What claims more is a fault, so
-that a reader's memory has a bound."""
+"""No released broker stores more than 4 MiB and 64 KiB unless told to; a remoting frame ends at 16 MiB. What claims more
+is a fault, so that a reader's memory has a bound."""
 
 _LANDMARK = re.compile(rb"\xda\xa3\x20[\xa7\xab]|\xcb\xd4\x31\x94", re.DOTALL)
 _LANDMARK_POSITION = BLANK.offset_of("magic")
@@ -151,7 +151,9 @@ def _examine_blank(total_size: int, expected: int) -> Finding:
     return _fault(Fault.BLANK_SIZE, f"{expected} bytes left in the segment", f"{total_size}")
 
 
-def _examine_record(window: memoryview, position: int, physical_offset: int, bounds: Bounds) -> Finding:
+def _examine_record(  # noqa: PLR0911 (one return for each fault)
+    window: memoryview, position: int, physical_offset: int, bounds: Bounds
+) -> Finding:
     total_size, magic = BLANK.unpack(window, position)
     if not MIN_RECORD_SIZE <= total_size <= bounds.max_record_bytes:
         return _fault(Fault.SIZE, f"{MIN_RECORD_SIZE} to {bounds.max_record_bytes} bytes", f"{total_size}")

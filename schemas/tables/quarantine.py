@@ -1,4 +1,4 @@
-"""`quarantine`: one row per stretch of a log that held no intact record, or per record with a value that no column can hold.
+"""`quarantine`: one row per stretch of a log that held no intact record, or record with a value that fits no column.
 
 Key: (`broker`, `start_offset`, `sequence`). Append-only; a range that could not be read is never read again by
     itself, so these rows are all that is known of it.

@@ -111,7 +111,7 @@ def _note_wanted(window, key, key_length, value, value_length, wanted, wanted_le
 
 @njit(nogil=True, cache=True)
 def _earlier_entry(window, key, length, entries, first, count, scratch):
-    """The entry of this record that has the same key, or -1; the new one is then remembered by the caller's writing it."""
+    """The entry of this record that has the same key, or -1: then the caller writes the new one as number `count`."""
     if count - first < FEW_ENTRIES:
         for entry in range(first, count):
             if entries[1, entry] == length and _equal_spans(window, entries[0, entry], key, length):

@@ -186,7 +186,8 @@ def test_transaction_type_is_two_bits() -> None:
 @pytest.mark.parametrize(
     ("topic", "kind"),
     [
-        ("orders", Kind.NORMAL), ("../../etc/passwd", Kind.NORMAL), ("", Kind.NORMAL), ("SCHEDULE_TOPIC_XXXX", Kind.DELAY),
+        ("orders", Kind.NORMAL), ("../../etc/passwd", Kind.NORMAL), ("", Kind.NORMAL),
+        ("SCHEDULE_TOPIC_XXXX", Kind.DELAY),
         ("%RETRY%g", Kind.RETRY), ("%DLQ%g", Kind.DLQ), ("RMQ_SYS_TRANS_HALF_TOPIC", Kind.HALF),
         ("RMQ_SYS_TRANS_OP_HALF_TOPIC", Kind.OP), ("RMQ_SYS_TRACE_TOPIC", Kind.TRACE),
         ("rmq_sys_TRACE_DATA_eu", Kind.TRACE), ("rmq_sys_wheel_timer", Kind.TIMER),

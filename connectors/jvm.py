@@ -1,0 +1,80 @@
+"""The JVM of a session that a job begins: started through spark-submit, and quiet.
+
+pyspark starts spark-submit with the options in `PYSPARK_SUBMIT_ARGS`. Settings are put before what stands there already, so that a user's
+options win.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+import threading
+from collections.abc import Mapping
+
+from py4j.java_gateway import JavaGateway
+from pyspark.errors import PySparkRuntimeError
+from pyspark.java_gateway import launch_gateway
+
+from connectors.java import JavaError, java_home
+
+_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
+# Said by every JVM that is asked for the module, which Spark always does; no setting silences it.
+_NOISE = ("WARNING: Using incubator modules", "WARNING: package sun.security.action")
+
+
+def launch(settings: Mapping[str, str]) -> JavaGateway:
+    """Start a JVM.
+
+    Args:
+        settings: of Spark, for what the user has not set.
+
+    Raises:
+        JavaError: if there is no Java, or the JVM ends at once.
+    """
+    _set_environment()
+    given = os.environ.get(_ARGUMENTS, "pyspark-shell")
+    ours = [word for key, value in settings.items() for word in ("--conf", f"{key}={value}")]
+    os.environ[_ARGUMENTS] = f"{shlex.join(ours)} {given}"
+    said = _Said()
+    try:
+        return launch_gateway(popen_kwargs={"stderr": said.write_end})
+    except PySparkRuntimeError:
+        raise JavaError(f"Spark could not be started by {os.environ['JAVA_HOME']}: {said.last()}") from None
+    finally:
+        said.close()
+        os.environ[_ARGUMENTS] = given
+
+
+def _set_environment() -> None:
+    os.environ["JAVA_HOME"] = str(java_home())
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    # Another Spark, which the user's environment may name, would be of another version than this pyspark.
+    os.environ.pop("SPARK_HOME", None)
+
+
+class _Said:
+    """What a child says on standard error, passed on to ours without the noise."""
+
+    def __init__(self) -> None:
+        read_end, self.write_end = os.pipe()
+        self._last = "it said nothing"
+        self._reader = threading.Thread(target=self._pass_on, args=(read_end,), daemon=True)
+        self._reader.start()
+
+    def _pass_on(self, read_end: int) -> None:
+        with os.fdopen(read_end, errors="replace") as lines:
+            for line in lines:
+                if not line.startswith(_NOISE):
+                    self._last = line.strip() or self._last
+                    sys.stderr.write(line)
+
+    def close(self) -> None:
+        """Leave the pipe to the child."""
+        os.close(self.write_end)
+
+    def last(self) -> str:
+        """The last line, once the child has ended."""
+        self._reader.join(timeout=1)
+        return self._last
