@@ -1,20 +1,42 @@
 #!/usr/bin/env bash
-# All the set-up, then everything that CI runs: form, lint, types, import contracts, and all tests, the real servers' included.
 #
-#   ./run-tests.sh           everything
-#   ./run-tests.sh check     all that needs no server
-#   ./run-tests.sh servers   the tests against real servers
+# All the set-up, then everything that CI runs: form, lint, types, import contracts, and all tests, those against real servers included.
+#
+# Usage:
+#   ./run-tests.sh             everything
+#   ./run-tests.sh check       what needs no server
+#   ./run-tests.sh servers     the tests against real servers: RocketMQ and Spark
+#   ./run-tests.sh TASK ...    any tasks of `poe --help`
+#
+# Every task runs, also after one that failed; the exit code is 0 only where all passed.
+
 set -euo pipefail
 
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-cd "$root"
-COMMITLAKE_DEV=1 ./spark-submit.sh --set-up-only
-if [[ -z ${JAVA_HOME:-} && -x .venv/java/bin/java ]]; then export JAVA_HOME=$root/.venv/java; fi
+cd -- "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")"
 
-tasks=("$@")
-((${#tasks[@]})) || tasks=(check servers)
-started=$SECONDS
-for task in "${tasks[@]}"; do
-  .venv/bin/poe -q "$task"
+case ${1:-} in
+  -h | --help)
+    sed -n '3,/^$/s/^# \{0,1\}//p' run-tests.sh
+    exit
+    ;;
+esac
+
+./spark-submit.sh --set-up-only --dev
+[ $# -gt 0 ] || set -- check servers
+
+summary=()
+failed=0
+for task in "$@"; do
+  started=$SECONDS
+  if .venv/bin/poe --quiet "$task"; then
+    result=passed
+  else
+    result=FAILED
+    failed=1
+  fi
+  summary+=("$(printf '%-10s %s (%d s)' "$task" "$result" "$((SECONDS - started))")")
 done
-echo "all of it passed: ${tasks[*]} ($((SECONDS - started)) s)"
+
+printf '\n'
+printf '%s\n' "${summary[@]}"
+exit "$failed"

@@ -45,7 +45,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--dir", default="commitlake-demo", metavar="DIR", help="the demo's folder (default: commitlake-demo)"
     )
-    parser.add_argument("--orders", type=int, default=1000, metavar="N", help="orders of the shop (default: 1000)")
+    parser.add_argument("--orders", type=int, default=400, metavar="N", help="orders of the shop (default: 400)")
     return parser
 
 

@@ -72,7 +72,7 @@ def _run_indexes(arguments: argparse.Namespace) -> ExitCode:
 
     root = Path(find_stores(arguments.store, arguments.broker or "store")[0].root)
     if arguments.index:
-        geometry = Geometry(arguments.index_slots, arguments.index_entries) if arguments.index_slots else None
+        geometry = None if arguments.index_slots is None else Geometry(arguments.index_slots, arguments.index_entries)
         count = _print(dump_index_files(root, geometry))
     else:
         count = _print(dump_consume_queues(root, arguments.topic, arguments.queue))
@@ -87,6 +87,8 @@ def _check(arguments: argparse.Namespace) -> None:
         )
     if (arguments.index_slots is None) != (arguments.index_entries is None):
         raise JobError("--index-slots and --index-entries go together")
+    if arguments.index_slots is not None and min(arguments.index_slots, arguments.index_entries) < 1:
+        raise JobError("--index-slots and --index-entries: expected at least 1 of each")
     if arguments.index_slots is not None and not arguments.index:
         raise JobError("--index-slots and --index-entries go with --index")
 

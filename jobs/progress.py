@@ -79,5 +79,6 @@ def _show_lines(tasks: _Tasks, what: str, stop: threading.Event) -> None:
         elapsed = time.monotonic() - started
         if elapsed >= following:
             done, known = tasks.count()
-            print(f"{what}: {done} of {known} tasks done, {elapsed:.0f} s", file=sys.stderr, flush=True)
+            tasks_done = f"{done} of {known} tasks done" if known else "started"
+            print(f"{what}: {tasks_done}, {elapsed:.0f} s", file=sys.stderr, flush=True)
             following += _LINE_SECONDS

@@ -8,6 +8,7 @@ import re
 
 _AGO = re.compile(r"(?:now)?-(\d+)([smhdw])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_EPOCH = datetime.datetime.fromtimestamp(0, datetime.UTC)
 _EPOCH_MS = re.compile(r"\d{12,14}")
 
 
@@ -20,14 +21,14 @@ def parse_time(text: str) -> datetime.datetime:
     now = datetime.datetime.now(datetime.UTC)
     if text == "now":
         return now
-    if match := _AGO.fullmatch(text):
-        return now - datetime.timedelta(**{_UNITS[match[2]]: int(match[1])})
     try:
+        if match := _AGO.fullmatch(text):
+            return now - datetime.timedelta(**{_UNITS[match[2]]: int(match[1])})
         if _EPOCH_MS.fullmatch(text):
-            return datetime.datetime.fromtimestamp(int(text) / 1000, datetime.UTC)
+            return _EPOCH + datetime.timedelta(milliseconds=int(text))
         moment = datetime.datetime.fromisoformat(text)
+        return moment.astimezone(datetime.UTC) if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)
     except (ValueError, OverflowError):
         raise argparse.ArgumentTypeError(
             f"{text!r} is no time: expected 2026-11-20T14:00, 2026-11-20, ms since 1970, now, or -2h (two hours ago)"
         ) from None
-    return moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)

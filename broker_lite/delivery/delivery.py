@@ -1,0 +1,113 @@
+"""What a broker does with messages, on top of a store.
+
+No sockets, no threads, and no clock but the store's: somebody calls `deliver_due` when `next_due_ms` has come.
+
+    delivery = Delivery(store)
+    delivery.send(message)                       DELAY parks it, TRAN_MSG makes a half of it
+    delivery.deliver_due(store.clock())          parked messages whose time has come
+    delivery.send_back("shipping", offset)       a consumer failed: retry, or dead letter after the last
+    delivery.commit("shop", half_offset)         a producer's decision
+"""
+
+from __future__ import annotations
+
+from broker_lite.delivery import rewrites
+from broker_lite.delivery.errors import SendBackError
+from broker_lite.delivery.schedule import Schedule
+from broker_lite.delivery.transactions import Transactions
+from broker_lite.store import MessageRefusedError, MessageStore, PutResult
+from broker_lite.store.dispatch import parse_delay_level
+from schemas.layouts import properties as props
+from schemas.layouts.commitlog import Message, NewMessage
+
+
+class Delivery:
+    """A broker without a network; several threads may use it.
+
+    Attributes:
+        store: where the messages are.
+    """
+
+    def __init__(self, store: MessageStore) -> None:
+        """Take up where the store's config files say."""
+        self.store = store
+        self._schedule = Schedule(store)
+        self._transactions = Transactions(store)
+
+    def send(self, message: NewMessage) -> PutResult:
+        """Take a producer's message.
+
+        Returns:
+            Where its first record was stored: for a delayed message in the schedule topic, for a transactional one in
+            the topic of halves.
+
+        Raises:
+            MessageRefusedError: if a broker refuses it.
+            TransactionError: if it is transactional, and delayed or without a producer group.
+        """
+        known = dict(message.properties)
+        if known.get(props.TRAN_MSG, "").lower() == "true":
+            return self._transactions.prepare(message)
+        return self._put(message, known.get(props.DELAY))
+
+    def _put(self, message: NewMessage, delay: str | None) -> PutResult:
+        level = parse_delay_level(delay)
+        if delay is not None and level is None:
+            raise MessageRefusedError(f"{props.DELAY}: expected an integer, found {delay!r}")
+        if level is not None and level > 0:
+            message = rewrites.park(message, min(level, len(self.store.options.delay_levels_ms)))
+        return self.store.put(message)
+
+    def next_due_ms(self) -> int | None:
+        """When the next parked message is due; None where none waits."""
+        return self._schedule.next_due_ms()
+
+    def deliver_due(self, now_ms: int) -> list[PutResult]:
+        """Store parked messages that are due under their real topics; what was due first comes first."""
+        return self._schedule.deliver_due(now_ms)
+
+    def send_back(
+        self, group: str, physical_offset: int, *, delay_level: int = 0, max_reconsume_times: int | None = None
+    ) -> PutResult | None:
+        """Take back a message that a consumer has failed on.
+
+        It comes again after the delay of `delay_level`, which rises from retry to retry, under the group's retry topic;
+        after the last retry it goes to the group's dead letter topic.
+
+        Args:
+            group: the consumer's.
+            physical_offset: of the record that the consumer had.
+            delay_level: 0 for 3 and the retries so far; below 0 for the dead letter topic at once.
+            max_reconsume_times: how many retries there are; else what the group has.
+
+        Returns:
+            Where it was stored; None for a group without retry queues, whose failures are dropped.
+
+        Raises:
+            SendBackError: if there is no such record.
+        """
+        failed = self.store.get_at(physical_offset)
+        if failed is None:
+            raise SendBackError(f"expected a message at {physical_offset} to send back, found none")
+        limits = self.store.config.groups.ensure(group)
+        if limits.retry_queues <= 0:
+            return None
+        limit = limits.retry_max_times if max_reconsume_times is None else max_reconsume_times
+        if failed.reconsume_times >= limit or delay_level < 0:
+            return self.store.put(rewrites.give_up(failed, group))
+        level = delay_level or rewrites.FIRST_RETRY_LEVEL + failed.reconsume_times
+        # RocketMQ draws the retry queue by lot.
+        queue_id = failed.physical_offset % limits.retry_queues
+        return self._put(rewrites.send_back(failed, group, queue_id, level), str(level))
+
+    def commit(self, producer_group: str, half_offset: int) -> PutResult:
+        """Let consumers see the message of a half; see `Transactions.commit`."""
+        return self._transactions.commit(producer_group, half_offset)
+
+    def rollback(self, producer_group: str, half_offset: int) -> None:
+        """Drop a half; see `Transactions.rollback`."""
+        self._transactions.rollback(producer_group, half_offset)
+
+    def pending_halves(self) -> list[Message]:
+        """The half messages that nobody has decided, the oldest first."""
+        return self._transactions.pending()

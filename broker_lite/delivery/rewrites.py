@@ -1,0 +1,145 @@
+"""The records that a message leaves on its way: what a broker changes when it stores a message again.
+
+Each function gives the next record, and touches nothing. Body, compression bits, born time and born host are always
+copied; only the topic tells what a record is, because properties stay on a message after they have had their effect.
+
+    park        T/q                  -> SCHEDULE_TOPIC_XXXX / level-1    + REAL_TOPIC, REAL_QID
+    unpark      SCHEDULE_TOPIC_XXXX  -> REAL_TOPIC / REAL_QID            nothing removed, DELAY neither
+    send_back   a failed record      -> %RETRY%group, to be parked       + RETRY_TOPIC, ORIGIN_MESSAGE_ID, DELAY, WAIT
+    give_up     a failed record      -> %DLQ%group / 0                   the same, DELAY=0
+    prepare     T/q                  -> RMQ_SYS_TRANS_HALF_TOPIC / 0     + REAL_TOPIC, REAL_QID, __transactionId__
+    commit      the half             -> T/q, type COMMIT                 its offset, - REAL_TOPIC, REAL_QID
+    finish      the half             -> RMQ_SYS_TRANS_OP_HALF_TOPIC / 0  body: queue offset of the half and a comma
+
+Source, all of 5.5.0: HookUtils.transformDelayLevelMessage, ScheduleMessageService.messageTimeUp,
+AbstractSendMessageProcessor.consumerSendMsgBack, TransactionalMessageBridge.parseHalfMessageInner,
+EndTransactionProcessor.endMessageTransaction, TransactionalMessageServiceImpl.getOpMessage. Brokers before 5.5 leave
+REAL_TOPIC and REAL_QID on a committed message; those before 5.1 write no comma.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from schemas.layouts import properties as props
+from schemas.layouts.commitlog import Message, NewMessage
+from schemas.layouts.hosts import Host
+from schemas.layouts.sysflag import BORN_HOST_V6, STORE_HOST_V6, TRANSACTION_MASK, TransactionType
+from schemas.layouts.topics import DLQ_PREFIX, HALF_TOPIC, OP_TOPIC, RETRY_PREFIX, SCHEDULE_TOPIC
+
+TRANSACTION_ID = "__transactionId__"
+FINISHED_TAG = "d"
+FIRST_RETRY_LEVEL = 3
+"""The delay level of the first retry; every further one takes the next."""
+
+
+def with_properties(
+    pairs: Sequence[tuple[str, str]], changes: Mapping[str, str], without: Sequence[str] = ()
+) -> tuple[tuple[str, str], ...]:
+    """Properties with some set and some removed; of a repeated key the last value stays, as in the broker's map."""
+    merged = dict(pairs) | dict(changes)
+    return tuple((key, value) for key, value in merged.items() if key not in without)
+
+
+def copy_of(message: Message) -> NewMessage:
+    """A stored message as a new one, for the same topic and queue."""
+    return NewMessage(
+        topic=message.topic,
+        body=message.body,
+        born_timestamp=message.born_timestamp,
+        born_host=message.born_host,
+        queue_id=message.queue_id,
+        flag=message.flag,
+        sys_flag=message.sys_flag & ~(BORN_HOST_V6 | STORE_HOST_V6),
+        reconsume_times=message.reconsume_times,
+        properties=tuple(message.properties.items()),
+    )
+
+
+def park(message: NewMessage, level: int) -> NewMessage:
+    """The record that waits in the schedule topic."""
+    changes = {props.DELAY: str(level), **_real_place(message)}
+    properties = with_properties(message.properties, changes)
+    return replace(message, topic=SCHEDULE_TOPIC, queue_id=level - 1, properties=properties)
+
+
+def unpark(parked: Message, topic: str, queue_id: int) -> NewMessage:
+    """The record that is delivered when its time has come."""
+    return replace(copy_of(parked), topic=topic, queue_id=queue_id)
+
+
+def send_back(failed: Message, group: str, queue_id: int, level: int) -> NewMessage:
+    """The record of a retry, which is then parked."""
+    return _failed_copy(failed, f"{RETRY_PREFIX}{group}", queue_id, level)
+
+
+def give_up(failed: Message, group: str) -> NewMessage:
+    """The record in the group's dead letter topic."""
+    return _failed_copy(failed, f"{DLQ_PREFIX}{group}", 0, 0)
+
+
+def _failed_copy(failed: Message, topic: str, queue_id: int, level: int) -> NewMessage:
+    known = failed.properties
+    changes = {
+        props.RETRY_TOPIC: known.get(props.RETRY_TOPIC) or failed.topic,
+        props.WAIT: "false",
+        props.DELAY: str(level),
+        props.ORIGIN_MESSAGE_ID: known.get(props.ORIGIN_MESSAGE_ID, "").strip() or failed.msg_id,
+    }
+    copy = copy_of(failed)
+    return replace(
+        copy,
+        topic=topic,
+        queue_id=queue_id,
+        reconsume_times=failed.reconsume_times + 1,
+        properties=with_properties(copy.properties, changes),
+    )
+
+
+def prepare(message: NewMessage) -> NewMessage:
+    """The half message, which no consumer sees."""
+    unique_key = dict(message.properties).get(props.UNIQ_KEY)
+    changes = ({TRANSACTION_ID: unique_key} if unique_key else {}) | _real_place(message)
+    return replace(
+        message,
+        topic=HALF_TOPIC,
+        queue_id=0,
+        sys_flag=message.sys_flag & ~TRANSACTION_MASK,
+        properties=with_properties(message.properties, changes),
+    )
+
+
+def commit(half: Message) -> NewMessage:
+    """The record that consumers see."""
+    copy = copy_of(half)
+    known = half.properties
+    return replace(
+        copy,
+        topic=known[props.REAL_TOPIC],
+        queue_id=int(known[props.REAL_QID]),
+        sys_flag=copy.sys_flag & ~TRANSACTION_MASK | TransactionType.COMMIT,
+        prepared_transaction_offset=half.physical_offset,
+        properties=with_properties(copy.properties, {}, without=(props.REAL_TOPIC, props.REAL_QID)),
+    )
+
+
+def finish(half: Message, now_ms: int, broker: Host) -> NewMessage:
+    """The mark that a half message was committed or rolled back."""
+    return NewMessage(
+        topic=OP_TOPIC,
+        body=f"{half.queue_offset},".encode(),
+        born_timestamp=now_ms,
+        born_host=broker,
+        queue_id=half.queue_id,
+        properties=((props.WAIT, "true"), (props.TAGS, FINISHED_TAG)),
+    )
+
+
+def finished_offsets(body: bytes) -> list[int]:
+    """The queue offsets of half messages that a mark names, in any version's form: `3`, `3,` or `0,1,3,`."""
+    return [int(part) for part in body.decode("ascii", "replace").split(",") if part.isdecimal()]
+
+
+def _real_place(message: NewMessage) -> dict[str, str]:
+    return {props.REAL_TOPIC: message.topic, props.REAL_QID: str(message.queue_id)}

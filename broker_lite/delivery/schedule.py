@@ -1,0 +1,112 @@
+"""Delayed messages: parked in SCHEDULE_TOPIC_XXXX, a queue for each level, and stored again when their time has come.
+
+The ConsumeQueue of the schedule topic holds the time of delivery of every message, and within a level the times rise;
+so the next of a level is all that must be looked at. How far a level has come is kept in `delayOffset.json`, which
+lags: after a crash a message can be delivered twice, as by RocketMQ. Source: ScheduleMessageService.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from dataclasses import dataclass
+
+from broker_lite.delivery.rewrites import unpark
+from broker_lite.store import MessageRefusedError, MessageStore, PutResult
+from schemas.layouts import properties as props
+from schemas.layouts.commitlog import NewMessage
+from schemas.layouts.topics import HALF_TOPIC, SCHEDULE_TOPIC
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """The next message of a level.
+
+    Attributes:
+        due_ms: when it is to be delivered.
+        level: its delay level.
+        queue_offset: of the parked record in its level's queue.
+        physical_offset: of the parked record.
+    """
+
+    due_ms: int
+    level: int
+    queue_offset: int
+    physical_offset: int
+
+
+class Schedule:
+    """The parked messages of a store; several threads may use it."""
+
+    def __init__(self, store: MessageStore) -> None:
+        """Take up where `delayOffset.json` says, within what the queues still hold."""
+        self._store = store
+        self._delays_ms = store.options.delay_levels_ms
+        self._guard = threading.Lock()
+        offsets = store.config.delay_offsets
+        for level in self._levels:
+            low, high = store.min_offset(SCHEDULE_TOPIC, level - 1), store.max_offset(SCHEDULE_TOPIC, level - 1)
+            if (offset := min(max(offsets.get(level), low), high)) != offsets.get(level):
+                offsets.set(level, offset)
+
+    @property
+    def _levels(self) -> range:
+        return range(1, len(self._delays_ms) + 1)
+
+    def next_due_ms(self) -> int | None:
+        """When the next message is due; None where none waits."""
+        heads = [head for level in self._levels if (head := self._head(level))]
+        return min((head.due_ms for head in heads), default=None)
+
+    def _head(self, level: int) -> Waiting | None:
+        offset = self._store.config.delay_offsets.get(level)
+        entry = self._store.entry_at(SCHEDULE_TOPIC, level - 1, offset)
+        return Waiting(entry.tags_code, level, offset, entry.physical_offset) if entry else None
+
+    def deliver_due(self, now_ms: int) -> list[PutResult]:
+        """Deliver everything that is due, what was due first coming first.
+
+        Returns:
+            Where the messages were stored.
+        """
+        delivered = []
+        with self._guard:
+            heads = {level: head for level in self._levels if (head := self._head(level))}
+            while heads:
+                level, head = min(heads.items(), key=lambda item: (self._due_ms(item[1], now_ms), item[0]))
+                if self._due_ms(head, now_ms) > now_ms:
+                    break
+                if result := self._deliver(head):
+                    delivered.append(result)
+                self._store.config.delay_offsets.set(level, head.queue_offset + 1)
+                del heads[level]
+                if following := self._head(level):
+                    heads[level] = following
+        return delivered
+
+    def _due_ms(self, waiting: Waiting, now_ms: int) -> int:
+        """When it is due; at once if that is further off than its level allows: the clock was put back."""
+        latest = now_ms + self._delays_ms[waiting.level - 1]
+        return now_ms if waiting.due_ms > latest else waiting.due_ms
+
+    def _deliver(self, waiting: Waiting) -> PutResult | None:
+        try:
+            return self._store.put(self._unparked(waiting.physical_offset))
+        except (MessageRefusedError, KeyError, ValueError) as error:
+            # It would stop its level for ever. Only a damaged or foreign record is such.
+            _logger.error(
+                "the message parked at %d is left out, it cannot be delivered: %r", waiting.physical_offset, error
+            )
+            return None
+
+    def _unparked(self, physical_offset: int) -> NewMessage:
+        message = self._store.get_at(physical_offset)
+        if message is None:
+            raise ValueError("expected a whole record, found none")
+        known = message.properties
+        topic = known[props.REAL_TOPIC]
+        if topic == HALF_TOPIC:
+            raise ValueError(f"{props.REAL_TOPIC}: expected a topic that consumers see, found {topic}")
+        return unpark(message, topic, int(known[props.REAL_QID]))

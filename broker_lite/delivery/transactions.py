@@ -1,0 +1,123 @@
+"""Transactions: a half message that no consumer sees, and a decision about it.
+
+A half message stands in RMQ_SYS_TRANS_HALF_TOPIC. A commit stores the message under its real topic, with the half's
+place in it; commit and rollback both leave a mark in RMQ_SYS_TRANS_OP_HALF_TOPIC, so a half with a mark and without a
+commit was rolled back, and one without a mark is pending. The progress of both topics is that of the group
+CID_RMQ_SYS_TRANS: every half before it is decided. Source: TransactionalMessageServiceImpl, EndTransactionProcessor.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+from broker_lite.delivery import rewrites
+from broker_lite.delivery.errors import TransactionError
+from broker_lite.store import MessageStore, PutResult
+from schemas.layouts import properties as props
+from schemas.layouts.commitlog import Message, NewMessage
+from schemas.layouts.topics import HALF_TOPIC, OP_TOPIC
+
+GROUP = "CID_RMQ_SYS_TRANS"
+QUEUE_ID = 0
+
+
+class Transactions:
+    """The half messages of a store; several threads may use it."""
+
+    def __init__(self, store: MessageStore) -> None:
+        """Read the marks that come after the progress."""
+        self._store = store
+        self._guard = threading.Lock()
+        self._half_progress = self._progress(HALF_TOPIC)
+        self._op_progress = self._progress(OP_TOPIC)
+        self._decided: set[int] = set()
+        self._marks: dict[int, list[int]] = {}
+        for mark in self._messages(OP_TOPIC, self._op_progress):
+            self._note(mark.queue_offset, rewrites.finished_offsets(mark.body))
+
+    def _progress(self, topic: str) -> int:
+        progress = self._store.config.consumer_offsets.get(topic, GROUP, QUEUE_ID) or 0
+        return min(max(progress, self._store.min_offset(topic, QUEUE_ID)), self._store.max_offset(topic, QUEUE_ID))
+
+    def _messages(self, topic: str, offset: int) -> Iterator[Message]:
+        while messages := self._store.get(topic, QUEUE_ID, offset).messages:
+            yield from messages
+            offset = messages[-1].queue_offset + 1
+
+    def prepare(self, message: NewMessage) -> PutResult:
+        """Store a half message.
+
+        Raises:
+            TransactionError: if it is to be delayed too, or its producer is not named.
+        """
+        known = dict(message.properties)
+        if props.DELAY in known:
+            raise TransactionError(f"a half message: expected no {props.DELAY}, found {known[props.DELAY]}")
+        if props.PGROUP not in known:
+            raise TransactionError(f"a half message: expected {props.PGROUP}, found none")
+        return self._store.put(rewrites.prepare(message))
+
+    def commit(self, producer_group: str, half_offset: int) -> PutResult:
+        """Let consumers see the message of a half.
+
+        Args:
+            producer_group: who sent it.
+            half_offset: physical offset of the half.
+
+        Returns:
+            Where the message was stored.
+
+        Raises:
+            TransactionError: if there is no such half of this producer's, or it was decided before.
+        """
+        with self._guard:
+            half = self._find(producer_group, half_offset)
+            result = self._store.put(rewrites.commit(half))
+            self._finish(half)
+        return result
+
+    def rollback(self, producer_group: str, half_offset: int) -> None:
+        """Drop a half; see `commit`."""
+        with self._guard:
+            self._finish(self._find(producer_group, half_offset))
+
+    def pending(self) -> list[Message]:
+        """The halves that nobody has decided, the oldest first."""
+        with self._guard:
+            return [half for half in self._messages(HALF_TOPIC, self._half_progress) if not self._is_decided(half)]
+
+    def _is_decided(self, half: Message) -> bool:
+        return half.queue_offset < self._half_progress or half.queue_offset in self._decided
+
+    def _find(self, producer_group: str, half_offset: int) -> Message:
+        half = self._store.get_at(half_offset)
+        if half is None or half.topic != HALF_TOPIC:
+            raise TransactionError(f"expected a half message at {half_offset}, found {half.topic if half else 'none'}")
+        if (owner := half.properties.get(props.PGROUP)) != producer_group:
+            raise TransactionError(
+                f"the half at {half_offset}: expected {props.PGROUP} {owner}, found {producer_group}"
+            )
+        if not half.properties.get(props.REAL_TOPIC) or not half.properties.get(props.REAL_QID, "").isdecimal():
+            raise TransactionError(f"the half at {half_offset}: expected {props.REAL_TOPIC} and {props.REAL_QID}")
+        if self._is_decided(half):
+            raise TransactionError(f"the half at {half_offset}: expected it pending, found it decided")
+        return half
+
+    def _finish(self, half: Message) -> None:
+        mark = rewrites.finish(half, self._store.clock(), self._store.options.store_host)
+        result = self._store.put(mark)
+        self._note(result.queue_offset, [half.queue_offset])
+
+    def _note(self, mark: int, halves: list[int]) -> None:
+        self._marks[mark] = halves
+        self._decided.update(half for half in halves if half >= self._half_progress)
+        while self._half_progress in self._decided:
+            self._decided.discard(self._half_progress)
+            self._half_progress += 1
+        while all(half < self._half_progress for half in self._marks.get(self._op_progress, [self._half_progress])):
+            del self._marks[self._op_progress]
+            self._op_progress += 1
+        offsets = self._store.config.consumer_offsets
+        offsets.commit(HALF_TOPIC, GROUP, QUEUE_ID, self._half_progress)
+        offsets.commit(OP_TOPIC, GROUP, QUEUE_ID, self._op_progress)

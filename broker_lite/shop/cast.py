@@ -1,0 +1,113 @@
+"""The orders of the story, and which of them have a fate of their own."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import NamedTuple
+
+FEATURED_ORDER = 4711
+FEATURED_FAILURES = 2
+ALWAYS_FAILS = 1_000
+MIN_ORDERS = 8
+
+_CITIES = ("Zürich", "São Paulo", "北京", "Kraków", "Reykjavík", "Αθήνα", "Lyon", "Cork")
+_TIERS = ("bronze", "silver", "gold")
+_CURRENCIES = ("EUR", "CHF", "USD", "CNY")
+_GOODS = ("teapot", "lamp", "notebook", "bicycle bell", "scarf", "Käsemesser", "chess set", "kite", "umbrella", "globe")
+_LONG_ORDER_SHARE = 1 / 12
+
+
+class Line(NamedTuple):
+    """One line of an order."""
+
+    sku: str
+    quantity: int
+    price: float
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """An order and who made it."""
+
+    number: int
+    customer: str
+    city: str
+    tier: str
+    currency: str
+    lines: tuple[Line, ...]
+
+    @property
+    def key(self) -> str:
+        """The business key that all its messages have."""
+        return f"order-{self.number}"
+
+    @property
+    def amount(self) -> float:
+        """What it costs."""
+        return round(sum(line.price * line.quantity for line in self.lines), 2)
+
+    @property
+    def user_properties(self) -> dict[str, str]:
+        """What consumers filter by."""
+        return {"customerTier": self.tier, "currency": self.currency, "city": self.city}
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """Who plays.
+
+    Attributes:
+        orders: in order of their numbers, which is that of their times.
+        rolled_back: numbers of orders that are not to be.
+        pending: numbers of orders that nobody decides.
+        failures: how often shipping an order fails; absent for those that go well.
+    """
+
+    orders: list[Order]
+    rolled_back: set[int]
+    pending: set[int]
+    failures: dict[int, int]
+
+
+def draw_cast(count: int, rng: random.Random, max_retries: int) -> Cast:
+    """Orders by chance around order-4711; every fate falls to one of them at least.
+
+    Raises:
+        ValueError: if there are too few orders for that.
+    """
+    if count < MIN_ORDERS:
+        raise ValueError(f"orders: expected at least {MIN_ORDERS}, found {count}")
+    first = FEATURED_ORDER - count // 2
+    orders = [_draw_order(number, rng) for number in range(first, first + count)]
+    numbers = [order.number for order in orders[:-1] if order.number != FEATURED_ORDER]
+    # The dead must be early enough for their retries to end within the story.
+    early = numbers[: len(numbers) * 3 // 4]
+    rng.shuffle(early)
+    rolled_back = _take(early, count // 25)
+    dead = _take(early, count // 50)
+    retried = _take(early, count // 20)
+    failures = {number: rng.randint(1, max_retries) for number in sorted(retried)} | dict.fromkeys(dead, ALWAYS_FAILS)
+    failures[FEATURED_ORDER] = FEATURED_FAILURES
+    return Cast(orders, rolled_back, {orders[-1].number}, failures)
+
+
+def _take(numbers: list[int], count: int) -> set[int]:
+    return {numbers.pop() for _ in range(max(1, count))}
+
+
+def _draw_order(number: int, rng: random.Random) -> Order:
+    """An order by chance; some are so long that their bodies are compressed."""
+    count = rng.randint(60, 120) if rng.random() < _LONG_ORDER_SHARE else rng.randint(1, 5)
+    lines = tuple(
+        Line(f"{rng.choice(_GOODS)}-{rng.randint(100, 999)}", rng.randint(1, 4), rng.randint(199, 9999) / 100)
+        for _ in range(count)
+    )
+    return Order(
+        number=number,
+        customer=f"customer-{rng.randint(1, 200)}",
+        city=rng.choice(_CITIES),
+        tier=rng.choice(_TIERS),
+        currency=rng.choice(_CURRENCIES),
+        lines=lines,
+    )

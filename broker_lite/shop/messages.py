@@ -1,0 +1,92 @@
+"""How the shop's messages look: what a Java client makes of them before it sends them.
+
+UNIQ_KEY as RocketMQ's client builds it, JSON in UTF-8, bodies of 4,096 bytes and more compressed by zlib at level 5.
+All of it follows from the arguments. Source: MessageClientIDSetter, DefaultMQProducerImpl.tryToCompressMessage (5.5.0).
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from broker_lite.shop.cast import Order
+from schemas.layouts import properties as props
+from schemas.layouts.commitlog import NewMessage
+from schemas.layouts.hosts import Host
+from schemas.layouts.sysflag import BodyCodec, compression_bits
+
+COMPRESS_FROM_BYTES = 4096
+COMPRESSION_LEVEL = 5
+QUEUES = {"orders": 4, "payments": 4, "shipments": 2}
+
+
+@dataclass(slots=True)
+class Producer:
+    """One client process that sends messages.
+
+    Attributes:
+        group: its producer group.
+        host: its address.
+        process_id: goes into UNIQ_KEYs, as does the address.
+    """
+
+    group: str
+    host: Host
+    process_id: int
+    _sent: int = field(default=0, init=False)
+
+    def unique_key(self, now_ms: int) -> str:
+        """The next UNIQ_KEY: address, process, class loader, ms of the month, counter; 32 hexadecimal digits."""
+        now = datetime.fromtimestamp(now_ms / 1000, UTC)
+        month_start = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+        ms_of_month = now_ms - int(month_start.timestamp()) * 1000
+        class_loader = zlib.crc32(self.group.encode())
+        counter = self._sent & 0xFFFF
+        self._sent += 1
+        prefix = f"{self.host.address.hex()}{self.process_id:04x}{class_loader:08x}"
+        return f"{prefix}{ms_of_month:08x}{counter:04x}".upper()
+
+    def message(
+        self,
+        place: tuple[str, str],
+        order: Order,
+        now_ms: int,
+        content: Mapping[str, Any],
+        extra: Mapping[str, str] | None = None,
+    ) -> NewMessage:
+        """A message about an order.
+
+        Args:
+            place: topic and tag; the queue follows from the order, so that its messages keep their order.
+            order: gives the key and the user properties.
+            now_ms: the client's clock.
+            content: goes into the body, with the order's number.
+            extra: further properties, as DELAY.
+        """
+        topic, tag = place
+        body = json.dumps({"order": order.number, **content}, ensure_ascii=False).encode()
+        sys_flag = 0
+        if len(body) >= COMPRESS_FROM_BYTES:
+            body = zlib.compress(body, COMPRESSION_LEVEL)
+            sys_flag = compression_bits(BodyCodec.ZLIB)
+        properties = {
+            props.UNIQ_KEY: self.unique_key(now_ms),
+            props.KEYS: order.key,
+            props.WAIT: "true",
+            props.TAGS: tag,
+            **order.user_properties,
+            **(extra or {}),
+        }
+        return NewMessage(
+            topic=topic,
+            body=body,
+            born_timestamp=now_ms,
+            born_host=self.host,
+            queue_id=order.number % QUEUES[topic],
+            sys_flag=sys_flag,
+            properties=tuple(properties.items()),
+        )

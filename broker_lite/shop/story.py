@@ -1,0 +1,193 @@
+"""The events of the story, in the order of their times; in between, what the broker and the consumers do."""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+
+from broker_lite.delivery import Delivery
+from broker_lite.shop.cast import FEATURED_ORDER, Cast, Order
+from broker_lite.shop.messages import QUEUES, Producer
+from broker_lite.store import MessageStore
+from schemas.layouts import properties as props
+from schemas.layouts.commitlog import Message
+from schemas.layouts.hosts import Host
+from schemas.layouts.topics import RETRY_PREFIX
+
+SECOND = 1_000
+MINUTE = 60 * SECOND
+HOUR = 60 * MINUTE
+DAY = 24 * HOUR
+
+STORY_MS = 3 * DAY
+ORDERS_END_AT = 0.95
+"""The part of the story after which no order is made any more."""
+REMINDER_LEVEL = "17"
+"""One hour."""
+FEATURED_PAYS_IN_MS = 80 * MINUTE
+DECLINED_SHARE = 0.05
+SETTLEMENT_BATCH = 16
+
+SHIPPING_GROUP = "shipping-service"
+MAIL_GROUP = "mail-service"
+MAX_RETRIES = 3
+
+
+@dataclass
+class StoryClock:
+    """The story's time; the store's clock."""
+
+    now_ms: int
+
+    def __call__(self) -> int:
+        """The time, in ms since 1970."""
+        return self.now_ms
+
+
+@dataclass
+class Story:
+    """Plays the story once.
+
+    Attributes:
+        store: where it is written.
+        clock: the clock of that store.
+        cast: who plays.
+        rng: all chance.
+    """
+
+    store: MessageStore
+    clock: StoryClock
+    cast: Cast
+    rng: random.Random
+    shop: Producer = field(default_factory=lambda: Producer("shop", Host.of("10.0.1.10", 41200), 0x1F90))
+    cashier: Producer = field(default_factory=lambda: Producer("cashier", Host.of("10.0.1.11", 41300), 0x2A01))
+    shipper: Producer = field(default_factory=lambda: Producer("shipper", Host.of("10.0.1.12", 41400), 0x0C3D))
+
+    def __post_init__(self) -> None:
+        self.delivery = Delivery(self.store)
+        self._events: list[tuple[int, int, Callable[[], None]]] = []
+        self._scheduled = 0
+        self._to_settle: list[Order] = []
+        self._orders = {order.key: order for order in self.cast.orders}
+
+    def play(self) -> None:
+        """Play all of it, from the clock's time on."""
+        start_ms = self.clock.now_ms
+        end_ms = start_ms + STORY_MS
+        self._set_up()
+        step = int(STORY_MS * ORDERS_END_AT) // len(self.cast.orders)
+        for number, order in enumerate(self.cast.orders):
+            self._at(start_ms + number * step + self.rng.randrange(step), partial(self._create, order))
+        for day in range(1, STORY_MS // DAY):
+            self._at(start_ms + day * DAY, self._settle)
+        while self._events and self._events[0][0] < end_ms:
+            time_ms, _, event = heapq.heappop(self._events)
+            self._advance(time_ms)
+            event()
+            self._ship()
+        self._advance(end_ms)
+        self._send_mail(until_ms=end_ms - HOUR)
+
+    def _set_up(self) -> None:
+        for topic, queues in QUEUES.items():
+            self.store.config.topics.create(topic, queues)
+        self.store.config.groups.create(SHIPPING_GROUP, retry_max_times=MAX_RETRIES)
+        self.store.config.groups.create(MAIL_GROUP)
+
+    def _at(self, time_ms: int, event: Callable[[], None]) -> None:
+        heapq.heappush(self._events, (time_ms, self._scheduled, event))
+        self._scheduled += 1
+
+    def _in(self, delay_ms: int, event: Callable[[], None]) -> None:
+        self._at(self.clock.now_ms + delay_ms, event)
+
+    def _advance(self, time_ms: int) -> None:
+        """Let time pass, and the broker deliver on the way what becomes due."""
+        while (due_ms := self.delivery.next_due_ms()) is not None and due_ms <= time_ms:
+            self.clock.now_ms = max(due_ms, self.clock.now_ms)
+            self.delivery.deliver_due(self.clock.now_ms)
+            self._ship()
+        self.clock.now_ms = time_ms
+
+    def _create(self, order: Order) -> None:
+        lines = [line._asdict() for line in order.lines]
+        content = {"customer": order.customer, "city": order.city, "lines": lines, "amount": order.amount}
+        group = self.shop.group
+        extra = {props.TRAN_MSG: "true", props.PGROUP: group}
+        half = self.delivery.send(self.shop.message(("orders", "created"), order, self.clock.now_ms, content, extra))
+        if order.number in self.cast.pending:
+            return
+        decide_in_ms = self.rng.randint(20, 900)
+        if order.number in self.cast.rolled_back:
+            self._in(decide_in_ms, partial(self.delivery.rollback, group, half.physical_offset))
+        else:
+            self._in(decide_in_ms, partial(self._created, order, half.physical_offset))
+
+    def _created(self, order: Order, half_offset: int) -> None:
+        self.delivery.commit(self.shop.group, half_offset)
+        self._send(self.shop, ("payments", "reminder"), order, {"due": order.amount}, {props.DELAY: REMINDER_LEVEL})
+        if order.number == FEATURED_ORDER:
+            self._in(FEATURED_PAYS_IN_MS, partial(self._paid, order))
+            return
+        pays_in_ms = self.rng.randint(2 * MINUTE, 3 * HOUR)
+        if self.rng.random() < DECLINED_SHARE:
+            declined = partial(self._send, self.cashier, ("payments", "declined"), order, {"reason": "card expired"})
+            self._in(pays_in_ms // 2, declined)
+        self._in(pays_in_ms, partial(self._paid, order))
+
+    def _send(
+        self,
+        producer: Producer,
+        place: tuple[str, str],
+        order: Order,
+        content: dict[str, object],
+        extra: dict[str, str] | None = None,
+    ) -> None:
+        self.delivery.send(producer.message(place, order, self.clock.now_ms, content, extra))
+
+    def _paid(self, order: Order) -> None:
+        self._send(self.cashier, ("payments", "paid"), order, {"amount": order.amount})
+        self._to_settle.append(order)
+        request = partial(self._send, self.shipper, ("shipments", "requested"), order, {"city": order.city})
+        self._in(self.rng.randint(10 * MINUTE, 40 * MINUTE), request)
+
+    def _settle(self) -> None:
+        """The day's payments in batches, each for one queue."""
+        now_ms = self.clock.now_ms
+        for queue_id in range(QUEUES["payments"]):
+            orders = [order for order in self._to_settle if order.number % QUEUES["payments"] == queue_id]
+            for start in range(0, len(orders), SETTLEMENT_BATCH):
+                batch = orders[start : start + SETTLEMENT_BATCH]
+                place = ("payments", "settled")
+                self.store.put_batch(
+                    [self.cashier.message(place, order, now_ms, {"amount": order.amount}) for order in batch]
+                )
+        self._to_settle.clear()
+
+    def _ship(self) -> None:
+        """The shipping service consumes what there is for it."""
+        offsets = self.store.config.consumer_offsets
+        sources = [("shipments", queue_id) for queue_id in range(QUEUES["shipments"])]
+        for topic, queue_id in [*sources, (f"{RETRY_PREFIX}{SHIPPING_GROUP}", 0)]:
+            found = self.store.get(topic, queue_id, offsets.get(topic, SHIPPING_GROUP, queue_id) or 0)
+            for message in found.messages:
+                self._hand_over(message)
+            if found.messages:
+                offsets.commit(topic, SHIPPING_GROUP, queue_id, found.next_offset)
+
+    def _hand_over(self, message: Message) -> None:
+        order = self._orders[message.properties[props.KEYS]]
+        if message.reconsume_times < self.cast.failures.get(order.number, 0):
+            self.delivery.send_back(SHIPPING_GROUP, message.physical_offset)
+            return
+        content = {"city": order.city, "attempt": message.reconsume_times + 1}
+        self._send(self.shipper, ("orders", "shipped"), order, content)
+
+    def _send_mail(self, until_ms: int) -> None:
+        """The mail service has consumed the payments up to a time."""
+        for queue_id in range(QUEUES["payments"]):
+            offset = self.store.offset_by_time("payments", queue_id, until_ms)
+            self.store.config.consumer_offsets.commit("payments", MAIL_GROUP, queue_id, offset)

@@ -1,0 +1,121 @@
+"""Three days in the life of a small shop, written into a store: something to look at, to query and to test with.
+
+An order begins as a half message in `orders`: the shop reserves the goods, then commits (tag `created`) or, where
+something is sold out, rolls back. One order's process dies in between: its half stays pending. With a created order
+goes a reminder to `payments`, delayed by an hour. The customer pays (`paid`) before or after it, a few cards are
+`declined` first; at night the payments of the day are `settled`, in batches. A paid order goes to `shipments`
+(`requested`), where the group `shipping-service` hands it to a carrier and reports `shipped` to `orders`. Some
+hand-overs fail and are retried, 10, 30 and 60 seconds later; a few fail for good and end in `%DLQ%shipping-service`.
+
+order-4711 has it all: created in a transaction, reminded after an hour, paid after 80 minutes, refused by the carrier
+twice, shipped at the third attempt.
+
+At the end the mail service is an hour behind, and the last reminders still wait. The clock is the story's own, so the
+same arguments give the same records; only the names of index files follow the machine's time zone.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from broker_lite.shop.cast import Cast, draw_cast
+from broker_lite.shop.story import MAX_RETRIES, SHIPPING_GROUP, Story, StoryClock
+from broker_lite.store import MessageStore, StoreFilesError, StoreOptions
+from schemas.layouts import properties as props
+from schemas.layouts.topics import DLQ_PREFIX, RETRY_PREFIX
+
+DEFAULT_ORDERS = 400
+DEFAULT_START_MS = 1_767_571_200_000
+"""2026-01-05, 00:00 UTC, a Monday."""
+
+SHOP_OPTIONS = StoreOptions(
+    segment_size_bytes=256 << 10,
+    consume_queue_file_size_bytes=20 * 100,
+    index_slots=500,
+    index_entries=2000,
+    max_message_size_bytes=64 << 10,
+)
+"""Files so small that several of every kind are written."""
+
+
+@dataclass(frozen=True)
+class ShopTraffic:
+    """What was written.
+
+    Attributes:
+        path: the store.
+        options: what it must be opened with.
+        start_ms: when the story began.
+        end_ms: when it ended.
+        records: how many records the log has.
+        by_topic: how many of them each topic has.
+        rolled_back: keys of orders that were rolled back.
+        pending: keys of orders whose half message nobody decided.
+        retried: keys of orders that were shipped after failures.
+        dead_lettered: keys of orders that could not be shipped.
+    """
+
+    path: Path
+    options: StoreOptions
+    start_ms: int
+    end_ms: int
+    records: int
+    by_topic: dict[str, int]
+    rolled_back: list[str]
+    pending: list[str]
+    retried: list[str]
+    dead_lettered: list[str]
+
+
+def fill_shop_store(
+    path: str | Path, *, orders: int = DEFAULT_ORDERS, seed: int = 0, start_ms: int = DEFAULT_START_MS
+) -> ShopTraffic:
+    """Write the shop's three days into a new store, and close it.
+
+    Args:
+        path: a folder that holds no messages yet.
+        orders: how many orders there are; order-4711 is one of them.
+        seed: of all chance.
+        start_ms: when the story begins; it ends three days later.
+
+    Raises:
+        ValueError: for fewer orders than the story needs.
+        StoreFilesError: if the folder has messages already.
+    """
+    rng = random.Random(seed)  # noqa: S311 - the story must be the same again, not secret
+    cast = draw_cast(orders, rng, MAX_RETRIES)
+    clock = StoryClock(start_ms)
+    with MessageStore.open(path, SHOP_OPTIONS, clock=clock) as store:
+        if store.max_physical_offset:
+            raise StoreFilesError(f"{path}: expected a store without messages, found {store.max_physical_offset} bytes")
+        story = Story(store, clock, cast, rng)
+        story.play()
+        return _summary(story, cast, start_ms)
+
+
+def _summary(story: Story, cast: Cast, start_ms: int) -> ShopTraffic:
+    store = story.store
+    by_topic: Counter[str] = Counter()
+    for topic, queue_id in store.queues:
+        by_topic[topic] += store.max_offset(topic, queue_id)
+    dead = _keys_of(store, f"{DLQ_PREFIX}{SHIPPING_GROUP}")
+    return ShopTraffic(
+        path=store.path,
+        options=store.options,
+        start_ms=start_ms,
+        end_ms=story.clock.now_ms,
+        records=by_topic.total(),
+        by_topic=dict(sorted(by_topic.items())),
+        rolled_back=[f"order-{number}" for number in sorted(cast.rolled_back)],
+        pending=[half.properties[props.KEYS] for half in story.delivery.pending_halves()],
+        retried=sorted(_keys_of(store, f"{RETRY_PREFIX}{SHIPPING_GROUP}") - dead),
+        dead_lettered=sorted(dead),
+    )
+
+
+def _keys_of(store: MessageStore, topic: str) -> set[str]:
+    messages = store.get(topic, 0, 0, max_messages=store.max_offset(topic, 0)).messages
+    return {message.properties[props.KEYS] for message in messages}

@@ -1,0 +1,122 @@
+"""The CommitLog: every message of every topic, one after another, in segments.
+
+A record never crosses the end of a segment, and the last 8 bytes of a segment are reserved: where a record and those 8
+bytes do not fit any more, a BLANK is written and the record goes to the next segment. The records of a batch stand in
+one segment, or all of them go to the next one. Source: CommitLog.DefaultAppendMessageCallback.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from broker_lite.store.errors import MessageRefusedError
+from broker_lite.store.file_queue import FileQueue
+from broker_lite.store.mapped_file import Mappings
+from broker_lite.store.options import RECORD_ALLOWANCE_BYTES, StoreOptions
+from schemas.layouts.commitlog import BLANK, END_RESERVE, Magic, Message, parse_message, serialize_blank
+from schemas.layouts.errors import LayoutError
+
+FOLDER = "commitlog"
+
+
+class CommitLog:
+    """The segments of a store.
+
+    Attributes:
+        files: the segments.
+        max_record_bytes: no record is larger.
+    """
+
+    def __init__(self, root: Path, options: StoreOptions, mappings: Mappings) -> None:
+        """Open the segments of the store at `root`; `files.truncate` must tell where the log ends.
+
+        Raises:
+            StoreFilesError: if the files do not have the size of the options, or one is missing.
+        """
+        size = options.segment_size_bytes
+        self.files = FileQueue(root / FOLDER, size, "segment_size_bytes", mappings)
+        self.max_record_bytes = min(size - END_RESERVE, options.max_message_size_bytes + RECORD_ALLOWANCE_BYTES)
+
+    @property
+    def start(self) -> int:
+        """Physical offset of the first byte that is kept."""
+        return self.files.start
+
+    @property
+    def end(self) -> int:
+        """Physical offset behind the last record."""
+        return self.files.end
+
+    def append(self, serialize: Callable[[int], list[bytes]]) -> tuple[int, list[bytes]]:
+        """Append records that must stand together.
+
+        Args:
+            serialize: gives the records for the physical offset of the first; their sizes do not depend on it.
+
+        Returns:
+            The physical offset of the first record, and the records.
+
+        Raises:
+            MessageRefusedError: if they do not fit into any segment; nothing was written.
+            DiskFullError: if there is no room for the next segment.
+        """
+        records = serialize(self.end)
+        size = sum(map(len, records))
+        largest = self.files.file_size - END_RESERVE
+        if size > largest:
+            raise MessageRefusedError(
+                f"record: expected at most {largest} bytes, for a segment of {self.files.file_size}, found {size}"
+            )
+        if 0 < self.files.room < size + END_RESERVE:
+            self._fill_segment()
+            records = serialize(self.end)
+        offset = self.end
+        self.files.append(b"".join(records))
+        return offset, records
+
+    def _fill_segment(self) -> None:
+        """Write the BLANK; only its 8 bytes change, however much room it declares."""
+        room = self.files.room
+        self.files.append(serialize_blank(room))
+        self.files.end += room - BLANK.size
+
+    def is_blank_at(self, physical_offset: int) -> bool:
+        """Whether a BLANK stands at an offset; as the broker does, its size is not looked at."""
+        memory, position = self.files.locate(physical_offset)
+        return len(memory) - position >= BLANK.size and BLANK.unpack(memory, position)[1] == Magic.BLANK
+
+    def parse_at(self, physical_offset: int, *, verify_crc: bool = True) -> Message:
+        """The message whose record begins at an offset.
+
+        Raises:
+            LayoutError: if no whole record proves itself there.
+        """
+        if not self.start <= physical_offset <= self.end - BLANK.size:
+            raise LayoutError(
+                "magic", physical_offset, f"a record from {self.start} to {self.end}", "an offset outside"
+            )
+        try:
+            parsed = parse_message(self._bytes_at(physical_offset), verify_crc=verify_crc)
+        except LayoutError as error:
+            raise LayoutError(error.field, physical_offset + error.offset, error.expected, error.found) from None
+        if parsed is None:
+            raise LayoutError(
+                "total_size", physical_offset, "a record within its segment", "one that goes on behind it"
+            )
+        if (own := parsed[0].physical_offset) != physical_offset:
+            raise LayoutError("physical_offset", physical_offset, f"{physical_offset}", f"{own}")
+        return parsed[0]
+
+    def _bytes_at(self, physical_offset: int) -> bytes:
+        """The bytes that a record claims; of a segment's memory, so a lie about the size costs no more than that."""
+        memory, position = self.files.locate(physical_offset)
+        size = BLANK.unpack(memory, position)[0] if len(memory) - position >= BLANK.size else 0
+        return memory[position : position + max(size, BLANK.size)]
+
+    def message_at(self, physical_offset: int, *, verify_crc: bool = True) -> Message | None:
+        """The message whose record begins at an offset; None where no whole record proves itself there."""
+        try:
+            return self.parse_at(physical_offset, verify_crc=verify_crc)
+        except LayoutError:
+            return None

@@ -1,0 +1,284 @@
+"""The files under `config/`: which topics and groups there are, and how far everybody has come.
+
+    topics.json             topics, with the number of their queues
+    subscriptionGroup.json  consumer groups, with their limit of retries
+    consumerOffset.json     for every topic@group and queue: the next message to consume
+    delayOffset.json        for every delay level: the next message to deliver
+
+Each has a `.bak` with its previous version, which is read where the file itself is missing or broken. A file is written
+beside its place, synced and renamed. What RocketMQ writes into them and this store does not know stays in them. Source:
+ConfigManager, TopicConfigManager, SubscriptionGroupManager, ConsumerOffsetManager, ScheduleMessageService (5.5.0).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from broker_lite.store.errors import ConfigFileError
+from broker_lite.store.fastjson import parse_fastjson, serialize_fastjson
+from broker_lite.store.mapped_file import sync_folder
+from schemas.layouts.topics import DLQ_PREFIX, HALF_TOPIC, OP_TOPIC, RETRY_PREFIX, SCHEDULE_TOPIC
+
+FOLDER = "config"
+DEFAULT_TOPIC_QUEUES = 4
+"""What a topic gets that is made by its first message: a producer's default."""
+SCHEDULE_QUEUES = 18
+READ_AND_WRITE = 6
+DEFAULT_RETRY_QUEUES = 1
+DEFAULT_RETRY_MAX_TIMES = 16
+_ONE_QUEUE = (RETRY_PREFIX, DLQ_PREFIX, HALF_TOPIC, OP_TOPIC)
+_logger = logging.getLogger(__name__)
+
+
+class ConfigFile:
+    """One JSON file; several threads may use it.
+
+    Attributes:
+        document: all that is in it.
+        is_changed: whether the file on the disk is behind.
+    """
+
+    name: str
+    table: str
+    entry_type: type = dict
+
+    def __init__(self, root: Path, clock: Callable[[], int]) -> None:
+        """Read the file.
+
+        Raises:
+            ConfigFileError: if neither it nor its `.bak` can be read.
+        """
+        self.path = root / FOLDER / self.name
+        self.backup = self.path.with_name(f"{self.name}.bak")
+        self._clock = clock
+        self._guard = threading.RLock()
+        self.document = self._load()
+        version = {"counter": 0, "stateVersion": 0, "timestamp": clock()}
+        self.document["dataVersion"] = version | self.document.get("dataVersion", {})
+        self.document[self.table] = self._normal(self.document.get(self.table, {}))
+        self.is_changed = not self.path.exists()
+
+    def _load(self) -> dict[str | int, Any]:
+        problems = []
+        for path in (self.path, self.backup):
+            if not path.exists():
+                continue
+            try:
+                document = parse_fastjson(path.read_text(encoding="utf-8"))
+                self._check(document)
+            except ValueError as error:
+                problems.append(f"{path}: expected a config file of RocketMQ's, found: {error}")
+                continue
+            if problems:
+                _logger.warning("%s; its .bak is used", problems[0])
+            return dict(document)
+        if problems:
+            raise ConfigFileError("; ".join(problems))
+        return {}
+
+    def _check(self, document: Any) -> None:
+        for field, entry_type in (("dataVersion", int), (self.table, self.entry_type)):
+            if not _is_table(document.get(field, {}) if isinstance(document, dict) else None, entry_type):
+                raise ValueError(f"no object {field!r} whose values are {entry_type.__name__}")
+
+    def _normal(self, table: dict[Any, Any]) -> dict[Any, Any]:
+        """The table with keys of the types that this store uses."""
+        return table
+
+    @property
+    def entries(self) -> dict[Any, Any]:
+        """The table that the file is about."""
+        entries: dict[Any, Any] = self.document[self.table]
+        return entries
+
+    def mark_changed(self) -> None:
+        """Count a change, which the next `save` writes."""
+        version = self.document["dataVersion"]
+        version["counter"] += 1
+        version["timestamp"] = self._clock()
+        self.is_changed = True
+
+    def save(self) -> None:
+        """Write the file; what was there becomes the `.bak`."""
+        with self._guard:
+            text = serialize_fastjson(self.document)
+            self.is_changed = False
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        beside = self.path.with_name(f"{self.name}.tmp")
+        with beside.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        if self.path.exists():
+            self.path.replace(self.backup)
+        beside.replace(self.path)
+        sync_folder(self.path.parent)
+
+
+class Topics(ConfigFile):
+    """`topics.json`."""
+
+    name = "topics.json"
+    table = "topicConfigTable"
+
+    def ensure(self, topic: str, queue_id: int = 0) -> None:
+        """Have the topic, with at least this queue, so that a broker serves it."""
+        config = self.entries.get(topic)
+        if config is not None and queue_id < config.get("readQueueNums", 0):
+            return
+        self.create(topic, max(queue_id + 1, _default_queues(topic)))
+
+    def create(self, topic: str, queues: int) -> None:
+        """Make a topic with this many queues, or change how many it has."""
+        with self._guard:
+            fields = {
+                "attributes": {},
+                "order": False,
+                "perm": READ_AND_WRITE,
+                "readQueueNums": queues,
+                "topicFilterType": "SINGLE_TAG",
+                "topicName": topic,
+                "topicSysFlag": 0,
+                "writeQueueNums": queues,
+            }
+            known = self.entries.get(topic, {})
+            self.entries[topic] = fields | known | {"readQueueNums": queues, "writeQueueNums": queues}
+            self.mark_changed()
+
+
+def _default_queues(topic: str) -> int:
+    if topic == SCHEDULE_TOPIC:
+        return SCHEDULE_QUEUES
+    return 1 if topic.startswith(_ONE_QUEUE) else DEFAULT_TOPIC_QUEUES
+
+
+class GroupLimits(NamedTuple):
+    """How a group's failed messages are retried."""
+
+    retry_queues: int
+    retry_max_times: int
+
+
+class Groups(ConfigFile):
+    """`subscriptionGroup.json`."""
+
+    name = "subscriptionGroup.json"
+    table = "subscriptionGroupTable"
+
+    def ensure(self, group: str) -> GroupLimits:
+        """The group's limits; an unknown group is made with RocketMQ's defaults."""
+        if group not in self.entries:
+            self.create(group)
+        config = self.entries[group]
+        return GroupLimits(
+            config.get("retryQueueNums", DEFAULT_RETRY_QUEUES), config.get("retryMaxTimes", DEFAULT_RETRY_MAX_TIMES)
+        )
+
+    def create(
+        self, group: str, *, retry_queues: int = DEFAULT_RETRY_QUEUES, retry_max_times: int = DEFAULT_RETRY_MAX_TIMES
+    ) -> None:
+        """Make a group, or change its limits."""
+        with self._guard:
+            fields = {
+                "attributes": {},
+                "brokerId": 0,
+                "consumeBroadcastEnable": True,
+                "consumeEnable": True,
+                "consumeFromMinEnable": True,
+                "consumeMessageOrderly": False,
+                "consumeTimeoutMinute": 15,
+                "groupName": group,
+                "groupRetryPolicy": {"type": "CUSTOMIZED"},
+                "groupSysFlag": 0,
+                "notifyConsumerIdsChangedEnable": True,
+                "retryMaxTimes": retry_max_times,
+                "retryQueueNums": retry_queues,
+                "whichBrokerWhenConsumeSlowly": 1,
+            }
+            limits = {"retryMaxTimes": retry_max_times, "retryQueueNums": retry_queues}
+            self.entries[group] = fields | self.entries.get(group, {}) | limits
+            self.mark_changed()
+
+
+class ConsumerOffsets(ConfigFile):
+    """`consumerOffset.json`."""
+
+    name = "consumerOffset.json"
+    table = "offsetTable"
+
+    def _normal(self, table: dict[Any, Any]) -> dict[Any, Any]:
+        return {key: _with_int_keys(offsets) for key, offsets in table.items()}
+
+    def get(self, topic: str, group: str, queue_id: int) -> int | None:
+        """The next message that the group consumes; None where it has not begun."""
+        offset: int | None = self.entries.get(f"{topic}@{group}", {}).get(queue_id)
+        return offset
+
+    def commit(self, topic: str, group: str, queue_id: int, offset: int) -> None:
+        """Note that the group has consumed everything before an offset."""
+        with self._guard:
+            self.entries.setdefault(f"{topic}@{group}", {})[queue_id] = offset
+            self.mark_changed()
+
+
+class DelayOffsets(ConfigFile):
+    """`delayOffset.json`."""
+
+    name = "delayOffset.json"
+    table = "offsetTable"
+    entry_type = int
+
+    def _normal(self, table: dict[Any, Any]) -> dict[Any, Any]:
+        return _with_int_keys(table)
+
+    def get(self, level: int) -> int:
+        """The next message of a level's queue that is to be delivered."""
+        offset: int = self.entries.get(level, 0)
+        return offset
+
+    def set(self, level: int, offset: int) -> None:
+        """Note that everything before an offset was delivered."""
+        with self._guard:
+            self.entries[level] = offset
+            self.mark_changed()
+
+
+def _is_table(value: Any, entry_type: type) -> bool:
+    return isinstance(value, dict) and all(isinstance(entry, entry_type) for entry in value.values())
+
+
+def _with_int_keys(table: dict[Any, Any]) -> dict[Any, Any]:
+    """Other tools than RocketMQ put the numbers of queues and levels into quotes."""
+    return {int(key) if isinstance(key, str) and key.isdecimal() else key: value for key, value in table.items()}
+
+
+class ConfigFiles:
+    """All of them."""
+
+    def __init__(self, root: Path, clock: Callable[[], int]) -> None:
+        """Read the files of the store at `root`.
+
+        Raises:
+            ConfigFileError: if one cannot be read, nor its `.bak`.
+        """
+        self.topics = Topics(root, clock)
+        self.groups = Groups(root, clock)
+        self.consumer_offsets = ConsumerOffsets(root, clock)
+        self.delay_offsets = DelayOffsets(root, clock)
+        self._files: tuple[ConfigFile, ...] = (self.topics, self.groups, self.consumer_offsets, self.delay_offsets)
+
+    def save_changed(self) -> None:
+        """Write those that have changed."""
+        for file in self._files:
+            if file.is_changed:
+                file.save()
+
+    def save(self) -> None:
+        """Write all of them, as a broker does at its end."""
+        for file in self._files:
+            file.save()

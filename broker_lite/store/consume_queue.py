@@ -1,0 +1,216 @@
+"""ConsumeQueues: for every topic and queue, where its messages stand in the CommitLog.
+
+`consumequeue/<topic>/<queueId>/`. A queue is an index: what it says follows from the log, and it is written from there
+again where it is missing. Entry number i stands at byte 20 * i, so a queue whose first known message is not number 0
+begins with filler. Source: org.apache.rocketmq.store.ConsumeQueue, ConsumeQueueStore.
+"""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_left
+from collections.abc import Iterator
+from pathlib import Path
+
+from broker_lite.store.dispatch import Dispatch
+from broker_lite.store.file_queue import FileQueue
+from broker_lite.store.mapped_file import Mappings
+from broker_lite.store.topic_names import is_valid_topic
+from schemas.layouts.consumequeue import ENTRY, PRE_BLANK, Entry, parse_entry, serialize_entry
+
+FOLDER = "consumequeue"
+_FILES_READ_ON_RECOVERY = 3
+_MAX_QUEUE_OFFSET = (1 << 63) // ENTRY.size // 2
+"""A larger one, times 20, would not be an offset; only a damaged or forged record has it."""
+_pack_entry = ENTRY.struct.pack_into
+_logger = logging.getLogger(__name__)
+
+
+class QueueGapError(Exception):
+    """A queue ends before the entry that should come next: it must be built anew from the log's beginning."""
+
+
+class ConsumeQueue:
+    """The entries of one queue.
+
+    Attributes:
+        topic: its topic.
+        queue_id: its number within the topic.
+        files: its bytes.
+        last_record: physical offset of the last entry's record, -1 where there is none.
+        max_physical_offset: physical offset behind that record, -1 where there is none.
+    """
+
+    def __init__(self, topic: str, queue_id: int, files: FileQueue) -> None:
+        """Take the entries that the files hold, up to the first that is not valid."""
+        self.topic = topic
+        self.queue_id = queue_id
+        self.files = files
+        self.last_record = self.max_physical_offset = -1
+        if not files.is_empty:
+            self._find_end()
+
+    def _find_end(self) -> None:
+        first = self.files.file_starts[-_FILES_READ_ON_RECOVERY:][0]
+        end = first
+        for entry in self._entries(first, self.files.end):
+            if not entry.is_valid:
+                break
+            end += ENTRY.size
+        self.truncate_to(end)
+
+    def _entries(self, position: int, end: int) -> Iterator[Entry]:
+        for at in range(position, end, ENTRY.size):
+            yield parse_entry(*self.files.locate(at))
+
+    @property
+    def first_number(self) -> int:
+        """Queue offset of the first entry in the files, filler or not."""
+        return self.files.start // ENTRY.size
+
+    @property
+    def max_offset(self) -> int:
+        """Queue offset of the next message."""
+        return self.files.end // ENTRY.size
+
+    def min_offset(self, min_physical_offset: int) -> int:
+        """Queue offset of the first entry whose record the log still has; `max_offset` where there is none."""
+        numbers = range(self.first_number, self.max_offset)
+        return self.first_number + bisect_left(numbers, (min_physical_offset, True), key=self._order_of)
+
+    def _order_of(self, number: int) -> tuple[int, bool]:
+        """Sorts an entry by its place in the log, with filler before everything."""
+        entry = self.entry(number)
+        return (entry.physical_offset, entry != PRE_BLANK)
+
+    def entry(self, number: int) -> Entry:
+        """The entry with a queue offset from `first_number` to `max_offset` - 1."""
+        return parse_entry(*self.files.locate(number * ENTRY.size))
+
+    def append(self, physical_offset: int, size: int, tags_code: int) -> None:
+        """Append the next entry."""
+        memory, position = self.files.reserve()
+        _pack_entry(memory, position, physical_offset, size, tags_code)
+        self.files.end += ENTRY.size
+        self.last_record = physical_offset
+        self.max_physical_offset = physical_offset + size
+
+    def append_again(self, record: Dispatch, *, from_log_start: bool) -> None:
+        """Append the entry of a record that was read from the log, unless the queue has it already.
+
+        Raises:
+            QueueGapError: if the queue ends before the record's queue offset, and the records between may be in the
+                part of the log that was not read.
+        """
+        position = record.queue_offset * ENTRY.size
+        if record.physical_offset + record.size <= self.max_physical_offset or position < self.files.end:
+            return
+        if position > self.files.end:
+            found = f"{self.topic}/{self.queue_id}: expected message {self.max_offset}, found {record.queue_offset}"
+            if not from_log_start:
+                raise QueueGapError(found)
+            if self.files.is_empty and record.queue_offset <= _MAX_QUEUE_OFFSET:
+                self._begin_at(position)
+            else:
+                # The log itself lacks messages of this queue; RocketMQ goes on without them too.
+                _logger.warning("%s", found)
+        self.append(record.physical_offset, record.size, record.tags_code)
+
+    def _begin_at(self, position: int) -> None:
+        self.files.begin_at(position)
+        if filler := (position - self.files.start) // ENTRY.size:
+            self.files.append(serialize_entry(PRE_BLANK) * filler)
+
+    def truncate_to(self, end: int) -> None:
+        """Let the queue end at a byte position."""
+        self.files.truncate(end)
+        self.last_record = self.max_physical_offset = -1
+        if self.files.end > self.files.start and (last := self.entry(self.max_offset - 1)) != PRE_BLANK:
+            self.last_record = last.physical_offset
+            self.max_physical_offset = last.physical_offset + last.size
+
+    def truncate_physically(self, physical_offset: int) -> None:
+        """Drop the entries of records at or behind an offset of the log."""
+        numbers = range(self.first_number, self.max_offset)
+        keep = bisect_left(numbers, (physical_offset, False), key=self._order_of)
+        self.truncate_to((self.first_number + keep) * ENTRY.size)
+
+
+class ConsumeQueues:
+    """All queues of a store."""
+
+    def __init__(self, root: Path, file_size: int, mappings: Mappings) -> None:
+        """Open the queues that the store at `root` has.
+
+        Raises:
+            StoreFilesError: if their files do not have the size given, or one is missing.
+        """
+        self._folder = root / FOLDER
+        self._file_size = file_size
+        self._mappings = mappings
+        self._queues: dict[tuple[str, int], ConsumeQueue] = {}
+        self.refused_topics: set[str] = set()
+        for topic in sorted(path for path in self._folder.glob("*") if path.is_dir()):
+            for queue in sorted(path for path in topic.iterdir() if path.is_dir() and path.name.isdecimal()):
+                self._add(topic.name, int(queue.name))
+
+    def __iter__(self) -> Iterator[ConsumeQueue]:
+        """The queues, those opened first coming first; other threads may add some meanwhile."""
+        return iter(list(self._queues.values()))
+
+    def __len__(self) -> int:
+        return len(self._queues)
+
+    @property
+    def last_record(self) -> int:
+        """Physical offset of the last record that has an entry, -1 where no record has one."""
+        return max((queue.last_record for queue in self), default=-1)
+
+    def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        """The queue, if it exists."""
+        return self._queues.get((topic, queue_id))
+
+    def find_or_create(self, topic: str, queue_id: int) -> ConsumeQueue:
+        """The queue; its folder comes with its first entry."""
+        return self._queues.get((topic, queue_id)) or self._add(topic, queue_id)
+
+    def _add(self, topic: str, queue_id: int) -> ConsumeQueue:
+        folder = self._folder / topic / str(queue_id)
+        files = FileQueue(folder, self._file_size, "consume_queue_file_size_bytes", self._mappings)
+        queue = self._queues[topic, queue_id] = ConsumeQueue(topic, queue_id, files)
+        return queue
+
+    def dispatch_again(self, record: Dispatch, *, from_log_start: bool) -> None:
+        """Append a record that was read from the log to its queue, unless it is there.
+
+        A log may come from anywhere, and its topics become folders: a record with a name that no broker accepts gets no
+        entry, and the name is kept in `refused_topics`.
+
+        Raises:
+            QueueGapError: see `ConsumeQueue.append_again`.
+        """
+        if not record.is_queued:
+            return
+        if not is_valid_topic(record.topic) or record.queue_id < 0:
+            if record.topic not in self.refused_topics:
+                _logger.warning("no queue is kept for %r/%d: no broker accepts it", record.topic[:100], record.queue_id)
+                self.refused_topics.add(record.topic)
+            return
+        self.find_or_create(record.topic, record.queue_id).append_again(record, from_log_start=from_log_start)
+
+    def truncate_physically(self, physical_offset: int) -> None:
+        """Drop the entries of records at or behind an offset of the log."""
+        for queue in self:
+            if queue.max_physical_offset > physical_offset:
+                queue.truncate_physically(physical_offset)
+
+    def sync(self) -> None:
+        """Put all entries on the disk."""
+        for queue in self:
+            queue.files.sync(queue.files.end)
+
+    def delete_all(self) -> None:
+        """Remove every queue, to build them anew."""
+        for queue in self:
+            queue.files.delete()
+        self._queues.clear()

@@ -1,0 +1,108 @@
+"""What the ConsumeQueue and the index need to know of a stored record.
+
+A put makes it from the message in hand, recovery from the record it has read; both must come to the same.
+Source: CommitLog.checkMessageAndReturnSize, DispatchRequest, IndexService.buildIndex.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import NamedTuple
+
+from broker_lite.store.options import StoreOptions
+from schemas.layouts import properties as props
+from schemas.layouts.commitlog import Message
+from schemas.layouts.consumequeue import tags_code
+from schemas.layouts.indexfile import tags_key
+from schemas.layouts.sysflag import TRANSACTION_MASK, TransactionType
+from schemas.layouts.topics import SCHEDULE_TOPIC
+
+_INTEGER = re.compile(r"[+-]?[0-9]{1,10}")
+_cached_tags_code = lru_cache(maxsize=4096)(tags_code)
+
+_QUEUED_TYPES = frozenset({int(TransactionType.NOT), int(TransactionType.COMMIT)})
+
+
+def is_queued(sys_flag: int) -> bool:
+    """Whether a record is in a queue: the two types that are not are of brokers before 4.x; their queue offset is 0."""
+    return sys_flag & TRANSACTION_MASK in _QUEUED_TYPES
+
+
+class Dispatch(NamedTuple):
+    """A record as the queues and the index see it.
+
+    Attributes:
+        tags_code: the third field of its ConsumeQueue entry.
+        index_keys: what it is found by, in the order in which brokers enter it.
+        is_queued: whether it gets a ConsumeQueue entry.
+    """
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    physical_offset: int
+    size: int
+    store_timestamp: int
+    tags_code: int
+    index_keys: tuple[str, ...]
+    is_queued: bool
+
+
+def parse_delay_level(value: str | None) -> int | None:
+    """A DELAY property as Java's Integer.parseInt reads it; None where there is none, or no number."""
+    if value is None or not _INTEGER.fullmatch(value):
+        return None
+    level = int(value)
+    return level if -(1 << 31) <= level < 1 << 31 else None
+
+
+class Dispatching:
+    """Makes dispatches, by a store's options."""
+
+    def __init__(self, options: StoreOptions) -> None:
+        self._delay_levels_ms = options.delay_levels_ms
+        self._index_tags = options.index_tags
+        self._keep_index = options.keep_index
+
+    def of_message(self, message: Message) -> Dispatch:
+        """The dispatch of a record that was read."""
+        properties = message.properties
+        return Dispatch(
+            message.topic,
+            message.queue_id,
+            message.queue_offset,
+            message.physical_offset,
+            message.size,
+            message.store_timestamp,
+            self.code_for(message.topic, properties, message.store_timestamp),
+            self.keys_for(properties, message.sys_flag),
+            is_queued(message.sys_flag),
+        )
+
+    def code_for(self, topic: str, properties: Mapping[str, str], store_timestamp: int) -> int:
+        """The code of a ConsumeQueue entry: the hash of TAGS, or the time of delivery in the schedule topic."""
+        if topic == SCHEDULE_TOPIC:
+            level = parse_delay_level(properties.get(props.DELAY))
+            if level is not None and level > 0:
+                return store_timestamp + self.delay_ms(level)
+        tags = properties.get(props.TAGS)
+        return _cached_tags_code(tags) if tags else 0
+
+    def delay_ms(self, level: int) -> int:
+        """The delay of a level above 0; levels above the highest count as the highest."""
+        return self._delay_levels_ms[min(level, len(self._delay_levels_ms)) - 1]
+
+    def keys_for(self, properties: Mapping[str, str], sys_flag: int) -> tuple[str, ...]:
+        """What a record is entered under: UNIQ_KEY, every part of KEYS, TAGS; nothing if it was rolled back."""
+        if not self._keep_index or sys_flag & TRANSACTION_MASK == TransactionType.ROLLBACK:
+            return ()
+        unique_key = properties.get(props.UNIQ_KEY)
+        keys = properties.get(props.KEYS)
+        tags = properties.get(props.TAGS) if self._index_tags else None
+        return (
+            *((unique_key,) if unique_key else ()),
+            *(props.split_keys(keys) if keys else ()),
+            *((tags_key(tags),) if tags else ()),
+        )

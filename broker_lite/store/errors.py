@@ -1,0 +1,52 @@
+"""What can go wrong with a store.
+
+    StoreError
+    ├── OptionError            settings that no store can have
+    ├── StoreLockedError       somebody else has the folder open
+    ├── StoreFilesError        files that this store, or RocketMQ, could not have written
+    ├── ConfigFileError        a file under config/ that is no JSON of RocketMQ's, and whose .bak is none either
+    ├── DiskFullError          no room for the next file; nothing was written
+    ├── MessageRefusedError    a message that a broker refuses, as MESSAGE_ILLEGAL
+    ├── IndexDisabledError     a look-up by key in a store that keeps no index
+    └── StoreUnusableError     closed, or a write to its files failed half-way; opening it anew recovers it
+
+Bytes that are wrong are `schemas.layouts.errors.LayoutError`.
+"""
+
+from __future__ import annotations
+
+
+class StoreError(Exception):
+    """A store cannot do what it was asked."""
+
+
+class OptionError(StoreError, ValueError):
+    """Settings that no store can have."""
+
+
+class StoreLockedError(StoreError):
+    """Another store, or a broker, has this folder open."""
+
+
+class StoreFilesError(StoreError):
+    """The folder holds files that do not fit one another or the options."""
+
+
+class ConfigFileError(StoreError):
+    """A file under `config/` cannot be read, nor its `.bak`."""
+
+
+class DiskFullError(StoreError):
+    """The disk has no room for the next file; nothing was written."""
+
+
+class MessageRefusedError(StoreError, ValueError):
+    """A message that the store does not take; nothing was written."""
+
+
+class IndexDisabledError(StoreError):
+    """A look-up by key in a store that keeps no index."""
+
+
+class StoreUnusableError(StoreError):
+    """The store is closed, or a failed write left it to be recovered by the next `open`."""

@@ -1,0 +1,152 @@
+"""A run of bytes kept in files of one size, each named by the offset of its first byte.
+
+The CommitLog is one such run, and every ConsumeQueue is. Bytes are appended at the end; the next file is created when
+the last one is full; nothing ever crosses from one file into the next. Source:
+org.apache.rocketmq.store.MappedFileQueue.
+"""
+
+from __future__ import annotations
+
+import mmap
+from pathlib import Path
+
+from broker_lite.store.errors import StoreFilesError
+from broker_lite.store.mapped_file import MappedFile, Mappings, sync_folder
+from schemas.layouts.segments import parse_segment_name, segment_name
+
+
+class FileQueue:
+    """The files of one folder.
+
+    Attributes:
+        folder: where they are; created with the first file.
+        file_size: size of each, in bytes.
+        start: offset of the first byte.
+        end: offset behind the last byte that was appended.
+        synced: offset up to which the bytes are known to be on the disk.
+    """
+
+    def __init__(self, folder: Path, file_size: int, size_option: str, mappings: Mappings) -> None:
+        """Find the files of a folder; until `truncate` is called, all of them count as full.
+
+        Args:
+            folder: where the files are, or will be.
+            file_size: size of each.
+            size_option: the option that sets it, for the error message.
+            mappings: what keeps the number of mapped files down.
+
+        Raises:
+            StoreFilesError: for a file of another size, or where a file is missing between two.
+        """
+        self.folder = folder
+        self.file_size = file_size
+        self._mappings = mappings
+        self._files: list[MappedFile] = []
+        self._folder_synced = True
+        self.start = 0
+        self._load(size_option)
+        self.end = self.start + len(self._files) * file_size
+        self.synced = self.end
+
+    def _load(self, size_option: str) -> None:
+        if not self.folder.is_dir():
+            return
+        names = sorted(
+            path.name for path in self.folder.iterdir() if path.is_file() and parse_segment_name(path.name) is not None
+        )
+        if names and (self.folder / names[-1]).stat().st_size == 0:
+            # A crash between the file's creation and its growth; RocketMQ deletes it too.
+            (self.folder / names.pop()).unlink()
+        for number, name in enumerate(names):
+            path = self.folder / name
+            offset = int(name)
+            self.start = offset if number == 0 else self.start
+            if (size := path.stat().st_size) != self.file_size:
+                hint = f"; open the store with {size_option}={size}" if len(names) == 1 or number == 0 else ""
+                raise StoreFilesError(f"{path}: expected a size of {self.file_size} bytes, found {size}{hint}")
+            if offset != (expected := self.start + number * self.file_size):
+                raise StoreFilesError(f"{path}: expected the file {segment_name(expected)} first, found it missing")
+            self._files.append(MappedFile(path, size, self._mappings))
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no file."""
+        return not self._files
+
+    @property
+    def file_starts(self) -> range:
+        """The offsets of the files' first bytes."""
+        return range(self.start, self.start + len(self._files) * self.file_size, self.file_size)
+
+    @property
+    def room(self) -> int:
+        """Bytes left in the last file: 0 where the next append creates one."""
+        return self.start + len(self._files) * self.file_size - self.end
+
+    def locate(self, offset: int) -> tuple[mmap.mmap, int]:
+        """The memory that holds an offset below `end`, and the position in it."""
+        number, position = divmod(offset - self.start, self.file_size)
+        return self._files[number].memory, position
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Bytes of one file."""
+        memory, position = self.locate(offset)
+        return memory[position : position + size]
+
+    def begin_at(self, offset: int) -> None:
+        """Let an empty queue begin with the file that holds `offset`; the bytes before it are zeros."""
+        assert self.is_empty, "a queue with files cannot begin elsewhere"
+        self.start = offset - offset % self.file_size
+        self.end = self.synced = self.start
+
+    def reserve(self) -> tuple[mmap.mmap, int]:
+        """The memory and the position at which the next byte goes; the caller then moves `end`."""
+        if self.room == 0:
+            self._add_file()
+        return self.locate(self.end)
+
+    def append(self, data: bytes) -> None:
+        """Append bytes that fit into the room left in the last file, or into a whole new one."""
+        memory, position = self.reserve()
+        memory[position : position + len(data)] = data
+        self.end += len(data)
+
+    def _add_file(self) -> None:
+        path = self.folder / segment_name(self.end)
+        self._files.append(MappedFile.create(path, self.file_size, self._mappings))
+        self._folder_synced = False
+
+    def truncate(self, offset: int) -> None:
+        """Let the queue end at an offset; files behind it are deleted, other bytes stay as they are."""
+        keep = max(0, -(-(offset - self.start) // self.file_size))
+        for file in self._files[keep:]:
+            file.delete()
+        del self._files[keep:]
+        self.end = max(offset, self.start)
+        self.synced = min(self.synced, self.end)
+
+    def sync(self, offset: int) -> None:
+        """Put the bytes up to `offset` on the disk; may run while another thread appends."""
+        if offset <= self.synced:
+            return
+        first = (self.synced - self.start) // self.file_size
+        last = (offset - 1 - self.start) // self.file_size
+        if not self._folder_synced:
+            # A new file's name is not on the disk before its folder is.
+            self._folder_synced = True
+            sync_folder(self.folder)
+        for file in self._files[first : last + 1]:
+            file.sync()
+        self.synced = offset
+
+    def unmap(self) -> None:
+        """Give the memory of all files back."""
+        for file in self._files:
+            file.unmap()
+
+    def delete(self) -> None:
+        """Remove all files: the queue is then new and empty."""
+        for file in self._files:
+            file.delete()
+        self._files.clear()
+        self.start = self.end = self.synced = 0

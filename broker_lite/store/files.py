@@ -1,0 +1,58 @@
+"""Everything that a store's folder holds, opened together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from broker_lite.store import commitlog, consume_queue, message_index
+from broker_lite.store.checkpoint_file import CheckpointFile
+from broker_lite.store.commitlog import CommitLog
+from broker_lite.store.config_files import ConfigFiles
+from broker_lite.store.consume_queue import ConsumeQueues
+from broker_lite.store.mapped_file import Mappings
+from broker_lite.store.message_index import MessageIndex
+from broker_lite.store.options import StoreOptions
+
+
+@dataclass(frozen=True)
+class StoreFiles:
+    """The files of one store.
+
+    Attributes:
+        log: the messages.
+        queues: every topic's queues.
+        index: the way from keys to messages; None in a store that keeps none.
+        checkpoint: how far they are on the disk.
+        config: topics, groups and offsets.
+        mappings: what maps them into memory.
+    """
+
+    log: CommitLog
+    queues: ConsumeQueues
+    index: MessageIndex | None
+    checkpoint: CheckpointFile
+    config: ConfigFiles
+    mappings: Mappings
+
+    @classmethod
+    def load(cls, root: Path, options: StoreOptions, clock: Callable[[], int]) -> StoreFiles:
+        """Open the files below `root`; folders that are missing are made.
+
+        Raises:
+            StoreFilesError: if files do not fit the options or one another.
+            ConfigFileError: if a config file is broken, and its `.bak` too.
+        """
+        for folder in (commitlog.FOLDER, consume_queue.FOLDER, message_index.FOLDER):
+            (root / folder).mkdir(parents=True, exist_ok=True)
+        mappings = Mappings()
+        index = MessageIndex(root, options.index_geometry, mappings, clock) if options.keep_index else None
+        return cls(
+            log=CommitLog(root, options, mappings),
+            queues=ConsumeQueues(root, options.consume_queue_file_size_bytes, mappings),
+            index=index,
+            checkpoint=CheckpointFile(root),
+            config=ConfigFiles(root, clock),
+            mappings=mappings,
+        )

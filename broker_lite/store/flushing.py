@@ -1,0 +1,117 @@
+"""Putting a store on the disk: the log for every message or twice a second, the rest every second.
+
+A message that was put is in the kernel's hands: the process may be killed. Only what was synced survives the machine.
+In SYNC mode `put` waits for that; several that wait at once are served by one sync (group commit). The checkpoint says
+how far log, queues and index have come, and is written after them. Source: CommitLog.GroupCommitService,
+FlushRealTimeService, ConsumeQueueStore.FlushConsumeQueueService.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+
+from broker_lite.store.errors import StoreUnusableError
+from broker_lite.store.files import StoreFiles
+from broker_lite.store.options import FlushMode, StoreOptions
+from broker_lite.store.writing import Writer
+
+QUEUE_FLUSH_INTERVAL_SECONDS = 1.0
+CONFIG_SAVE_INTERVAL_SECONDS = 5.0
+"""RocketMQ: consumer offsets every 5 s, delay offsets every 10 s."""
+_logger = logging.getLogger(__name__)
+
+
+class Flusher:
+    """Syncs a store's files, on demand and in a thread of its own."""
+
+    def __init__(self, options: StoreOptions, writer: Writer, files: StoreFiles) -> None:
+        self._options = options
+        self._writer = writer
+        self._log = files.log
+        self._queues = files.queues
+        self._index = files.index
+        self._checkpoint = files.checkpoint
+        self._config = files.config
+        self._guard = threading.Lock()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="store-flusher", daemon=True)
+
+    def start(self) -> None:
+        """Begin to flush in the background."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the background thread; does not flush."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def wait_for(self, log_end: int) -> None:
+        """Return when the log is on the disk up to an offset.
+
+        Raises:
+            StoreUnusableError: if the disk failed: what was not synced then may be lost, whatever a later sync says.
+        """
+        with self._guard:
+            # Whoever had the guard before may have synced this message too.
+            if self._log.files.synced < log_end:
+                self._sync_log()
+
+    def sync_log(self) -> None:
+        """Put the log on the disk."""
+        with self._guard:
+            self._sync_log()
+
+    def _sync_log(self) -> None:
+        self._writer.check_usable()
+        progress = self._writer.last
+        try:
+            self._log.files.sync(progress.log_end)
+        except OSError as error:
+            self._writer.failure = error
+            raise StoreUnusableError(f"{self._log.files.folder} cannot be synced: {error}") from error
+        if progress.store_timestamp:
+            self._checkpoint.update(physic_msg_timestamp=progress.store_timestamp)
+
+    def sync_rest(self) -> None:
+        """Put the queues and the full index files on the disk, and then the checkpoint."""
+        with self._guard:
+            progress = self._writer.last
+            try:
+                self._queues.sync()
+                if self._index is not None:
+                    self._index.sync_full_files()
+                    if self._index.synced_timestamp:
+                        self._checkpoint.update(index_msg_timestamp=self._index.synced_timestamp)
+                if progress.store_timestamp:
+                    self._checkpoint.update(
+                        logics_msg_timestamp=progress.store_timestamp,
+                        logics_physical_offset=progress.last_record,
+                    )
+                self._checkpoint.save()
+            except OSError as error:
+                self._writer.failure = error
+                raise StoreUnusableError(f"queues, index or checkpoint cannot be synced: {error}") from error
+
+    def _run(self) -> None:
+        seconds = QUEUE_FLUSH_INTERVAL_SECONDS
+        if self._options.flush_mode is FlushMode.ASYNC:
+            seconds = min(seconds, self._options.flush_interval_ms / 1000)
+        rest_due = config_due = time.monotonic()
+        while not self._stop.wait(seconds):
+            try:
+                self.sync_log()
+                now = time.monotonic()
+                if now >= rest_due:
+                    rest_due = now + QUEUE_FLUSH_INTERVAL_SECONDS
+                    self.sync_rest()
+                if now >= config_due:
+                    config_due = now + CONFIG_SAVE_INTERVAL_SECONDS
+                    self._config.save_changed()
+            except (StoreUnusableError, OSError) as error:
+                # The next put says so too.
+                _logger.error("flushing has ended: %s", error)
+                self._writer.failure = self._writer.failure or error
+                return

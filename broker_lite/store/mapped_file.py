@@ -1,0 +1,120 @@
+"""Files of a fixed size that are read and written through memory, as RocketMQ's are.
+
+A file is created at its full size and sparse: the bytes are zeros, and take no room until they are written. What was
+written through a mapping is the kernel's: it survives the process's death, though not the machine's, until it is
+synced.
+
+A write to a mapped page for which the disk has no room kills the process (SIGBUS); a file is therefore only created
+where the disk has room for all of it.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from pathlib import Path
+
+from broker_lite.store.errors import DiskFullError
+
+DEFAULT_MAX_MAPPED_FILES = 256
+"""Python's mmap holds a file descriptor for as long as it lives; processes often have 1,024."""
+
+
+class Mappings:
+    """Keeps the number of files that are mapped at once within a limit: the longest mapped goes first."""
+
+    def __init__(self, limit: int = DEFAULT_MAX_MAPPED_FILES) -> None:
+        self._limit = limit
+        self._mapped: dict[MappedFile, None] = {}
+
+    def add(self, file: MappedFile) -> None:
+        """Note that a file was mapped; unmap the oldest where there are too many."""
+        self._mapped[file] = None
+        if len(self._mapped) > self._limit:
+            next(iter(self._mapped)).unmap()
+
+    def discard(self, file: MappedFile) -> None:
+        """Note that a file is not mapped any more."""
+        self._mapped.pop(file, None)
+
+    def unmap_all(self) -> None:
+        """Unmap every file."""
+        for file in list(self._mapped):
+            file.unmap()
+
+
+class MappedFile:
+    """One file of a fixed size, mapped when it is first used.
+
+    Attributes:
+        path: where it is.
+        size: its size in bytes.
+    """
+
+    __slots__ = ("_mappings", "_memory", "path", "size")
+
+    def __init__(self, path: Path, size: int, mappings: Mappings) -> None:
+        """Describe a file that is there already; see `create`."""
+        self.path = path
+        self.size = size
+        self._mappings = mappings
+        self._memory: mmap.mmap | None = None
+
+    @classmethod
+    def create(cls, path: Path, size: int, mappings: Mappings) -> MappedFile:
+        """Create a file of zeros.
+
+        Raises:
+            DiskFullError: if the disk does not have this much room.
+        """
+        path.parent.mkdir(parents=True, exist_ok=True)
+        disk = os.statvfs(path.parent)
+        if (free := disk.f_bavail * disk.f_frsize) < size:
+            raise DiskFullError(f"{path}: expected {size} bytes free for a new file, found {free}")
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
+        try:
+            os.ftruncate(descriptor, size)
+        finally:
+            os.close(descriptor)
+        return cls(path, size, mappings)
+
+    @property
+    def memory(self) -> mmap.mmap:
+        """The file's bytes. Do not keep it: the file may be unmapped at the next use of another."""
+        if self._memory is None:
+            descriptor = os.open(self.path, os.O_RDWR)
+            try:
+                self._memory = mmap.mmap(descriptor, self.size)
+            finally:
+                os.close(descriptor)
+            self._mappings.add(self)
+        return self._memory
+
+    def sync(self) -> None:
+        """Put everything written so far on the disk; other threads run meanwhile, and may write."""
+        descriptor = os.open(self.path, os.O_RDWR)
+        try:
+            os.fdatasync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def unmap(self) -> None:
+        """Give the memory back; what was written stays written."""
+        if self._memory is not None:
+            self._memory.close()
+            self._memory = None
+            self._mappings.discard(self)
+
+    def delete(self) -> None:
+        """Remove the file."""
+        self.unmap()
+        self.path.unlink()
+
+
+def sync_folder(folder: Path) -> None:
+    """Put a folder's list of files on the disk: a new file is lost with the machine until that was done."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,112 @@
+"""Settings of a store; names and defaults are those of RocketMQ's MessageStoreConfig, with units."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+from broker_lite.store.errors import OptionError
+from schemas.layouts import consumequeue, indexfile
+from schemas.layouts.commitlog import END_RESERVE, MIN_RECORD_SIZE
+from schemas.layouts.hosts import Host
+from schemas.layouts.segments import DEFAULT_SEGMENT_SIZE
+
+DEFAULT_DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+
+DEFAULT_STORE_HOST = Host.of("127.0.0.1", 10911)
+
+RECORD_ALLOWANCE_BYTES = 64 << 10
+"""A record may be this much larger than the largest body: topic and properties are in it too."""
+
+_MS_OF_UNIT = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_DELAY = re.compile(r"([0-9]+)([smhd])")
+
+
+class FlushMode(StrEnum):
+    """When a message is on the disk: before `put` returns, or within the flush interval."""
+
+    SYNC = "sync"
+    ASYNC = "async"
+
+
+def parse_delay_levels(text: str) -> tuple[int, ...]:
+    """The delays of levels 1, 2, 3, ... in ms.
+
+    Args:
+        text: numbers with a unit (s, m, h, d), one space between them.
+
+    Raises:
+        OptionError: for anything else.
+    """
+    levels = []
+    for part in text.split(" "):
+        match = _DELAY.fullmatch(part)
+        if not match:
+            raise OptionError(f"message_delay_level: expected numbers with a unit, as '1s 5m 2h', found {part!r}")
+        levels.append(int(match[1]) * _MS_OF_UNIT[match[2]])
+    return tuple(levels)
+
+
+@dataclass(frozen=True, slots=True)
+class StoreOptions:
+    """What a store is like. File sizes must be those that the store's files already have.
+
+    Attributes:
+        segment_size_bytes: size of a CommitLog file.
+        consume_queue_file_size_bytes: size of a ConsumeQueue file, a multiple of 20.
+        index_slots: hash slots of an IndexFile.
+        index_entries: entries of an IndexFile; the first is never used.
+        keep_index: whether messages are entered into the index at all.
+        index_tags: whether TAGS are entered too, as brokers since 5.5 do.
+        flush_mode: SYNC puts every message on the disk before `put` returns.
+        flush_interval_ms: time between two flushes of the CommitLog in ASYNC mode.
+        max_message_size_bytes: limit of a body, and of all bodies of a batch together.
+        message_delay_level: the delays of the levels from 1 on.
+        store_host: the broker's address, which records and message ids hold.
+    """
+
+    segment_size_bytes: int = DEFAULT_SEGMENT_SIZE
+    consume_queue_file_size_bytes: int = consumequeue.DEFAULT_FILE_SIZE
+    index_slots: int = indexfile.DEFAULT_SLOTS
+    index_entries: int = indexfile.DEFAULT_ENTRIES
+    keep_index: bool = True
+    index_tags: bool = True
+    flush_mode: FlushMode = FlushMode.ASYNC
+    flush_interval_ms: int = 500
+    max_message_size_bytes: int = 4 << 20
+    message_delay_level: str = DEFAULT_DELAY_LEVELS
+    store_host: Host = DEFAULT_STORE_HOST
+
+    def __post_init__(self) -> None:
+        """Refuse what no store can have.
+
+        Raises:
+            OptionError: names the option, with what was expected and found.
+        """
+        unit = consumequeue.ENTRY.size
+        _check("segment_size_bytes", self.segment_size_bytes, MIN_RECORD_SIZE + END_RESERVE, (1 << 31) - 1)
+        _check("consume_queue_file_size_bytes", self.consume_queue_file_size_bytes, unit, (1 << 31) - 1)
+        if self.consume_queue_file_size_bytes % unit:
+            found = self.consume_queue_file_size_bytes
+            raise OptionError(f"consume_queue_file_size_bytes: expected a multiple of {unit}, found {found}")
+        _check("index_slots", self.index_slots, 1, (1 << 31) - 1)
+        _check("index_entries", self.index_entries, 2, (1 << 31) - 1)
+        _check("flush_interval_ms", self.flush_interval_ms, 1, 1 << 31)
+        _check("max_message_size_bytes", self.max_message_size_bytes, 0, (1 << 31) - 1 - RECORD_ALLOWANCE_BYTES)
+        parse_delay_levels(self.message_delay_level)
+
+    @property
+    def delay_levels_ms(self) -> tuple[int, ...]:
+        """The delays of levels 1, 2, 3, ..."""
+        return parse_delay_levels(self.message_delay_level)
+
+    @property
+    def index_geometry(self) -> indexfile.Geometry:
+        """Slots and entries of an IndexFile."""
+        return indexfile.Geometry(self.index_slots, self.index_entries)
+
+
+def _check(name: str, value: int, least: int, most: int) -> None:
+    if not least <= value <= most:
+        raise OptionError(f"{name}: expected {least} to {most}, found {value}")

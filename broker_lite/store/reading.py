@@ -1,0 +1,156 @@
+"""Finding messages in a store: by queue and number, by time, by id, by key.
+
+Queues and index lead to records; every record that is handed out has proved itself (magic, own offset, lengths, CRC),
+and what the index found has the topic and the key that were asked for. Source: DefaultMessageStore.getMessage,
+queryMessage.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from enum import StrEnum
+from typing import NamedTuple
+
+from broker_lite.store.consume_queue import ConsumeQueue
+from broker_lite.store.errors import IndexDisabledError, StoreFilesError
+from broker_lite.store.files import StoreFiles
+from schemas.layouts.commitlog import Message
+from schemas.layouts.consumequeue import PRE_BLANK, Entry
+from schemas.layouts.errors import LayoutError
+from schemas.layouts.indexfile import tags_key
+from schemas.layouts.message_id import parse_message_id
+from schemas.layouts.properties import UNIQ_KEY
+
+MAX_TIME_MS = (1 << 63) - 1
+DEFAULT_KEY_LIMIT = 64
+"""What a broker answers at most."""
+
+
+class GetStatus(StrEnum):
+    """The answer to a `get`, as RocketMQ's GetMessageStatus."""
+
+    FOUND = "FOUND"
+    NO_MATCHED_MESSAGE = "NO_MATCHED_MESSAGE"
+    NO_MATCHED_LOGIC_QUEUE = "NO_MATCHED_LOGIC_QUEUE"
+    NO_MESSAGE_IN_QUEUE = "NO_MESSAGE_IN_QUEUE"
+    OFFSET_TOO_SMALL = "OFFSET_TOO_SMALL"
+    OFFSET_OVERFLOW_ONE = "OFFSET_OVERFLOW_ONE"
+    OFFSET_OVERFLOW_BADLY = "OFFSET_OVERFLOW_BADLY"
+
+
+class GetResult(NamedTuple):
+    """Messages of a queue.
+
+    Attributes:
+        status: whether there were any, and why not.
+        messages: in order of their queue offsets.
+        next_offset: the queue offset to ask for next.
+        min_offset: of the queue's first message that is kept.
+        max_offset: of the queue's next message.
+    """
+
+    status: GetStatus
+    messages: list[Message]
+    next_offset: int
+    min_offset: int
+    max_offset: int
+
+
+class Reader:
+    """Looks things up; the caller holds the store's lock."""
+
+    def __init__(self, files: StoreFiles) -> None:
+        self._log = files.log
+        self._queues = files.queues
+        self._index = files.index
+
+    def bounds(self, topic: str, queue_id: int) -> range:
+        """The queue offsets of a queue's messages; empty for an unknown queue."""
+        queue = self._queues.find(topic, queue_id)
+        return range(0) if queue is None else range(queue.min_offset(self._log.start), queue.max_offset)
+
+    def entry_at(self, topic: str, queue_id: int, queue_offset: int) -> Entry | None:
+        """The entry of a message; None where the queue has none, or only filler."""
+        queue = self._queues.find(topic, queue_id)
+        if queue is None or not queue.first_number <= queue_offset < queue.max_offset:
+            return None
+        entry = queue.entry(queue_offset)
+        return entry if entry != PRE_BLANK else None
+
+    def get(self, topic: str, queue_id: int, queue_offset: int, max_messages: int) -> GetResult:
+        """Messages of a queue from a queue offset on; see `MessageStore.get`."""
+        queue = self._queues.find(topic, queue_id)
+        if queue is None:
+            return GetResult(GetStatus.NO_MATCHED_LOGIC_QUEUE, [], 0, 0, 0)
+        low, high = queue.min_offset(self._log.start), queue.max_offset
+        if high == 0:
+            return GetResult(GetStatus.NO_MESSAGE_IN_QUEUE, [], 0, low, high)
+        if queue_offset < low:
+            return GetResult(GetStatus.OFFSET_TOO_SMALL, [], low, low, high)
+        if queue_offset == high:
+            return GetResult(GetStatus.OFFSET_OVERFLOW_ONE, [], high, low, high)
+        if queue_offset > high:
+            return GetResult(GetStatus.OFFSET_OVERFLOW_BADLY, [], high, low, high)
+        following = min(high, queue_offset + max(0, max_messages))
+        messages = self._messages(queue, range(queue_offset, following))
+        status = GetStatus.FOUND if messages else GetStatus.NO_MATCHED_MESSAGE
+        return GetResult(status, messages, following, low, high)
+
+    def _messages(self, queue: ConsumeQueue, numbers: range) -> list[Message]:
+        messages = []
+        for number in numbers:
+            entry = queue.entry(number)
+            if entry == PRE_BLANK:
+                continue
+            try:
+                messages.append(self._log.parse_at(entry.physical_offset))
+            except LayoutError as error:
+                raise StoreFilesError(f"message {number} of {queue.topic}/{queue.queue_id}: {error}") from error
+        return messages
+
+    def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
+        """Queue offset of the first message stored at or after a time; the queue's end where there is none."""
+        queue = self._queues.find(topic, queue_id)
+        if queue is None:
+            return 0
+        numbers = self.bounds(topic, queue_id)
+
+        def stored(number: int) -> int:
+            message = self._log.message_at(queue.entry(number).physical_offset, verify_crc=False)
+            return message.store_timestamp if message else 0
+
+        return numbers.start + bisect_left(numbers, timestamp_ms, key=stored)
+
+    def message_at(self, physical_offset: int) -> Message | None:
+        """The message whose record begins at a physical offset, if one does."""
+        return self._log.message_at(physical_offset)
+
+    def by_id(self, msg_id: str) -> Message | None:
+        """The message with an offset message id, if the store that the id names is this one."""
+        wanted = parse_message_id(msg_id)
+        message = self._log.message_at(wanted.physical_offset)
+        return message if message is not None and message.store_host == wanted.store_host else None
+
+    def by_key(self, topic: str, key: str, begin_ms: int, end_ms: int, limit: int) -> list[Message]:
+        """Messages with a key; see `MessageStore.get_by_key`."""
+        if self._index is None:
+            raise IndexDisabledError("expected a store with an index, found keep_index=False")
+        found: dict[int, Message] = {}
+        for offset in self._index.lookup(topic, key, begin_ms, end_ms):
+            if len(found) >= limit:
+                break
+            message = self._log.message_at(offset)
+            if message is None or message.topic != topic or not begin_ms <= message.store_timestamp <= end_ms:
+                continue
+            if _has_key(message, key):
+                found[offset] = message
+        return [found[offset] for offset in sorted(found)]
+
+
+def _has_key(message: Message, key: str) -> bool:
+    tags = message.tags
+    return (
+        key == message.properties.get(UNIQ_KEY)
+        or key in (message.keys or ())
+        or (tags is not None and key == tags_key(tags))
+    )

@@ -1,0 +1,30 @@
+"""A clock and a small open store for the tests of broker_lite."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from broker_lite.store import MessageStore
+from tests.unit.broker_lite.builders import SMALL, Clock
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """A clock that stands still."""
+    return Clock()
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """The folder of a store that is not there yet."""
+    return tmp_path / "store"
+
+
+@pytest.fixture
+def store(root: Path, clock: Clock) -> Iterator[MessageStore]:
+    """A small store on `clock`."""
+    with MessageStore.open(root, SMALL, clock=clock) as opened:
+        yield opened

@@ -1,0 +1,47 @@
+"""Settings of a store: what they mean, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from broker_lite.store import OptionError, StoreOptions
+from broker_lite.store.options import parse_delay_levels
+
+
+def test_defaults_are_those_of_rocketmq() -> None:
+    options = StoreOptions()
+    assert options.segment_size_bytes == 1 << 30
+    assert options.consume_queue_file_size_bytes == 300_000 * 20
+    assert options.index_geometry.file_size == 420_000_040
+    assert options.max_message_size_bytes == 4 << 20
+    assert len(options.delay_levels_ms) == 18
+
+
+def test_delay_levels_are_numbers_with_units() -> None:
+    assert parse_delay_levels("1s 5m 2h 1d") == (1_000, 300_000, 7_200_000, 86_400_000)
+
+
+@pytest.mark.parametrize("text", ["", "1", "s", "1s  5s", "1x", "-1s", "1.5s", "١s"])
+def test_delay_levels_that_are_none_are_refused(text: str) -> None:
+    with pytest.raises(OptionError, match="message_delay_level: expected numbers with a unit"):
+        StoreOptions(message_delay_level=text)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "expected"),
+    [
+        ({"segment_size_bytes": 98}, "segment_size_bytes: expected 99 to 2147483647, found 98"),
+        ({"segment_size_bytes": 1 << 31}, "segment_size_bytes: expected 99 to 2147483647, found 2147483648"),
+        ({"consume_queue_file_size_bytes": 0}, "consume_queue_file_size_bytes: expected 20"),
+        ({"consume_queue_file_size_bytes": 30}, "expected a multiple of 20, found 30"),
+        ({"index_slots": 0}, "index_slots: expected 1"),
+        ({"index_entries": 1}, "index_entries: expected 2"),
+        ({"flush_interval_ms": 0}, "flush_interval_ms: expected 1"),
+        ({"max_message_size_bytes": -1}, "max_message_size_bytes: expected 0"),
+    ],
+)
+def test_wrong_values_are_refused_with_found_and_expected(wrong: dict[str, Any], expected: str) -> None:
+    with pytest.raises(OptionError, match=expected):
+        StoreOptions(**wrong)

@@ -1,0 +1,365 @@
+"""What a store has after it is opened again: after a clean end, a crash, damage, and missing files."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from broker_lite.store import MessageStore, StoreFilesError, StoreOptions
+from broker_lite.store.checkpoint_file import CheckpointFile
+from schemas.layouts.commitlog import HEAD, serialize_message
+from schemas.layouts.consumequeue import PRE_BLANK
+from schemas.layouts.segments import segment_name
+from tests.unit.broker_lite.builders import (
+    BROKER,
+    SMALL,
+    STORED_MS,
+    Clock,
+    all_messages,
+    crash,
+    fill,
+    log_records,
+    message,
+    queue_entries,
+)
+
+COUNT = 60
+"""Messages that fill three segments and some queue and index files."""
+
+
+def written(root: Path, count: int = COUNT, end: Callable[[MessageStore], None] = MessageStore.close) -> Path:
+    """A store with messages, closed or crashed."""
+    store = MessageStore.open(root, SMALL, clock=Clock())
+    fill(store, count)
+    end(store)
+    return root
+
+
+def bodies(root: Path, options: StoreOptions = SMALL) -> list[bytes]:
+    """The bodies that the queues of a store give, checked against the log and the index, in the order of the log."""
+    with MessageStore.open(root, options, clock=Clock()) as store:
+        found = sorted(
+            (message for messages in all_messages(store).values() for message in messages),
+            key=lambda message: message.physical_offset,
+        )
+        assert [message.physical_offset for message in found] == [
+            record.physical_offset for record in log_records(root) if record.physical_offset < store.max_physical_offset
+        ]
+        for got in found:
+            assert got in store.get_by_key("orders", (got.keys or [""])[0], limit=1 << 20)
+    return [message.body for message in found]
+
+
+def expected(count: int) -> list[bytes]:
+    return [f"body {number}".encode() for number in range(count)]
+
+
+@pytest.mark.parametrize("end", [MessageStore.close, crash])
+def test_everything_is_there_again(root: Path, end: Callable[[MessageStore], None]) -> None:
+    assert bodies(written(root, end=end)) == expected(COUNT)
+
+
+@pytest.mark.parametrize("end", [MessageStore.close, crash])
+def test_queue_offsets_and_places_go_on_where_they_were(root: Path, end: Callable[[MessageStore], None]) -> None:
+    written(root, end=end)
+    with MessageStore.open(root, SMALL, clock=Clock()) as store:
+        log_end = store.max_physical_offset
+        results = fill(store, 4, start=COUNT)
+    assert [result.queue_offset for result in results] == [30, 30, 31, 31]
+    assert results[0].physical_offset == log_end
+    assert bodies(root) == expected(COUNT + 4)
+
+
+def test_clean_store_is_read_from_its_last_record_only(root: Path) -> None:
+    written(root)
+    with MessageStore.open(root, SMALL) as store:
+        assert not store.recovery.crashed
+        assert store.recovery.records == 1
+        assert store.recovery.end == store.max_physical_offset
+        assert store.recovery.stopped_by.endswith("found 00000000")
+
+
+def test_crashed_store_is_read_from_a_segment_that_the_checkpoint_vouches_for(root: Path) -> None:
+    written(root)
+    (root / "abort").touch()
+    checkpoint = CheckpointFile(root)
+    last_index = max((root / "index").iterdir()).name
+    checkpoint.update(
+        physic_msg_timestamp=STORED_MS + 3000, logics_msg_timestamp=STORED_MS + 3000, index_msg_timestamp=STORED_MS
+    )
+    checkpoint.save()
+    with MessageStore.open(root, SMALL, clock=Clock()) as store:
+        assert store.recovery.crashed
+        assert store.recovery.start == max(store._files.log.files.file_starts)
+        assert max((root / "index").iterdir()).name == last_index
+
+
+def test_crashed_store_without_a_usable_checkpoint_is_read_from_the_beginning(root: Path) -> None:
+    written(root, end=crash)
+    assert not (root / "checkpoint").exists()
+    with MessageStore.open(root, SMALL, clock=Clock()) as store:
+        assert (store.recovery.start, store.recovery.records) == (0, COUNT)
+
+
+def test_crash_deletes_index_files_that_the_checkpoint_does_not_vouch_for(root: Path) -> None:
+    written(root, end=crash)
+    old = {path.name for path in (root / "index").iterdir()}
+    # Later than the names of the old ones, which began at the store's time.
+    with MessageStore.open(root, SMALL, clock=Clock(STORED_MS + 1000)) as store:
+        assert old.isdisjoint(path.name for path in (root / "index").iterdir())
+        assert len(store.get_by_key("orders", "order-0")) == 1
+
+
+def test_missing_queues_are_built_anew_with_the_same_bytes(root: Path) -> None:
+    written(root)
+    before = {path.name: path.read_bytes() for path in (root / "consumequeue" / "orders" / "1").iterdir()}
+    shutil.rmtree(root / "consumequeue")
+    assert bodies(root) == expected(COUNT)
+    assert {path.name: path.read_bytes() for path in (root / "consumequeue" / "orders" / "1").iterdir()} == before
+
+
+def test_missing_index_is_built_anew_with_the_same_bytes(root: Path) -> None:
+    written(root)
+    before = [path.read_bytes() for path in sorted((root / "index").iterdir())]
+    shutil.rmtree(root / "index")
+    assert bodies(root) == expected(COUNT)
+    assert [path.read_bytes() for path in sorted((root / "index").iterdir())] == before
+
+
+def test_index_is_made_whole_after_the_store_was_used_without(root: Path) -> None:
+    written(root)
+    plain = StoreOptions(
+        segment_size_bytes=SMALL.segment_size_bytes,
+        consume_queue_file_size_bytes=SMALL.consume_queue_file_size_bytes,
+        keep_index=False,
+        store_host=BROKER,
+    )
+    with MessageStore.open(root, plain, clock=Clock()) as store:
+        fill(store, 10, start=COUNT)
+    assert bodies(root) == expected(COUNT + 10)
+
+
+def test_one_missing_queue_that_goes_on_in_the_log_is_built_anew(root: Path) -> None:
+    written(root)
+    shutil.rmtree(root / "consumequeue" / "orders" / "1")
+    assert bodies(root) == expected(COUNT)
+
+
+def test_queue_whose_tail_was_not_on_the_disk_is_completed(root: Path) -> None:
+    written(root, end=crash)
+    last = max((root / "consumequeue" / "orders" / "0").iterdir())
+    last.write_bytes(bytes(SMALL.consume_queue_file_size_bytes))
+    assert bodies(root) == expected(COUNT)
+
+
+def test_queue_without_its_last_file_is_completed(root: Path) -> None:
+    written(root, end=crash)
+    max((root / "consumequeue" / "orders" / "0").iterdir()).unlink()
+    assert bodies(root) == expected(COUNT)
+
+
+@pytest.mark.parametrize("end", [MessageStore.close, crash])
+def test_log_that_lost_its_tail_takes_queues_and_index_with_it(root: Path, end: Callable[[MessageStore], None]) -> None:
+    written(root, end=end)
+    last = max((root / "commitlog").iterdir())
+    last.write_bytes(bytes(SMALL.segment_size_bytes))
+    kept = len(list(log_records(root)))
+    assert kept < COUNT
+    assert bodies(root) == expected(kept)
+    with MessageStore.open(root, SMALL, clock=Clock()) as store:
+        fill(store, COUNT - kept, start=kept)
+    assert bodies(root) == expected(COUNT)
+
+
+def torn(root: Path, cut: Callable[[bytearray, int, int], None]) -> int:
+    """Damage the last record of a crashed store; returns how many are whole."""
+    written(root, end=crash)
+    *_, record = log_records(root)
+    segment = max((root / "commitlog").iterdir())
+    data = bytearray(segment.read_bytes())
+    position = record.physical_offset - int(segment.name)
+    cut(data, position, record.size)
+    segment.write_bytes(data)
+    return COUNT - 1
+
+
+def zero_tail(data: bytearray, position: int, size: int) -> None:
+    data[position + size // 2 :] = bytes(len(data) - position - size // 2)
+
+
+def flip_body(data: bytearray, position: int, size: int) -> None:
+    data[position + 90] ^= 1
+
+
+def claim_more(data: bytearray, position: int, size: int) -> None:
+    data[position : position + 4] = (1 << 30).to_bytes(4, "big")
+
+
+def negative_size(data: bytearray, position: int, size: int) -> None:
+    data[position : position + 4] = b"\xff\xff\xff\xf0"
+
+
+def foreign_magic(data: bytearray, position: int, size: int) -> None:
+    data[position + 4 : position + 8] = b"\x12\x34\x56\x78"
+
+
+def other_place(data: bytearray, position: int, size: int) -> None:
+    at = position + HEAD.offset_of("physical_offset")
+    data[at : at + 8] = (7).to_bytes(8, "big")
+
+
+@pytest.mark.parametrize("cut", [zero_tail, flip_body, claim_more, negative_size, foreign_magic, other_place])
+def test_log_ends_before_a_record_that_is_not_whole(root: Path, cut: Callable[[bytearray, int, int], None]) -> None:
+    whole = torn(root, cut)
+    assert bodies(root) == expected(whole)
+    with MessageStore.open(root, SMALL, clock=Clock()) as store:
+        assert store.put(message(whole, queue_id=whole % 2)).queue_offset == whole // 2
+    assert bodies(root) == expected(COUNT)
+
+
+def test_bytes_behind_the_end_of_the_log_stay_as_they_are(root: Path) -> None:
+    torn(root, flip_body)
+    segment = max((root / "commitlog").iterdir())
+    before = segment.read_bytes()
+    MessageStore.open(root, SMALL).close()
+    assert segment.read_bytes() == before
+
+
+def test_segments_behind_the_end_of_the_log_are_deleted(root: Path) -> None:
+    written(root, end=crash)
+    first = root / "commitlog" / segment_name(0)
+    data = bytearray(first.read_bytes())
+    data[100] ^= 1
+    first.write_bytes(data)
+    assert bodies(root) == []
+    assert [path.name for path in (root / "commitlog").iterdir()] == []
+    with MessageStore.open(root, SMALL, clock=Clock()) as store:
+        assert store.put(message()).physical_offset == 0
+
+
+def test_segment_that_was_made_and_never_written_is_no_error(root: Path) -> None:
+    # A broker makes the next segment before it needs it.
+    written(root)
+    following = int(max((root / "commitlog").iterdir()).name) + SMALL.segment_size_bytes
+    (root / "commitlog" / segment_name(following)).write_bytes(bytes(SMALL.segment_size_bytes))
+    assert bodies(root) == expected(COUNT)
+
+
+def test_segment_of_no_bytes_at_the_end_is_removed(root: Path) -> None:
+    written(root)
+    following = int(max((root / "commitlog").iterdir()).name) + SMALL.segment_size_bytes
+    (root / "commitlog" / segment_name(following)).touch()
+    assert bodies(root) == expected(COUNT)
+
+
+def test_log_that_ends_in_a_blank_goes_on_in_the_next_segment(root: Path) -> None:
+    written(root, end=crash)
+    # Crashed after the BLANK, before the record that it made room for.
+    max((root / "commitlog").iterdir()).unlink()
+    kept = len(list(log_records(root)))
+    with MessageStore.open(root, SMALL, clock=Clock()) as store:
+        result = store.put(message(kept, queue_id=kept % 2))
+    assert result.physical_offset % SMALL.segment_size_bytes == 0
+    assert bodies(root) == expected(kept + 1)
+
+
+def test_log_whose_first_segments_have_expired_is_read_from_where_it_begins(root: Path) -> None:
+    written(root)
+    gone = root / "commitlog" / segment_name(0)
+    expired = sum(1 for record in log_records(root) if record.physical_offset < SMALL.segment_size_bytes)
+    gone.unlink()
+    with MessageStore.open(root, SMALL, clock=Clock()) as store:
+        assert store.min_physical_offset == SMALL.segment_size_bytes
+        assert store.min_offset("orders", 0) == (expired + 1) // 2
+        assert store.get_by_key("orders", "order-0") == []
+    assert bodies(root) == expected(COUNT)[expired:]
+
+
+def test_queues_of_a_log_that_begins_late_are_built_with_filler(root: Path) -> None:
+    written(root)
+    (root / "commitlog" / segment_name(0)).unlink()
+    shutil.rmtree(root / "consumequeue")
+    expired = COUNT - len(list(log_records(root)))
+    assert bodies(root) == expected(COUNT)[expired:]
+    first = (expired + 1) // 2
+    entries = queue_entries(root, "orders", 0)
+    assert entries[: first % 8] == [PRE_BLANK] * (first % 8)
+    with MessageStore.open(root, SMALL, clock=Clock()) as store:
+        assert (store.min_offset("orders", 0), store.max_offset("orders", 0)) == (first, COUNT // 2)
+
+
+def test_empty_log_empties_queues_and_index(root: Path) -> None:
+    written(root)
+    shutil.rmtree(root / "commitlog")
+    assert bodies(root) == []
+    with MessageStore.open(root, SMALL, clock=Clock()) as store:
+        assert store.put(message()).queue_offset == 0
+        assert len(store.get_by_key("orders", "order-0")) == 1
+
+
+def test_topics_that_no_broker_accepts_get_no_folder(root: Path, tmp_path: Path) -> None:
+    MessageStore.open(root, SMALL).close()
+    records, offset = [], 0
+    for number, topic in enumerate(("../../escaped", "orders", "a/b", "..")):
+        record = serialize_message(
+            message(number, topic), queue_offset=0, physical_offset=offset, store_timestamp=STORED_MS, store_host=BROKER
+        )
+        records.append(record)
+        offset += len(record)
+    data = b"".join(records).ljust(SMALL.segment_size_bytes, b"\0")
+    (root / "commitlog" / segment_name(0)).write_bytes(data)
+    with MessageStore.open(root, SMALL) as store:
+        assert store.recovery.records == 4
+        assert store.queues == [("orders", 0)]
+        assert len(store.get_by_key("../../escaped", "order-0")) == 1
+    assert sorted(path.name for path in (root / "consumequeue").iterdir()) == ["orders"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["store"]
+
+
+def test_forged_queue_offsets_make_no_endless_files(root: Path) -> None:
+    MessageStore.open(root, SMALL).close()
+    data, offset = b"", 0
+    for queue_offset in ((1 << 62), -5, 3, 1_000_000):
+        record = serialize_message(
+            message(0), queue_offset=queue_offset, physical_offset=offset, store_timestamp=STORED_MS, store_host=BROKER
+        )
+        data += record
+        offset += len(record)
+    (root / "commitlog" / segment_name(0)).write_bytes(data.ljust(SMALL.segment_size_bytes, b"\0"))
+    with MessageStore.open(root, SMALL) as store:
+        assert store.recovery.records == 4
+    assert len(list((root / "consumequeue" / "orders" / "0").iterdir())) < 3
+
+
+@pytest.mark.parametrize(
+    ("folder", "option"),
+    [("commitlog", "segment_size_bytes"), ("consumequeue/orders/0", "consume_queue_file_size_bytes")],
+)
+def test_file_of_another_size_is_an_error_that_names_the_option(root: Path, folder: str, option: str) -> None:
+    written(root)
+    before = sorted(path.name for path in (root / folder).iterdir())
+    small = {"segment_size_bytes": 8192} if folder == "commitlog" else {"consume_queue_file_size_bytes": 200}
+    options = StoreOptions(**{"segment_size_bytes": 4096, "index_slots": 7, "index_entries": 24} | small)
+    with pytest.raises(StoreFilesError, match=f"expected a size of .* bytes, found .*; open the store with {option}="):
+        MessageStore.open(root, options)
+    assert sorted(path.name for path in (root / folder).iterdir()) == before
+    assert bodies(root) == expected(COUNT)
+
+
+def test_missing_segment_between_two_is_an_error(root: Path) -> None:
+    written(root)
+    (root / "commitlog" / segment_name(4096)).unlink()
+    with pytest.raises(StoreFilesError, match=f"expected the file {segment_name(4096)} first, found it missing"):
+        MessageStore.open(root, SMALL)
+
+
+def test_checkpoint_that_is_too_short_is_an_error(root: Path) -> None:
+    written(root)
+    (root / "checkpoint").write_bytes(b"\0" * 10)
+    with pytest.raises(StoreFilesError, match="expected at least 48 bytes, found 10 bytes"):
+        MessageStore.open(root, SMALL)
+    (root / "checkpoint").unlink()
+    assert bodies(root) == expected(COUNT)
