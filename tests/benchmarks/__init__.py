@@ -1,0 +1,1 @@
+"""Measurements; `poe bench` runs them."""
