@@ -1,4 +1,7 @@
-"""Which Java Spark runs on: `JAVA_HOME`, else `java` on the path, else the one that spark-submit.sh has installed beside the packages."""
+"""Which Java Spark runs on.
+
+`JAVA_HOME`, else `java` on the path, else the one that spark-submit.sh has installed beside the packages.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,8 @@ def java_home() -> Path:
             return home
     seen = "".join(f"; {home} is version {version(home)}" for home in found)
     raise JavaError(
-        f"no Java {OLDEST} or newer was found{seen}: install one, set JAVA_HOME, or start by ./spark-submit.sh, which gets one"
+        f"no Java {OLDEST} or newer was found{seen}: "
+        "install one, set JAVA_HOME, or start by ./spark-submit.sh, which gets one"
     )
 
 

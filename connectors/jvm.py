@@ -1,7 +1,7 @@
 """The JVM of a session that a job begins: started through spark-submit, and quiet.
 
-pyspark starts spark-submit with the options in `PYSPARK_SUBMIT_ARGS`. Settings are put before what stands there already, so that a user's
-options win.
+pyspark starts spark-submit with the options in `PYSPARK_SUBMIT_ARGS`. Settings are put before what stands there
+already, so that a user's options win.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def launch(settings: Mapping[str, str]) -> JavaGateway:
     os.environ[_ARGUMENTS] = f"{shlex.join(ours)} {given}"
     said = _Said()
     try:
-        return launch_gateway(popen_kwargs={"stderr": said.write_end})
+        return launch_gateway(popen_kwargs={"stderr": said.write_end})  # type: ignore[no-untyped-call]
     except PySparkRuntimeError:
         raise JavaError(f"Spark could not be started by {os.environ['JAVA_HOME']}: {said.last()}") from None
     finally:

@@ -1,8 +1,8 @@
 """The Spark session of a job, with Delta and the source `commitlog`.
 
-What others have set is kept. In a notebook or on Databricks there is a session: it is used as it is, and only the source is registered.
-Under spark-submit there is a JVM: the settings here are for what its command line leaves open. Else a job begins the JVM itself, through spark-submit
-too, with the user's options in `PYSPARK_SUBMIT_ARGS`.
+What others have set is kept. In a notebook or on Databricks there is a session: it is used as it is, and only the
+source is registered. Under spark-submit there is a JVM: the settings here are for what its command line leaves open.
+Else a job begins the JVM itself, through spark-submit too, with the user's options in `PYSPARK_SUBMIT_ARGS`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SETTINGS = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.sql.session.timeZone": "UTC",
-    # Spark's defaults are for clusters: on two cores, the first count of a Delta table takes 14 s with them, and 1 s with these.
+    # Defaults are for clusters: with them, the first count of a Delta table takes 14 s on two cores, with these 1 s.
     "spark.databricks.delta.snapshotPartitions": "2",
     "spark.sql.shuffle.partitions": "8",
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +19,7 @@ from connectors.commitlog.bodies import decompress
 from connectors.commitlog.decoder import PROPERTY_COLUMNS, DecodedWindow
 from connectors.commitlog.errors import BodyError, DamagedLogError
 from connectors.commitlog.files import OpenSegment, SegmentFile, Window
+from connectors.commitlog.filters import Filters
 from connectors.commitlog.kernel import hop
 from connectors.commitlog.options import BodyForm, Mode
 from connectors.commitlog.splits import Split
@@ -31,28 +32,6 @@ CORRUPT_RECORD = "_corrupt_record"
 FIRST_BYTES = 256
 _MAX_TIMESTAMP_MS = 253_402_300_799_999  # 9999-12-31T23:59:59.999Z: what Python, Spark and SQL all can hold
 _TIMESTAMPS = ("born_timestamp", "store_timestamp")
-
-
-@dataclass(frozen=True)
-class Filters:
-    """Which records are wanted; None is no limit. Ends are exclusive."""
-
-    topics: frozenset[str] | None = None
-    queue_ids: frozenset[int] | None = None
-    min_store_timestamp: int | None = None
-    end_store_timestamp: int | None = None
-    min_offset: int | None = None
-    end_offset: int | None = None
-
-    @property
-    def by_content(self) -> bool:
-        """Whether a filter asks for something that a bad range does not have."""
-        return not (
-            self.topics is None
-            and self.queue_ids is None
-            and self.min_store_timestamp is None
-            and self.end_store_timestamp is None
-        )
 
 
 @dataclass(frozen=True)
@@ -71,7 +50,7 @@ class Request:
 
     schema: pa.Schema
     mode: Mode = Mode.FAILFAST
-    filters: Filters = Filters()
+    filters: Filters = field(default_factory=Filters)
     body: BodyForm = BodyForm.STORED
     max_body_bytes: int = 64 << 20
     max_batch_bytes: int = 4 << 20

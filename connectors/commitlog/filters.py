@@ -21,7 +21,6 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from connectors.commitlog.batches import Filters
 from connectors.commitlog.options import Options
 from connectors.commitlog.splits import Split
 
@@ -32,6 +31,28 @@ _RANGES = {
     "physical_offset": ("min_offset", "end_offset"),
     "store_timestamp": ("min_store_timestamp", "end_store_timestamp"),
 }
+
+
+@dataclass(frozen=True)
+class Filters:
+    """Which records are wanted; None is no limit. Ends are exclusive."""
+
+    topics: frozenset[str] | None = None
+    queue_ids: frozenset[int] | None = None
+    min_store_timestamp: int | None = None
+    end_store_timestamp: int | None = None
+    min_offset: int | None = None
+    end_offset: int | None = None
+
+    @property
+    def by_content(self) -> bool:
+        """Whether a filter asks for something that a bad range does not have."""
+        return not (
+            self.topics is None
+            and self.queue_ids is None
+            and self.min_store_timestamp is None
+            and self.end_store_timestamp is None
+        )
 
 
 @dataclass(frozen=True)

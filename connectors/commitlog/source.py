@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -26,14 +27,16 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPa
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from connectors.commitlog.batches import CORRUPT_RECORD, Request, read_split
 from connectors.commitlog.errors import OptionError
 from connectors.commitlog.filters import narrow
 from connectors.commitlog.options import BodyForm, Mode, Options
-from connectors.commitlog.plan import Snapshot, check_ranges, plan_splits, take_snapshot
 from connectors.commitlog.splits import Split
-from connectors.commitlog.stores import find_stores
-from schemas.tables.messages import BODY, SOURCE
+from schemas.tables.messages import BODY, CORRUPT_RECORD, SOURCE
+
+if TYPE_CHECKING:
+    from connectors.commitlog.batches import Request
+
+# Spark asks for the schema in a process of its own: the kernel, a second's import, is only loaded where bytes are read.
 
 logger = logging.getLogger(__name__)
 
@@ -67,7 +70,7 @@ class PushdownCommitLogDataSource(CommitLogDataSource):
 
 
 def _schema_of(options: Options) -> StructType:
-    columns = [field for field in SOURCE if field.name not in (BODY.name, CORRUPT_RECORD)]
+    columns = [field for field in SOURCE if field.name not in (BODY.name, CORRUPT_RECORD.name)]
     if options.columns is not None:
         known = {field.name: field for field in SOURCE}
         for name in options.columns:
@@ -77,7 +80,7 @@ def _schema_of(options: Options) -> StructType:
     if options.body is not BodyForm.NONE:
         columns.append(BODY)
     if options.mode is Mode.PERMISSIVE:
-        columns.append(SOURCE[CORRUPT_RECORD])
+        columns.append(CORRUPT_RECORD)
     return StructType(columns)
 
 
@@ -89,8 +92,8 @@ def _check_schema(schema: StructType, options: Options) -> None:
         if field.dataType != known[field.name]:
             expected = known[field.name].simpleString()
             raise OptionError(f"column {field.name}: expected {expected}, found {field.dataType.simpleString()}")
-    if options.mode is Mode.PERMISSIVE and CORRUPT_RECORD not in schema.fieldNames():
-        raise OptionError(f"mode PERMISSIVE needs the column {CORRUPT_RECORD}: add it, or choose DROPMALFORMED")
+    if options.mode is Mode.PERMISSIVE and CORRUPT_RECORD.name not in schema.fieldNames():
+        raise OptionError(f"mode PERMISSIVE needs the column {CORRUPT_RECORD.name}: add it, or choose DROPMALFORMED")
 
 
 class CommitLogReader(DataSourceReader):
@@ -109,6 +112,9 @@ class CommitLogReader(DataSourceReader):
 
     def partitions(self) -> list[Split]:
         """The splits of the snapshot, without those that the offsets asked for leave out."""
+        from connectors.commitlog.plan import Snapshot, check_ranges, plan_splits, take_snapshot  # noqa: PLC0415
+        from connectors.commitlog.stores import find_stores  # noqa: PLC0415
+
         options = self._options
         stores = find_stores(options.path, options.broker)
         if options.snapshot is None:
@@ -133,10 +139,14 @@ class CommitLogReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The batches of one split; none for a read without splits."""
+        from connectors.commitlog.batches import read_split  # noqa: PLC0415
+
         if isinstance(partition, Split):
             yield from read_split(partition, self._request())
 
     def _request(self) -> Request:
+        from connectors.commitlog.batches import Request  # noqa: PLC0415
+
         options = self._options
         return Request(
             schema=self._arrow_schema,

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,6 +18,8 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from connectors.lake.paths import LakeError, LakePaths
 
 _ENGINE_PREFIX = re.compile(r"^(?:[A-Z]\w* error: |\w+Error\(\"?|Execution error: )+")
+_SORT_MEMORY = "512M"
+_ONE_SORT = {"datafusion.execution.target_partitions": "1"}
 
 
 class QueryError(Exception):
@@ -58,17 +62,43 @@ def _check_folder(root: Path) -> None:
         raise LakeError(f"{root} may not be read")
 
 
-def run_sql(table: DeltaTable, name: str, sql: str) -> pa.RecordBatchReader:
-    """The answer to a SQL question about one table, as a stream of batches.
+def run_sql(table: DeltaTable, name: str, sql: str, *, sorts_all: bool = False) -> pa.RecordBatchReader:
+    """The answer to a SQL question about one table, as a stream of batches; each can still raise the same.
+
+    Args:
+        table: what is asked.
+        name: what the question calls it.
+        sql: the question.
+        sorts_all: whether the answer may be as large as the table, and sorted. It is then sorted in bounded memory, the
+            rest on disk, in one thread: several would share the memory, and fail where each has too little.
 
     Raises:
         QueryError: if the engine cannot understand or answer it.
     """
+    with _engine_errors():
+        engine = QueryBuilder(_ONE_SORT if sorts_all else None).register(name, table)
+        if sorts_all:
+            engine.execute(f"SET datafusion.runtime.memory_limit = '{_SORT_MEMORY}'").read_all()
+        answer = pa.RecordBatchReader.from_stream(engine.execute(sql))
+        return pa.RecordBatchReader.from_batches(answer.schema, _batches(answer))
+
+
+def _batches(answer: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    with _engine_errors():
+        yield from answer
+
+
+@contextmanager
+def _engine_errors() -> Iterator[None]:
     try:
-        answer = QueryBuilder().register(name, table).execute(sql)
-        return pa.RecordBatchReader.from_stream(answer)
+        yield
     except (DeltaError, pa.ArrowException) as error:
         raise QueryError(clean_message(str(error))) from None
+    except BaseException as error:
+        # A panic in the engine's own language is no Exception in this one.
+        if type(error).__name__ != "PanicException":
+            raise
+        raise QueryError(f"the engine failed: {clean_message(str(error))}") from None
 
 
 def clean_message(text: str) -> str:

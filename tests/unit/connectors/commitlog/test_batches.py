@@ -14,8 +14,9 @@ import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from connectors.commitlog.batches import Filters, Request, read_split
+from connectors.commitlog.batches import Request, read_split
 from connectors.commitlog.errors import DamagedLogError
+from connectors.commitlog.filters import Filters
 from connectors.commitlog.options import BodyForm, Mode
 from connectors.commitlog.plan import plan_splits, take_snapshot
 from connectors.commitlog.splits import Split

@@ -16,8 +16,7 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from connectors.commitlog.batches import Filters
-from connectors.commitlog.filters import narrow
+from connectors.commitlog.filters import Filters, narrow
 from connectors.commitlog.options import Options
 from connectors.commitlog.splits import Split
 

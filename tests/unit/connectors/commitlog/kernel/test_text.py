@@ -15,7 +15,7 @@ from tests.hypothesis_profiles import load
 load()
 
 
-def window_of(values: list[bytes]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # type: ignore[type-arg]
+def window_of(values: list[bytes]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Values one behind the other, with their positions and lengths."""
     lengths = np.array([len(value) for value in values], np.int64)
     window = np.frombuffer(b"".join(values) + b"\0", np.uint8)
@@ -44,7 +44,8 @@ def bad_rows(values: list[bytes]) -> list[int]:
     """The rows that the kernel finds not to be UTF-8."""
     window, positions, lengths = window_of(values)
     rows = np.empty(len(values), np.int64)
-    return rows[: text.find_not_utf8(window, positions, lengths, rows)].tolist()
+    found: list[int] = rows[: text.find_not_utf8(window, positions, lengths, rows)].tolist()
+    return found
 
 
 @given(st.lists(st.sampled_from([b"", b"a", b"b", b"ab", b"12345678", b"12345678x", b"x" * 40]), max_size=60))
