@@ -34,7 +34,7 @@ from connectors.commitlog.splits import Split
 from schemas.tables.messages import BODY, CORRUPT_RECORD, SOURCE
 
 if TYPE_CHECKING:
-    from connectors.commitlog.batches import Request
+    from connectors.commitlog.request import Request
 
 # Spark asks for the schema in a process of its own: the kernel, a second's import, is only loaded where bytes are read.
 
@@ -145,7 +145,7 @@ class CommitLogReader(DataSourceReader):
             yield from read_split(partition, self._request())
 
     def _request(self) -> Request:
-        from connectors.commitlog.batches import Request  # noqa: PLC0415
+        from connectors.commitlog.request import Request  # noqa: PLC0415
 
         options = self._options
         return Request(

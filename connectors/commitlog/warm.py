@@ -11,9 +11,10 @@ from pathlib import Path
 
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from connectors.commitlog.batches import Request, read_split
+from connectors.commitlog.batches import read_split
 from connectors.commitlog.options import Mode
 from connectors.commitlog.plan import plan_splits, take_snapshot
+from connectors.commitlog.request import Request
 from connectors.commitlog.stores import find_stores
 from schemas.layouts.commitlog import NewMessage, serialize_blank, serialize_message
 from schemas.layouts.hosts import Host

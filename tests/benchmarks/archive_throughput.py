@@ -22,8 +22,10 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from broker_lite.store import MessageStore, StoreOptions
-from connectors.commitlog.batches import CORRUPT_RECORD, Request, read_split
+from connectors.commitlog.batches import read_split
 from connectors.commitlog.plan import plan_splits, take_snapshot
+from connectors.commitlog.refused import CORRUPT_RECORD
+from connectors.commitlog.request import Request
 from connectors.commitlog.stores import find_stores
 from connectors.spark_session import get_session
 from jobs import archive

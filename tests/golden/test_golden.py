@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from connectors.commitlog.batches import Request, read_split
+from connectors.commitlog.batches import read_split
 from connectors.commitlog.options import Mode
 from connectors.commitlog.records import row_of
+from connectors.commitlog.request import Request
 from connectors.commitlog.splits import Split
 from schemas.layouts.commitlog import NewMessage, parse_message, serialize_message
 from schemas.layouts.scan import Bounds, SegmentScanner, SpanKind

@@ -15,11 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from connectors.commitlog.batches import Request, read_split
+from connectors.commitlog.batches import read_split
 from connectors.commitlog.errors import DamagedLogError
 from connectors.commitlog.options import Mode
 from connectors.commitlog.plan import plan_splits, take_snapshot
 from connectors.commitlog.records import row_of, walk_store
+from connectors.commitlog.request import Request
 from connectors.commitlog.splits import Split
 from connectors.commitlog.stores import find_stores
 from schemas.layouts.commitlog import parse_message

@@ -14,11 +14,12 @@ import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from connectors.commitlog.batches import Request, read_split
+from connectors.commitlog.batches import read_split
 from connectors.commitlog.errors import DamagedLogError
 from connectors.commitlog.filters import Filters
 from connectors.commitlog.options import BodyForm, Mode
 from connectors.commitlog.plan import plan_splits, take_snapshot
+from connectors.commitlog.request import Request
 from connectors.commitlog.splits import Split
 from connectors.commitlog.stores import find_stores
 from schemas.layouts.commitlog import NewMessage

@@ -10,9 +10,10 @@ from pathlib import Path
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from connectors.commitlog.batches import Request, read_split
+from connectors.commitlog.batches import read_split
 from connectors.commitlog.errors import StoreError
 from connectors.commitlog.plan import StoreRange, plan_splits, take_snapshot
+from connectors.commitlog.request import Request
 from connectors.commitlog.stores import find_stores
 from connectors.commitlog.warm import warm
 from schemas.tables.messages import SOURCE

@@ -1,0 +1,34 @@
+"""What a read is to give, once the options are checked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from connectors.commitlog.filters import Filters
+from connectors.commitlog.options import BodyForm, Mode
+from schemas.layouts.scan import DEFAULT_MAX_RECORD_BYTES
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a read is to give.
+
+    Attributes:
+        schema: the columns, in order, as Spark's Arrow types.
+        mode: what to do with what is not intact.
+        filters: which records are wanted.
+        body: what the column `body` holds, if it is asked for.
+        max_body_bytes: limit of a decompressed body.
+        max_batch_bytes: log bytes in a window.
+        max_record_bytes: larger sizes are faults.
+    """
+
+    schema: pa.Schema
+    mode: Mode = Mode.FAILFAST
+    filters: Filters = field(default_factory=Filters)
+    body: BodyForm = BodyForm.STORED
+    max_body_bytes: int = 64 << 20
+    max_batch_bytes: int = 4 << 20
+    max_record_bytes: int = DEFAULT_MAX_RECORD_BYTES
