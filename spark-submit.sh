@@ -31,6 +31,7 @@ readonly VENV=$ROOT/.venv
 readonly STATE=$VENV/.set-up
 readonly LOG=$STATE/log
 readonly OLDEST_JAVA=17
+readonly GIVEN_JAVA_HOME=${JAVA_HOME:-}
 
 say() { printf '%s\n' "$*" >&2; }
 
@@ -150,13 +151,12 @@ java_home_of() {
 }
 
 find_java() {
-  local candidate
-  for candidate in "${JAVA_HOME:+$JAVA_HOME/bin/java}" "$(command -v java || true)"; do
-    if [ -n "$candidate" ] && [ -x "$candidate" ] && java_home_of "$candidate"; then
-      return
-    fi
-  done
-  return 1
+  local on_path
+  if [ -n "$GIVEN_JAVA_HOME" ] && java_home_of "$GIVEN_JAVA_HOME/bin/java" >/dev/null; then
+    printf '%s\n' "$GIVEN_JAVA_HOME"
+    return
+  fi
+  on_path=$(command -v java) && java_home_of "$on_path"
 }
 
 # A Java from a Python package. It lacks the module that Spark's launcher asks for, and that Spark can do without: a script takes the
@@ -188,11 +188,11 @@ SHIM
 # Set JAVA_HOME. What was found is remembered, so that a start need not ask a Java for its version.
 find_or_install_java() {
   local key home=''
-  key="${JAVA_HOME:-} $(command -v java || true)"
+  key="$GIVEN_JAVA_HOME $(command -v java || true)"
   if [ "$(sed -n 1p "$STATE/java" 2>/dev/null)" = "$key" ]; then
     home=$(sed -n 2p "$STATE/java")
   fi
-  if [ ! -x "$home/bin/java" ]; then
+  if [ -z "$home" ] || [ ! -x "$home/bin/java" ]; then
     home=$(find_java) || home=$(install_java)
     printf '%s\n%s\n' "$key" "$home" >"$STATE/java.$$"
     mv "$STATE/java.$$" "$STATE/java"

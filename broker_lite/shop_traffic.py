@@ -10,7 +10,7 @@ hand-overs fail and are retried, 10, 30 and 60 seconds later; a few fail for goo
 order-4711 has it all: created in a transaction, reminded after an hour, paid after 80 minutes, refused by the carrier
 twice, shipped at the third attempt.
 
-At the end the mail service is an hour behind, and the last reminders still wait. The clock is the story's own, so the
+At the end the mail service is six hours behind, and the last reminders still wait. The clock is the story's own, so the
 same arguments give the same records; only the names of index files follow the machine's time zone.
 """
 
@@ -71,7 +71,12 @@ class ShopTraffic:
 
 
 def fill_shop_store(
-    path: str | Path, *, orders: int = DEFAULT_ORDERS, seed: int = 0, start_ms: int = DEFAULT_START_MS
+    path: str | Path,
+    *,
+    orders: int = DEFAULT_ORDERS,
+    seed: int = 0,
+    start_ms: int = DEFAULT_START_MS,
+    options: StoreOptions = SHOP_OPTIONS,
 ) -> ShopTraffic:
     """Write the shop's three days into a new store, and close it.
 
@@ -80,6 +85,7 @@ def fill_shop_store(
         orders: how many orders there are; order-4711 is one of them.
         seed: of all chance.
         start_ms: when the story begins; it ends three days later.
+        options: what the store is like.
 
     Raises:
         ValueError: for fewer orders than the story needs.
@@ -88,7 +94,7 @@ def fill_shop_store(
     rng = random.Random(seed)  # noqa: S311 - the story must be the same again, not secret
     cast = draw_cast(orders, rng, MAX_RETRIES)
     clock = StoryClock(start_ms)
-    with MessageStore.open(path, SHOP_OPTIONS, clock=clock) as store:
+    with MessageStore.open(path, options, clock=clock) as store:
         if store.max_physical_offset:
             raise StoreFilesError(f"{path}: expected a store without messages, found {store.max_physical_offset} bytes")
         story = Story(store, clock, cast, rng)

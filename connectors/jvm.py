@@ -40,6 +40,7 @@ def launch(settings: Mapping[str, str]) -> JavaGateway:
     try:
         return launch_gateway(popen_kwargs={"stderr": said.write_end})  # type: ignore[no-untyped-call]
     except PySparkRuntimeError:
+        said.close()
         raise JavaError(f"Spark could not be started by {os.environ['JAVA_HOME']}: {said.last()}") from None
     finally:
         said.close()
@@ -72,7 +73,9 @@ class _Said:
 
     def close(self) -> None:
         """Leave the pipe to the child."""
-        os.close(self.write_end)
+        if self.write_end >= 0:
+            os.close(self.write_end)
+        self.write_end = -1
 
     def last(self) -> str:
         """The last line, once the child has ended."""

@@ -7,6 +7,7 @@ Else a job begins the JVM itself, through spark-submit too, with the user's opti
 
 from __future__ import annotations
 
+import logging
 import os
 import tempfile
 from pathlib import Path
@@ -66,9 +67,9 @@ def get_session(name: str) -> SparkSession:
 def _begin(name: str) -> SparkSession:
     application = f"commitlake {name}"
     if "PYSPARK_GATEWAY_PORT" not in os.environ and SparkContext._active_spark_context is None:  # noqa: SLF001 (no other way to ask)
-        context = SparkContext(appName=application, gateway=launch({**SETTINGS, **launch_settings()}))
-        context.setLogLevel("ERROR")
-        return SparkSession(context)
+        # pyspark logs what it also raises, with all of Java's stack.
+        logging.getLogger("SQLQueryContextLogger").disabled = True
+        return SparkSession(SparkContext(appName=application, gateway=launch({**SETTINGS, **launch_settings()})))
     SparkContext.getSystemProperty(
         "java.version"
     )  # joins the JVM that is there: from now on SparkConf knows its command line

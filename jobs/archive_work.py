@@ -1,4 +1,4 @@
-"""What an archive run has to do, found out before Spark starts: which stores, which ranges, and what was left undone."""
+"""What an archive run has to do, found out before Spark starts: stores, ranges, and what was left undone."""
 
 from __future__ import annotations
 

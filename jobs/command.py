@@ -135,6 +135,8 @@ def _expected_errors() -> list[tuple[type[Exception], ExitCode]]:
         ("connectors.commitlog.errors", "DamagedLogError", ExitCode.DAMAGE),
         ("connectors.commitlog.errors", "CommitLogError", ExitCode.USAGE),
         ("connectors.lake.paths", "LakeError", ExitCode.USAGE),
+        ("connectors.java", "JavaError", ExitCode.FAILED),
+        ("connectors.jars", "JarsError", ExitCode.FAILED),
     ):
         if module in sys.modules:
             found.append((getattr(sys.modules[module], name), exit_code))
@@ -142,8 +144,10 @@ def _expected_errors() -> list[tuple[type[Exception], ExitCode]]:
 
 
 def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else "no message"
+    """What an error says; of one that comes from Java, its innermost cause."""
+    lines = str(error).strip().splitlines() or ["no message"]
+    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
+    return causes[-1] if causes else lines[0]
 
 
 def _say(prog: str, message: str, hint: str) -> None:

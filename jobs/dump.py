@@ -17,8 +17,8 @@ from jobs.command import ExitCode, JobError, job_parser, run_job
 
 DESCRIPTION = (
     "Print a store's records as JSON lines, in physical order: every column of the table messages, timestamps as ms, "
-    "and segment, magic and body_sha256 (of the stored bytes). Bad ranges, and where the log ends, are told on standard "
-    "error."
+    "and segment, magic and body_sha256 (of the stored bytes). Bad ranges, and where the log ends, are told on "
+    "standard error."
 )
 EXAMPLES = (
     ("dump /data/rocketmq/store | head -3", "the oldest records"),

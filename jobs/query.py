@@ -14,14 +14,13 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 
-import pyarrow as pa
-
 from connectors.lake.paths import LakePaths
-from connectors.lake.reader import QueryError, clean_message, open_table, run_sql
+from connectors.lake.reader import QueryError, open_table
 from jobs.command import ExitCode, JobError, job_parser, run_job
+from jobs.query_ask import ask_deltalake, ask_spark
 from jobs.query_output import plain_rows, write
-from jobs.query_sql import Conditions, Engine, id_predicates, predicates, select
-from jobs.times import parse_time
+from jobs.query_sql import Conditions, Engine, Question
+from jobs.times import join_times, parse_time
 from schemas.layouts.topics import Kind
 
 DESCRIPTION = (
@@ -67,34 +66,18 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--where", metavar="SQL", help="any predicate over the table's columns")
     parser.add_argument("--columns", metavar="A,B", help="which columns; a table shows the main ones, else all")
     parser.add_argument(
+        "--order-by",
+        metavar="A,B",
+        help="sort by these columns, 'A desc' for the last ones first (default: store time)",
+    )
+    parser.add_argument("--count", action="store_true", help="print how many there are, and nothing else")
+    parser.add_argument(
         "--limit", type=int, default=100, metavar="N", help="at most so many rows, 0 for all (default: 100)"
     )
     parser.add_argument("--output", choices=("table", "jsonl", "csv"), default="table", help="(default: table)")
     parser.add_argument("--engine", choices=[str(engine) for engine in Engine], default=str(Engine.DELTALAKE),
                         help="what answers (default: deltalake)")  # fmt: skip
     return parser
-
-
-class _Question:
-    """The arguments as SQL for one engine."""
-
-    def __init__(self, arguments: argparse.Namespace, columns: Sequence[str]) -> None:
-        self._arguments = arguments
-        self._columns = columns
-        self._engine = Engine(arguments.engine)
-
-    def statements(self, table: str) -> Iterator[str]:
-        """What to ask, the next one only where the one before found nothing."""
-        arguments, engine = self._arguments, self._engine
-        conditions = Conditions(
-            arguments.topic, arguments.queue, arguments.kind, arguments.key, arguments.broker,
-            arguments.start, arguments.end, arguments.where,
-        )  # fmt: skip
-        fixed = predicates(conditions, engine)
-        limit = arguments.limit + 1 if arguments.limit else 0  # one more tells whether there are more
-        for wanted in id_predicates(arguments.id, engine) if arguments.id else [""]:
-            where = [*fixed, *([wanted] if wanted else [])]
-            yield select(table, self._columns, where, _ORDER[arguments.table], limit, engine)
 
 
 def job(arguments: argparse.Namespace) -> ExitCode:
@@ -105,12 +88,12 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     table = open_table(lake, arguments.table)
     known = [field.name for field in table.schema().fields]
     columns = _columns(arguments, known)
-    question = _Question(arguments, columns)
+    question = _question(arguments, columns, known)
     try:
-        if arguments.engine == Engine.SPARK:
-            batches = _ask_spark(question, getattr(lake, arguments.table))
-        else:
-            batches = _ask(run_sql(table, arguments.table, sql) for sql in question.statements(arguments.table))
+        batches = ask_spark(question, lake) if arguments.engine == Engine.SPARK else ask_deltalake(question, table)
+        if arguments.count:
+            print(sum(batch.column(0)[0].as_py() for batch in batches if batch.num_rows))
+            return ExitCode.OK
         rows = _Counted(plain_rows(batches, 0), arguments.limit)
         count = write(arguments.output, rows, columns)
     except QueryError as error:
@@ -118,6 +101,44 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     if not arguments.quiet:
         print(_summary(count, rows.cut, arguments, time.monotonic() - started), file=sys.stderr)
     return ExitCode.OK
+
+
+def _question(arguments: argparse.Namespace, columns: Sequence[str], known: Sequence[str]) -> Question:
+    return Question(
+        table=arguments.table,
+        conditions=Conditions(
+            topics=arguments.topic,
+            queue_id=arguments.queue,
+            kinds=arguments.kind,
+            keys=arguments.key,
+            brokers=arguments.broker,
+            start=arguments.start,
+            end=arguments.end,
+            where=arguments.where,
+        ),
+        message_id=arguments.id,
+        columns=columns,
+        order=_order(arguments, known),
+        limit=arguments.limit + 1 if arguments.limit else 0,  # one more tells whether there are more
+        count=arguments.count,
+    )
+
+
+def _order(arguments: argparse.Namespace, known: Sequence[str]) -> list[str]:
+    """The columns to sort by, each with `DESC` behind it where that is asked for; what is equal in them, as always."""
+    order: list[str] = []
+    for part in arguments.order_by.split(",") if arguments.order_by else ():
+        match part.split():
+            case [name] if name in known:
+                order.append(name)
+            case [name, direction] if name in known and direction.upper() in {"ASC", "DESC"}:
+                order.append(f"{name} {direction.upper()}")
+            case _:
+                raise JobError(
+                    f"--order-by: expected a column, or a column and 'desc', found {part.strip()!r}",
+                    f"columns are: {', '.join(known)}",
+                )
+    return [*order, *(name for name in _ORDER[arguments.table] if name not in {key.split()[0] for key in order})]
 
 
 class _Counted:
@@ -134,44 +155,6 @@ class _Counted:
                 self.cut = True
                 return
             yield row
-
-
-def _ask(readers: Iterator[pa.RecordBatchReader]) -> Iterator[pa.RecordBatch]:
-    """Batches of the first answer that is not empty."""
-    for reader in readers:
-        found = False
-        for batch in reader:
-            found = found or batch.num_rows > 0
-            yield batch
-        if found:
-            return
-
-
-def _ask_spark(question: _Question, uri: str) -> Iterator[pa.RecordBatch]:
-    from pyspark.errors import AnalysisException, ParseException
-    from pyspark.sql.pandas.types import to_arrow_schema
-
-    from connectors.spark_session import get_session
-
-    spark = get_session("query")
-    for sql in question.statements(f"delta.`{uri if '://' in uri else _absolute(uri)}`"):
-        try:
-            frame = spark.sql(sql)
-        except (AnalysisException, ParseException) as error:
-            raise QueryError(clean_message(str(error).splitlines()[0])) from None
-        schema = to_arrow_schema(frame.schema, timezone="UTC")
-        found = False
-        for row in frame.toLocalIterator(prefetchPartitions=True):
-            found = True
-            yield pa.RecordBatch.from_pylist([row.asDict()], schema=schema)
-        if found:
-            return
-
-
-def _absolute(path: str) -> str:
-    from pathlib import Path
-
-    return str(Path(path).absolute())
 
 
 def _columns(arguments: argparse.Namespace, known: list[str]) -> list[str]:
@@ -209,4 +192,4 @@ def _summary(count: int, cut: bool, arguments: argparse.Namespace, seconds: floa
 
 def main(argv: Sequence[str] | None = None) -> int:
     """`commitlake query`."""
-    return run_job(build_parser(), job, argv)
+    return run_job(build_parser(), job, join_times(sys.argv[1:] if argv is None else argv, "--from", "--to"))

@@ -6,12 +6,14 @@ They differ in one thing here: in a Spark literal a backslash is an escape, in D
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from schemas.layouts.errors import LayoutError
 from schemas.layouts.message_id import parse_message_id
+
+_EPOCH = datetime.datetime.fromtimestamp(0, datetime.UTC)
 
 
 class Engine(StrEnum):
@@ -41,9 +43,17 @@ def literal(value: str, engine: Engine) -> str:
     return f"'{text}'"
 
 
-def timestamp_literal(moment: datetime.datetime) -> str:
-    """A time as a SQL literal, in UTC."""
-    return f"TIMESTAMP '{moment.astimezone(datetime.UTC):%Y-%m-%dT%H:%M:%S.%f}Z'"
+def timestamp_literal(moment: datetime.datetime, engine: Engine) -> str:
+    """A time as a SQL value of the column's type; DataFusion's own literals end in the year 2262."""
+    micros = (moment - _EPOCH) // datetime.timedelta(microseconds=1)
+    if engine is Engine.SPARK:
+        return f"timestamp_micros({micros})"
+    return f"arrow_cast({micros}, 'Timestamp(Microsecond, Some(\"UTC\"))')"
+
+
+def date_literal(moment: datetime.datetime) -> str:
+    """The UTC date of a time as a SQL literal."""
+    return f"DATE '{moment.astimezone(datetime.UTC).date().isoformat()}'"
 
 
 def predicates(conditions: Conditions, engine: Engine) -> list[str]:
@@ -61,13 +71,13 @@ def predicates(conditions: Conditions, engine: Engine) -> list[str]:
         )
     # The partition column is named as well: then partitions outside the time are not even listed.
     if conditions.start is not None:
-        found.append(f"store_timestamp >= {timestamp_literal(conditions.start)}")
-        found.append(f"store_date >= DATE '{conditions.start.astimezone(datetime.UTC):%Y-%m-%d}'")
+        found.append(f"store_timestamp >= {timestamp_literal(conditions.start, engine)}")
+        found.append(f"store_date >= {date_literal(conditions.start)}")
     if conditions.end is not None:
-        found.append(f"store_timestamp < {timestamp_literal(conditions.end)}")
-        found.append(f"store_date <= DATE '{conditions.end.astimezone(datetime.UTC):%Y-%m-%d}'")
+        found.append(f"store_timestamp < {timestamp_literal(conditions.end, engine)}")
+        found.append(f"store_date <= {date_literal(conditions.end)}")
     if conditions.where:
-        found.append(f"({conditions.where})")
+        found.append(f"({conditions.where}\n)")  # on a line of its own: the predicate may end in a comment
     return found
 
 
@@ -87,15 +97,54 @@ def id_predicates(message_id: str, engine: Engine) -> list[str]:
     return found
 
 
-def select(
-    table: str, columns: Sequence[str], where: Sequence[str], order: Sequence[str], limit: int, engine: Engine
-) -> str:
-    """A SELECT; a limit of 0 is none."""
-    quote = '"' if engine is Engine.DELTALAKE else "`"
-    names = ", ".join(f"{quote}{name}{quote}" for name in columns) or "*"
-    sql = f"SELECT {names} FROM {table}"
-    if where:
-        sql += " WHERE " + " AND ".join(where)
-    if order:
-        sql += " ORDER BY " + ", ".join(order)
-    return sql + (f" LIMIT {limit}" if limit else "")
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked of one table.
+
+    Attributes:
+        table: its name in the lake.
+        conditions: what a row must be like.
+        message_id: of the message wanted, or None.
+        columns: what is told of a row.
+        order: columns to sort by, `DESC` behind the name where the last comes first; nulls come last.
+        limit: at most so many rows; 0 is no limit.
+        count: tell how many rows there are, and nothing of them.
+    """
+
+    table: str
+    conditions: Conditions
+    message_id: str | None
+    columns: Sequence[str]
+    order: Sequence[str]
+    limit: int
+    count: bool = False
+
+    def statements(self, name: str, engine: Engine) -> Iterator[str]:
+        """SQL for an engine that calls the table `name`; the next one only where the one before found nothing."""
+        fixed = predicates(self.conditions, engine)
+        if self.message_id is None:
+            yield self._select(name, fixed, engine)
+            return
+        wanted = id_predicates(self.message_id, engine)
+        if self.count:
+            wanted = ["(" + " OR ".join(wanted) + ")"]
+        for condition in wanted:
+            yield self._select(name, [*fixed, condition], engine)
+
+    def _select(self, name: str, where: Sequence[str], engine: Engine) -> str:
+        condition = f" WHERE {' AND '.join(where)}" if where else ""
+        if self.count:
+            return f"SELECT count(*) FROM {name}{condition}"
+        columns = ", ".join(_quoted(column, engine) for column in self.columns)
+        order = ", ".join(_sort_key(key, engine) for key in self.order)
+        limit = f" LIMIT {self.limit}" if self.limit else ""
+        return f"SELECT {columns} FROM {name}{condition} ORDER BY {order}{limit}"
+
+
+def _quoted(column: str, engine: Engine) -> str:
+    return f'"{column}"' if engine is Engine.DELTALAKE else f"`{column}`"
+
+
+def _sort_key(key: str, engine: Engine) -> str:
+    column, _, direction = key.partition(" ")
+    return f"{_quoted(column, engine)} {direction or 'ASC'} NULLS LAST"

@@ -1,10 +1,10 @@
 """What `spark-submit.sh` starts: a job, with options for spark-submit before its name.
 
-    ./spark-submit.sh --master spark://host:7077 --driver-memory 4g archive --store /data/rocketmq/store --lake /data/lake
+    ./spark-submit.sh --master spark://host:7077 --driver-memory 4g archive --store /data/store --lake /data/lake
 
-The job runs in this process, and Spark's launcher, spark-submit, in one that this process starts when the job asks for a session. (The other way round,
-spark-submit as the parent, standard error would come out of standard output, and there would be no terminal for a progress bar.) A job
-that never asks for a session, as `dump` and `query`, starts no JVM.
+The job runs in this process; Spark's launcher, spark-submit, in one that is started when the job asks for a session.
+(The other way round, with spark-submit as the parent, standard error would come out of standard output, and there would
+be no terminal for a progress bar.) A job that never asks for a session, as `dump` and `query`, starts no JVM.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
+from itertools import pairwise
 
 from jobs import cli
 
@@ -54,7 +55,7 @@ def split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
 
 def _values(options: Sequence[str], name: str) -> list[str]:
     """The values that an option is given."""
-    following = [value for option, value in zip(options, options[1:], strict=False) if option == name]
+    following = [value for option, value in pairwise(options) if option == name]
     return following + [option.removeprefix(f"{name}=") for option in options if option.startswith(f"{name}=")]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import re
+from collections.abc import Sequence
 
 _AGO = re.compile(r"(?:now)?-(\d+)([smhdw])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
@@ -32,3 +33,14 @@ def parse_time(text: str) -> datetime.datetime:
         raise argparse.ArgumentTypeError(
             f"{text!r} is no time: expected 2026-11-20T14:00, 2026-11-20, ms since 1970, now, or -2h (two hours ago)"
         ) from None
+
+
+def join_times(arguments: Sequence[str], *options: str) -> list[str]:
+    """Arguments in which `--from -2h` is `--from=-2h`: argparse takes what begins with a minus for an option."""
+    joined: list[str] = []
+    for argument in arguments:
+        if joined and joined[-1] in options and _AGO.fullmatch(argument):
+            joined[-1] += f"={argument}"
+        else:
+            joined.append(argument)
+    return joined

@@ -29,7 +29,8 @@ def to_messages(source: DataFrame) -> DataFrame:
         A table of `MESSAGES`; `store_date` is null where `store_timestamp` is.
     """
     messages = source.where(has_message()).withColumn(STORE_DATE.name, F.to_date("store_timestamp"))
-    return messages.to(MESSAGES).sortWithinPartitions(STORE_DATE.name, *SORT_COLUMNS)
+    # Without the select, `to` would fill a column that is missing with nulls.
+    return messages.select(*MESSAGES.fieldNames()).to(MESSAGES).sortWithinPartitions(STORE_DATE.name, *SORT_COLUMNS)
 
 
 def to_quarantine(source: DataFrame, *, sequence: int, parser_version: str) -> DataFrame:

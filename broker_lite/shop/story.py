@@ -23,12 +23,12 @@ HOUR = 60 * MINUTE
 DAY = 24 * HOUR
 
 STORY_MS = 3 * DAY
-ORDERS_END_AT = 0.95
-"""The part of the story after which no order is made any more."""
+LAST_ORDER_BEFORE_END_MS = 10 * MINUTE
 REMINDER_LEVEL = "17"
 """One hour."""
 FEATURED_PAYS_IN_MS = 80 * MINUTE
 DECLINED_SHARE = 0.05
+MAIL_IS_BEHIND_MS = 6 * HOUR
 SETTLEMENT_BATCH = 16
 
 SHIPPING_GROUP = "shipping-service"
@@ -78,7 +78,7 @@ class Story:
         start_ms = self.clock.now_ms
         end_ms = start_ms + STORY_MS
         self._set_up()
-        step = int(STORY_MS * ORDERS_END_AT) // len(self.cast.orders)
+        step = (STORY_MS - LAST_ORDER_BEFORE_END_MS) // len(self.cast.orders)
         for number, order in enumerate(self.cast.orders):
             self._at(start_ms + number * step + self.rng.randrange(step), partial(self._create, order))
         for day in range(1, STORY_MS // DAY):
@@ -89,7 +89,7 @@ class Story:
             event()
             self._ship()
         self._advance(end_ms)
-        self._send_mail(until_ms=end_ms - HOUR)
+        self._send_mail(until_ms=end_ms - MAIL_IS_BEHIND_MS)
 
     def _set_up(self) -> None:
         for topic, queues in QUEUES.items():

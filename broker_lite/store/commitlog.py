@@ -48,29 +48,33 @@ class CommitLog:
         """Physical offset behind the last record."""
         return self.files.end
 
-    def append(self, serialize: Callable[[int], list[bytes]]) -> tuple[int, list[bytes]]:
-        """Append records that must stand together.
-
-        Args:
-            serialize: gives the records for the physical offset of the first; their sizes do not depend on it.
-
-        Returns:
-            The physical offset of the first record, and the records.
+    def check_size(self, size: int) -> None:
+        """Refuse records that must stand together and cannot.
 
         Raises:
-            MessageRefusedError: if they do not fit into any segment; nothing was written.
-            DiskFullError: if there is no room for the next segment.
+            MessageRefusedError: if a segment has less room.
         """
-        records = serialize(self.end)
-        size = sum(map(len, records))
-        largest = self.files.file_size - END_RESERVE
-        if size > largest:
+        if size > (largest := self.files.file_size - END_RESERVE):
             raise MessageRefusedError(
                 f"record: expected at most {largest} bytes, for a segment of {self.files.file_size}, found {size}"
             )
-        if 0 < self.files.room < size + END_RESERVE:
+
+    def append(self, records: list[bytes], relocate: Callable[[int], list[bytes]]) -> tuple[int, list[bytes]]:
+        """Append records that must stand together, and whose size was checked.
+
+        Args:
+            records: as they are at the log's end.
+            relocate: gives them as they are at another physical offset; their sizes do not depend on it.
+
+        Returns:
+            The physical offset of the first record, and the records that were written.
+
+        Raises:
+            DiskFullError: if there is no room for the next segment.
+        """
+        if 0 < self.files.room < sum(map(len, records)) + END_RESERVE:
             self._fill_segment()
-            records = serialize(self.end)
+            records = relocate(self.end)
         offset = self.end
         self.files.append(b"".join(records))
         return offset, records

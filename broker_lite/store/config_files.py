@@ -45,7 +45,6 @@ class ConfigFile:
 
     name: str
     table: str
-    entry_type: type = dict
 
     def __init__(self, root: Path, clock: Callable[[], int]) -> None:
         """Read the file.
@@ -82,9 +81,14 @@ class ConfigFile:
         return {}
 
     def _check(self, document: Any) -> None:
-        for field, entry_type in (("dataVersion", int), (self.table, self.entry_type)):
-            if not _is_table(document.get(field, {}) if isinstance(document, dict) else None, entry_type):
-                raise ValueError(f"no object {field!r} whose values are {entry_type.__name__}")
+        for field, is_entry in (("dataVersion", _is_number), (self.table, self._is_entry)):
+            table = document.get(field, {}) if isinstance(document, dict) else None
+            if not isinstance(table, dict) or not all(map(is_entry, table.values())):
+                raise ValueError(f"expected an object {field!r} with entries of the right types")
+
+    def _is_entry(self, value: Any) -> bool:
+        """Whether this may be an entry of the table."""
+        raise NotImplementedError
 
     def _normal(self, table: dict[Any, Any]) -> dict[Any, Any]:
         """The table with keys of the types that this store uses."""
@@ -125,6 +129,9 @@ class Topics(ConfigFile):
 
     name = "topics.json"
     table = "topicConfigTable"
+
+    def _is_entry(self, value: Any) -> bool:
+        return isinstance(value, dict) and _is_number(value.get("readQueueNums", 0))
 
     def ensure(self, topic: str, queue_id: int = 0) -> None:
         """Have the topic, with at least this queue, so that a broker serves it."""
@@ -170,6 +177,10 @@ class Groups(ConfigFile):
     name = "subscriptionGroup.json"
     table = "subscriptionGroupTable"
 
+    def _is_entry(self, value: Any) -> bool:
+        limits = ("retryQueueNums", "retryMaxTimes")
+        return isinstance(value, dict) and all(_is_number(value.get(limit, 0)) for limit in limits)
+
     def ensure(self, group: str) -> GroupLimits:
         """The group's limits; an unknown group is made with RocketMQ's defaults."""
         if group not in self.entries:
@@ -211,6 +222,9 @@ class ConsumerOffsets(ConfigFile):
     name = "consumerOffset.json"
     table = "offsetTable"
 
+    def _is_entry(self, value: Any) -> bool:
+        return isinstance(value, dict) and all(map(_is_number, value.values()))
+
     def _normal(self, table: dict[Any, Any]) -> dict[Any, Any]:
         return {key: _with_int_keys(offsets) for key, offsets in table.items()}
 
@@ -231,7 +245,9 @@ class DelayOffsets(ConfigFile):
 
     name = "delayOffset.json"
     table = "offsetTable"
-    entry_type = int
+
+    def _is_entry(self, value: Any) -> bool:
+        return _is_number(value)
 
     def _normal(self, table: dict[Any, Any]) -> dict[Any, Any]:
         return _with_int_keys(table)
@@ -248,8 +264,8 @@ class DelayOffsets(ConfigFile):
             self.mark_changed()
 
 
-def _is_table(value: Any, entry_type: type) -> bool:
-    return isinstance(value, dict) and all(isinstance(entry, entry_type) for entry in value.values())
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int)
 
 
 def _with_int_keys(table: dict[Any, Any]) -> dict[Any, Any]:

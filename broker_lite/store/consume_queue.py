@@ -12,6 +12,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from pathlib import Path
 
+from broker_lite.store.commitlog import CommitLog
 from broker_lite.store.dispatch import Dispatch
 from broker_lite.store.file_queue import FileQueue
 from broker_lite.store.mapped_file import Mappings
@@ -64,6 +65,11 @@ class ConsumeQueue:
             yield parse_entry(*self.files.locate(at))
 
     @property
+    def is_empty(self) -> bool:
+        """Whether it has no entry, not even filler."""
+        return self.files.end == self.files.start
+
+    @property
     def first_number(self) -> int:
         """Queue offset of the first entry in the files, filler or not."""
         return self.files.start // ENTRY.size
@@ -109,7 +115,7 @@ class ConsumeQueue:
             found = f"{self.topic}/{self.queue_id}: expected message {self.max_offset}, found {record.queue_offset}"
             if not from_log_start:
                 raise QueueGapError(found)
-            if self.files.is_empty and record.queue_offset <= _MAX_QUEUE_OFFSET:
+            if self.is_empty and record.queue_offset <= _MAX_QUEUE_OFFSET:
                 self._begin_at(position)
             else:
                 # The log itself lacks messages of this queue; RocketMQ goes on without them too.
@@ -121,11 +127,25 @@ class ConsumeQueue:
         if filler := (position - self.files.start) // ENTRY.size:
             self.files.append(serialize_entry(PRE_BLANK) * filler)
 
+    def drop_unproven_tail(self, log: CommitLog) -> None:
+        """Drop entries from the end while they lead to no record: a crash may leave anything in a written page.
+
+        Entries of records that have expired stay: they carry the queue's numbers on.
+        """
+        while not self.is_empty:
+            last = self.entry(self.max_offset - 1)
+            if last == PRE_BLANK or last.physical_offset < log.start:
+                return
+            message = log.message_at(last.physical_offset)
+            if message is not None and message.size == last.size:
+                return
+            self.truncate_to(self.files.end - ENTRY.size)
+
     def truncate_to(self, end: int) -> None:
         """Let the queue end at a byte position."""
         self.files.truncate(end)
         self.last_record = self.max_physical_offset = -1
-        if self.files.end > self.files.start and (last := self.entry(self.max_offset - 1)) != PRE_BLANK:
+        if not self.is_empty and (last := self.entry(self.max_offset - 1)) != PRE_BLANK:
             self.last_record = last.physical_offset
             self.max_physical_offset = last.physical_offset + last.size
 
@@ -197,6 +217,11 @@ class ConsumeQueues:
                 self.refused_topics.add(record.topic)
             return
         self.find_or_create(record.topic, record.queue_id).append_again(record, from_log_start=from_log_start)
+
+    def drop_unproven_tails(self, log: CommitLog) -> None:
+        """Drop what leads nowhere from the end of every queue; see `ConsumeQueue.drop_unproven_tail`."""
+        for queue in self:
+            queue.drop_unproven_tail(log)
 
     def truncate_physically(self, physical_offset: int) -> None:
         """Drop the entries of records at or behind an offset of the log."""

@@ -80,7 +80,7 @@ class FileQueue:
 
     @property
     def room(self) -> int:
-        """Bytes left in the last file: 0 where the next append creates one."""
+        """Bytes left in the files that are there: 0 where the next append creates one."""
         return self.start + len(self._files) * self.file_size - self.end
 
     def locate(self, offset: int) -> tuple[mmap.mmap, int]:
@@ -99,10 +99,18 @@ class FileQueue:
         self.start = offset - offset % self.file_size
         self.end = self.synced = self.start
 
+    def prepare(self, size: int) -> None:
+        """Have room for so many bytes.
+
+        Raises:
+            DiskFullError: if the disk has none for the next file.
+        """
+        while self.room < size:
+            self._add_file()
+
     def reserve(self) -> tuple[mmap.mmap, int]:
         """The memory and the position at which the next byte goes; the caller then moves `end`."""
-        if self.room == 0:
-            self._add_file()
+        self.prepare(1)
         return self.locate(self.end)
 
     def append(self, data: bytes) -> None:
@@ -112,7 +120,7 @@ class FileQueue:
         self.end += len(data)
 
     def _add_file(self) -> None:
-        path = self.folder / segment_name(self.end)
+        path = self.folder / segment_name(self.start + len(self._files) * self.file_size)
         self._files.append(MappedFile.create(path, self.file_size, self._mappings))
         self._folder_synced = False
 

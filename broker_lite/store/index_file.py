@@ -56,9 +56,12 @@ class IndexFile:
         self.path = file.path
         self._file = file
         self._geometry = geometry
-        self.header = parse_header(file.memory)
-        if self.header.index_count <= 0:
-            self.header = self.header._replace(index_count=1)
+        header = parse_header(file.memory)
+        # 0 entries + 1 where the file was never flushed; what lies outside the file is damage.
+        index_count = min(max(1, header.index_count), geometry.entries)
+        self.header = header._replace(
+            index_count=index_count, used_slots=min(max(0, header.used_slots), geometry.slots)
+        )
         self.is_synced = True
 
     @classmethod

@@ -68,9 +68,7 @@ class MappedFile:
             DiskFullError: if the disk does not have this much room.
         """
         path.parent.mkdir(parents=True, exist_ok=True)
-        disk = os.statvfs(path.parent)
-        if (free := disk.f_bavail * disk.f_frsize) < size:
-            raise DiskFullError(f"{path}: expected {size} bytes free for a new file, found {free}")
+        check_disk(path.parent, size)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
         try:
             os.ftruncate(descriptor, size)
@@ -109,6 +107,17 @@ class MappedFile:
         """Remove the file."""
         self.unmap()
         self.path.unlink()
+
+
+def check_disk(folder: Path, size: int) -> None:
+    """Make sure that a new file has room.
+
+    Raises:
+        DiskFullError: if the disk of an existing folder has less than `size` bytes left.
+    """
+    disk = os.statvfs(folder)
+    if (free := disk.f_bavail * disk.f_frsize) < size:
+        raise DiskFullError(f"{folder}: expected {size} bytes free for a new file, found {free}")
 
 
 def sync_folder(folder: Path) -> None:

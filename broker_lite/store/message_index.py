@@ -14,7 +14,7 @@ from pathlib import Path
 
 from broker_lite.store.dispatch import Dispatch
 from broker_lite.store.index_file import IndexFile
-from broker_lite.store.mapped_file import MappedFile, Mappings
+from broker_lite.store.mapped_file import MappedFile, Mappings, check_disk
 from schemas.layouts.indexfile import TAGS_KEY_PREFIX, Geometry, key_hash
 
 FOLDER = "index"
@@ -69,6 +69,17 @@ class MessageIndex:
                 return
             del hashes[:room]
 
+    def check_room(self, entries: int) -> None:
+        """Make sure that so many entries can be put.
+
+        Raises:
+            DiskFullError: if they need more files than the disk has room for.
+        """
+        missing = entries - (self._files[-1].room if self._files else 0)
+        if missing > 0:
+            files = -(-missing // (self._geometry.entries - 1))
+            check_disk(self._folder, files * self._geometry.file_size)
+
     def put_again(self, record: Dispatch) -> None:
         """Enter a record that was read from the log, unless the index goes further than it already."""
         end = self.end_physical_offset
@@ -78,6 +89,8 @@ class MessageIndex:
         if record.physical_offset == end:
             # Its file may have become full between two of its keys, and the next one have been lost.
             keys = [key for key in keys if not self._has(record, key)]
+            if not keys:
+                return
         self.put(record.topic, keys, record.physical_offset, record.store_timestamp)
 
     def _has(self, record: Dispatch, key: str) -> bool:

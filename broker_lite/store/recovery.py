@@ -77,6 +77,8 @@ class Recovery:
             if self._index is not None:
                 self._index.drop_beyond(0)
             return RecoveryReport(crashed)
+        self._queues.truncate_physically(self._log.files.end)
+        self._queues.drop_unproven_tails(self._log)
         report = self._read_until_consistent(crashed)
         self._queues.truncate_physically(report.end)
         self._log.files.truncate(report.end)

@@ -228,9 +228,9 @@ class MessageStore:
 
     @property
     def queues(self) -> list[tuple[str, int]]:
-        """Topic and number of every queue that has files, in order."""
+        """Topic and number of every queue that has entries, in order."""
         with self._reading():
-            return sorted((queue.topic, queue.queue_id) for queue in self._files.queues if not queue.files.is_empty)
+            return sorted((queue.topic, queue.queue_id) for queue in self._files.queues if not queue.is_empty)
 
     def min_offset(self, topic: str, queue_id: int) -> int:
         """Queue offset of a queue's first message whose record the log has; 0 for an unknown queue."""

@@ -1,8 +1,8 @@
 """Putting messages into a store: one lock, within which the log, the queue and the index get their parts.
 
 A message has its queue offset and its place in the log in the same moment, so the log's order is every queue's order.
-What can be refused is refused before anything is written; what fails later (a disk that breaks) makes the store
-unusable until it is opened anew, because recovery alone can bring log and queues together again.
+What can be refused is refused before anything is written, a full disk too; what fails later (a disk that breaks) makes
+the store unusable until it is opened anew, because recovery alone can bring log and queues together again.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from broker_lite.store.files import StoreFiles
 from broker_lite.store.options import StoreOptions
 from broker_lite.store.progress import Progress
 from schemas.layouts.commitlog import NewMessage, serialize_message
+from schemas.layouts.consumequeue import ENTRY
 from schemas.layouts.errors import UnserializableError
 from schemas.layouts.hosts import Host
 from schemas.layouts.message_id import serialize_message_id
@@ -46,6 +47,15 @@ class PutResult(NamedTuple):
     def msg_id(self) -> str:
         """The offset message id."""
         return serialize_message_id(self.store_host, self.physical_offset)
+
+
+class _Entries(NamedTuple):
+    """What a message adds to its queue and to the index, known before it is written."""
+
+    topic: str
+    queued: bool
+    tags_code: int
+    index_keys: tuple[str, ...]
 
 
 class Writer:
@@ -109,17 +119,32 @@ class Writer:
     def _append(self, queue: ConsumeQueue, messages: Sequence[NewMessage]) -> list[PutResult]:
         store_timestamp = self._clock()
         serialize = partial(self._serialize, queue.max_offset, messages, store_timestamp)
-        offset, records = self._log.append(serialize)
+        entries = [self._entries_for(message, store_timestamp) for message in messages]
+        records = serialize(self._log.end)
+        self._log.check_size(sum(map(len, records)))
+        queue.files.prepare(len(messages) * ENTRY.size)
+        if self._index is not None:
+            self._index.check_room(sum(len(entry.index_keys) for entry in entries))
+        offset, records = self._log.append(records, serialize)
         try:
-            results = self._dispatch(queue, messages, offset, store_timestamp, records)
+            results = self._dispatch(queue, entries, offset, store_timestamp, records)
         except BaseException as error:
             # The log has the messages and the queue does not: the next would get the same queue offset.
             self.failure = error
             raise StoreUnusableError(
-                f"the message at {offset} is in the log, but not in its queue or the index"
+                f"the message at {offset} is in the log, but not in its queue or the index: {error}"
             ) from error
         self.last = Progress(self._log.end, store_timestamp, results[-1].physical_offset)
         return results
+
+    def _entries_for(self, message: NewMessage, store_timestamp: int) -> _Entries:
+        properties = dict(message.properties)
+        return _Entries(
+            message.topic,
+            is_queued(message.sys_flag),
+            self._dispatching.code_for(message.topic, properties, store_timestamp),
+            self._dispatching.keys_for(properties, message.sys_flag),
+        )
 
     def _serialize(
         self, queue_offset: int, messages: Sequence[NewMessage], store_timestamp: int, offset: int
@@ -150,22 +175,20 @@ class Writer:
     def _dispatch(
         self,
         queue: ConsumeQueue,
-        messages: Sequence[NewMessage],
+        entries: Sequence[_Entries],
         offset: int,
         store_timestamp: int,
         records: Sequence[bytes],
     ) -> list[PutResult]:
-        dispatching, index, store_host = self._dispatching, self._index, self._options.store_host
+        index, store_host = self._index, self._options.store_host
         results = []
-        for message, record in zip(messages, records, strict=True):
+        for (topic, queued, tags_code, index_keys), record in zip(entries, records, strict=True):
             size = len(record)
-            properties = dict(message.properties)
-            queued = is_queued(message.sys_flag)
             queue_offset = queue.max_offset if queued else 0
             if queued:
-                queue.append(offset, size, dispatching.code_for(message.topic, properties, store_timestamp))
+                queue.append(offset, size, tags_code)
             if index is not None:
-                index.put(message.topic, dispatching.keys_for(properties, message.sys_flag), offset, store_timestamp)
+                index.put(topic, index_keys, offset, store_timestamp)
             results.append(PutResult(offset, size, queue_offset, store_timestamp, store_host))
             offset += size
         return results

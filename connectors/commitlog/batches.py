@@ -16,6 +16,7 @@ from connectors.commitlog.decoder import DecodedWindow
 from connectors.commitlog.files import OpenSegment, SegmentFile, Window
 from connectors.commitlog.filters import Filters
 from connectors.commitlog.kernel import hop
+from connectors.commitlog.options import Mode
 from connectors.commitlog.refused import Refused, bad_rows, describe
 from connectors.commitlog.request import Request
 from connectors.commitlog.rows import RowBatch
@@ -50,8 +51,11 @@ def _gap(split: Split, request: Request, refused: Refused, found: str) -> Iterat
 def _read_file(file: SegmentFile, split: Split, request: Request, refused: Refused) -> Iterator[pa.RecordBatch]:
     end = End()
     for step in walk(file, split, request.max_batch_bytes, request.max_record_bytes, end):
-        if step.parts.shape[1]:
-            yield from _good_rows(step.window, step.parts, split, request, refused)
+        parts = step.parts
+        if step.bad and request.mode is Mode.FAILFAST:  # what is wrong with later records is not the first fault
+            parts = parts[:, parts[hop.START] < step.bad[0].start - step.origin]
+        if parts.shape[1]:
+            yield from _good_rows(step.window, parts, split, request, refused)
         if step.bad:
             yield from bad_rows([describe(file, split, bad, request, refused) for bad in step.bad], split, request)
     if end.stop == hop.STOP_UNWRITTEN and end.position < split.end:

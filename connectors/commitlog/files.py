@@ -16,6 +16,8 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow.fs as pafs
 
+from connectors.commitlog.errors import StoreError
+
 Window = np.ndarray[Any, np.dtype[np.uint8]]
 
 
@@ -88,15 +90,23 @@ def resolve_filesystem(path: str) -> tuple[pafs.FileSystem, str]:
 
 
 class OpenSegment:
-    """A segment opened by its path or URI, for a `with`."""
+    """A segment opened by its path or URI, for a `with`.
+
+    Raises:
+        StoreError: if it may not be read.
+        FileNotFoundError: if it is not there, or no longer.
+    """
 
     def __init__(self, path: str) -> None:
         filesystem, inner_path = resolve_filesystem(path)
         self._file: SegmentFile
-        if isinstance(filesystem, pafs.LocalFileSystem):
-            self._file = LocalFile(inner_path)
-        else:
-            self._file = RemoteFile(filesystem, inner_path)
+        try:
+            if isinstance(filesystem, pafs.LocalFileSystem):
+                self._file = LocalFile(inner_path)
+            else:
+                self._file = RemoteFile(filesystem, inner_path)
+        except PermissionError:
+            raise StoreError(f"{path} may not be read: run as the broker's user, or give read permission") from None
 
     def __enter__(self) -> SegmentFile:
         return self._file

@@ -89,7 +89,8 @@ def _check_schema(schema: StructType, options: Options) -> None:
     for field in schema:
         if field.name not in known:
             raise OptionError(f"the schema's column {field.name!r} is not one of {', '.join(known)}")
-        if field.dataType != known[field.name]:
+        # Not the types themselves: a schema written as text cannot say that a list holds no nulls.
+        if field.dataType.simpleString() != known[field.name].simpleString():
             expected = known[field.name].simpleString()
             raise OptionError(f"column {field.name}: expected {expected}, found {field.dataType.simpleString()}")
     if options.mode is Mode.PERMISSIVE and CORRUPT_RECORD.name not in schema.fieldNames():

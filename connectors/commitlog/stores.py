@@ -22,6 +22,7 @@ from schemas.layouts.segments import parse_segment_name
 COMMITLOG = "commitlog"
 _GENERIC_STORE_NAME = "store"
 _PLACEHOLDER = "{broker}"
+_PERMISSION_HINT = "run as the broker's user, or give read permission"
 _WILDCARDS = re.compile(r"[*?\[]|" + re.escape(_PLACEHOLDER))
 _NEVER_HOLDS_A_STORE = frozenset(
     {COMMITLOG, "consumequeue", "consumequeue_ext", "batchconsumequeue", "index", "config"}
@@ -139,7 +140,10 @@ def _walk(filesystem: pafs.FileSystem, folder: str) -> Iterator[str]:
 
 def _commitlog_folder(filesystem: pafs.FileSystem, given: str, path: str) -> str:
     path = path.rstrip("/")
-    info, inside = filesystem.get_file_info([path, f"{path}/{COMMITLOG}"])
+    try:
+        info, inside = filesystem.get_file_info([path, f"{path}/{COMMITLOG}"])
+    except PermissionError:
+        raise StoreError(f"{given} may not be read: {_PERMISSION_HINT}") from None
     if inside.type == pafs.FileType.Directory:
         return str(inside.path)
     if info.type == pafs.FileType.NotFound:
@@ -164,7 +168,7 @@ def _list_store(given: str, root: str, broker: str) -> Store:
     try:
         entries = filesystem.get_file_info(pafs.FileSelector(root))
     except PermissionError:
-        raise StoreError(f"{root} may not be read: run as the broker's user, or give read permission") from None
+        raise StoreError(f"{root} may not be read: {_PERMISSION_HINT}") from None
     segments = []
     for entry in entries:
         base_offset = parse_segment_name(entry.base_name)

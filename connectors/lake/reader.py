@@ -102,5 +102,6 @@ def _engine_errors() -> Iterator[None]:
 
 
 def clean_message(text: str) -> str:
-    """An engine's message without the names of its error classes."""
-    return _ENGINE_PREFIX.sub("", text.strip()).replace("\\n", " ")
+    """The first line of an engine's message, without the names of its error classes."""
+    lines = _ENGINE_PREFIX.sub("", text.strip()).replace("\\n", " ").splitlines()
+    return lines[0] if lines else "no message"

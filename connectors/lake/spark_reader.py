@@ -2,34 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
-from pyspark.errors import (
-    AnalysisException,
-    ArithmeticException,
-    ArrayIndexOutOfBoundsException,
-    DateTimeException,
-    IllegalArgumentException,
-    NumberFormatException,
-    ParseException,
-)
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import SparkSession
 
 from connectors.lake.reader import QueryError
 
-# What a predicate can be to blame for; anything else is a failure of ours or of the cluster.
-_REFUSALS = (
-    AnalysisException,
-    ArithmeticException,
-    ArrayIndexOutOfBoundsException,
-    DateTimeException,
-    IllegalArgumentException,
-    NumberFormatException,
-    ParseException,
-)
+# Spark ends its messages with a SQLSTATE; those of class 22 are about data: a division by zero, say.
+_DATA_EXCEPTION = re.compile(r"^Caused by: [\w.$]+: (.* SQLSTATE: 22\w{3})", re.MULTILINE)
 
 
 def table_name(uri: str) -> str:
@@ -52,7 +38,7 @@ def run_spark_sql(spark: SparkSession, sql: str) -> Iterator[pa.RecordBatch]:
             sink = pa.BufferOutputStream()
             with pa.ipc.new_stream(sink, batch.schema) as stream:
                 stream.write_batch(batch)
-            yield pa.RecordBatch.from_arrays([pa.array([sink.getvalue()], pa.binary())], ["ipc"])
+            yield pa.RecordBatch.from_arrays([pa.array([sink.getvalue().to_pybytes()], pa.binary())], ["ipc"])
 
     with _refusals():
         parts = spark.sql(sql).mapInArrow(to_bytes, "ipc binary")
@@ -64,5 +50,10 @@ def run_spark_sql(spark: SparkSession, sql: str) -> Iterator[pa.RecordBatch]:
 def _refusals() -> Iterator[None]:
     try:
         yield
-    except _REFUSALS as error:
-        raise QueryError(str(error).strip().splitlines()[0]) from None
+    except (AnalysisException, ParseException) as error:
+        raise QueryError(str(error).strip().splitlines()[0].rstrip(";")) from None
+    except Py4JJavaError as error:
+        about_data = _DATA_EXCEPTION.search(str(error))
+        if about_data is None:
+            raise
+        raise QueryError(about_data[1]) from None

@@ -29,8 +29,8 @@ from schemas.layouts.commitlog import BLANK, HEAD, MIN_RECORD_SIZE, Magic, body_
 from schemas.layouts.errors import LayoutError
 
 DEFAULT_MAX_RECORD_BYTES = 64 << 20
-"""No released broker stores more than 4 MiB and 64 KiB unless told to; a remoting frame ends at 16 MiB. What claims more
-is a fault, so that a reader's memory has a bound."""
+"""No released broker stores more than 4 MiB and 64 KiB unless told to; a remoting frame ends at 16 MiB. What claims
+more is a fault, so that a reader's memory has a bound."""
 
 _LANDMARK = re.compile(rb"\xda\xa3\x20[\xa7\xab]|\xcb\xd4\x31\x94", re.DOTALL)
 _LANDMARK_POSITION = BLANK.offset_of("magic")

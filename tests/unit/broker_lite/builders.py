@@ -34,6 +34,7 @@ class Clock:
         self.now_ms = now_ms
 
     def __call__(self) -> int:
+        """The time, in ms since 1970."""
         return self.now_ms
 
 
@@ -79,7 +80,9 @@ def log_records(root: Path) -> Iterator[Message]:
     for segment in sorted((root / "commitlog").iterdir()):
         data, position = segment.read_bytes(), 0
         try:
-            while (parsed := parse_message(data, position)) and parsed[0].physical_offset == int(segment.name) + position:
+            while (parsed := parse_message(data, position)) and parsed[0].physical_offset == int(
+                segment.name
+            ) + position:
                 yield parsed[0]
                 position += parsed[1]
         except LayoutError:

@@ -21,7 +21,8 @@ def property_of_size(size: int) -> tuple[tuple[str, str], ...]:
 
 
 @pytest.mark.parametrize(
-    "topic", ["../orders", "a/b", "", "orders ", "a.b", "Bestellungen-ü", "x" * 128, "%RETRY%" + "g" * 249, "%DLQ%" + "g" * 123]
+    "topic",
+    ["../orders", "a/b", "", "orders ", "a.b", "Bestellungen-ü", "x" * 128, "%RETRY%" + "g" * 249, "%DLQ%" + "g" * 123],
 )
 def test_topics_that_no_broker_accepts_are_refused(store: MessageStore, topic: str) -> None:
     with pytest.raises(MessageRefusedError, match="topic: expected"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,8 @@ import pytest
 from broker_lite.store import MessageStore, StoreFilesError, StoreOptions
 from broker_lite.store.checkpoint_file import CheckpointFile
 from schemas.layouts.commitlog import HEAD, serialize_message
-from schemas.layouts.consumequeue import PRE_BLANK
+from schemas.layouts.consumequeue import ENTRY, PRE_BLANK
+from schemas.layouts.indexfile import HEADER
 from schemas.layouts.segments import segment_name
 from tests.unit.broker_lite.builders import (
     BROKER,
@@ -131,13 +133,7 @@ def test_missing_index_is_built_anew_with_the_same_bytes(root: Path) -> None:
 
 def test_index_is_made_whole_after_the_store_was_used_without(root: Path) -> None:
     written(root)
-    plain = StoreOptions(
-        segment_size_bytes=SMALL.segment_size_bytes,
-        consume_queue_file_size_bytes=SMALL.consume_queue_file_size_bytes,
-        keep_index=False,
-        store_host=BROKER,
-    )
-    with MessageStore.open(root, plain, clock=Clock()) as store:
+    with MessageStore.open(root, replace(SMALL, keep_index=False), clock=Clock()) as store:
         fill(store, 10, start=COUNT)
     assert bodies(root) == expected(COUNT + 10)
 
@@ -232,7 +228,7 @@ def test_segments_behind_the_end_of_the_log_are_deleted(root: Path) -> None:
     written(root, end=crash)
     first = root / "commitlog" / segment_name(0)
     data = bytearray(first.read_bytes())
-    data[100] ^= 1
+    data[90] ^= 1
     first.write_bytes(data)
     assert bodies(root) == []
     assert [path.name for path in (root / "commitlog").iterdir()] == []
@@ -335,14 +331,17 @@ def test_forged_queue_offsets_make_no_endless_files(root: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("folder", "option"),
-    [("commitlog", "segment_size_bytes"), ("consumequeue/orders/0", "consume_queue_file_size_bytes")],
+    ("folder", "option", "options"),
+    [
+        ("commitlog", "segment_size_bytes", replace(SMALL, segment_size_bytes=8192)),
+        ("consumequeue/orders/0", "consume_queue_file_size_bytes", replace(SMALL, consume_queue_file_size_bytes=200)),
+    ],
 )
-def test_file_of_another_size_is_an_error_that_names_the_option(root: Path, folder: str, option: str) -> None:
+def test_file_of_another_size_is_an_error_that_names_the_option(
+    root: Path, folder: str, option: str, options: StoreOptions
+) -> None:
     written(root)
     before = sorted(path.name for path in (root / folder).iterdir())
-    small = {"segment_size_bytes": 8192} if folder == "commitlog" else {"consume_queue_file_size_bytes": 200}
-    options = StoreOptions(**{"segment_size_bytes": 4096, "index_slots": 7, "index_entries": 24} | small)
     with pytest.raises(StoreFilesError, match=f"expected a size of .* bytes, found .*; open the store with {option}="):
         MessageStore.open(root, options)
     assert sorted(path.name for path in (root / folder).iterdir()) == before
@@ -363,3 +362,27 @@ def test_checkpoint_that_is_too_short_is_an_error(root: Path) -> None:
         MessageStore.open(root, SMALL)
     (root / "checkpoint").unlink()
     assert bodies(root) == expected(COUNT)
+
+
+def test_queue_entry_that_leads_nowhere_is_written_again(root: Path) -> None:
+    written(root, end=crash)
+    last = max((root / "consumequeue" / "orders" / "1").iterdir())
+    for wrong in ((1 << 62, 100, 7), (11, 100, 7), (0, 100, 7)):
+        data = bytearray(last.read_bytes())
+        used = len(queue_entries(root, "orders", 1)) % 8 or 8
+        data[(used - 1) * 20 : used * 20] = ENTRY.pack(*wrong)
+        last.write_bytes(data)
+        assert bodies(root) == expected(COUNT)
+
+
+def test_index_header_that_lies_is_no_way_out_of_the_file(root: Path) -> None:
+    written(root)
+    for path in (root / "index").iterdir():
+        data = bytearray(path.read_bytes())
+        data[HEADER.offset_of("used_slots") : HEADER.size] = b"\x7f\xff\xff\xff\x7f\xff\xff\xff"
+        data[HEADER.size : HEADER.size + 7 * 4] = b"\x40\0\0\0" * 7
+        path.write_bytes(data)
+    with MessageStore.open(root, SMALL, clock=Clock()) as store:
+        assert store.get_by_key("orders", "order-1") == []
+        fill(store, 1, start=COUNT)
+        assert len(store.get_by_key("orders", f"order-{COUNT}")) == 1

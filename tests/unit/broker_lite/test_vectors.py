@@ -1,7 +1,7 @@
 """The test vectors of the format's reference, as this store writes them.
 
 The bytes were made by an own script and decoded by the library of RocketMQ 5.3.3; letters are those of the reference.
-D (a CRC over the whole record), I (batch queues) and J (extended queues) are kinds of record that this store does not write.
+This store does not write D (a CRC over the whole record), I (batch queues) and J (extended queues).
 """
 
 from __future__ import annotations

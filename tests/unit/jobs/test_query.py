@@ -200,6 +200,16 @@ def offsets_where(condition: Callable[[Row], bool]) -> list[int]:
     ]
 
 
+def always(_: Row) -> bool:
+    """Every message."""
+    return True
+
+
+def never(_: Row) -> bool:
+    """No message."""
+    return False
+
+
 def keys_of(row: Row) -> list[str]:
     """A row's keys, none where they are null."""
     return row["keys"] or []
@@ -216,23 +226,23 @@ def at(day: int, hour: int, minute: int = 0) -> datetime.datetime:
 @pytest.mark.parametrize(
     ("arguments", "condition"),
     [
-        ([], lambda row: True),
+        ([], always),
         (["--topic", "orders"], lambda row: row["topic"] == "orders"),
         (["--topic", "orders", "--topic", "payments"], lambda row: row["topic"] in ("orders", "payments")),
         (["--topic", "it's \\odd"], lambda row: row["topic"] == "it's \\odd"),
         (["--topic", "%RETRY%g"], lambda row: row["topic"] == "%RETRY%g"),
-        (["--topic", "%"], lambda row: False),
+        (["--topic", "%"], never),
         (["--queue", "2"], lambda row: row["queue_id"] == 2),
         (["--queue", "0"], lambda row: row["queue_id"] == 0),
         (["--kind", "retry"], lambda row: row["kind"] == "retry"),
-        (["--kind", "normal", "--kind", "retry"], lambda row: True),
+        (["--kind", "normal", "--kind", "retry"], always),
         (["--key", "order-7"], lambda row: "order-7" in keys_of(row)),
         (["--key", "user-1"], lambda row: "user-1" in keys_of(row)),
         (["--key", "order-7", "--key", "order-8"], lambda row: {"order-7", "order-8"} & set(keys_of(row))),
-        (["--key", "order"], lambda row: False),
-        (["--key", ""], lambda row: False),
+        (["--key", "order"], never),
+        (["--key", ""], never),
         (["--broker", "broker-b"], lambda row: row["broker"] == "broker-b"),
-        (["--broker", "broker-a", "--broker", "broker-b"], lambda row: True),
+        (["--broker", "broker-a", "--broker", "broker-b"], always),
         (["--from", "2026-11-20"], lambda row: row["store_timestamp"] >= at(1, 0)),
         (["--to", "2026-11-20"], lambda row: row["store_timestamp"] < at(1, 0)),
         (["--from", "2026-11-20T12:30", "--to", "2026-11-21T12:30"],
@@ -240,7 +250,7 @@ def at(day: int, hour: int, minute: int = 0) -> datetime.datetime:
         (["--from", "2026-11-20T12:30+08:00"], lambda row: row["store_timestamp"] >= at(1, 4, 30)),
         (["--from", "2026-11-20T12:30:00.001"], lambda row: row["store_timestamp"] > at(1, 12, 30)),
         (["--from", str(int(at(1, 12, 30).timestamp() * 1000))], lambda row: row["store_timestamp"] >= at(1, 12, 30)),
-        (["--where", "body_size > 1"], lambda row: True),
+        (["--where", "body_size > 1"], always),
         (["--where", "reconsume_times = 1"], lambda row: row["reconsume_times"] == 1),
         (["--where", "reconsume_times = 1 or topic = 'orders'"],
          lambda row: row["reconsume_times"] == 1 or row["topic"] == "orders"),
@@ -356,7 +366,7 @@ def test_an_id_that_finds_nothing_gives_one_header(ask: Ask) -> None:
 
 def test_a_limit_that_cut_the_result_is_told(ask: Ask) -> None:
     answer = ask("--limit", 5)
-    assert answer.offsets == offsets_where(lambda row: True)[:5]
+    assert answer.offsets == offsets_where(always)[:5]
     assert "5 rows, and there are more: --limit 5 cut the result; --limit 0 gives all" in answer.err
 
 
@@ -510,11 +520,15 @@ def assert_refused(answer: Answer, *words: str) -> None:
     ],
 )
 def test_a_predicate_that_is_none_is_refused_with_the_columns(ask: Ask, where: str) -> None:
-    assert_refused(ask("--where", where), "the engine refused the question: ", "columns are: broker, physical_offset")
+    for form in ("jsonl", "csv", "table"):
+        answer = ask("--where", where, "--output", form)
+        assert_refused(answer, "the engine refused the question: ", "columns are: broker, physical_offset")
 
 
 def test_a_predicate_that_cannot_be_evaluated_is_refused(ask: Ask) -> None:
-    assert_refused(ask("--where", "cast(topic as int) = 1"), "the engine refused the question: ")
+    for form in ("jsonl", "csv", "table"):
+        answer = ask("--where", "cast(topic as int) = 1", "--output", form)
+        assert_refused(answer, "the engine refused the question: ", "Cannot cast")
     assert_refused(ask("--where", "topic"), "the engine refused the question: ")
 
 

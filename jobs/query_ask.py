@@ -1,0 +1,40 @@
+"""Who answers a question: the deltalake package in this process, or Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from connectors.lake.paths import LakePaths
+from connectors.lake.reader import run_sql
+from jobs.query_sql import Engine, Question
+
+
+def ask_deltalake(question: Question, table: DeltaTable) -> Iterator[pa.RecordBatch]:
+    """The answer of the deltalake package's engine, batch by batch."""
+    sorts_all = not question.limit and not question.count
+    statements = question.statements(question.table, Engine.DELTALAKE)
+    return _first_answer(run_sql(table, question.table, sql, sorts_all=sorts_all) for sql in statements)
+
+
+def ask_spark(question: Question, lake: LakePaths) -> Iterator[pa.RecordBatch]:
+    """The answer of Spark, batch by batch."""
+    from connectors.lake.spark_reader import run_spark_sql, table_name
+    from connectors.spark_session import get_session
+
+    spark = get_session("query")
+    statements = question.statements(table_name(getattr(lake, question.table)), Engine.SPARK)
+    return _first_answer(run_spark_sql(spark, sql) for sql in statements)
+
+
+def _first_answer(answers: Iterable[Iterable[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
+    """Batches of the first answer that is not empty."""
+    for answer in answers:
+        found = False
+        for batch in answer:
+            found = found or batch.num_rows > 0
+            yield batch
+        if found:
+            return

@@ -1,0 +1,59 @@
+"""What Spark gives and what plain Python says, in a form in which they can be compared."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from connectors.commitlog.records import row_of, walk_store
+from connectors.commitlog.stores import find_stores, segment_size
+from schemas.tables.messages import MESSAGES, STORE_DATE
+
+Row = dict[str, Any]
+COLUMNS = [field.name for field in MESSAGES if field.name != STORE_DATE.name]
+_EPOCH = datetime.datetime.fromtimestamp(0, datetime.UTC)
+
+
+def plain_rows(path: Path | str) -> list[Row]:
+    """Every record of the stores as the plain reader sees it, in order of broker and offset."""
+    rows = [
+        row_of(found.message, store.broker)
+        for store in find_stores(str(path))
+        for found in walk_store(store, segment_size(store))
+        if found.message is not None
+    ]
+    return [{name: row[name] for name in COLUMNS} for row in rows]
+
+
+def spark_rows(frame: DataFrame) -> list[Row]:
+    """Rows as plain values, in order of broker and offset: times as ms, maps as dictionaries."""
+    rows = [
+        {
+            name: dict(value) if name == "properties" and value is not None else _plain(value)
+            for name, value in row.items()
+        }
+        for row in frame.toArrow().to_pylist()
+    ]
+    return sorted(rows, key=lambda row: (row["broker"], row["physical_offset"]))
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, datetime.datetime):
+        return (value - _EPOCH) // datetime.timedelta(milliseconds=1)
+    return value
+
+
+def intact(rows: Iterable[Row]) -> list[Row]:
+    """The rows that are messages, with the columns of the plain reader."""
+    return [{name: row[name] for name in COLUMNS} for row in rows if row["size"] is not None]
+
+
+def with_entries(frame: DataFrame) -> DataFrame:
+    """The same with maps as sorted entries: maps have no order, and cannot be compared."""
+    maps = [name for name, kind in frame.dtypes if kind.startswith("map<")]
+    return frame.withColumns({name: F.array_sort(F.map_entries(name)) for name in maps})

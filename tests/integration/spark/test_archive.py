@@ -1,0 +1,409 @@
+"""The archive: every record in the lake once, whatever happens between two runs."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from chispa import assert_df_equality
+from deltalake import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+
+from connectors.commitlog.continuity import StoreReplacedError
+from connectors.lake.archive_log import read_last_commit
+from connectors.lake.paths import LakeError, LakePaths
+from connectors.lake.writer import ConcurrentArchiveError, append_messages
+from jobs import archive, query
+from jobs.archive import Config, Result, run
+from jobs.archive_work import find_work
+from pipelines.archive import to_messages
+from schemas.layouts.commitlog import NewMessage
+from schemas.tables.archive_runs import ARCHIVE_RUNS
+from schemas.tables.messages import MESSAGES
+from schemas.tables.quarantine import QUARANTINE
+from tests.integration.spark.comparing import plain_rows, spark_rows, with_entries
+from tests.logs import closed_segment, messages, new_message, open_segment, records, write_store
+
+SIZE = 16384
+FIRST = messages(30)
+SECOND = messages(30, seed=2)
+
+
+@dataclasses.dataclass(frozen=True)
+class Archive:
+    """A store, a lake, and what can be done with them."""
+
+    spark: SparkSession
+    store: Path
+    lake: Path
+
+    def write(self, *segments: bytes, base_offset: int = 0) -> None:
+        """Write segments one behind the other, instead of those of the same names."""
+        write_store(self.store, [(base_offset + SIZE * number, data) for number, data in enumerate(segments)])
+
+    def run(self, **changes: object) -> Result:
+        """Archive what is new."""
+        config = Config(str(self.store), str(self.lake))
+        return run(self.spark, dataclasses.replace(config, **changes))  # type: ignore[arg-type]
+
+    def table(self, name: str = "messages") -> DataFrame:
+        """One of the lake's tables."""
+        return self.spark.read.format("delta").load(f"{self.lake}/{name}")
+
+    def messages(self) -> list[dict[str, object]]:
+        """The archived messages, with the plain reader's columns."""
+        return spark_rows(self.table().drop("store_date"))
+
+    def versions(self, name: str = "messages") -> int:
+        """How many commits a table has."""
+        return DeltaTable(f"{self.lake}/{name}").version() + 1
+
+    def sequences(self) -> list[int]:
+        """The finished runs."""
+        return sorted(row["sequence"] for row in self.table("archive_runs").collect())
+
+
+@pytest.fixture
+def small(spark: SparkSession, tmp_path: Path) -> Archive:
+    """A store of an open segment and no lake yet."""
+    found = Archive(spark, tmp_path / "broker-a" / "store", tmp_path / "lake")
+    found.write(open_segment(FIRST, SIZE))
+    return found
+
+
+def end_of(sent: Sequence[NewMessage], base_offset: int = 0) -> int:
+    """The physical offset behind these messages."""
+    return base_offset + sum(len(record) for record in records(sent, base_offset))
+
+
+def assert_same_table(one: DataFrame, other: DataFrame) -> None:
+    """Two tables hold the same rows."""
+    assert_df_equality(with_entries(one), with_entries(other), ignore_row_order=True, ignore_metadata=True)
+
+
+# --- what is archived ---
+
+
+def test_every_record_is_a_row_of_the_declared_table(small: Archive) -> None:
+    result = small.run()
+    assert (result.sequence, result.messages, result.refused, result.bytes) == (1, 30, 0, end_of(FIRST))
+    table = small.table()
+    assert table.dtypes == [(field.name, field.dataType.simpleString()) for field in MESSAGES]
+    assert table.schema["topic"].metadata["comment"] == MESSAGES["topic"].metadata["comment"]
+    assert small.messages() == plain_rows(small.store)
+    detail = DeltaTable(f"{small.lake}/messages")
+    assert detail.metadata().partition_columns == ["store_date"]
+    assert {row["store_date"].isoformat() for row in table.select("store_date").collect()} == {"2023-11-14"}
+    (finished,) = small.table("archive_runs").collect()
+    assert small.table("archive_runs").schema.fieldNames() == ARCHIVE_RUNS.fieldNames()
+    assert (finished["sequence"], finished["messages"], finished["refused"], finished["stores"]) == (1, 30, 0, 1)
+    assert finished["started_at"] <= finished["finished_at"]
+    assert not finished["recovered"]
+
+
+def test_twice_is_once(small: Archive) -> None:
+    small.run()
+    once = small.spark.createDataFrame(small.table().toArrow())
+    again = small.run()
+    assert (again.sequence, again.messages) == (0, 0)
+    assert_same_table(small.table(), once)
+    assert small.versions() == 1
+    assert small.sequences() == [1]
+
+
+def test_a_grown_store_gives_what_is_new_and_the_whole_is_a_full_archive(small: Archive, tmp_path: Path) -> None:
+    small.write(open_segment(FIRST[:11], SIZE))
+    first = small.run()
+    small.write(open_segment(FIRST, SIZE))
+    second = small.run()
+    small.write(closed_segment(FIRST, SIZE), open_segment(SECOND[:5], SIZE, SIZE), bytes(SIZE))
+    third = small.run()
+    small.write(
+        closed_segment(FIRST, SIZE), closed_segment(SECOND, SIZE, SIZE), open_segment(FIRST[:3], SIZE, 2 * SIZE)
+    )
+    fourth = small.run()
+    assert [run.messages for run in (first, second, third, fourth)] == [11, 19, 5, 28]
+    assert small.sequences() == [1, 2, 3, 4]
+    full = dataclasses.replace(small, lake=tmp_path / "full")
+    full.run(max_partition_bytes=3000)
+    assert_same_table(small.table(), full.table())
+    assert small.messages() == plain_rows(small.store)
+
+
+def test_brokers_come_into_one_table_and_later_ones_join(small: Archive, tmp_path: Path) -> None:
+    path = str(tmp_path / "{broker}" / "store")
+    small.run(store=path)
+    write_store(tmp_path / "broker-b" / "store", [(0, open_segment(SECOND[:7], SIZE))])
+    result = small.run(store=path)
+    assert (result.messages, result.ranges["broker-a"].size) == (7, 0)
+    assert small.messages() == plain_rows(path)
+    last = read_last_commit(f"{small.lake}/messages")
+    assert last is not None
+    assert {name: progress.end for name, progress in last.stores.items()} == {
+        "broker-a": end_of(FIRST),
+        "broker-b": end_of(SECOND[:7]),
+    }
+
+
+def test_a_torn_end_is_left_and_taken_once_it_is_whole(small: Archive) -> None:
+    whole, torn = end_of(FIRST[:9]), end_of(FIRST[:10])
+    data = open_segment(FIRST[:10], SIZE)
+    small.write(data[: torn - 60].ljust(SIZE, b"\0"))
+    first = small.run()
+    assert (first.messages, first.refused, first.ranges["broker-a"].end) == (9, 0, whole)
+    assert "torn end" in "\n".join(archive.summary(first))
+    assert small.run().sequence == 0
+    small.write(open_segment(FIRST, SIZE))
+    second = small.run()
+    assert (second.messages, second.refused) == (21, 0)
+    assert small.messages() == plain_rows(small.store)
+
+
+# --- damage ---
+
+
+def damaged_segment() -> bytes:
+    """Twenty records, the fourth with a flipped bit in its body, and one with properties that are not UTF-8."""
+    sent = [new_message(number) for number in range(20)]
+    data = bytearray(open_segment([*sent, new_message(20, properties=(("city", "Muenchen"),)), new_message(21)], SIZE))
+    data[3 * len(records(sent[:1])[0]) + 88] ^= 1
+    return bytes(data.replace(b"Muenchen", b"M\xfcnchen1"))
+
+
+def test_damage_is_quarantined_and_everything_else_is_archived(
+    small: Archive, capsys: pytest.CaptureFixture[str]
+) -> None:
+    small.write(damaged_segment())
+    arguments = ["--store", str(small.store), "--lake", str(small.lake)]
+    assert archive.main(arguments) == 3
+    err = capsys.readouterr().err
+    assert "run 1: 21 messages" in err
+    assert "2 ranges or records could not be read as they should: see the table quarantine" in err
+    assert small.table().count() == 21
+    quarantine = small.table("quarantine")
+    assert quarantine.schema.fieldNames() == QUARANTINE.fieldNames()
+    bad, marked = quarantine.orderBy("start_offset").collect()
+    size = len(records([new_message(0)])[0])
+    assert (bad["broker"], bad["reason"], bad["start_offset"], bad["sequence"]) == ("broker-a", "body_crc", 3 * size, 1)
+    assert bad["end_offset"] == 4 * size
+    assert bytes(bad["first_bytes"])[:8] == records([new_message(0)])[0][:8]
+    assert (marked["reason"], marked["sequence"]) == ("properties_encoding", 1)
+    assert archive.main(arguments) == 0
+    assert small.table("quarantine").count() == 2
+    assert "nothing new" in capsys.readouterr().err
+
+
+def test_a_store_whose_oldest_segments_were_deleted_has_a_gap(small: Archive) -> None:
+    small.run()
+    shutil.rmtree(small.store)
+    small.write(closed_segment(SECOND, SIZE, 2 * SIZE), open_segment(FIRST[:4], SIZE, 3 * SIZE), base_offset=2 * SIZE)
+    result = small.run()
+    assert (result.messages, result.refused) == (34, 1)
+    (gap,) = small.table("quarantine").collect()
+    assert (gap["reason"], gap["start_offset"], gap["end_offset"]) == ("missing_segment", end_of(FIRST), 2 * SIZE)
+    assert small.table().count() == 64
+
+
+def test_a_store_whose_archived_segments_were_deleted_has_no_gap(small: Archive) -> None:
+    small.write(closed_segment(FIRST, SIZE), open_segment(SECOND[:3], SIZE, SIZE))
+    small.run()
+    shutil.rmtree(small.store)
+    small.write(open_segment(SECOND, SIZE, SIZE), base_offset=SIZE)
+    result = small.run()
+    assert (result.messages, result.refused) == (27, 0)
+
+
+# --- runs that were stopped, and runs at once ---
+
+
+def test_a_run_that_was_stopped_behind_its_commit_is_made_good(small: Archive) -> None:
+    small.write(damaged_segment())
+    small.run()
+    expected = small.spark.createDataFrame(small.table("quarantine").toArrow())
+    shutil.rmtree(small.lake / "archive_runs")
+    shutil.rmtree(small.lake / "quarantine")
+    result = small.run()
+    assert (result.sequence, list(result.recovered)) == (0, [1])
+    assert_same_table(small.table("quarantine"), expected)
+    (finished,) = small.table("archive_runs").collect()
+    assert (finished["sequence"], finished["messages"], finished["refused"], finished["recovered"]) == (1, 21, 2, True)
+    assert small.table().count() == 21
+    assert "run 1, which had been stopped, is finished" in archive.summary(result)
+    assert list(small.run().recovered) == []
+
+
+def test_a_run_that_was_stopped_behind_its_quarantine_does_not_write_it_twice(small: Archive) -> None:
+    small.write(damaged_segment())
+    small.run()
+    shutil.rmtree(small.lake / "archive_runs")
+    small.write(damaged_segment(), open_segment([], SIZE))
+    assert list(small.run().recovered) == [1]
+    assert small.table("quarantine").count() == 2
+    assert small.sequences() == [1]
+
+
+def test_several_stopped_runs_are_made_good_before_the_next(small: Archive) -> None:
+    small.write(open_segment(FIRST[:5], SIZE))
+    small.run()
+    small.write(open_segment(FIRST[:9], SIZE))
+    small.run()
+    shutil.rmtree(small.lake / "archive_runs")
+    small.write(open_segment(FIRST, SIZE))
+    result = small.run()
+    assert (result.sequence, list(result.recovered), result.messages) == (3, [1, 2], 21)
+    rows = {row["sequence"]: (row["messages"], row["recovered"]) for row in small.table("archive_runs").collect()}
+    assert rows == {1: (5, True), 2: (4, True), 3: (21, False)}
+    assert small.messages() == plain_rows(small.store)
+
+
+def test_a_commit_of_the_same_number_by_another_run_is_refused_and_leaves_nothing(small: Archive) -> None:
+    small.run()
+    last = read_last_commit(f"{small.lake}/messages")
+    assert last is not None
+    source = small.spark.read.format("commitlog").option("mode", "PERMISSIVE").load(str(small.store))
+    with pytest.raises(ConcurrentArchiveError, match="archive commit 1"):
+        append_messages(to_messages(source), f"{small.lake}/messages", dataclasses.replace(last, run_id="another"))
+    assert small.messages() == plain_rows(small.store)
+    assert read_last_commit(f"{small.lake}/messages") == last
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_of_two_runs_at_once_one_wins_and_the_other_says_so(small: Archive, begun: bool) -> None:
+    if begun:
+        small.write(open_segment(FIRST[:5], SIZE))
+        small.run()
+        small.write(open_segment(FIRST, SIZE))
+    config = Config(str(small.store), str(small.lake))
+    works = [find_work(config.store, None, LakePaths(config.lake)) for _ in range(2)]
+    assert works[0].commit.sequence == works[1].commit.sequence
+    outcomes = at_once([lambda work=work: run(small.spark, config, work) for work in works])  # type: ignore[misc]
+    won = [outcome for outcome in outcomes if isinstance(outcome, Result)]
+    lost = [outcome for outcome in outcomes if not isinstance(outcome, Result)]
+    assert len(won) == 1
+    assert [type(error) for error in lost] == [ConcurrentArchiveError]
+    assert small.messages() == plain_rows(small.store)
+    assert small.sequences() == ([1, 2] if begun else [1])
+    assert small.run().sequence == 0
+
+
+def at_once(calls: Sequence[Callable[[], Result]]) -> list[object]:
+    """What each of these gives or raises when they run in threads of their own."""
+    outcomes: list[object] = [None] * len(calls)
+    barrier = threading.Barrier(len(calls))
+
+    def call(number: int) -> None:
+        barrier.wait()
+        try:
+            outcomes[number] = calls[number]()
+        except Exception as error:  # noqa: BLE001 (the test looks at it)
+            outcomes[number] = error
+
+    threads = [threading.Thread(target=call, args=(number,)) for number in range(len(calls))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return outcomes
+
+
+# --- what is refused ---
+
+
+@pytest.mark.parametrize("length", [5, 40])
+def test_a_store_that_was_set_up_again_is_refused(
+    small: Archive, capsys: pytest.CaptureFixture[str], length: int
+) -> None:
+    small.run()
+    small.write(open_segment(messages(length, seed=7), SIZE))
+    with pytest.raises(StoreReplacedError):
+        small.run()
+    assert archive.main(["--store", str(small.store), "--lake", str(small.lake)]) == 4
+    err = capsys.readouterr().err
+    assert "is not the one that was archived under this name" in err
+    assert "--broker NAME" in err
+    assert (small.versions(), small.sequences()) == (1, [1])
+
+
+def test_a_folder_of_other_files_is_no_lake(small: Archive, capsys: pytest.CaptureFixture[str]) -> None:
+    small.lake.mkdir()
+    (small.lake / "photo.jpg").write_bytes(b"x")
+    with pytest.raises(LakeError, match="is not a lake"):
+        small.run()
+    assert archive.main(["--store", str(small.store), "--lake", str(small.lake)]) == 2
+    assert "is not a lake: it holds other files" in capsys.readouterr().err
+    assert [file.name for file in small.lake.iterdir()] == ["photo.jpg"]
+
+
+def test_a_store_that_is_not_there_leaves_no_lake(small: Archive, capsys: pytest.CaptureFixture[str]) -> None:
+    assert archive.main(["--store", str(small.store / "nowhere"), "--lake", str(small.lake)]) == 2
+    assert "does not exist" in capsys.readouterr().err
+    assert not small.lake.exists()
+
+
+def test_a_store_without_a_record_is_nothing_new(small: Archive, capsys: pytest.CaptureFixture[str]) -> None:
+    small.write(bytes(SIZE))
+    assert archive.main(["--store", str(small.store), "--lake", str(small.lake)]) == 0
+    assert "nothing new in 1 stores" in capsys.readouterr().err
+
+
+# --- questions to what was archived ---
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["--topic", "topic-1", "--queue", "1"],
+        ["--key", "it's"],
+        ["--key", "\\"],
+        ["--key", "' or 1=1 --"],
+        ["--from", "2023-11-14T22:13:21.005", "--to", "2023-11-14T22:13:21.015"],
+        ["--from", "0001-01-01", "--to", "9999-12-31"],
+        ["--where", "properties['k\\\\ey'] is null and body_size > 20"],
+        ["--id", "0A00000100002A9F0000000000000000"],
+        ["--id", "UNIQUE"],
+        ["--limit", "3"],
+        ["--columns", "tags,keys,properties,store_timestamp,physical_offset"],
+        ["--topic", "nothing"],
+    ],
+)
+def test_both_engines_give_the_same(odd_lake: Path, capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
+    answers = []
+    for engine in ("deltalake", "spark"):
+        capsys.readouterr()
+        code = query.main(["--lake", str(odd_lake), "--output", "jsonl", "--engine", engine, *arguments])
+        out = capsys.readouterr().out
+        answers.append((code, [json.loads(line) for line in out.split("\n") if line]))
+    assert answers[0] == answers[1]
+    assert answers[0][0] == 0
+    if "nothing" not in arguments and "' or 1=1 --" not in arguments:
+        assert answers[0][1]
+
+
+@pytest.fixture(scope="module")
+def odd_lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lake with odd keys and properties."""
+    root = tmp_path_factory.mktemp("odd")
+    odd = [
+        new_message(0, properties=(("KEYS", "it's \\ odd"), ("k\\ey", "v'"), ("UNIQ_KEY", "UNIQUE"))),
+        new_message(1, properties=()),
+    ]
+    write_store(root / "b" / "store", [(0, open_segment([*odd, *FIRST], SIZE))])
+    run(spark, Config(str(root / "b" / "store"), str(root / "lake")))
+    return root / "lake"
+
+
+@pytest.mark.parametrize("where", ["nothing = 1", "topic =", "1; drop table x", "cast(topic as int) = 1"])
+def test_spark_refuses_a_predicate_in_a_sentence(
+    odd_lake: Path, capsys: pytest.CaptureFixture[str], where: str
+) -> None:
+    assert query.main(["--lake", str(odd_lake), "--engine", "spark", "--where", where]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "the engine refused the question" in err
+    assert "Traceback" not in err

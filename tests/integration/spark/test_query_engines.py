@@ -1,0 +1,131 @@
+"""`query` gives the same answer by both engines, on a lake that Spark wrote, wherever the clock on the wall stands."""
+
+from __future__ import annotations
+
+import datetime
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import Row, SparkSession
+
+from jobs import query
+from schemas.tables.messages import MESSAGES, PARTITION_COLUMNS
+
+UTC = datetime.UTC
+NOON = datetime.datetime(2026, 11, 20, 12, tzinfo=UTC)
+ODD_TEXTS = (
+    "it's",
+    "back\\slash",
+    "trailing\\",
+    '"quoted"',
+    "订单",
+    "a\nb",
+    "%",
+    "-- no",
+    "\\'; drop table messages; --",
+)
+COUNT = 40
+
+Ask = Callable[..., tuple[int, str, str]]
+
+
+def message(number: int) -> Row:
+    """A row that differs by its number: one an hour, so that they lie in three partitions; some columns null."""
+    stored = NOON + datetime.timedelta(hours=number, milliseconds=number)
+    text = ODD_TEXTS[number % len(ODD_TEXTS)]
+    values = dict.fromkeys(MESSAGES.fieldNames()) | {
+        "broker": f"broker-{number % 2}",
+        "physical_offset": 1000 * number,
+        "topic": f"topic-{number % 3}",
+        "queue_id": number % 4,
+        "queue_offset": number,
+        "msg_id": f"7F00000100002A9F{1000 * number:016X}",
+        "unique_key": f"{number:032X}",
+        "keys": [f"order-{number // 2}", text] if number % 5 else None,
+        "kind": "normal",
+        "born_timestamp": stored - datetime.timedelta(days=number * 20),
+        "store_timestamp": None if number == COUNT - 1 else stored,
+        "body_size": number,
+        "properties": {"text": text, text: "x"},
+        "store_date": None if number == COUNT - 1 else stored.date(),
+    }
+    return Row(**values)
+
+
+@pytest.fixture(scope="module")
+def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lake with the table `messages` as an archive run writes it."""
+    root = tmp_path_factory.mktemp("lake")
+    rows = spark.createDataFrame([message(number) for number in range(COUNT)], MESSAGES)
+    rows.write.format("delta").partitionBy(*PARTITION_COLUMNS).save(str(root / "messages"))
+    return root
+
+
+@pytest.fixture
+def far_away(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """This process in a zone far from UTC, on a continent where clocks are put back in November."""
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.fixture
+def ask(lake: Path, capsys: pytest.CaptureFixture[str]) -> Ask:
+    """A function that asks by one engine: exit code, standard output, standard error."""
+
+    def run(engine: str, *arguments: str) -> tuple[int, str, str]:
+        code = query.main(["--lake", str(lake), "--engine", engine, "--output", "jsonl", *arguments])
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return run
+
+
+@pytest.mark.usefixtures("far_away")
+@pytest.mark.parametrize(
+    ("arguments", "rows"),
+    [
+        ([], COUNT),
+        (["--limit", "7"], 7),
+        (["--limit", "0"], COUNT),
+        (["--topic", "topic-1", "--queue", "2"], 3),
+        (["--key", "order-3"], 2),
+        *((["--key", text], None) for text in ODD_TEXTS),
+        (["--where", "properties['text'] = '订单'"], 4),
+        (["--where", "body_size >= 38 -- a comment"], 2),
+        (["--where", "keys is null or array_contains(keys, 'order-1')"], 10),
+        (["--from", "2026-11-20T14:00", "--to", "2026-11-20T17:00"], 3),
+        (["--from", "2026-11-21", "--to", "2026-11-22"], 24),
+        (["--id", "7F00000100002A9F00000000000003E8"], 1),
+        (["--id", f"{7:032X}"], 1),
+        (
+            ["--order-by", "queue_id desc, physical_offset", "--columns", "queue_id,physical_offset,store_timestamp"],
+            COUNT,
+        ),
+        (["--order-by", "keys desc", "--limit", "0", "--columns", "born_timestamp,store_date"], COUNT),
+        (["--topic", "nobody's"], 0),
+    ],
+)
+def test_both_engines_give_the_same_rows_in_the_same_order(ask: Ask, arguments: list[str], rows: int | None) -> None:
+    code, out, err = ask("deltalake", *arguments)
+    assert (code, ask("spark", *arguments)[:2]) == (0, (0, out)), err
+    assert rows is None or len(out.splitlines()) == rows
+
+
+@pytest.mark.parametrize("arguments", [[], ["--topic", "topic-1"], ["--id", f"{7:032X}"], ["--topic", "nobody's"]])
+def test_both_engines_count_the_same(ask: Ask, arguments: list[str]) -> None:
+    code, out, _ = ask("deltalake", "--count", *arguments)
+    assert (code, ask("spark", "--count", *arguments)[:2]) == (0, (0, out))
+
+
+@pytest.mark.parametrize("predicate", ["nothing_of_the_kind = 1", "selec fro", "body_size / 0 > 1", "1 = 1)", "(1 = 1"])
+def test_spark_tells_in_a_sentence_what_it_cannot_answer(ask: Ask, predicate: str) -> None:
+    code, out, err = ask("spark", "--where", predicate)
+    assert (code, out) == (2, "")
+    assert err.startswith("commitlake query: error: the engine refused the question: ")
+    assert "Traceback" not in err
+    assert "\tat " not in err

@@ -1,0 +1,161 @@
+"""The law of damaged stores: a store opens and has whole messages only, or says what is wrong; nothing else happens."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker_lite.delivery import Delivery
+from broker_lite.store import MessageStore, StoreError
+from schemas.layouts.errors import LayoutError
+from tests.hypothesis_profiles import load
+from tests.logs import damage
+from tests.unit.broker_lite.builders import SMALL, STORED_MS, Clock, all_messages, crash, fill, log_records, message
+
+load()
+
+COUNT = 40
+SEEDS = st.integers(0, 2**32)
+
+
+@pytest.fixture(scope="module")
+def closed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store that was closed. Read only."""
+    return written(tmp_path_factory.mktemp("closed") / "store", MessageStore.close)
+
+
+@pytest.fixture(scope="module")
+def crashed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store that was not. Read only."""
+    return written(tmp_path_factory.mktemp("crashed") / "store", crash)
+
+
+def written(root: Path, end: Callable[[MessageStore], None]) -> Path:
+    """A store with something in every file."""
+    store = MessageStore.open(root, SMALL, clock=Clock())
+    fill(store, COUNT)
+    store.config.consumer_offsets.commit("orders", "mail", 0, 3)
+    store.config.delay_offsets.set(3, 1)
+    store.config.groups.create("mail")
+    store.flush()
+    store.config.save()
+    end(store)
+    return root
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Where the store of an example is."""
+    return tmp_path / "store"
+
+
+def copy(original: Path, root: Path) -> None:
+    """Give an example a store of its own."""
+    shutil.rmtree(root, ignore_errors=True)
+    shutil.copytree(original, root)
+
+
+def hurt(path: Path, chance: random.Random, keep_size: bool) -> None:
+    """One random fault in a file."""
+    data = path.read_bytes()
+    worse = damage(data, chance)
+    path.write_bytes(worse.ljust(len(data), b"\0")[: len(data)] if keep_size else worse)
+
+
+def check_use(store: MessageStore) -> None:
+    """Every look-up gives messages of this test, or a documented error."""
+    for topic, queue_id in store.queues:
+        try:
+            for got in store.get(topic, queue_id, store.min_offset(topic, queue_id), 100).messages:
+                assert got.body.startswith(b"body ")
+        except StoreError:
+            pass
+        store.offset_by_time(topic, queue_id, STORED_MS)
+    for number in range(COUNT):
+        for got in store.get_by_key("orders", f"order-{number}"):
+            assert f"order-{number}" in (got.keys or [])
+
+
+@given(seed=SEEDS, clean=st.booleans(), faults=st.integers(1, 3))
+def test_damaged_log_keeps_every_message_before_the_damage(
+    closed: Path, crashed: Path, root: Path, seed: int, clean: bool, faults: int
+) -> None:
+    chance = random.Random(seed)
+    copy(closed if clean else crashed, root)
+    segments = sorted((root / "commitlog").iterdir())
+    before = b"".join(path.read_bytes() for path in segments)
+    for _ in range(faults):
+        hurt(chance.choice(segments), chance, keep_size=True)
+    after = b"".join(path.read_bytes() for path in segments)
+    damaged_from = next(
+        (at for at, pair in enumerate(zip(before, after, strict=True)) if pair[0] != pair[1]), len(after)
+    )
+    with MessageStore.open(root, SMALL, clock=Clock()) as store:
+        check_use(store)
+        for record in log_records(crashed):
+            if record.physical_offset + record.size <= damaged_from:
+                assert store.get_at(record.physical_offset) == record
+        result = store.put(message(COUNT))
+        put = store.get_at(result.physical_offset)
+        assert put is not None
+        assert put.body == f"body {COUNT}".encode()
+    with MessageStore.open(root, SMALL, clock=Clock()) as store:
+        assert store.get_by_key("orders", f"order-{COUNT}")
+
+
+@given(seed=SEEDS, clean=st.booleans(), keep_size=st.booleans(), faults=st.integers(1, 3))
+def test_damage_anywhere_else_gives_a_store_or_a_documented_error(
+    closed: Path, crashed: Path, root: Path, seed: int, clean: bool, keep_size: bool, faults: int
+) -> None:
+    chance = random.Random(seed)
+    copy(closed if clean else crashed, root)
+    files = sorted(path for path in root.rglob("*") if path.is_file() and path.parent.name != "commitlog")
+    for path in chance.choices(files, k=faults):
+        hurt(path, chance, keep_size)
+    try:
+        store = MessageStore.open(root, SMALL, clock=Clock())
+    except StoreError as error:
+        assert "expected" in str(error)
+        assert "found" in str(error)
+        return
+    with store:
+        check_use(store)
+        Delivery(store).deliver_due(STORED_MS)
+        store.put(message(COUNT))
+        assert store.get_at(0) is not None
+
+
+@given(cut=st.integers(0, 2 * SMALL.segment_size_bytes))
+def test_log_cut_at_any_byte_keeps_every_whole_message(crashed: Path, root: Path, cut: int) -> None:
+    """After a power failure the segments have their size, and their last pages are zeros."""
+    copy(crashed, root)
+    for segment in (root / "commitlog").iterdir():
+        data = segment.read_bytes()
+        segment.write_bytes(data[: max(0, cut - int(segment.name))].ljust(len(data), b"\0"))
+    # Nothing covers a record's properties: one that has lost the end of them passes for whole, as it does for RocketMQ.
+    whole = [
+        record
+        for record in log_records(crashed)
+        if record.physical_offset + record.size - len(record.raw_properties) <= cut
+    ]
+    with MessageStore.open(root, SMALL, clock=Clock()) as store:
+        found = {got.physical_offset: got.body for queue in all_messages(store).values() for got in queue}
+        assert found == {record.physical_offset: record.body for record in whole}
+        for queue_id in (0, 1):
+            offsets = [got.queue_offset for got in store.get("orders", queue_id, 0, COUNT).messages]
+            assert offsets == list(range(store.max_offset("orders", queue_id)))
+
+
+@given(text=st.text(max_size=60))
+def test_any_text_is_an_id_or_a_layout_error(closed: Path, text: str) -> None:
+    with MessageStore.open(closed, SMALL, clock=Clock()) as store:
+        try:
+            assert store.get_by_id(text) is None
+        except LayoutError as error:
+            assert error.field == "msg_id"

@@ -1,0 +1,124 @@
+"""Runs of bytes in files of one size."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from broker_lite.store import StoreFilesError
+from broker_lite.store.file_queue import FileQueue
+from broker_lite.store.mapped_file import MappedFile, Mappings
+
+
+def opened(folder: Path, mappings: Mappings | None = None) -> FileQueue:
+    """The files of 10 bytes in a folder."""
+    return FileQueue(folder, 10, "size_option", mappings or Mappings())
+
+
+def names(folder: Path) -> list[int]:
+    return sorted(int(path.name) for path in folder.iterdir())
+
+
+def test_bytes_are_appended_and_files_added(tmp_path: Path) -> None:
+    files = opened(tmp_path / "queue")
+    assert (files.is_empty, files.room, files.end) == (True, 0, 0)
+    for data in (b"01234", b"56789", b"ab"):
+        files.append(data)
+    assert (files.end, files.room, names(tmp_path / "queue")) == (12, 8, [0, 10])
+    assert (files.read(3, 5), files.read(10, 2), list(files.file_starts)) == (b"34567", b"ab", [0, 10])
+
+
+def test_files_found_count_as_full_until_truncated(tmp_path: Path) -> None:
+    files = opened(tmp_path)
+    files.append(b"0123456789")
+    files.append(b"abc")
+    again = opened(tmp_path)
+    assert (again.start, again.end, again.room) == (0, 20, 0)
+    again.truncate(13)
+    again.append(b"d")
+    assert again.read(10, 10) == b"abcd" + bytes(6)
+
+
+@pytest.mark.parametrize(
+    ("end", "left"), [(25, [0, 10, 20]), (20, [0, 10]), (19, [0, 10]), (10, [0]), (1, [0]), (0, [])]
+)
+def test_truncate_deletes_the_files_behind(tmp_path: Path, end: int, left: list[int]) -> None:
+    files = opened(tmp_path)
+    files.append(b"0123456789")
+    files.prepare(20)
+    files.end = 30
+    files.truncate(end)
+    assert (files.end, names(tmp_path)) == (end, left)
+
+
+def test_queue_may_begin_anywhere(tmp_path: Path) -> None:
+    files = opened(tmp_path)
+    files.begin_at(57)
+    files.append(b"x")
+    assert (files.start, files.end, names(tmp_path)) == (50, 51, [50])
+    assert opened(tmp_path).start == 50
+
+
+def test_prepare_makes_room_once(tmp_path: Path) -> None:
+    files = opened(tmp_path)
+    files.prepare(25)
+    files.prepare(30)
+    assert (files.room, files.end, names(tmp_path)) == (30, 0, [0, 10, 20])
+    files.append(b"0123456789")
+    assert (files.room, names(tmp_path)) == (20, [0, 10, 20])
+
+
+def test_files_with_other_names_and_folders_are_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "README").write_text("mine")
+    (tmp_path / f"{0:020d}").mkdir()
+    assert opened(tmp_path).is_empty
+
+
+def test_file_of_another_size_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / f"{0:020d}").write_bytes(bytes(10))
+    (tmp_path / f"{10:020d}").write_bytes(bytes(9))
+    with pytest.raises(StoreFilesError, match=r"expected a size of 10 bytes, found 9$"):
+        opened(tmp_path)
+    (tmp_path / f"{0:020d}").unlink()
+    with pytest.raises(StoreFilesError, match=r"found 9; open the store with size_option=9$"):
+        opened(tmp_path)
+
+
+def test_only_the_last_file_may_be_empty(tmp_path: Path) -> None:
+    (tmp_path / f"{0:020d}").write_bytes(b"")
+    (tmp_path / f"{10:020d}").write_bytes(b"")
+    with pytest.raises(StoreFilesError, match="expected a size of 10 bytes, found 0"):
+        opened(tmp_path)
+
+
+def test_no_more_files_are_mapped_than_allowed(tmp_path: Path) -> None:
+    mappings = Mappings(limit=2)
+    files = opened(tmp_path, mappings)
+    for number in range(5):
+        files.append(bytes([number]) * 10)
+    for number in (0, 4, 1, 3, 2, 0):
+        assert files.read(number * 10, 10) == bytes([number]) * 10
+        assert len(mappings._mapped) == 2
+    mappings.unmap_all()
+    assert not mappings._mapped
+    assert files.read(20, 1) == b"\x02"
+
+
+def test_sync_counts_what_is_on_the_disk(tmp_path: Path) -> None:
+    files = opened(tmp_path)
+    files.append(b"0123456789")
+    files.append(b"abc")
+    assert files.synced == 0
+    files.sync(13)
+    assert files.synced == 13
+    files.truncate(5)
+    assert files.synced == 5
+
+
+def test_new_file_does_not_replace_one(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"mine")
+    with pytest.raises(FileExistsError):
+        MappedFile.create(path, 10, Mappings())
+    assert path.read_bytes() == b"mine"
