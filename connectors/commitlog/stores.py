@@ -7,6 +7,7 @@ just `store`. Nothing that is read from a store becomes part of a path.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ import pyarrow.fs as pafs
 from connectors.commitlog.errors import EmptyStoreError, OptionError, StoreError
 from connectors.commitlog.files import resolve_filesystem
 from schemas.layouts.segments import parse_segment_name
+
+logger = logging.getLogger(__name__)
 
 COMMITLOG = "commitlog"
 _GENERIC_STORE_NAME = "store"
@@ -72,6 +75,8 @@ def segment_size(store: Store) -> int:
 def find_stores(path: str, broker: str | None = None) -> list[Store]:
     """The stores that a path, a glob or a comma-separated list of them names, in order of their names.
 
+    A store without a segment is an error where it is named, and passed over where a glob found it.
+
     Raises:
         StoreError: where nothing is there, where it is no store, or where it may not be read.
         OptionError: where two stores would have one name.
@@ -79,7 +84,13 @@ def find_stores(path: str, broker: str | None = None) -> list[Store]:
     found: dict[str, Store] = {}
     for pattern in (part.strip() for part in path.split(",") if part.strip()):
         for root, name in _expand(pattern):
-            store = _list_store(pattern, root, broker or name)
+            try:
+                store = _list_store(pattern, root, broker or name)
+            except EmptyStoreError as error:
+                if not is_glob(pattern):
+                    raise
+                logger.warning("%s: passed over", error)  # a new broker must not keep a cluster from being read
+                continue
             if store.broker in found:
                 raise OptionError(
                     f"two stores are named {store.broker!r}: {found[store.broker].root} and {store.root}; "
@@ -91,10 +102,15 @@ def find_stores(path: str, broker: str | None = None) -> list[Store]:
     return [found[name] for name in sorted(found)]
 
 
+def is_glob(pattern: str) -> bool:
+    """Whether a path can name several stores."""
+    return bool(_WILDCARDS.search(pattern))
+
+
 def _expand(pattern: str) -> Iterator[tuple[str, str]]:
     """The commitlog folders (inner path) that a pattern names, each with its broker's name."""
     filesystem, inner_path = resolve_filesystem(pattern)
-    if not _WILDCARDS.search(inner_path):
+    if not is_glob(inner_path):
         root = _commitlog_folder(filesystem, pattern, inner_path)
         yield root, _default_name(root)
         return

@@ -95,6 +95,13 @@ def test_store_without_a_segment_is_empty(tmp_path: Path) -> None:
         find_stores(str(tmp_path))
 
 
+def test_empty_store_among_others_is_passed_over(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    make_store(tmp_path / "a")
+    (tmp_path / "new" / "commitlog").mkdir(parents=True)
+    assert [store.broker for store in find_stores(f"{tmp_path}/*")] == ["a"]
+    assert "new/commitlog holds no segment" in caplog.text
+
+
 def test_glob_that_matches_nothing_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="no store matches"):
         find_stores(f"{tmp_path}/*/commitlog")
