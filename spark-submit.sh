@@ -53,14 +53,15 @@ is_usable_python() {
 }
 
 find_python() {
-  local candidate candidates=${COMMITLAKE_PYTHON:-python3.13 python3.12 python3.11 python3}
-  for candidate in $candidates; do
+  local candidate candidates=(python3.13 python3.12 python3.11 python3)
+  [ -z "${COMMITLAKE_PYTHON:-}" ] || candidates=("$COMMITLAKE_PYTHON")
+  for candidate in "${candidates[@]}"; do
     if is_usable_python "$candidate"; then
       command -v -- "$candidate"
       return
     fi
   done
-  fail "no usable Python was found: tried $candidates" \
+  fail "no usable Python was found: tried ${candidates[*]}" \
     "Install Python 3.11 or newer with its venv module (Debian: python3-venv), or name one in COMMITLAKE_PYTHON."
 }
 
@@ -125,9 +126,7 @@ set_up() {
     find_or_install_java
     rm -f "$STATE/unfinished"
     step "jars of Delta" "$VENV/bin/python" -P -m connectors.jars
-    if [ -f "$ROOT/connectors/commitlog/warm.py" ]; then
-      step "compiled reader" "$VENV/bin/python" -P -m connectors.commitlog.warm
-    fi
+    step "compiled reader" "$VENV/bin/python" -P -m connectors.commitlog.warm
     # What the developers' lock installs is all that a run needs.
     digest "$ROOT/requirements.lock" >"$STATE/stamp-run"
     printf '%s\n' "$stamp" >"$STATE/stamp-$kind"
@@ -137,7 +136,9 @@ set_up() {
   find_or_install_java
 }
 
-is_stamped() { [ ! -e "$STATE/unfinished" ] && [ "$(cat "$STATE/stamp-$1" 2>/dev/null)" = "$2" ]; }
+is_stamped() {
+  [ -x "$VENV/bin/python" ] && [ ! -e "$STATE/unfinished" ] && [ "$(cat "$STATE/stamp-$1" 2>/dev/null)" = "$2" ]
+}
 
 # --- Java ---------------------------------------------------------------------------------------------------------------------
 

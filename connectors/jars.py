@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 import pyspark
+
+from connectors.java import JavaError, java_home
 
 _VARIABLE = "COMMITLAKE_JARS"
 _SCALA = "2.13"
@@ -79,7 +80,7 @@ def _retrieve(name: str, version: str, scratch: Path) -> Path:
     settings = scratch / "ivysettings.xml"
     settings.write_text(_SETTINGS)
     command = [
-        java_command(), "-cp", f"{Path(pyspark.__file__).parent}/jars/*", "org.apache.ivy.Main",
+        str(java_home() / "bin" / "java"), "-cp", f"{Path(pyspark.__file__).parent}/jars/*", "org.apache.ivy.Main",
         "-settings", str(settings), "-cache", str(scratch / "cache"), "-types", "jar", "-confs", "default",
         "-dependency", "io.delta", name, version, "-notransitive",
         "-retrieve", f"{scratch}/[artifact]-[revision].[ext]",
@@ -95,21 +96,8 @@ def _retrieve(name: str, version: str, scratch: Path) -> Path:
     return jar
 
 
-def java_command() -> str:
-    """The Java that Spark would use."""
-    home = os.environ.get("JAVA_HOME")
-    if home and (Path(home) / "bin" / "java").exists():
-        return str(Path(home) / "bin" / "java")
-    found = shutil.which("java")
-    if found is None:
-        raise JarsError(
-            "there is no Java: install a JDK 17, or set JAVA_HOME; ./spark-submit.sh gets one where none is found"
-        )
-    return found
-
-
 if __name__ == "__main__":
     try:
         fetch()
-    except JarsError as problem:
+    except (JarsError, JavaError) as problem:
         sys.exit(f"error: {problem}")

@@ -1,6 +1,7 @@
 """Which Java Spark runs on.
 
-`JAVA_HOME`, else `java` on the path, else the one that spark-submit.sh has installed beside the packages.
+`JAVA_HOME`, else `java` on the path, else the one that spark-submit.sh has installed beside the packages: the first to
+do. What a Java is, its file `release` tells; one without that file is taken as it is.
 """
 
 from __future__ import annotations
@@ -12,7 +13,10 @@ import sys
 from pathlib import Path
 
 OLDEST = 17
-_VERSION = re.compile(r'^JAVA_VERSION="(\d+)', re.MULTILINE)
+# Spark's launcher always asks for it, and a Java without it ends at once.
+_MODULE = "jdk.incubator.vector"
+_VERSION = re.compile(r'^JAVA_VERSION="(?:1\.)?(\d+)', re.MULTILINE)
+_MODULES = re.compile(r'^MODULES="(.*)"', re.MULTILINE)
 
 
 class JavaError(Exception):
@@ -23,15 +27,17 @@ def java_home() -> Path:
     """The home of the Java to use.
 
     Raises:
-        JavaError: if there is none, or none that is new enough.
+        JavaError: if there is none, or none that will do.
     """
-    found = [home for home in _candidates() if (home / "bin" / "java").exists()]
-    for home in found:
-        if (version(home) or OLDEST) >= OLDEST:
-            return home
-    seen = "".join(f"; {home} is version {version(home)}" for home in found)
+    seen = []
+    for home in _candidates():
+        if (home / "bin" / "java").exists():
+            fault = _fault(home)
+            if fault is None:
+                return home
+            seen.append(f"{home} {fault}")
     raise JavaError(
-        f"no Java {OLDEST} or newer was found{seen}: "
+        f"no Java {OLDEST} or newer was found{''.join(f'; {what}' for what in seen)}: "
         "install one, set JAVA_HOME, or start by ./spark-submit.sh, which gets one"
     )
 
@@ -44,12 +50,15 @@ def _candidates() -> list[Path]:
     return [*homes, Path(sys.prefix) / "share" / "commitlake" / "java"]
 
 
-def version(home: Path) -> int | None:
-    """The major version of a Java, as its file `release` tells it, or None where it does not."""
+def _fault(home: Path) -> str | None:
+    """Why a Java will not do, or None."""
     try:
-        told = _VERSION.search((home / "release").read_text(errors="replace"))
+        release = (home / "release").read_text(errors="replace")
     except OSError:
         return None
-    if told is None:
-        return None
-    return 8 if told[1] == "1" else int(told[1])
+    version, modules = _VERSION.search(release), _MODULES.search(release)
+    if version is not None and int(version[1]) < OLDEST:
+        return f"is version {version[1]}"
+    if modules is not None and _MODULE not in modules[1].split():
+        return f"has no module {_MODULE}"
+    return None

@@ -17,6 +17,7 @@ import argparse
 import logging
 import os
 import sys
+import textwrap
 import traceback
 from collections.abc import Callable, Sequence
 from enum import IntEnum
@@ -26,6 +27,7 @@ import configargparse
 from rich_argparse import RawDescriptionRichHelpFormatter
 
 ENVIRONMENT_PREFIX = "COMMITLAKE_"
+_TEXT_WIDTH = 100
 _CONFIG_FILES = ("~/.config/commitlake.toml", "conf/commitlake.toml")
 
 
@@ -64,7 +66,7 @@ def job_parser(name: str, description: str, examples: Sequence[tuple[str, str]])
     """
     parser: argparse.ArgumentParser = configargparse.ArgumentParser(
         prog=f"commitlake {name}",
-        description=description,
+        description="\n".join(textwrap.wrap(description, width=_TEXT_WIDTH)),
         epilog=_epilog(examples),
         formatter_class=RawDescriptionRichHelpFormatter,
         auto_env_var_prefix=ENVIRONMENT_PREFIX,

@@ -9,9 +9,7 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from broker_lite.store.errors import StoreFilesError
-from schemas.layouts.checkpoint import Checkpoint, parse_checkpoint, serialize_checkpoint
-from schemas.layouts.errors import LayoutError
+from schemas.layouts.checkpoint import FILE_SIZE, parse_checkpoint, serialize_checkpoint
 
 FILE_NAME = "checkpoint"
 
@@ -24,20 +22,10 @@ class CheckpointFile:
     """
 
     def __init__(self, root: Path) -> None:
-        """Read the file; a store without one starts with zeros.
-
-        Raises:
-            StoreFilesError: if it is too short to be one.
-        """
+        """Read the file; what it lacks is zero, and zeros vouch for nothing: recovery then reads the whole log."""
         self._path = root / FILE_NAME
-        self.value = Checkpoint()
-        if self._path.exists():
-            try:
-                self.value = parse_checkpoint(self._path.read_bytes())
-            except LayoutError as error:
-                raise StoreFilesError(
-                    f"{self._path}: {error}; without the file, recovery reads the whole log"
-                ) from error
+        stored = self._path.read_bytes() if self._path.exists() else b""
+        self.value = parse_checkpoint(stored.ljust(FILE_SIZE, b"\0"))
 
     def update(self, **values: int) -> None:
         """Set some of the values, for the next `save`."""

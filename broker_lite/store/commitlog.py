@@ -37,6 +37,7 @@ class CommitLog:
         size = options.segment_size_bytes
         self.files = FileQueue(root / FOLDER, size, "segment_size_bytes", mappings)
         self.max_record_bytes = min(size - END_RESERVE, options.max_message_size_bytes + RECORD_ALLOWANCE_BYTES)
+        self._rest_is_clear = False
 
     @property
     def start(self) -> int:
@@ -72,12 +73,23 @@ class CommitLog:
         Raises:
             DiskFullError: if there is no room for the next segment.
         """
+        if not self._rest_is_clear:
+            self._clear_rest()
         if 0 < self.files.room < sum(map(len, records)) + END_RESERVE:
             self._fill_segment()
             records = relocate(self.end)
         offset = self.end
         self.files.append(b"".join(records))
         return offset, records
+
+    def _clear_rest(self) -> None:
+        """Erase what recovery has left behind the log's end, at the first append.
+
+        RocketMQ does not. But where a new record is as long as the broken one that it replaces, the old records behind
+        it would follow it without a gap, and the next recovery would take them for new ones.
+        """
+        self.files.clear_rest()
+        self._rest_is_clear = True
 
     def _fill_segment(self) -> None:
         """Write the BLANK; only its 8 bytes change, however much room it declares."""

@@ -142,8 +142,13 @@ class ConsumeQueue:
             self.truncate_to(self.files.end - ENTRY.size)
 
     def truncate_to(self, end: int) -> None:
-        """Let the queue end at a byte position."""
+        """Let the queue end at a byte position.
+
+        Entries behind it are erased: once the log has gone on past the records that they led to, they would pass for
+        entries again.
+        """
         self.files.truncate(end)
+        self.files.clear_rest()
         self.last_record = self.max_physical_offset = -1
         if not self.is_empty and (last := self.entry(self.max_offset - 1)) != PRE_BLANK:
             self.last_record = last.physical_offset

@@ -133,6 +133,12 @@ class FileQueue:
         self.end = max(offset, self.start)
         self.synced = min(self.synced, self.end)
 
+    def clear_rest(self) -> None:
+        """Make zeros of what stands behind the end: what follows will not be taken for a part of the queue."""
+        if self.room:
+            number, position = divmod(self.end - self.start, self.file_size)
+            self._files[number].clear_from(position)
+
     def sync(self, offset: int) -> None:
         """Put the bytes up to `offset` on the disk; may run while another thread appends."""
         if offset <= self.synced:

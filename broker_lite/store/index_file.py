@@ -7,7 +7,7 @@ something up by time must widen the window by a second. Source: org.apache.rocke
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from broker_lite.store.errors import StoreFilesError
@@ -121,20 +121,21 @@ class IndexFile:
         """Whether an entry from begin to end, both included, may be in this file."""
         return not self.is_empty and self.header.begin_timestamp <= end_ms and begin_ms <= self.header.end_timestamp
 
-    def lookup(self, key_hash: int, begin_ms: int, end_ms: int) -> Iterator[int]:
+    def lookup(self, key_hash: int, begin_ms: int, end_ms: int) -> list[int]:
         """Physical offsets of the entries of a hash in a window of time, the newest first.
 
         Other keys may have the same hash, and times are rounded: what is found must be compared with the record.
         """
-        memory = self._file.memory
+        memory, found = self._file.memory, []
         number = _unpack_slot(memory, self._geometry.slot_position(key_hash % self._geometry.slots))[0]
         above = self.header.index_count
         # Chains lead to older entries only; what does not is damage, and would lead in circles.
         while 0 < number < above:
             entry = parse_entry(memory, self._geometry.entry_position(number))
             if entry.key_hash == key_hash and self._may_be_within(number, entry, begin_ms, end_ms):
-                yield entry.physical_offset
+                found.append(entry.physical_offset)
             number, above = entry.previous_entry, number
+        return found
 
     def _may_be_within(self, number: int, entry: Entry, begin_ms: int, end_ms: int) -> bool:
         time = self.header.begin_timestamp

@@ -10,14 +10,18 @@ where the disk has room for all of it.
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from broker_lite.store.errors import DiskFullError
 
 DEFAULT_MAX_MAPPED_FILES = 256
 """Python's mmap holds a file descriptor for as long as it lives; processes often have 1,024."""
+
+_CLEARED_AT_ONCE = 1 << 20
 
 
 class Mappings:
@@ -88,6 +92,21 @@ class MappedFile:
             self._mappings.add(self)
         return self._memory
 
+    def clear_from(self, position: int) -> None:
+        """Make zeros of everything from a position on; what was never written is not touched, and stays sparse."""
+        descriptor = os.open(self.path, os.O_RDWR)
+        try:
+            for start, end in _written_stretches(descriptor, position, self.size):
+                self._clear(start, end)
+        finally:
+            os.close(descriptor)
+
+    def _clear(self, start: int, end: int) -> None:
+        for at in range(start, end, _CLEARED_AT_ONCE):
+            stop = min(at + _CLEARED_AT_ONCE, end)
+            if self.memory[at:stop].strip(b"\0"):
+                self.memory[at:stop] = bytes(stop - at)
+
     def sync(self) -> None:
         """Put everything written so far on the disk; other threads run meanwhile, and may write."""
         descriptor = os.open(self.path, os.O_RDWR)
@@ -107,6 +126,21 @@ class MappedFile:
         """Remove the file."""
         self.unmap()
         self.path.unlink()
+
+
+def _written_stretches(descriptor: int, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Where a sparse file may hold other bytes than zeros."""
+    while start < end:
+        try:
+            start = os.lseek(descriptor, start, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno != errno.ENXIO:
+                raise
+            return  # nothing was written from here to the end
+        hole = os.lseek(descriptor, start, os.SEEK_HOLE)
+        if start < end:
+            yield start, min(hole, end)
+        start = hole
 
 
 def check_disk(folder: Path, size: int) -> None:

@@ -13,6 +13,7 @@ import threading
 from pathlib import Path
 
 from broker_lite.store.errors import StoreLockedError
+from broker_lite.store.mapped_file import sync_folder
 
 LOCK_FILE = "lock"
 ABORT_FILE = "abort"
@@ -72,8 +73,12 @@ class AbortMark:
         self.was_found = self._path.exists()
 
     def set(self) -> None:
-        """Write the file: from here on, a crash is seen by whoever comes next."""
-        self._path.write_text(str(os.getpid()))
+        """Write the file: from here on, a crash is seen by whoever comes next, a crash of the machine too."""
+        with self._path.open("w") as file:
+            file.write(str(os.getpid()))
+            file.flush()
+            os.fsync(file.fileno())
+        sync_folder(self._path.parent)
 
     def clear(self) -> None:
         """Remove the file: everything is on the disk."""

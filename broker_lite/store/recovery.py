@@ -2,8 +2,8 @@
 
 The log is read from a record on up to which queues and index are known to be complete, to the first position that holds
 no whole record; there the log ends. What is read is entered again into queues and index, which skip what they have.
-What they have from behind the log's end is dropped. Nothing of the log is erased: what stood behind its end stays in
-the file until it is written over.
+What they have from behind the log's end is dropped. What stood there in the log stays in the file until the first
+message is put (see `CommitLog.append`).
 
     after a clean end   the last record that both queues and index have
     after a crash       the first record of a segment, the newest that both have and that is older than the checkpoint

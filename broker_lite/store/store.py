@@ -122,7 +122,8 @@ class MessageStore:
                 self.config.save()
                 self._abort.clear()
         finally:
-            self._files.mappings.unmap_all()
+            with self._writer.lock:
+                self._files.mappings.unmap_all()
             self._lock.release()
 
     def flush(self) -> None:

@@ -103,5 +103,5 @@ def _engine_errors() -> Iterator[None]:
 
 def clean_message(text: str) -> str:
     """The first line of an engine's message, without the names of its error classes."""
-    lines = _ENGINE_PREFIX.sub("", text.strip()).replace("\\n", " ").splitlines()
+    lines = _ENGINE_PREFIX.sub("", text.strip()).removesuffix('")').replace("\\n", " ").splitlines()
     return lines[0] if lines else "no message"

@@ -113,10 +113,10 @@ def test_rocketmq_serves_every_message_by_queue_by_key_and_by_id(
     check_queues(servers, shop, messages)
     check_look_ups(servers, messages)
     servers.stop_broker()
-    check_config(shop)
+    check_config(shop, rocketmq_version)
 
 
-def check_config(shop: ShopTraffic) -> None:
+def check_config(shop: ShopTraffic, version: str) -> None:
     """The broker has read topics, groups and offsets, and has written them again."""
     with MessageStore.open(shop.path, shop.options) as store:
         topics = store.config.topics.entries
@@ -124,7 +124,8 @@ def check_config(shop: ShopTraffic) -> None:
             "orders": 4,
             "shipments": 2,
         }
-        assert "BenchmarkTest" in topics
+        if version.startswith("5"):  # 4.9 writes this file only when somebody makes a topic
+            assert "BenchmarkTest" in topics
         assert store.config.groups.ensure("shipping-service") == (1, 3)
         shipped = [store.config.consumer_offsets.get("shipments", "shipping-service", number) for number in range(2)]
         assert shipped == [store.max_offset("shipments", number) for number in range(2)]

@@ -52,6 +52,21 @@ def test_truncate_deletes_the_files_behind(tmp_path: Path, end: int, left: list[
     assert (files.end, names(tmp_path)) == (end, left)
 
 
+def test_rest_of_a_file_is_cleared_and_stays_sparse(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    size = 1 << 24
+    file = MappedFile.create(path, size, Mappings())
+    for position in (0, 5000, 5_000_000, size - 1):
+        file.memory[position] = 1
+    before = path.stat().st_blocks
+    file.clear_from(5000)
+    assert [file.memory[position] for position in (0, 5000, 5_000_000, size - 1)] == [1, 0, 0, 0]
+    assert not any(path.read_bytes()[1:])
+    assert path.stat().st_blocks <= before
+    MappedFile.create(tmp_path / "never written", size, Mappings()).clear_from(0)
+    assert (tmp_path / "never written").stat().st_blocks < size // 512
+
+
 def test_queue_may_begin_anywhere(tmp_path: Path) -> None:
     files = opened(tmp_path)
     files.begin_at(57)

@@ -58,11 +58,12 @@ def test_lock_file_says_lock_and_stays(root: Path) -> None:
 
 def test_lock_is_given_back_when_opening_fails(root: Path) -> None:
     MessageStore.open(root, SMALL).close()
-    (root / "checkpoint").write_bytes(b"short")
+    wrong = root / "commitlog" / f"{0:020d}"
+    wrong.write_bytes(b"short")
     for _ in range(2):
-        with pytest.raises(StoreFilesError, match="found 5 bytes"):
+        with pytest.raises(StoreFilesError, match="found 5"):
             MessageStore.open(root, SMALL)
-    (root / "checkpoint").unlink()
+    wrong.unlink()
     MessageStore.open(root, SMALL).close()
 
 

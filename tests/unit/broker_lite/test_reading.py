@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from broker_lite.store import GetStatus, IndexDisabledError, MessageStore, StoreFilesError, StoreOptions
+from broker_lite.store.mapped_file import Mappings
 from schemas.layouts.errors import LayoutError
 from schemas.layouts.hosts import Host
 from schemas.layouts.indexfile import tags_key
 from schemas.layouts.message_id import serialize_message_id
-from tests.unit.broker_lite.builders import BORN_MS, BROKER, PRODUCER, STORED_MS, Clock, fill, message
+from tests.unit.broker_lite.builders import BORN_MS, BROKER, PRODUCER, SMALL, STORED_MS, Clock, fill, message
 
 
 def test_message_is_read_as_it_was_put(store: MessageStore) -> None:
@@ -169,3 +171,16 @@ def test_entry_at_tells_where_a_message_is(store: MessageStore) -> None:
     assert entry is not None
     assert (entry.physical_offset, entry.size) == (result.physical_offset, result.size)
     assert [store.entry_at(*place) for place in (("orders", 0, 1), ("orders", 0, -1), ("nowhere", 0, 0))] == [None] * 3
+
+
+def test_everything_is_found_while_only_one_file_may_be_mapped(
+    root: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker_lite.store.files.Mappings", partial(Mappings, limit=1))
+    with MessageStore.open(root, SMALL, clock=clock) as store:
+        results = fill(store, 60)
+    with MessageStore.open(root, SMALL, clock=clock) as store:
+        for number, result in enumerate(results):
+            (got,) = store.get_by_key("orders", f"order-{number}")
+            assert got == store.get_by_id(result.msg_id) == store.get("orders", number % 2, number // 2).messages[0]
+        assert len(store.get_by_key("orders", tags_key("tag1"))) == 20

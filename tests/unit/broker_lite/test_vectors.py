@@ -145,6 +145,25 @@ def test_h_queue_entry_in_the_schedule_topic_holds_the_time_of_delivery(tmp_path
     assert files.read(0, 20) == bytes.fromhex("00000000 00002000 00000138 0000018b cfe590d8")
 
 
+@pytest.mark.parametrize(
+    ("delay", "code"),
+    [
+        ("18", STORED_MS + 7_200_000),
+        ("99", STORED_MS + 7_200_000),
+        ("0", 2598919),
+        ("-1", 2598919),
+        ("+1", STORED_MS + 1000),
+    ],
+)
+def test_h_levels_above_the_highest_are_the_highest_and_those_below_1_none(
+    store: MessageStore, delay: str, code: int
+) -> None:
+    store.put(message(topic="SCHEDULE_TOPIC_XXXX", properties=(("DELAY", delay), ("TAGS", "TagA"))))
+    entry = store.entry_at("SCHEDULE_TOPIC_XXXX", 0, 0)
+    assert entry is not None
+    assert entry.tags_code == code
+
+
 def test_h_filler_before_a_queue_that_begins_late(tmp_path: Path) -> None:
     files = FileQueue(tmp_path / "queue", 200, "-", Mappings())
     ConsumeQueue("orders", 0, files)._begin_at(220)

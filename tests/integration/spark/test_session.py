@@ -1,0 +1,88 @@
+"""Whose settings a job's session has: the user's before ours, and those of a session that is there before both."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from connectors.jars import delta_jars
+from connectors.spark_session import get_session
+
+ROOT = Path(__file__).parents[3]
+PROGRAM = """
+import json, sys
+from connectors.spark_session import get_session
+spark = get_session("test")
+spark.range(3).write.format("delta").save(sys.argv[1])
+names = ["spark.app.name", "spark.master", "spark.driver.memory", "spark.sql.shuffle.partitions",
+         "spark.sql.session.timeZone", "spark.ui.enabled"]
+settings = {name: spark.conf.get(name) for name in names}
+print(json.dumps({"rows": spark.read.format("delta").load(sys.argv[1]).count(), **settings}))
+"""
+OURS = {
+    "rows": 3,
+    "spark.app.name": "commitlake test",
+    "spark.master": "local[*]",
+    "spark.driver.memory": "2g",
+    "spark.sql.shuffle.partitions": "8",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.ui.enabled": "false",
+}
+
+
+def run(command: list[str], folder: Path, **environment: str) -> tuple[dict[str, Any], str]:
+    """What the program found, and what was said on standard error."""
+    variables = {**os.environ, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable, **environment}
+    here = folder / "here"
+    here.mkdir()
+    program = folder / "program.py"
+    program.write_text(PROGRAM)
+    done = subprocess.run(
+        [*command, str(program), str(folder / "table")],
+        cwd=here,
+        env=variables,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    assert list(here.iterdir()) == []  # no warehouse, no metastore where the user stands
+    return json.loads(done.stdout.splitlines()[-1]), done.stderr
+
+
+def test_a_job_begins_a_quiet_session_of_its_own(tmp_path: Path) -> None:
+    assert run([sys.executable], tmp_path, SPARK_HOME="/another/spark") == (OURS, "")
+
+
+def test_options_for_spark_submit_win(tmp_path: Path) -> None:
+    options = "--master local[1] --driver-memory 700m --name mine --conf spark.sql.shuffle.partitions=3 pyspark-shell"
+    found, said = run([sys.executable], tmp_path, PYSPARK_SUBMIT_ARGS=options)
+    theirs = {"spark.master": "local[1]", "spark.driver.memory": "700m", "spark.sql.shuffle.partitions": "3"}
+    assert (found, said) == (OURS | theirs, "")
+
+
+def test_under_spark_submit_its_settings_win_and_ours_fill_the_rest(tmp_path: Path) -> None:
+    submit = str(Path(sys.executable).parent / "spark-submit")
+    options = ["--master", "local[1]", "--conf", "spark.sql.shuffle.partitions=3", "--driver-memory", "700m"]
+    jars = ["--jars", ",".join(map(str, delta_jars()))]
+    found, _ = run([submit, *options, *jars], tmp_path)
+    theirs = {"spark.master": "local[1]", "spark.driver.memory": "700m", "spark.sql.shuffle.partitions": "3"}
+    assert found == OURS | theirs
+
+
+def test_a_session_that_is_there_is_taken_as_it_is(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    spark.conf.set("spark.sql.shuffle.partitions", "5")
+    monkeypatch.setattr("connectors.spark_session.SETTINGS", {"spark.sql.shuffle.partitions": "7"})
+    try:
+        assert get_session("another") is spark
+        assert spark.conf.get("spark.sql.shuffle.partitions") == "5"
+    finally:
+        spark.conf.set("spark.sql.shuffle.partitions", "8")

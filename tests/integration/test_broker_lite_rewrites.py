@@ -1,0 +1,120 @@
+"""What broker_lite makes of a message is what the real broker made of it: each rewrite against two recorded records."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from itertools import pairwise
+
+import pytest
+
+from broker_lite.delivery import rewrites
+from schemas.layouts import properties as props
+from schemas.layouts.commitlog import Message, NewMessage, parse_message
+from schemas.layouts.sysflag import TransactionType, transaction_type
+from schemas.layouts.topics import DLQ_PREFIX, HALF_TOPIC, OP_TOPIC, RETRY_PREFIX, SCHEDULE_TOPIC
+from tests.servers.recording import FAILING_GROUP, FAILING_TOPIC, RecordedStore
+
+RETRY_TOPIC = f"{RETRY_PREFIX}{FAILING_GROUP}"
+DLQ_TOPIC = f"{DLQ_PREFIX}{FAILING_GROUP}"
+
+
+@pytest.fixture(scope="module")
+def messages(recorded_store: RecordedStore) -> dict[int, Message]:
+    """Every record of the recorded store, by physical offset."""
+    found = {}
+    for row in recorded_store.decoded:
+        segment = (recorded_store.store / "commitlog" / row["segment"]).read_bytes()
+        parsed = parse_message(segment, row["physical_offset"] - int(row["segment"]))
+        assert parsed is not None
+        found[row["physical_offset"]] = parsed[0]
+    return found
+
+
+def families(messages: dict[int, Message]) -> Iterator[list[Message]]:
+    """The records of one UNIQ_KEY, in the order of the log."""
+    by_key = defaultdict(list)
+    for message in messages.values():
+        by_key[message.unique_key].append(message)
+    yield from (family for key, family in by_key.items() if key)
+
+
+def commits(messages: dict[int, Message]) -> list[Message]:
+    """Committed messages; their type tells them, for a half may stand at offset 0."""
+    return [message for message in messages.values() if transaction_type(message.sys_flag) is TransactionType.COMMIT]
+
+
+def assert_made(made: NewMessage, stored: Message) -> None:
+    """A rewrite has everything that the broker stored."""
+    for field in ("topic", "queue_id", "body", "flag", "born_timestamp", "born_host", "reconsume_times"):
+        assert getattr(made, field) == getattr(stored, field), field
+    assert made.prepared_transaction_offset == stored.prepared_transaction_offset
+    assert made.sys_flag == rewrites.copy_of(stored).sys_flag
+    assert dict(made.properties) == stored.properties
+
+
+def test_delayed_messages_are_delivered_as_rocketmq_does(messages: dict[int, Message]) -> None:
+    pairs = [
+        (parked, delivered)
+        for family in families(messages)
+        for parked, delivered in pairwise(family)
+        if parked.topic == SCHEDULE_TOPIC and delivered.topic == parked.properties[props.REAL_TOPIC]
+    ]
+    assert {delivered.topic for _, delivered in pairs} >= {"EveryDelay", RETRY_TOPIC}
+    for parked, delivered in pairs:
+        place = parked.properties
+        assert_made(rewrites.unpark(parked, place[props.REAL_TOPIC], int(place[props.REAL_QID])), delivered)
+
+
+def test_failed_messages_are_sent_back_as_rocketmq_does(messages: dict[int, Message]) -> None:
+    retries = 0
+    for family in families(messages):
+        for failed, parked in pairwise(family):
+            if failed.topic in (FAILING_TOPIC, RETRY_TOPIC) and parked.topic == SCHEDULE_TOPIC:
+                level = rewrites.FIRST_RETRY_LEVEL + failed.reconsume_times
+                assert_made(rewrites.park(rewrites.send_back(failed, FAILING_GROUP, 0, level), level), parked)
+                retries += 1
+    assert retries == 6
+
+
+def test_dead_letters_are_rocketmqs(messages: dict[int, Message]) -> None:
+    pairs = [
+        (failed, dead) for family in families(messages) for failed, dead in pairwise(family) if dead.topic == DLQ_TOPIC
+    ]
+    assert len(pairs) == 3
+    for failed, dead in pairs:
+        assert_made(rewrites.give_up(failed, FAILING_GROUP), dead)
+
+
+def test_committed_messages_are_rocketmqs(recorded_store: RecordedStore, messages: dict[int, Message]) -> None:
+    committed = commits(messages)
+    assert committed
+    for stored in committed:
+        half = messages[stored.prepared_transaction_offset]
+        made = rewrites.commit(half)
+        if recorded_store.version < "5.5":
+            kept = {key: half.properties[key] for key in (props.REAL_TOPIC, props.REAL_QID)}
+            made = NewMessage(
+                **{name: getattr(made, name) for name in made.__slots__ if name != "properties"},
+                properties=rewrites.with_properties(made.properties, kept),
+            )
+        assert_made(made, stored)
+
+
+def test_marks_of_finished_halves_are_read_and_written_as_rocketmqs(
+    recorded_store: RecordedStore, messages: dict[int, Message]
+) -> None:
+    halves = {message.queue_offset: message for message in messages.values() if message.topic == HALF_TOPIC}
+    marks = [message for message in messages.values() if message.topic == OP_TOPIC]
+    finished = [offset for mark in marks for offset in rewrites.finished_offsets(mark.body)]
+    assert finished
+    assert set(finished) <= set(halves)
+    committed = {message.prepared_transaction_offset for message in commits(messages)}
+    decided = {offset for offset, half in halves.items() if half.physical_offset in committed}
+    assert decided <= set(finished)
+    made = rewrites.finish(halves[finished[0]], marks[0].born_timestamp, marks[0].born_host)
+    assert dict(made.properties) == marks[0].properties
+    assert (made.topic, made.queue_id, made.sys_flag) == (OP_TOPIC, marks[0].queue_id, 0)
+    if recorded_store.version >= "5.5":
+        # 5.x puts several halves into one mark, each in this form.
+        assert marks[0].body.startswith(made.body)

@@ -1,0 +1,131 @@
+"""Opening a lake and asking it, without a JVM: what is a lake, what is sorted in how much memory, what is said."""
+
+from __future__ import annotations
+
+import datetime
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import QueryBuilder, write_deltalake
+
+from connectors.lake.paths import LakeError, LakePaths
+from connectors.lake.reader import QueryError, clean_message, open_table, run_sql
+
+ROOT = Path(__file__).parents[4]
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> LakePaths:
+    """A lake with six rows in three files."""
+    root = tmp_path_factory.mktemp("lake")
+    for number in (3, 1, 2):
+        moments = [datetime.datetime(2026, 11, number, hour, tzinfo=datetime.UTC) for hour in (23, 1)]
+        rows = {"store_timestamp": pa.array(moments, pa.timestamp("us", "UTC")), "number": [2 * number, 2 * number - 1]}
+        write_deltalake(str(root / "messages"), pa.table(rows), mode="append")
+    return LakePaths(str(root))
+
+
+@pytest.mark.parametrize("sorts_all", [False, True])
+def test_a_question_gets_its_rows_in_order(lake: LakePaths, sorts_all: bool) -> None:
+    sql = "SELECT number FROM messages ORDER BY store_timestamp"
+    answer = run_sql(open_table(lake, "messages"), "messages", sql, sorts_all=sorts_all)
+    assert answer.read_all()["number"].to_pylist() == [1, 2, 3, 4, 5, 6]
+
+
+def test_no_lake_at_all_is_told(tmp_path: Path) -> None:
+    with pytest.raises(LakeError, match="does not exist: expected the folder of a lake"):
+        open_table(LakePaths(str(tmp_path / "nowhere")), "messages")
+    with pytest.raises(LakeError, match=r"is not a lake: expected a Delta table in .*/messages"):
+        open_table(LakePaths(str(tmp_path)), "messages")
+
+
+def test_a_table_that_is_not_written_yet_is_told_apart_from_no_lake(lake: LakePaths, tmp_path: Path) -> None:
+    with pytest.raises(LakeError, match="has no table 'quarantine' yet"):
+        open_table(lake, "quarantine")
+    with pytest.raises(LakeError, match="is not a lake"):
+        open_table(LakePaths(str(tmp_path)), "quarantine")
+
+
+@pytest.mark.parametrize(
+    ("sql", "message"),
+    [
+        ("SELECT nothing FROM messages", "No field named nothing"),
+        ("SELECT number FROM messages WHERE (1 = 1", r"^Expected: \), found: EOF$"),
+        ("SELECT 1 / (number - number) FROM messages", "Divide by zero"),
+    ],
+)
+def test_what_the_engine_cannot_answer_is_one_line(lake: LakePaths, sql: str, message: str) -> None:
+    with pytest.raises(QueryError, match=message) as raised:
+        run_sql(open_table(lake, "messages"), "messages", sql).read_all()
+    assert "\n" not in str(raised.value)
+
+
+def test_a_panic_of_the_engine_is_an_error_like_others(lake: LakePaths, monkeypatch: pytest.MonkeyPatch) -> None:
+    class PanicException(BaseException):
+        """What a panic in Rust becomes in Python."""
+
+    def execute(*_: object) -> None:
+        raise PanicException("index out of bounds\nnote: run with a backtrace")
+
+    monkeypatch.setattr(QueryBuilder, "execute", execute)
+    with pytest.raises(QueryError, match=r"^the engine failed: index out of bounds$"):
+        run_sql(open_table(lake, "messages"), "messages", "SELECT 1")
+
+
+@pytest.mark.parametrize("stop", [KeyboardInterrupt, SystemExit])
+def test_an_interrupt_is_not_taken_for_a_panic(
+    lake: LakePaths, monkeypatch: pytest.MonkeyPatch, stop: type[BaseException]
+) -> None:
+    def execute(*_: object) -> None:
+        raise stop
+
+    monkeypatch.setattr(QueryBuilder, "execute", execute)
+    with pytest.raises(stop):
+        run_sql(open_table(lake, "messages"), "messages", "SELECT 1")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Schema error: No field named x.\nValid fields are a, b.", "No field named x."),
+        ("  plain  ", "plain"),
+        ("", "no message"),
+    ],
+)
+def test_a_message_is_cleaned(text: str, expected: str) -> None:
+    assert clean_message(text) == expected
+
+
+SORT = """
+import resource, sys
+from deltalake import DeltaTable
+from connectors.lake.reader import run_sql
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+sql = "SELECT * FROM messages ORDER BY number"
+answer = run_sql(DeltaTable(sys.argv[1]), "messages", sql, sorts_all=True)
+rows, last = 0, -1
+for batch in answer:
+    numbers = batch.column("number").to_pylist()
+    assert numbers[0] >= last and numbers == sorted(numbers)
+    rows, last = rows + len(numbers), numbers[-1]
+print(rows, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
+"""
+
+
+def test_an_answer_larger_than_its_memory_is_sorted_on_disk(tmp_path: Path) -> None:
+    """1.6 GB of rows in a table; the engine may keep 512 MiB of them."""
+    rows, wide = 200_000, 1000
+    for part in range(8):
+        numbers = pa.array([(number * 7919 + part) % 1_000_003 for number in range(rows)], pa.int64())
+        # Incompressible enough for memory, and quick to make: a different start in the same long text.
+        text = pa.array([f"{part}-{number}-".ljust(wide, "x") for number in range(rows)], pa.string())
+        write_deltalake(str(tmp_path / "messages"), pa.table({"number": numbers, "text": text}), mode="append")
+    command = [sys.executable, "-c", SORT, str(tmp_path / "messages")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT, timeout=300)
+    assert done.returncode == 0, done.stderr
+    count, mebibytes = (int(word) for word in done.stdout.split())
+    assert count == 8 * rows
+    assert mebibytes < 1000

@@ -1,0 +1,65 @@
+"""Where Delta's jars lie, and what is said where they do not; Ivy itself runs at set-up."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from connectors.jars import JarsError, delta_jars, fetch
+
+NAMES = ["delta-spark_4.2_2.13-4.4.0.jar", "delta-storage-4.4.0.jar"]
+
+
+@pytest.fixture
+def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The folder that the environment names, empty."""
+    monkeypatch.setenv("COMMITLAKE_JARS", str(tmp_path / "jars"))
+    return tmp_path / "jars"
+
+
+def run_ivy_that(monkeypatch: pytest.MonkeyPatch, *, writes: bytes | None, says: str = "") -> list[str]:
+    """Let Ivy write a jar, or none, and say something; the list fills with what it was asked for."""
+    asked: list[str] = []
+
+    def run(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
+        name, version = command[command.index("-dependency") + 2 :][:2]
+        asked.append(name)
+        if writes is not None:
+            pattern = command[command.index("-retrieve") + 1]
+            Path(pattern.replace("[artifact]-[revision].[ext]", f"{name}-{version}.jar")).write_bytes(writes)
+        return subprocess.CompletedProcess(command, 0 if writes is not None else 1, stdout=says, stderr="")
+
+    monkeypatch.setattr(subprocess, "run", run)
+    return asked
+
+
+def test_the_jars_are_those_of_the_installed_packages(folder: Path) -> None:
+    folder.mkdir()
+    for name in NAMES:
+        (folder / name).touch()
+    assert delta_jars() == [folder / name for name in NAMES]
+
+
+def test_a_missing_jar_is_named_with_what_to_do(folder: Path) -> None:
+    with pytest.raises(JarsError, match=rf"{folder} has no {', '.join(NAMES)}: run .* or set COMMITLAKE_JARS"):
+        delta_jars()
+
+
+def test_only_what_is_missing_is_fetched(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder.mkdir()
+    (folder / NAMES[0]).write_bytes(b"as it was")
+    asked = run_ivy_that(monkeypatch, writes=b"jar")
+    fetch()
+    assert asked == ["delta-storage"]
+    assert sorted(path.name for path in folder.iterdir()) == NAMES
+    assert (folder / NAMES[0]).read_bytes() == b"as it was"
+
+
+def test_a_jar_that_cannot_be_fetched_leaves_nothing_behind(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_ivy_that(monkeypatch, writes=None, says="some lines\nUNRESOLVED DEPENDENCY\n")
+    with pytest.raises(JarsError, match=r"io\.delta:delta-spark_4\.2_2\.13:4\.4\.0 .*UNRESOLVED DEPENDENCY.*network"):
+        fetch()
+    assert list(folder.iterdir()) == []

@@ -1,0 +1,71 @@
+"""What `spark-submit.sh` starts: options of spark-submit before the job's name."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Sequence
+
+import pytest
+
+from jobs import cli, submit
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The command lines that the command was called with, instead of calling it."""
+    calls: list[list[str]] = []
+
+    def main(argv: Sequence[str]) -> int:
+        calls.append(list(argv))
+        return 3
+
+    monkeypatch.setattr(cli, "main", main)
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "untouched")
+    return calls
+
+
+@pytest.mark.parametrize(
+    ("options", "command"),
+    [
+        ([], ["query", "--lake", "lake"]),
+        (["--master", "local[2]"], ["archive", "--store", "x"]),
+        (["--master=local[2]"], ["archive"]),
+        (["--verbose", "--master", "local"], ["archive", "--verbose"]),
+        (["-v", "--conf", "spark.a=b c", "--conf=spark.d='"], ["demo"]),
+        (["--driver-memory", "4g"], ["demo", "--dir", "--odd"]),
+    ],
+)
+def test_options_before_the_job_are_for_spark_submit(options: list[str], command: list[str]) -> None:
+    assert submit.split([*options, *command]) == (options, command)
+
+
+def test_options_reach_spark_submit_as_they_were_given(started: list[list[str]]) -> None:
+    options = ["--conf", 'spark.app.name=it\'s a "name"', "--master", "local[2]"]
+    assert submit.main([*options, "archive", "--store", "a b"]) == 3
+    assert started == [["archive", "--store", "a b"]]
+    assert shlex.split(os.environ["PYSPARK_SUBMIT_ARGS"]) == [*options, "pyspark-shell"]
+
+
+def test_without_options_the_environment_is_left_alone(started: list[list[str]]) -> None:
+    assert submit.main(["dump", "store"]) == 3
+    assert started == [["dump", "store"]]
+    assert os.environ["PYSPARK_SUBMIT_ARGS"] == "untouched"
+
+
+@pytest.mark.parametrize("options", [["--master", "local"], ["--master"], ["-v"]])
+def test_a_command_line_without_a_job_is_told(
+    options: list[str], started: list[list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert submit.main(options) == 2
+    assert f"no job is named after {' '.join(options)}" in capsys.readouterr().err
+    assert started == []
+
+
+@pytest.mark.parametrize("options", [["--deploy-mode", "cluster"], ["--deploy-mode=cluster"]])
+def test_a_driver_elsewhere_is_refused_with_the_reason(
+    options: list[str], started: list[list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert submit.main([*options, "archive"]) == 2
+    assert "--deploy-mode cluster: expected client" in capsys.readouterr().err
+    assert started == []
