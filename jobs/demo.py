@@ -66,7 +66,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     _show(lake, f"What happened to {_ORDER}:", _BY_KEY)
     _say("\nGo on with, for example:")
     _say(f"  .venv/bin/commitlake query --lake {lake.root} --kind dlq")
-    _say(f"  .venv/bin/commitlake query --lake {lake.root} --topic payments --where \"properties['city'] = 'Berlin'\"")
+    _say(f"  .venv/bin/commitlake query --lake {lake.root} --topic orders --where \"properties['city'] = '北京'\"")
     _say(f"  .venv/bin/commitlake dump {store} --body text | head -n 1")
     return ExitCode.DAMAGE if result.refused else ExitCode.OK
 
