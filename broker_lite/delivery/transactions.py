@@ -111,7 +111,7 @@ class Transactions:
 
     def _note(self, mark: int, halves: list[int]) -> None:
         self._marks[mark] = halves
-        self._decided.update(half for half in halves if half >= self._half_progress)
+        self._decided.update(halves)
         while self._half_progress in self._decided:
             self._decided.discard(self._half_progress)
             self._half_progress += 1

@@ -6,6 +6,7 @@ All of this is checked before anything is written. Source: MessageExtEncoder, Ho
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 
 from broker_lite.store.dispatch import parse_delay_level
 from broker_lite.store.errors import MessageRefusedError
@@ -69,12 +70,8 @@ def check_batch(messages: Sequence[NewMessage], max_body_bytes: int) -> None:
             raise MessageRefusedError(f"batch: expected messages of one queue, found {found}")
         if transaction_type(message.sys_flag) is not TransactionType.NOT:
             raise MessageRefusedError(f"batch: expected no transaction, found sys_flag {message.sys_flag:#x}")
-        properties = sum(_utf8_size(key) + _utf8_size(value) + 2 for key, value in message.properties)
-        size += len(message.body) + _BATCH_FRAME_BYTES + properties
+        # What cannot be encoded is refused when the record is made.
+        properties = "".join(chain.from_iterable(message.properties)).encode(errors="replace")
+        size += len(message.body) + _BATCH_FRAME_BYTES + len(properties) + 2 * len(message.properties)
     if size > max_body_bytes:
         raise MessageRefusedError(f"batch: expected at most {max_body_bytes} bytes in all, found {size}")
-
-
-def _utf8_size(text: str) -> int:
-    # What cannot be encoded is refused when the record is made.
-    return len(text) if text.isascii() else len(text.encode(errors="replace"))

@@ -101,8 +101,9 @@ class Dispatching:
         unique_key = properties.get(props.UNIQ_KEY)
         keys = properties.get(props.KEYS)
         tags = properties.get(props.TAGS) if self._index_tags else None
-        return (
-            *((unique_key,) if unique_key else ()),
-            *(props.split_keys(keys) if keys else ()),
-            *((tags_key(tags),) if tags else ()),
-        )
+        found = [unique_key] if unique_key else []
+        if keys:
+            found += props.split_keys(keys)
+        if tags:
+            found.append(tags_key(tags))
+        return tuple(found)

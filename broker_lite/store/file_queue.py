@@ -51,9 +51,9 @@ class FileQueue:
     def _load(self, size_option: str) -> None:
         if not self.folder.is_dir():
             return
-        names = sorted(
-            path.name for path in self.folder.iterdir() if path.is_file() and parse_segment_name(path.name) is not None
-        )
+        paths = [path for path in self.folder.iterdir() if parse_segment_name(path.name) is not None and path.is_file()]
+        # As numbers: a broker may have written them in other digits than ASCII's.
+        names = sorted((path.name for path in paths), key=int)
         if names and (self.folder / names[-1]).stat().st_size == 0:
             # A crash between the file's creation and its growth; RocketMQ deletes it too.
             (self.folder / names.pop()).unlink()

@@ -27,6 +27,7 @@ from schemas.layouts.indexfile import (
 TIME_STEP_MS = 1000
 """An entry's time is known to this."""
 
+_FIRST_SLOT = Geometry().slot_position(0)
 _pack_header = HEADER.struct.pack_into
 _pack_entry = ENTRY.struct.pack_into
 _pack_slot = SLOT.struct.pack_into
@@ -96,20 +97,23 @@ class IndexFile:
         """Append an entry for each hash of a record's keys, not more than there is room for."""
         if not key_hashes:
             return
-        memory, geometry = self._file.memory, self._geometry
+        memory, slots = self._file.memory, self._geometry.slots
         begin, _, begin_offset, _, used_slots, number = self.header
+        position = self._geometry.entry_position(number)
+        time_diff = time_diff_seconds(store_timestamp, begin)
         for key_hash in key_hashes:
-            slot = geometry.slot_position(key_hash % geometry.slots)
+            slot = _FIRST_SLOT + SLOT.size * (key_hash % slots)
             newest = _unpack_slot(memory, slot)[0]
             if not 0 < newest <= number:
                 newest = 0
-            time_diff = time_diff_seconds(store_timestamp, begin)
-            _pack_entry(memory, geometry.entry_position(number), key_hash, physical_offset, time_diff, newest)
+            _pack_entry(memory, position, key_hash, physical_offset, time_diff, newest)
             _pack_slot(memory, slot, number)
             if number <= 1:
                 begin, begin_offset = store_timestamp, physical_offset
+                time_diff = time_diff_seconds(store_timestamp, begin)
             used_slots += newest == 0
             number += 1
+            position += ENTRY.size
         self._set_header(Header(begin, store_timestamp, begin_offset, physical_offset, used_slots, number))
         self.is_synced = False
 

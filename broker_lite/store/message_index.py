@@ -61,13 +61,12 @@ class MessageIndex:
             DiskFullError: if there is no room for the next file.
         """
         hashes = [_hash_of(topic, key) for key in keys]
-        while True:
-            file = self._file_with_room()  # RocketMQ makes the next file even for a record without keys
-            room = file.room
+        file = self._file_with_room()  # RocketMQ makes the next file even for a record without keys
+        while len(hashes) > (room := file.room):
             file.put(hashes[:room], physical_offset, store_timestamp)
-            if len(hashes) <= room:
-                return
             del hashes[:room]
+            file = self._file_with_room()
+        file.put(hashes, physical_offset, store_timestamp)
 
     def check_room(self, entries: int) -> None:
         """Make sure that so many entries can be put.
@@ -98,7 +97,7 @@ class MessageIndex:
         return record.physical_offset in self.lookup(record.topic, key, time, time)
 
     def _file_with_room(self) -> IndexFile:
-        return self._files[-1] if self._files and not self._files[-1].is_full else self._add_file()
+        return self._files[-1] if self._files and self._files[-1].room else self._add_file()
 
     def _add_file(self) -> IndexFile:
         previous = self._files[-1] if self._files else None

@@ -9,9 +9,10 @@ message is put (see `CommitLog.append`).
     after a crash       the first record of a segment, the newest that both have and that is older than the checkpoint
                         says everything on the disk is; index files that it does not vouch for are deleted before
 
-Missing queues or a missing index make that the log's first record, so both are built anew. RocketMQ begins with a
-segment in both cases, which it reads in a second, and by the queues alone, unless `messageIndexSafe` is set: it can
-lose index entries in a crash. The index is made whole here.
+Missing queues or a missing index make that the log's first record, so both are built anew; one queue that is missing is
+built anew when a later message of it is read. RocketMQ begins with a segment in both cases, which it reads in a second,
+and by the queues alone, unless `messageIndexSafe` is set: it can lose index entries in a crash. The index is made whole
+here.
 
 Source: DefaultMessageStore.load, CommitLog.recoverNormally, recoverAbnormally (5.5.0).
 """

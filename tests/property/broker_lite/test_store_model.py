@@ -135,4 +135,4 @@ class StoreModel(RuleBasedStateMachine):
 
 
 TestStoreModel = StoreModel.TestCase
-TestStoreModel.settings = settings(max_examples=settings().max_examples // 4, stateful_step_count=25)
+TestStoreModel.settings = settings(max_examples=settings().max_examples // 8, stateful_step_count=25)

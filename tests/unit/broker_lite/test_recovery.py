@@ -476,3 +476,12 @@ def test_index_header_that_lies_is_no_way_out_of_the_file(root: Path) -> None:
         assert store.get_by_key("orders", "order-1") == []
         fill(store, 1, start=COUNT)
         assert len(store.get_by_key("orders", f"order-{COUNT}")) == 1
+
+
+def test_folders_that_are_no_queues_are_left_alone(root: Path) -> None:
+    written(root)
+    for name in ("007", "x", "\u0661", "-1"):
+        (root / "consumequeue" / "orders" / name).mkdir()
+    with MessageStore.open(root, SMALL, clock=Clock()) as store:
+        assert store.queues == [("orders", 0), ("orders", 1)]
+    assert bodies(root) == expected(COUNT)

@@ -1,0 +1,73 @@
+"""Config files are texts from outside: any text is a document or a ValueError, and what was written is read again."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker_lite.store import ConfigFileError
+from broker_lite.store.config_files import ConfigFiles
+from broker_lite.store.fastjson import parse_fastjson, serialize_fastjson
+from tests.hypothesis_profiles import load
+from tests.unit.broker_lite.builders import Clock
+
+load()
+
+NUMBERS = st.integers(-(1 << 63), 1 << 63)
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+KEYS = NUMBERS | TEXTS.filter(lambda text: not text.startswith("\0"))
+DOCUMENTS = st.recursive(
+    NUMBERS | TEXTS | st.booleans() | st.none(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=4),
+    max_leaves=20,
+)
+NAMES = ("topics.json", "subscriptionGroup.json", "consumerOffset.json", "delayOffset.json")
+
+
+@given(document=DOCUMENTS)
+def test_what_is_written_is_read_again(document: object) -> None:
+    assert parse_fastjson(serialize_fastjson(document)) == document
+
+
+@given(document=DOCUMENTS)
+def test_plain_json_is_read_too(document: object) -> None:
+    text = json.dumps(document)
+    assert parse_fastjson(text) == json.loads(text)
+
+
+@given(text=st.text(st.sampled_from('{}[]",:0123-a\\ \n\0\x01é'), max_size=40) | st.text(max_size=40))
+def test_any_text_is_a_document_or_a_value_error(text: str) -> None:
+    with contextlib.suppress(ValueError):
+        parse_fastjson(text)
+
+
+@given(name=st.sampled_from(NAMES), document=DOCUMENTS)
+def test_any_document_is_a_config_or_a_documented_error(
+    name: str, document: object, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    root = Path(tmp_path_factory.getbasetemp()) / "config-texts"
+    path = root / "config" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(
+        serialize_fastjson({"dataVersion": {}, "offsetTable": document, "topicConfigTable": document})
+        if isinstance(document, dict)
+        else serialize_fastjson(document),
+        encoding="utf-8",
+    )
+    try:
+        config = ConfigFiles(root, Clock())
+        config.topics.ensure("orders", 3)
+        config.groups.ensure("mail")
+        config.consumer_offsets.commit("orders", "mail", 0, config.consumer_offsets.get("orders", "mail", 0) or 0)
+        config.delay_offsets.set(3, config.delay_offsets.get(3) + 1)
+        config.save()
+    except ConfigFileError as error:
+        assert "expected" in str(error)
+    finally:
+        for file in path.parent.iterdir():
+            file.unlink()
