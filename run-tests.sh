@@ -31,7 +31,7 @@ for task in "$@"; do
   if .venv/bin/poe --quiet "$task"; then
     result=passed
   else
-    result=FAILED
+    result="FAILED, exit code $?"
     failed=1
   fi
   summary+=("$(printf '%-10s %s (%d s)' "$task" "$result" "$((SECONDS - started))")")

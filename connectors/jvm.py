@@ -20,6 +20,7 @@ from pyspark.java_gateway import launch_gateway
 from connectors.java import JavaError, java_home
 
 _ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
+_STANDARD_ERROR = 2
 # Said by every JVM that is asked for the module, which Spark always does; no setting silences it.
 _NOISE = ("WARNING: Using incubator modules", "WARNING: package sun.security.action")
 
@@ -97,11 +98,12 @@ class _Said:
         self._reader.start()
 
     def _pass_on(self, read_end: int) -> None:
-        with os.fdopen(read_end, errors="replace") as lines:
+        with os.fdopen(read_end, "rb") as lines:
             for line in lines:
-                if not line.startswith(_NOISE):
-                    self._last = line.strip() or self._last
-                    sys.stderr.write(line)
+                text = line.decode(errors="replace")
+                if not text.startswith(_NOISE):
+                    self._last = text.strip() or self._last
+                    os.write(_STANDARD_ERROR, line)  # where the child itself would have written, whatever sys.stderr is
 
     def close(self) -> None:
         """Leave the pipe to the child."""
