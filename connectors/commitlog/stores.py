@@ -8,6 +8,7 @@ just `store`. Nothing that is read from a store becomes part of a path.
 from __future__ import annotations
 
 import logging
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ logger = logging.getLogger(__name__)
 
 COMMITLOG = "commitlog"
 _GENERIC_STORE_NAME = "store"
+_MOST_PARTS = 1000  # segments between two that are there; more than that says nothing about their size
 _PLACEHOLDER = "{broker}"
 _PERMISSION_HINT = "run as the broker's user, or give read permission"
 _WILDCARDS = re.compile(r"[*?\[]|" + re.escape(_PLACEHOLDER))
@@ -65,11 +67,18 @@ class Store:
 def segment_size(store: Store) -> int:
     """The size of a store's segments: brokers make them all the same, and full from the start.
 
-    Where files are missing the distances between names are larger; where one was cut in copying, it is shorter.
+    Where files are missing the distances between names are multiples of it; where one was cut in copying, it is
+    shorter. So it is what divides the distances and holds the longest file.
     """
+    longest = max(segment.file_size for segment in store.segments)
     bases = [segment.base_offset for segment in store.segments]
     distances = [after - before for before, after in pairwise(bases)]
-    return min([*distances, max(segment.file_size for segment in store.segments)])
+    common = math.gcd(*distances)
+    if not 0 < longest <= common:
+        return min([*distances, longest])
+    if common % longest == 0:
+        return longest
+    return common // next(parts for parts in range(min(common // longest, _MOST_PARTS), 0, -1) if common % parts == 0)
 
 
 def find_stores(path: str, broker: str | None = None) -> list[Store]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from connectors.commitlog.errors import EmptyStoreError, OptionError, StoreError
-from connectors.commitlog.stores import find_stores
+from connectors.commitlog.stores import Segment, Store, find_stores, segment_size
 from tests.logs import closed_segment, messages, open_segment, write_store
 
 SIZE = 2048
@@ -105,3 +105,23 @@ def test_empty_store_among_others_is_passed_over(tmp_path: Path, caplog: pytest.
 def test_glob_that_matches_nothing_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="no store matches"):
         find_stores(f"{tmp_path}/*/commitlog")
+
+
+@pytest.mark.parametrize(
+    ("files", "size"),
+    [
+        pytest.param([(0, 4096), (4096, 4096)], 4096, id="whole"),
+        pytest.param([(8192, 4096), (12288, 100)], 4096, id="the newest is still short"),
+        pytest.param([(0, 3428), (4096, 1008)], 4096, id="all are cut"),
+        pytest.param([(0, 3000), (12288, 4096), (16384, 4096)], 4096, id="some are missing"),
+        pytest.param([(0, 4096), (12288, 4000)], 4096, id="only every third is there"),
+        pytest.param([(0, 3000), (12288, 100)], 3072, id="cut, and some are missing: the least that fits"),
+        pytest.param([(0, 5000), (4096, 4096)], 4096, id="one is too long"),
+        pytest.param([(0, 0), (4096, 0)], 0, id="empty"),
+        pytest.param([(0, 1), (2**60 + 1, 1)], 1, id="names far apart"),
+        pytest.param([(0, 77)], 77, id="one alone"),
+    ],
+)
+def test_segment_size_follows_from_names_and_lengths(files: list[tuple[int, int]], size: int) -> None:
+    segments = tuple(Segment(f"{base}", base, length) for base, length in files)
+    assert segment_size(Store("b", "root", segments)) == size
