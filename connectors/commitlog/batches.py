@@ -1,6 +1,6 @@
 """From a split to Arrow batches: what a task does.
 
-A batch holds the records of one window, less those that the filters drop, in the columns that were asked for. What is
+A batch holds some thousands of records, less those that the filters drop, in the columns that were asked for. What is
 not intact goes by the mode: an error, a row with `_corrupt_record`, or a count in the log.
 """
 
@@ -12,14 +12,14 @@ import numpy as np
 import pyarrow as pa
 
 from connectors.commitlog.arrow import Array
-from connectors.commitlog.decoder import DecodedWindow
-from connectors.commitlog.files import OpenSegment, SegmentFile, Window
-from connectors.commitlog.filters import Filters
-from connectors.commitlog.kernel import hop
+from connectors.commitlog.decoded import DecodedBatch
+from connectors.commitlog.decoder import Decoder
+from connectors.commitlog.files import OpenSegment, SegmentFile
+from connectors.commitlog.kernel import hop as kernel
 from connectors.commitlog.options import Mode
 from connectors.commitlog.refused import Refused, bad_rows, describe
 from connectors.commitlog.request import Request
-from connectors.commitlog.rows import RowBatch
+from connectors.commitlog.rows import Notes, RowBatch, first_not_utf8, note
 from connectors.commitlog.splits import Split
 from connectors.commitlog.walk import BadRange, End, walk
 from schemas.layouts.scan import Fault
@@ -50,47 +50,56 @@ def _gap(split: Split, request: Request, refused: Refused, found: str) -> Iterat
 
 def _read_file(file: SegmentFile, split: Split, request: Request, refused: Refused) -> Iterator[pa.RecordBatch]:
     end = End()
-    for step in walk(file, split, request.max_batch_bytes, request.max_record_bytes, end):
-        parts = step.parts
+    reader = _Rows(split, request, refused)
+    hop = reader.decoder.hop
+    for step in walk(file, split, request.max_batch_bytes, request.max_record_bytes, end, hop=hop):
+        rows = step.parts.shape[1]
         if step.bad and request.mode is Mode.FAILFAST:  # what is wrong with later records is not the first fault
-            parts = parts[:, parts[hop.START] < step.bad[0].start - step.origin]
-        if parts.shape[1]:
-            yield from _good_rows(step.window, parts, split, request, refused)
+            rows = int(np.searchsorted(step.parts[kernel.START], step.bad[0].start - step.origin))
+        if rows:
+            yield from reader.batches(reader.decoder.take(step.window, step.origin, step.parts).first_rows(rows))
         if step.bad:
             yield from bad_rows([describe(file, split, bad, request, refused) for bad in step.bad], split, request)
-    if end.stop == hop.STOP_UNWRITTEN and end.position < split.end:
+    if end.stop == kernel.STOP_UNWRITTEN and end.position < split.end:
         hole = BadRange(end.position, split.end, Fault.HOLE)
         yield from bad_rows([describe(file, split, hole, request, refused)], split, request)
 
 
-def _good_rows(
-    window: Window, parts: Array, split: Split, request: Request, refused: Refused
-) -> Iterator[pa.RecordBatch]:
-    decoded = DecodedWindow(window, parts, split.broker, keep_entries="properties" in request.schema.names)
-    wanted = _wanted_rows(decoded, request.filters)
-    if wanted is not None:
-        if not wanted.any():
+class _Rows:
+    """Makes batches of what the kernel decoded."""
+
+    def __init__(self, split: Split, request: Request, refused: Refused) -> None:
+        self._request = request
+        self._refused = refused
+        columns = set(request.schema.names)
+        self.decoder = Decoder(columns, split.broker, request.filters, encoded=request.encoded)
+
+    def batches(self, decoded: DecodedBatch) -> Iterator[pa.RecordBatch]:
+        """One batch, or more where properties must be mended first; none where the mode drops all of it."""
+        damaged = decoded.rows_not_utf8()
+        if not len(damaged):
+            batch = RowBatch(decoded, self._request, self._refused).build()
+            if batch is not None:
+                yield batch
             return
-        decoded = decoded.select(wanted)
-    batch = RowBatch(decoded, request, refused).build()
-    if batch is not None:
-        yield batch
+        notes, replaced = self._mend(decoded, damaged)
+        window, parts = decoded.with_properties(replaced)
+        first = 0
+        while first < decoded.rows:
+            mended = self.decoder.decode(window, decoded.origin, parts[:, first:])
+            here = {row - first: value for row, value in notes.items() if first <= row < first + mended.rows}
+            batch = RowBatch(mended, self._request, self._refused, here).build()
+            if batch is not None:
+                yield batch
+            first += mended.rows
 
-
-def _wanted_rows(decoded: DecodedWindow, filters: Filters) -> Array | None:
-    """Which records pass the filters, or None for all."""
-    masks: list[Array] = []
-    if filters.topics is not None:
-        chosen = np.array([name in filters.topics for name in decoded.topic_names], bool)
-        masks.append(chosen[decoded.topics.codes])
-    if filters.queue_ids is not None:
-        masks.append(np.isin(decoded.int32("queue_id"), list(filters.queue_ids)))
-    if filters.min_offset is not None:
-        masks.append(decoded.int64("physical_offset") >= filters.min_offset)
-    if filters.end_offset is not None:
-        masks.append(decoded.int64("physical_offset") < filters.end_offset)
-    if filters.min_store_timestamp is not None:
-        masks.append(decoded.store_timestamps() >= filters.min_store_timestamp)
-    if filters.end_store_timestamp is not None:
-        masks.append(decoded.store_timestamps() < filters.end_store_timestamp)
-    return np.logical_and.reduce(masks) if masks else None
+    def _mend(self, decoded: DecodedBatch, damaged: Array) -> tuple[Notes, dict[int, bytes]]:
+        """Put U+FFFD where properties are not UTF-8, as RocketMQ's own decoder does, and say so."""
+        notes: Notes = {}
+        replaced = {}
+        for row in damaged.tolist():
+            raw = decoded.raw_properties(row)
+            replaced[row] = raw.decode("utf-8", "replace").encode()
+            found = first_not_utf8(raw)
+            note(notes, decoded, row, self._refused, Fault.PROPERTIES_ENCODING, "properties in UTF-8", found, raw)
+        return notes, replaced

@@ -37,14 +37,14 @@ class LocalFile:
     """A segment on a local disk; once open it can be read to its end even when it is deleted."""
 
     def __init__(self, path: str) -> None:
-        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self.descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
     def read_into(self, window: Window, position: int) -> int:
         """See SegmentFile."""
         view = window.data
         done = 0
         while done < len(view):
-            count = os.preadv(self._descriptor, [view[done:]], position + done)
+            count = os.preadv(self.descriptor, [view[done:]], position + done)
             if count == 0:
                 break
             done += count
@@ -53,7 +53,7 @@ class LocalFile:
     def next_data(self, position: int) -> int | None:
         """The first position from `position` on that is not in a hole of a sparse file, or None where all is hole."""
         try:
-            return os.lseek(self._descriptor, position, os.SEEK_DATA)
+            return os.lseek(self.descriptor, position, os.SEEK_DATA)
         except OSError as error:
             if error.errno == errno.ENXIO:
                 return None
@@ -61,7 +61,7 @@ class LocalFile:
 
     def close(self) -> None:
         """See SegmentFile."""
-        os.close(self._descriptor)
+        os.close(self.descriptor)
 
 
 class RemoteFile:

@@ -21,8 +21,9 @@ class Request:
         filters: which records are wanted.
         body: what the column `body` holds, if it is asked for.
         max_body_bytes: limit of a decompressed body.
-        max_batch_bytes: log bytes in a window.
+        max_batch_bytes: log bytes that are read at a time where a segment cannot be mapped.
         max_record_bytes: larger sizes are faults.
+        encoded: give strings that repeat as dictionary arrays, whatever the schema says: Spark cannot take them.
     """
 
     schema: pa.Schema
@@ -32,3 +33,4 @@ class Request:
     max_body_bytes: int = 64 << 20
     max_batch_bytes: int = 4 << 20
     max_record_bytes: int = DEFAULT_MAX_RECORD_BYTES
+    encoded: bool = False

@@ -1,25 +1,28 @@
 """A range of a segment, window by window, through the compiled kernel.
 
-`walk` reads as much as a window holds, lets `hop` find the records in it, and goes on where the kernel stopped. A
-record that is larger than the window makes the window grow, up to the largest record allowed; memory is bounded by
-that, whatever sizes the log claims.
+`walk` opens a window, lets the kernel find the records in it, and goes on where the kernel stopped. A record that is
+larger than the window makes the window grow, up to the largest record allowed; memory is bounded by that, whatever
+sizes the log claims.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from connectors.commitlog.arrow import Array
+from connectors.commitlog.errors import StoreError
 from connectors.commitlog.files import SegmentFile, Window
-from connectors.commitlog.kernel import hop
+from connectors.commitlog.kernel import hop as kernel
 from connectors.commitlog.splits import Split
-from schemas.layouts.commitlog import BLANK, MIN_RECORD_SIZE
+from connectors.commitlog.windows import Windows
 from schemas.layouts.scan import Fault
 
 _FAULT_ROOM = 1024
+_PLACES = 16_384
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +36,7 @@ class BadRange:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one window gave.
+    """What the kernel found in one go.
 
     Attributes:
         window: the bytes; valid until the next step.
@@ -50,21 +53,57 @@ class Step:
 
 @dataclass(slots=True)
 class End:
-    """Where a walk ended; filled in when it has.
+    """Where a walk ended, once it has; `STOP_LIMIT` where nothing else is said.
 
     Attributes:
-        stop: one of `hop.STOP_LIMIT`, `STOP_BLANK`, `STOP_UNWRITTEN`.
+        stop: `STOP_LIMIT`, `STOP_BLANK`, `STOP_UNWRITTEN`.
         position: physical offset behind the last byte that was taken; with STOP_UNWRITTEN, of the first zero.
-        bytes_read: what was read from the file.
+        bytes_read: of the file that were looked at.
     """
 
-    stop: int = hop.STOP_LIMIT
+    stop: int = kernel.STOP_LIMIT
     position: int = 0
     bytes_read: int = 0
 
 
+class Place(NamedTuple):
+    """Where the kernel looks: the first arguments of `kernel.hop`, in its order."""
+
+    window: Window
+    length: int
+    origin: int
+    limit: int
+    segment_end: int
+    file_end: int
+    max_record_bytes: int
+    verify: bool
+
+
+Hop = Callable[[Place, Array, Array], Array]
+"""Goes on from `state[POSITION]`, by `(place, state, faults)`; gives the places of the records it found."""
+
+
+def find_places() -> Hop:
+    """The hop that finds records, and no more."""
+    parts = np.empty((kernel.PART_COUNT, _PLACES + 1), np.int64)
+
+    def hop(place: Place, state: Array, faults: Array) -> Array:
+        kernel.hop(*place, state, parts, faults)
+        found: Array = parts[:, : state[kernel.RECORDS]]
+        return found
+
+    return hop
+
+
 def walk(
-    file: SegmentFile, split: Split, window_bytes: int, max_record_bytes: int, end: End, *, verify: bool = True
+    file: SegmentFile,
+    split: Split,
+    window_bytes: int,
+    max_record_bytes: int,
+    end: End,
+    *,
+    verify: bool = True,
+    hop: Hop | None = None,
 ) -> Iterator[Step]:
     """The records and bad ranges of a range of a segment, in order.
 
@@ -73,48 +112,64 @@ def walk(
     Args:
         file: the open segment.
         split: which range of it.
-        window_bytes: how much to read at a time.
+        window_bytes: how much to read at a time where the file cannot be mapped.
         max_record_bytes: larger sizes are faults.
         end: is told where the walk ended.
         verify: compare bodies with their CRC; without it only what follows a bad range is checked so.
+        hop: what finds the records; `find_places` where not given.
+
+    Raises:
+        StoreError: if the file was cut while the caller looked at a step.
     """
-    state = np.zeros(hop.STATE_SIZE, np.int64)
-    state[hop.POSITION] = split.start
-    state[hop.BAD_START] = -1
-    buffer = np.empty(max(BLANK.size, min(window_bytes, split.size)), np.uint8)
-    parts = np.empty((hop.PART_COUNT, len(buffer) // MIN_RECORD_SIZE + 2), np.int64)
+    hop = hop or find_places()
+    state = np.zeros(kernel.STATE_SIZE, np.int64)
+    state[kernel.POSITION] = split.start
+    state[kernel.BAD_START] = -1
     faults = np.empty((_FAULT_ROOM, 3), np.int64)
+    windows = Windows(file, split.base_offset, window_bytes, split.size)
     file_end = split.file_end
     limit = reach = min(split.end, file_end)
-    state[hop.STOP] = hop.STOP_WINDOW
-    while state[hop.STOP] == hop.STOP_WINDOW:
-        origin = int(state[hop.POSITION])
-        wanted = max(0, min(len(buffer), reach - origin))
-        length = file.read_into(buffer[:wanted], origin - split.base_offset)
-        end.bytes_read += length
-        if length < wanted:
-            file_end = reach = origin + length
-            limit = min(limit, file_end)
-        state[hop.STOP] = hop.STOP_ROOM
-        while state[hop.STOP] == hop.STOP_ROOM:
-            state[hop.RECORDS] = state[hop.FAULTS] = 0
-            hop.hop(
-                buffer, length, origin, limit, split.segment_end, file_end, max_record_bytes, verify, state, parts,
-                faults
-            )  # fmt: skip
-            if state[hop.RECORDS] or state[hop.FAULTS]:
-                yield Step(buffer, origin, parts[:, : state[hop.RECORDS]], _bad_ranges(faults[: state[hop.FAULTS]]))
-        if state[hop.STOP] == hop.STOP_WINDOW and int(state[hop.POSITION]) == origin:
-            if origin + length == reach:
-                reach = file_end  # a record that goes on behind the range
+    state[kernel.STOP] = kernel.STOP_WINDOW
+    while state[kernel.STOP] == kernel.STOP_WINDOW:
+        origin = int(state[kernel.POSITION])
+        with windows.open(origin, reach) as opened:
+            length = opened.length
+            end.bytes_read += length
+            if opened.is_end_of_file:
+                file_end = reach = origin + length
+                limit = min(limit, file_end)
+            place = Place(opened.window, length, origin, limit, split.segment_end, file_end, max_record_bytes, verify)
+            state[kernel.STOP] = kernel.STOP_ROOM
+            while state[kernel.STOP] == kernel.STOP_ROOM:
+                before = state.copy()
+                state[kernel.RECORDS] = state[kernel.FAULTS] = 0
+                parts = hop(place, state, faults)
+                if opened.was_cut:  # what the kernel saw of it are zeros: look again, by reading
+                    state[:] = before
+                    state[kernel.STOP] = kernel.STOP_WINDOW
+                    windows.only_read()
+                    break
+                if parts.shape[1] or state[kernel.FAULTS]:
+                    yield Step(opened.window, origin, parts, _bad_ranges(faults[: state[kernel.FAULTS]]))
+                    if opened.was_cut:
+                        raise StoreError(f"{split.path} was cut to a smaller size while it was read: read it again")
             else:
-                buffer = np.empty(2 * len(buffer), np.uint8)
-    end.stop = int(state[hop.STOP])
-    end.position = int(state[hop.UNWRITTEN_START if end.stop == hop.STOP_UNWRITTEN else hop.POSITION])
-    if end.stop == hop.STOP_LIMIT and limit < split.end:
+                if state[kernel.STOP] == kernel.STOP_WINDOW and int(state[kernel.POSITION]) == origin:
+                    if origin + length == reach:
+                        reach = file_end  # a record that goes on behind the range
+                    else:
+                        windows.grow()
+    end.stop = int(state[kernel.STOP])
+    end.position = int(state[kernel.UNWRITTEN_START if end.stop == kernel.STOP_UNWRITTEN else kernel.POSITION])
+    if end.stop == kernel.STOP_LIMIT and limit < split.end:
         start = max(limit, split.start)
-        yield Step(buffer, start, parts[:, :0], [BadRange(start, split.end, Fault.CUT)])
+        yield Step(
+            np.empty(0, np.uint8),
+            start,
+            np.empty((kernel.PART_COUNT, 0), np.int64),
+            [BadRange(start, split.end, Fault.CUT)],
+        )
 
 
 def _bad_ranges(faults: Array) -> list[BadRange]:
-    return [BadRange(int(start), int(stop), hop.FAULT_BY_CODE[int(code)]) for start, stop, code in faults]
+    return [BadRange(int(start), int(stop), kernel.FAULT_BY_CODE[int(code)]) for start, stop, code in faults]

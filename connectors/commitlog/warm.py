@@ -12,6 +12,7 @@ from pathlib import Path
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from connectors.commitlog.batches import read_split
+from connectors.commitlog.mapping import Mapping
 from connectors.commitlog.options import Mode
 from connectors.commitlog.plan import plan_splits, take_snapshot
 from connectors.commitlog.request import Request
@@ -32,8 +33,16 @@ def warm() -> int:
         (folder / segment_name(0)).write_bytes(_segment())
         (store,) = find_stores(scratch)
         request = Request(to_arrow_schema(SOURCE, timezone="UTC"), Mode.PERMISSIVE)
+        _map(folder / segment_name(0))
         splits = plan_splits(store, take_snapshot([store]).ranges[store.broker], 64)
         return sum(batch.num_rows for split in splits for batch in read_split(split, request))
+
+
+def _map(path: Path) -> None:
+    with path.open("rb") as file:
+        mapping = Mapping.of(file.fileno(), 0, _SEGMENT_BYTES)
+        if mapping is not None:
+            mapping.close()
 
 
 def _segment() -> bytes:

@@ -1,145 +1,110 @@
-"""Columns out of a window: fixed fields, repeated strings, copied strings, message ids.
+"""Columns of fixed size out of a window: numbers, hosts, message ids.
 
-Every function takes the positions of the records wanted; what is not asked for is not looked at.
+Every function takes the places of the records wanted; what is not asked for is not looked at.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
-from connectors.commitlog.kernel.memory import load_be_i32, load_be_i64, load_le_u64
+from connectors.commitlog.kernel.compiled import compiled
+from connectors.commitlog.kernel.hop import STORE_HOST
+from connectors.commitlog.kernel.memory import copy_block, load_be_i32, load_be_i64, load_le_u64, store_be_u64
+from connectors.commitlog.kernel.strings import intern_span
+from schemas.layouts.hosts import V4_SIZE, V6_SIZE
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def gather_i32(window, positions, field_offset, out):
     """out[i] = the int32 at positions[i] + field_offset."""
     for row in range(len(positions)):
         out[row] = load_be_i32(window, positions[row] + field_offset)
 
 
-@njit(nogil=True, cache=True)
-def gather_i64(window, positions, field_offset, scale, out):
-    """out[i] = scale * the int64 at positions[i] + field_offset; 1000 turns ms into Arrow's microseconds."""
+@compiled
+def gather_i64(window, positions, field_offset, out):
+    """out[i] = the int64 at positions[i] + field_offset."""
     for row in range(len(positions)):
-        out[row] = load_be_i64(window, positions[row] + field_offset) * scale
+        out[row] = load_be_i64(window, positions[row] + field_offset)
 
 
-@njit(nogil=True, cache=True)
-def spans_to_offsets(lengths, offsets):
-    """Arrow's n + 1 offsets of values with these lengths; a negative length, null, takes no room."""
-    total = 0
-    offsets[0] = 0
-    for row in range(len(lengths)):
-        if lengths[row] > 0:
-            total += lengths[row]
-        offsets[row + 1] = total
-    return total
-
-
-@njit(nogil=True, cache=True)
-def copy_spans(window, positions, lengths, out):
-    """The values one behind the other; `out` has room for their sum."""
-    target = 0
+@compiled
+def intern_hosts(window, positions, field_offset, sys_flags, v6_bit, seed, hosts, out):
+    """Number the hosts at positions[i] + field_offset; their size follows from a bit of sys_flag."""
+    counts, table, starts, texts = hosts
+    likely = np.int64(-1)
     for row in range(len(positions)):
-        source, length = positions[row], lengths[row]
-        for at in range(length):
-            out[target + at] = window[source + at]
-        if length > 0:
-            target += length
+        size = V6_SIZE if sys_flags[row] & v6_bit else V4_SIZE
+        position = positions[row] + field_offset
+        likely = intern_span(window, position, size, seed, likely, counts, table, starts, texts)
+        out[row] = likely
 
 
-@njit(nogil=True, cache=True)
-def _hash_span(window, position, length):
-    value = np.uint64(length) * np.uint64(0x9E3779B97F4A7C15)
-    while length >= 8:
-        value = (value ^ load_le_u64(window, position)) * np.uint64(0xFF51AFD7ED558CCD)
-        value ^= value >> np.uint64(32)
-        position += 8
-        length -= 8
-    for at in range(position, position + length):
-        value = (value ^ np.uint64(window[at])) * np.uint64(0xFF51AFD7ED558CCD)
-    return value ^ (value >> np.uint64(29))
+@compiled
+def intern_spans(window, positions, lengths, seed, interner, out):
+    """Number the values at `positions`."""
+    counts, table, starts, texts = interner
+    likely = np.int64(-1)
+    for row in range(len(positions)):
+        likely = intern_span(window, positions[row], lengths[row], seed, likely, counts, table, starts, texts)
+        out[row] = likely
 
 
-@njit(nogil=True, cache=True)
-def _equal_spans(window, left, right, length):
-    while length >= 8:
-        if load_le_u64(window, left) != load_le_u64(window, right):
-            return False
-        left += 8
-        right += 8
-        length -= 8
-    for at in range(length):  # noqa: SIM110 (numba compiles a loop, not a generator)
-        if window[left + at] != window[right + at]:
-            return False
-    return True
+@compiled
+def _hex_digits(value):
+    """The eight upper-case hex digits of a 32-bit number, as a word with the first one on top."""
+    word = np.uint64(value)
+    word = (word | (word << np.uint64(16))) & np.uint64(0x0000FFFF0000FFFF)
+    word = (word | (word << np.uint64(8))) & np.uint64(0x00FF00FF00FF00FF)
+    word = (word | (word << np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
+    letters = ((word + np.uint64(0x0606060606060606)) >> np.uint64(4)) & np.uint64(0x0101010101010101)
+    return word + np.uint64(0x3030303030303030) + letters * np.uint64(7)
 
 
-@njit(nogil=True, cache=True)
-def intern_spans(window, positions, lengths, table, codes, firsts):
-    """Number the distinct values in order of appearance.
+@compiled
+def _write_hex(window, position, size, out, target):
+    """Hex of `size` bytes, a multiple of four."""
+    for at in range(0, size, 4):
+        number = np.uint64(load_be_i32(window, position + at)) & np.uint64(0xFFFFFFFF)
+        store_be_u64(out, target + 2 * at, _hex_digits(number))
+
+
+@compiled
+def write_message_ids(window, parts, first_row, count, sys_flags, v6_bit, physical_offset_field, start, offsets, out):
+    """Offset message ids: hex of store host and physical offset, as `schemas.layouts.message_id` writes it.
 
     Args:
-        window: where the values lie.
-        positions: of each value.
-        lengths: of each value; a negative one is null and gets the code -1.
-        table: int32 scratch, a power of two and at least twice as long as `positions`; all -1, and left all -1.
-        codes: int32 out, one for each value.
-        firsts: int32 out, the row in which each distinct value appears first.
+        window: where the records lie.
+        parts: see `hop`; its first row is where a record begins.
+        first_row: of the records to look at.
+        count: how many of them.
+        sys_flags: of all records.
+        v6_bit: of sys_flag, for a store host of 20 bytes.
+        physical_offset_field: where it lies in a record.
+        start: bytes of `out` that are filled.
+        offsets: int32 out, Arrow's.
+        out: uint8 out, with OVERWRITE bytes more than count.
 
     Returns:
-        How many distinct values there are.
+        How many bytes of `out` are filled then.
     """
-    mask = np.uint64(len(table) - 1)
-    distinct = 0
-    for row in range(len(positions)):
-        position, length = positions[row], lengths[row]
-        if length < 0:
-            codes[row] = -1
-            continue
-        if distinct > 0:  # logs come in runs: compare with the value before, and skip the hash
-            last = codes[row - 1] if row > 0 else -1
-            if last >= 0:
-                first = firsts[last]
-                if lengths[first] == length and _equal_spans(window, positions[first], position, length):
-                    codes[row] = last
-                    continue
-        slot = _hash_span(window, position, length) & mask
-        while True:
-            code = table[slot]
-            if code < 0:
-                table[slot] = distinct
-                codes[row] = distinct
-                firsts[distinct] = row
-                distinct += 1
-                break
-            first = firsts[code]
-            if lengths[first] == length and _equal_spans(window, positions[first], position, length):
-                codes[row] = code
-                break
-            slot = (slot + np.uint64(1)) & mask
-    table[:] = -1
-    return distinct
-
-
-@njit(nogil=True, cache=True)
-def _write_hex(value, out, at):
-    high, low = value >> 4, value & 15
-    out[at] = high + (48 if high < 10 else 55)
-    out[at + 1] = low + (48 if low < 10 else 55)
-
-
-@njit(nogil=True, cache=True)
-def write_message_ids(window, hosts, host_sizes, starts, physical_offset_field, offsets, out):
-    """Offset message ids: hex of store host and physical offset, as `schemas.layouts.message_id` writes it."""
-    target = 0
-    offsets[0] = 0
-    for row in range(len(hosts)):
-        for at in range(host_sizes[row]):
-            _write_hex(window[hosts[row] + at], out, target)
-            target += 2
-        for at in range(8):
-            _write_hex(window[starts[row] + physical_offset_field + at], out, target)
-            target += 2
+    target = start
+    last_host = np.uint64(0)
+    last_text = np.int64(-1)
+    for row in range(first_row, first_row + count):
+        host = parts[STORE_HOST, row]
+        if sys_flags[row] & v6_bit:
+            _write_hex(window, host, V6_SIZE, out, target)
+            target += 2 * V6_SIZE
+        else:
+            word = load_le_u64(window, host)
+            if last_text >= 0 and word == last_host:  # one broker's log: nearly always
+                copy_block(out, last_text, out, target)
+            else:
+                _write_hex(window, host, V4_SIZE, out, target)
+                last_host, last_text = word, target
+            target += 2 * V4_SIZE
+        _write_hex(window, parts[0, row] + physical_offset_field, 8, out, target)
+        target += 16
         offsets[row + 1] = target
+    return target
