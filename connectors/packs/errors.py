@@ -1,0 +1,35 @@
+"""What can go wrong between a reference and its body.
+
+PackError                   a pack, or a reference to it, that does not give the body: what was expected, what was found
+└── PackNameError           a name that `pack_name` never gives: such a path is not opened
+"""
+
+from __future__ import annotations
+
+
+class PackError(Exception):
+    """A body that cannot be had; the message is for a user.
+
+    Attributes:
+        pack: the pack's name, as the table has it.
+        offset: the position in the pack, in bytes; None where the whole pack is meant.
+        expected: what the reference or the format says.
+        found: what is there.
+        advice: what to do.
+    """
+
+    def __init__(self, pack: str, offset: int | None, expected: str, found: str, advice: str) -> None:
+        super().__init__(pack, offset, expected, found, advice)  # all of them, so that the error can be pickled
+        self.pack = pack
+        self.offset = offset
+        self.expected = expected
+        self.found = found
+        self.advice = advice
+
+    def __str__(self) -> str:
+        place = "" if self.offset is None else f", offset {self.offset}"
+        return f"pack {self.pack!r}{place}: expected {self.expected}, found {self.found}. {self.advice}"
+
+
+class PackNameError(PackError):
+    """A name of a pack that is not of the only shape that packs have."""

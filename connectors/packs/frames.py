@@ -1,0 +1,140 @@
+"""What a pack is: a sequence of independent zstd frames (RFC 8878), each of bodies one behind the other.
+
+    pack  = frame*                      nothing before, between or behind: `zstd -d` gives all bodies, joined
+    frame = zstd(body*), at most 256 KiB of bodies; a larger body has a frame of its own
+
+A body has no header. Its reference says all: the pack's name, where the frame begins (`frame_offset`) and how long it
+is (`frame_length`, as stored), and where the body lies in the frame's content (`offset`, `length`).
+
+A frame is closed when it has bytes and the next body, even an empty one, would make it larger than the limit. So the
+bytes of a pack follow from the sequence of its bodies, not from how they were handed over, and a run that is repeated
+writes the same pack with the same version of zstd. An empty body has the length 0 and, like any other, the place of its
+frame; a last frame of empty bodies alone is written, too, as a frame without content. A pack without a body is an
+empty file.
+
+Every frame states the size of its content in its header. A reader refuses a frame that does not, or that claims more
+than the references to it allow, before it allocates anything: see `decompress_frame`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+Array = np.ndarray[Any, Any]
+
+FRAME_BYTES = 256 << 10  # one ranged read of this much costs an object store no more than one of 1 KiB
+MAX_FRAME_BYTES = 64 << 20  # brokers refuse messages above a few MiB; whoever raised that limit can raise this one
+MAX_BODY_BYTES = (1 << 31) - 1  # an int32 has to hold the length
+
+_MAGIC = b"\x28\xb5\x2f\xfd"
+_SINGLE_SEGMENT = 0x20
+_DICTIONARY_ID_SIZES = (0, 1, 2, 4)
+_CONTENT_SIZE_SIZES = (0, 2, 4, 8)
+_TWO_BYTE_BIAS = 256  # two bytes hold the size less what one byte can say
+_CODEC = pa.Codec("zstd")
+
+
+@dataclass(frozen=True, slots=True)
+class BodyRef:
+    """One body's place, as a row of the table has it in `body_ref`."""
+
+    pack: str
+    frame_offset: int
+    frame_length: int
+    offset: int
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class PackRefs:
+    """Places of bodies in one pack, a row each: what `PackWriter` gives and `read_bodies` takes.
+
+    Attributes:
+        frame_offsets: int64, where the frame begins in the pack.
+        frame_lengths: int32, the frame's stored size.
+        offsets: int32, where the body begins in the frame's content.
+        lengths: int32, the body's size.
+    """
+
+    frame_offsets: Array
+    frame_lengths: Array
+    offsets: Array
+    lengths: Array
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def take(self, rows: Array | slice) -> PackRefs:
+        """Some of the places, by index, boolean or slice."""
+        return PackRefs(self.frame_offsets[rows], self.frame_lengths[rows], self.offsets[rows], self.lengths[rows])
+
+
+class FrameError(ValueError):
+    """Bytes that are not the frame they ought to be.
+
+    Attributes:
+        expected: what they ought to be.
+        found: what they are.
+    """
+
+    def __init__(self, expected: str, found: str) -> None:
+        super().__init__(f"expected {expected}, found {found}")
+        self.expected = expected
+        self.found = found
+
+
+def max_stored_bytes(content_bytes: int) -> int:
+    """No frame of this much content is longer: zstd stores what it cannot compress in blocks, 3 bytes a block."""
+    return content_bytes + (content_bytes >> 7) + 512
+
+
+def content_size(frame: bytes) -> int:
+    """The content size that a frame's header claims.
+
+    Args:
+        frame: the frame, or its first 18 bytes: no header is longer.
+
+    Raises:
+        FrameError: if this is no zstd frame, or one that does not state its size.
+    """
+    if frame[:4] != _MAGIC or len(frame) < 6:
+        raise FrameError("a zstd frame", f"the bytes {frame[:8].hex(' ') or '(none)'}")
+    descriptor = frame[4]
+    single_segment = bool(descriptor & _SINGLE_SEGMENT)
+    size = _CONTENT_SIZE_SIZES[descriptor >> 6]
+    if size == 0:
+        if not single_segment:
+            raise FrameError("a frame that states the size of its content", "one that does not")
+        size = 1
+    start = 5 + (not single_segment) + _DICTIONARY_ID_SIZES[descriptor & 3]
+    if len(frame) < start + size:
+        raise FrameError("a whole frame", f"{len(frame)} bytes, less than its header")
+    claimed = int.from_bytes(frame[start : start + size], "little")
+    return claimed + _TWO_BYTE_BIAS if size == 2 else claimed
+
+
+def decompress_frame(frame: pa.Buffer, needed: int) -> pa.Buffer:
+    """A frame's content.
+
+    The claim is only believed where it is at most 256 KiB, or just what the largest reference needs: a larger frame
+    holds one body. Exactly that much is allocated, and zstd fails where the content is any more or less.
+
+    Args:
+        frame: the frame as stored, and nothing else.
+        needed: the end of the last body that is wanted, which the caller has compared with its own limit.
+
+    Raises:
+        FrameError: if the bytes are not a frame, or one with another size of content.
+    """
+    claimed = content_size(frame.slice(0, min(18, frame.size)).to_pybytes())
+    limit = max(FRAME_BYTES, needed)
+    if not needed <= claimed <= limit:
+        raise FrameError(f"a frame of {needed} to {limit} bytes of bodies", f"one that claims {claimed}")
+    try:
+        return _CODEC.decompress(frame, decompressed_size=claimed)
+    except (OSError, pa.ArrowInvalid) as error:
+        raise FrameError(f"a whole frame of {claimed} bytes of bodies", f"damage: {error}") from None

@@ -1,0 +1,176 @@
+"""Where packs lie: a small interface, and the local folder.
+
+An object store is to follow with the same three methods; `open_store` is where a root's scheme chooses.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from pathlib import Path
+from typing import Protocol
+from urllib.parse import unquote, urlsplit
+
+from connectors.packs.errors import PackError
+from connectors.packs.names import parse_pack_name
+
+_TEMPORARY = re.compile(r"\.[0-9]{20}-[0-9]{20}\.zst\.[0-9]+-[0-9a-f]{16}\.tmp")
+
+
+class PackOutput(Protocol):
+    """Where a pack's bytes go."""
+
+    def write(self, data: memoryview, /) -> object:
+        """Take all of `data`."""
+        ...
+
+
+class PackStore(Protocol):
+    """Packs by name. Every method refuses, as `PackNameError`, a name that `parse_pack_name` refuses."""
+
+    def open_write(self, name: str) -> AbstractContextManager[PackOutput]:
+        """A new pack; it gets its name, and replaces one of that name, where the `with` ends without an error."""
+        ...
+
+    def read_range(self, name: str, offset: int, length: int) -> bytes:
+        """A stretch of a pack; fewer bytes only where the pack ends.
+
+        Raises:
+            PackError: if there is no such pack, or it may not be read.
+        """
+        ...
+
+    def size(self, name: str) -> int:
+        """Bytes of a pack.
+
+        Raises:
+            PackError: as for `read_range`.
+        """
+        ...
+
+
+class LocalPackStore:
+    """Packs in a folder.
+
+    A pack is written beside its place, synced and renamed: whatever kills the writer, a file under a pack's name is
+    whole. What it leaves is recognised by `is_temporary`, and no name of a pack ever names it.
+
+    Args:
+        root: the lake's folder of bodies; it is made when the first pack is.
+    """
+
+    def __init__(self, root: str | os.PathLike[str]) -> None:
+        self._root = Path(root)
+
+    @contextmanager
+    def open_write(self, name: str) -> Iterator[PackOutput]:
+        """See PackStore."""
+        path = self._path(name)
+        _make_folder(path.parent)
+        # A process id alone would not do where several machines share the folder.
+        beside = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(8)}.tmp")
+        try:
+            # Unbuffered: what comes is a frame, and a raw file may take less than all of it; see _WholeWrites.
+            with beside.open("xb", buffering=0) as file:
+                yield _WholeWrites(file.fileno())
+                os.fsync(file.fileno())
+            beside.replace(path)
+        except BaseException:
+            with suppress(FileNotFoundError):
+                beside.unlink()
+            raise
+        _sync_folder(path.parent)
+
+    def read_range(self, name: str, offset: int, length: int) -> bytes:
+        """See PackStore."""
+        with self._open(name) as descriptor:
+            available = max(0, os.fstat(descriptor).st_size - offset)
+            pieces, wanted = [], min(length, available)  # the length is a table's word: not more than there is
+            while wanted > 0 and (piece := os.pread(descriptor, wanted, offset)):
+                pieces.append(piece)
+                offset += len(piece)
+                wanted -= len(piece)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def size(self, name: str) -> int:
+        """See PackStore."""
+        with self._open(name) as descriptor:
+            return os.fstat(descriptor).st_size
+
+    @contextmanager
+    def _open(self, name: str) -> Iterator[int]:
+        path = self._path(name)
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                yield descriptor
+            finally:
+                os.close(descriptor)
+        except (FileNotFoundError, NotADirectoryError):
+            advice = "Has it expired by a lifecycle rule? If not, restore it from a backup of the lake"
+            raise PackError(name, None, f"a file in {self._root}", "none", advice) from None
+        except OSError as error:
+            advice = "Run as a user who may read the lake, and see that its disk is there"
+            raise PackError(name, None, f"a file in {self._root} to read", str(error.strerror), advice) from None
+
+    def _path(self, name: str) -> Path:
+        parse_pack_name(name)
+        return self._root / name
+
+
+class _WholeWrites:
+    """A descriptor that takes all it is given, or fails."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def write(self, data: memoryview, /) -> int:
+        """See PackOutput."""
+        done = 0
+        while done < len(data):
+            done += os.write(self._descriptor, data[done:])
+        return done
+
+
+def open_store(root: str) -> PackStore:
+    """The store of a lake's bodies.
+
+    Args:
+        root: a folder, as a path or a `file:` URI.
+
+    Raises:
+        ValueError: if the root is in a place that packs cannot be in yet.
+    """
+    if "://" not in root and not root.startswith("file:"):
+        return LocalPackStore(root)
+    parts = urlsplit(root)
+    if parts.scheme != "file" or parts.netloc not in {"", "localhost"}:
+        raise ValueError(f"bodies in {root}: expected a folder of this machine, or a file: URI")
+    return LocalPackStore(unquote(parts.path))
+
+
+def is_temporary(file_name: str) -> bool:
+    """Whether a file is what a killed writer left; it may go once no writer runs."""
+    return _TEMPORARY.fullmatch(file_name) is not None
+
+
+def _make_folder(folder: Path) -> None:
+    """Make a folder and what is above it, each entry synced: a pack whose folder is lost is lost."""
+    missing = []
+    while not folder.exists():
+        missing.append(folder)
+        folder = folder.parent
+    for new in reversed(missing):
+        new.mkdir(exist_ok=True)  # another task may make it, too
+        _sync_folder(new.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
