@@ -1,0 +1,48 @@
+"""RocketMQ's own reading of a store, one thread: `tests/java/DecodeLog.java` on RocketMQ's published jars."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+from tests.benchmarks.asked import AskedProcess
+from tests.servers.jars import JarsError, java_command
+from tests.servers.java_programs import compiled_programs
+from tests.servers.rocketmq import JAVA_OPENINGS, rocketmq_jars
+
+ROCKETMQ = "5.5.0"
+PASSES = {"decode": "MessageDecoder.decode", "check": "recovery's check"}
+"""What can be asked for, and what it is called."""
+
+# The optimizing compiler, unlike other programs of the tests. Records become garbage at once: a large young generation
+# and one collecting thread make that cheapest, and keep the second core out of it.
+_JVM = ("-Xms1g", "-Xmx1g", "-Xmn768m", "-XX:+UseSerialGC")
+
+
+def decode_log(store: Path, work: Path) -> AskedProcess:
+    """The program, waiting for passes over a store.
+
+    Args:
+        store: its folder.
+        work: a folder that its empty store is made in.
+
+    Raises:
+        JarsError: if there is no JDK, or no way to RocketMQ's jars.
+    """
+    work.mkdir(parents=True, exist_ok=True)
+    classes = f"{compiled_programs(ROCKETMQ)}:{rocketmq_jars(ROCKETMQ)}/*"
+    folders = (f"-Duser.home={work}", f"-Djava.io.tmpdir={work}", f"-Drocketmq.client.logRoot={work}")
+    command = [java_command(), *_JVM, *JAVA_OPENINGS, *folders, "-cp", classes, "DecodeLog", str(store), str(work)]
+    return AskedProcess(command, {**os.environ, "LC_ALL": "C.UTF-8"})
+
+
+def java_version() -> str:
+    """What `java -version` calls itself."""
+    try:
+        said = subprocess.run([java_command(), "-version"], capture_output=True, text=True, check=True).stderr
+    except JarsError:
+        return "none"
+    version = re.search(r'version "([^"]+)"', said)
+    return version[1] if version else said.splitlines()[0]

@@ -1,0 +1,68 @@
+"""Compression of bodies alone: all bodies of a store by zstd, in frames, by one process per core.
+
+Only compressing is timed, not how a process got at the bodies; the processes run side by side, and the slowest counts.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from connectors.commitlog.splits import Split
+from tests.benchmarks.reading import find_splits, read_bodies
+from tests.benchmarks.runs import Run
+
+PROCESSES = 2
+FRAME_BYTES = 256 << 10
+LEVEL = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Compressed:
+    """What one process did: seconds of compressing, bytes of bodies before and after."""
+
+    seconds: float
+    before: int
+    after: int
+
+
+class Compression:
+    """The processes, ready to compress a store's bodies; for a `with` by way of its pool."""
+
+    def __init__(self, pool: ProcessPoolExecutor, store: Path) -> None:
+        splits = find_splits(store)
+        self._pool = pool
+        self._shares = [splits[number::PROCESSES] for number in range(PROCESSES)]
+        self._bytes = sum(split.size for split in splits)
+        self.ratio = 0.0
+
+    def run(self) -> Run:
+        """Compress all bodies once."""
+        done = list(self._pool.map(compress, self._shares))
+        self.ratio = sum(part.before for part in done) / sum(part.after for part in done)
+        return Run(max(part.seconds for part in done), self._bytes)
+
+
+def compression_pool() -> ProcessPoolExecutor:
+    """Processes that share nothing with this one: it has Spark's connections and threads."""
+    return ProcessPoolExecutor(PROCESSES, mp_context=multiprocessing.get_context("spawn"))
+
+
+def compress(splits: list[Split]) -> Compressed:
+    """Compress the bodies of some splits, frame by frame."""
+    codec = pa.Codec("zstd", LEVEL)
+    seconds, before, after = 0.0, 0, 0
+    for split in splits:
+        for bodies in read_bodies(split):
+            started = time.perf_counter()
+            for start in range(0, len(bodies), FRAME_BYTES):
+                frame = bodies[start : start + FRAME_BYTES]
+                after += len(codec.compress(pa.py_buffer(frame)))
+                before += len(frame)
+            seconds += time.perf_counter() - started
+    return Compressed(seconds, before, after)

@@ -1,0 +1,137 @@
+"""This project's reading of a store on one core, without Spark: the only module here that calls the reader's insides.
+
+`python -m tests.benchmarks.reading STORE` makes the passes of `PASSES` on demand, in a process of its own: a name a
+line on standard input, a JSON object a line on standard output.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from connectors.commitlog.batches import read_split
+from connectors.commitlog.files import OpenSegment
+from connectors.commitlog.plan import plan_splits, take_snapshot
+from connectors.commitlog.request import Request
+from connectors.commitlog.splits import Split
+from connectors.commitlog.stores import find_stores
+from connectors.commitlog.walk import End, walk
+from schemas.layouts.scan import DEFAULT_MAX_RECORD_BYTES
+from schemas.tables.messages import BODY, CORRUPT_RECORD, SOURCE
+from tests.benchmarks.runs import Run
+
+BROKER = "bench"
+_SPLIT_BYTES = 256 << 20
+_COPY_BYTES = 64 << 20
+_READ_BYTES = 4 << 20
+_ALL_BUT_BODY = StructType([field for field in SOURCE if field.name not in (BODY.name, CORRUPT_RECORD.name)])
+
+
+class Reading:
+    """A store, planned and opened for passes."""
+
+    def __init__(self, store: Path) -> None:
+        self.splits = find_splits(store)
+        self.bytes = sum(split.size for split in self.splits)
+        self._mapped = [np.memmap(path, np.uint8, mode="r") for path in sorted({split.path for split in self.splits})]
+        self._copied = np.empty(_COPY_BYTES, np.uint8)
+        self._buffer = np.empty(_READ_BYTES, np.uint8)
+
+    def copy_memory(self) -> int:
+        """Every byte of the mapped files into a buffer, as fast as memory goes; no records."""
+        for split, mapped in self._mapped_ranges():
+            for start in range(0, split.size, _COPY_BYTES):
+                piece = mapped[start : min(start + _COPY_BYTES, split.size)]
+                np.copyto(self._copied[: len(piece)], piece)
+        return 0
+
+    def read_files(self) -> int:
+        """Every byte from the page cache into a buffer of a window's size; no records."""
+        for split in self.splits:
+            descriptor = os.open(split.path, os.O_RDONLY)
+            position, end = split.start - split.base_offset, split.end - split.base_offset
+            while position < end:
+                position += os.preadv(descriptor, [self._buffer.data[: end - position]], position)
+            os.close(descriptor)
+        return 0
+
+    def hop(self) -> int:
+        """Records found by their sizes."""
+        return sum(_walk(split, verify=False) for split in self.splits)
+
+    def hop_and_check(self) -> int:
+        """Records found, and their bodies compared with their CRC."""
+        return sum(_walk(split, verify=True) for split in self.splits)
+
+    def all_columns(self) -> int:
+        """Every column but the body, CRC checked, as Arrow."""
+        return sum(batch.num_rows for split in self.splits for batch in read_batches(split, _ALL_BUT_BODY))
+
+    def _mapped_ranges(self) -> Iterator[tuple[Split, np.ndarray[Any, np.dtype[np.uint8]]]]:
+        by_path = dict(zip(sorted({split.path for split in self.splits}), self._mapped, strict=True))
+        for split in self.splits:
+            yield split, by_path[split.path][split.start - split.base_offset : split.end - split.base_offset]
+
+
+PASSES: Mapping[str, Callable[[Reading], int]] = {
+    "memcpy": Reading.copy_memory,
+    "page-cache read": Reading.read_files,
+    "hop": Reading.hop,
+    "hop and CRC": Reading.hop_and_check,
+    "all columns": Reading.all_columns,
+}
+"""What can be measured; each goes through the whole store and tells how many records it saw."""
+
+
+def find_splits(store: Path) -> list[Split]:
+    """The splits of all that a store has."""
+    (found,) = find_stores(str(store), BROKER)
+    return plan_splits(found, take_snapshot([found]).ranges[BROKER], _SPLIT_BYTES)
+
+
+def read_batches(split: Split, columns: StructType) -> Iterator[pa.RecordBatch]:
+    """A split's rows, as a task of Spark's reads them."""
+    yield from read_split(split, Request(to_arrow_schema(columns, timezone="UTC")))
+
+
+def read_bodies(split: Split) -> Iterator[memoryview]:
+    """The bodies of a split as they are stored, one behind the other, a window's at a time."""
+    for batch in read_batches(split, StructType([BODY])):
+        bodies = batch.column(0)
+        sizes = np.frombuffer(bodies.buffers()[1], np.int32)
+        yield memoryview(bodies.buffers()[2])[int(sizes[bodies.offset]) : int(sizes[bodies.offset + len(bodies)])]
+
+
+def _walk(split: Split, *, verify: bool) -> int:
+    with OpenSegment(split.path) as file:
+        steps = walk(file, split, _READ_BYTES, DEFAULT_MAX_RECORD_BYTES, End(), verify=verify)
+        return sum(step.parts.shape[1] for step in steps)
+
+
+def measure(reading: Reading, name: str) -> Run:
+    """Make one pass."""
+    started = time.perf_counter()
+    messages = PASSES[name](reading)
+    return Run(time.perf_counter() - started, reading.bytes, messages)
+
+
+def main() -> None:
+    """Make passes as they are asked for."""
+    reading = Reading(Path(sys.argv[1]))
+    for line in sys.stdin:
+        print(json.dumps(asdict(measure(reading, line.strip()))), flush=True)
+
+
+if __name__ == "__main__":
+    main()

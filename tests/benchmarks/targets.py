@@ -1,0 +1,144 @@
+"""Which figures are compared, with what, and what they should come to.
+
+A comparison whose figures were not measured in a run is not in its table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tests.benchmarks.runs import Figure, Figures, Name
+
+WORKER_BOUND_MIB = 512
+"""What one of Spark's Python workers may have of its own, whatever the log is like."""
+
+WORKER_MIB = "worker MiB"
+"""The note of a figure that is compared with the bound."""
+
+MAIN_BODY = 1024
+"""The size of body that the targets for Spark are for."""
+
+GROWTH = "g"
+GROWTH_ALLOWANCE = 4.3 / 4
+"""How much more than in proportion to the log a run's time may grow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """A comparison.
+
+    Attributes:
+        what: what is compared.
+        value: what came out, at the medians.
+        unit: of the value; `x` for a factor.
+        target: what it should be; None where it is only told.
+        at_most: the value should not be larger than the target, else not smaller.
+        least: the smallest value that two passes of one round gave, where both sides took turns.
+        most: the largest.
+    """
+
+    what: str
+    value: float
+    unit: str
+    target: float | None
+    at_most: bool = False
+    least: float | None = None
+    most: float | None = None
+
+    @property
+    def is_met(self) -> bool | None:
+        """Whether the value is on the right side of the target, where there is one."""
+        if self.target is None:
+            return None
+        return self.value <= self.target if self.at_most else self.value >= self.target
+
+
+def ratios(figures: Figures) -> list[Ratio]:
+    """All comparisons that these figures allow, in the order of the suite."""
+    return [*_kernel(figures), *_spark(figures), *_naive(figures), *_growth(figures), *_memory(figures)]
+
+
+def _kernel(figures: Figures) -> Iterator[Ratio]:
+    check_targets, decode_targets = {1024: 2.5, 200: 4.0}, {1024: 1.3, 200: 1.3}
+    for targets, ours, theirs in (
+        (check_targets, "hop and CRC", "recovery's check"),
+        (decode_targets, "all columns", "MessageDecoder.decode"),
+    ):
+        for body_bytes, target in targets.items():
+            what = f"{ours}, times as fast as {theirs} in Java, {body_bytes}"
+            yield from _faster(
+                what, figures.get(Name("a", ours, body_bytes)), figures.get(Name("b", theirs, body_bytes)), target
+            )
+
+
+def _spark(figures: Figures) -> Iterator[Ratio]:
+    read = figures.get(Name("c", "read, no bodies", MAIN_BODY))
+    copied = figures.get(Name("a", "page-cache read", MAIN_BODY))
+    if read:
+        rates = [run.bytes / run.seconds / 1e9 for run in read.runs]
+        yield _absolute(f"Spark reads, no bodies, {MAIN_BODY}", rates, read.bytes_per_second / 1e9, "GB/s", 1.3)
+        if copied:
+            share = read.bytes_per_second / copied.bytes_per_second
+            yield Ratio(
+                f"Spark reads, as a share of what one core reads from the page cache, {MAIN_BODY}", share, "x", None
+            )
+    archived = figures.get(Name("d", "archive", MAIN_BODY))
+    if archived:
+        rates = [run.messages / run.seconds for run in archived.runs]
+        yield _absolute(f"archive, {MAIN_BODY}", rates, archived.messages_per_second, "messages/s", 300_000)
+    written = figures.get(Name("f", "rows into Delta", MAIN_BODY))
+    packed = figures.get(Name("f", "bodies by zstd", MAIN_BODY))
+    if archived and written and packed:
+        limit = [rows + bodies for rows, bodies in zip(written.seconds, packed.seconds, strict=True)]
+        value = archived.median_seconds / (written.median_seconds + packed.median_seconds)
+        what = f"time of archive, in times of Spark's own write and of zstd, {MAIN_BODY}"
+        yield _compared(what, archived.seconds, limit, value, 1.6, at_most=True)
+
+
+def _naive(figures: Figures) -> Iterator[Ratio]:
+    ours = figures.get(Name("e", "read, no bodies", MAIN_BODY))
+    whole = figures.get(Name("c", "read, no bodies", MAIN_BODY))
+    naive = figures.get(Name("e", "binaryFile and a UDF", MAIN_BODY))
+    yield from _faster(f"Spark reads, times as fast as a UDF, same sample, one task, {MAIN_BODY}", ours, naive, 15)
+    if whole and naive:
+        # On a sample the start of a query is most of ours; the UDF cannot read more.
+        rate = naive.bytes_per_second
+        values = [run.bytes / run.seconds / rate for run in whole.runs]
+        what = f"Spark reads the store, times as fast per byte as a UDF its sample, {MAIN_BODY}"
+        yield _absolute(what, values, whole.bytes_per_second / rate, "x", 15)
+
+
+def _growth(figures: Figures) -> Iterator[Ratio]:
+    for what in ("read, no bodies", "archive"):
+        sizes = {name.factor: figure for name, figure in figures.items() if (name.section, name.what) == (GROWTH, what)}
+        if len(sizes) > 1:
+            small, large = min(sizes), max(sizes)
+            above, below, factor = sizes[large], sizes[small], large / small
+            times = above.median_seconds / below.median_seconds
+            title = f"{what}: time for {factor:g} times as much log"
+            yield _compared(title, above.seconds, below.seconds, times, factor * GROWTH_ALLOWANCE, at_most=True)
+
+
+def _memory(figures: Figures) -> Iterator[Ratio]:
+    own = [figure.notes[WORKER_MIB] for figure in figures.values() if WORKER_MIB in figure.notes]
+    if own:
+        yield Ratio("a Python worker's own memory while archiving, at most", max(own), "MiB", WORKER_BOUND_MIB, True)
+
+
+def _faster(what: str, ours: Figure | None, theirs: Figure | None, target: float) -> Iterator[Ratio]:
+    """How many times the other's rate ours is; per byte, and so for records."""
+    if ours and theirs:
+        value = theirs.median_seconds / ours.median_seconds
+        yield _compared(what, theirs.seconds, ours.seconds, value, target, at_most=False)
+
+
+def _compared(
+    what: str, above: Sequence[float], below: Sequence[float], value: float, target: float, *, at_most: bool
+) -> Ratio:
+    pairs = [first / second for first, second in zip(above, below, strict=True)]
+    return Ratio(what, value, "x", target, at_most, min(pairs), max(pairs))
+
+
+def _absolute(what: str, values: Sequence[float], median: float, unit: str, target: float) -> Ratio:
+    return Ratio(what, median, unit, target, False, min(values), max(values))
