@@ -15,10 +15,11 @@ import numpy as np
 
 from connectors.commitlog.arrow import Array
 from connectors.commitlog.errors import StoreError
-from connectors.commitlog.files import SegmentFile, Window
+from connectors.commitlog.files import LocalFile, SegmentFile, Window
 from connectors.commitlog.kernel import hop as kernel
 from connectors.commitlog.splits import Split
 from connectors.commitlog.windows import Windows
+from schemas.layouts.commitlog import BLANK
 from schemas.layouts.scan import Fault
 
 _FAULT_ROOM = 1024
@@ -131,6 +132,8 @@ def walk(
     limit = reach = min(split.end, file_end)
     state[kernel.STOP] = kernel.STOP_WINDOW
     while state[kernel.STOP] == kernel.STOP_WINDOW:
+        if state[kernel.BAD_START] >= 0:
+            _skip_hole(file, split.base_offset, limit, state)
         origin = int(state[kernel.POSITION])
         with windows.open(origin, reach) as opened:
             length = opened.length
@@ -169,6 +172,16 @@ def walk(
             np.empty((kernel.PART_COUNT, 0), np.int64),
             [BadRange(start, split.end, Fault.CUT)],
         )
+
+
+def _skip_hole(file: SegmentFile, base_offset: int, limit: int, state: Array) -> None:
+    """Go on behind what a sparse file does not have: to read all of it would fill the memory with zeros."""
+    if isinstance(file, LocalFile):
+        position = int(state[kernel.POSITION])
+        data = file.next_data(position - base_offset)
+        following = limit if data is None else min(limit, base_offset + data)
+        # A landmark may begin in the zeros before the data.
+        state[kernel.POSITION] = max(position, following - BLANK.size)
 
 
 def _bad_ranges(faults: Array) -> list[BadRange]:

@@ -11,7 +11,15 @@ import numpy as np
 
 from connectors.commitlog.kernel.compiled import compiled
 from connectors.commitlog.kernel.crc import crc32
-from connectors.commitlog.kernel.memory import load_be_i16, load_be_i32, load_be_i64, load_le_u64, load_u8
+from connectors.commitlog.kernel.memory import (
+    any_set,
+    find_bytes,
+    load_be_i16,
+    load_be_i32,
+    load_be_i64,
+    load_u8,
+    lowest_bit,
+)
 from schemas.layouts import commitlog as layout
 from schemas.layouts.hosts import V4_SIZE, V6_SIZE
 from schemas.layouts.scan import Fault
@@ -41,7 +49,9 @@ _MAGIC, _SIZE, _PHYSICAL_OFFSET = _CODE[Fault.MAGIC], _CODE[Fault.SIZE], _CODE[F
 _PART_LENGTHS, _BODY_CRC, _CUT = _CODE[Fault.PART_LENGTHS], _CODE[Fault.BODY_CRC], _CODE[Fault.CUT]
 _BLANK_SIZE, _HOLE = _CODE[Fault.BLANK_SIZE], _CODE[Fault.HOLE]
 
+_MAGIC_SIZE = 4
 _V1, _V2, _BLANK_MAGIC = int(layout.Magic.V1), int(layout.Magic.V2), int(layout.Magic.BLANK)
+_FIRST_OF_RECORD, _FIRST_OF_BLANK = np.uint8(_V1 >> 24 & 0xFF), np.uint8(_BLANK_MAGIC >> 24 & 0xFF)
 _AT_MAGIC = layout.HEAD.offset_of("magic")
 _AT_CRC = layout.HEAD.offset_of("body_crc")
 _AT_PHYSICAL_OFFSET = layout.HEAD.offset_of("physical_offset")
@@ -188,10 +198,10 @@ def _take_records(window, length, origin, limit, max_record, verify, position, p
 
 @compiled
 def _any_data(window, begin, end):
-    while end - begin >= 8:
-        if load_le_u64(window, begin) != 0:
+    while end - begin >= 64:
+        if any_set(window, begin):
             return True
-        begin += 8
+        begin += 64
     for at in range(begin, end):  # noqa: SIM110 (numba compiles a loop, not a generator)
         if window[at] != 0:
             return True
@@ -201,12 +211,18 @@ def _any_data(window, begin, end):
 @compiled
 def _next_landmark(window, begin, length):
     """The next position whose magic is a known one, or -1."""
-    for position in range(begin, length - _AT_MAGIC - 4 + 1):
-        first = window[position + _AT_MAGIC]
-        if first == 0xDA or first == 0xCB:
-            magic = load_be_i32(window, position + _AT_MAGIC)
-            if magic == _V1 or magic == _V2 or magic == _BLANK_MAGIC:
-                return position
+    end = length - _MAGIC_SIZE + 1
+    block = begin + _AT_MAGIC
+    while block < end:
+        mask = find_bytes(window, block, _FIRST_OF_RECORD, _FIRST_OF_BLANK)
+        while mask != 0:
+            at = block + lowest_bit(mask)
+            mask &= mask - np.uint64(1)
+            if at < end:
+                magic = load_be_i32(window, at)
+                if magic == _V1 or magic == _V2 or magic == _BLANK_MAGIC:
+                    return at - _AT_MAGIC
+        block += 64
     return -1
 
 
@@ -217,12 +233,12 @@ def _search(window, length, origin, limit, segment_end, file_end, max_record, st
         state[BAD_ALL_ZEROS] = 0
     end = -1
     while end < 0:
-        candidate = _next_landmark(window, state[POSITION] - origin, length)
+        candidate = -1 if state[BAD_ALL_ZEROS] else _next_landmark(window, state[POSITION] - origin, length)
         if candidate < 0 or origin + candidate >= limit:
             if origin + length >= limit:
                 end = limit
                 break
-            state[POSITION] = max(state[POSITION], origin + length - _AT_MAGIC - 4 + 1)
+            state[POSITION] = max(state[POSITION], origin + length - _AT_MAGIC - _MAGIC_SIZE + 1)
             return False
         state[POSITION] = origin + candidate
         kind, _ = _examine(

@@ -74,6 +74,13 @@ def copy_block(typing_context, window, source, out, target):
     return types.void(window, types.int64, out, types.int64), generate
 
 
+def _all_of(builder: Any, vector: Any, value: Any) -> Any:
+    """A vector with the same value everywhere."""
+    one = builder.insert_element(ir.Constant(vector, ir.Undefined), value, ir.Constant(ir.IntType(32), 0))
+    mask = ir.Constant(ir.VectorType(ir.IntType(32), vector.count), [0] * vector.count)
+    return builder.shuffle_vector(one, one, mask)
+
+
 def _mask_of(builder: Any, flags: Any) -> Any:
     return builder.bitcast(flags, _WORD)
 
@@ -98,17 +105,29 @@ def find_separators(typing_context, window, position):
 
 
 @emitted
-def find_spaces(typing_context, window, position):
-    """Of the next 64 bytes, as bits: which are spaces."""
+def find_bytes(typing_context, window, position, first, second):
+    """Of the next 64 bytes, as bits: which are one of two values."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         vector = ir.VectorType(_BYTE, 64)
-        loaded = builder.load(
-            _address(context, builder, signature.args[0], arguments[0], arguments[1], vector), align=1
-        )
-        return _mask_of(builder, builder.icmp_signed("==", loaded, ir.Constant(vector, [ord(" ")] * 64)))
+        address = _address(context, builder, signature.args[0], arguments[0], arguments[1], vector)
+        loaded = builder.load(address, align=1)
+        found = [builder.icmp_signed("==", loaded, _all_of(builder, vector, value)) for value in arguments[2:]]
+        return _mask_of(builder, builder.or_(*found))
 
-    return types.uint64(window, types.int64), generate
+    return types.uint64(window, types.int64, types.uint8, types.uint8), generate
+
+
+@emitted
+def any_set(typing_context, window, position):
+    """Whether one of the next 64 bytes is not zero."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        word = ir.IntType(512)
+        address = _address(context, builder, signature.args[0], arguments[0], arguments[1], word)
+        return builder.icmp_unsigned("!=", builder.load(address, align=1), ir.Constant(word, 0))
+
+    return types.boolean(window, types.int64), generate
 
 
 @emitted

@@ -10,12 +10,13 @@ import numpy as np
 from connectors.commitlog.kernel import buffers as b
 from connectors.commitlog.kernel.compiled import compiled
 from connectors.commitlog.kernel.hop import PROPERTIES, PROPERTIES_LENGTH
-from connectors.commitlog.kernel.memory import find_separators, find_spaces, lowest_bit
+from connectors.commitlog.kernel.memory import find_bytes, find_separators, lowest_bit
 from connectors.commitlog.kernel.strings import DISTINCT, copy_span, intern_span
 from connectors.commitlog.kernel.utf8 import is_utf8
 from schemas.layouts import properties as layout
 
 _PROPERTY_SEPARATOR = layout.PROPERTY_SEPARATOR
+_SPACE = ord(layout.KEY_SEPARATOR)
 _NONE = np.int64(-1)
 _ENTRY_BITS = 14  # of a mark in `seen`; MOST_ENTRIES fits
 _ENTRY_MASK = (1 << _ENTRY_BITS) - 1
@@ -40,7 +41,7 @@ def _split_keys(window, position, length, used, key_offsets, data):
     while begin < end:
         at = end
         while block < end:
-            mask = find_spaces(window, block)
+            mask = find_bytes(window, block, _SPACE, _SPACE)
             if mask != 0:
                 at = min(end, block + lowest_bit(mask))
                 break
