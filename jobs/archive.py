@@ -1,10 +1,11 @@
-"""Archive broker logs: every record's metadata into the lake's table `messages`.
+"""Archive broker logs: every record's metadata into the lake's table `messages`, every body into a pack.
 
     commitlake archive --store /data/rocketmq/store --lake /data/lake
 
-Reads the stores' CommitLogs from where the last run ended to the last whole record. Writes `messages` in one Delta
-commit that carries the new end offsets with it, then `quarantine` (where something could not be read) and
-`archive_runs`. A run that is killed leaves either nothing or a whole commit; run again, it goes on from there. Two runs
+Reads the stores' CommitLogs from where the last run ended to the last whole record. Tasks write packs and data files,
+which one Delta commit adds to `messages` together with the new end offsets; `quarantine` (where something could not be
+read) and `archive_runs` follow. A run that is killed leaves a whole commit or none, and in that case files that no
+table knows of; run again, it goes on from there. Two runs
 at once: one commits, the other says so. Exit codes: 0; 2 for a wrong store or lake; 3 where something was quarantined;
 4 where another run was first, or a store is not the one that was archived.
 """
@@ -19,24 +20,28 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from connectors.commitlog.plan import Snapshot, StoreRange
+from connectors.archive.manifest import ManifestRow
+from connectors.archive.task import ArchiveTasks
+from connectors.commitlog.plan import Snapshot, StoreRange, plan_splits
 from connectors.lake.archive_log import ArchiveCommit
+from connectors.lake.committer import check_sequence, commit_messages, open_for_append
+from connectors.lake.follower import ArchiveRun, append_quarantine, append_run
 from connectors.lake.paths import LakePaths
-from connectors.lake.writer import ArchiveRun, append_messages, append_quarantine, append_run
 from jobs.archive_summary import size_text, store_lines
 from jobs.archive_work import ArchiveWork, find_work, snapshot_of
 from jobs.command import ExitCode, JobError, job_parser, run_job
 from jobs.progress import spark_progress
-from pipelines.archive import has_message, is_refused, to_messages, to_quarantine
+from pipelines.archive import has_message, is_refused, to_quarantine
 
 VERSION = importlib.metadata.version("commitlake")
 MIB = 1 << 20
 DESCRIPTION = (
     "Take what is new in broker stores into the lake: a row in the table messages for every record, of every topic and "
-    "kind. Run it as often as you like: each run goes on where the last one ended, and nothing is taken twice."
+    "kind, and its body in a pack. Run it as often as you like: each run goes on where the last one ended, and nothing "
+    "is taken twice."
 )
 EXAMPLES = (
     ("archive --store /data/rocketmq/store --lake /data/lake", "one broker"),
@@ -60,7 +65,7 @@ class Config:
     store: str
     lake: str
     broker: str | None = None
-    max_partition_bytes: int = 256 * MIB
+    max_partition_bytes: int = 128 * MIB
     quiet: bool = True
 
 
@@ -72,6 +77,8 @@ class Result:
     ranges: Mapping[str, StoreRange]
     messages: int = 0
     refused: int = 0
+    metadata_bytes: int = 0
+    pack_bytes: int = 0
     seconds: float = 0.0
     recovered: Sequence[int] = field(default=())
 
@@ -79,6 +86,14 @@ class Result:
     def bytes(self) -> int:
         """Log bytes from first to last offset."""
         return sum(store_range.size for store_range in self.ranges.values())
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    messages: int
+    refused: int
+    metadata_bytes: int
+    pack_bytes: int
 
 
 def run(spark: SparkSession, config: Config, work: ArchiveWork | None = None) -> Result:
@@ -102,25 +117,41 @@ def run(spark: SparkSession, config: Config, work: ArchiveWork | None = None) ->
     recovered = [commit.sequence for commit in work.unfinished]
     if not work.snapshot.size:
         return Result(0, work.snapshot.ranges, seconds=time.monotonic() - started, recovered=recovered)
-    messages, refused = _commit(spark, config, lake, work)
-    seconds = time.monotonic() - started
-    return Result(work.commit.sequence, work.snapshot.ranges, messages, refused, seconds, recovered)
-
-
-def _commit(spark: SparkSession, config: Config, lake: LakePaths, work: ArchiveWork) -> tuple[int, int]:
-    """Write the run: its messages, then what follows them. How many messages, and how many things were refused."""
-    started_at = datetime.datetime.now(datetime.UTC)
-    counts = Observation(work.commit.run_id)
-    source = _read(spark, config, work.snapshot).observe(
-        counts,
-        F.count_if(has_message()).alias("messages"),
-        F.count_if(is_refused()).alias("refused"),
+    written = _commit(spark, config, lake, work)
+    return Result(
+        sequence=work.commit.sequence,
+        ranges=work.snapshot.ranges,
+        messages=written.messages,
+        refused=written.refused,
+        metadata_bytes=written.metadata_bytes,
+        pack_bytes=written.pack_bytes,
+        seconds=time.monotonic() - started,
+        recovered=recovered,
     )
+
+
+def _commit(spark: SparkSession, config: Config, lake: LakePaths, work: ArchiveWork) -> _Written:
+    """Write the run: its packs and data files, the commit, and what follows it."""
+    started_at = datetime.datetime.now(datetime.UTC)
+    splits = [
+        split
+        for store in work.stores
+        for split in plan_splits(store, work.snapshot.ranges[store.broker], config.max_partition_bytes)
+    ]
+    table = open_for_append(lake.messages)
+    check_sequence(table, work.commit)
+    tasks = ArchiveTasks(splits, lake.messages, lake.bodies, work.commit.run_id)
     with spark_progress(spark, f"archiving {size_text(work.snapshot.size)}", quiet=config.quiet):
-        append_messages(to_messages(source), lake.messages, work.commit)
-    messages, refused = counts.get["messages"], counts.get["refused"]
-    _follow(spark, config, lake, work.commit, started_at, (messages, refused), recovered=False)
-    return messages, refused
+        manifest = [ManifestRow(**row.asDict()) for row in tasks.dataframe(spark).collect()]
+    commit_messages(table, [row.data_file for row in manifest if row.path], work.commit)
+    written = _Written(
+        messages=sum(row.rows for row in manifest),
+        refused=sum(row.refused for row in manifest),
+        metadata_bytes=sum(row.size for row in manifest),
+        pack_bytes=sum(row.pack_bytes for row in manifest),
+    )
+    _follow(spark, config, lake, work.commit, started_at, (written.messages, written.refused), recovered=False)
+    return written
 
 
 def _finish_earlier(spark: SparkSession, config: Config, lake: LakePaths, commit: ArchiveCommit) -> None:
@@ -183,8 +214,8 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--store", required=True, metavar="PATH", help=store_help)
     parser.add_argument("--lake", required=True, metavar="DIR", help="the lake's folder; made where it is not there")
     parser.add_argument("--broker", help="the store's name; the folder's where not given")
-    mib_help = "log that one task takes, MiB (default: 256)"
-    parser.add_argument("--partition-mib", type=int, default=256, metavar="N", help=mib_help)
+    mib_help = "log that one task takes, MiB (default: 128)"
+    parser.add_argument("--partition-mib", type=int, default=128, metavar="N", help=mib_help)
     return parser
 
 
@@ -213,7 +244,8 @@ def summary(result: Result) -> list[str]:
         return [*lines, f"nothing new in {len(result.ranges)} stores", *stores]
     rate = f"{result.messages / result.seconds:,.0f} messages/s, {size_text(result.bytes / result.seconds)}/s"
     done = f"{result.messages:,} messages from {size_text(result.bytes)} in {result.seconds:.1f} s ({rate})"
-    lines += [f"run {result.sequence}: {done}", *stores]
+    sizes = f"  in the lake: metadata {size_text(result.metadata_bytes)}, bodies {size_text(result.pack_bytes)}"
+    lines += [f"run {result.sequence}: {done}", sizes, *stores]
     if result.refused:
         lines.append(f"  {result.refused} ranges or records could not be read as they should: see the table quarantine")
     return lines

@@ -13,6 +13,7 @@ JOBS = {
     "archive": "take what is new in broker stores into the lake",
     "query": "ask the lake: by topic, key, id, time or SQL; starts without a JVM",
     "dump": "print a store's records, queues or index as JSON lines; needs no Spark",
+    "explain": "tell what a read of a store would read, and what it would leave out; needs no Spark",
 }
 
 

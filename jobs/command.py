@@ -133,7 +133,7 @@ def _expected_errors() -> list[tuple[type[Exception], ExitCode]]:
     found: list[tuple[type[Exception], ExitCode]] = []
     for module, name, exit_code in (
         ("connectors.commitlog.continuity", "StoreReplacedError", ExitCode.REFUSED),
-        ("connectors.lake.writer", "ConcurrentArchiveError", ExitCode.REFUSED),
+        ("connectors.lake.committer", "ConcurrentArchiveError", ExitCode.REFUSED),
         ("connectors.commitlog.errors", "DamagedLogError", ExitCode.DAMAGE),
         ("connectors.commitlog.errors", "CommitLogError", ExitCode.USAGE),
         ("connectors.lake.paths", "LakeError", ExitCode.USAGE),

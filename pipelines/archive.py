@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from schemas.tables.messages import CORRUPT_RECORD, MESSAGES, SORT_COLUMNS, STORE_DATE
+from schemas.tables.messages import CORRUPT_RECORD
 from schemas.tables.quarantine import QUARANTINE
 
 
@@ -17,20 +17,6 @@ def has_message() -> Column:
 def is_refused() -> Column:
     """Whether a row of the source is a bad range, or a message with a value that no column could hold."""
     return F.col(CORRUPT_RECORD.name).isNotNull()
-
-
-def to_messages(source: DataFrame) -> DataFrame:
-    """One row per message, with its partition column, sorted within each task for the file's statistics.
-
-    Args:
-        source: all columns of `schemas.tables.messages.SOURCE` but the body.
-
-    Returns:
-        A table of `MESSAGES`; `store_date` is null where `store_timestamp` is.
-    """
-    messages = source.where(has_message()).withColumn(STORE_DATE.name, F.to_date("store_timestamp"))
-    # Without the select, `to` would fill a column that is missing with nulls.
-    return messages.select(*MESSAGES.fieldNames()).to(MESSAGES).sortWithinPartitions(STORE_DATE.name, *SORT_COLUMNS)
 
 
 def to_quarantine(source: DataFrame, *, sequence: int, parser_version: str) -> DataFrame:

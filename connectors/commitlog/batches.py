@@ -6,7 +6,7 @@ not intact goes by the mode: an error, a row with `_corrupt_record`, or a count 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -16,17 +16,26 @@ from connectors.commitlog.decoded import DecodedBatch
 from connectors.commitlog.decoder import Decoder
 from connectors.commitlog.files import OpenSegment, SegmentFile
 from connectors.commitlog.kernel import hop as kernel
+from connectors.commitlog.keys import KEY_COLUMNS, rows_with_keys
+from connectors.commitlog.listed import walk_listed, wanted_parts
 from connectors.commitlog.options import Mode
 from connectors.commitlog.refused import Refused, bad_rows, describe
 from connectors.commitlog.request import Request
 from connectors.commitlog.rows import Notes, RowBatch, first_not_utf8, note
-from connectors.commitlog.splits import Split
+from connectors.commitlog.splits import ListedSplit, Split
 from connectors.commitlog.walk import BadRange, End, walk
 from schemas.layouts.scan import Fault
 
+Look = Callable[[DecodedBatch], None]
 
-def read_split(split: Split, request: Request) -> Iterator[pa.RecordBatch]:
+
+def read_split(split: Split, request: Request, look: Look | None = None) -> Iterator[pa.RecordBatch]:
     """The rows of one split.
+
+    Args:
+        split: which range.
+        request: what of it.
+        look: is shown the records of each batch, while their window is there, before the batch is given.
 
     Raises:
         DamagedLogError: in mode FAILFAST, for a range that holds no intact record.
@@ -37,7 +46,7 @@ def read_split(split: Split, request: Request) -> Iterator[pa.RecordBatch]:
     else:
         try:
             with OpenSegment(split.path) as file:
-                yield from _read_file(file, split, request, refused)
+                yield from _read_file(file, split, request, refused, look)
         except FileNotFoundError:
             yield from _gap(split, request, refused, "deleted since it was listed")
     refused.log()
@@ -48,21 +57,41 @@ def _gap(split: Split, request: Request, refused: Refused, found: str) -> Iterat
     yield from bad_rows([value], split, request)
 
 
-def _read_file(file: SegmentFile, split: Split, request: Request, refused: Refused) -> Iterator[pa.RecordBatch]:
+def _read_file(
+    file: SegmentFile, split: Split, request: Request, refused: Refused, look: Look | None
+) -> Iterator[pa.RecordBatch]:
     end = End()
     reader = _Rows(split, request, refused)
+    if isinstance(split, ListedSplit):
+        yield from _read_listed(file, split, request, refused, reader)
+        return
     hop = reader.decoder.hop
     for step in walk(file, split, request.max_batch_bytes, request.max_record_bytes, end, hop=hop):
         rows = step.parts.shape[1]
         if step.bad and request.mode is Mode.FAILFAST:  # what is wrong with later records is not the first fault
             rows = int(np.searchsorted(step.parts[kernel.START], step.bad[0].start - step.origin))
         if rows:
-            yield from reader.batches(reader.decoder.take(step.window, step.origin, step.parts).first_rows(rows))
+            decoded = reader.decoder.take(step.window, step.origin, step.parts).first_rows(rows)
+            if look is not None:
+                look(decoded)
+            yield from reader.batches(decoded)
         if step.bad:
             yield from bad_rows([describe(file, split, bad, request, refused) for bad in step.bad], split, request)
     if end.stop == kernel.STOP_UNWRITTEN and end.position < split.end:
         hole = BadRange(end.position, split.end, Fault.HOLE)
         yield from bad_rows([describe(file, split, hole, request, refused)], split, request)
+
+
+def _read_listed(
+    file: SegmentFile, split: ListedSplit, request: Request, refused: Refused, reader: _Rows
+) -> Iterator[pa.RecordBatch]:
+    for step in walk_listed(file, split, request.max_batch_bytes, request.max_record_bytes, End()):
+        parts = wanted_parts(step, request.filters)
+        if step.bad and request.mode is Mode.FAILFAST:
+            parts = parts[:, : np.searchsorted(parts[kernel.START], step.bad[0].start - step.origin)]
+        yield from reader.batches_of(step.window, step.origin, parts)
+        if step.bad:
+            yield from bad_rows([describe(file, split, bad, request, refused) for bad in step.bad], split, request)
 
 
 class _Rows:
@@ -72,10 +101,25 @@ class _Rows:
         self._request = request
         self._refused = refused
         columns = set(request.schema.names)
+        if request.filters.keys is not None:
+            columns |= KEY_COLUMNS
         self.decoder = Decoder(columns, split.broker, request.filters, encoded=request.encoded)
 
+    def batches_of(self, window: Array, origin: int, parts: Array) -> Iterator[pa.RecordBatch]:
+        """Batches of records that are found already."""
+        while parts.shape[1]:
+            decoded = self.decoder.decode(window, origin, parts)
+            parts = parts[:, decoded.rows :]
+            yield from self.batches(decoded)
+
     def batches(self, decoded: DecodedBatch) -> Iterator[pa.RecordBatch]:
-        """One batch, or more where properties must be mended first; none where the mode drops all of it."""
+        """One batch, or more where properties must be mended first; none where keys or the mode drop all of it."""
+        if self._request.filters.keys is not None:
+            wanted = rows_with_keys(decoded, self._request.filters.keys)
+            if not wanted.any():
+                return
+            if not wanted.all():
+                decoded = self.decoder.decode(decoded.window, decoded.origin, decoded.parts[:, wanted])
         damaged = decoded.rows_not_utf8()
         if not len(damaged):
             batch = RowBatch(decoded, self._request, self._refused).build()

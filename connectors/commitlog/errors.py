@@ -4,6 +4,7 @@ CommitLogError
 ├── OptionError             an option that is unknown or has a wrong value
 ├── StoreError              a path that gives no store: what it is, and what to do
 │   └── EmptyStoreError     a store without a single segment
+├── IndexMismatchError      an index of the broker's that does not fit its log: segment, offset, expected, found
 ├── DamagedLogError         FAILFAST met a bad range: segment, offset, expected, found
 └── BodyError               a body that cannot be decompressed within its limits
 """
@@ -25,6 +26,10 @@ class StoreError(CommitLogError):
 
 class EmptyStoreError(StoreError):
     """A store that has no segment yet."""
+
+
+class IndexMismatchError(CommitLogError):
+    """An index of the broker's says something about a record that the record does not say."""
 
 
 class DamagedLogError(CommitLogError):

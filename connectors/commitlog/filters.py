@@ -1,4 +1,4 @@
-"""Filters that a reader can apply itself: topic, queue, store time, physical offset.
+"""Filters that a reader can apply itself: topic, queue, key, store time, physical offset.
 
 They come from two sides, the source's options and Spark's predicates, and are narrowed to their intersection. A Spark
 predicate that does not say one of these things is left alone.
@@ -35,10 +35,11 @@ _RANGES = {
 
 @dataclass(frozen=True)
 class Filters:
-    """Which records are wanted; None is no limit. Ends are exclusive."""
+    """Which records are wanted; None is no limit. Ends are exclusive. A key is a business key or the unique key."""
 
     topics: frozenset[str] | None = None
     queue_ids: frozenset[int] | None = None
+    keys: frozenset[str] | None = None
     min_store_timestamp: int | None = None
     end_store_timestamp: int | None = None
     min_offset: int | None = None
@@ -50,6 +51,7 @@ class Filters:
         return not (
             self.topics is None
             and self.queue_ids is None
+            and self.keys is None
             and self.min_store_timestamp is None
             and self.end_store_timestamp is None
         )
@@ -97,6 +99,7 @@ class Narrowing:
             return replace(self, brokers=brokers if self.brokers is None else self.brokers & brokers)
         if name in _SETS:
             known = getattr(self.filters, _SETS[name])
+            values -= {None}  # SQL's null equals nothing
             return self._with_filters({_SETS[name]: values if known is None else known & values})
         if name in _RANGES and len(values) == 1:
             low, high = _interval(next(iter(values)))
@@ -143,6 +146,7 @@ def narrow(options: Options) -> Narrowing:
         Filters(
             topics=options.topics,
             queue_ids=options.queue_ids,
+            keys=options.keys,
             min_store_timestamp=options.starting_timestamp,
             end_store_timestamp=options.ending_timestamp,
             min_offset=options.starting_offset,

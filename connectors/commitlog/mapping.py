@@ -91,9 +91,10 @@ class Mapping:
 
     def __init__(self, descriptor: int, position: int, length: int, guard: _Guard) -> None:
         start = position - position % mmap.ALLOCATIONGRANULARITY
-        self._memory = mmap.mmap(
-            descriptor, position + length - start, flags=mmap.MAP_SHARED, prot=mmap.PROT_READ, offset=start
-        )
+        # Private and writable, although nobody writes: numba compiles once more for arrays that cannot be written.
+        access = mmap.PROT_READ | mmap.PROT_WRITE
+        size = position + length - start
+        self._memory = mmap.mmap(descriptor, size, flags=mmap.MAP_PRIVATE, prot=access, offset=start)
         whole = np.frombuffer(self._memory, np.uint8)
         self._guard = guard
         self._row = guard.enter(whole.ctypes.data, len(whole))

@@ -14,8 +14,12 @@
 | maxRecordBytes | 64 MiB | a larger size field is damage |
 | topics | all | comma-separated |
 | queueIds | all | comma-separated |
+| keys | all | comma-separated business keys or unique keys: records that have one of them; needs `topics` |
 | startingTimestamp, endingTimestamp | all | store time, ms since 1970; first inclusive, last exclusive |
+| clockTolerance | 600000 | ms by which a broker's clock may have stepped back; see `connectors.commitlog.time_bounds` |
 | startingOffset, endingOffset | all | physical offsets, for every store that is read |
+| useIndexes | true | whether topics, queues and keys may be looked up in the ConsumeQueues and IndexFiles beside the |
+| | | log; see `connectors.commitlog.queue_index` and `key_index` |
 | snapshot | taken when planned | JSON of `connectors.commitlog.plan.Snapshot`: exactly what to read |
 """
 
@@ -31,8 +35,11 @@ from schemas.layouts.scan import DEFAULT_MAX_RECORD_BYTES
 
 _KNOWN = (
     "path", "broker", "mode", "columns", "body", "maxBodyBytes", "maxPartitionBytes", "maxBatchBytes", "maxRecordBytes",
-    "topics", "queueIds", "startingTimestamp", "endingTimestamp", "startingOffset", "endingOffset", "snapshot",
+    "topics", "queueIds", "keys", "startingTimestamp", "endingTimestamp", "clockTolerance", "startingOffset",
+    "endingOffset", "useIndexes", "snapshot",
 )  # fmt: skip
+
+DEFAULT_CLOCK_TOLERANCE_MS = 600_000
 
 _E = TypeVar("_E", bound=StrEnum)
 
@@ -68,10 +75,13 @@ class Options:
     max_record_bytes: int = DEFAULT_MAX_RECORD_BYTES
     topics: frozenset[str] | None = None
     queue_ids: frozenset[int] | None = None
+    keys: frozenset[str] | None = None
     starting_timestamp: int | None = None
     ending_timestamp: int | None = None
+    clock_tolerance_ms: int = DEFAULT_CLOCK_TOLERANCE_MS
     starting_offset: int | None = None
     ending_offset: int | None = None
+    use_indexes: bool = True
     snapshot: str | None = None
 
     @classmethod
@@ -89,6 +99,10 @@ class Options:
             values[names[name.lower()]] = value
         if not values.get("path"):
             raise OptionError("the option 'path' is missing: load(PATH), a broker's store folder or a glob")
+        if "keys" in values and "topics" not in values:
+            raise OptionError(
+                "option keys: expected the option topics with it, as a broker's index knows keys by topic"
+            )
         read = _Values(values)
         return cls(
             path=values["path"],
@@ -102,10 +116,13 @@ class Options:
             max_record_bytes=read.size("maxRecordBytes", DEFAULT_MAX_RECORD_BYTES),
             topics=_frozen(read.names("topics")),
             queue_ids=read.numbers("queueIds"),
+            keys=_frozen(read.names("keys")),
             starting_timestamp=read.number("startingTimestamp"),
             ending_timestamp=read.number("endingTimestamp"),
+            clock_tolerance_ms=read.least("clockTolerance", DEFAULT_CLOCK_TOLERANCE_MS, 0, "ms"),
             starting_offset=read.number("startingOffset"),
             ending_offset=read.number("endingOffset"),
+            use_indexes=read.flag("useIndexes", default=True),
             snapshot=values.get("snapshot"),
         )
 
@@ -139,12 +156,23 @@ class _Values:
             raise OptionError(f"option {name}: expected a whole number, found {text!r}") from None
 
     def size(self, name: str, default: int) -> int:
+        return self.least(name, default, 1, "byte")
+
+    def least(self, name: str, default: int, least: int, unit: str) -> int:
         value = self.number(name)
         if value is None:
             return default
-        if value < 1:
-            raise OptionError(f"option {name}: expected at least 1 byte, found {value}")
+        if value < least:
+            raise OptionError(f"option {name}: expected at least {least} {unit}, found {value}")
         return value
+
+    def flag(self, name: str, *, default: bool) -> bool:
+        text = self._values.get(name)
+        if text is None:
+            return default
+        if text.lower() not in {"true", "false"}:
+            raise OptionError(f"option {name}: expected true or false, found {text!r}")
+        return text.lower() == "true"
 
     def names(self, name: str) -> tuple[str, ...] | None:
         text = self._values.get(name)

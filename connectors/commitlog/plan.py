@@ -25,6 +25,7 @@ from connectors.commitlog.arrow import Array
 from connectors.commitlog.errors import OptionError, StoreError
 from connectors.commitlog.files import LocalFile, OpenSegment, SegmentFile
 from connectors.commitlog.kernel import hop
+from connectors.commitlog.look import look_at
 from connectors.commitlog.splits import Split
 from connectors.commitlog.stores import Segment, Store, segment_size
 from connectors.commitlog.walk import End, walk
@@ -107,6 +108,7 @@ def take_snapshot(
     starts: Mapping[str, int] | None = None,
     *,
     max_record_bytes: int = DEFAULT_MAX_RECORD_BYTES,
+    until: int | None = None,
 ) -> Snapshot:
     """The range of each store from a start, or from its oldest segment, to its last whole record.
 
@@ -114,12 +116,16 @@ def take_snapshot(
         stores: from `find_stores`.
         starts: physical offsets to begin at, by broker; each must be where a record begins.
         max_record_bytes: larger sizes are faults.
+        until: a physical offset that ends what is wanted: the end of the log is not looked for where a segment from
+            there on has begun, as all before it is then complete.
     """
     starts = starts or {}
-    return Snapshot({store.broker: _range_of(store, starts.get(store.broker), max_record_bytes) for store in stores})
+    return Snapshot(
+        {store.broker: _range_of(store, starts.get(store.broker), max_record_bytes, until) for store in stores}
+    )
 
 
-def _range_of(store: Store, start: int | None, max_record_bytes: int) -> StoreRange:
+def _range_of(store: Store, start: int | None, max_record_bytes: int, until: int | None) -> StoreRange:
     first = store.segments[0].base_offset if start is None else start
     size = segment_size(store)
     for segment in reversed(store.segments):
@@ -127,10 +133,19 @@ def _range_of(store: Store, start: int | None, max_record_bytes: int) -> StoreRa
         if begin >= segment.base_offset + segment.file_size:
             break
         with OpenSegment(segment.path) as file:
+            if until is not None and until <= segment.base_offset and _has_begun(file, segment, size, max_record_bytes):
+                return StoreRange(first, max(first, segment.base_offset), TailKind.CLOSED)
             found = _end_of_segment(file, segment, begin, size, max_record_bytes)
         if found is not None:
             return replace(found, start=first)
     return StoreRange(first, first)
+
+
+def _has_begun(file: SegmentFile, segment: Segment, size: int, max_record_bytes: int) -> bool:
+    """Whether a segment's first record proves itself."""
+    base, file_end = segment.base_offset, segment.base_offset + segment.file_size
+    split = Split("", segment.path, base, base, file_end, base + size, file_end)
+    return look_at(file, split, base, max_record_bytes)[0].kind is SpanKind.RECORD
 
 
 def _end_of_segment(
@@ -201,9 +216,14 @@ def plan_splits(
     """
     return [
         split
-        for whole in _segment_ranges(store, store_range)
-        for split in ([whole] if whole.missing else _divide(whole, max_partition_bytes, max_record_bytes))
+        for whole in segment_ranges(store, store_range)
+        for split in divide(whole, max_partition_bytes, max_record_bytes)
     ]
+
+
+def segment_ranges(store: Store, store_range: StoreRange) -> list[Split]:
+    """One split for each segment of one store's range, in order, and for each place where segments are missing."""
+    return list(_segment_ranges(store, store_range))
 
 
 def _segment_ranges(store: Store, store_range: StoreRange) -> Iterator[Split]:
@@ -235,23 +255,35 @@ def _missing(store: Store, start: int, end: int, size: int) -> Split:
     return Split(store.broker, path, base_offset, start, end, end, end, missing=True)
 
 
-def _divide(whole: Split, max_partition_bytes: int, max_record_bytes: int) -> list[Split]:
+def divide(whole: Split, max_partition_bytes: int, max_record_bytes: int, until: int | None = None) -> list[Split]:
+    """The splits of one segment's range, or of the place where one is missing.
+
+    Args:
+        whole: from `segment_ranges`.
+        max_partition_bytes: they are cut at multiples of this.
+        max_record_bytes: larger sizes are faults.
+        until: a physical offset that ends what is wanted: nothing behind the first cut from there on is looked at, and
+            the last split ends at that cut.
+    """
     if (
-        whole.size <= max_partition_bytes
+        whole.missing
+        or whole.size <= max_partition_bytes
         or whole.start // max_partition_bytes == (whole.end - 1) // max_partition_bytes
     ):
         return [whole]
     try:
         with OpenSegment(whole.path) as file:
-            cuts = _cuts(file, whole, max_partition_bytes, max_record_bytes)
+            cuts = _cuts(file, whole, max_partition_bytes, max_record_bytes, whole.end if until is None else until)
     except FileNotFoundError:
         return [whole]  # the task will find the same, and say so
-    edges = [whole.start, *cuts, whole.end]
+    edges = [whole.start, *cuts]
+    if until is None or edges[-1] < until:
+        edges.append(whole.end)
     return [replace(whole, start=start, end=end) for start, end in pairwise(edges) if start < end]
 
 
-def _cuts(file: SegmentFile, whole: Split, max_partition_bytes: int, max_record_bytes: int) -> list[int]:
-    """The first record start at or behind each multiple of the partition size."""
+def _cuts(file: SegmentFile, whole: Split, max_partition_bytes: int, max_record_bytes: int, until: int) -> list[int]:
+    """The first record start at or behind each multiple of the partition size, up to the first one from `until` on."""
     cuts: list[int] = []
     following = (whole.start // max_partition_bytes + 1) * max_partition_bytes
     for step in walk(file, whole, _WINDOW_BYTES, max_record_bytes, End(), verify=False):
@@ -259,6 +291,8 @@ def _cuts(file: SegmentFile, whole: Split, max_partition_bytes: int, max_record_
         while len(starts) and starts[-1] >= following:
             cut = int(starts[np.searchsorted(starts, following)])
             cuts.append(cut)
+            if cut >= until:
+                return cuts
             following = (cut // max_partition_bytes + 1) * max_partition_bytes
     return cuts
 

@@ -6,10 +6,11 @@
     df.where("topic = 'orders' and store_timestamp >= '2026-11-20'").select("keys", "tags", "properties")
 
 Options are in `connectors.commitlog.options`, columns in `schemas.tables.messages`. Planning (listing, finding the
-end of the log, cutting splits) happens once for a DataFrame, in a Python process on the driver: every query on it
-sees the same snapshot. Each split is read by one task on a worker.
+end of the log, leaving out what is not wanted, cutting splits; see `connectors.commitlog.read_plan`) happens once for a
+DataFrame, in a Python process on the driver: every query on it sees the same snapshot. Each split is read by one task
+on a worker.
 
-Filters reach the reader as options (topics, queueIds, startingTimestamp, startingOffset and so on). Spark can push its
+Filters reach the reader as options (topics, queueIds, keys, startingTimestamp and so on). Spark can push its
 own predicates too, but 4.2.0 then keeps those of one query for the next query on the same DataFrame, and for other
 branches of a union or join, and rows are missing without a word. So that is off unless `register(spark,
 pushdown=True)` asks for it, which is safe where every DataFrame of this source is used by one query, once.
@@ -17,7 +18,6 @@ pushdown=True)` asks for it, which is safe where every DataFrame of this source 
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from connectors.commitlog.request import Request
 
 # Spark asks for the schema in a process of its own: the kernel, a second's import, is only loaded where bytes are read.
-
-logger = logging.getLogger(__name__)
 
 PUSHDOWN_SETTING = "spark.sql.python.filterPushdown.enabled"
 
@@ -112,31 +110,10 @@ class CommitLogReader(DataSourceReader):
         self._arrow_schema: pa.Schema = to_arrow_schema(schema, timezone="UTC")
 
     def partitions(self) -> list[Split]:
-        """The splits of the snapshot, without those that the offsets asked for leave out."""
-        from connectors.commitlog.plan import Snapshot, check_ranges, plan_splits, take_snapshot  # noqa: PLC0415
-        from connectors.commitlog.stores import find_stores  # noqa: PLC0415
+        """What is to be read of the snapshot, once everything that the filters rule out is left out."""
+        from connectors.commitlog.read_plan import plan_read  # noqa: PLC0415
 
-        options = self._options
-        stores = find_stores(options.path, options.broker)
-        if options.snapshot is None:
-            snapshot = take_snapshot(stores, max_record_bytes=options.max_record_bytes)
-        else:
-            snapshot = Snapshot.from_json(options.snapshot)
-            check_ranges(stores, snapshot)
-        planned = [
-            split
-            for store in stores
-            if store.broker in snapshot.ranges
-            for split in plan_splits(
-                store, snapshot.ranges[store.broker], options.max_partition_bytes, options.max_record_bytes
-            )
-        ]
-        splits = [split for split in planned if self._filters.may_hold(split)]
-        logger.info(
-            "%d stores, %d bytes: %d splits planned (%d bytes), %d skipped by offset",
-            len(stores), snapshot.size, len(splits), sum(split.size for split in splits), len(planned) - len(splits),
-        )  # fmt: skip
-        return splits
+        return plan_read(self._options, self._filters).splits
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The batches of one split; none for a read without splits."""

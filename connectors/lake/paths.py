@@ -1,4 +1,4 @@
-"""Where the tables of a lake lie, and whether a folder is one."""
+"""Where the tables and packs of a lake lie, and whether a folder is one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class LakeError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class LakePaths:
-    """A lake's tables, by the folder or URI that holds them."""
+    """A lake's tables and packs, by the folder or URI that holds them."""
 
     root: str
 
@@ -23,6 +23,11 @@ class LakePaths:
     def messages(self) -> str:
         """One row per message."""
         return self._table("messages")
+
+    @property
+    def bodies(self) -> str:
+        """Packs of bodies."""
+        return self._table("bodies")
 
     @property
     def quarantine(self) -> str:

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 import numpy as np
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
 
+from connectors.commitlog.kernel.compiled import compiled, emitted
 from connectors.commitlog.kernel.crc import crc32
 from connectors.packs.frames import Array
 
@@ -24,7 +24,7 @@ UNKNOWN_CRC = -(1 << 63)  # no int32, so that no table can hold it
 
 def _compiled(function: _Function) -> _Function:
     """Numba's compiler, with the function's own types for those who call it."""
-    return cast("_Function", njit(nogil=True, cache=True)(function))
+    return cast("_Function", compiled(function))
 
 
 def _memcpy(_: Any, target: Any, target_at: Any, source: Any, source_at: Any, length: Any) -> Any:
@@ -40,7 +40,7 @@ def _memcpy(_: Any, target: Any, target_at: Any, source: Any, source_at: Any, le
 
 # copy(target, target_at, source, source_at, length): bytes between arrays, positions and length as int64. The caller
 # vouches for both ranges.
-copy: Any = intrinsic(_memcpy)
+copy: Any = emitted(_memcpy)
 
 
 @_compiled

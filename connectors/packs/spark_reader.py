@@ -15,8 +15,8 @@ from connectors.packs.errors import PackError
 from connectors.packs.frames import MAX_FRAME_BYTES, Array, PackRefs
 from connectors.packs.kernel import UNKNOWN_CRC
 from connectors.packs.reader import FrameCache, read_bodies
-from connectors.packs.refs import BODY_REF
 from connectors.packs.stores import PackStore, open_store
+from schemas.tables.messages import BODY_PLACE
 
 BATCH_BYTES = 64 << 20  # of bodies in one Arrow batch: what a worker and the JVM hold at once, for each task
 
@@ -30,8 +30,8 @@ def with_bodies(messages: DataFrame, bodies_root: str, *, max_frame_bytes: int =
     that cannot be had fails the query (`PackError`); a row without a reference has a null body.
 
     Args:
-        messages: has `body_ref` (see `refs.BODY_REF`) and `body_crc` (int, null where it is unknown); other columns
-            pass through.
+        messages: has `body_ref` (see `schemas.tables.messages`) and `body_crc` (int, null where it is unknown); other
+            columns pass through.
         bodies_root: the lake's folder of bodies, where every executor finds it.
         max_frame_bytes: the largest body that may be read; see `read_bodies`.
 
@@ -58,7 +58,7 @@ def with_bodies(messages: DataFrame, bodies_root: str, *, max_frame_bytes: int =
 def _check_columns(schema: StructType) -> None:
     if "body" in schema.names:
         raise ValueError("the column body is there already: drop it, or go on with it")
-    for name, expected in (("body_ref", BODY_REF), ("body_crc", IntegerType())):
+    for name, expected in (("body_ref", BODY_PLACE), ("body_crc", IntegerType())):
         found = schema[name].dataType.simpleString() if name in schema.names else "no such column"
         if found != expected.simpleString():
             raise ValueError(f"column {name}: expected {expected.simpleString()}, found {found}")
@@ -131,7 +131,7 @@ def _read_run(
         if fields.column(name).null_count:
             advice = "The table's body_ref was not written by 'archive', or is damaged"
             raise PackError(pack, None, f"a body_ref with a {name}", "null", advice)
-    places = PackRefs(*(_numbers(fields.column(name), 0) for name in BODY_REF.names[1:]))
+    places = PackRefs(*(_numbers(fields.column(name), 0) for name in BODY_PLACE.names[1:]))
     return read_bodies(store, pack, places, crcs, max_frame_bytes=max_frame_bytes, cache=cache)
 
 

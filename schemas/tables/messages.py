@@ -5,7 +5,7 @@ and queue offset, so that a file's statistics answer queries by topic and by tim
 and JMQ's journal, give these columns; where one has no such thing, the column is null.
 
 `MESSAGES` is what the lake stores. `SOURCE` is what the Spark source `commitlog` can give: the same without the
-partition column, with the body and with `_corrupt_record`.
+partition column and `body_ref`, with the body and with `_corrupt_record`.
 """
 
 from __future__ import annotations
@@ -61,6 +61,16 @@ _METADATA = [
         "all of them; of a repeated key the last",
     ),
 ]
+BODY_PLACE = StructType(
+    [
+        _column("pack", StringType(), "name of the pack, relative to the lake's folder of bodies"),
+        _column("frame_offset", LongType(), "where the frame begins in the pack"),
+        _column("frame_length", IntegerType(), "bytes of the frame as stored"),
+        _column("offset", IntegerType(), "where the body begins in the frame's content"),
+        _column("length", IntegerType(), "bytes of the body"),
+    ]
+)
+BODY_REF = _column("body_ref", BODY_PLACE, "where the body lies, as the broker stored it; null where the lake has none")
 STORE_DATE = _column("store_date", DateType(), "UTC date of store_timestamp; the partition")
 BODY = _column("body", BinaryType(), "as stored, or decompressed by option")
 CORRUPT_RECORD = _column(
@@ -79,7 +89,7 @@ CORRUPT_RECORD = _column(
     "null for an intact record; a row for a bad range has this, broker and physical_offset only",
 )
 
-MESSAGES = StructType([*_METADATA, STORE_DATE])
+MESSAGES = StructType([*_METADATA, BODY_REF, STORE_DATE])
 SOURCE = StructType([*_METADATA, BODY, CORRUPT_RECORD])
 PARTITION_COLUMNS = (STORE_DATE.name,)
 SORT_COLUMNS = ("topic", "queue_id", "queue_offset")

@@ -2,7 +2,7 @@
 
 numba looks at the file of a function to tell whether it is compiled already, not at the files of the functions that
 it calls. So the cache lies in a folder whose name is a hash of all that is compiled, and of the formats: beside the
-source, or in the user's cache folder where that may not be written. `connectors.commitlog.warm` fills it at set-up.
+source, or in the user's cache folder where that may not be written. `connectors.warm` fills it at set-up.
 """
 
 from __future__ import annotations

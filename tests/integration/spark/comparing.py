@@ -12,10 +12,10 @@ from pyspark.sql import functions as F
 
 from connectors.commitlog.records import row_of, walk_store
 from connectors.commitlog.stores import find_stores, segment_size
-from schemas.tables.messages import MESSAGES, STORE_DATE
+from schemas.tables.messages import BODY, CORRUPT_RECORD, SOURCE
 
 Row = dict[str, Any]
-COLUMNS = [field.name for field in MESSAGES if field.name != STORE_DATE.name]
+COLUMNS = [field.name for field in SOURCE if field.name not in (BODY.name, CORRUPT_RECORD.name)]
 _EPOCH = datetime.datetime.fromtimestamp(0, datetime.UTC)
 
 

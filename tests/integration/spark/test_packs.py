@@ -16,11 +16,11 @@ from pyspark.sql.types import IntegerType, LongType, MapType, StringType, Struct
 
 from connectors.packs.frames import FRAME_BYTES
 from connectors.packs.names import pack_name
-from connectors.packs.refs import BODY_REF
 from connectors.packs.spark_reader import with_bodies
 from connectors.packs.stores import LocalPackStore
 from connectors.packs.writer import write_pack
 from schemas.layouts.commitlog import body_crc
+from schemas.tables.messages import BODY_REF
 from tests.unit.connectors.packs.making import append
 
 DAY = datetime.date(2026, 11, 20)
@@ -31,7 +31,7 @@ COLUMNS = StructType(
         StructField("n", LongType()),
         StructField("properties", MapType(StringType(), StringType())),  # a column that passes through
         StructField("body_crc", IntegerType()),
-        StructField("body_ref", BODY_REF),
+        BODY_REF,
     ]
 )
 Row = tuple[Any, ...]

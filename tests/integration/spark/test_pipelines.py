@@ -9,10 +9,9 @@ from chispa import assert_df_equality
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from pipelines.archive import has_message, is_refused, to_messages, to_quarantine
-from schemas.tables.messages import MESSAGES, SOURCE
+from pipelines.archive import has_message, is_refused, to_quarantine
+from schemas.tables.messages import SOURCE
 from schemas.tables.quarantine import QUARANTINE
-from tests.integration.spark.comparing import with_entries
 
 Row = dict[str, Any]
 WITHOUT_BODY = StructType([field for field in SOURCE if field.name != "body"])
@@ -52,48 +51,6 @@ def source_of(spark: SparkSession, *rows: Row) -> DataFrame:
 def table_of(spark: SparkSession, schema: StructType, *rows: Row) -> DataFrame:
     """A table of this schema; what a row does not say is null."""
     return spark.createDataFrame([tuple(row.get(name) for name in schema.names) for row in rows], schema)
-
-
-def as_message(row: Row, date: datetime.date | None) -> Row:
-    """The row of `messages` that a message becomes."""
-    return {**row, "store_date": date}
-
-
-def test_messages_keep_their_columns_and_get_their_date(spark: SparkSession) -> None:
-    rows = [
-        message(0),
-        message(1, store_timestamp=NOON.replace(hour=23, minute=59, second=59, microsecond=999000)),
-        message(2, store_timestamp=NOON.replace(day=21, hour=0)),
-    ]
-    dates = [datetime.date(2026, 11, 20), datetime.date(2026, 11, 20), datetime.date(2026, 11, 21)]
-    expected = table_of(spark, MESSAGES, *map(as_message, rows, dates))
-    assert_df_equality(
-        with_entries(to_messages(source_of(spark, *rows))), with_entries(expected), ignore_row_order=True
-    )
-
-
-def test_bad_ranges_are_no_messages_and_marked_messages_are(spark: SparkSession) -> None:
-    marked = message(400, _corrupt_record=NOTE)
-    source = source_of(spark, message(0), bad_range(200), marked)
-    expected = table_of(spark, MESSAGES, as_message(message(0), NOON.date()), as_message(message(400), NOON.date()))
-    assert_df_equality(with_entries(to_messages(source)), with_entries(expected), ignore_row_order=True)
-
-
-def test_a_message_without_a_time_has_no_date(spark: SparkSession) -> None:
-    row = message(0, store_timestamp=None)
-    expected = table_of(spark, MESSAGES, as_message(row, None))
-    assert_df_equality(with_entries(to_messages(source_of(spark, row))), with_entries(expected))
-
-
-def test_rows_are_sorted_by_date_topic_queue_and_offset(spark: SparkSession) -> None:
-    places = [(topic, queue, number) for topic in ("b", "a") for queue in (1, 0) for number in (2, 0, 1)]
-    rows = [
-        message(position, topic=topic, queue_id=queue, queue_offset=number, store_timestamp=NOON.replace(day=day))
-        for position, (day, (topic, queue, number)) in enumerate((day, place) for day in (21, 20) for place in places)
-    ]
-    found = to_messages(source_of(spark, *rows)).select("store_date", "topic", "queue_id", "queue_offset").collect()
-    assert found == sorted(found)
-    assert len(found) == 24
 
 
 def test_quarantine_has_bad_ranges_and_marked_messages(spark: SparkSession) -> None:

@@ -18,8 +18,8 @@ import pytest
 
 from connectors.commitlog.continuity import StoreReplacedError
 from connectors.commitlog.errors import DamagedLogError, OptionError, StoreError
+from connectors.lake.committer import ConcurrentArchiveError
 from connectors.lake.paths import LakeError
-from connectors.lake.writer import ConcurrentArchiveError
 from jobs import cli
 from jobs.command import ExitCode, JobError, job_parser, run_job
 

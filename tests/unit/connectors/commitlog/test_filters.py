@@ -34,6 +34,7 @@ def pushed(*predicates: Filter, **options: str) -> Filters:
     [
         (EqualTo(("topic",), "orders"), Filters(topics=frozenset({"orders"}))),
         (In(("topic",), ("a", "b")), Filters(topics=frozenset({"a", "b"}))),
+        (In(("topic",), ("a", None)), Filters(topics=frozenset({"a"}))),
         (In(("queue_id",), (1, 2)), Filters(queue_ids=frozenset({1, 2}))),
         (EqualTo(("physical_offset",), 5), Filters(min_offset=5, end_offset=6)),
         (GreaterThanOrEqual(("physical_offset",), 5), Filters(min_offset=5)),
@@ -76,3 +77,10 @@ def test_other_brokers_are_not_read() -> None:
     narrowing = narrow(Options.parse({"path": "/store"})).push([EqualTo(("broker",), "a")])
     assert narrowing.may_hold(Split("a", "", 0, 0, 1, 1, 1))
     assert not narrowing.may_hold(Split("b", "", 0, 0, 1, 1, 1))
+
+
+def test_keys_are_a_filter_by_content() -> None:
+    filters = pushed(topics="orders", keys="order-1,order-2")
+    assert filters == Filters(topics=frozenset({"orders"}), keys=frozenset({"order-1", "order-2"}))
+    assert Filters(keys=frozenset({"a"})).by_content
+    assert not Filters(min_offset=1).by_content

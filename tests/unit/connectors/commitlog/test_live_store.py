@@ -15,7 +15,7 @@ from connectors.commitlog.errors import StoreError
 from connectors.commitlog.plan import StoreRange, plan_splits, take_snapshot
 from connectors.commitlog.request import Request
 from connectors.commitlog.stores import find_stores
-from connectors.commitlog.warm import warm
+from connectors.warm import warm
 from schemas.tables.messages import SOURCE
 
 SCHEMA = to_arrow_schema(StructType([SOURCE["physical_offset"], SOURCE["size"], SOURCE["keys"]]), timezone="UTC")

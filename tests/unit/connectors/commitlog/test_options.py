@@ -31,11 +31,23 @@ def test_names_are_taken_in_any_case_as_spark_hands_them_over() -> None:
         ("maxBatchBytes", "0", "at least 1 byte, found 0"),
         ("queueIds", "1,x", "expected whole numbers"),
         ("topics", " , ", "at least one name"),
+        ("keys", "a", "expected the option topics with it"),
+        ("clockTolerance", "-1", "at least 0 ms, found -1"),
+        ("useIndexes", "maybe", "expected true or false, found 'maybe'"),
     ],
 )
 def test_wrong_option_is_an_error_that_says_what_fits(name: str, value: str, message: str) -> None:
     with pytest.raises(OptionError, match=message):
         Options.parse({"path": "/store", name: value})
+
+
+def test_what_may_be_skipped_has_defaults_that_are_safe() -> None:
+    options = Options.parse({"path": "/store"})
+    assert (options.use_indexes, options.clock_tolerance_ms, options.keys) == (True, 600_000, None)
+    options = Options.parse(
+        {"path": "/store", "topics": "t", "keys": "a, b", "useIndexes": "False", "clockTolerance": "0"}
+    )
+    assert (options.use_indexes, options.clock_tolerance_ms, options.keys) == (False, 0, frozenset({"a", "b"}))
 
 
 def test_path_is_needed() -> None:

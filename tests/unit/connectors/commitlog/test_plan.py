@@ -7,7 +7,16 @@ from pathlib import Path
 import pytest
 
 from connectors.commitlog.errors import OptionError, StoreError
-from connectors.commitlog.plan import Snapshot, StoreRange, TailKind, check_ranges, plan_splits, take_snapshot
+from connectors.commitlog.plan import (
+    Snapshot,
+    StoreRange,
+    TailKind,
+    check_ranges,
+    divide,
+    plan_splits,
+    segment_ranges,
+    take_snapshot,
+)
 from connectors.commitlog.stores import Store, find_stores
 from tests.logs import closed_segment, messages, new_message, open_segment, records, write_store
 
@@ -115,6 +124,29 @@ def test_splits_of_a_later_read_are_cut_at_the_same_places(tmp_path: Path) -> No
     all_starts = {split.start for split in plan_splits(store, range_of(store), 300)}
     later = plan_splits(store, range_of(store, SECOND_ENDS[1]), 300)
     assert {split.start for split in later[1:]} <= all_starts
+
+
+@pytest.mark.parametrize("until", [1, 500, SIZE - 1, SIZE, SIZE + 1])
+def test_splits_up_to_an_offset_are_the_first_of_all(tmp_path: Path, until: int) -> None:
+    store = store_with(tmp_path, open_segment(SECOND, SIZE, SIZE))
+    (first, _) = segment_ranges(store, range_of(store))
+    everything = divide(first, 300, 1 << 20)
+    found = divide(first, 300, 1 << 20, until)
+    assert found == everything[: len(found)]
+    assert found[-1].end >= min(until, first.end)
+    assert all(split.start < until for split in found)
+
+
+@pytest.mark.parametrize("until", [1, SIZE - 1, SIZE])
+def test_what_is_wanted_up_to_a_later_segment_needs_no_end(tmp_path: Path, until: int) -> None:
+    store = store_with(tmp_path, open_segment(SECOND, SIZE, SIZE))
+    assert take_snapshot([store], until=until).ranges["b"] == StoreRange(0, SIZE, TailKind.CLOSED)
+    assert take_snapshot([store], until=SIZE + 1).ranges["b"] == range_of(store)
+
+
+def test_a_segment_made_ahead_does_not_end_what_is_before_it(tmp_path: Path) -> None:
+    store = store_with(tmp_path, open_segment(SECOND, SIZE, SIZE), (2 * SIZE, bytes(SIZE)))
+    assert take_snapshot([store], until=2 * SIZE).ranges["b"] == range_of(store)
 
 
 def test_record_inside_a_body_is_never_the_start_of_a_split(tmp_path: Path) -> None:

@@ -13,15 +13,13 @@ from connectors.packs import spark_reader
 from connectors.packs.errors import PackError
 from connectors.packs.names import pack_name
 from connectors.packs.reader import FrameCache
-from connectors.packs.refs import BODY_REF
 from connectors.packs.spark_reader import batches_with_bodies
 from schemas.layouts.commitlog import body_crc
+from schemas.tables.messages import BODY_PLACE, BODY_REF
 from tests.unit.connectors.packs.making import NAME, MemoryStore, packed
 
 OTHER = pack_name(None, "broker-b", 0, 1 << 27)
-COLUMNS = StructType(
-    [StructField("n", LongType()), StructField("body_ref", BODY_REF), StructField("body_crc", IntegerType())]
-)
+COLUMNS = StructType([StructField("n", LongType()), BODY_REF, StructField("body_crc", IntegerType())])
 SCHEMA = to_arrow_schema(COLUMNS)
 BODIES = [b"one", b"", b"three", b"four"]
 Row = dict[str, Any]
@@ -39,7 +37,7 @@ def rows_of(pack: str) -> list[Row]:
     _, refs = packed(BODIES, 8)
     places = zip(refs.frame_offsets, refs.frame_lengths, refs.offsets, refs.lengths, strict=True)
     return [
-        {"n": row, "body_ref": dict(zip(BODY_REF.names, (pack, *map(int, place)), strict=True)), "body_crc": crc}
+        {"n": row, "body_ref": dict(zip(BODY_PLACE.names, (pack, *map(int, place)), strict=True)), "body_crc": crc}
         for row, (place, crc) in enumerate(zip(places, map(body_crc, BODIES), strict=True))
     ]
 
@@ -69,7 +67,7 @@ def test_rows_keep_their_columns_and_order(store: MemoryStore) -> None:
 
 def test_rows_without_a_reference_have_no_body(store: MemoryStore) -> None:
     nothing: Row = {"n": 9, "body_ref": None, "body_crc": None}
-    no_pack: Row = {"n": 9, "body_ref": dict.fromkeys(BODY_REF.names), "body_crc": 5}
+    no_pack: Row = {"n": 9, "body_ref": dict.fromkeys(BODY_PLACE.names), "body_crc": 5}
     first, second, *_ = rows_of(NAME)
     assert bodies_of(read(store, [nothing, first, no_pack, nothing, second, nothing])) == [
         [None, b"one", None, None, b"", None]
@@ -105,7 +103,7 @@ def test_a_slice_of_a_batch_is_read_as_it_is(store: MemoryStore) -> None:
     assert found.column("body").to_pylist() == BODIES[2:]
 
 
-@pytest.mark.parametrize("field", BODY_REF.names[1:])
+@pytest.mark.parametrize("field", BODY_PLACE.names[1:])
 def test_a_reference_with_a_hole_is_an_error(store: MemoryStore, field: str) -> None:
     (row, *_) = rows_of(NAME)
     with pytest.raises(PackError, match=f"expected a body_ref with a {field}, found null"):

@@ -1,4 +1,4 @@
-"""Compiles the kernel, and leaves it in numba's cache: `python -m connectors.commitlog.warm`, once, at set-up.
+"""Compiles the kernel, and leaves it in numba's cache: `python -m connectors.warm`, once, at set-up.
 
 The cache lies beside the source, or in the user's cache folder where that may not be written; a worker's first batch
 then finds everything compiled.
@@ -9,14 +9,20 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+import numpy as np
+import pyarrow.parquet as pq
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from connectors.archive.task import ArchiveTasks
 from connectors.commitlog.batches import read_split
 from connectors.commitlog.mapping import Mapping
 from connectors.commitlog.options import Mode
 from connectors.commitlog.plan import plan_splits, take_snapshot
 from connectors.commitlog.request import Request
-from connectors.commitlog.stores import find_stores
+from connectors.commitlog.stores import Store, find_stores
+from connectors.packs.frames import PackRefs
+from connectors.packs.reader import read_bodies
+from connectors.packs.stores import open_store
 from schemas.layouts.commitlog import NewMessage, serialize_blank, serialize_message
 from schemas.layouts.hosts import Host
 from schemas.layouts.segments import segment_name
@@ -32,10 +38,24 @@ def warm() -> int:
         folder.mkdir()
         (folder / segment_name(0)).write_bytes(_segment())
         (store,) = find_stores(scratch)
+        _archive(store, scratch)
         request = Request(to_arrow_schema(SOURCE, timezone="UTC"), Mode.PERMISSIVE)
         _map(folder / segment_name(0))
         splits = plan_splits(store, take_snapshot([store]).ranges[store.broker], 64)
         return sum(batch.num_rows for split in splits for batch in read_split(split, request))
+
+
+def _archive(store: Store, scratch: str) -> None:
+    """What an archive run's tasks do, and read a body back."""
+    splits = plan_splits(store, take_snapshot([store]).ranges[store.broker], _SEGMENT_BYTES)
+    tasks = ArchiveTasks(splits, f"{scratch}/messages", f"{scratch}/bodies", "warm")
+    (row,) = (row for row in tasks.run(0) if row.path)
+    rows = pq.ParquetFile(f"{scratch}/messages/{row.path}").read(["body_ref", "body_crc"])
+    pack, *places = rows.column("body_ref").combine_chunks().flatten()
+    refs = PackRefs(*(place.to_numpy(zero_copy_only=False) for place in places))
+    read_bodies(
+        open_store(tasks.bodies_root), pack[0].as_py(), refs, rows.column("body_crc").to_numpy().astype(np.int64)
+    )
 
 
 def _map(path: Path) -> None:

@@ -1,0 +1,106 @@
+"""The bodies of a range on their way into packs: one pack for each date in the range, which is nearly always one.
+
+A pack is named after broker and range, and holds the bodies of the range's records of one date in the log's order. So
+a run that is repeated writes the same packs, and two runs over the same range do not disturb one another.
+"""
+
+from __future__ import annotations
+
+import datetime
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+
+from connectors.commitlog.arrow import Array
+from connectors.commitlog.decoded import DecodedBatch
+from connectors.commitlog.kernel import hop as h
+from connectors.commitlog.splits import Split
+from connectors.packs.frames import PackRefs
+from connectors.packs.names import pack_name
+from connectors.packs.stores import PackStore
+from connectors.packs.writer import PackWriter, write_pack
+
+_DAY_MS = 86_400_000
+_NO_DAY = -1
+_LAST_DAY = (datetime.date.max - datetime.date(1970, 1, 1)).days
+
+
+def date_of(day: int) -> datetime.date | None:
+    """The date so many days after 1970-01-01; None for a time that no column can hold."""
+    return None if day == _NO_DAY else datetime.date(1970, 1, 1) + datetime.timedelta(days=day)
+
+
+def _days_of(store_timestamps: Array) -> Array:
+    days = store_timestamps // _DAY_MS
+    return np.where((store_timestamps < 0) | (days > _LAST_DAY), _NO_DAY, days)
+
+
+@dataclass(frozen=True, slots=True)
+class DayOfBodies:
+    """The records of one date.
+
+    Attributes:
+        date: theirs, None for those whose time no column can hold.
+        pack: the pack's name.
+        rows: int64, which rows of the range they are.
+        refs: where their bodies lie, in the order of `rows`.
+    """
+
+    date: datetime.date | None
+    pack: str
+    rows: Array
+    refs: PackRefs
+
+
+@dataclass
+class _OpenPack:
+    name: str
+    writer: PackWriter
+    rows: list[Array] = field(default_factory=list)
+
+
+class BodyPacks:
+    """The packs of one range, for a `with`: they are there when it has ended without an error."""
+
+    def __init__(self, split: Split, store: PackStore) -> None:
+        self._split = split
+        self._store = store
+        self._stack = ExitStack()
+        self._packs: dict[int, _OpenPack] = {}
+        self._rows = 0
+
+    def __enter__(self) -> Self:
+        self._stack.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.__exit__(kind, error, trace)
+
+    def add(self, decoded: DecodedBatch) -> None:
+        """Take the bodies of a batch, while its window is there."""
+        days = _days_of(decoded.int64("store_timestamp"))
+        positions, lengths = decoded.parts[h.BODY], decoded.parts[h.BODY_LENGTH]
+        for day in np.unique(days).tolist():
+            pack = self._pack_of(day)
+            rows = np.flatnonzero(days == day)
+            pack.writer.append(decoded.window, positions[rows], lengths[rows])
+            pack.rows.append(rows + self._rows)
+        self._rows += decoded.rows
+
+    def finish(self) -> list[DayOfBodies]:
+        """The last frames; what there is of each date, oldest first."""
+        return [
+            DayOfBodies(date_of(day), pack.name, np.concatenate(pack.rows), pack.writer.finish())
+            for day, pack in sorted(self._packs.items())
+        ]
+
+    def _pack_of(self, day: int) -> _OpenPack:
+        if day not in self._packs:
+            name = pack_name(date_of(day), self._split.broker, self._split.start, self._split.end)
+            self._packs[day] = _OpenPack(name, self._stack.enter_context(write_pack(self._store, name)))
+        return self._packs[day]

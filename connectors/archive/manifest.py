@@ -1,0 +1,71 @@
+"""What a task of an archive run tells the driver: the files that it has written, and what it could not read.
+
+Rows are few and small, whatever the log's size: a data file holds a hundred thousand messages or more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+from connectors.lake.data_files import DataFile
+
+MANIFEST = StructType(
+    [
+        StructField("path", StringType()),
+        StructField("store_date", StringType()),
+        StructField("size", LongType()),
+        StructField("rows", LongType()),
+        StructField("statistics", StringType()),
+        StructField("pack_bytes", LongType()),
+        StructField("refused", LongType()),
+    ]
+)
+_ARROW = pa.schema(
+    [
+        ("path", pa.string()),
+        ("store_date", pa.string()),
+        ("size", pa.int64()),
+        ("rows", pa.int64()),
+        ("statistics", pa.string()),
+        ("pack_bytes", pa.int64()),
+        ("refused", pa.int64()),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestRow:
+    """One data file, or, with an empty path, what was refused where nothing was written.
+
+    Attributes:
+        path: relative to the table's folder, empty for none.
+        store_date: the partition, None for rows without a time.
+        size: bytes of the file.
+        rows: messages in it.
+        statistics: Delta's JSON.
+        pack_bytes: bytes of the pack that holds their bodies.
+        refused: ranges and records that could not be read as they should.
+    """
+
+    path: str = ""
+    store_date: str | None = None
+    size: int = 0
+    rows: int = 0
+    statistics: str = ""
+    pack_bytes: int = 0
+    refused: int = 0
+
+    @property
+    def data_file(self) -> DataFile:
+        """The file, for the commit."""
+        return DataFile(self.path, self.store_date, self.size, self.rows, self.statistics)
+
+
+def to_batch(rows: Iterable[ManifestRow]) -> pa.RecordBatch:
+    """Rows for Spark."""
+    values = [{name: getattr(row, name) for name in _ARROW.names} for row in rows]
+    return pa.RecordBatch.from_pylist(values, schema=_ARROW)

@@ -1,0 +1,73 @@
+"""Which of a store's indexes can answer a read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from connectors.commitlog.files import OpenSegment
+from connectors.commitlog.filters import Filters
+from connectors.commitlog.index_answer import Index, IndexUnusable
+from connectors.commitlog.key_index import KeyIndex
+from connectors.commitlog.look import message_at
+from connectors.commitlog.options import Options
+from connectors.commitlog.plan import StoreRange, segment_ranges
+from connectors.commitlog.queue_index import QueueIndex
+from connectors.commitlog.stores import Store
+from schemas.layouts.commitlog import Message
+
+
+@dataclass(frozen=True)
+class Indexes:
+    """The indexes to ask, best first, and why others are not asked."""
+
+    usable: tuple[Index, ...] = ()
+    reasons: tuple[str, ...] = ()
+
+
+def open_indexes(store: Store, store_range: StoreRange, options: Options, filters: Filters) -> Indexes:
+    """The indexes that lie beside a store's log and know what a read wants; none for one that wants all topics."""
+    by_queue = filters.topics is not None or filters.queue_ids is not None
+    by_key = filters.keys is not None and filters.topics is not None
+    if not (by_queue or by_key):
+        return Indexes()
+    if not options.use_indexes:
+        return Indexes(reasons=("the option useIndexes is false",))
+    if "://" in store.root:
+        return Indexes(reasons=("indexes are only read from local disks",))
+    folder = Path(store.root).parent
+    usable: list[Index] = []
+    reasons: list[str] = []
+    if by_key:
+        try:
+            index = KeyIndex(folder, filters, _Log(store, store_range, options.max_record_bytes).message_at)
+        except IndexUnusable as unusable:
+            reasons.append(f"{KeyIndex.name}: {unusable}")
+        else:
+            usable.append(index)
+            reasons += [f"{KeyIndex.name}: {note}" for note in index.notes]
+    if by_queue:
+        try:
+            usable.append(QueueIndex(folder, filters, options.max_record_bytes))
+        except IndexUnusable as unusable:
+            reasons.append(f"{QueueIndex.name}: {unusable}")
+    return Indexes(tuple(usable), tuple(reasons))
+
+
+class _Log:
+    """Single records of a snapshot."""
+
+    def __init__(self, store: Store, store_range: StoreRange, max_record_bytes: int) -> None:
+        self._wholes = segment_ranges(store, store_range)
+        self._max_record_bytes = max_record_bytes
+
+    def message_at(self, offset: int) -> Message | None:
+        """The record at a physical offset, or None where the snapshot has none that proves itself."""
+        for whole in self._wholes:
+            if whole.start <= offset < whole.end and not whole.missing:
+                try:
+                    with OpenSegment(whole.path) as file:
+                        return message_at(file, whole, offset, self._max_record_bytes)
+                except FileNotFoundError:
+                    return None  # deleted since it was listed
+        return None

@@ -1,0 +1,53 @@
+"""Which records have one of some keys: the exact filter, whichever way the records were found."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from connectors.commitlog.decoded import DecodedBatch
+from schemas.layouts import properties as props
+
+KEY_COLUMNS = frozenset({"unique_key", "keys"})
+"""What a decoder must be told of, so that records can be compared with keys."""
+
+
+def rows_with_keys(decoded: DecodedBatch, wanted: frozenset[str]) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """A boolean for each record of a batch that has `KEY_COLUMNS`; see `have_keys`.
+
+    Properties that are not UTF-8 have no columns yet: they are looked at as they will be once they are mended.
+    """
+    found = have_keys(decoded.column("unique_key"), decoded.column("keys"), wanted)
+    for row in decoded.rows_not_utf8().tolist():
+        pairs = props.parse_properties(decoded.raw_properties(row))
+        keys = props.split_keys(dict(pairs).get(props.KEYS, ""))
+        found[row] = not wanted.isdisjoint({props.first_value(pairs, props.UNIQ_KEY), *keys})
+    return found
+
+
+def have_keys(unique_keys: pa.Array, keys: pa.Array, wanted: frozenset[str]) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """A boolean for each record: whether its unique key or one of its business keys is wanted.
+
+        unique_keys  keys         wanted {"a"}
+        "a"          null         True
+        null         ["b", "a"]   True
+        "b"          ["b"]        False
+
+    Args:
+        unique_keys: strings, null where a record has none.
+        keys: lists of strings, null where a record has none.
+        wanted: keys, of which one is enough.
+    """
+    chosen = pa.array(sorted(wanted), pa.string())
+    found: np.ndarray[Any, np.dtype[np.bool_]] = np.zeros(len(keys), bool)
+    found |= pc.is_in(_plain(unique_keys), value_set=chosen).to_numpy(zero_copy_only=False)
+    hits = pc.is_in(_plain(keys.flatten()), value_set=chosen)
+    found[pc.list_parent_indices(keys).filter(hits).to_numpy(zero_copy_only=False)] = True
+    return found
+
+
+def _plain(values: pa.Array) -> pa.Array:
+    return values.dictionary_decode() if pa.types.is_dictionary(values.type) else values

@@ -1,0 +1,44 @@
+"""One place of a segment, looked at by itself: what a plan needs to know of it, before anything is read in windows."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from connectors.commitlog.files import SegmentFile
+from connectors.commitlog.splits import Split
+from schemas.layouts.commitlog import BLANK, Message, parse_message
+from schemas.layouts.scan import Finding, SpanKind, examine
+
+_FIRST_LOOK = 4096
+
+
+def look_at(file: SegmentFile, split: Split, offset: int, max_record_bytes: int) -> tuple[Finding, memoryview]:
+    """What stands at a physical offset, and the bytes from there on, of a record all of them.
+
+    Args:
+        file: the open segment.
+        split: any range of it.
+        offset: where to look.
+        max_record_bytes: larger sizes are faults.
+    """
+    bounds = split.bounds(max_record_bytes)
+    view = _read(file, split, offset, _FIRST_LOOK)
+    finding = examine(view, 0, offset, bounds)
+    if finding.kind is SpanKind.MORE and len(view) >= BLANK.size:
+        view = _read(file, split, offset, BLANK.unpack(view)[0])
+        finding = examine(view, 0, offset, bounds)
+    return finding, view
+
+
+def message_at(file: SegmentFile, split: Split, offset: int, max_record_bytes: int) -> Message | None:
+    """The record at a physical offset, or None where none proves itself."""
+    finding, view = look_at(file, split, offset, max_record_bytes)
+    if finding.kind is not SpanKind.RECORD:
+        return None
+    found = parse_message(view)
+    return None if found is None else found[0]
+
+
+def _read(file: SegmentFile, split: Split, offset: int, size: int) -> memoryview:
+    window = np.empty(max(0, min(size, split.file_end - offset)), np.uint8)
+    return window.data[: file.read_into(window, offset - split.base_offset)]

@@ -1,0 +1,210 @@
+"""Topics and queues answered from the ConsumeQueues.
+
+The queues of all topics together say of every byte of the log whose record it is. So they are read for a segment all
+together, wanted or not, 20 bytes for each message, unless what is wanted alone takes as long as a scan. What no entry
+claims is left open, and is scanned. That one test finds every way in which queues can be incomplete: a queue, or one of
+its files, that is lost or not yet written, a copy made while the broker ran, topics of batches, whose queues have
+another form, records that brokers never enter (half messages of old ones), damage, and the end of the log that dispatch
+has not reached. Where two entries claim the same bytes, the segment is scanned.
+
+Left out are the queues `%LMQ%...`: their entries lead to records of other topics, which have an entry there, too.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from bisect import bisect_left
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from connectors.commitlog.filters import Filters
+from connectors.commitlog.index_answer import Answer, Array, IndexUnusable, check_that_it_pays
+from connectors.commitlog.splits import Split
+from schemas.layouts.commitlog import MIN_RECORD_SIZE
+from schemas.layouts.consumequeue import ENTRY, PRE_BLANK, parse_entry
+from schemas.layouts.segments import parse_segment_name
+
+FOLDER = "consumequeue"
+_ENTRY = np.dtype(ENTRY.numpy_fields)
+_LIGHT_QUEUES = "%LMQ%"
+_BROKER_NAMES = re.compile(r"[%|a-zA-Z0-9_-]+")
+_BEFORE_ALL, _BEHIND_ALL = -1, 1 << 63
+
+
+class QueueIndex:
+    """The ConsumeQueues of one store, asked for some topics and queues.
+
+    Attributes:
+        name: what a plan calls it.
+    """
+
+    name = "ConsumeQueue"
+
+    def __init__(self, store_folder: Path, filters: Filters, max_record_bytes: int) -> None:
+        """List the queues; no entry is read.
+
+        Raises:
+            IndexUnusable: where there are none, or they may not be read.
+        """
+        self._filters = filters
+        self._max_record_bytes = max_record_bytes
+        # A topic that is not UTF-8 in the log has U+FFFD in its name here, and another name as a folder.
+        odd = sorted(name for name in filters.topics or () if not _BROKER_NAMES.fullmatch(str(name)))
+        if odd:
+            raise IndexUnusable(f"no broker has a topic {odd[0]!r}")
+        try:
+            self._queues = list(_queues(store_folder / FOLDER))
+        except OSError as error:
+            raise IndexUnusable(f"{error.filename}: {error.strerror}") from None
+        if not self._queues:
+            raise IndexUnusable(f"{store_folder / FOLDER} holds no queue")
+        self._wanted = np.array([self._is_wanted(queue) for queue in self._queues], bool)
+        self._wanted_first = np.flatnonzero(self._wanted).tolist()
+
+    def _is_wanted(self, queue: _Queue) -> bool:
+        topics, queue_ids = self._filters.topics, self._filters.queue_ids
+        return (topics is None or queue.topic in topics) and (queue_ids is None or queue.queue_id in queue_ids)
+
+    def _check_that_it_pays(self, whole: Split, found: dict[int, tuple[Array, Array]]) -> None:
+        """Before the other queues are read, too: of most topics they have much more than the topic's own."""
+        offsets, sizes = _columns([entries for _, entries in found.values()])
+        low, high = self._filters.min_offset, self._filters.end_offset
+        order = np.argsort(offsets)
+        order = order[(offsets[order] >= (low or 0)) & (offsets[order] < (whole.end if high is None else high))]
+        check_that_it_pays(offsets[order], sizes[order], (), whole)
+
+    def answer(self, whole: Split) -> Answer:
+        """The wanted records of a segment's range, and what no entry claims.
+
+        Raises:
+            IndexUnusable: where entries contradict each other, or cannot be read.
+        """
+        try:
+            found = {number: self._queues[number].between(whole.start, whole.end) for number in self._wanted_first}
+            self._check_that_it_pays(whole, found)
+            found |= {
+                number: queue.between(whole.start, whole.end)
+                for number, queue in enumerate(self._queues)
+                if not self._wanted[number]
+            }
+        except OSError as error:
+            raise IndexUnusable(f"{error.filename}: {error.strerror}") from None
+        offsets, sizes = _columns([entries for _, entries in found.values()])
+        numbers = np.repeat(np.array(list(found), np.int32), [len(entries) for _, entries in found.values()])
+        queue_offsets = np.concatenate([in_queue for in_queue, _ in found.values()])
+        order = np.argsort(offsets, kind="stable")
+        offsets, sizes, numbers = offsets[order], sizes[order], numbers[order]
+        unknown = _unclaimed(offsets, sizes, whole, self._max_record_bytes)
+        wanted = self._wanted[numbers]
+        places = np.cumsum(self._wanted, dtype=np.int32) - 1
+        return Answer(
+            offsets[wanted],
+            sizes[wanted],
+            unknown,
+            tuple((queue.topic, queue.queue_id) for queue in self._queues if self._is_wanted(queue)),
+            places[numbers[wanted]],
+            queue_offsets[order][wanted],
+        )
+
+
+def _columns(entries: list[Array]) -> tuple[Array, Array]:
+    """Physical offsets and sizes of entries."""
+    together = np.concatenate([np.empty(0, _ENTRY), *entries])
+    return together["physical_offset"].astype(np.int64), together["size"].astype(np.int64)
+
+
+def _unclaimed(offsets: Array, sizes: Array, whole: Split, max_record_bytes: int) -> list[tuple[int, int]]:
+    """The ranges that no entry claims.
+
+    Raises:
+        IndexUnusable: where an entry claims what cannot be a record, or what another one claims.
+    """
+    if len(sizes) and (sizes.min() < MIN_RECORD_SIZE or sizes.max() > max_record_bytes):
+        raise IndexUnusable(f"an entry has a size that is not {MIN_RECORD_SIZE} to {max_record_bytes} bytes")
+    starts = np.append(offsets, whole.end)
+    ends = np.insert(offsets + sizes, 0, whole.start)
+    if (starts < ends).any():
+        place = int(starts[np.flatnonzero(starts < ends)[0]])
+        raise IndexUnusable(f"two entries claim the bytes before {place}, or one the end of the range")
+    open_ranges = np.flatnonzero(starts > ends)
+    return [(int(ends[place]), int(starts[place])) for place in open_ranges]
+
+
+def _queues(folder: Path) -> Iterator[_Queue]:
+    for topic in sorted(folder.iterdir()):
+        if topic.is_dir() and not topic.name.startswith(_LIGHT_QUEUES):
+            for queue in sorted(topic.iterdir()):
+                if queue.name.isdecimal() and queue.is_dir():
+                    yield _Queue(topic.name, int(queue.name), queue)
+
+
+class _Queue:
+    """One queue's entries, found by halving: within a queue they lie in the order of the log.
+
+    Where they do not, too few are found, and the rest is left open.
+    """
+
+    def __init__(self, topic: str, queue_id: int, folder: Path) -> None:
+        self.topic = topic
+        self.queue_id = queue_id
+        paths = [(base, path) for path in folder.iterdir() if (base := parse_segment_name(path.name)) is not None]
+        self._files = [_QueueFile(path, base) for base, path in sorted(paths)]
+
+    def between(self, start: int, end: int) -> tuple[Array, Array]:
+        """Queue offsets and entries of the records from a physical offset on and before another."""
+        found = [file.between(start, end) for file in self._files]
+        numbers = [first + np.arange(len(entries), dtype=np.int64) for first, entries in found]
+        return (
+            np.concatenate([np.empty(0, np.int64), *numbers]),
+            np.concatenate([np.empty(0, _ENTRY), *(entries for _, entries in found)]),
+        )
+
+
+class _QueueFile:
+    """One file of a queue."""
+
+    def __init__(self, path: Path, base: int) -> None:
+        self._path = path
+        self._first_number = base // ENTRY.size
+        self._edges: tuple[int, int] | None = None
+
+    def between(self, start: int, end: int) -> tuple[int, Array]:
+        """The first queue offset, and the entries, of the records in a range of the log."""
+        nothing = (0, np.empty(0, _ENTRY))
+        if self._edges is not None and (self._edges[0] >= end or self._edges[1] < start):
+            return nothing
+        descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            count = os.fstat(descriptor).st_size // ENTRY.size
+
+            def place(number: int) -> int:
+                return _place_of(os.pread(descriptor, ENTRY.size, number * ENTRY.size))
+
+            if self._edges is None:
+                written = bisect_left(range(count), _BEHIND_ALL, key=place)
+                if not written:
+                    return nothing
+                self._edges = place(0), place(written - 1)
+                if self._edges[0] >= end or self._edges[1] < start:
+                    return nothing
+            first = bisect_left(range(count), start, key=place)
+            behind = bisect_left(range(count), end, key=place)
+            data = os.pread(descriptor, max(0, behind - first) * ENTRY.size, first * ENTRY.size)
+        finally:
+            os.close(descriptor)
+        entries = np.frombuffer(data, _ENTRY, len(data) // ENTRY.size)
+        kept = (entries["physical_offset"] >= start) & (entries["physical_offset"] < end) & (entries["size"] > 0)
+        return (self._first_number + first, entries) if kept.all() else nothing
+
+
+def _place_of(data: bytes) -> int:
+    """Where an entry sorts: filler before everything, what the broker would not take behind it."""
+    if len(data) < ENTRY.size:
+        return _BEHIND_ALL
+    entry = parse_entry(data)
+    if entry == PRE_BLANK:
+        return _BEFORE_ALL
+    return entry.physical_offset if entry.is_valid else _BEHIND_ALL

@@ -1,0 +1,141 @@
+"""Data files of `messages`: Parquet, sorted, with what Delta's log wants to know of them.
+
+Written by the tasks themselves, because a row that goes through the JVM to become Parquet costs several times as much.
+Columns that repeat are dictionaries; those that rise, or share their beginnings, are written as differences.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+
+from connectors.lake.statistics import file_statistics
+
+NO_DATE = "__HIVE_DEFAULT_PARTITION__"
+_ROW_GROUP_ROWS = 1 << 17
+_PAGE_BYTES = 256 << 10  # with the page index, what a reader of one topic may pass over
+_DIFFERENCES = {
+    "physical_offset": "DELTA_BINARY_PACKED",
+    "queue_offset": "DELTA_BINARY_PACKED",
+    "born_timestamp": "DELTA_BINARY_PACKED",
+    "store_timestamp": "DELTA_BINARY_PACKED",
+    "msg_id": "DELTA_BYTE_ARRAY",
+    "unique_key": "DELTA_BYTE_ARRAY",
+    "keys.list.element": "DELTA_LENGTH_BYTE_ARRAY",
+    "properties.key_value.value": "DELTA_LENGTH_BYTE_ARRAY",
+    "body_crc": "PLAIN",
+    "body_ref.offset": "DELTA_BINARY_PACKED",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """A file that a commit may add to a table.
+
+    Attributes:
+        path: relative to the table's folder.
+        store_date: the partition, as text; None for rows without a time.
+        size: bytes.
+        rows: rows.
+        statistics: Delta's JSON.
+    """
+
+    path: str
+    store_date: str | None
+    size: int
+    rows: int
+    statistics: str
+
+
+def sort_rows(rows: pa.Table) -> pa.Table:
+    """By topic, queue and queue offset, see `schemas.tables.messages`.
+
+    Args:
+        rows: has these columns; the topic as a dictionary array, in one chunk.
+    """
+    topics = rows.column("topic").chunk(0)
+    names = np.array(topics.dictionary.to_pylist(), object)
+    rank = np.empty(len(names), np.int64)
+    rank[np.argsort(names)] = np.arange(len(names))
+    queue_ids = rows.column("queue_id").to_numpy().astype(np.int64)
+    group = rank[topics.indices.to_numpy()] << 32 | queue_ids & 0xFFFFFFFF
+    return rows.take(pa.array(np.lexsort((rows.column("queue_offset").to_numpy(), group))))
+
+
+def write_data_file(rows: pa.Table, table_uri: str, store_date: str | None, name: str) -> DataFile:
+    """One file in its partition's folder; no table knows of it until it is committed.
+
+    Args:
+        rows: the table's columns without the partition.
+        table_uri: path or URI of the table.
+        store_date: the partition.
+        name: file name; a file of that name is replaced.
+    """
+    path = f"store_date={store_date or NO_DATE}/{name}"
+    metadata: list[pq.FileMetaData] = []
+    if "://" in table_uri:
+        filesystem, root = pafs.FileSystem.from_uri(table_uri)
+        with filesystem.open_output_stream(f"{root}/{path}") as output:
+            metadata.append(_write(rows, output))
+        size = filesystem.get_file_info(f"{root}/{path}").size
+    else:
+        size = _write_local(rows, Path(table_uri) / path, metadata)
+    return DataFile(path, store_date, size, rows.num_rows, file_statistics(metadata[0]))
+
+
+def _write_local(rows: pa.Table, path: Path, metadata: list[pq.FileMetaData]) -> int:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(8)}.tmp")
+    try:
+        with beside.open("xb") as output:
+            metadata.append(_write(rows, output))
+            output.flush()
+            os.fsync(output.fileno())
+        size = beside.stat().st_size
+        beside.replace(path)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            beside.unlink()
+        raise
+    return size
+
+
+def _write(rows: pa.Table, output: object) -> pq.FileMetaData:
+    collected: list[pq.FileMetaData] = []
+    with pq.ParquetWriter(
+        output,
+        rows.schema,
+        compression="zstd",
+        compression_level=1,
+        use_dictionary=[name for name in _leaves(rows.schema) if name not in _DIFFERENCES],
+        column_encoding={name: _DIFFERENCES[name] for name in _leaves(rows.schema) if name in _DIFFERENCES},
+        data_page_size=_PAGE_BYTES,
+        write_page_index=True,
+        store_schema=False,
+        metadata_collector=collected,
+    ) as writer:
+        writer.write_table(rows, row_group_size=_ROW_GROUP_ROWS)
+    return collected[0]
+
+
+def _leaves(schema: pa.Schema) -> list[str]:
+    """Paths of the columns that Parquet writes, in its words."""
+    return [path for field in schema for path in _leaf_paths(field.name, field.type)]
+
+
+def _leaf_paths(path: str, data_type: pa.DataType) -> list[str]:
+    if pa.types.is_struct(data_type):
+        return [leaf for field in data_type for leaf in _leaf_paths(f"{path}.{field.name}", field.type)]
+    if pa.types.is_map(data_type):
+        return [f"{path}.key_value.key", *_leaf_paths(f"{path}.key_value.value", data_type.item_type)]
+    if pa.types.is_list(data_type):
+        return _leaf_paths(f"{path}.list.element", data_type.value_type)
+    return [path]

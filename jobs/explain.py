@@ -1,0 +1,163 @@
+"""Tell what a read of broker stores would read, what it would leave out, and why; of the log it reads next to nothing.
+
+    commitlake explain /data/rocketmq/store --topic orders --from -2h
+
+Reads stores; writes a table or a JSON array to standard output, one row a store. Exit codes: 0; 3 where a segment is
+missing in the part that would be read, as a read in mode FAILFAST would fail there; 2 for a wrong path or option.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from jobs.command import ExitCode, JobError, job_parser, run_job
+from jobs.times import join_times, parse_time
+
+if TYPE_CHECKING:
+    from connectors.commitlog.read_plan import ReadPlan
+
+DESCRIPTION = (
+    "Tell what a read of stores would do: which segments it would skip by offset and by time, whether a ConsumeQueue "
+    "or an IndexFile would answer it or a scan, and why an index would not be used. Options are those of the Spark "
+    "source; an option given twice takes either value. Times are store times in UTC, --from inclusive, --to exclusive."
+)
+EXAMPLES = (
+    ("explain /data/rocketmq/store --topic orders", "what it costs to read a topic"),
+    ("explain /data/rocketmq/store --topic orders --key order-4711", "whether the broker's index knows a key"),
+    ("explain '/mnt/brokers/{broker}/store' --from -2h", "which segments of a cluster have the last two hours"),
+    ("explain /data/rocketmq/store --topic orders --queue 3 --output json | jq '.[].reasons'", "why no index helps"),
+)
+_EPOCH = datetime.datetime.fromtimestamp(0, datetime.UTC)
+_MILLISECOND = datetime.timedelta(milliseconds=1)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The job's arguments."""
+    parser = job_parser("explain", DESCRIPTION, EXAMPLES)
+    parser.add_argument("store", metavar="STORE", help="store folder (the one that holds commitlog/), or a glob")
+    parser.add_argument("--broker", help="the store's name; the folder's where not given")
+    parser.add_argument("--topic", action="append", default=[], help="stored topic")
+    parser.add_argument("--queue", action="append", default=[], type=int, help="queue id")
+    parser.add_argument("--key", action="append", default=[], help="business key or unique key; needs --topic")
+    parser.add_argument("--from", dest="start", type=parse_time, metavar="TIME",
+                        help="stored then or later: 2026-11-20T14:00, 2026-11-20, ms since 1970, now, -2h")  # fmt: skip
+    parser.add_argument("--to", dest="end", type=parse_time, metavar="TIME", help="stored before")
+    parser.add_argument("--from-offset", type=int, metavar="N", help="physical offset, inclusive")
+    parser.add_argument("--to-offset", type=int, metavar="N", help="physical offset, exclusive")
+    parser.add_argument("--clock-tolerance", type=int, metavar="MS", help="by how much clocks may have stepped back")
+    parser.add_argument("--no-indexes", action="store_true", help="as with useIndexes=false")
+    parser.add_argument("--output", choices=("table", "json"), default="table", help="(default: table)")
+    return parser
+
+
+def job(arguments: argparse.Namespace) -> ExitCode:
+    """Plan, and print the plan."""
+    _check(arguments)
+    from connectors.commitlog.filters import narrow
+    from connectors.commitlog.options import Options
+    from connectors.commitlog.read_plan import plan_read
+
+    options = Options.parse(_options(arguments))
+    plan = plan_read(options, narrow(options))
+    rows = [store.to_row() for store in plan.stores]
+    if arguments.output == "json":
+        print(json.dumps(rows, ensure_ascii=False, indent=2))
+    else:
+        _print_table(rows)
+    missing = _missing(plan)
+    for sentence in missing:
+        print(f"damage: {sentence}", file=sys.stderr)
+    return ExitCode.DAMAGE if missing else ExitCode.OK
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    if arguments.key and not arguments.topic:
+        raise JobError("--key needs --topic", "a broker's index knows keys by topic")
+    if arguments.start and arguments.end and arguments.start >= arguments.end:
+        raise JobError(f"--from {arguments.start} is not before --to {arguments.end}")
+    low, high = arguments.from_offset, arguments.to_offset
+    if low is not None and high is not None and low >= high:
+        raise JobError(f"--from-offset {low} is not before --to-offset {high}")
+    for name in ("topic", "key"):
+        for value in getattr(arguments, name):
+            if "," in value:
+                raise JobError(f"--{name}: expected no comma, found {value!r}", "give the option twice")
+
+
+def _options(arguments: argparse.Namespace) -> dict[str, str]:
+    """The options of the Spark source that say the same."""
+    given = {
+        "path": arguments.store,
+        "broker": arguments.broker,
+        "topics": ",".join(arguments.topic) or None,
+        "queueIds": ",".join(map(str, arguments.queue)) or None,
+        "keys": ",".join(arguments.key) or None,
+        "startingTimestamp": _milliseconds(arguments.start),
+        "endingTimestamp": _milliseconds(arguments.end),
+        "startingOffset": arguments.from_offset,
+        "endingOffset": arguments.to_offset,
+        "clockTolerance": arguments.clock_tolerance,
+        "useIndexes": "false" if arguments.no_indexes else None,
+    }
+    return {name: str(value) for name, value in given.items() if value is not None}
+
+
+def _milliseconds(moment: datetime.datetime | None) -> int | None:
+    return None if moment is None else (moment - _EPOCH) // _MILLISECOND
+
+
+def _missing(plan: ReadPlan) -> list[str]:
+    return [
+        f"store {store.broker}: no segment from {segment.whole.start} to {segment.whole.end}"
+        for store in plan.stores
+        for segment in store.planned
+        if segment.whole.missing
+    ]
+
+
+def _print_table(rows: list[dict[str, object]]) -> None:
+    """A paragraph a store: a plan has more to say than a line holds."""
+    for number, row in enumerate(rows):
+        print(("\n" if number else "") + f"{_printable(row['broker'])}  {_printable(row['path'])}")
+        for name, value in _lines(row):
+            print(f"  {name.ljust(12)}{value}")
+
+
+def _lines(row: dict[str, object]) -> list[tuple[str, str]]:
+    segments = f"{row['segments_planned']} of {row['segments']}"
+    skipped = [
+        f"{row[f'segments_skipped_by_{what}']} skipped by {what}"
+        for what in ("offset", "time")
+        if row[f"segments_skipped_by_{what}"]
+    ]
+    answered = row["answered_by"]
+    reasons = row["reasons"]
+    assert isinstance(answered, list)
+    assert isinstance(reasons, dict)
+    lines = [
+        ("answered by", " and ".join(answered) or "nothing: no segment can hold what is wanted"),
+        ("segments", ", ".join([segments, *skipped])),
+        ("bytes", f"{row['bytes_planned']:,} of {row['bytes']:,} in {row['splits']} splits"),
+    ]
+    if row["records"] is not None:
+        lines.append(("records", f"{row['records']:,} to look at"))
+    lines += [
+        ("no index" if not place else "", f"{_printable(reason)} ({count} segments)")
+        for place, (reason, count) in enumerate(reasons.items())
+    ]
+    return lines
+
+
+def _printable(value: object) -> str:
+    # A terminal obeys control characters: what a folder is called must not move its cursor.
+    return "".join(character if character.isprintable() else "\ufffd" for character in str(value))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """`commitlake explain`."""
+    return run_job(build_parser(), job, join_times(sys.argv[1:] if argv is None else argv, "--from", "--to"))

@@ -1,0 +1,136 @@
+"""Small stores with a broker's indexes, and what a plan leads to, read in plain Python: no column, no Spark."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+
+from broker_lite.store import MessageStore, StoreOptions
+from connectors.commitlog import index_answer, splits
+from connectors.commitlog.files import OpenSegment
+from connectors.commitlog.filters import Filters, narrow
+from connectors.commitlog.listed import walk_listed
+from connectors.commitlog.options import Options
+from connectors.commitlog.read_plan import ReadPlan, plan_read
+from connectors.commitlog.splits import ListedSplit, Split
+from connectors.commitlog.walk import End, Step, walk
+from schemas.layouts.commitlog import Message, NewMessage, parse_message
+from schemas.layouts.hosts import Host
+
+SEGMENT_BYTES = 1 << 14
+QUEUE_FILE_ENTRIES = 16
+STORED_MS = 1_700_000_000_000
+STEP_MS = 1000
+RARE = "rare"
+OPTIONS = StoreOptions(
+    segment_size_bytes=SEGMENT_BYTES,
+    consume_queue_file_size_bytes=20 * QUEUE_FILE_ENTRIES,
+    index_slots=50,
+    index_entries=200,
+)
+_PRODUCER = Host.of("192.168.1.10", 50123)
+
+
+class Clock:
+    """A clock that goes on by a second whenever it is asked."""
+
+    def __init__(self) -> None:
+        self.now_ms = STORED_MS
+
+    def __call__(self) -> int:
+        """The time, in ms since 1970."""
+        self.now_ms += STEP_MS
+        return self.now_ms
+
+
+def unique_key(number: int) -> str:
+    """A message id as clients make them."""
+    return f"{number:032X}"
+
+
+def message(number: int, chance: random.Random, max_body: int = 200) -> NewMessage:
+    """Every twentieth message is of the topic `rare`; every message has a key of its own and one of fifty."""
+    return NewMessage(
+        RARE if number % 20 == 0 else f"topic-{number % 3}",
+        chance.randbytes(chance.randrange(max_body)),
+        STORED_MS + number,
+        _PRODUCER,
+        queue_id=number // 20 % 3,
+        properties=(
+            ("KEYS", f"order-{number} group-{number % 50}"),
+            ("UNIQ_KEY", unique_key(number)),
+            ("TAGS", f"tag-{number % 2}"),
+        ),
+    )
+
+
+def write_indexed_store(
+    root: Path, count: int = 600, seed: int = 1, options: StoreOptions = OPTIONS, max_body: int = 200
+) -> Path:
+    """A store with its log, its ConsumeQueues and its IndexFiles."""
+    chance = random.Random(seed)
+    with MessageStore.open(root, options, clock=Clock()) as store:
+        for number in range(count):
+            store.put(message(number, chance, max_body))
+    return root
+
+
+def without_seeks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let look-ups cost nothing but their bytes: small segments are then worth one, too."""
+    monkeypatch.setattr(index_answer, "SEEK_BYTES", 0)
+    monkeypatch.setattr(splits, "MOST_BETWEEN_BYTES", 0)
+
+
+def plan_of(root: Path | str, **options: object) -> ReadPlan:
+    """The plan of a read with these options."""
+    parsed = Options.parse({"path": str(root), **{name: str(value) for name, value in options.items()}})
+    return plan_read(parsed, narrow(parsed))
+
+
+def wanted(messages: Iterable[Message], filters: Filters) -> list[Message]:
+    """Messages that pass the filters, in other words than the source's."""
+    return [
+        found
+        for found in messages
+        if (filters.topics is None or found.topic in filters.topics)
+        and (filters.queue_ids is None or found.queue_id in filters.queue_ids)
+        and (filters.keys is None or filters.keys & {found.unique_key, *(found.keys or ())})
+        and (filters.min_offset is None or found.physical_offset >= filters.min_offset)
+        and (filters.end_offset is None or found.physical_offset < filters.end_offset)
+        and (filters.min_store_timestamp is None or found.store_timestamp >= filters.min_store_timestamp)
+        and (filters.end_store_timestamp is None or found.store_timestamp < filters.end_store_timestamp)
+    ]
+
+
+def read_splits(planned: Iterable[Split], window_bytes: int = 1 << 20) -> Iterator[Message]:
+    """The records that splits lead to; a bad range or a gap is an error."""
+    for split in planned:
+        assert not split.missing, split
+        with OpenSegment(split.path) as file:
+            end = End()
+            steps: Iterator[Step]
+            if isinstance(split, ListedSplit):
+                steps = walk_listed(file, split, window_bytes, 1 << 20, end)
+            else:
+                steps = walk(file, split, window_bytes, 1 << 20, end)
+            for step in steps:
+                assert not step.bad, step.bad
+                for start in step.parts[0].tolist():
+                    parsed = parse_message(step.window.data, start)
+                    assert parsed is not None
+                    yield parsed[0]
+
+
+def read_by_plan(root: Path | str, **options: object) -> list[Message]:
+    """What a read with these options gives, by its plan."""
+    parsed = Options.parse({"path": str(root), **{name: str(value) for name, value in options.items()}})
+    return wanted(read_splits(plan_of(root, **options).splits), narrow(parsed).filters)
+
+
+def read_by_scan(root: Path | str, **options: object) -> list[Message]:
+    """What it should give: all records, filtered."""
+    parsed = Options.parse({"path": str(root), **{name: str(value) for name, value in options.items()}})
+    return wanted(read_splits(plan_of(root).splits), narrow(parsed).filters)

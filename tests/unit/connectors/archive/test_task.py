@@ -1,0 +1,207 @@
+"""A task of an archive run: every record in a data file, every body in a pack, and the files say what is in them."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from connectors.archive.manifest import ManifestRow
+from connectors.archive.task import ArchiveTasks
+from connectors.commitlog.plan import plan_splits, take_snapshot
+from connectors.commitlog.records import Found, row_of, walk_store
+from connectors.commitlog.stores import find_stores
+from connectors.packs.frames import BodyRef
+from connectors.packs.reader import read_body
+from connectors.packs.stores import LocalPackStore
+from schemas.layouts.commitlog import NewMessage, serialize_message
+from schemas.tables.messages import MESSAGES
+from tests.logs import BROKER_HOST, closed_segment, messages, new_message, open_segment, write_store
+
+SIZE = 1 << 20
+MIDNIGHT_MS = 1_700_006_400_000
+COLUMNS = [name for name in MESSAGES.names if name not in ("store_date", "body_ref")]
+Row = dict[str, Any]
+
+
+def tasks_of(root: Path, lake: Path, partition: int = SIZE, run_id: str = "run-1") -> ArchiveTasks:
+    """The tasks for all of a store."""
+    (store,) = find_stores(str(root), "broker/../a")
+    splits = plan_splits(store, take_snapshot([store]).ranges[store.broker], partition)
+    return ArchiveTasks(splits, str(lake / "messages"), str(lake / "bodies"), run_id)
+
+
+def run_all(tasks: ArchiveTasks) -> list[ManifestRow]:
+    """The manifest of all tasks."""
+    return [row for number in range(len(tasks.splits)) for row in tasks.run(number)]
+
+
+def rows_of(lake: Path, manifest: list[ManifestRow]) -> list[Row]:
+    """The messages that the manifest's files hold, in the files' order."""
+    return [
+        row
+        for file in manifest
+        if file.path
+        for row in pq.ParquetFile(lake / "messages" / file.path).read().to_pylist(maps_as_pydicts="strict")
+    ]
+
+
+def plain(row: Row) -> Row:
+    """A row as the plain reader gives it."""
+    values = {name: row[name] for name in COLUMNS}
+    for name in ("born_timestamp", "store_timestamp"):
+        values[name] = values[name] and round(values[name].timestamp() * 1000)
+    return values
+
+
+def records_of(root: Path) -> list[Found]:
+    """The store's records, by the plain reader."""
+    (store,) = find_stores(str(root), "broker/../a")
+    return [found for found in walk_store(store, SIZE) if found.message is not None]
+
+
+def check(root: Path, lake: Path, manifest: list[ManifestRow]) -> None:
+    """Compare lake and store, bodies included."""
+    rows = sorted(rows_of(lake, manifest), key=lambda row: row["physical_offset"])
+    expected = records_of(root)
+    store = LocalPackStore(lake / "bodies")
+    assert len(rows) == len(expected) == sum(row.rows for row in manifest)
+    for row, found in zip(rows, expected, strict=True):
+        assert found.message is not None
+        assert plain(row) == {name: row_of(found.message, "broker/../a")[name] for name in COLUMNS}
+        assert read_body(store, BodyRef(**row["body_ref"]), row["body_crc"]) == found.message.body
+
+
+@pytest.mark.parametrize("partition", [2000, 50_000, SIZE])
+def test_every_record_and_every_body_is_in_the_lake(tmp_path: Path, partition: int) -> None:
+    sent = [*messages(700), new_message(1, body=b""), new_message(2, body=b"x" * 300_000)]
+    root = write_store(
+        tmp_path / "store", [(0, closed_segment(sent, SIZE)), (SIZE, open_segment(messages(300), SIZE, SIZE))]
+    )
+    manifest = run_all(tasks_of(root, tmp_path, partition))
+    check(root, tmp_path, manifest)
+    assert sum(row.refused for row in manifest) == 0
+    assert sum(row.pack_bytes for row in manifest) == sum(
+        path.stat().st_size for path in (tmp_path / "bodies").rglob("*.zst")
+    )
+
+
+def test_rows_of_a_file_are_sorted_by_topic_queue_and_offset(tmp_path: Path) -> None:
+    root = write_store(tmp_path / "store", [(0, open_segment(messages(500), SIZE))])
+    places = [
+        (row["topic"], row["queue_id"], row["queue_offset"])
+        for row in rows_of(tmp_path, run_all(tasks_of(root, tmp_path)))
+    ]
+    assert places == sorted(places)
+    assert len({topic for topic, _, _ in places}) > 1
+
+
+def at(store_timestamps: list[int]) -> bytes:
+    """A segment of records with these store times."""
+    data = b""
+    for number, time in enumerate(store_timestamps):
+        message = NewMessage("t", b"body %d" % number, 0, BROKER_HOST)
+        data += serialize_message(
+            message, queue_offset=number, physical_offset=len(data), store_timestamp=time, store_host=BROKER_HOST
+        )
+    return data.ljust(SIZE, b"\0")
+
+
+def test_each_date_has_a_file_and_a_pack_of_its_own(tmp_path: Path) -> None:
+    times = [MIDNIGHT_MS - 2, MIDNIGHT_MS + 1, MIDNIGHT_MS - 1, MIDNIGHT_MS, 1 << 60, -5]
+    root = write_store(tmp_path / "store", [(0, at(times))])
+    manifest = run_all(tasks_of(root, tmp_path))
+    dates = {row.store_date: row.rows for row in manifest if row.path}
+    day = datetime.datetime.fromtimestamp(MIDNIGHT_MS / 1000, datetime.UTC).date()
+    assert dates == {None: 2, (day - datetime.timedelta(days=1)).isoformat(): 2, day.isoformat(): 2}
+    assert sum(row.refused for row in manifest) == 2
+    for row in rows_of(tmp_path, manifest):
+        (number,) = re.findall(rb"\d+", read_body(LocalPackStore(tmp_path / "bodies"), BodyRef(**row["body_ref"])))
+        assert int(number) == row["queue_offset"]
+    for file in manifest:
+        if file.path:
+            stored = rows_of(tmp_path, [file])
+            folder = f"store_date={file.store_date or '__HIVE_DEFAULT_PARTITION__'}/"
+            assert file.path.startswith(folder)
+            assert all(row["body_ref"]["pack"].startswith(folder) for row in stored)
+
+
+def test_bad_ranges_and_marked_messages_are_counted_and_the_intact_are_kept(tmp_path: Path) -> None:
+    data = bytearray(open_segment(messages(100), SIZE))
+    data[2000] ^= 0xFF
+    data = data.replace(b"Tag1", b"Ta\xff1", 3)
+    root = write_store(tmp_path / "store", [(0, bytes(data))])
+    manifest = run_all(tasks_of(root, tmp_path, 4000))
+    rows = rows_of(tmp_path, manifest)
+    assert len(rows) == len(records_of(root)) == 99
+    assert sum(row.refused for row in manifest) == 4
+    assert sum("Ta\ufffd1" in str(row["properties"]) for row in rows) == 3
+
+
+def test_a_range_without_a_message_writes_no_file(tmp_path: Path) -> None:
+    root = write_store(
+        tmp_path / "store",
+        [
+            (0, closed_segment(messages(20), SIZE)),
+            (SIZE, b"\xaa" * SIZE),
+            (2 * SIZE, open_segment(messages(5), SIZE, 2 * SIZE)),
+        ],
+    )
+    tasks = tasks_of(root, tmp_path)
+    assert list(tasks.run(1)) == [ManifestRow(refused=1)]
+    assert not (tmp_path / "messages").exists()
+    assert not (tmp_path / "bodies").exists()
+
+
+def test_a_task_that_is_done_again_writes_the_same(tmp_path: Path) -> None:
+    root = write_store(tmp_path / "store", [(0, open_segment(messages(400), SIZE))])
+    first, second = (run_all(tasks_of(root, tmp_path, 20_000)) for _ in range(2))
+    assert first == second
+    files = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    run_all(tasks_of(root, tmp_path, 20_000))
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == files
+
+
+def test_another_run_writes_other_data_files_and_the_same_packs(tmp_path: Path) -> None:
+    root = write_store(tmp_path / "store", [(0, open_segment(messages(50), SIZE))])
+    run_all(tasks_of(root, tmp_path))
+    run_all(tasks_of(root, tmp_path, run_id="run-2"))
+    assert len(list((tmp_path / "messages").rglob("*.parquet"))) == 2
+    assert len(list((tmp_path / "bodies").rglob("*.zst"))) == 1
+
+
+def test_statistics_say_what_the_file_holds(tmp_path: Path) -> None:
+    long_topic = "x" * 40
+    sent = [*messages(50), new_message(3, topic=long_topic)]
+    root = write_store(tmp_path / "store", [(0, open_segment(sent, SIZE))])
+    (file,) = run_all(tasks_of(root, tmp_path))
+    rows, found = rows_of(tmp_path, [file]), json.loads(file.statistics)
+    assert found["numRecords"] == file.rows == len(rows)
+    for name in ("physical_offset", "queue_offset", "size"):
+        values = [row[name] for row in rows]
+        assert (found["minValues"][name], found["maxValues"][name]) == (min(values), max(values))
+    assert found["minValues"]["topic"] == "topic-0"
+    assert found["maxValues"]["topic"] == long_topic[:32] + "\U0010ffff"
+    assert found["maxValues"]["topic"] > long_topic
+    assert found["nullCount"]["priority"] == len(rows)
+    assert found["nullCount"]["unique_key"] == len(rows)
+    assert "properties" not in found["nullCount"]
+    times = [row["store_timestamp"] for row in rows]
+    assert found["minValues"]["store_timestamp"] == min(times).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    assert file.size == (tmp_path / "messages" / file.path).stat().st_size
+
+
+def test_files_have_the_tables_columns_and_types(tmp_path: Path) -> None:
+    root = write_store(tmp_path / "store", [(0, open_segment(messages(5), SIZE))])
+    (file,) = run_all(tasks_of(root, tmp_path))
+    schema = pq.ParquetFile(tmp_path / "messages" / file.path).schema_arrow
+    assert schema.names == [name for name in MESSAGES.names if name != "store_date"]
+    assert schema.field("store_timestamp").type == pa.timestamp("us", "UTC")
+    assert pa.types.is_map(schema.field("properties").type)
+    assert not any(path.name.endswith(".tmp") for path in tmp_path.rglob("*"))
