@@ -91,7 +91,6 @@ class SparkRuns:
         shutil.rmtree(self._written, ignore_errors=True)
         started = time.perf_counter()
         rows = self._spark.read.parquet(str(self._rows)).withColumn(STORE_DATE.name, F.to_date("store_timestamp"))
-        # Not `to_messages` itself: out of Parquet, lists and maps could hold nulls, and the table's may not.
         rows = rows.sortWithinPartitions(STORE_DATE.name, *SORT_COLUMNS)
         rows.write.format("delta").partitionBy(*PARTITION_COLUMNS).save(str(self._written))
         return self._run(started)

@@ -73,6 +73,7 @@ def test_every_pass_sees_the_whole_store(tmp_path: Path) -> None:
         "hop": corpus.messages,
         "hop and CRC": corpus.messages,
         "all columns": corpus.messages,
+        "all columns, spelled out": corpus.messages,
     }
 
 

@@ -12,7 +12,7 @@ import pytest
 from jobs.cli import JOBS
 
 EXAMPLE = Path(__file__).parents[3] / "conf" / "commitlake.example.toml"
-NEEDED = {"archive": [], "query": [], "dump": ["/store"], "demo": []}
+NEEDED = {"archive": [], "query": [], "explain": ["/store"], "dump": ["/store"], "demo": []}
 
 
 def options_of(job: str) -> set[str]:

@@ -90,10 +90,17 @@ def message(number: int, **changes: object) -> Row:
         "body_crc": 12345,
         "body_codec": "none",
         "properties": {"city": "Berlin" if number % 2 else "北京", "n": str(number)} if number != 4 else {},
+        "body_ref": body_ref(number) if number % 7 else None,
     }
     row |= changes
     moment = row["store_timestamp"]
     return row | {"store_date": None if moment is None else moment.date()}
+
+
+def body_ref(number: int) -> Row:
+    """Where a body might lie."""
+    pack = "store_date=2026-11-19/broker=a/00000000000000000000-00000000000000100000.zst"
+    return {"pack": pack, "frame_offset": number << 33, "frame_length": 400, "offset": number, "length": 100}
 
 
 ORDINARY = [message(number) for number in range(COUNT)]
@@ -107,7 +114,10 @@ ROWS = ORDINARY + ODD
 def table_of(rows: Sequence[Row], schema: StructType) -> pa.Table:
     """Rows as Spark would write them."""
     return pa.Table.from_pylist(
-        [{name: list(v.items()) if isinstance(v, dict) else v for name, v in row.items()} for row in rows],
+        [
+            {name: list(v.items()) if isinstance(v, dict) and name == "properties" else v for name, v in row.items()}
+            for row in rows
+        ],
         schema=to_arrow_schema(schema, timezone="UTC"),
     )
 
