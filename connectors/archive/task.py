@@ -6,6 +6,8 @@ A task that is done again, after a failure or beside a slow one, writes the same
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 
@@ -30,6 +32,9 @@ _READ = StructType([field for field in SOURCE if field.name != BODY.name])
 _WRITTEN = StructType([field for field in MESSAGES if field.name != STORE_DATE.name])
 
 
+_MOST_SPLITS = 8  # of one task, which is done again as a whole
+
+
 @dataclass(frozen=True)
 class ArchiveTasks:
     """The tasks of one run.
@@ -48,7 +53,10 @@ class ArchiveTasks:
 
     def dataframe(self, spark: SparkSession) -> DataFrame:
         """The manifest: a row for each file. To collect it is to do the work."""
-        numbers = spark.range(0, len(self.splits), 1, numPartitions=max(1, len(self.splits)))
+        # A task costs Spark a tenth of a second besides its work: two rounds of the cores, unless the ranges are many.
+        cores = spark.sparkContext.defaultParallelism
+        count = min(len(self.splits), max(2 * cores, -(-len(self.splits) // _MOST_SPLITS)))
+        numbers = spark.range(0, len(self.splits), 1, numPartitions=max(1, count))
         return numbers.mapInArrow(partial(_run_tasks, self), MANIFEST)
 
     def run(self, number: int) -> Iterator[ManifestRow]:
@@ -56,19 +64,21 @@ class ArchiveTasks:
         split = self.splits[number]
         rows: list[pa.RecordBatch] = []
         refused = 0
-        with BodyPacks(split, open_store(self.bodies_root)) as packs:
+        with ExitStack() as open_packs, ThreadPoolExecutor(1) as background:
+            packs = open_packs.enter_context(BodyPacks(split, open_store(self.bodies_root)))
             for batch in read_split(split, _request(), packs.add):
                 refused += batch.num_rows - batch.column(CORRUPT_RECORD).null_count
                 if batch.column("size").null_count == 0:  # bad ranges have batches of their own
                     rows.append(batch.drop_columns([CORRUPT_RECORD]))
             days = packs.finish()
-        if refused:
-            yield ManifestRow(refused=refused)
-        if rows:
-            table = _joined(rows)
-            del rows
-            for day in days:
-                yield self._write(table, day, number)
+            closing = background.submit(open_packs.pop_all().close)  # the disk takes the packs meanwhile
+            manifest = [ManifestRow(refused=refused)] if refused else []
+            if rows:
+                table = _joined(rows)
+                del rows
+                manifest += [self._write(table, day, number) for day in days]
+            closing.result()
+        yield from manifest
 
     def _write(self, table: pa.Table, day: DayOfBodies, number: int) -> ManifestRow:
         chosen = table if len(day.rows) == table.num_rows else table.take(pa.array(day.rows))

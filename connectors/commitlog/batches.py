@@ -14,6 +14,7 @@ import pyarrow as pa
 from connectors.commitlog.arrow import Array
 from connectors.commitlog.decoded import DecodedBatch
 from connectors.commitlog.decoder import Decoder
+from connectors.commitlog.errors import SplitError
 from connectors.commitlog.files import OpenSegment, SegmentFile
 from connectors.commitlog.kernel import hop as kernel
 from connectors.commitlog.keys import KEY_COLUMNS, rows_with_keys
@@ -39,6 +40,7 @@ def read_split(split: Split, request: Request, look: Look | None = None) -> Iter
 
     Raises:
         DamagedLogError: in mode FAILFAST, for a range that holds no intact record.
+        SplitError: where the range does not end where a record ends.
     """
     refused = Refused(split, request)
     if split.missing:
@@ -77,6 +79,12 @@ def _read_file(
             yield from reader.batches(decoded)
         if step.bad:
             yield from bad_rows([describe(file, split, bad, request, refused) for bad in step.bad], split, request)
+    if end.stop == kernel.STOP_LIMIT and end.position > split.end:
+        raise SplitError(
+            f"{split.path}: the record before physical offset {split.end} goes on to {end.position}: a body there "
+            "holds records of its own, and the log was divided inside it. Read it undivided, in partitions of "
+            f"{split.segment_end - split.base_offset} bytes (maxPartitionBytes)"
+        )
     if end.stop == kernel.STOP_UNWRITTEN and end.position < split.end:
         hole = BadRange(end.position, split.end, Fault.HOLE)
         yield from bad_rows([describe(file, split, hole, request, refused)], split, request)

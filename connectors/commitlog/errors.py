@@ -5,6 +5,7 @@ CommitLogError
 ├── StoreError              a path that gives no store: what it is, and what to do
 │   └── EmptyStoreError     a store without a single segment
 ├── IndexMismatchError      an index of the broker's that does not fit its log: segment, offset, expected, found
+├── SplitError              a range that ends inside a record: its log was divided at a place that only looked like one
 ├── DamagedLogError         FAILFAST met a bad range: segment, offset, expected, found
 └── BodyError               a body that cannot be decompressed within its limits
 """
@@ -30,6 +31,10 @@ class EmptyStoreError(StoreError):
 
 class IndexMismatchError(CommitLogError):
     """An index of the broker's says something about a record that the record does not say."""
+
+
+class SplitError(CommitLogError):
+    """A range that does not end where a record ends."""
 
 
 class DamagedLogError(CommitLogError):

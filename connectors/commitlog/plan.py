@@ -5,9 +5,7 @@ itself. What comes after that is the tail: zeros that are not written yet, or th
 read takes up again. So within a snapshot everything that is neither a record nor a BLANK is damage, and two reads of
 one snapshot give the same.
 
-Splits begin and end where records do. The places are found by hopping over record sizes from the segment's start, not
-by looking for the next magic number in the middle: a message whose body holds a whole, valid record cannot pass for
-one.
+Splits begin and end where records do, see `cuts`: a message whose body holds a whole, valid record cannot pass for one.
 """
 
 from __future__ import annotations
@@ -22,6 +20,7 @@ from itertools import pairwise
 import numpy as np
 
 from connectors.commitlog.arrow import Array
+from connectors.commitlog.cuts import find_cuts
 from connectors.commitlog.errors import OptionError, StoreError
 from connectors.commitlog.files import LocalFile, OpenSegment, SegmentFile
 from connectors.commitlog.kernel import hop
@@ -273,28 +272,13 @@ def divide(whole: Split, max_partition_bytes: int, max_record_bytes: int, until:
         return [whole]
     try:
         with OpenSegment(whole.path) as file:
-            cuts = _cuts(file, whole, max_partition_bytes, max_record_bytes, whole.end if until is None else until)
+            cuts = find_cuts(file, whole, max_partition_bytes, max_record_bytes, whole.end if until is None else until)
     except FileNotFoundError:
         return [whole]  # the task will find the same, and say so
     edges = [whole.start, *cuts]
     if until is None or edges[-1] < until:
         edges.append(whole.end)
     return [replace(whole, start=start, end=end) for start, end in pairwise(edges) if start < end]
-
-
-def _cuts(file: SegmentFile, whole: Split, max_partition_bytes: int, max_record_bytes: int, until: int) -> list[int]:
-    """The first record start at or behind each multiple of the partition size, up to the first one from `until` on."""
-    cuts: list[int] = []
-    following = (whole.start // max_partition_bytes + 1) * max_partition_bytes
-    for step in walk(file, whole, _WINDOW_BYTES, max_record_bytes, End(), verify=False):
-        starts = step.origin + step.parts[hop.START]
-        while len(starts) and starts[-1] >= following:
-            cut = int(starts[np.searchsorted(starts, following)])
-            cuts.append(cut)
-            if cut >= until:
-                return cuts
-            following = (cut // max_partition_bytes + 1) * max_partition_bytes
-    return cuts
 
 
 def check_ranges(stores: Iterable[Store], snapshot: Snapshot) -> None:

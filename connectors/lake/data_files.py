@@ -118,12 +118,18 @@ def _write(rows: pa.Table, output: object) -> pq.FileMetaData:
         use_dictionary=[name for name in _leaves(rows.schema) if name not in _DIFFERENCES],
         column_encoding={name: _DIFFERENCES[name] for name in _leaves(rows.schema) if name in _DIFFERENCES},
         data_page_size=_PAGE_BYTES,
+        write_statistics=_flat(rows.schema),
         write_page_index=True,
         store_schema=False,
         metadata_collector=collected,
     ) as writer:
         writer.write_table(rows, row_group_size=_ROW_GROUP_ROWS)
     return collected[0]
+
+
+def _flat(schema: pa.Schema) -> list[str]:
+    """The columns that are asked for by value."""
+    return [field.name for field in schema if not pa.types.is_nested(field.type)]
 
 
 def _leaves(schema: pa.Schema) -> list[str]:
