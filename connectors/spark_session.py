@@ -27,6 +27,8 @@ SETTINGS = {
     "spark.databricks.delta.snapshotPartitions": "2",
     "spark.sql.shuffle.partitions": "8",
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
+    # By TCP, a Python worker and its JVM wait 40 ms for one another's acknowledgements at each end of a task.
+    "spark.python.unix.domain.socket.enabled": "true",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     # Else Spark makes a folder where the user stands.
@@ -41,10 +43,12 @@ def launch_settings() -> dict[str, str]:
         JarsError: if Delta's jars are not there.
     """
     log_configuration = Path(__file__).parent / "log4j2.properties"
+    # Arrow's vectors check every access unless told otherwise; what comes from our workers is made by Arrow itself.
+    arrow = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
     return {
         "spark.master": "local[*]",
         "spark.driver.memory": "2g",
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log_configuration}",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log_configuration} {arrow}",
         "spark.jars": ",".join(str(jar) for jar in delta_jars()),
     }
 

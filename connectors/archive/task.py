@@ -23,6 +23,7 @@ from connectors.commitlog.batches import read_split
 from connectors.commitlog.options import Mode
 from connectors.commitlog.refused import CORRUPT_RECORD
 from connectors.commitlog.request import Request
+from connectors.commitlog.settled import settle
 from connectors.commitlog.splits import Split
 from connectors.lake.data_files import sort_rows, write_data_file
 from connectors.packs.stores import open_store
@@ -101,6 +102,7 @@ def _run_tasks(tasks: ArchiveTasks, batches: Iterator[pa.RecordBatch]) -> Iterat
             rows = list(tasks.run(number))
             if rows:
                 yield to_batch(rows)
+    settle()
 
 
 def _joined(batches: list[pa.RecordBatch]) -> pa.Table:

@@ -9,7 +9,7 @@
 | columns | all but body | comma-separated; what is not named is not decoded. `.schema(...)` does the same |
 | body | none | none, stored or decompressed: whether there is a column `body`, and what it holds |
 | maxBodyBytes | 64 MiB | a decompressed body's limit |
-| maxPartitionBytes | 128 MiB | log bytes in a partition |
+| maxPartitionBytes | 64 to 256 MiB | log bytes in a partition; not given, two for each of this machine's cores |
 | maxBatchBytes | 4 MiB | log bytes that a worker holds at a time |
 | maxRecordBytes | 64 MiB | a larger size field is damage |
 | topics | all | comma-separated |
@@ -33,6 +33,8 @@ from typing import TypeVar
 from connectors.commitlog.errors import OptionError
 from schemas.layouts.scan import DEFAULT_MAX_RECORD_BYTES
 
+BY_SIZE = 0
+"""As `max_partition_bytes`: chosen by the size of what is read, see `read_plan.partition_bytes`."""
 _KNOWN = (
     "path", "broker", "mode", "columns", "body", "maxBodyBytes", "maxPartitionBytes", "maxBatchBytes", "maxRecordBytes",
     "topics", "queueIds", "keys", "startingTimestamp", "endingTimestamp", "clockTolerance", "startingOffset",
@@ -70,7 +72,7 @@ class Options:
     columns: tuple[str, ...] | None = None
     body: BodyForm = BodyForm.NONE
     max_body_bytes: int = 64 << 20
-    max_partition_bytes: int = 128 << 20
+    max_partition_bytes: int = BY_SIZE
     max_batch_bytes: int = 4 << 20
     max_record_bytes: int = DEFAULT_MAX_RECORD_BYTES
     topics: frozenset[str] | None = None
@@ -111,7 +113,7 @@ class Options:
             columns=read.names("columns"),
             body=read.choice("body", BodyForm, BodyForm.NONE),
             max_body_bytes=read.size("maxBodyBytes", 64 << 20),
-            max_partition_bytes=read.size("maxPartitionBytes", 128 << 20),
+            max_partition_bytes=read.size("maxPartitionBytes", BY_SIZE),
             max_batch_bytes=read.size("maxBatchBytes", 4 << 20),
             max_record_bytes=read.size("maxRecordBytes", DEFAULT_MAX_RECORD_BYTES),
             topics=_frozen(read.names("topics")),

@@ -16,21 +16,25 @@ out fails no read: nobody looks at it.
 from __future__ import annotations
 
 import logging
+import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from connectors.commitlog.filters import Narrowing
 from connectors.commitlog.index_answer import IndexUnusable, splits_of
 from connectors.commitlog.indexed import Indexes, open_indexes
-from connectors.commitlog.options import Options
+from connectors.commitlog.options import BY_SIZE, Options
 from connectors.commitlog.plan import Snapshot, StoreRange, check_ranges, divide, segment_ranges, take_snapshot
 from connectors.commitlog.splits import ListedSplit, Split
 from connectors.commitlog.stores import Store, find_stores
 from connectors.commitlog.time_bounds import time_bounds
 
 logger = logging.getLogger(__name__)
+
+_MIB = 1 << 20
+_LEAST_PARTITION_BYTES, _MOST_PARTITION_BYTES = 64 * _MIB, 256 * _MIB
 
 
 class Way(StrEnum):
@@ -187,6 +191,8 @@ def plan_read(options: Options, narrowing: Narrowing) -> ReadPlan:
     else:
         snapshot = Snapshot.from_json(options.snapshot)
         check_ranges(stores, snapshot)
+    if options.max_partition_bytes == BY_SIZE:
+        options = replace(options, max_partition_bytes=partition_bytes(snapshot.size, os.cpu_count() or 1))
     planner = _Planner(options, narrowing)
     plans = [
         planner.plan_store(store, snapshot.ranges[store.broker]) for store in stores if store.broker in snapshot.ranges
@@ -194,6 +200,12 @@ def plan_read(options: Options, narrowing: Narrowing) -> ReadPlan:
     for plan in plans:
         logger.info("%s", plan)
     return ReadPlan(snapshot, tuple(plans))
+
+
+def partition_bytes(size: int, cores: int) -> int:
+    """How large the splits of a read should be: two for each core, unless they would be very small or very large."""
+    wanted = -(-size // (2 * cores))
+    return min(max(wanted, _LEAST_PARTITION_BYTES), _MOST_PARTITION_BYTES) // _MIB * _MIB
 
 
 class _Planner:

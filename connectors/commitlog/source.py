@@ -118,9 +118,11 @@ class CommitLogReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The batches of one split; none for a read without splits."""
         from connectors.commitlog.batches import read_split  # noqa: PLC0415
+        from connectors.commitlog.settled import settle  # noqa: PLC0415
 
         if isinstance(partition, Split):
             yield from read_split(partition, self._request())
+            settle()
 
     def _request(self) -> Request:
         from connectors.commitlog.request import Request  # noqa: PLC0415

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from connectors.commitlog.errors import OptionError
-from connectors.commitlog.options import BodyForm, Mode, Options
+from connectors.commitlog.options import BY_SIZE, BodyForm, Mode, Options
 
 
 def test_defaults_need_only_a_path() -> None:
     options = Options.parse({"path": "/store"})
     assert (options.mode, options.body, options.topics) == (Mode.FAILFAST, BodyForm.NONE, None)
-    assert options.max_partition_bytes == 128 << 20
+    assert options.max_partition_bytes == BY_SIZE
 
 
 def test_names_are_taken_in_any_case_as_spark_hands_them_over() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from connectors.commitlog import files
 from connectors.commitlog.errors import StoreError
-from connectors.commitlog.read_plan import Way
+from connectors.commitlog.read_plan import Way, partition_bytes
 from connectors.commitlog.splits import Split
 from schemas.layouts.segments import segment_name
 from tests.indexed_stores import (
@@ -213,3 +213,11 @@ def test_any_question_gives_what_a_scan_gives(tmp_path: Path) -> None:
         ways.update(way for store in plan.stores for way in store.ways)
         assert read_by_plan(root, **options) == read_by_scan(root, **options), options
     assert ways == {Way.SCAN, Way.CONSUME_QUEUE, Way.INDEX_FILE}
+
+
+@pytest.mark.parametrize(
+    ("size", "cores", "expected"),
+    [(0, 2, 64), (100 << 20, 2, 64), (1 << 30, 2, 256), (1 << 30, 4, 128), (1 << 30, 64, 64), (1 << 40, 8, 256)],
+)
+def test_partitions_are_two_for_each_core_within_bounds(size: int, cores: int, expected: int) -> None:
+    assert partition_bytes(size, cores) == expected << 20
