@@ -49,7 +49,7 @@ def _archive(store: Store, scratch: str) -> None:
     """What an archive run's tasks do, and read a body back."""
     splits = plan_splits(store, take_snapshot([store]).ranges[store.broker], _SEGMENT_BYTES)
     tasks = ArchiveTasks(splits, f"{scratch}/messages", f"{scratch}/bodies", "warm")
-    (row,) = (row for row in tasks.run(0) if row.path)
+    (row,) = (row for row in tasks.run([0]) if row.path)
     rows = pq.ParquetFile(f"{scratch}/messages/{row.path}").read(["body_ref", "body_crc"])
     pack, *places = rows.column("body_ref").combine_chunks().flatten()
     refs = PackRefs(*(place.to_numpy(zero_copy_only=False) for place in places))

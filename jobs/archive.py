@@ -58,14 +58,14 @@ class Config:
         store: store folder, glob or comma-separated list, as the source's `path`.
         lake: folder of the lake; made where it is not there.
         broker: the store's name, where the path does not tell it.
-        max_partition_bytes: log bytes that one task takes.
+        max_partition_bytes: log bytes whose bodies go into one pack; a task takes several of them.
         quiet: no progress.
     """
 
     store: str
     lake: str
     broker: str | None = None
-    max_partition_bytes: int = 128 * MIB
+    max_partition_bytes: int = 32 * MIB
     quiet: bool = True
 
 
@@ -214,8 +214,8 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--store", required=True, metavar="PATH", help=store_help)
     parser.add_argument("--lake", required=True, metavar="DIR", help="the lake's folder; made where it is not there")
     parser.add_argument("--broker", help="the store's name; the folder's where not given")
-    mib_help = "log that one task takes, MiB (default: 128)"
-    parser.add_argument("--partition-mib", type=int, default=128, metavar="N", help=mib_help)
+    mib_help = "log whose bodies go into one pack, MiB (default: 32)"
+    parser.add_argument("--partition-mib", type=int, default=32, metavar="N", help=mib_help)
     return parser
 
 

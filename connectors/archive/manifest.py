@@ -39,7 +39,7 @@ _ARROW = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class ManifestRow:
-    """One data file, or, with an empty path, what was refused where nothing was written.
+    """One data file, or, with an empty path, what else a task did.
 
     Attributes:
         path: relative to the table's folder, empty for none.
@@ -47,7 +47,7 @@ class ManifestRow:
         size: bytes of the file.
         rows: messages in it.
         statistics: Delta's JSON.
-        pack_bytes: bytes of the pack that holds their bodies.
+        pack_bytes: bytes of packs.
         refused: ranges and records that could not be read as they should.
     """
 
@@ -58,6 +58,11 @@ class ManifestRow:
     statistics: str = ""
     pack_bytes: int = 0
     refused: int = 0
+
+    @classmethod
+    def of_file(cls, file: DataFile) -> ManifestRow:
+        """The row for a file."""
+        return cls(file.path, file.store_date, file.size, file.rows, file.statistics)
 
     @property
     def data_file(self) -> DataFile:

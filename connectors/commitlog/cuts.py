@@ -33,7 +33,7 @@ def find_cuts(
     while following < whole.end:
         cut = None
         if max_partition_bytes >= _WORTH_A_CHAIN * CHAIN_BYTES:
-            end = min(whole.end, following + 2 * CHAIN_BYTES)
+            end = min(whole.end, following + CHAIN_BYTES + CHAIN_BYTES // 4)
             cut = _chained(file, replace(whole, start=following, end=end), whole.end, max_record_bytes)
         if cut is None:
             cut = _hopped(file, replace(whole, start=cuts[-1] if cuts else whole.start), following, max_record_bytes)

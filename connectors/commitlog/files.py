@@ -1,8 +1,6 @@
 """Bytes of segments, from local disks and whatever else `pyarrow.fs` can reach.
 
-Segments are read in windows, not mapped: a broker may cut or delete one while it is read, and where a mapping would
-end the process with SIGBUS, a read comes back short. The window stays in the processor's cache until the kernel is
-through with it.
+Local segments are mapped where that pays, see `windows`; a read here comes back short where a file has been cut.
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ from connectors.lake.statistics import file_statistics
 
 NO_DATE = "__HIVE_DEFAULT_PARTITION__"
 _ROW_GROUP_ROWS = 1 << 17
+_ROW_GROUP_BYTES = 32 << 20  # of rows in memory: the writer needs several times as much for a group
 _PAGE_BYTES = 256 << 10  # with the page index, what a reader of one topic may pass over
 _DIFFERENCES = {
     "physical_offset": "DELTA_BINARY_PACKED",
@@ -123,7 +124,8 @@ def _write(rows: pa.Table, output: object) -> pq.FileMetaData:
         store_schema=False,
         metadata_collector=collected,
     ) as writer:
-        writer.write_table(rows, row_group_size=_ROW_GROUP_ROWS)
+        fitting = rows.num_rows * _ROW_GROUP_BYTES // max(rows.nbytes, 1)
+        writer.write_table(rows, row_group_size=max(1, min(fitting, _ROW_GROUP_ROWS)))
     return collected[0]
 
 

@@ -68,6 +68,11 @@ class PackRefs:
     def __len__(self) -> int:
         return len(self.lengths)
 
+    @property
+    def end(self) -> int:
+        """Bytes of the pack up to the end of the last body's frame, of places in the order of the pack."""
+        return int((self.frame_offsets[-1:] + self.frame_lengths[-1:]).sum())
+
     def take(self, rows: Array | slice) -> PackRefs:
         """Some of the places, by index, boolean or slice."""
         return PackRefs(self.frame_offsets[rows], self.frame_lengths[rows], self.offsets[rows], self.lengths[rows])

@@ -1,11 +1,16 @@
 """The compiled part of the source: from a window of log bytes to Arrow buffers, with no Python object per message.
 
-    memory    unaligned big-endian loads
-    crc       CRC-32, by carry-less multiply where the processor has it
-    hop       from record to record: the rules of schemas.layouts.scan, and where each record's parts lie
-    columns   fixed fields, repeated strings, copied strings, message ids
-    text      properties, keys, UTF-8
+    compiled    how functions are compiled, and where the result is kept
+    memory      unaligned loads and stores, looks at 64 bytes at once
+    crc         CRC-32, by carry-less multiply (folding) where the processor has it
+    hop         from record to record: the rules of schemas.layouts.scan, and where each record's parts lie
+    decode      hop and columns in one go, while a record is in the cache; what it writes to is in buffers
+    columns     fixed fields, hosts, message ids
+    properties  entries, and those that have columns of their own
+    strings     copies, and distinct values by number; utf8
+    guard       the handler for mapped files that are cut
 
-All functions take the window as a uint8 array and positions as int64. They trust positions that `hop` has checked, and
-only those: nothing here looks outside the window.
+All functions take the window as a uint8 array, with `memory.PADDING` readable bytes behind what counts, and positions
+as int64. They trust positions that `hop` has checked, and only those. Nothing here allocates, and nothing counts
+references: what a function is given, its caller keeps.
 """

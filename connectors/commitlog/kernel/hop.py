@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from connectors.commitlog.kernel.compiled import compiled
+from connectors.commitlog.kernel.compiled import compiled, inlined
 from connectors.commitlog.kernel.crc import crc32
 from connectors.commitlog.kernel.memory import (
     any_set,
@@ -49,6 +49,7 @@ _MAGIC, _SIZE, _PHYSICAL_OFFSET = _CODE[Fault.MAGIC], _CODE[Fault.SIZE], _CODE[F
 _PART_LENGTHS, _BODY_CRC, _CUT = _CODE[Fault.PART_LENGTHS], _CODE[Fault.BODY_CRC], _CODE[Fault.CUT]
 _BLANK_SIZE, _HOLE = _CODE[Fault.BLANK_SIZE], _CODE[Fault.HOLE]
 
+_NOWHERE = np.int64(-1)
 _MAGIC_SIZE = 4
 _V1, _V2, _BLANK_MAGIC = int(layout.Magic.V1), int(layout.Magic.V2), int(layout.Magic.BLANK)
 _FIRST_OF_RECORD, _FIRST_OF_BLANK = np.uint8(_V1 >> 24 & 0xFF), np.uint8(_BLANK_MAGIC >> 24 & 0xFF)
@@ -96,34 +97,42 @@ def _examine(window, length, position, offset, segment_end, file_end, max_record
     return _examine_parts(window, position, size, magic, verify, parts, row), size
 
 
-@compiled
-def _examine_parts(window, position, size, magic, verify, parts, row):
+@inlined
+def _locate(window, position, size, magic):
+    """Where a record's parts lie, each length checked against the record; the first is -1 where they do not fit.
+
+    Returns:
+        Places of store host and body, the body's length, place and length of the topic, and of the properties.
+    """
     end = position + size
     sys_flag = load_be_i32(window, position + _AT_SYS_FLAG)
-    store_host = position + _HEAD_SIZE + (V6_SIZE if sys_flag & BORN_HOST_V6 else V4_SIZE) + _STORED_SIZE
-    body = store_host + (V6_SIZE if sys_flag & STORE_HOST_V6 else V4_SIZE) + _TAIL_SIZE
+    store_host = position + _HEAD_SIZE + V4_SIZE + _STORED_SIZE
+    body = store_host + V4_SIZE + _TAIL_SIZE
+    if sys_flag & (BORN_HOST_V6 | STORE_HOST_V6):
+        store_host += V6_SIZE - V4_SIZE if sys_flag & BORN_HOST_V6 else 0
+        body = store_host + _TAIL_SIZE + (V6_SIZE if sys_flag & STORE_HOST_V6 else V4_SIZE)
     topic_length_size = 2 if magic == _V2 else 1
     room = end - body - topic_length_size - _PROPERTIES_LENGTH_SIZE
-    if room < 0:
-        return _PART_LENGTHS
     body_length = np.int64(load_be_i32(window, body - _TAIL_SIZE + _AT_BODY_LENGTH))
     if body_length < 0 or body_length > room:
-        return _PART_LENGTHS
+        return _NOWHERE, body, body_length, _NOWHERE, _NOWHERE, _NOWHERE, _NOWHERE
     topic = body + body_length + topic_length_size
     if magic == _V2:
         topic_length = np.int64(load_be_i16(window, topic - 2)) & 0xFFFF
     else:
-        topic_length = np.int64(window[topic - 1])
-    if topic_length > room - body_length:
-        return _PART_LENGTHS
+        topic_length = np.int64(load_u8(window, topic - 1))
     properties = topic + topic_length + _PROPERTIES_LENGTH_SIZE
-    properties_length = np.int64(load_be_i16(window, properties - _PROPERTIES_LENGTH_SIZE))
-    if properties_length != end - properties:
-        return _PART_LENGTHS
-    if verify:
-        crc = np.int64(crc32(window, body, body_length)) & 0x7FFFFFFF
-        if crc != np.int64(load_be_i32(window, position + _AT_CRC)):
-            return _BODY_CRC
+    properties_length = end - properties
+    if properties_length < 0:
+        return _NOWHERE, body, body_length, topic, topic_length, _NOWHERE, _NOWHERE
+    if properties_length != np.int64(load_be_i16(window, properties - _PROPERTIES_LENGTH_SIZE)):
+        return _NOWHERE, body, body_length, topic, topic_length, _NOWHERE, _NOWHERE
+    return store_host, body, body_length, topic, topic_length, properties, properties_length
+
+
+@inlined
+def _note(parts, row, position, located):
+    store_host, body, body_length, topic, topic_length, properties, properties_length = located
     parts[START, row] = position
     parts[STORE_HOST, row] = store_host
     parts[BODY, row] = body
@@ -132,6 +141,23 @@ def _examine_parts(window, position, size, magic, verify, parts, row):
     parts[TOPIC_LENGTH, row] = topic_length
     parts[PROPERTIES, row] = properties
     parts[PROPERTIES_LENGTH, row] = properties_length
+
+
+@inlined
+def _agrees(window, position, body, body_length):
+    """Whether a record's body agrees with its CRC."""
+    crc = np.int64(crc32(window, body, body_length)) & 0x7FFFFFFF
+    return crc == np.int64(load_be_i32(window, position + _AT_CRC))
+
+
+@compiled
+def _examine_parts(window, position, size, magic, verify, parts, row):
+    located = _locate(window, position, size, magic)
+    if located[0] < 0:
+        return _PART_LENGTHS
+    if verify and not _agrees(window, position, located[1], located[2]):
+        return _BODY_CRC
+    _note(parts, row, position, located)
     return _RECORD
 
 
@@ -148,49 +174,16 @@ def _take_records(window, length, origin, limit, max_record, verify, position, p
     while row < room and position < end:
         size = np.int64(load_be_i32(window, position))
         magic = load_be_i32(window, position + _AT_MAGIC)
+        if magic != _V1 and magic != _V2:
+            break
         if size < _MIN_RECORD_SIZE or size > max_record or size > length - position:
             break
         if load_be_i64(window, position + _AT_PHYSICAL_OFFSET) != origin + position:
             break
-        sys_flag = load_be_i32(window, position + _AT_SYS_FLAG)
-        store_host = position + _HEAD_SIZE + V4_SIZE + _STORED_SIZE
-        body = store_host + V4_SIZE + _TAIL_SIZE
-        if sys_flag & (BORN_HOST_V6 | STORE_HOST_V6):
-            store_host += V6_SIZE - V4_SIZE if sys_flag & BORN_HOST_V6 else 0
-            body = store_host + _TAIL_SIZE + (V6_SIZE if sys_flag & STORE_HOST_V6 else V4_SIZE)
-        room_left = position + size - body - _PROPERTIES_LENGTH_SIZE
-        body_length = np.int64(load_be_i32(window, body - _TAIL_SIZE + _AT_BODY_LENGTH))
-        if magic == _V1:
-            topic_length_size = 1
-        elif magic == _V2:
-            topic_length_size = 2
-        else:
+        located = _locate(window, position, size, magic)
+        if located[0] < 0 or (verify and not _agrees(window, position, located[1], located[2])):
             break
-        if body_length < 0 or body_length > room_left - topic_length_size:
-            break
-        topic = body + body_length + topic_length_size
-        if topic_length_size == 1:
-            topic_length = np.int64(load_u8(window, topic - 1))
-        else:
-            topic_length = np.int64(load_be_i16(window, topic - 2)) & 0xFFFF
-        properties = topic + topic_length + _PROPERTIES_LENGTH_SIZE
-        properties_length = position + size - properties
-        if properties_length < 0:
-            break
-        if properties_length != np.int64(load_be_i16(window, properties - _PROPERTIES_LENGTH_SIZE)):
-            break
-        if verify:
-            crc = np.int64(crc32(window, body, body_length)) & 0x7FFFFFFF
-            if crc != np.int64(load_be_i32(window, position + _AT_CRC)):
-                break
-        parts[START, row] = position
-        parts[STORE_HOST, row] = store_host
-        parts[BODY, row] = body
-        parts[BODY_LENGTH, row] = body_length
-        parts[TOPIC, row] = topic
-        parts[TOPIC_LENGTH, row] = topic_length
-        parts[PROPERTIES, row] = properties
-        parts[PROPERTIES_LENGTH, row] = properties_length
+        _note(parts, row, position, located)
         row += 1
         position += size
     return position, row

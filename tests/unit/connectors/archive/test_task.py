@@ -39,7 +39,12 @@ def tasks_of(root: Path, lake: Path, partition: int = SIZE, run_id: str = "run-1
 
 def run_all(tasks: ArchiveTasks) -> list[ManifestRow]:
     """The manifest of all tasks."""
-    return [row for number in range(len(tasks.splits)) for row in tasks.run(number)]
+    return [row for number in range(len(tasks.splits)) for row in tasks.run([number])]
+
+
+def files_of(manifest: list[ManifestRow]) -> list[ManifestRow]:
+    """The manifest's data files."""
+    return [row for row in manifest if row.path]
 
 
 def rows_of(lake: Path, manifest: list[ManifestRow]) -> list[Row]:
@@ -154,7 +159,7 @@ def test_a_range_without_a_message_writes_no_file(tmp_path: Path) -> None:
         ],
     )
     tasks = tasks_of(root, tmp_path)
-    assert list(tasks.run(1)) == [ManifestRow(refused=1)]
+    assert list(tasks.run([1])) == [ManifestRow(refused=1)]
     assert not (tmp_path / "messages").exists()
     assert not (tmp_path / "bodies").exists()
 
@@ -180,7 +185,7 @@ def test_statistics_say_what_the_file_holds(tmp_path: Path) -> None:
     long_topic = "x" * 40
     sent = [*messages(50), new_message(3, topic=long_topic)]
     root = write_store(tmp_path / "store", [(0, open_segment(sent, SIZE))])
-    (file,) = run_all(tasks_of(root, tmp_path))
+    (file,) = files_of(run_all(tasks_of(root, tmp_path)))
     rows, found = rows_of(tmp_path, [file]), json.loads(file.statistics)
     assert found["numRecords"] == file.rows == len(rows)
     for name in ("physical_offset", "queue_offset", "size"):
@@ -199,9 +204,26 @@ def test_statistics_say_what_the_file_holds(tmp_path: Path) -> None:
 
 def test_files_have_the_tables_columns_and_types(tmp_path: Path) -> None:
     root = write_store(tmp_path / "store", [(0, open_segment(messages(5), SIZE))])
-    (file,) = run_all(tasks_of(root, tmp_path))
+    (file,) = files_of(run_all(tasks_of(root, tmp_path)))
     schema = pq.ParquetFile(tmp_path / "messages" / file.path).schema_arrow
     assert schema.names == [name for name in MESSAGES.names if name != "store_date"]
     assert schema.field("store_timestamp").type == pa.timestamp("us", "UTC")
     assert pa.types.is_map(schema.field("properties").type)
     assert not any(path.name.endswith(".tmp") for path in tmp_path.rglob("*"))
+
+
+def test_ranges_of_one_task_share_a_file_until_it_is_large_enough(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = write_store(tmp_path / "store", [(0, open_segment(messages(2000), SIZE))])
+    tasks = tasks_of(root, tmp_path, 30_000)
+    manifest = list(tasks.run(range(len(tasks.splits))))
+    assert len(files_of(manifest)) == 1
+    check(root, tmp_path, manifest)
+    packs = len(list((tmp_path / "bodies").rglob("*.zst")))
+    assert packs == len(tasks.splits) > 10
+    monkeypatch.setattr("connectors.archive.rows.PART_BYTES", 100_000)
+    manifest = list(tasks_of(root, tmp_path, 30_000, "run-2").run(range(len(tasks.splits))))
+    assert len(files_of(manifest)) > 3
+    check(root, tmp_path, manifest)
+    assert len(list((tmp_path / "bodies").rglob("*.zst"))) == packs

@@ -24,30 +24,12 @@ from tests.indexed_stores import (
     read_by_scan,
     read_splits,
     unique_key,
-    without_seeks,
-    write_indexed_store,
 )
+
+pytestmark = pytest.mark.usefixtures("nothing_to_seek")
 
 GEOMETRY = Geometry(OPTIONS.index_slots, OPTIONS.index_entries)
 QUESTIONS = ("order-40", unique_key(40), "group-20", "nothing", unique_key(9999), "order-0,order-580")
-
-
-@pytest.fixture(autouse=True)
-def nothing_to_seek(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small segments are worth a look-up, as large ones are on a disk."""
-    without_seeks(monkeypatch)
-
-
-@pytest.fixture(scope="module")
-def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store that nobody changes."""
-    return write_indexed_store(tmp_path_factory.mktemp("plain"))
-
-
-@pytest.fixture
-def store(plain: Path, tmp_path: Path) -> Path:
-    """A copy of it to damage."""
-    return shutil.copytree(plain, tmp_path / "store")
 
 
 def index_files(root: Path) -> list[Path]:

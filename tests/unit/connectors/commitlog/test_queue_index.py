@@ -22,27 +22,9 @@ from tests.indexed_stores import (
     read_by_plan,
     read_by_scan,
     read_splits,
-    without_seeks,
-    write_indexed_store,
 )
 
-
-@pytest.fixture(autouse=True)
-def nothing_to_seek(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small segments are worth a look-up, as large ones are on a disk."""
-    without_seeks(monkeypatch)
-
-
-@pytest.fixture(scope="module")
-def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store that nobody changes."""
-    return write_indexed_store(tmp_path_factory.mktemp("plain"))
-
-
-@pytest.fixture
-def store(plain: Path, tmp_path: Path) -> Path:
-    """A copy of it to damage."""
-    return shutil.copytree(plain, tmp_path / "store")
+pytestmark = pytest.mark.usefixtures("nothing_to_seek")
 
 
 def queue_files(root: Path, topic: str = RARE, queue_id: int = 0) -> list[Path]:

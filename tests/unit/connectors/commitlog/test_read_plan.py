@@ -22,23 +22,18 @@ from tests.indexed_stores import (
     read_by_scan,
     read_splits,
     unique_key,
-    without_seeks,
     write_indexed_store,
 )
+
+pytestmark = pytest.mark.usefixtures("nothing_to_seek")
 
 MIDDLE_MS = STORED_MS + 300_000
 
 
-@pytest.fixture(autouse=True)
-def nothing_to_seek(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small segments are worth a look-up, as large ones are on a disk."""
-    without_seeks(monkeypatch)
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store of several segments that nobody changes."""
-    return write_indexed_store(tmp_path_factory.mktemp("plain"))
+@pytest.fixture
+def store(plain: Path) -> Path:
+    """A store of several segments; nothing here changes it."""
+    return plain
 
 
 @pytest.fixture
