@@ -6,9 +6,10 @@ Rows are few and small, whatever the log's size: a data file holds a hundred tho
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from connectors.lake.data_files import DataFile
@@ -22,17 +23,6 @@ MANIFEST = StructType(
         StructField("statistics", StringType()),
         StructField("pack_bytes", LongType()),
         StructField("refused", LongType()),
-    ]
-)
-_ARROW = pa.schema(
-    [
-        ("path", pa.string()),
-        ("store_date", pa.string()),
-        ("size", pa.int64()),
-        ("rows", pa.int64()),
-        ("statistics", pa.string()),
-        ("pack_bytes", pa.int64()),
-        ("refused", pa.int64()),
     ]
 )
 
@@ -72,5 +62,4 @@ class ManifestRow:
 
 def to_batch(rows: Iterable[ManifestRow]) -> pa.RecordBatch:
     """Rows for Spark."""
-    values = [{name: getattr(row, name) for name in _ARROW.names} for row in rows]
-    return pa.RecordBatch.from_pylist(values, schema=_ARROW)
+    return pa.RecordBatch.from_pylist([asdict(row) for row in rows], schema=to_arrow_schema(MANIFEST))

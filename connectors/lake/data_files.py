@@ -6,9 +6,6 @@ Columns that repeat are dictionaries; those that rise, or share their beginnings
 
 from __future__ import annotations
 
-import os
-import secrets
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +15,7 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from connectors.lake.statistics import file_statistics
+from connectors.whole_files import write_whole
 
 NO_DATE = "__HIVE_DEFAULT_PARTITION__"
 _ROW_GROUP_ROWS = 1 << 17
@@ -81,43 +79,30 @@ def write_data_file(rows: pa.Table, table_uri: str, store_date: str | None, name
         name: file name; a file of that name is replaced.
     """
     path = f"store_date={store_date or NO_DATE}/{name}"
-    metadata: list[pq.FileMetaData] = []
     if "://" in table_uri:
         filesystem, root = pafs.FileSystem.from_uri(table_uri)
         with filesystem.open_output_stream(f"{root}/{path}") as output:
-            metadata.append(_write(rows, output))
+            metadata = _write(rows, output)
         size = filesystem.get_file_info(f"{root}/{path}").size
     else:
-        size = _write_local(rows, Path(table_uri) / path, metadata)
-    return DataFile(path, store_date, size, rows.num_rows, file_statistics(metadata[0]))
-
-
-def _write_local(rows: pa.Table, path: Path, metadata: list[pq.FileMetaData]) -> int:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(8)}.tmp")
-    try:
-        with beside.open("xb") as output:
-            metadata.append(_write(rows, output))
-            output.flush()
-            os.fsync(output.fileno())
-        size = beside.stat().st_size
-        beside.replace(path)
-    except BaseException:
-        with suppress(FileNotFoundError):
-            beside.unlink()
-        raise
-    return size
+        local = Path(table_uri) / path
+        local.parent.mkdir(parents=True, exist_ok=True)
+        with write_whole(local) as output:
+            metadata = _write(rows, output)
+        size = local.stat().st_size
+    return DataFile(path, store_date, size, rows.num_rows, file_statistics(metadata))
 
 
 def _write(rows: pa.Table, output: object) -> pq.FileMetaData:
     collected: list[pq.FileMetaData] = []
+    leaves = _leaves(rows.schema)
     with pq.ParquetWriter(
         output,
         rows.schema,
         compression="zstd",
         compression_level=1,
-        use_dictionary=[name for name in _leaves(rows.schema) if name not in _DIFFERENCES],
-        column_encoding={name: _DIFFERENCES[name] for name in _leaves(rows.schema) if name in _DIFFERENCES},
+        use_dictionary=[name for name in leaves if name not in _DIFFERENCES],
+        column_encoding={name: _DIFFERENCES[name] for name in leaves if name in _DIFFERENCES},
         data_page_size=_PAGE_BYTES,
         write_statistics=_flat(rows.schema),
         write_page_index=True,

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Protocol
 from urllib.parse import unquote, urlsplit
 
 from connectors.packs.errors import PackError
 from connectors.packs.names import parse_pack_name
+from connectors.whole_files import write_whole
 
 _TEMPORARY = re.compile(r"\.[0-9]{20}-[0-9]{20}\.zst\.[0-9]+-[0-9a-f]{16}\.tmp")
 
@@ -70,18 +70,9 @@ class LocalPackStore:
         """See PackStore."""
         path = self._path(name)
         _make_folder(path.parent)
-        # A process id alone would not do where several machines share the folder.
-        beside = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(8)}.tmp")
-        try:
-            # Unbuffered: what comes is a frame, and a raw file may take less than all of it; see _WholeWrites.
-            with beside.open("xb", buffering=0) as file:
-                yield _WholeWrites(file.fileno())
-                os.fsync(file.fileno())
-            beside.replace(path)
-        except BaseException:
-            with suppress(FileNotFoundError):
-                beside.unlink()
-            raise
+        # Unbuffered: what comes is a frame, and a raw file may take less than all of it; see _WholeWrites.
+        with write_whole(path, buffering=0) as file:
+            yield _WholeWrites(file.fileno())
         _sync_folder(path.parent)
 
     def read_range(self, name: str, offset: int, length: int) -> bytes:

@@ -1,0 +1,32 @@
+"""Local files that are there whole or not at all, whatever kills their writer."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+
+@contextmanager
+def write_whole(path: Path, *, buffering: int = -1) -> Iterator[BinaryIO]:
+    """A file under a name beside `path`, synced and renamed where the `with` ends without an error; else it is removed.
+
+    Args:
+        path: its name in the end; a file of that name is replaced.
+        buffering: as for `open`.
+    """
+    # A process id alone would not do where several machines share the folder.
+    beside = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(8)}.tmp")
+    try:
+        with beside.open("xb", buffering=buffering) as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            beside.unlink()
+        raise
