@@ -154,7 +154,8 @@ def _measure_store(spark: SparkSession, pool: ProcessPoolExecutor, plan: Plan, c
         (Name("f", "the same rows only read", body), runs.read_rows),
         (Name("f", "bodies by zstd", body), compression.run),
     ]
-    figures = take_turns([step for step in steps if step[0].section in plan.sections], plan.runs)
+    # The JVM compiles for two rounds.
+    figures = take_turns([step for step in steps if step[0].section in plan.sections], plan.runs, warm_ups=2)
     for name, figure in figures.items():
         if name.section == "d":
             figure.notes |= archive_notes(runs)
