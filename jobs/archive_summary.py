@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from connectors.archive.run import Result
 from connectors.commitlog.plan import StoreRange, TailKind
 
 _MANY_STORES = 12
@@ -32,3 +33,22 @@ def _store_line(name: str, part: StoreRange) -> str:
     if part.tail is TailKind.TORN:
         line += f"; {part.tail_bytes} bytes behind it are a torn end, left for the next run"
     return line
+
+
+def summary(result: Result) -> list[str]:
+    """What a run tells at its end."""
+    lines = [f"run {sequence}, which had been stopped, is finished" for sequence in result.recovered]
+    stores = store_lines(result.ranges)
+    if not result.sequence:
+        return [*lines, f"nothing new in {len(result.ranges)} stores", *stores]
+    rate = f"{result.messages / result.seconds:,.0f} messages/s, {size_text(result.bytes / result.seconds)}/s"
+    done = f"{result.messages:,} messages from {size_text(result.bytes)} in {result.seconds:.1f} s ({rate})"
+    sizes = f"  in the lake: metadata {size_text(result.metadata_bytes)}, bodies {size_text(result.pack_bytes)}"
+    lines += [f"run {result.sequence}: {done}", sizes, *stores]
+    if result.quarantined:
+        lines.append(
+            f"  {result.quarantined} ranges or records could not be read as they should: see the table quarantine"
+        )
+    if result.gaps:
+        lines.append(f"  {result.gaps} ranges are gone, or were never there: see the table gaps")
+    return lines

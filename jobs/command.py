@@ -135,6 +135,7 @@ def _expected_errors() -> list[tuple[type[Exception], ExitCode]]:
         ("connectors.commitlog.continuity", "StoreReplacedError", ExitCode.REFUSED),
         ("connectors.lake.committer", "ConcurrentArchiveError", ExitCode.REFUSED),
         ("connectors.commitlog.errors", "DamagedLogError", ExitCode.DAMAGE),
+        ("connectors.archive.run", "RefusedError", ExitCode.DAMAGE),
         ("connectors.commitlog.errors", "CommitLogError", ExitCode.USAGE),
         ("connectors.lake.paths", "LakeError", ExitCode.USAGE),
         ("connectors.java", "JavaError", ExitCode.FAILED),

@@ -11,12 +11,15 @@ import shutil
 import sys
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from broker_lite.shop_traffic import fill_shop_store
+from connectors.archive.run import Config, run_archive
 from connectors.lake.paths import LakePaths
 from connectors.lake.reader import open_table, run_sql
-from jobs import archive
+from jobs.archive import VERSION, archive_progress
+from jobs.archive_summary import summary
 from jobs.command import ExitCode, JobError, job_parser, run_job
 from jobs.query_output import plain_rows, write_table
 
@@ -60,15 +63,16 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     started = time.monotonic()
     fill_shop_store(store, orders=arguments.orders)
     _say(f"a shop's broker, with {arguments.orders} orders, in {store} ({time.monotonic() - started:.1f} s)")
-    result = archive.run(get_session("demo"), archive.Config(str(store), lake.root, quiet=arguments.quiet))
-    _say("\n".join(archive.summary(result)))
+    config = Config(str(store), lake.root, parser_version=VERSION)
+    result = run_archive(get_session("demo"), config, progress=partial(archive_progress, quiet=arguments.quiet))
+    _say("\n".join(summary(result)))
     _show(lake, "What lies in the log, by topic and kind:", _BY_TOPIC)
     _show(lake, f"What happened to {_ORDER}:", _BY_KEY)
     _say("\nGo on with, for example:")
     _say(f"  .venv/bin/commitlake query --lake {lake.root} --kind dlq")
     _say(f"  .venv/bin/commitlake query --lake {lake.root} --topic orders --where \"properties['city'] = '北京'\"")
     _say(f"  .venv/bin/commitlake dump {store} --body text | head -n 1")
-    return ExitCode.DAMAGE if result.refused else ExitCode.OK
+    return ExitCode.DAMAGE if result.quarantined or result.gaps else ExitCode.OK
 
 
 def _clean_folder(folder: Path) -> Path:

@@ -1,6 +1,6 @@
 """What a task of an archive run tells the driver: the files that it has written, and what it could not read.
 
-Rows are few and small, whatever the log's size: a data file holds a hundred thousand messages or more.
+Rows are few and small, whatever the log's size and state: a data file holds some ten thousand rows or more.
 """
 
 from __future__ import annotations
@@ -16,13 +16,16 @@ from connectors.lake.data_files import DataFile
 
 MANIFEST = StructType(
     [
+        StructField("table", StringType()),
         StructField("path", StringType()),
         StructField("store_date", StringType()),
         StructField("size", LongType()),
         StructField("rows", LongType()),
         StructField("statistics", StringType()),
         StructField("pack_bytes", LongType()),
-        StructField("refused", LongType()),
+        StructField("quarantined", LongType()),
+        StructField("missing", LongType()),
+        StructField("first_refused", StringType()),
     ]
 )
 
@@ -32,27 +35,33 @@ class ManifestRow:
     """One data file, or, with an empty path, what else a task did.
 
     Attributes:
+        table: the one that the file is for: messages, quarantine or gaps.
         path: relative to the table's folder, empty for none.
         store_date: the partition, None for rows without a time.
         size: bytes of the file.
-        rows: messages in it.
+        rows: rows in it.
         statistics: Delta's JSON.
         pack_bytes: bytes of packs.
-        refused: ranges and records that could not be read as they should.
+        quarantined: ranges and records that could not be read as they should.
+        missing: ranges that were not there to be read.
+        first_refused: the first of either, in words.
     """
 
+    table: str = ""
     path: str = ""
     store_date: str | None = None
     size: int = 0
     rows: int = 0
     statistics: str = ""
     pack_bytes: int = 0
-    refused: int = 0
+    quarantined: int = 0
+    missing: int = 0
+    first_refused: str = ""
 
     @classmethod
-    def of_file(cls, file: DataFile) -> ManifestRow:
-        """The row for a file."""
-        return cls(file.path, file.store_date, file.size, file.rows, file.statistics)
+    def of_file(cls, file: DataFile, table: str) -> ManifestRow:
+        """The row for a file of a table."""
+        return cls(table, file.path, file.store_date, file.size, file.rows, file.statistics)
 
     @property
     def data_file(self) -> DataFile:

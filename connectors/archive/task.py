@@ -18,6 +18,7 @@ from pyspark.sql.types import StructType
 
 from connectors.archive.bodies import BodyPacks
 from connectors.archive.manifest import MANIFEST, ManifestRow, to_batch
+from connectors.archive.refusals import TABLES, Refusals
 from connectors.archive.rows import WaitingRows, join_rows
 from connectors.commitlog.batches import read_split
 from connectors.commitlog.options import Mode
@@ -25,6 +26,7 @@ from connectors.commitlog.refused import CORRUPT_RECORD
 from connectors.commitlog.request import Request
 from connectors.commitlog.settled import settle
 from connectors.commitlog.splits import Split
+from connectors.lake.paths import LakePaths
 from connectors.packs.stores import open_store
 from schemas.tables.messages import BODY, SOURCE
 
@@ -41,19 +43,21 @@ class ArchiveTasks:
 
     Attributes:
         splits: the ranges; each has packs of its own, a data file may hold the rows of several.
-        messages_uri: path or URI of the table.
+        lake: where the tables lie.
         bodies_root: where packs go.
         run_id: part of the data files' names, so that runs do not meet there.
+        parser_version: for the rows of what could not be read.
     """
 
     splits: Sequence[Split]
-    messages_uri: str
+    lake: LakePaths
     bodies_root: str
     run_id: str
+    parser_version: str
 
     def dataframe(self, spark: SparkSession) -> DataFrame:
         """The manifest: a row for each file. To collect it is to do the work."""
-        # A task costs Spark a tenth of a second besides its work: two rounds of the cores, unless the ranges are many.
+        # A task costs Spark some 50 ms besides its work: two rounds of the cores, unless the ranges are many.
         cores = spark.sparkContext.defaultParallelism
         count = min(len(self.splits), max(2 * cores, -(-len(self.splits) // _MOST_SPLITS)))
         numbers = spark.range(0, len(self.splits), 1, numPartitions=max(1, count))
@@ -61,44 +65,52 @@ class ArchiveTasks:
 
     def run(self, numbers: Sequence[int]) -> Iterator[ManifestRow]:
         """Do the task for some of the ranges; a row for each file, and one for all that goes with them."""
-        waiting = WaitingRows(self.messages_uri)
+        waiting = WaitingRows(self.lake.messages)
+        uris = {table: getattr(self.lake, table) for table in TABLES}
+        refusals = Refusals(uris, f"part-{numbers[0]:05d}", self.run_id, self.parser_version)
         manifest: list[ManifestRow] = []
-        refused = pack_bytes = files = 0
+        pack_bytes = files = 0
         with ThreadPoolExecutor(1) as background:
             closing: list[Future[None]] = []
             for number in numbers:
                 with ExitStack() as open_packs:
                     packs = open_packs.enter_context(BodyPacks(self.splits[number], open_store(self.bodies_root)))
-                    rows, bad = _read(self.splits[number], packs)
+                    rows, files_of_refusals = _read(self.splits[number], packs, refusals)
+                    manifest += files_of_refusals
                     days = packs.finish()
                     # The disk takes them meanwhile.
                     closing.append(background.submit(open_packs.pop_all().close))
-                refused += bad
                 pack_bytes += sum(day.refs.end for day in days)
                 if rows:
                     waiting.add(rows, days)
                     del rows
                 if waiting.are_enough or number == numbers[-1]:
                     name = f"part-{numbers[0]:05d}-{files:03d}-{self.run_id}.zstd.parquet"
-                    manifest += map(ManifestRow.of_file, waiting.write(name))
+                    manifest += [ManifestRow.of_file(file, "messages") for file in waiting.write(name)]
                     files += 1
+            manifest += refusals.finish()
             for one in closing:
                 one.result()
         yield from manifest
-        yield ManifestRow(pack_bytes=pack_bytes, refused=refused)
+        yield ManifestRow(
+            pack_bytes=pack_bytes,
+            quarantined=refusals.quarantined,
+            missing=refusals.missing,
+            first_refused=refusals.first,
+        )
 
 
-def _read(split: Split, packs: BodyPacks) -> tuple[list[pa.Table], int]:
-    """The messages of a range, their bodies on their way into packs, and how much was refused."""
+def _read(split: Split, packs: BodyPacks, refusals: Refusals) -> tuple[list[pa.Table], list[ManifestRow]]:
+    """The messages of a range, their bodies on their way into packs, and the files that refusals have filled."""
     rows: list[pa.Table] = []
-    refused = 0
+    manifest: list[ManifestRow] = []
     for batch in read_split(split, _request(), packs.add):
-        refused += batch.num_rows - batch.column(CORRUPT_RECORD).null_count
+        manifest += refusals.add(batch)
         if batch.column("size").null_count == 0:  # bad ranges have batches of their own
             rows.append(pa.Table.from_batches([batch.drop_columns([CORRUPT_RECORD])]))
         if len(rows) >= _MOST_BATCHES:
             rows = [join_rows(rows)]
-    return rows, refused
+    return rows, manifest
 
 
 def _request() -> Request:

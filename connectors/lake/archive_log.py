@@ -3,17 +3,23 @@
 Every archive commit to `messages` carries, as one atomic thing, the rows, a sequence number (Delta's `txnVersion`
 under the application id below) and, in its metadata, the end offset of every store. There is no second place that
 could disagree. The sequence number makes the commit a compare-and-set: a run writes number n + 1 where n is what it
-read before it planned; of two runs that read the same n, Delta lets one commit and skips or refuses the other.
+read before it planned; of two runs that read the same n, Delta lets one commit and refuses the other.
+
+The metadata also names the files that the run has written for the tables that follow `messages`, and what it counted: a
+run that is stopped behind its commit is finished by the next one from the commit alone, even if the log is gone by then.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
+
+from connectors.lake.data_files import DataFile
 
 APPLICATION_ID = "commitlake.archive"
 _KEY = "commitlake"
@@ -52,6 +58,23 @@ class CommittedRange:
 
 
 @dataclass(frozen=True, slots=True)
+class RunCounts:
+    """What a run counted, for its row in `archive_runs`.
+
+    Attributes:
+        started_at: UTC, ISO 8601.
+        messages: rows added to `messages`.
+        quarantined: rows for `quarantine`.
+        gaps: rows for `gaps`.
+    """
+
+    started_at: str
+    messages: int
+    quarantined: int
+    gaps: int
+
+
+@dataclass(frozen=True, slots=True)
 class ArchiveCommit:
     """What the metadata of an archive commit says.
 
@@ -60,12 +83,30 @@ class ArchiveCommit:
         run_id: tells this run from any other that tried the same number.
         stores: every store that the lake knows, with its end offset after this commit.
         ranges: what this run took.
+        counts: what it counted; None before it has read anything.
+        files: written for the tables that follow, by the table's name.
     """
 
     sequence: int
     run_id: str
-    stores: dict[str, StoreProgress] = field(default_factory=dict)
-    ranges: dict[str, CommittedRange] = field(default_factory=dict)
+    stores: Mapping[str, StoreProgress] = field(default_factory=dict)
+    ranges: Mapping[str, CommittedRange] = field(default_factory=dict)
+    counts: RunCounts | None = None
+    files: Mapping[str, tuple[DataFile, ...]] = field(default_factory=dict)
+
+    @property
+    def bytes(self) -> int:
+        """Log bytes from the first to the last offset of each range."""
+        return sum(part.end - part.start for part in self.ranges.values())
+
+    def with_written(self, counts: RunCounts, files: Mapping[str, Iterable[DataFile]]) -> ArchiveCommit:
+        """The same commit, once the run has written its files."""
+        return replace(self, counts=counts, files={table: tuple(found) for table, found in files.items()})
+
+    def after(self, last: ArchiveCommit) -> ArchiveCommit:
+        """The same run's commit, but behind another one, which took nothing of the same stores."""
+        own = {broker: self.stores[broker] for broker in self.ranges}
+        return replace(self, sequence=last.sequence + 1, stores={**last.stores, **own})
 
     def to_metadata(self) -> str:
         """The text for Delta's `userMetadata`."""
@@ -78,11 +119,15 @@ class ArchiveCommit:
             value = json.loads(text or "")[_KEY]
         except (ValueError, KeyError, TypeError):
             return None
+        counts = value.get("counts")
+        files = value.get("files", {})
         return cls(
             value["sequence"],
             value["run_id"],
             {broker: _progress(entry) for broker, entry in value["stores"].items()},
             {broker: CommittedRange(**entry) for broker, entry in value["ranges"].items()},
+            RunCounts(**counts) if counts else None,
+            {table: tuple(DataFile(**entry) for entry in entries) for table, entries in files.items()},
         )
 
 
@@ -118,19 +163,14 @@ def commits_after(
     messages_uri: str, sequence: int, storage_options: dict[str, str] | None = None
 ) -> list[ArchiveCommit]:
     """The archive commits with larger numbers, oldest first, as far as the log goes back."""
-    found = []
-    for entry in DeltaTable(messages_uri, storage_options=storage_options).history():
-        commit = ArchiveCommit.from_metadata(entry.get("userMetadata"))
-        if commit is not None:
-            if commit.sequence <= sequence:
-                break
-            found.append(commit)
+    table = DeltaTable(messages_uri, storage_options=storage_options)
+    found: list[ArchiveCommit] = []
+    for limit in (_FIRST_LOOK, None):
+        found = []
+        for entry in table.history(limit):
+            commit = ArchiveCommit.from_metadata(entry.get("userMetadata"))
+            if commit is not None and commit.sequence <= sequence:
+                return found[::-1]
+            if commit is not None:
+                found.append(commit)
     return found[::-1]
-
-
-def last_finished_run(runs_uri: str) -> int:
-    """The sequence number of the newest finished run, 0 before the first."""
-    try:
-        return DeltaTable(runs_uri).transaction_version(APPLICATION_ID) or 0
-    except TableNotFoundError:
-        return 0

@@ -7,17 +7,19 @@ the archive had come. That is decided by Delta's own conflict detection, on the 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
+from pyspark.sql.types import StructType
 
-from connectors.lake.archive_log import APPLICATION_ID, ArchiveCommit
+from connectors.lake.archive_log import APPLICATION_ID, ArchiveCommit, StoreProgress, read_last_commit
 from connectors.lake.data_files import DataFile
-from schemas.tables.messages import MESSAGES, PARTITION_COLUMNS, STORE_DATE
+from schemas.tables.messages import MESSAGES, PARTITION_COLUMNS
 
-_SCHEMA = Schema.from_json(MESSAGES.json())
+
+_MOST_TRIES = 50  # each says that somebody else went on
 
 
 class ConcurrentArchiveError(Exception):
@@ -25,62 +27,147 @@ class ConcurrentArchiveError(Exception):
 
 
 def open_for_append(messages_uri: str) -> DeltaTable:
-    """The table as it is now, made where there is none.
+    """The table `messages` as it is now, made where there is none.
 
     A run opens it before it writes its first file: what a run that was killed leaves then lies in a lake.
     """
-    table = _open_or_create(messages_uri)
-    known = {field.name for field in table.schema().fields}
-    missing = [field for field in _SCHEMA.fields if field.name not in known]
-    if missing:  # an earlier version made it; its rows have nulls there
-        table.alter.add_columns(missing)
-    return table
+    return open_or_create(messages_uri, MESSAGES, PARTITION_COLUMNS)
+
+
+def commit_run(
+    messages_uri: str, files: Sequence[DataFile], commit: ArchiveCommit, started_from: Mapping[str, StoreProgress]
+) -> ArchiveCommit:
+    """Add the files of a run, and its progress, to the table.
+
+    Another run that was first does no harm where it took other stores: this one's commit is then put behind it.
+
+    Args:
+        messages_uri: path or URI of the table.
+        files: from `data_files.write_data_file`.
+        commit: this run's; its sequence is one more than the newest that this run has seen.
+        started_from: how far each store was when this run planned.
+
+    Returns:
+        The commit as it was made.
+
+    Raises:
+        ConcurrentArchiveError: if another run took something of the same stores meanwhile.
+    """
+    for _ in range(_MOST_TRIES):
+        table = DeltaTable(messages_uri)
+        try:
+            commit_messages(table, files, commit)
+        except ConcurrentArchiveError:
+            last = read_last_commit(messages_uri)
+            if last is None:  # the table went and came back
+                raise
+            taken = [broker for broker in commit.ranges if last.stores.get(broker) != started_from.get(broker)]
+            if taken:
+                raise ConcurrentArchiveError(
+                    f"another run has archived {_names(taken)} meanwhile (archive commit {last.sequence}); nothing of "
+                    "this run was kept. Run it again if there is more"
+                ) from None
+            commit = commit.after(last)
+        else:
+            return commit
+    raise ConcurrentArchiveError(
+        f"other runs were first {_MOST_TRIES} times; nothing of this run was kept. Run it again"
+    )
+
+
+def _names(brokers: Sequence[str]) -> str:
+    return brokers[0] if len(brokers) == 1 else f"{brokers[0]} and {len(brokers) - 1} more stores"
 
 
 def commit_messages(table: DeltaTable, files: Iterable[DataFile], commit: ArchiveCommit) -> None:
-    """Add the files of a run, and its progress, to the table.
+    """Try one sequence number.
 
     Args:
-        table: from `open_for_append`.
-        files: from `data_files.write_data_file`.
-        commit: this run's; its sequence is one more than the newest that this run has seen.
+        table: as it is now.
+        files: as for `commit_run`.
+        commit: as for `commit_run`.
 
     Raises:
         ConcurrentArchiveError: if another run wrote that sequence number first.
     """
-    check_sequence(table, commit)
+    if (table.transaction_version(APPLICATION_ID) or 0) != commit.sequence - 1:
+        raise ConcurrentArchiveError(f"another run wrote archive commit {commit.sequence} first")
     properties = CommitProperties(
         custom_metadata={"userMetadata": commit.to_metadata()},
         app_transactions=[Transaction(APPLICATION_ID, commit.sequence)],
     )
-    now = time.time_ns() // 1_000_000
-    actions: list[AddAction | RemoveAction] = [
-        AddAction(file.path, file.size, {STORE_DATE.name: file.store_date}, now, True, file.statistics)
-        for file in files
-    ]
-    partitions = list(PARTITION_COLUMNS)
     try:
-        table.create_write_transaction(actions, "append", table.schema(), partitions, commit_properties=properties)
+        _add_files(table, files, PARTITION_COLUMNS, properties)
     except CommitFailedError as error:
         raise ConcurrentArchiveError(f"another run wrote archive commit {commit.sequence} at the same time") from error
 
 
-def check_sequence(table: DeltaTable, commit: ArchiveCommit) -> None:
-    """See whether a commit would be the table's next one.
+def append_files(table_uri: str, schema: StructType, files: Iterable[DataFile], sequence: int) -> None:
+    """Add a run's files to a table that follows `messages`, once: again under the same number changes nothing.
 
-    Raises:
-        ConcurrentArchiveError: if another run has written its sequence number.
+    Args:
+        table_uri: path or URI of the table; made where there is none.
+        schema: its columns.
+        files: of no partition.
+        sequence: the run's.
     """
-    if (table.transaction_version(APPLICATION_ID) or 0) != commit.sequence - 1:
-        raise ConcurrentArchiveError(f"another run wrote archive commit {commit.sequence} first")
+    write_once(
+        open_or_create(table_uri, schema),
+        sequence,
+        lambda table, properties: _add_files(table, files, (), properties),
+    )
 
 
-def _open_or_create(messages_uri: str) -> DeltaTable:
+def write_once(table: DeltaTable, sequence: int, write: Callable[[DeltaTable, CommitProperties], None]) -> None:
+    """Make a commit under a sequence number, unless the table has one of that number or a larger one.
+
+    Args:
+        table: as it is now.
+        sequence: the run's.
+        write: makes the commit, with these properties.
+    """
+    properties = CommitProperties(app_transactions=[Transaction(APPLICATION_ID, sequence)])
+    for attempt in range(_MOST_TRIES):
+        if (table.transaction_version(APPLICATION_ID) or 0) >= sequence:
+            return
+        try:
+            write(table, properties)
+        except CommitFailedError:  # another run makes this one good, or has written its own
+            if attempt == _MOST_TRIES - 1:
+                raise
+            table = DeltaTable(table.table_uri)
+        else:
+            return
+
+
+def _add_files(
+    table: DeltaTable, files: Iterable[DataFile], partitions: Sequence[str], properties: CommitProperties
+) -> None:
+    now = time.time_ns() // 1_000_000
+    actions: list[AddAction | RemoveAction] = [
+        AddAction(file.path, file.size, {name: file.store_date for name in partitions}, now, True, file.statistics)
+        for file in files
+    ]
+    table.create_write_transaction(actions, "append", table.schema(), list(partitions), commit_properties=properties)
+
+
+def open_or_create(table_uri: str, schema: StructType, partitions: Sequence[str] = ()) -> DeltaTable:
+    """A table as it is now, made where there is none, with columns that an earlier version did not know."""
+    wanted = Schema.from_json(schema.json())
+    table = _open_or_create(table_uri, wanted, partitions)
+    known = {field.name for field in table.schema().fields}
+    missing = [field for field in wanted.fields if field.name not in known]
+    if missing:  # its rows have nulls there
+        table.alter.add_columns(missing)
+    return table
+
+
+def _open_or_create(table_uri: str, schema: Schema, partitions: Sequence[str]) -> DeltaTable:
     try:
-        return DeltaTable(messages_uri)
+        return DeltaTable(table_uri)
     except TableNotFoundError:
         pass
     try:
-        return DeltaTable.create(messages_uri, _SCHEMA, partition_by=list(PARTITION_COLUMNS))
+        return DeltaTable.create(table_uri, schema, partition_by=list(partitions))
     except DeltaError:  # another run has made it meanwhile
-        return DeltaTable(messages_uri)
+        return DeltaTable(table_uri)

@@ -1,6 +1,6 @@
-"""Appends to the tables that follow `messages` by its sequence number: `quarantine` and `archive_runs`.
+"""The tables that follow `messages` by its sequence number: what a commit names for them is added, once and in order.
 
-Writing one of them again under the same number changes nothing.
+A run that was stopped behind its commit is made good by the next one, from the commit alone.
 """
 
 from __future__ import annotations
@@ -9,27 +9,20 @@ import datetime
 from dataclasses import asdict, dataclass
 
 import pyarrow as pa
-from deltalake import CommitProperties, Transaction, write_deltalake
-from pyspark.sql import DataFrame, DataFrameWriter
+from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import TableNotFoundError
 from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
 
-from connectors.lake.archive_log import APPLICATION_ID
+from connectors.lake.archive_log import APPLICATION_ID, ArchiveCommit, commits_after
+from connectors.lake.committer import append_files, open_or_create, write_once
+from connectors.lake.paths import LakePaths
 from schemas.tables.archive_runs import ARCHIVE_RUNS
+from schemas.tables.gaps import GAPS
+from schemas.tables.quarantine import QUARANTINE
 
-
-def append_quarantine(quarantine: DataFrame, quarantine_uri: str, sequence: int) -> None:
-    """Append a run's bad ranges, once.
-
-    Args:
-        quarantine: a table of `QUARANTINE`.
-        quarantine_uri: path or URI of the Delta table; made where there is none.
-        sequence: the run's.
-    """
-    _with_sequence(quarantine.write.format("delta").mode("append"), sequence).save(quarantine_uri)
-
-
-def _with_sequence(writer: DataFrameWriter, sequence: int) -> DataFrameWriter:
-    return writer.option("txnAppId", APPLICATION_ID).option("txnVersion", sequence)
+FOLLOWING: dict[str, StructType] = {"quarantine": QUARANTINE, "gaps": GAPS}
+"""The tables whose files a commit may name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +36,74 @@ class ArchiveRun:
     stores: int
     messages: int
     bytes: int
-    refused: int
+    quarantined: int
+    gaps: int
     recovered: bool
     parser_version: str
 
 
-def append_run(run: ArchiveRun, runs_uri: str) -> None:
+def unfinished_commits(lake: LakePaths, newest: int) -> list[ArchiveCommit]:
+    """The commits that other tables do not follow yet, oldest first.
+
+    Args:
+        lake: where the tables lie.
+        newest: the newest commit's sequence.
+    """
+    finished = _last_finished(lake.archive_runs)
+    return commits_after(lake.messages, finished) if newest > finished else []
+
+
+def finish_runs(lake: LakePaths, run_id: str, parser_version: str) -> list[ArchiveCommit]:
+    """Let the tables follow up to the newest commit.
+
+    Args:
+        lake: where the tables lie.
+        run_id: of the run that does this; other runs' commits count as recovered.
+        parser_version: for the rows of `archive_runs`.
+
+    Returns:
+        What was done, oldest first.
+    """
+    commits = commits_after(lake.messages, _last_finished(lake.archive_runs))
+    for commit in commits:
+        for table, schema in FOLLOWING.items():
+            if files := commit.files.get(table):
+                append_files(getattr(lake, table), schema, files, commit.sequence)
+        _append_run(_run_of(commit, commit.run_id != run_id, parser_version), lake.archive_runs)
+    return commits
+
+
+def _run_of(commit: ArchiveCommit, recovered: bool, parser_version: str) -> ArchiveRun:
+    counts = commit.counts
+    now = datetime.datetime.now(datetime.UTC)
+    return ArchiveRun(
+        sequence=commit.sequence,
+        run_id=commit.run_id,
+        started_at=datetime.datetime.fromisoformat(counts.started_at) if counts else now,
+        finished_at=now,
+        stores=len(commit.ranges),
+        messages=counts.messages if counts else 0,
+        bytes=commit.bytes,
+        quarantined=counts.quarantined if counts else 0,
+        gaps=counts.gaps if counts else 0,
+        recovered=recovered,
+        parser_version=parser_version,
+    )
+
+
+def _append_run(run: ArchiveRun, runs_uri: str) -> None:
     """Say that a run is finished; until then the next one makes good what follows the commit."""
     row = pa.Table.from_pylist([asdict(run)], schema=to_arrow_schema(ARCHIVE_RUNS, timezone="UTC"))
-    transaction = CommitProperties(app_transactions=[Transaction(APPLICATION_ID, run.sequence)])
-    write_deltalake(runs_uri, row, mode="append", commit_properties=transaction)
+    write_once(
+        open_or_create(runs_uri, ARCHIVE_RUNS),
+        run.sequence,
+        lambda table, properties: write_deltalake(table, row, mode="append", commit_properties=properties),
+    )
+
+
+def _last_finished(runs_uri: str) -> int:
+    """The sequence number of the newest finished run, 0 before the first."""
+    try:
+        return DeltaTable(runs_uri).transaction_version(APPLICATION_ID) or 0
+    except TableNotFoundError:
+        return 0

@@ -35,6 +35,26 @@ class LakePaths:
         return self._table("quarantine")
 
     @property
+    def gaps(self) -> str:
+        """What was not there to be read."""
+        return self._table("gaps")
+
+    @property
+    def message_keys(self) -> str:
+        """Where the messages of a business key are."""
+        return self._table("message_keys")
+
+    @property
+    def profiles(self) -> str:
+        """Counts and checksums of what was archived, by topic, queue and window."""
+        return self._table("profiles")
+
+    @property
+    def quality_results(self) -> str:
+        """What the suites said of each run."""
+        return self._table("quality_results")
+
+    @property
     def archive_runs(self) -> str:
         """One row per finished run."""
         return self._table("archive_runs")

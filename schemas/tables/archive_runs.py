@@ -1,6 +1,6 @@
 """`archive_runs`: one row per finished archive run.
 
-Key: `sequence`. A run that has committed its messages but is not here was stopped before its quarantine was written;
+Key: `sequence`. A run that has committed its messages but is not here was stopped before the other tables followed;
     the next run makes that good and writes the row, with `recovered`.
 """
 
@@ -17,7 +17,8 @@ ARCHIVE_RUNS = StructType(
         StructField("stores", LongType(), True, {"comment": "stores of which something was read"}),
         StructField("messages", LongType(), True, {"comment": "rows added to messages"}),
         StructField("bytes", LongType(), True, {"comment": "log bytes from the first to the last offset read"}),
-        StructField("refused", LongType(), True, {"comment": "rows added to quarantine"}),
+        StructField("quarantined", LongType(), True, {"comment": "rows added to quarantine"}),
+        StructField("gaps", LongType(), True, {"comment": "rows added to gaps"}),
         StructField("recovered", BooleanType(), True, {"comment": "finished by a later run"}),
         StructField("parser_version", StringType(), True, {"comment": "version of CommitLake that read the log"}),
     ]

@@ -1,6 +1,6 @@
 """`quarantine`: one row per stretch of a log that held no intact record, or record with a value that fits no column.
 
-Key: (`broker`, `start_offset`, `sequence`). Append-only; a range that could not be read is never read again by
+Key: (`broker`, `start_offset`, `reason`, `run_id`). Append-only; a range that could not be read is never read again by
     itself, so these rows are all that is known of it.
 """
 
@@ -19,6 +19,6 @@ QUARANTINE = StructType(
         StructField("found", StringType(), True, {"comment": "what stands there"}),
         StructField("first_bytes", BinaryType(), True, {"comment": "up to 256 bytes from the start of the range"}),
         StructField("parser_version", StringType(), True, {"comment": "version of CommitLake that read it"}),
-        StructField("sequence", LongType(), True, {"comment": "the archive run, as in archive_runs"}),
+        StructField("run_id", StringType(), True, {"comment": "the archive run, as in archive_runs"}),
     ]
 )

@@ -10,9 +10,9 @@ from pathlib import Path
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
 
+from connectors.archive.run import Config, run_archive
 from connectors.commitlog.plan import take_snapshot
 from connectors.commitlog.stores import find_stores
-from jobs import archive
 from schemas.tables.messages import PARTITION_COLUMNS, SORT_COLUMNS, STORE_DATE
 from tests.benchmarks.memory import WorkerMemory
 from tests.benchmarks.naive import read_naively
@@ -73,7 +73,7 @@ class SparkRuns:
         """The job, into a lake that is not there yet."""
         shutil.rmtree(self._lake, ignore_errors=True)
         with WorkerMemory(_jvm_process(self._spark)) as memory:
-            result = archive.run(self._spark, archive.Config(str(self._store), str(self._lake), BROKER))
+            result = run_archive(self._spark, Config(str(self._store), str(self._lake), BROKER))
         assert result.messages == self._messages, f"expected {self._messages} messages, found {result.messages}"
         self.worker_mib = max(self.worker_mib, memory.anonymous_mib)
         self.worker_peak_mib = max(self.worker_peak_mib, memory.peak_mib)

@@ -14,7 +14,10 @@ from chispa import assert_df_equality
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
+from connectors.archive import run as archive_run
+from connectors.archive.run import Config, Result, run_archive
 from connectors.archive.task import ArchiveTasks
+from connectors.archive.work import find_work
 from connectors.commitlog.continuity import StoreReplacedError
 from connectors.commitlog.plan import plan_splits
 from connectors.commitlog.records import walk_store
@@ -24,10 +27,11 @@ from connectors.lake.committer import ConcurrentArchiveError, commit_messages, o
 from connectors.lake.paths import LakeError, LakePaths
 from connectors.packs.spark_reader import with_bodies
 from jobs import archive, query
-from jobs.archive import Config, Result, run
-from jobs.archive_work import find_work
+from jobs.archive_summary import summary
 from schemas.layouts.commitlog import NewMessage
+from schemas.layouts.segments import segment_name
 from schemas.tables.archive_runs import ARCHIVE_RUNS
+from schemas.tables.gaps import GAPS
 from schemas.tables.messages import MESSAGES
 from schemas.tables.quarantine import QUARANTINE
 from tests.integration.spark.comparing import plain_rows, spark_rows, with_entries
@@ -53,7 +57,7 @@ class Archive:
     def run(self, **changes: object) -> Result:
         """Archive what is new."""
         config = Config(str(self.store), str(self.lake))
-        return run(self.spark, dataclasses.replace(config, **changes))  # type: ignore[arg-type]
+        return run_archive(self.spark, dataclasses.replace(config, **changes))  # type: ignore[arg-type]
 
     def table(self, name: str = "messages") -> DataFrame:
         """One of the lake's tables."""
@@ -95,7 +99,7 @@ def assert_same_table(one: DataFrame, other: DataFrame) -> None:
 
 def test_every_record_is_a_row_of_the_declared_table(small: Archive) -> None:
     result = small.run()
-    assert (result.sequence, result.messages, result.refused, result.bytes) == (1, 30, 0, end_of(FIRST))
+    assert (result.sequence, result.messages, result.quarantined, result.bytes) == (1, 30, 0, end_of(FIRST))
     table = small.table()
     assert table.dtypes == [(field.name, field.dataType.simpleString()) for field in MESSAGES]
     assert table.schema["topic"].metadata["comment"] == MESSAGES["topic"].metadata["comment"]
@@ -105,7 +109,7 @@ def test_every_record_is_a_row_of_the_declared_table(small: Archive) -> None:
     assert {row["store_date"].isoformat() for row in table.select("store_date").collect()} == {"2023-11-14"}
     (finished,) = small.table("archive_runs").collect()
     assert small.table("archive_runs").schema.fieldNames() == ARCHIVE_RUNS.fieldNames()
-    assert (finished["sequence"], finished["messages"], finished["refused"], finished["stores"]) == (1, 30, 0, 1)
+    assert (finished["sequence"], finished["messages"], finished["quarantined"], finished["stores"]) == (1, 30, 0, 1)
     assert finished["started_at"] <= finished["finished_at"]
     assert not finished["recovered"]
 
@@ -127,7 +131,7 @@ def test_what_a_killed_first_run_leaves_does_not_keep_the_next_from_running(smal
     work = find_work(str(small.store), None, LakePaths(str(small.lake)))
     table = open_for_append(f"{small.lake}/messages")
     splits = plan_splits(work.stores[0], work.snapshot.ranges[work.stores[0].broker], 3000)
-    tasks = ArchiveTasks(splits, f"{small.lake}/messages", f"{small.lake}/bodies", work.commit.run_id)
+    tasks = ArchiveTasks(splits, LakePaths(str(small.lake)), f"{small.lake}/bodies", work.commit.run_id, "1")
     assert len(list(tasks.run([0]))) == 2
     assert table.version() == 0
     assert small.run(max_partition_bytes=3000).messages == 30
@@ -185,12 +189,12 @@ def test_a_torn_end_is_left_and_taken_once_it_is_whole(small: Archive) -> None:
     data = open_segment(FIRST[:10], SIZE)
     small.write(data[: torn - 60].ljust(SIZE, b"\0"))
     first = small.run()
-    assert (first.messages, first.refused, first.ranges["broker-a"].end) == (9, 0, whole)
-    assert "torn end" in "\n".join(archive.summary(first))
+    assert (first.messages, first.quarantined, first.ranges["broker-a"].end) == (9, 0, whole)
+    assert "torn end" in "\n".join(summary(first))
     assert small.run().sequence == 0
     small.write(open_segment(FIRST, SIZE))
     second = small.run()
-    assert (second.messages, second.refused) == (21, 0)
+    assert (second.messages, second.quarantined) == (21, 0)
     assert small.messages() == plain_rows(small.store)
 
 
@@ -219,10 +223,12 @@ def test_damage_is_quarantined_and_everything_else_is_archived(
     assert quarantine.schema.fieldNames() == QUARANTINE.fieldNames()
     bad, marked = quarantine.orderBy("start_offset").collect()
     size = len(records([new_message(0)])[0])
-    assert (bad["broker"], bad["reason"], bad["start_offset"], bad["sequence"]) == ("broker-a", "body_crc", 3 * size, 1)
+    assert (bad["broker"], bad["reason"], bad["start_offset"]) == ("broker-a", "body_crc", 3 * size)
     assert bad["end_offset"] == 4 * size
     assert bytes(bad["first_bytes"])[:8] == records([new_message(0)])[0][:8]
-    assert (marked["reason"], marked["sequence"]) == ("properties_encoding", 1)
+    (finished,) = small.table("archive_runs").collect()
+    assert (marked["reason"], marked["run_id"]) == ("properties_encoding", finished["run_id"])
+    assert (finished["quarantined"], finished["gaps"]) == (2, 0)
     assert archive.main(arguments) == 0
     assert small.table("quarantine").count() == 2
     assert "nothing new" in capsys.readouterr().err
@@ -233,10 +239,14 @@ def test_a_store_whose_oldest_segments_were_deleted_has_a_gap(small: Archive) ->
     shutil.rmtree(small.store)
     small.write(closed_segment(SECOND, SIZE, 2 * SIZE), open_segment(FIRST[:4], SIZE, 3 * SIZE), base_offset=2 * SIZE)
     result = small.run()
-    assert (result.messages, result.refused) == (34, 1)
-    (gap,) = small.table("quarantine").collect()
-    assert (gap["reason"], gap["start_offset"], gap["end_offset"]) == ("missing_segment", end_of(FIRST), 2 * SIZE)
+    assert (result.messages, result.quarantined, result.gaps) == (34, 0, 1)
+    gaps = small.table("gaps")
+    assert gaps.schema.fieldNames() == GAPS.fieldNames()
+    (gap,) = gaps.collect()
+    assert (gap["broker"], gap["start_offset"], gap["end_offset"]) == ("broker-a", end_of(FIRST), 2 * SIZE)
+    assert gap["found"] == "no such file"
     assert small.table().count() == 64
+    assert not (small.lake / "quarantine").exists()
 
 
 def test_a_store_whose_archived_segments_were_deleted_has_no_gap(small: Archive) -> None:
@@ -245,7 +255,54 @@ def test_a_store_whose_archived_segments_were_deleted_has_no_gap(small: Archive)
     shutil.rmtree(small.store)
     small.write(open_segment(SECOND, SIZE, SIZE), base_offset=SIZE)
     result = small.run()
-    assert (result.messages, result.refused) == (27, 0)
+    assert (result.messages, result.gaps) == (27, 0)
+
+
+def test_a_segment_that_is_deleted_while_the_run_reads_is_a_gap(
+    small: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small.write(closed_segment(FIRST, SIZE), open_segment(SECOND[:3], SIZE, SIZE))
+
+    def delete_first(lake_table: str) -> object:
+        (small.store / "commitlog" / segment_name(0)).unlink()
+        return open_for_append(lake_table)
+
+    monkeypatch.setattr(archive_run, "open_for_append", delete_first)
+    result = small.run()
+    assert (result.messages, result.gaps) == (3, 1)
+    (gap,) = small.table("gaps").collect()
+    assert (gap["start_offset"], gap["end_offset"], gap["found"]) == (0, SIZE, "deleted since it was listed")
+
+
+@pytest.mark.parametrize(
+    ("option", "damage", "code", "written"),
+    [
+        ([], "corrupt", 3, 21),
+        (["--on-corrupt", "quarantine"], "corrupt", 0, 21),
+        (["--on-corrupt", "fail"], "corrupt", 3, 0),
+        (["--on-gap", "fail"], "corrupt", 3, 21),
+        ([], "gap", 3, 30),
+        (["--on-gap", "record"], "gap", 0, 30),
+        (["--on-gap", "fail"], "gap", 3, 0),
+    ],
+)
+def test_damage_and_gaps_are_written_down_or_stop_the_run(
+    small: Archive, capsys: pytest.CaptureFixture[str], option: list[str], damage: str, code: int, written: int
+) -> None:
+    if damage == "corrupt":
+        small.write(damaged_segment())
+    else:
+        small.write(closed_segment(FIRST[:15], SIZE), bytes(0), open_segment(SECOND[:15], SIZE, 2 * SIZE))
+        (small.store / "commitlog" / segment_name(SIZE)).unlink()
+    assert archive.main(["--store", str(small.store), "--lake", str(small.lake), *option]) == code
+    if written:
+        assert small.table().count() == written
+    else:
+        err = capsys.readouterr().err
+        assert "Nothing was archived" in err
+        assert "physical offsets" in err
+        assert read_last_commit(f"{small.lake}/messages") is None
+        assert not (small.lake / "archive_runs").exists()
 
 
 # --- runs that were stopped, and runs at once ---
@@ -256,14 +313,22 @@ def test_a_run_that_was_stopped_behind_its_commit_is_made_good(small: Archive) -
     small.run()
     expected = small.spark.createDataFrame(small.table("quarantine").toArrow())
     shutil.rmtree(small.lake / "archive_runs")
-    shutil.rmtree(small.lake / "quarantine")
+    shutil.rmtree(small.lake / "quarantine" / "_delta_log")
+    small.write(bytes(SIZE))  # what was read is not needed again
+    shutil.rmtree(small.store)
+    small.write(open_segment([], SIZE, SIZE), base_offset=SIZE)
     result = small.run()
     assert (result.sequence, list(result.recovered)) == (0, [1])
     assert_same_table(small.table("quarantine"), expected)
     (finished,) = small.table("archive_runs").collect()
-    assert (finished["sequence"], finished["messages"], finished["refused"], finished["recovered"]) == (1, 21, 2, True)
+    assert (finished["sequence"], finished["messages"], finished["quarantined"], finished["recovered"]) == (
+        1,
+        21,
+        2,
+        True,
+    )
     assert small.table().count() == 21
-    assert "run 1, which had been stopped, is finished" in archive.summary(result)
+    assert "run 1, which had been stopped, is finished" in summary(result)
     assert list(small.run().recovered) == []
 
 
@@ -310,7 +375,7 @@ def test_of_two_runs_at_once_one_wins_and_the_other_says_so(small: Archive, begu
     config = Config(str(small.store), str(small.lake))
     works = [find_work(config.store, None, LakePaths(config.lake)) for _ in range(2)]
     assert works[0].commit.sequence == works[1].commit.sequence
-    outcomes = at_once([lambda work=work: run(small.spark, config, work) for work in works])  # type: ignore[misc]
+    outcomes = at_once([lambda work=work: run_archive(small.spark, config, work) for work in works])  # type: ignore[misc]
     won = [outcome for outcome in outcomes if isinstance(outcome, Result)]
     lost = [outcome for outcome in outcomes if not isinstance(outcome, Result)]
     assert len(won) == 1
@@ -318,6 +383,50 @@ def test_of_two_runs_at_once_one_wins_and_the_other_says_so(small: Archive, begu
     assert small.messages() == plain_rows(small.store)
     assert small.sequences() == ([1, 2] if begun else [1])
     assert small.run().sequence == 0
+
+
+def test_runs_over_different_stores_do_not_hinder_one_another(small: Archive, tmp_path: Path) -> None:
+    other = dataclasses.replace(small, store=tmp_path / "broker-b" / "store")
+    other.write(open_segment(SECOND[:7], SIZE))
+    config = [Config(str(store), str(small.lake)) for store in (small.store, other.store)]
+    works = [find_work(each.store, None, LakePaths(each.lake)) for each in config]
+    assert works[0].commit.sequence == works[1].commit.sequence
+    outcomes = at_once(
+        [
+            lambda each=each, work=work: run_archive(small.spark, each, work)  # type: ignore[misc]
+            for each, work in zip(config, works, strict=True)
+        ]
+    )
+    assert sorted(outcome.sequence for outcome in outcomes if isinstance(outcome, Result)) == [1, 2]
+    assert small.messages() == plain_rows(str(tmp_path / "{broker}" / "store"))
+    assert small.sequences() == [1, 2]
+    last = read_last_commit(f"{small.lake}/messages")
+    assert last is not None
+    assert {name: progress.end for name, progress in last.stores.items()} == {
+        "broker-a": end_of(FIRST),
+        "broker-b": end_of(SECOND[:7]),
+    }
+
+
+def test_runs_that_overlap_without_being_equal_are_one_and_a_refusal(small: Archive) -> None:
+    small.write(open_segment(FIRST[:10], SIZE))
+    config = Config(str(small.store), str(small.lake))
+    shorter = find_work(config.store, None, LakePaths(config.lake))
+    small.write(open_segment(FIRST, SIZE))
+    longer = find_work(config.store, None, LakePaths(config.lake))
+    assert run_archive(small.spark, config, longer).messages == 30
+    with pytest.raises(ConcurrentArchiveError, match="another run has archived broker-a meanwhile"):
+        run_archive(small.spark, config, shorter)
+    assert small.messages() == plain_rows(small.store)
+
+
+def test_two_hundred_stores_are_one_run(small: Archive, tmp_path: Path) -> None:
+    for number in range(200):
+        write_store(tmp_path / "many" / f"broker-{number:03d}" / "store", [(0, open_segment(FIRST[:3], SIZE))])
+    result = small.run(store=str(tmp_path / "many" / "{broker}" / "store"))
+    assert (result.messages, len(result.ranges)) == (600, 200)
+    assert small.table().select("broker").distinct().count() == 200
+    assert small.run(store=str(tmp_path / "many" / "{broker}" / "store")).sequence == 0
 
 
 def at_once(calls: Sequence[Callable[[], Result]]) -> list[object]:
@@ -423,7 +532,7 @@ def odd_lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> P
         new_message(1, properties=()),
     ]
     write_store(root / "b" / "store", [(0, open_segment([*odd, *FIRST], SIZE))])
-    run(spark, Config(str(root / "b" / "store"), str(root / "lake")))
+    run_archive(spark, Config(str(root / "b" / "store"), str(root / "lake")))
     return root / "lake"
 
 

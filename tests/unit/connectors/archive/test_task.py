@@ -17,6 +17,7 @@ from connectors.archive.task import ArchiveTasks
 from connectors.commitlog.plan import plan_splits, take_snapshot
 from connectors.commitlog.records import Found, row_of, walk_store
 from connectors.commitlog.stores import find_stores
+from connectors.lake.paths import LakePaths
 from connectors.packs.frames import BodyRef
 from connectors.packs.reader import read_body
 from connectors.packs.stores import LocalPackStore
@@ -34,7 +35,7 @@ def tasks_of(root: Path, lake: Path, partition: int = SIZE, run_id: str = "run-1
     """The tasks for all of a store."""
     (store,) = find_stores(str(root), "broker/../a")
     splits = plan_splits(store, take_snapshot([store]).ranges[store.broker], partition)
-    return ArchiveTasks(splits, str(lake / "messages"), str(lake / "bodies"), run_id)
+    return ArchiveTasks(splits, LakePaths(str(lake)), str(lake / "bodies"), run_id, "1.2")
 
 
 def run_all(tasks: ArchiveTasks) -> list[ManifestRow]:
@@ -44,15 +45,14 @@ def run_all(tasks: ArchiveTasks) -> list[ManifestRow]:
 
 def files_of(manifest: list[ManifestRow]) -> list[ManifestRow]:
     """The manifest's data files."""
-    return [row for row in manifest if row.path]
+    return [row for row in manifest if row.table == "messages"]
 
 
 def rows_of(lake: Path, manifest: list[ManifestRow]) -> list[Row]:
     """The messages that the manifest's files hold, in the files' order."""
     return [
         row
-        for file in manifest
-        if file.path
+        for file in files_of(manifest)
         for row in pq.ParquetFile(lake / "messages" / file.path).read().to_pylist(maps_as_pydicts="strict")
     ]
 
@@ -76,7 +76,7 @@ def check(root: Path, lake: Path, manifest: list[ManifestRow]) -> None:
     rows = sorted(rows_of(lake, manifest), key=lambda row: row["physical_offset"])
     expected = records_of(root)
     store = LocalPackStore(lake / "bodies")
-    assert len(rows) == len(expected) == sum(row.rows for row in manifest)
+    assert len(rows) == len(expected) == sum(row.rows for row in files_of(manifest))
     for row, found in zip(rows, expected, strict=True):
         assert found.message is not None
         assert plain(row) == {name: row_of(found.message, "broker/../a")[name] for name in COLUMNS}
@@ -91,7 +91,7 @@ def test_every_record_and_every_body_is_in_the_lake(tmp_path: Path, partition: i
     )
     manifest = run_all(tasks_of(root, tmp_path, partition))
     check(root, tmp_path, manifest)
-    assert sum(row.refused for row in manifest) == 0
+    assert sum(row.quarantined + row.missing for row in manifest) == 0
     assert sum(row.pack_bytes for row in manifest) == sum(
         path.stat().st_size for path in (tmp_path / "bodies").rglob("*.zst")
     )
@@ -122,19 +122,18 @@ def test_each_date_has_a_file_and_a_pack_of_its_own(tmp_path: Path) -> None:
     times = [MIDNIGHT_MS - 2, MIDNIGHT_MS + 1, MIDNIGHT_MS - 1, MIDNIGHT_MS, 1 << 60, -5]
     root = write_store(tmp_path / "store", [(0, at(times))])
     manifest = run_all(tasks_of(root, tmp_path))
-    dates = {row.store_date: row.rows for row in manifest if row.path}
+    dates = {row.store_date: row.rows for row in files_of(manifest)}
     day = datetime.datetime.fromtimestamp(MIDNIGHT_MS / 1000, datetime.UTC).date()
     assert dates == {None: 2, (day - datetime.timedelta(days=1)).isoformat(): 2, day.isoformat(): 2}
-    assert sum(row.refused for row in manifest) == 2
+    assert sum(row.quarantined for row in manifest) == 2
     for row in rows_of(tmp_path, manifest):
         (number,) = re.findall(rb"\d+", read_body(LocalPackStore(tmp_path / "bodies"), BodyRef(**row["body_ref"])))
         assert int(number) == row["queue_offset"]
-    for file in manifest:
-        if file.path:
-            stored = rows_of(tmp_path, [file])
-            folder = f"store_date={file.store_date or '__HIVE_DEFAULT_PARTITION__'}/"
-            assert file.path.startswith(folder)
-            assert all(row["body_ref"]["pack"].startswith(folder) for row in stored)
+    for file in files_of(manifest):
+        stored = rows_of(tmp_path, [file])
+        folder = f"store_date={file.store_date or '__HIVE_DEFAULT_PARTITION__'}/"
+        assert file.path.startswith(folder)
+        assert all(row["body_ref"]["pack"].startswith(folder) for row in stored)
 
 
 def test_bad_ranges_and_marked_messages_are_counted_and_the_intact_are_kept(tmp_path: Path) -> None:
@@ -145,7 +144,7 @@ def test_bad_ranges_and_marked_messages_are_counted_and_the_intact_are_kept(tmp_
     manifest = run_all(tasks_of(root, tmp_path, 4000))
     rows = rows_of(tmp_path, manifest)
     assert len(rows) == len(records_of(root)) == 99
-    assert sum(row.refused for row in manifest) == 4
+    assert sum(row.quarantined for row in manifest) == 4
     assert sum("Ta\ufffd1" in str(row["properties"]) for row in rows) == 3
 
 
@@ -159,7 +158,7 @@ def test_a_range_without_a_message_writes_no_file(tmp_path: Path) -> None:
         ],
     )
     tasks = tasks_of(root, tmp_path)
-    assert list(tasks.run([1])) == [ManifestRow(refused=1)]
+    assert [(row.table, row.quarantined) for row in tasks.run([1])] == [("quarantine", 0), ("", 1)]
     assert not (tmp_path / "messages").exists()
     assert not (tmp_path / "bodies").exists()
 

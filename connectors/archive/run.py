@@ -1,0 +1,196 @@
+"""One archive run, from what is new in the stores to tables that all tell of it.
+
+    work      stores, ranges, how far the lake has come            work.py
+    tasks     packs, and data files that no table knows of yet     task.py
+    commit    data files and end offsets in one Delta commit       connectors.lake.committer
+    follow    what the commit names for the other tables           connectors.lake.follower
+
+Whatever stops a run before its commit leaves files that nobody reads; whatever stops it behind the commit is made good
+by the next run. The nightly job and the stream run this same function.
+"""
+
+from __future__ import annotations
+
+import datetime
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from pyspark.sql import SparkSession
+
+from connectors.archive.manifest import ManifestRow
+from connectors.archive.task import ArchiveTasks
+from connectors.archive.work import ArchiveWork, find_work
+from connectors.commitlog.plan import StoreRange
+from connectors.commitlog.splits import Split
+from connectors.lake.archive_log import ArchiveCommit, RunCounts
+from connectors.lake.committer import commit_run, open_for_append
+from connectors.lake.data_files import DataFile
+from connectors.lake.follower import finish_runs
+from connectors.lake.paths import LakePaths
+
+MIB = 1 << 20
+Progress = Callable[[SparkSession, int], AbstractContextManager[None]]
+
+
+class OnRefusal(StrEnum):
+    """What a run does about something that it cannot read.
+
+    FAIL: the lake stays as it was. KEEP: it is written down, and everything else archived.
+    """
+
+    FAIL = "fail"
+    KEEP = "keep"
+
+
+class RefusedError(Exception):
+    """A run that was told to fail on damage or a gap, and found some; the lake is as it was."""
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """What one run archives.
+
+    Attributes:
+        store: store folder, glob or comma-separated list, as the source's `path`.
+        lake: folder of the lake; made where it is not there.
+        broker: the store's name, where the path does not tell it.
+        max_partition_bytes: log bytes whose bodies go into one pack; a task takes several of them.
+        on_corrupt: what to do about ranges that hold no intact record.
+        on_gap: what to do about segments that are not there.
+        parser_version: for the rows of what could not be read.
+    """
+
+    store: str
+    lake: str
+    broker: str | None = None
+    max_partition_bytes: int = 32 * MIB
+    on_corrupt: OnRefusal = OnRefusal.KEEP
+    on_gap: OnRefusal = OnRefusal.KEEP
+    parser_version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What one run did; `sequence` is 0 where there was nothing new.
+
+    Attributes:
+        sequence: of the commit.
+        ranges: what was new in each store.
+        messages: rows added to `messages`.
+        quarantined: rows added to `quarantine`.
+        gaps: rows added to `gaps`.
+        metadata_bytes: of data files.
+        pack_bytes: of packs.
+        seconds: all of it.
+        recovered: commits of earlier runs that this one made good.
+    """
+
+    sequence: int
+    ranges: Mapping[str, StoreRange]
+    messages: int = 0
+    quarantined: int = 0
+    gaps: int = 0
+    metadata_bytes: int = 0
+    pack_bytes: int = 0
+    seconds: float = 0.0
+    recovered: Sequence[int] = field(default=())
+
+    @property
+    def bytes(self) -> int:
+        """Log bytes from first to last offset."""
+        return sum(store_range.size for store_range in self.ranges.values())
+
+
+def run_archive(
+    spark: SparkSession, config: Config, work: ArchiveWork | None = None, progress: Progress | None = None
+) -> Result:
+    """Archive what is new.
+
+    Args:
+        spark: any session that finds this package on its workers.
+        config: what to archive.
+        work: what `find_work` has found, where it has been asked already.
+        progress: shows how far the tasks of the session are, while it is open; is told the bytes of the log.
+
+    Raises:
+        CommitLogError: for a store that cannot be read, or is another than the one that was archived.
+        LakeError: for a folder that is no lake.
+        RefusedError: for damage or a gap, where it was to fail.
+        ConcurrentArchiveError: if another run has taken the same stores meanwhile.
+    """
+    started = time.monotonic()
+    lake = LakePaths(config.lake)
+    work = work or find_work(config.store, config.broker, lake)
+    recovered = [commit.sequence for commit in work.unfinished]
+    if not work.snapshot.size:
+        if work.unfinished:
+            finish_runs(lake, work.commit.run_id, config.parser_version)
+        return Result(0, work.snapshot.ranges, seconds=time.monotonic() - started, recovered=recovered)
+    started_at = datetime.datetime.now(datetime.UTC)
+    splits = work.splits(config.max_partition_bytes)
+    _check_gaps(splits, config.on_gap)
+    open_for_append(lake.messages)
+    tasks = ArchiveTasks(splits, lake, lake.bodies, work.commit.run_id, config.parser_version)
+    with progress(spark, work.snapshot.size) if progress else nullcontext():
+        manifest = [ManifestRow(**row.asDict()) for row in tasks.dataframe(spark).collect()]
+    _check_refused(manifest, config)
+    commit = _commit(lake, work, manifest, started_at)
+    finish_runs(lake, commit.run_id, config.parser_version)
+    assert commit.counts is not None
+    return Result(
+        sequence=commit.sequence,
+        ranges=work.snapshot.ranges,
+        messages=commit.counts.messages,
+        quarantined=commit.counts.quarantined,
+        gaps=commit.counts.gaps,
+        metadata_bytes=sum(row.size for row in manifest if row.table == "messages"),
+        pack_bytes=sum(row.pack_bytes for row in manifest),
+        seconds=time.monotonic() - started,
+        recovered=recovered,
+    )
+
+
+def _commit(
+    lake: LakePaths, work: ArchiveWork, manifest: Sequence[ManifestRow], started_at: datetime.datetime
+) -> ArchiveCommit:
+    files: dict[str, list[DataFile]] = defaultdict(list)
+    for row in manifest:
+        if row.path:
+            files[row.table].append(row.data_file)
+    messages = files.pop("messages", [])
+    counts = RunCounts(
+        started_at=started_at.isoformat(),
+        messages=sum(file.rows for file in messages),
+        quarantined=sum(row.quarantined for row in manifest),
+        gaps=sum(row.missing for row in manifest),
+    )
+    return commit_run(lake.messages, messages, work.commit.with_written(counts, files), work.started_from)
+
+
+def _check_gaps(splits: Sequence[Split], on_gap: OnRefusal) -> None:
+    """Refuse a gap that shows before anything is read."""
+    missing = [split for split in splits if split.missing]
+    if missing and on_gap is OnRefusal.FAIL:
+        first = missing[0]
+        raise RefusedError(
+            f"{first.broker}: physical offsets {first.start} to {first.end} are gone, {len(missing)} gaps in all: "
+            f"expected a segment {first.path}. Nothing was archived; '--on-gap record' archives what is there"
+        )
+
+
+def _check_refused(manifest: Sequence[ManifestRow], config: Config) -> None:
+    """Refuse what only the tasks have seen, before it is committed."""
+    for on_refusal, count, option in (
+        (config.on_corrupt, sum(row.quarantined for row in manifest), "--on-corrupt quarantine"),
+        (config.on_gap, sum(row.missing for row in manifest), "--on-gap record"),
+    ):
+        if count and on_refusal is OnRefusal.FAIL:
+            first = next(row.first_refused for row in manifest if row.first_refused)
+            raise RefusedError(
+                f"{first}; {count} such ranges in all. Nothing was archived; '{option}' writes them down and archives "
+                "everything else"
+            )

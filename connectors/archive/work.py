@@ -1,0 +1,105 @@
+"""What an archive run has to do, found out before Spark starts: stores, ranges, and what earlier runs left undone."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TypeVar
+
+from connectors.commitlog.continuity import check_continuity, record_digest
+from connectors.commitlog.plan import Snapshot, StoreRange, plan_splits, take_snapshot
+from connectors.commitlog.splits import Split
+from connectors.commitlog.stores import Store, find_stores
+from connectors.lake.archive_log import (
+    ArchiveCommit,
+    CommittedRange,
+    LastRecord,
+    StoreProgress,
+    read_last_commit,
+)
+from connectors.lake.follower import unfinished_commits
+from connectors.lake.paths import LakePaths
+
+_THREADS = 4 * (os.cpu_count() or 1)  # a store on a network's disk mostly waits
+_Answer = TypeVar("_Answer")
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveWork:
+    """One run's work.
+
+    Attributes:
+        stores: all that the path names.
+        snapshot: what is new in each of them.
+        commit: the commit that is going to take it.
+        started_from: how far each store was.
+        unfinished: earlier commits that other tables do not follow yet, because their run was stopped.
+    """
+
+    stores: Sequence[Store]
+    snapshot: Snapshot
+    commit: ArchiveCommit
+    started_from: Mapping[str, StoreProgress]
+    unfinished: Sequence[ArchiveCommit]
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether there is nothing to do."""
+        return not self.snapshot.size and not self.unfinished
+
+    def splits(self, max_partition_bytes: int) -> list[Split]:
+        """The ranges of all stores, in order."""
+        new = [store for store in self.stores if self.snapshot.ranges[store.broker].size]
+        planned = _for_each(
+            lambda store: plan_splits(store, self.snapshot.ranges[store.broker], max_partition_bytes), new
+        )
+        return [split for splits in planned for split in splits]
+
+
+def find_work(path: str, broker: str | None, lake: LakePaths) -> ArchiveWork:
+    """See how far the lake has come, and what the stores have beyond that.
+
+    Raises:
+        CommitLogError: for a store that cannot be read, or is another than the one that was archived.
+        LakeError: for a folder that is no lake.
+    """
+    lake.check_writable()
+    stores = find_stores(path, broker)
+    last = read_last_commit(lake.messages) or ArchiveCommit(0, "")
+    starts = {name: progress.end for name, progress in last.stores.items()}
+
+    def look(store: Store) -> tuple[StoreRange, StoreProgress | None]:
+        _check_store(store, last)
+        found = take_snapshot([store], starts).ranges[store.broker]
+        return found, _progress_after(store, found) if found.size else None
+
+    looked = dict(zip([store.broker for store in stores], _for_each(look, stores), strict=True))
+    snapshot = Snapshot({name: store_range for name, (store_range, _) in looked.items()})
+    taken = {name: progress for name, (_, progress) in looked.items() if progress is not None}
+    ranges = {name: CommittedRange(snapshot.ranges[name].start, snapshot.ranges[name].end) for name in taken}
+    commit = ArchiveCommit(last.sequence + 1, uuid.uuid4().hex, {**last.stores, **taken}, ranges)
+    return ArchiveWork(stores, snapshot, commit, last.stores, unfinished_commits(lake, last.sequence))
+
+
+def _for_each(work: Callable[[Store], _Answer], stores: Sequence[Store]) -> list[_Answer]:
+    """What the stores give, some of them at a time."""
+    with ThreadPoolExecutor(max(1, min(_THREADS, len(stores)))) as pool:
+        return list(pool.map(work, stores))
+
+
+def _check_store(store: Store, last: ArchiveCommit) -> None:
+    progress = last.stores.get(store.broker)
+    if progress is not None and progress.last_record is not None:
+        record = progress.last_record
+        check_continuity(store, progress.end, record.physical_offset, record.size, record.digest)
+
+
+def _progress_after(store: Store, store_range: StoreRange) -> StoreProgress:
+    found = None if store_range.last_record is None else record_digest(store, store_range.last_record)
+    if found is None or store_range.last_record is None:
+        return StoreProgress(store_range.end)
+    size, digest = found
+    return StoreProgress(store_range.end, LastRecord(store_range.last_record, size, digest))

@@ -1,0 +1,49 @@
+"""Data files of the small tables beside `messages`: Parquet as it comes, without partitions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+
+from connectors.lake.data_files import DataFile
+from connectors.lake.statistics import file_statistics
+from connectors.whole_files import write_whole
+
+
+def write_plain_file(rows: pa.Table, table_uri: str, name: str) -> DataFile:
+    """One file in a table's folder; no table knows of it until it is committed.
+
+    Args:
+        rows: the table's columns.
+        table_uri: path or URI of the table.
+        name: file name; a file of that name is replaced.
+    """
+    collected: list[pq.FileMetaData] = []
+    if "://" in table_uri:
+        filesystem, root = pafs.FileSystem.from_uri(table_uri)
+        with filesystem.open_output_stream(f"{root}/{name}") as output:
+            _write(rows, output, collected)
+        size = filesystem.get_file_info(f"{root}/{name}").size
+    else:
+        local = Path(table_uri) / name
+        local.parent.mkdir(parents=True, exist_ok=True)
+        with write_whole(local) as output:
+            _write(rows, output, collected)
+        size = local.stat().st_size
+    return DataFile(name, None, size, rows.num_rows, file_statistics(collected[0]))
+
+
+def _write(rows: pa.Table, output: object, collected: list[pq.FileMetaData]) -> None:
+    told = [field.name for field in rows.schema if not pa.types.is_binary(field.type)]  # Delta has no word for bytes
+    with pq.ParquetWriter(
+        output,
+        rows.schema,
+        compression="zstd",
+        store_schema=False,
+        write_statistics=told,
+        metadata_collector=collected,
+    ) as writer:
+        writer.write_table(rows)
