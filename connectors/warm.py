@@ -20,6 +20,7 @@ from connectors.commitlog.options import Mode
 from connectors.commitlog.plan import plan_splits, take_snapshot
 from connectors.commitlog.request import Request
 from connectors.commitlog.stores import Store, find_stores
+from connectors.lake.paths import LakePaths
 from connectors.packs.frames import PackRefs
 from connectors.packs.reader import read_bodies
 from connectors.packs.stores import open_store
@@ -48,9 +49,10 @@ def warm() -> int:
 def _archive(store: Store, scratch: str) -> None:
     """What an archive run's tasks do, and read a body back."""
     splits = plan_splits(store, take_snapshot([store]).ranges[store.broker], _SEGMENT_BYTES)
-    tasks = ArchiveTasks(splits, f"{scratch}/messages", f"{scratch}/bodies", "warm")
-    (row,) = (row for row in tasks.run([0]) if row.path)
-    rows = pq.ParquetFile(f"{scratch}/messages/{row.path}").read(["body_ref", "body_crc"])
+    lake = LakePaths(scratch)
+    tasks = ArchiveTasks(splits, lake, lake.bodies, "warm", "")
+    (row,) = (row for row in tasks.run([0]) if row.table == "messages")
+    rows = pq.ParquetFile(f"{lake.messages}/{row.path}").read(["body_ref", "body_crc"])
     pack, *places = rows.column("body_ref").combine_chunks().flatten()
     refs = PackRefs(*(place.to_numpy(zero_copy_only=False) for place in places))
     read_bodies(

@@ -5,8 +5,8 @@ under the application id below) and, in its metadata, the end offset of every st
 could disagree. The sequence number makes the commit a compare-and-set: a run writes number n + 1 where n is what it
 read before it planned; of two runs that read the same n, Delta lets one commit and refuses the other.
 
-The metadata also names the files that the run has written for the tables that follow `messages`, and what it counted: a
-run that is stopped behind its commit is finished by the next one from the commit alone, even if the log is gone by then.
+The metadata also names the files that the run has written for the tables that follow `messages`, and what it counted:
+a run that is stopped behind its commit is finished by the next one from the commit alone, even if the log is gone then.
 """
 
 from __future__ import annotations

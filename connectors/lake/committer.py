@@ -18,7 +18,6 @@ from connectors.lake.archive_log import APPLICATION_ID, ArchiveCommit, StoreProg
 from connectors.lake.data_files import DataFile
 from schemas.tables.messages import MESSAGES, PARTITION_COLUMNS
 
-
 _MOST_TRIES = 50  # each says that somebody else went on
 
 
@@ -145,7 +144,7 @@ def _add_files(
 ) -> None:
     now = time.time_ns() // 1_000_000
     actions: list[AddAction | RemoveAction] = [
-        AddAction(file.path, file.size, {name: file.store_date for name in partitions}, now, True, file.statistics)
+        AddAction(file.path, file.size, dict.fromkeys(partitions, file.store_date), now, True, file.statistics)
         for file in files
     ]
     table.create_write_transaction(actions, "append", table.schema(), list(partitions), commit_properties=properties)
