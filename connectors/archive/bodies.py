@@ -2,6 +2,9 @@
 
 A pack is named after broker and range, and holds the bodies of the range's records of one date in the log's order. So
 a run that is repeated writes the same packs, and two runs over the same range do not disturb one another.
+
+A clock that is broken, or damage that no CRC covers, can give as many dates as there are records. A range has no more
+than some packs: the bodies of further dates go to those without one, which do not expire by a date.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from connectors.packs.stores import PackStore
 from connectors.packs.writer import PackWriter, write_pack
 
 _DAY_MS = 86_400_000
+_MOST_DAYS = 16  # each is an open file, and a frame in memory
 _NO_DAY = -1
 _LAST_DAY = (datetime.date.max - datetime.date(1970, 1, 1)).days
 
@@ -39,17 +43,15 @@ def _days_of(store_timestamps: Array) -> Array:
 
 
 @dataclass(frozen=True, slots=True)
-class DayOfBodies:
-    """The records of one date.
+class PackOfBodies:
+    """The bodies of one pack.
 
     Attributes:
-        date: theirs, None for those whose time no column can hold.
         pack: the pack's name.
-        rows: int64, which rows of the range they are.
-        refs: where their bodies lie, in the order of `rows`.
+        rows: int64, which rows of the range they belong to.
+        refs: where they lie, in the order of `rows`.
     """
 
-    date: datetime.date | None
     pack: str
     rows: Array
     refs: PackRefs
@@ -85,19 +87,29 @@ class BodyPacks:
         """Take the bodies of a batch, while its window is there."""
         days = _days_of(decoded.int64("store_timestamp"))
         positions, lengths = decoded.parts[h.BODY], decoded.parts[h.BODY_LENGTH]
-        for day in np.unique(days).tolist():
+        known = np.unique(days)
+        if len(known) + len(self._packs) > _MOST_DAYS:
+            kept = [day for day in known.tolist() if self._has_room_for(day)]
+            days = np.where(np.isin(days, kept), days, _NO_DAY)
+            known = np.unique(days)
+        for day in known.tolist():
             pack = self._pack_of(day)
             rows = np.flatnonzero(days == day)
             pack.writer.append(decoded.window, positions[rows], lengths[rows])
             pack.rows.append(rows + self._rows)
         self._rows += decoded.rows
 
-    def finish(self) -> list[DayOfBodies]:
-        """The last frames; what there is of each date, oldest first."""
+    def finish(self) -> list[PackOfBodies]:
+        """The last frames; what there is in each pack, oldest date first."""
         return [
-            DayOfBodies(date_of(day), pack.name, np.concatenate(pack.rows), pack.writer.finish())
-            for day, pack in sorted(self._packs.items())
+            PackOfBodies(pack.name, np.concatenate(pack.rows), pack.writer.finish())
+            for _, pack in sorted(self._packs.items())
         ]
+
+    def _has_room_for(self, day: int) -> bool:
+        if day not in self._packs and len(self._packs) < _MOST_DAYS:
+            self._pack_of(day)
+        return day in self._packs
 
     def _pack_of(self, day: int) -> _OpenPack:
         if day not in self._packs:

@@ -30,8 +30,8 @@ class Refusals:
 
     Attributes:
         uris: of the two tables, by name.
-        name: what the task's files are called, with a place for their number.
-        run_id: goes into the rows, and into the files' names.
+        name: how the names of the task's files begin.
+        run_id: goes into the rows.
         parser_version: goes into the rows.
         quarantined: how many bad ranges and marked messages there were so far.
         missing: how many ranges were not there to be read.
@@ -89,7 +89,7 @@ class Refusals:
             return
         rows = pa.concat_tables(self._waiting[table])
         self._waiting[table] = []
-        file = write_plain_file(rows, self.uris[table], f"{self.name}-{self._files:03d}-{self.run_id}.zstd.parquet")
+        file = write_plain_file(rows, self.uris[table], f"{self.name}-{self._files:03d}.zstd.parquet")
         self._files += 1
         yield ManifestRow.of_file(file, table)
 

@@ -10,52 +10,65 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from connectors.archive.bodies import DayOfBodies
+from connectors.archive.bodies import PackOfBodies, date_of
 from connectors.commitlog.arrow import Array
 from connectors.lake.data_files import DataFile, sort_rows, write_data_file
 from schemas.tables.messages import BODY_PLACE, BODY_REF, MESSAGES, STORE_DATE
 
 PART_BYTES = 64 << 20
-_DATE = "date"  # a column of ours, dropped before the file is written
+_DAY_US = 86_400_000_000
+_NO_DAY = -1
 _WRITTEN = [field.name for field in MESSAGES if field.name != STORE_DATE.name]
 
 
 class WaitingRows:
-    """Rows of some ranges, for a table in `messages_uri`."""
+    """Rows of some ranges, for a table in `messages_uri`; files get names that begin with `name`."""
 
-    def __init__(self, messages_uri: str) -> None:
+    def __init__(self, messages_uri: str, name: str) -> None:
         self._messages_uri = messages_uri
+        self._name = name
         self._tables: list[pa.Table] = []
+        self._bytes = 0
+        self._files = 0
 
-    @property
-    def are_enough(self) -> bool:
-        """Whether they should be written before others come."""
-        return sum(int(table.nbytes) for table in self._tables) >= PART_BYTES
+    def add(self, tables: Sequence[pa.Table], packs: Sequence[PackOfBodies]) -> Iterator[DataFile]:
+        """Take the rows of one range, in the log's order, and where their bodies lie; write what is enough for a file.
 
-    def add(self, tables: Sequence[pa.Table], days: Sequence[DayOfBodies]) -> None:
-        """Take the rows of one range, in the log's order, and where their bodies lie."""
+        Yields:
+            The files that were written.
+        """
         rows = join_rows(tables)
-        dates = pa.array([day.date.isoformat() if day.date else None for day in days], pa.string())
-        codes = np.empty(rows.num_rows, np.int32)
-        for code, day in enumerate(days):
-            codes[day.rows] = code
-        rows = rows.append_column(BODY_REF.name, _body_refs(codes, days))
-        self._tables.append(rows.append_column(_DATE, pa.DictionaryArray.from_arrays(codes, dates)))
+        rows = rows.append_column(BODY_REF.name, _body_refs(rows.num_rows, packs))
+        parts = max(1, -(-rows.nbytes // PART_BYTES))
+        length = max(1, -(-rows.num_rows // parts))
+        for first in range(0, rows.num_rows, length):
+            part = rows.slice(first, length)
+            if self._bytes + part.nbytes > PART_BYTES:
+                yield from self.write()
+            self._tables.append(part)
+            self._bytes += part.nbytes
 
-    def write(self, name: str) -> Iterator[DataFile]:
-        """Write a file of this name for each date, and keep nothing."""
+    def write(self) -> Iterator[DataFile]:
+        """Write a file for each date of what waits, and keep nothing."""
         if not self._tables:
             return
         rows = join_rows(self._tables)
-        self._tables = []
-        dates = rows.column(_DATE).chunk(0)
-        codes = dates.indices.to_numpy()
-        rows = rows.select(_WRITTEN)
-        for code, date in enumerate(dates.dictionary.to_pylist()):
-            chosen = np.flatnonzero(codes == code)
-            part = rows if len(chosen) == len(codes) else rows.take(pa.array(chosen))
-            if part.num_rows:
-                yield write_data_file(sort_rows(part), self._messages_uri, date, name)
+        self._tables, self._bytes = [], 0
+        days = _days_of(rows)
+        for day in np.unique(days).tolist():
+            chosen = np.flatnonzero(days == day)
+            part = rows if len(chosen) == len(days) else rows.take(pa.array(chosen))
+            date = date_of(day)
+            name = f"{self._name}-{self._files:03d}.zstd.parquet"
+            yield write_data_file(
+                sort_rows(part.select(_WRITTEN)), self._messages_uri, date.isoformat() if date else None, name
+            )
+        self._files += 1
+
+
+def _days_of(rows: pa.Table) -> Array:
+    times = rows.column("store_timestamp").chunk(0).cast(pa.int64())
+    return times.fill_null(_NO_DAY * _DAY_US).to_numpy() // _DAY_US
 
 
 def join_rows(tables: Sequence[pa.Table]) -> pa.Table:
@@ -63,15 +76,16 @@ def join_rows(tables: Sequence[pa.Table]) -> pa.Table:
     return pa.concat_tables(tables).unify_dictionaries().combine_chunks()
 
 
-def _body_refs(codes: Array, days: Sequence[DayOfBodies]) -> pa.Array:
-    count = len(codes)
+def _body_refs(count: int, packs: Sequence[PackOfBodies]) -> pa.Array:
+    codes = np.empty(count, np.int32)
     frame_offsets = np.empty(count, np.int64)
     frame_lengths, offsets, lengths = (np.empty(count, np.int32) for _ in range(3))
-    for day in days:
-        frame_offsets[day.rows] = day.refs.frame_offsets
-        frame_lengths[day.rows] = day.refs.frame_lengths
-        offsets[day.rows] = day.refs.offsets
-        lengths[day.rows] = day.refs.lengths
-    packs = pa.DictionaryArray.from_arrays(codes, pa.array([day.pack for day in days], pa.string()))
-    places = [packs, *(pa.array(values) for values in (frame_offsets, frame_lengths, offsets, lengths))]
+    for code, pack in enumerate(packs):
+        codes[pack.rows] = code
+        frame_offsets[pack.rows] = pack.refs.frame_offsets
+        frame_lengths[pack.rows] = pack.refs.frame_lengths
+        offsets[pack.rows] = pack.refs.offsets
+        lengths[pack.rows] = pack.refs.lengths
+    names = pa.DictionaryArray.from_arrays(codes, pa.array([pack.pack for pack in packs], pa.string()))
+    places = [names, *(pa.array(values) for values in (frame_offsets, frame_lengths, offsets, lengths))]
     return pa.StructArray.from_arrays(places, names=BODY_PLACE.names)

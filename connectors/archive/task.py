@@ -1,11 +1,13 @@
 """One task of an archive run: ranges of logs into packs and data files, without a row that crosses into the JVM.
 
-A task that is done again, after a failure or beside a slow one, writes the same files under the same names.
+A task that is done again, after a failure or beside a slow one, writes the same packs, and data files of its own: only
+those of the attempt whose manifest arrives are committed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import secrets
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -26,6 +28,7 @@ from connectors.commitlog.refused import CORRUPT_RECORD
 from connectors.commitlog.request import Request
 from connectors.commitlog.settled import settle
 from connectors.commitlog.splits import Split
+from connectors.lake.data_files import DataFile
 from connectors.lake.paths import LakePaths
 from connectors.packs.stores import open_store
 from schemas.tables.messages import BODY, SOURCE
@@ -65,39 +68,40 @@ class ArchiveTasks:
 
     def run(self, numbers: Sequence[int]) -> Iterator[ManifestRow]:
         """Do the task for some of the ranges; a row for each file, and one for all that goes with them."""
-        waiting = WaitingRows(self.lake.messages)
+        # Two attempts of one task at the same time must not write into one another's files.
+        name = f"part-{numbers[0]:05d}-{self.run_id}-{secrets.token_hex(4)}"
+        waiting = WaitingRows(self.lake.messages, name)
         uris = {table: getattr(self.lake, table) for table in TABLES}
-        refusals = Refusals(uris, f"part-{numbers[0]:05d}", self.run_id, self.parser_version)
-        manifest: list[ManifestRow] = []
-        pack_bytes = files = 0
+        refusals = Refusals(uris, name, self.run_id, self.parser_version)
+        pack_bytes = 0
         with ThreadPoolExecutor(1) as background:
             closing: list[Future[None]] = []
             for number in numbers:
                 with ExitStack() as open_packs:
                     packs = open_packs.enter_context(BodyPacks(self.splits[number], open_store(self.bodies_root)))
-                    rows, files_of_refusals = _read(self.splits[number], packs, refusals)
-                    manifest += files_of_refusals
-                    days = packs.finish()
+                    rows, refused = _read(self.splits[number], packs, refusals)
+                    yield from refused
+                    written = packs.finish()
                     # The disk takes them meanwhile.
                     closing.append(background.submit(open_packs.pop_all().close))
-                pack_bytes += sum(day.refs.end for day in days)
+                pack_bytes += sum(pack.refs.end for pack in written)
                 if rows:
-                    waiting.add(rows, days)
+                    yield from _manifest_of(waiting.add(rows, written))
                     del rows
-                if waiting.are_enough or number == numbers[-1]:
-                    name = f"part-{numbers[0]:05d}-{files:03d}-{self.run_id}.zstd.parquet"
-                    manifest += [ManifestRow.of_file(file, "messages") for file in waiting.write(name)]
-                    files += 1
-            manifest += refusals.finish()
+            yield from _manifest_of(waiting.write())
+            yield from refusals.finish()
             for one in closing:
                 one.result()
-        yield from manifest
         yield ManifestRow(
             pack_bytes=pack_bytes,
             quarantined=refusals.quarantined,
             missing=refusals.missing,
             first_refused=refusals.first,
         )
+
+
+def _manifest_of(files: Iterable[DataFile]) -> Iterator[ManifestRow]:
+    return (ManifestRow.of_file(file, "messages") for file in files)
 
 
 def _read(split: Split, packs: BodyPacks, refusals: Refusals) -> tuple[list[pa.Table], list[ManifestRow]]:

@@ -6,10 +6,11 @@ import os
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from connectors.commitlog.continuity import check_continuity, record_digest
+from connectors.commitlog.errors import StoreError
 from connectors.commitlog.plan import Snapshot, StoreRange, plan_splits, take_snapshot
 from connectors.commitlog.splits import Split
 from connectors.commitlog.stores import Store, find_stores
@@ -22,6 +23,7 @@ from connectors.lake.archive_log import (
 )
 from connectors.lake.follower import unfinished_commits
 from connectors.lake.paths import LakePaths
+from connectors.packs.names import pack_name
 
 _THREADS = 4 * (os.cpu_count() or 1)  # a store on a network's disk mostly waits
 _Answer = TypeVar("_Answer")
@@ -68,13 +70,15 @@ def find_work(path: str, broker: str | None, lake: LakePaths) -> ArchiveWork:
     """
     lake.check_writable()
     stores = find_stores(path, broker)
+    for store in stores:
+        _check_name(store)
     last = read_last_commit(lake.messages) or ArchiveCommit(0, "")
     starts = {name: progress.end for name, progress in last.stores.items()}
 
     def look(store: Store) -> tuple[StoreRange, StoreProgress | None]:
         _check_store(store, last)
         found = take_snapshot([store], starts).ranges[store.broker]
-        return found, _progress_after(store, found) if found.size else None
+        return found, _progress_after(store, found, last.stores.get(store.broker)) if found.size else None
 
     looked = dict(zip([store.broker for store in stores], _for_each(look, stores), strict=True))
     snapshot = Snapshot({name: store_range for name, (store_range, _) in looked.items()})
@@ -97,9 +101,23 @@ def _check_store(store: Store, last: ArchiveCommit) -> None:
         check_continuity(store, progress.end, record.physical_offset, record.size, record.digest)
 
 
-def _progress_after(store: Store, store_range: StoreRange) -> StoreProgress:
-    found = None if store_range.last_record is None else record_digest(store, store_range.last_record)
-    if found is None or store_range.last_record is None:
-        return StoreProgress(store_range.end)
-    size, digest = found
-    return StoreProgress(store_range.end, LastRecord(store_range.last_record, size, digest))
+def _check_name(store: Store) -> None:
+    try:
+        pack_name(None, store.broker, 0, 0)
+    except ValueError as error:
+        raise StoreError(f"{store.root}: {error}; '--broker NAME' gives the store another name") from None
+
+
+def _progress_after(store: Store, store_range: StoreRange, before: StoreProgress | None) -> StoreProgress:
+    """The progress, with the last record that proves itself: the newest segment may have none yet."""
+    found, segments = store_range, store.segments
+    while found.last_record is None and found.size:
+        earlier = tuple(segment for segment in segments if segment.base_offset < found.end)
+        segments = earlier if len(earlier) < len(segments) else earlier[:-1]
+        if not segments:
+            break
+        found = take_snapshot([replace(store, segments=segments)], {store.broker: found.start}).ranges[store.broker]
+    digest = None if found.last_record is None else record_digest(store, found.last_record)
+    if digest is None or found.last_record is None:
+        return StoreProgress(store_range.end, before.last_record if before else None)
+    return StoreProgress(store_range.end, LastRecord(found.last_record, *digest))

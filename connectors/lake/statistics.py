@@ -42,7 +42,11 @@ def file_statistics(metadata: pq.FileMetaData) -> str:
         {
             "numRecords": metadata.num_rows,
             "minValues": {name: _floor(value) for name, value in least.items() if name not in unknown},
-            "maxValues": {name: _ceiling(value) for name, value in greatest.items() if name not in unknown},
+            "maxValues": {
+                name: ceiling
+                for name, value in greatest.items()
+                if name not in unknown and (ceiling := _ceiling(value)) is not None
+            },
             "nullCount": {name: count for name, count in nulls.items() if name not in unknown},
         },
         separators=(",", ":"),
@@ -56,10 +60,12 @@ def _floor(value: Any) -> Any:
 
 
 def _ceiling(value: Any) -> Any:
+    """A value that none of the column's is above; None where there is no short one."""
     if isinstance(value, datetime.datetime):
         return _time_text(value)  # our times have no more than milliseconds
     if isinstance(value, str) and len(value) > _PREFIX_CHARACTERS:
-        return value[:_PREFIX_CHARACTERS] + _HIGHEST_CHARACTER
+        ceiling = value[:_PREFIX_CHARACTERS] + _HIGHEST_CHARACTER
+        return ceiling if ceiling > value else None
     return value
 
 

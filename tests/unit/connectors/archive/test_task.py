@@ -22,7 +22,9 @@ from connectors.packs.frames import BodyRef
 from connectors.packs.reader import read_body
 from connectors.packs.stores import LocalPackStore
 from schemas.layouts.commitlog import NewMessage, serialize_message
+from schemas.tables.gaps import GAPS
 from schemas.tables.messages import MESSAGES
+from schemas.tables.quarantine import QUARANTINE
 from tests.logs import BROKER_HOST, closed_segment, messages, new_message, open_segment, write_store
 
 SIZE = 1 << 20
@@ -163,13 +165,13 @@ def test_a_range_without_a_message_writes_no_file(tmp_path: Path) -> None:
     assert not (tmp_path / "bodies").exists()
 
 
-def test_a_task_that_is_done_again_writes_the_same(tmp_path: Path) -> None:
+def test_a_task_that_is_done_again_writes_the_same_and_leaves_alone_what_the_first_has_written(tmp_path: Path) -> None:
     root = write_store(tmp_path / "store", [(0, open_segment(messages(400), SIZE))])
     first, second = (run_all(tasks_of(root, tmp_path, 20_000)) for _ in range(2))
-    assert first == second
-    files = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    run_all(tasks_of(root, tmp_path, 20_000))
-    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == files
+    assert rows_of(tmp_path, files_of(first)) == rows_of(tmp_path, files_of(second))
+    assert not {row.path for row in files_of(first)} & {row.path for row in files_of(second)}
+    packs = {path: path.read_bytes() for path in (tmp_path / "bodies").rglob("*") if path.is_file()}
+    assert {path: path.read_bytes() for path in (tmp_path / "bodies").rglob("*") if path.is_file()} == packs
 
 
 def test_another_run_writes_other_data_files_and_the_same_packs(tmp_path: Path) -> None:
@@ -226,3 +228,52 @@ def test_ranges_of_one_task_share_a_file_until_it_is_large_enough(
     assert len(files_of(manifest)) > 3
     check(root, tmp_path, manifest)
     assert len(list((tmp_path / "bodies").rglob("*.zst"))) == packs
+
+
+def test_a_range_of_many_dates_has_a_file_for_each_and_few_packs(tmp_path: Path) -> None:
+    times = [MIDNIGHT_MS + 86_400_000 * number for number in range(100)]
+    root = write_store(tmp_path / "store", [(0, at(times))])
+    manifest = run_all(tasks_of(root, tmp_path))
+    assert len({file.store_date for file in files_of(manifest)}) == 100
+    packs = [path.parent.parent.name for path in (tmp_path / "bodies").rglob("*.zst")]
+    assert len(packs) == 17
+    assert "store_date=__HIVE_DEFAULT_PARTITION__" in packs
+    check(root, tmp_path, manifest)
+
+
+def test_rows_of_one_range_are_divided_where_they_are_too_many_for_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("connectors.archive.rows.PART_BYTES", 50_000)
+    root = write_store(tmp_path / "store", [(0, open_segment(messages(1500), SIZE))])
+    manifest = run_all(tasks_of(root, tmp_path))
+    files = files_of(manifest)
+    assert len(files) > 5
+    assert len({file.path for file in files}) == len(files)
+    check(root, tmp_path, manifest)
+
+
+def test_what_a_task_could_not_read_is_in_files_of_both_tables(tmp_path: Path) -> None:
+    data = bytearray(closed_segment(messages(100), SIZE))
+    data[2000] ^= 0xFF
+    root = write_store(tmp_path / "store", [(0, bytes(data)), (2 * SIZE, open_segment(messages(5), SIZE, 2 * SIZE))])
+    manifest = run_all(tasks_of(root, tmp_path))
+    assert (sum(row.quarantined for row in manifest), sum(row.missing for row in manifest)) == (1, 1)
+    for table, schema in (("quarantine", QUARANTINE), ("gaps", GAPS)):
+        (file,) = (row for row in manifest if row.table == table)
+        (row,) = pq.ParquetFile(tmp_path / table / file.path).read().to_pylist()
+        assert list(row) == schema.names
+        assert (row["broker"], row["run_id"], row["parser_version"]) == ("broker/../a", "run-1", "1.2")
+        assert json.loads(file.statistics)["numRecords"] == 1
+    assert (row["start_offset"], row["end_offset"], row["found"]) == (SIZE, 2 * SIZE, "no such file")
+
+
+def test_no_value_is_above_what_the_statistics_call_the_greatest(tmp_path: Path) -> None:
+    highest = "a" * 32 + "\U0010ffff\U0010ffff" + "z"
+    sent = [new_message(0, properties=(("UNIQ_KEY", highest), ("TAGS", "b" * 32 + "\U0010ffff")))]
+    root = write_store(tmp_path / "store", [(0, open_segment(sent, SIZE))])
+    (file,) = files_of(run_all(tasks_of(root, tmp_path)))
+    greatest = json.loads(file.statistics)["maxValues"]
+    assert "unique_key" not in greatest
+    assert greatest["topic"] >= sent[0].topic
+    assert "tags" not in greatest
