@@ -68,7 +68,8 @@ class WaitingRows:
 
 def _days_of(rows: pa.Table) -> Array:
     times = rows.column("store_timestamp").chunk(0).cast(pa.int64())
-    return times.fill_null(_NO_DAY * _DAY_US).to_numpy() // _DAY_US
+    days: Array = times.fill_null(_NO_DAY * _DAY_US).to_numpy() // _DAY_US
+    return days
 
 
 def join_rows(tables: Sequence[pa.Table]) -> pa.Table:

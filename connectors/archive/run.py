@@ -4,6 +4,7 @@
     tasks     packs, and data files that no table knows of yet     task.py
     commit    data files and end offsets in one Delta commit       connectors.lake.committer
     follow    what the commit names for the other tables           connectors.lake.follower
+    keys      message_keys, from what messages has new             connectors.message_keys
 
 Whatever stops a run before its commit leaves files that nobody reads; whatever stops it behind the commit is made good
 by the next run. The nightly job and the stream run this same function.
@@ -31,6 +32,7 @@ from connectors.lake.committer import commit_run, open_for_append
 from connectors.lake.data_files import DataFile
 from connectors.lake.follower import finish_runs
 from connectors.lake.paths import LakePaths
+from connectors.message_keys.follow import Followed, follow_keys
 
 MIB = 1 << 20
 Progress = Callable[[SparkSession, int], AbstractContextManager[None]]
@@ -62,6 +64,7 @@ class Config:
         on_corrupt: what to do about ranges that hold no intact record.
         on_gap: what to do about segments that are not there.
         parser_version: for the rows of what could not be read.
+        keys: whether `message_keys` follows at once.
     """
 
     store: str
@@ -71,6 +74,7 @@ class Config:
     on_corrupt: OnRefusal = OnRefusal.KEEP
     on_gap: OnRefusal = OnRefusal.KEEP
     parser_version: str = ""
+    keys: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +90,8 @@ class Result:
         metadata_bytes: of data files.
         pack_bytes: of packs.
         seconds: all of it.
+        keys: rows added to `message_keys`.
+        keys_seconds: how much of the time that took.
         recovered: commits of earlier runs that this one made good.
     """
 
@@ -97,6 +103,8 @@ class Result:
     metadata_bytes: int = 0
     pack_bytes: int = 0
     seconds: float = 0.0
+    keys: int = 0
+    keys_seconds: float = 0.0
     recovered: Sequence[int] = field(default=())
 
     @property
@@ -129,6 +137,7 @@ def run_archive(
     if not work.snapshot.size:
         if work.unfinished:
             finish_runs(lake, work.commit.run_id, config.parser_version)
+            _follow_keys(lake, config, spark)
         return Result(0, work.snapshot.ranges, seconds=time.monotonic() - started, recovered=recovered)
     started_at = datetime.datetime.now(datetime.UTC)
     splits = work.splits(config.max_partition_bytes)
@@ -140,6 +149,7 @@ def run_archive(
     _check_refused(manifest, config)
     commit = _commit(lake, work, manifest, started_at)
     finish_runs(lake, commit.run_id, config.parser_version)
+    followed = _follow_keys(lake, config, spark)
     assert commit.counts is not None
     return Result(
         sequence=commit.sequence,
@@ -150,8 +160,14 @@ def run_archive(
         metadata_bytes=sum(row.size for row in manifest if row.table == "messages"),
         pack_bytes=sum(row.pack_bytes for row in manifest),
         seconds=time.monotonic() - started,
+        keys=followed.rows,
+        keys_seconds=followed.seconds,
         recovered=recovered,
     )
+
+
+def _follow_keys(lake: LakePaths, config: Config, spark: SparkSession) -> Followed:
+    return follow_keys(lake, spark) if config.keys else Followed(-1, 0, 0.0)
 
 
 def _commit(

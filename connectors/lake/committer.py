@@ -117,6 +117,32 @@ def append_files(table_uri: str, schema: StructType, files: Iterable[DataFile], 
     )
 
 
+def advance(
+    table_uri: str, schema: StructType, files: Iterable[DataFile], application: str, step: tuple[int | None, int]
+) -> bool:
+    """Add files to a table whose progress is an application's number, if it is still where this one began.
+
+    Args:
+        table_uri: path or URI of the Delta table; made where there is none.
+        schema: its columns.
+        files: of no partition.
+        application: whose number it is.
+        step: the number from which this began, None for none, and the one to which it has come.
+
+    Returns:
+        Whether that was so; another one was first if not, and nothing has changed.
+    """
+    table = open_or_create(table_uri, schema)
+    before, after = step
+    if table.transaction_version(application) != before:
+        return False
+    try:
+        _add_files(table, files, (), CommitProperties(app_transactions=[Transaction(application, after)]))
+    except CommitFailedError:
+        return False
+    return True
+
+
 def write_once(table: DeltaTable, sequence: int, write: Callable[[DeltaTable, CommitProperties], None]) -> None:
     """Make a commit under a sequence number, unless the table has one of that number or a larger one.
 
@@ -127,7 +153,7 @@ def write_once(table: DeltaTable, sequence: int, write: Callable[[DeltaTable, Co
     """
     properties = CommitProperties(app_transactions=[Transaction(APPLICATION_ID, sequence)])
     for attempt in range(_MOST_TRIES):
-        if (table.transaction_version(APPLICATION_ID) or 0) >= sequence:
+        if sequence <= (table.transaction_version(APPLICATION_ID) or 0):
             return
         try:
             write(table, properties)

@@ -1,0 +1,206 @@
+"""What each version of a Delta table added and took away: for tables that follow another one, version by version.
+
+    for version in added_versions(lake.messages, after=progress):
+        write(version.files)                       # each read through `table_files(lake.messages)`
+        progress = version.version
+
+Read from the log's own commit files, which say what a reader of rows cannot see: an OPTIMIZE writes every row again, but
+marks its files as no change of data, and so gives a version here that adds nothing. A DELETE, UPDATE, MERGE or overwrite
+takes files away and may add others that hold the same rows again: `removed` names what went, so that a follower can
+refuse (`check_append_only`) or take its rows away. Source: the Delta protocol, "Actions".
+
+Commit files live 30 days by default, then only checkpoints are left. Who is further behind, or begins, takes all of the
+table as one big version: `snapshot_files`.
+
+VersionsError
+├── VersionGoneError      the log no longer holds a version, or never did: a table that was made anew
+├── NotAppendOnlyError    a version took rows away, where a follower cannot
+└── NotReadableError      files that do not hold just the table's rows: deletion vectors, a shallow clone
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+from deltalake import DeltaTable
+from deltalake.fs import DeltaStorageHandler
+
+StorageOptions = Mapping[str, str] | None
+_PARTITION = "store_date"
+
+
+class VersionsError(Exception):
+    """Root of the module's errors; the message is for a user."""
+
+
+class VersionGoneError(VersionsError):
+    """A version that the table's log cannot tell of."""
+
+
+class NotAppendOnlyError(VersionsError):
+    """A version that took rows away, for a follower that only adds."""
+
+
+class NotReadableError(VersionsError):
+    """A file of the table that cannot be read by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class AddedFile:
+    """A Parquet file of a table.
+
+    Attributes:
+        path: path or URI, whole; not encoded.
+        name: the same, relative to the table's folder: what `table_files` opens.
+        store_date: value of the partition `store_date`, as text; None for a null, and in tables without it.
+        size: bytes.
+        rows: rows; None where its writer did not say.
+    """
+
+    path: str
+    name: str
+    store_date: str | None
+    size: int
+    rows: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class AddedVersion:
+    """What one version changed.
+
+    Attributes:
+        version: its number.
+        files: what it added, in the log's order; empty where it changed no rows.
+        removed: what it took away. Rows of these that still exist are in `files` again.
+    """
+
+    version: int
+    files: tuple[AddedFile, ...]
+    removed: tuple[AddedFile, ...] = ()
+
+    @property
+    def rows(self) -> int | None:
+        """Rows added; None where one of the writers did not say."""
+        counts = [file.rows for file in self.files]
+        return None if None in counts else sum(count for count in counts if count is not None)
+
+    def check_append_only(self) -> None:
+        """Refuse a version that took rows away.
+
+        Raises:
+            NotAppendOnlyError: if it did.
+        """
+        if self.removed:
+            raise NotAppendOnlyError(
+                f"version {self.version} takes away {len(self.removed)} files, expected only new ones: rows were "
+                "deleted or changed. Make what follows the table anew"
+            )
+
+
+def added_versions(table_uri: str, after: int, storage_options: StorageOptions = None) -> Iterator[AddedVersion]:
+    """The versions of a table behind one, oldest first, to the newest at the time of the call; each read when asked for.
+
+    Args:
+        table_uri: path or URI of the table.
+        after: number of the last version that is done with; -1 for none.
+        storage_options: for object stores, as deltalake takes them.
+
+    Raises:
+        VersionGoneError: if a version's commit file is no longer there, or `after` is newer than the table.
+        NotReadableError: for files that do not hold just the table's rows.
+    """
+    newest = _open(table_uri, storage_options).version()
+    if after > newest:
+        raise VersionGoneError(
+            f"{table_uri} ends with version {newest}, expected {after} or later: it was made anew, or set back. "
+            "Make what follows it anew"
+        )
+    return _read_versions(table_uri, range(after + 1, newest + 1), storage_options)
+
+
+def snapshot_files(table_uri: str, storage_options: StorageOptions = None) -> AddedVersion:
+    """All that a table holds now, as one big version that added it.
+
+    Raises:
+        NotReadableError: for files that do not hold just the table's rows.
+    """
+    table = _open(table_uri, storage_options)
+    files = []
+    for action in pa.table(table.get_add_actions()).to_pylist():
+        if action.get("deletion_vector"):
+            raise _deletion_vector(action["path"])
+        date = (action.get("partition") or {}).get(_PARTITION)
+        rows = action.get("num_records")
+        files.append(_file(table_uri, action["path"], None if date is None else str(date), action["size_bytes"], rows))
+    return AddedVersion(table.version(), tuple(files))
+
+
+def table_id(table_uri: str, storage_options: StorageOptions = None) -> str:
+    """What tells this table from any other that lay, or will lie, in the same place."""
+    return str(_open(table_uri, storage_options).metadata().id)
+
+
+def table_files(table_uri: str, storage_options: StorageOptions = None) -> pafs.FileSystem:
+    """A filesystem whose root is the table's folder, local or in an object store; made anew in each process."""
+    options = None if storage_options is None else dict(storage_options)
+    return pafs.PyFileSystem(DeltaStorageHandler(table_uri, options))
+
+
+def _open(table_uri: str, storage_options: StorageOptions) -> DeltaTable:
+    return DeltaTable(table_uri, storage_options=None if storage_options is None else dict(storage_options))
+
+
+def _read_versions(table_uri: str, versions: range, storage_options: StorageOptions) -> Iterator[AddedVersion]:
+    files = table_files(table_uri, storage_options)
+    for version in versions:
+        yield _read_version(table_uri, version, files)
+
+
+def _read_version(table_uri: str, version: int, files: pafs.FileSystem) -> AddedVersion:
+    try:
+        with files.open_input_stream(f"_delta_log/{version:020d}.json") as commit:
+            actions = [json.loads(line) for line in commit.readall().splitlines() if line.strip()]
+    except FileNotFoundError:
+        raise VersionGoneError(
+            f"version {version} of {table_uri} is no longer in its log: expected {version:020d}.json there. Make what "
+            "follows it anew, or let it follow more often than the log is cleaned (delta.logRetentionDuration)"
+        ) from None
+    added = [action["add"] for action in actions if action.get("add", {}).get("dataChange")]
+    removed = [action["remove"] for action in actions if action.get("remove", {}).get("dataChange")]
+    return AddedVersion(
+        version,
+        tuple(_file_of(table_uri, action) for action in added),
+        tuple(_file_of(table_uri, action) for action in removed),
+    )
+
+
+def _file_of(table_uri: str, action: dict[str, Any]) -> AddedFile:
+    if action.get("deletionVector"):
+        raise _deletion_vector(action["path"])
+    date = (action.get("partitionValues") or {}).get(_PARTITION) or None  # an empty text is a null, too
+    rows = json.loads(action.get("stats") or "{}").get("numRecords")
+    return _file(table_uri, action["path"], date, action.get("size") or 0, rows)
+
+
+def _file(table_uri: str, encoded: str, date: str | None, size: int, rows: int | None) -> AddedFile:
+    name = unquote(encoded)
+    if "://" in name or name.startswith(("/", "file:")):
+        raise NotReadableError(
+            f"the file {name} does not lie in the table's folder {table_uri}: expected no shallow clone. Make a deep one"
+        )
+    root = table_uri if "://" in table_uri else str(Path(table_uri).absolute())
+    return AddedFile(f"{root.rstrip('/')}/{name}", name, date, size, rows)
+
+
+def _deletion_vector(path: str) -> NotReadableError:
+    return NotReadableError(
+        f"the file {unquote(path)} has a deletion vector: expected files that hold just the table's rows. "
+        "Set delta.enableDeletionVectors = false and REORG TABLE … APPLY (PURGE)"
+    )

@@ -1,0 +1,157 @@
+"""`message_keys` follows `messages` by its Delta version: what is new there is read, and added here in one commit.
+
+The commit carries the version that it has come to, as the number of an application's transaction: whatever stops a
+follower, the next one goes on from there, and of two at once one commits.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
+from pyspark.sql import SparkSession
+
+from connectors.archive.manifest import MANIFEST, ManifestRow, to_batch
+from connectors.commitlog.settled import settle
+from connectors.lake.committer import advance
+from connectors.lake.paths import LakePaths
+from connectors.lake.plain_files import write_plain_file
+from connectors.lake.versions import AddedFile, VersionGoneError, added_versions, snapshot_files, table_files
+from connectors.message_keys.rows import COLUMNS, REPEATING, to_keys
+from schemas.tables.message_keys import MESSAGE_KEYS
+
+APPLICATION_ID = "commitlake.message_keys"
+_CHUNK_ROWS = 1 << 20  # of messages: some 300 MiB of a worker's memory
+_DRIVER_ROWS = 1 << 17  # less is done before Spark has begun
+_GROUP_ROWS = 1 << 16
+_ENCODINGS = {
+    "key_hash": "DELTA_BINARY_PACKED",
+    "key": "DELTA_LENGTH_BYTE_ARRAY",
+    "physical_offset": "PLAIN",
+    "store_timestamp": "PLAIN",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """What a follower did.
+
+    Attributes:
+        version: of `messages`, to which the table has come.
+        rows: added; none where another follower was first.
+        seconds: it took.
+    """
+
+    version: int
+    rows: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class _Chunks:
+    """What is to be read; each part becomes a file."""
+
+    lake: LakePaths
+    parts: Sequence[Sequence[AddedFile]]
+    run_id: str
+
+    def write(self, number: int) -> ManifestRow | None:
+        """The keys of one part as a file, if there are any."""
+        files = table_files(self.lake.messages)
+        tables = []
+        for added in self.parts[number]:
+            with files.open_input_file(added.name) as file:
+                tables.append(pq.read_table(file, columns=COLUMNS, read_dictionary=REPEATING))
+        rows = to_keys(pa.concat_tables(tables))
+        if not rows.num_rows:
+            return None
+        name = f"part-{number:05d}-{self.run_id}-{secrets.token_hex(4)}.zstd.parquet"
+        file = write_plain_file(rows, self.lake.message_keys, name, _ENCODINGS, _GROUP_ROWS)
+        return ManifestRow.of_file(file, "message_keys")
+
+
+def follow_keys(lake: LakePaths, spark: SparkSession | None = None) -> Followed:
+    """Add the keys of what is new in `messages`.
+
+    Args:
+        lake: where the tables lie.
+        spark: for more than this process should do alone.
+
+    Raises:
+        VersionsError: where rows of `messages` were changed.
+    """
+    started = time.monotonic()
+    progress = followed_version(lake)
+    files, version = new_files(lake, progress)
+    cores = spark.sparkContext.defaultParallelism if spark else 1
+    chunks = _Chunks(lake, list(_parts(files, cores)), secrets.token_hex(8))
+    if spark is None or sum(file.rows or _DRIVER_ROWS for file in files) <= _DRIVER_ROWS:
+        written = [row for number in range(len(chunks.parts)) if (row := chunks.write(number))]
+    else:
+        numbers = spark.range(0, len(chunks.parts), 1, numPartitions=len(chunks.parts))
+        manifest = numbers.mapInArrow(partial(_write_parts, chunks), MANIFEST).collect()
+        written = [ManifestRow(**row.asDict()) for row in manifest]
+    if version > progress:
+        step = (None if progress < 0 else progress, version)
+        if not advance(lake.message_keys, MESSAGE_KEYS, [row.data_file for row in written], APPLICATION_ID, step):
+            return Followed(followed_version(lake), 0, time.monotonic() - started)
+    return Followed(version, sum(row.rows for row in written), time.monotonic() - started)
+
+
+def followed_version(lake: LakePaths) -> int:
+    """The version of `messages` to which `message_keys` has come; -1 before the first."""
+    try:
+        version = DeltaTable(lake.message_keys).transaction_version(APPLICATION_ID)
+    except TableNotFoundError:
+        return -1
+    return -1 if version is None else version
+
+
+def new_files(lake: LakePaths, after: int) -> tuple[list[AddedFile], int]:
+    """The data files of `messages` behind a version, and its newest version."""
+    files: list[AddedFile] = []
+    newest = after
+    try:
+        for version in added_versions(lake.messages, after):
+            if version.files:
+                version.check_append_only()
+            files += version.files
+            newest = version.version
+    except VersionGoneError:
+        if after >= 0:
+            raise
+        whole = snapshot_files(lake.messages)
+        return list(whole.files), whole.version
+    return files, newest
+
+
+def _parts(files: Sequence[AddedFile], cores: int) -> Iterator[list[AddedFile]]:
+    """Files in groups, as large as a worker can hold, or as many as there are cores, which is less."""
+    counts = [_CHUNK_ROWS if file.rows is None else file.rows for file in files]
+    most = min(_CHUNK_ROWS, max(_DRIVER_ROWS, -(-sum(counts) // cores)))
+    part: list[AddedFile] = []
+    rows = 0
+    for file, count in zip(files, counts, strict=True):
+        if part and rows + count > most:
+            yield part
+            part, rows = [], 0
+        part.append(file)
+        rows += count
+    if part:
+        yield part
+
+
+def _write_parts(chunks: _Chunks, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for number in batch.column(0).to_pylist():
+            row = chunks.write(number)
+            if row is not None:
+                yield to_batch([row])
+    settle()

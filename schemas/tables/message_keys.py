@@ -1,0 +1,25 @@
+"""`message_keys`: one row per key of a message: where the messages of an order, or of a client's message id, are.
+
+Key: (`key`, `kind`, `broker`, `physical_offset`). A file's rows are sorted by `key_hash`, which is the CRC-32 of the
+key as UTF-8 (`crc32(key)` in Spark): a look-up by hash and key reads one page of a file. Follows `messages` by its
+Delta version, and may be behind it.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
+
+BUSINESS_KEY = "key"
+UNIQUE_KEY = "unique_key"
+
+MESSAGE_KEYS = StructType(
+    [
+        StructField("key_hash", LongType(), True, {"comment": "CRC-32 of the key in UTF-8; the files' order"}),
+        StructField("key", StringType(), True, {"comment": "a business key, or the client's message id"}),
+        StructField("kind", StringType(), True, {"comment": "key (one of keys) or unique_key, as in messages"}),
+        StructField("broker", StringType(), True, {"comment": "as in messages"}),
+        StructField("physical_offset", LongType(), True, {"comment": "as in messages"}),
+        StructField("topic", StringType(), True, {"comment": "as in messages"}),
+        StructField("store_timestamp", TimestampType(), True, {"comment": "as in messages; its date is the partition"}),
+    ]
+)

@@ -1,0 +1,156 @@
+"""What versions of a Delta table added and took away, as its log has it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from connectors.lake.versions import (
+    NotAppendOnlyError,
+    NotReadableError,
+    VersionGoneError,
+    added_versions,
+    snapshot_files,
+    table_files,
+    table_id,
+)
+
+_VECTOR = {"storageType": "u", "pathOrInlineDv": "ab^-aqEH.-t@S}K{vb[*k^", "sizeInBytes": 40, "cardinality": 6, "offset": 4}
+
+
+@pytest.fixture
+def uri(tmp_path: Path) -> str:
+    """Two versions: three rows of two dates, then one without a date."""
+    uri = str(tmp_path / "a folder" / "messages")
+    _append(uri, [("2026-11-20", 1), ("2026-11-20", 2), ("2026-11-21", 3)])
+    _append(uri, [(None, 4)])
+    return uri
+
+
+def _append(uri: str, rows: list[tuple[str | None, int]]) -> None:
+    dates, numbers = zip(*rows, strict=True)
+    table = pa.table({"store_date": pa.array(dates, pa.string()).cast(pa.date32()), "number": list(numbers)})
+    write_deltalake(uri, table, mode="append", partition_by=["store_date"])
+
+
+def _numbers(uri: str, files: tuple[Any, ...]) -> list[int]:
+    storage = table_files(uri)
+    found: list[int] = []
+    for file in files:
+        with storage.open_input_file(file.name) as source:
+            found += pq.read_table(source).column("number").to_pylist()
+    return sorted(found)
+
+
+def test_versions_come_in_order_with_the_files_they_added(uri: str) -> None:
+    first, second = added_versions(uri, -1)
+    assert (first.version, second.version) == (0, 1)
+    assert {(file.store_date, file.rows) for file in first.files} == {("2026-11-20", 2), ("2026-11-21", 1)}
+    assert [(file.store_date, file.rows) for file in second.files] == [(None, 1)]
+    assert (first.rows, second.rows) == (3, 1)
+    assert (_numbers(uri, first.files), _numbers(uri, second.files)) == ([1, 2, 3], [4])
+
+
+def test_paths_are_whole_and_sizes_those_of_the_files(uri: str) -> None:
+    for version in added_versions(uri, -1):
+        for file in version.files:
+            assert Path(file.path).is_absolute()
+            assert Path(file.path).stat().st_size == file.size
+            assert file.path == f"{uri}/{file.name}"
+
+
+def test_only_later_versions_are_told(uri: str) -> None:
+    assert [version.version for version in added_versions(uri, 0)] == [1]
+    assert list(added_versions(uri, 1)) == []
+
+
+def test_a_table_is_found_by_its_uri_too(uri: str) -> None:
+    by_path = [version.files[0].name for version in added_versions(uri, -1)]
+    by_uri = list(added_versions(Path(uri).as_uri(), -1))
+    assert [version.files[0].name for version in by_uri] == by_path
+    assert _numbers(Path(uri).as_uri(), by_uri[0].files) == [1, 2, 3]
+
+
+def test_an_optimize_adds_nothing(uri: str) -> None:
+    for number in range(5, 8):
+        _append(uri, [("2026-11-20", number)])
+    DeltaTable(uri).optimize.compact()
+    *_, last = added_versions(uri, 1)
+    assert (last.version, last.files, last.removed) == (5, (), ())
+    last.check_append_only()
+
+
+def test_a_delete_tells_what_went_and_what_came_back(uri: str) -> None:
+    DeltaTable(uri).delete("number = 1")
+    (version,) = added_versions(uri, 1)
+    assert _numbers(uri, version.removed) == [1, 2]
+    assert _numbers(uri, version.files) == [2]
+    with pytest.raises(NotAppendOnlyError, match="version 2 takes away 1 files, expected only new ones"):
+        version.check_append_only()
+
+
+def test_a_snapshot_is_one_big_version(uri: str) -> None:
+    DeltaTable(uri).delete("number = 1")
+    snapshot = snapshot_files(uri)
+    assert (snapshot.version, snapshot.rows, snapshot.removed) == (2, 3, ())
+    assert _numbers(uri, snapshot.files) == [2, 3, 4]
+    assert {file.store_date for file in snapshot.files} == {"2026-11-20", "2026-11-21", None}
+
+
+def test_names_are_decoded_once(tmp_path: Path) -> None:
+    uri = str(tmp_path / "odd")
+    table = pa.table({"place": ["a b/ä%25"], "number": [1]})
+    write_deltalake(uri, table, partition_by=["place"])
+    (version,) = added_versions(uri, -1)
+    assert Path(version.files[0].path).exists()
+    assert _numbers(uri, version.files) == _numbers(uri, snapshot_files(uri).files) == [1]
+
+
+def test_a_version_that_was_cleaned_away_is_told(uri: str) -> None:
+    DeltaTable(uri).create_checkpoint()
+    (Path(uri) / "_delta_log" / f"{0:020d}.json").unlink()
+    with pytest.raises(VersionGoneError, match=r"version 0 of .* is no longer in its log: expected 0{20}\.json"):
+        list(added_versions(uri, -1))
+    assert snapshot_files(uri).rows == 4
+
+
+def test_a_table_that_is_younger_than_its_follower_is_told(uri: str) -> None:
+    with pytest.raises(VersionGoneError, match="ends with version 1, expected 7 or later: it was made anew"):
+        added_versions(uri, 7)
+
+
+def test_two_tables_have_two_ids(uri: str, tmp_path: Path) -> None:
+    _append(str(tmp_path / "other"), [("2026-11-20", 1)])
+    assert table_id(uri) == table_id(uri) != table_id(str(tmp_path / "other"))
+
+
+@pytest.mark.parametrize(
+    ("action", "message"),
+    [
+        ({"path": "store_date=2026-11-20/x.parquet", "deletionVector": _VECTOR}, "has a deletion vector"),
+        ({"path": "s3://bucket/x.parquet"}, "does not lie in the table's folder"),
+        ({"path": "file:/elsewhere/x.parquet"}, "does not lie in the table's folder"),
+    ],
+)
+def test_a_file_that_cannot_be_read_by_itself_is_refused(uri: str, action: dict[str, Any], message: str) -> None:
+    add = {"partitionValues": {"store_date": "2026-11-20"}, "size": 1, "modificationTime": 1, "dataChange": True, **action}
+    commit = Path(uri) / "_delta_log" / f"{1:020d}.json"
+    commit.write_text(commit.read_text() + "\n" + json.dumps({"add": add}))
+    versions = added_versions(uri, 0)
+    with pytest.raises(NotReadableError, match=message):
+        next(versions)
+
+
+def test_rows_are_unknown_where_a_writer_did_not_count(uri: str) -> None:
+    add = {"path": "x.parquet", "partitionValues": {}, "size": 1, "modificationTime": 1, "dataChange": True}
+    commit = Path(uri) / "_delta_log" / f"{1:020d}.json"
+    commit.write_text(commit.read_text() + "\n" + json.dumps({"add": add}))
+    (version,) = added_versions(uri, 0)
+    assert [file.rows for file in version.files] == [1, None]
+    assert version.rows is None

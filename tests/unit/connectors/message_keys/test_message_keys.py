@@ -1,0 +1,125 @@
+"""Every key of every message leads to it, however far `message_keys` has followed."""
+
+from __future__ import annotations
+
+import zlib
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+
+from connectors.archive.task import ArchiveTasks
+from connectors.archive.work import find_work
+from connectors.lake.committer import advance, commit_run, open_for_append
+from connectors.lake.paths import LakePaths
+from connectors.message_keys.follow import APPLICATION_ID, follow_keys, followed_version
+from connectors.message_keys.lookup import find_keys
+from connectors.message_keys.rows import key_hashes
+from schemas.layouts.commitlog import NewMessage
+from schemas.tables.message_keys import MESSAGE_KEYS
+from tests.logs import new_message, open_segment, records, write_store
+
+SIZE = 1 << 16
+
+
+def archive(store: Path, lake: LakePaths) -> int:
+    """What an archive run writes and commits, in this process."""
+    work = find_work(str(store), "a", lake)
+    open_for_append(lake.messages)
+    tasks = ArchiveTasks(work.splits(SIZE), lake, lake.bodies, work.commit.run_id, "1")
+    manifest = list(tasks.run(range(len(tasks.splits))))
+    commit_run(lake.messages, [row.data_file for row in manifest if row.path], work.commit, work.started_from)
+    return DeltaTable(lake.messages).version()
+
+
+def keyed(number: int, keys: str | None, unique_key: str | None) -> NewMessage:
+    """A message with these keys."""
+    given = [("KEYS", keys), ("UNIQ_KEY", unique_key)]
+    return new_message(number, properties=tuple((name, value) for name, value in given if value is not None))
+
+
+SENT = [
+    keyed(0, "order-1 order-2", "U0"),
+    keyed(1, "order-2 order-2", "U1"),
+    keyed(2, None, "U2"),
+    keyed(3, "it's", None),
+    keyed(4, None, None),
+    keyed(5, "订单-1", "U5"),
+    keyed(6, "U5", "U6"),
+]
+STARTS = [sum(len(record) for record in records(SENT)[:number]) for number in range(len(SENT))]
+
+
+def offsets(lake: LakePaths, *keys: str, kind: str = "key") -> list[int]:
+    """The numbers of the messages that are found."""
+    found = find_keys(lake, keys, kind).column("physical_offset").to_pylist()
+    return sorted(STARTS.index(offset) for offset in found)
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> LakePaths:
+    """A lake of the first three messages, and a store of all."""
+    lake = LakePaths(str(tmp_path / "lake"))
+    archive(write_store(tmp_path / "store", [(0, open_segment(SENT[:3], SIZE))]), lake)
+    write_store(tmp_path / "store", [(0, open_segment(SENT, SIZE))])
+    return lake
+
+
+@pytest.mark.parametrize("followed", ["nothing", "a part", "all"])
+def test_a_key_leads_to_its_messages(lake: LakePaths, tmp_path: Path, followed: str) -> None:
+    if followed == "a part":
+        follow_keys(lake)
+    archive(tmp_path / "store", lake)
+    if followed == "all":
+        follow_keys(lake)
+    assert offsets(lake, "order-1") == [0]
+    assert offsets(lake, "order-2") == [0, 1]
+    assert offsets(lake, "order-1", "it's") == [0, 3]
+    assert offsets(lake, "订单-1") == [5]
+    assert offsets(lake, "U5") == [6]
+    assert offsets(lake, "U5", kind="unique_key") == [5]
+    assert offsets(lake, "nothing") == []
+
+
+def test_files_have_the_declared_columns_sorted_by_hash(lake: LakePaths) -> None:
+    followed = follow_keys(lake)
+    assert followed.rows == 6
+    table = DeltaTable(lake.message_keys)
+    (path,) = table.file_uris()
+    rows = pq.ParquetFile(path).read()
+    assert rows.schema.names == MESSAGE_KEYS.names
+    hashes = rows.column("key_hash").to_pylist()
+    assert hashes == sorted(hashes)
+    assert hashes == [zlib.crc32(key.encode()) for key in rows.column("key").to_pylist()]
+    assert {field.name for field in table.schema().fields} == set(MESSAGE_KEYS.names)
+
+
+def test_what_was_followed_is_not_followed_again(lake: LakePaths, tmp_path: Path) -> None:
+    assert follow_keys(lake).rows == 6
+    assert follow_keys(lake).rows == 0
+    newest = archive(tmp_path / "store", lake)
+    followed = follow_keys(lake)
+    assert (followed.version, followed.rows) == (newest, 5)
+    assert followed_version(lake) == newest
+    assert DeltaTable(lake.message_keys).to_pyarrow_table().num_rows == 11
+
+
+def test_of_two_followers_one_adds(lake: LakePaths, monkeypatch: pytest.MonkeyPatch) -> None:
+    def overtaken(*arguments: object) -> bool:
+        monkeypatch.undo()
+        assert follow_keys(lake).rows == 6
+        return advance(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("connectors.message_keys.follow.advance", overtaken)
+    assert follow_keys(lake).rows == 0
+    assert DeltaTable(lake.message_keys).to_pyarrow_table().num_rows == 6
+    assert DeltaTable(lake.message_keys).transaction_version(APPLICATION_ID) == followed_version(lake)
+
+
+def test_hashes_are_those_of_zlib() -> None:
+    texts = ["", "a", "订单-1", "x" * 5000, *map(str, range(300))]
+    array = pa.array(["skipped", *texts])
+    assert key_hashes(array[1:]).tolist() == [zlib.crc32(text.encode()) for text in texts]
+    assert key_hashes(pa.array([], pa.string())).tolist() == []
