@@ -32,6 +32,10 @@ EXAMPLES = (
     ("explain '/mnt/brokers/{broker}/store' --from -2h", "which segments of a cluster have the last two hours"),
     ("explain /data/rocketmq/store --topic orders --queue 3 --output json | jq '.[].reasons'", "why no index helps"),
 )
+_BY_TIME = (
+    "by time: no record near these times at either end nor in 16 places between; a clock that was wrong for less than "
+    "that shows in none of them (see --clock-tolerance)"
+)
 _EPOCH = datetime.datetime.fromtimestamp(0, datetime.UTC)
 _MILLISECOND = datetime.timedelta(milliseconds=1)
 
@@ -49,7 +53,10 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--to", dest="end", type=parse_time, metavar="TIME", help="stored before")
     parser.add_argument("--from-offset", type=int, metavar="N", help="physical offset, inclusive")
     parser.add_argument("--to-offset", type=int, metavar="N", help="physical offset, exclusive")
-    parser.add_argument("--clock-tolerance", type=int, metavar="MS", help="by how much clocks may have stepped back")
+    parser.add_argument("--clock-tolerance", type=int, metavar="MS",
+                        help="by how much a broker's clock may have been wrong; one that was further out for less than "
+                        "a sixteenth of a segment, and right around it, can hide records from --from and --to "
+                        "(default: 600000)")  # fmt: skip
     parser.add_argument("--no-indexes", action="store_true", help="as with useIndexes=false")
     parser.add_argument("--output", choices=("table", "json"), default="table", help="(default: table)")
     return parser
@@ -85,8 +92,21 @@ def _check(arguments: argparse.Namespace) -> None:
         raise JobError(f"--from-offset {low} is not before --to-offset {high}")
     for name in ("topic", "key"):
         for value in getattr(arguments, name):
+            if not value.strip():
+                raise JobError(f"--{name}: expected a {name}, found {value!r}", "leave the option out to take all")
+            if not _is_text(value):
+                raise JobError(f"--{name}: expected text in UTF-8, found {value!r}")
             if "," in value:
                 raise JobError(f"--{name}: expected no comma, found {value!r}", "give the option twice")
+
+
+def _is_text(value: str) -> bool:
+    """Whether an argument is UTF-8, and not bytes that the command line could not decode."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _options(arguments: argparse.Namespace) -> dict[str, str]:
@@ -142,6 +162,7 @@ def _lines(row: dict[str, object]) -> list[tuple[str, str]]:
     lines = [
         ("answered by", " and ".join(answered) or "nothing: no segment can hold what is wanted"),
         ("segments", ", ".join([segments, *skipped])),
+        *([("", _BY_TIME)] if row["segments_skipped_by_time"] else []),
         ("bytes", f"{row['bytes_planned']:,} of {row['bytes']:,} in {row['splits']} splits"),
     ]
     if row["records"] is not None:

@@ -110,12 +110,11 @@ def read_splits(planned: Iterable[Split], window_bytes: int = 1 << 20) -> Iterat
     for split in planned:
         assert not split.missing, split
         with OpenSegment(split.path) as file:
-            end = End()
             steps: Iterator[Step]
             if isinstance(split, ListedSplit):
-                steps = walk_listed(file, split, window_bytes, 1 << 20, end)
+                steps = walk_listed(file, split, window_bytes, 1 << 20)
             else:
-                steps = walk(file, split, window_bytes, 1 << 20, end)
+                steps = walk(file, split, window_bytes, 1 << 20, End())
             for step in steps:
                 assert not step.bad, step.bad
                 for start in step.parts[0].tolist():

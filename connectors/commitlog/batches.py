@@ -17,7 +17,7 @@ from connectors.commitlog.decoder import Decoder
 from connectors.commitlog.errors import SplitError
 from connectors.commitlog.files import OpenSegment, SegmentFile
 from connectors.commitlog.kernel import hop as kernel
-from connectors.commitlog.keys import KEY_COLUMNS, rows_with_keys
+from connectors.commitlog.keys import KEY_COLUMNS, rows_with_keys, rows_with_topics
 from connectors.commitlog.listed import walk_listed, wanted_parts
 from connectors.commitlog.options import Mode
 from connectors.commitlog.refused import Refused, bad_rows, describe
@@ -80,10 +80,12 @@ def _read_file(
         if step.bad:
             yield from bad_rows([describe(file, split, bad, request, refused) for bad in step.bad], split, request)
     if end.stop == kernel.STOP_LIMIT and end.position > split.end:
+        whole_bytes = split.segment_end - split.base_offset
         raise SplitError(
             f"{split.path}: the record before physical offset {split.end} goes on to {end.position}: a body there "
             "holds records of its own, and the log was divided inside it. Read it undivided, in partitions of "
-            f"{split.segment_end - split.base_offset} bytes (maxPartitionBytes)"
+            f"{whole_bytes} bytes (the source's option maxPartitionBytes; commitlake archive: --partition-mib "
+            f"{-(-whole_bytes >> 20)})"
         )
     if end.stop == kernel.STOP_UNWRITTEN and end.position < split.end:
         hole = BadRange(end.position, split.end, Fault.HOLE)
@@ -93,7 +95,7 @@ def _read_file(
 def _read_listed(
     file: SegmentFile, split: ListedSplit, request: Request, refused: Refused, reader: _Rows
 ) -> Iterator[pa.RecordBatch]:
-    for step in walk_listed(file, split, request.max_batch_bytes, request.max_record_bytes, End()):
+    for step in walk_listed(file, split, request.max_batch_bytes, request.max_record_bytes):
         parts = wanted_parts(step, request.filters)
         if step.bad and request.mode is Mode.FAILFAST:
             parts = parts[:, : np.searchsorted(parts[kernel.START], step.bad[0].start - step.origin)]
@@ -111,23 +113,40 @@ class _Rows:
         columns = set(request.schema.names)
         if request.filters.keys is not None:
             columns |= KEY_COLUMNS
+        if request.filters.topics_by_text:
+            columns.add("topic")
         self.decoder = Decoder(columns, split.broker, request.filters, encoded=request.encoded)
 
     def batches_of(self, window: Array, origin: int, parts: Array) -> Iterator[pa.RecordBatch]:
         """Batches of records that are found already."""
-        while parts.shape[1]:
-            decoded = self.decoder.decode(window, origin, parts)
-            parts = parts[:, decoded.rows :]
+        for _, decoded in self._decoded(window, origin, parts):
             yield from self.batches(decoded)
 
+    def _decoded(self, window: Array, origin: int, parts: Array) -> Iterator[tuple[int, DecodedBatch]]:
+        """Batches of records, as many in each as it holds, with the number of its first."""
+        first = 0
+        while first < parts.shape[1]:
+            decoded = self.decoder.decode(window, origin, parts[:, first:])
+            yield first, decoded
+            first += decoded.rows
+
+    def _wanted(self, decoded: DecodedBatch) -> Array:
+        """Which records pass the filters that the kernel leaves to be compared here."""
+        filters = self._request.filters
+        wanted = np.ones(decoded.rows, bool)
+        if filters.topics is not None and filters.topics_by_text:
+            wanted &= rows_with_topics(decoded, filters.topics)
+        if filters.keys is not None:
+            wanted &= rows_with_keys(decoded, filters.keys)
+        return wanted
+
     def batches(self, decoded: DecodedBatch) -> Iterator[pa.RecordBatch]:
-        """One batch, or more where properties must be mended first; none where keys or the mode drop all of it."""
-        if self._request.filters.keys is not None:
-            wanted = rows_with_keys(decoded, self._request.filters.keys)
-            if not wanted.any():
-                return
-            if not wanted.all():
-                decoded = self.decoder.decode(decoded.window, decoded.origin, decoded.parts[:, wanted])
+        """One batch, or more where properties must be mended first; none where filters or the mode drop all of it."""
+        wanted = self._wanted(decoded)
+        if not wanted.any():
+            return
+        if not wanted.all():
+            decoded = self.decoder.decode(decoded.window, decoded.origin, decoded.parts[:, wanted])
         damaged = decoded.rows_not_utf8()
         if not len(damaged):
             batch = RowBatch(decoded, self._request, self._refused).build()
@@ -136,14 +155,11 @@ class _Rows:
             return
         notes, replaced = self._mend(decoded, damaged)
         window, parts = decoded.with_properties(replaced)
-        first = 0
-        while first < decoded.rows:
-            mended = self.decoder.decode(window, decoded.origin, parts[:, first:])
+        for first, mended in self._decoded(window, decoded.origin, parts):
             here = {row - first: value for row, value in notes.items() if first <= row < first + mended.rows}
             batch = RowBatch(mended, self._request, self._refused, here).build()
             if batch is not None:
                 yield batch
-            first += mended.rows
 
     def _mend(self, decoded: DecodedBatch, damaged: Array) -> tuple[Notes, dict[int, bytes]]:
         """Put U+FFFD where properties are not UTF-8, as RocketMQ's own decoder does, and say so."""

@@ -14,7 +14,7 @@ _INT64 = np.iinfo(np.int64)
 
 
 def make_choice(filters: Filters) -> Choice:
-    """What records are compared with: all that filters say but keys, which are compared when they are decoded."""
+    """What records are compared with: all that filters say but what is compared when it is decoded, see `keys`."""
     bounds = np.array([_INT64.min, _INT64.max, _INT64.min, _INT64.max])
     for place, bound in (
         (MIN_OFFSET, filters.min_offset),
@@ -24,9 +24,10 @@ def make_choice(filters: Filters) -> Choice:
     ):
         if bound is not None:
             bounds[place] = min(max(bound, _INT64.min), _INT64.max)
-    topics = [name.encode() for name in sorted(filters.topics or ())]
+    wanted_topics = None if filters.topics_by_text else filters.topics
+    topics = [name.encode() for name in sorted(wanted_topics or ())]
     queue_ids = [number for number in sorted(filters.queue_ids or ()) if _INT32.min <= number <= _INT32.max]
-    if (filters.topics is not None and not topics) or (filters.queue_ids is not None and not queue_ids):
+    if (wanted_topics is not None and not topics) or (filters.queue_ids is not None and not queue_ids):
         bounds[END_OFFSET] = _INT64.min  # a set without members: nothing is wanted
     chooses = bool(topics or queue_ids or (bounds != [_INT64.min, _INT64.max, _INT64.min, _INT64.max]).any())
     return Choice(

@@ -1,11 +1,12 @@
 """Where a segment's range may be divided: places where records begin.
 
-A place is taken from the records around it where that can be trusted, so that planning reads a few MiB for each split
-and not the log: from a multiple of the partition size on, the first record that proves itself, with an unbroken chain
-of records behind it that is longer than any body. A body that held such a chain would have to be larger than
-`CHAIN_BYTES`, twice what RocketMQ accepts unless it is told otherwise; whoever reads the range before would see that
-its last record goes on behind the cut, and fail (`batches.read_split`). Where there is no such chain, because of
-damage, and for small partitions, the range is hopped through from the last cut on.
+A place is known from the bytes around it, so that planning reads some MiB for each split and not the log: from a
+multiple of the partition size on, the first record that proves itself and is spanned by nothing that looks like a
+record, among all that begins in the `LOOK_BACK_BYTES` before it (`kernel.borders`). That is twice the largest body that
+RocketMQ accepts unless it is told otherwise; a place inside a larger record, in whose body others prove themselves,
+could pass, and whoever reads the range before would see that its last record goes on behind the cut, and fail
+(`batches.read_split`). Where no such place is near, because of damage or of bodies that are made so, and for small
+partitions, the range is hopped through from the last cut on.
 """
 
 from __future__ import annotations
@@ -16,11 +17,13 @@ import numpy as np
 
 from connectors.commitlog.files import SegmentFile
 from connectors.commitlog.kernel import hop
+from connectors.commitlog.kernel.borders import NONE_AT_ALL, find_border
 from connectors.commitlog.splits import Split
 from connectors.commitlog.walk import End, walk
+from connectors.commitlog.windows import Windows
 
-CHAIN_BYTES = 8 << 20
-_WORTH_A_CHAIN = 4  # chains in a partition: for a smaller one, hopping reads no more
+LOOK_BACK_BYTES = 8 << 20
+_WORTH_A_LOOK = 2  # looks back; over less than that, hopping reads no more
 _WINDOW_BYTES = 1 << 20
 
 
@@ -31,12 +34,8 @@ def find_cuts(
     cuts: list[int] = []
     following = _next_multiple(whole.start, max_partition_bytes)
     while following < whole.end:
-        cut = None
-        if max_partition_bytes >= _WORTH_A_CHAIN * CHAIN_BYTES:
-            end = min(whole.end, following + CHAIN_BYTES + CHAIN_BYTES // 4)
-            cut = _chained(file, replace(whole, start=following, end=end), whole.end, max_record_bytes)
-        if cut is None:
-            cut = _hopped(file, replace(whole, start=cuts[-1] if cuts else whole.start), following, max_record_bytes)
+        rest = replace(whole, start=cuts[-1] if cuts else whole.start)
+        cut = find_cut(file, rest, following, max_record_bytes)
         if cut is None:
             break
         cuts.append(cut)
@@ -46,22 +45,38 @@ def find_cuts(
     return cuts
 
 
+def find_cut(file: SegmentFile, whole: Split, at: int, max_record_bytes: int) -> int | None:
+    """The first record start at or behind a physical offset in a range, or None where no record begins there."""
+    cut = None
+    if at - whole.start >= _WORTH_A_LOOK * LOOK_BACK_BYTES:
+        cut = _looked_up(file, whole, at, max_record_bytes)
+    return _hopped(file, whole, at, max_record_bytes) if cut is None else cut
+
+
 def _next_multiple(offset: int, size: int) -> int:
     return (offset // size + 1) * size
 
 
-def _chained(file: SegmentFile, part: Split, end: int, max_record_bytes: int) -> int | None:
-    """The first record of a part that begins anywhere, if a long enough chain or the end of all follows it."""
-    first: int | None = None
-    reached = part.start
-    for step in walk(file, part, _WINDOW_BYTES, max_record_bytes, End(), verify=False):
-        if any(bad.start > part.start for bad in step.bad):
+def _looked_up(file: SegmentFile, whole: Split, at: int, max_record_bytes: int) -> int | None:
+    """The first record from `at` on that nothing spans, if one is near."""
+    begin = at - LOOK_BACK_BYTES
+    end = min(whole.end, at + LOOK_BACK_BYTES)
+    windows = Windows(file, whole.base_offset, LOOK_BACK_BYTES + _WINDOW_BYTES, end - begin)
+    parts = np.empty((hop.PART_COUNT, 1), np.int64)
+    while True:
+        with windows.open(begin, end) as opened:
+            found = find_border(
+                opened.window, opened.length, begin, at, whole.segment_end, whole.file_end, max_record_bytes, parts
+            )
+            is_all = opened.is_end_of_file or opened.length >= end - begin
+            if opened.was_cut:
+                windows.only_read()
+                continue
+        if found >= 0:
+            return int(found)
+        if is_all or found == NONE_AT_ALL:
             return None
-        if step.parts.shape[1]:
-            first = step.origin + int(step.parts[hop.START, 0]) if first is None else first
-            reached = step.origin + int(step.parts[hop.START, -1])
-    trusted = first is not None and (reached - first >= CHAIN_BYTES or part.end == end)
-    return first if trusted else None
+        windows.grow()
 
 
 def _hopped(file: SegmentFile, rest: Split, following: int, max_record_bytes: int) -> int | None:

@@ -3,7 +3,9 @@
 CommitLogError
 ├── OptionError             an option that is unknown or has a wrong value
 ├── StoreError              a path that gives no store: what it is, and what to do
-│   └── EmptyStoreError     a store without a single segment
+│   ├── EmptyStoreError     a store without a single segment
+│   └── DataLossError       what a stream was to read next is gone
+├── CheckpointError         a stream's checkpoint that says what no checkpoint of this source can say
 ├── IndexMismatchError      an index of the broker's that does not fit its log: segment, offset, expected, found
 ├── SplitError              a range that ends inside a record: its log was divided at a place that only looked like one
 ├── DamagedLogError         FAILFAST met a bad range: segment, offset, expected, found
@@ -27,6 +29,14 @@ class StoreError(CommitLogError):
 
 class EmptyStoreError(StoreError):
     """A store that has no segment yet."""
+
+
+class DataLossError(StoreError):
+    """Segments or a store that a stream was to read, and that are there no longer."""
+
+
+class CheckpointError(CommitLogError):
+    """A stream's offsets that this source has not written, or not for this store."""
 
 
 class IndexMismatchError(CommitLogError):

@@ -46,6 +46,11 @@ class Filters:
     end_offset: int | None = None
 
     @property
+    def topics_by_text(self) -> bool:
+        """Whether topics are compared as they are shown: U+FFFD stands for any bytes there that are not UTF-8."""
+        return any("\ufffd" in str(topic) for topic in self.topics or ())
+
+    @property
     def by_content(self) -> bool:
         """Whether a filter asks for something that a bad range does not have."""
         return not (
@@ -153,3 +158,8 @@ def narrow(options: Options) -> Narrowing:
             end_offset=options.ending_offset,
         )
     )
+
+
+def narrow_stream(options: Options) -> Narrowing:
+    """What a stream asks for of every record: where it began is no filter of what comes."""
+    return narrow(replace(options, starting_timestamp=None, starting_offset=None))

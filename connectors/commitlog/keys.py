@@ -1,4 +1,4 @@
-"""Which records have one of some keys: the exact filter, whichever way the records were found."""
+"""Which records have one of some keys, or a topic as it is shown: what is compared when it is decoded."""
 
 from __future__ import annotations
 
@@ -25,6 +25,15 @@ def rows_with_keys(decoded: DecodedBatch, wanted: frozenset[str]) -> np.ndarray[
         pairs = props.parse_properties(decoded.raw_properties(row))
         keys = props.split_keys(dict(pairs).get(props.KEYS, ""))
         found[row] = not wanted.isdisjoint({props.first_value(pairs, props.UNIQ_KEY), *keys})
+    return found
+
+
+def rows_with_topics(decoded: DecodedBatch, wanted: frozenset[str]) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """A boolean for each record of a batch that has the column topic: whether it is shown as one that is wanted."""
+    topics = _plain(decoded.column("topic"))
+    found: np.ndarray[Any, np.dtype[np.bool_]] = pc.is_in(
+        topics, value_set=pa.array(sorted(map(str, wanted)), pa.string())
+    ).to_numpy(zero_copy_only=False)
     return found
 
 

@@ -20,7 +20,7 @@ from connectors.commitlog.filters import Filters
 from connectors.commitlog.kernel import hop
 from connectors.commitlog.kernel.memory import PADDING
 from connectors.commitlog.splits import Array, ListedSplit, groups
-from connectors.commitlog.walk import BadRange, End, Step
+from connectors.commitlog.walk import BadRange, Step, numbers_at
 from schemas.layouts.commitlog import HEAD, STORED
 from schemas.layouts.scan import Fault, SpanKind, examine
 
@@ -29,9 +29,7 @@ _STEP_RECORDS = 8192
 _AT_QUEUE_ID, _AT_QUEUE_OFFSET = HEAD.offset_of("queue_id"), HEAD.offset_of("queue_offset")
 
 
-def walk_listed(
-    file: SegmentFile, split: ListedSplit, window_bytes: int, max_record_bytes: int, end: End
-) -> Iterator[Step]:
+def walk_listed(file: SegmentFile, split: ListedSplit, window_bytes: int, max_record_bytes: int) -> Iterator[Step]:
     """The listed records, in order, and those of them that are damaged.
 
     Args:
@@ -39,7 +37,6 @@ def walk_listed(
         split: which records of it.
         window_bytes: how much to read at a time; a larger record is read as a whole.
         max_record_bytes: larger sizes are faults.
-        end: is told what was read.
 
     Raises:
         IndexMismatchError: where a record is not the one that is listed, or none.
@@ -49,11 +46,9 @@ def walk_listed(
         origin = int(reader.offsets[first])
         # Records keep their distance in the window: pages of it that nothing is read into take no memory.
         buffer = np.empty(int(reader.ends[last - 1]) - origin + PADDING, np.uint8)
-        end.bytes_read += reader.fill(buffer, file, first, last)
+        reader.fill(buffer, file, first, last)
         parts, bad = reader.examine(buffer, first, last)
         yield Step(buffer, origin, parts, bad)
-    end.stop = hop.STOP_LIMIT
-    end.position = split.end
 
 
 def wanted_parts(step: Step, filters: Filters) -> Array:
@@ -65,10 +60,10 @@ def wanted_parts(step: Step, filters: Filters) -> Array:
         topics = [name.encode() for name in filters.topics if isinstance(name, str)]
         kept &= np.logical_or.reduce([np.zeros_like(kept), *(_say(step.window, parts, topic) for topic in topics)])
     if filters.queue_ids is not None:
-        kept &= np.isin(_numbers(step.window, starts + _AT_QUEUE_ID, ">i4"), list(filters.queue_ids))
+        kept &= np.isin(numbers_at(step.window, starts + _AT_QUEUE_ID, ">i4"), list(filters.queue_ids))
     _keep_between(kept, step.origin + starts, filters.min_offset, filters.end_offset)
     if filters.min_store_timestamp is not None or filters.end_store_timestamp is not None:
-        times = _numbers(step.window, parts[hop.STORE_HOST] - STORED.size, ">i8")
+        times = numbers_at(step.window, parts[hop.STORE_HOST] - STORED.size, ">i8")
         _keep_between(kept, times, filters.min_store_timestamp, filters.end_store_timestamp)
     return np.ascontiguousarray(parts[:, kept])
 
@@ -112,17 +107,14 @@ class _Reader:
         self._faults = np.empty((2, 3), np.int64)
         self._parts = np.empty((hop.PART_COUNT, 0), np.int64)
 
-    def fill(self, window: Window, file: SegmentFile, first: int, last: int) -> int:
-        """Read the records of a step into its window; the bytes that were read."""
+    def fill(self, window: Window, file: SegmentFile, first: int, last: int) -> None:
+        """Read the records of a step into its window."""
         origin = int(self.offsets[first])
         edges = [first, *self.read_together[(self.read_together > first) & (self.read_together < last)].tolist(), last]
-        done = 0
         for begin, behind in pairwise(edges):
             start, stop = int(self.offsets[begin]), int(self.ends[behind - 1])
             length = file.read_into(window[start - origin : stop - origin], start - self._split.base_offset)
             self._read_to[begin:behind] = start + length
-            done += length
-        return done
 
     def examine(self, window: Window, first: int, last: int) -> tuple[Array, list[BadRange]]:
         """Where the parts of a step's records lie in its window, and the damaged ones among them."""
@@ -206,9 +198,9 @@ class _Reader:
         split = self._split
         numbers = split.array("queue_numbers")[rows]
         queue_ids = np.array([queue_id for _, queue_id in split.queues], np.int64)[numbers]
-        self._compare("queue id", rows, queue_ids, _numbers(window, parts[hop.START] + _AT_QUEUE_ID, ">i4"))
+        self._compare("queue id", rows, queue_ids, numbers_at(window, parts[hop.START] + _AT_QUEUE_ID, ">i4"))
         queue_offsets = split.array("queue_offsets")[rows]
-        found = _numbers(window, parts[hop.START] + _AT_QUEUE_OFFSET, ">i8")
+        found = numbers_at(window, parts[hop.START] + _AT_QUEUE_OFFSET, ">i8")
         self._compare("queue offset", rows, queue_offsets, found)
         topics = [topic for topic, _ in split.queues]
         for topic in dict.fromkeys(topics):
@@ -244,12 +236,6 @@ def _runs(offsets: Array, ends: Array, first: int, last: int) -> Iterator[tuple[
     breaks = np.flatnonzero(offsets[first + 1 : last] != ends[first : last - 1]) + first + 1
     edges = [first, *breaks.tolist(), last]
     yield from pairwise(edges)
-
-
-def _numbers(window: Window, positions: Array, code: str) -> Array:
-    """Fields at some positions, as numbers."""
-    size = np.dtype(code).itemsize
-    return window[positions[:, None] + np.arange(size)].view(code).reshape(-1).astype(np.int64)
 
 
 def _say(window: Window, parts: Array, topic: bytes) -> Array:

@@ -1,4 +1,4 @@
-"""One place of a segment, looked at by itself: what a plan needs to know of it, before anything is read in windows."""
+"""One place of a segment, looked at by itself: for a plan, before anything is read in windows, and for what is bad."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Parts of a segment as memory, without a copy, and without the danger that it brings.
 
 A broker, or an operator, may cut a file that is mapped. `kernel.guard` turns what would then end the process into zeros
-and a mark, which `was_cut` tells: whoever looked at the mapping must not believe what it saw.
+and a mark, which `was_cut` tells: whoever looked at the mapping must not believe what it saw. A cut within the last
+page that is left ends no process; it is told from the file's size.
 """
 
 from __future__ import annotations
@@ -90,6 +91,8 @@ class Mapping:
     """
 
     def __init__(self, descriptor: int, position: int, length: int, guard: _Guard) -> None:
+        self._descriptor = descriptor
+        self._start, self._end = position, position + length
         start = position - position % mmap.ALLOCATIONGRANULARITY
         # Private and writable, although nobody writes: numba compiles once more for arrays that cannot be written.
         access = mmap.PROT_READ | mmap.PROT_WRITE
@@ -116,8 +119,12 @@ class Mapping:
 
     @property
     def was_cut(self) -> bool:
-        """Whether some of the window was looked at that the file no longer has."""
-        return self._row is not None and self._guard.hits(self._row) > 0
+        """Whether some of the window was looked at that the file no longer has, or may have been."""
+        if self._row is None:
+            return False
+        # A file that ends within a page has zeros behind its end there, and nobody is told of a look at them.
+        size = os.fstat(self._descriptor).st_size
+        return self._guard.hits(self._row) > 0 or max(size, self._start) < min(size + -size % mmap.PAGESIZE, self._end)
 
     def close(self) -> None:
         """Give the memory back, once nothing looks at it any longer."""

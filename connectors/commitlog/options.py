@@ -15,12 +15,27 @@
 | topics | all | comma-separated |
 | queueIds | all | comma-separated |
 | keys | all | comma-separated business keys or unique keys: records that have one of them; needs `topics` |
-| startingTimestamp, endingTimestamp | all | store time, ms since 1970; first inclusive, last exclusive |
-| clockTolerance | 600000 | ms by which a broker's clock may have stepped back; see `connectors.commitlog.time_bounds` |
+| startingTimestamp, endingTimestamp | all | store time, ms since 1970 or ISO 8601 (UTC unless it says otherwise); |
+| | | first inclusive, last exclusive |
+| clockTolerance | 600000 | ms by which a broker's clock may have been wrong. Where it was further out for less than a |
+| | | sixteenth of a segment's bytes, and right before and after, a filter by time can miss what was |
+| | | stored then; 31536000000 leaves out no such segment; see `connectors.commitlog.time_bounds` |
 | startingOffset, endingOffset | all | physical offsets, for every store that is read |
 | useIndexes | true | whether topics, queues and keys may be looked up in the ConsumeQueues and IndexFiles beside the |
 | | | log; see `connectors.commitlog.queue_index` and `key_index` |
 | snapshot | taken when planned | JSON of `connectors.commitlog.plan.Snapshot`: exactly what to read |
+
+A stream (`readStream`) takes the same, except for endingTimestamp, endingOffset and snapshot, and with these:
+
+| option | default | meaning |
+| --- | --- | --- |
+| startingTimestamp | (none) | begin at the first record stored at or after this time, or else at the log's end |
+| startingOffset | earliest | earliest, latest, or JSON of broker and offset, `{"broker-a": 1073741824}`; a broker |
+| | | that is not named, or that appears later, begins at its earliest record |
+| maxBytesPerTrigger | no limit | log bytes of a micro-batch, in fair shares, rounded up to whole records |
+| failOnDataLoss | true | fail where segments or a store are gone before they were read; false: warn and go on |
+| | | behind them (in mode PERMISSIVE the gap is a row with `_corrupt_record`) |
+| content | rows | rows; or ranges: what a micro-batch takes of each broker, for a reader of its own |
 """
 
 from __future__ import annotations
@@ -28,9 +43,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TypeVar
 
 from connectors.commitlog.errors import OptionError
+from connectors.commitlog.option_values import OptionValues, Start
 from schemas.layouts.scan import DEFAULT_MAX_RECORD_BYTES
 
 BY_SIZE = 0
@@ -38,12 +53,13 @@ BY_SIZE = 0
 _KNOWN = (
     "path", "broker", "mode", "columns", "body", "maxBodyBytes", "maxPartitionBytes", "maxBatchBytes", "maxRecordBytes",
     "topics", "queueIds", "keys", "startingTimestamp", "endingTimestamp", "clockTolerance", "startingOffset",
-    "endingOffset", "useIndexes", "snapshot",
+    "endingOffset", "useIndexes", "snapshot", "maxBytesPerTrigger", "failOnDataLoss", "content",
 )  # fmt: skip
 
-DEFAULT_CLOCK_TOLERANCE_MS = 600_000
+_FOR_STREAMS = ("maxBytesPerTrigger", "failOnDataLoss", "content")
+_FOR_BATCHES = ("endingTimestamp", "endingOffset", "snapshot")
 
-_E = TypeVar("_E", bound=StrEnum)
+DEFAULT_CLOCK_TOLERANCE_MS = 600_000
 
 
 class Mode(StrEnum):
@@ -62,9 +78,21 @@ class BodyForm(StrEnum):
     DECOMPRESSED = "decompressed"
 
 
+class Content(StrEnum):
+    """What the rows of a stream are."""
+
+    ROWS = "rows"
+    RANGES = "ranges"
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The options of one read; see the module's table."""
+    """The options of one read; see the module's tables.
+
+    Attributes:
+        given: the names of the options that were given.
+        start: what `startingOffset` says where that is not a number.
+    """
 
     path: str
     broker: str | None = None
@@ -85,6 +113,11 @@ class Options:
     ending_offset: int | None = None
     use_indexes: bool = True
     snapshot: str | None = None
+    start: Start | Mapping[str, int] | None = None
+    max_bytes_per_trigger: int | None = None
+    fail_on_data_loss: bool = True
+    content: Content = Content.ROWS
+    given: frozenset[str] = frozenset()
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> Options:
@@ -105,7 +138,8 @@ class Options:
             raise OptionError(
                 "option keys: expected the option topics with it, as a broker's index knows keys by topic"
             )
-        read = _Values(values)
+        read = OptionValues(values)
+        start = read.start("startingOffset")
         return cls(
             path=values["path"],
             broker=values.get("broker"),
@@ -119,75 +153,49 @@ class Options:
             topics=_frozen(read.names("topics")),
             queue_ids=read.numbers("queueIds"),
             keys=_frozen(read.names("keys")),
-            starting_timestamp=read.number("startingTimestamp"),
-            ending_timestamp=read.number("endingTimestamp"),
+            starting_timestamp=read.time("startingTimestamp"),
+            ending_timestamp=read.time("endingTimestamp"),
             clock_tolerance_ms=read.least("clockTolerance", DEFAULT_CLOCK_TOLERANCE_MS, 0, "ms"),
-            starting_offset=read.number("startingOffset"),
+            starting_offset=start if isinstance(start, int) else None,
             ending_offset=read.number("endingOffset"),
             use_indexes=read.flag("useIndexes", default=True),
             snapshot=values.get("snapshot"),
+            start=None if isinstance(start, int) else start,
+            max_bytes_per_trigger=read.least("maxBytesPerTrigger", 0, 1, "byte") or None,
+            fail_on_data_loss=read.flag("failOnDataLoss", default=True),
+            content=read.choice("content", Content, Content.ROWS),
+            given=frozenset(values),
         )
+
+    def for_batch(self) -> Options:
+        """This, once it is sure that nothing in it is for streams.
+
+        Raises:
+            OptionError: naming the first that is.
+        """
+        for name in _FOR_STREAMS:
+            if name in self.given:
+                raise OptionError(f"option {name} is for streams: expected spark.readStream, found spark.read")
+        if self.start is not None:
+            raise OptionError(
+                "option startingOffset: expected a physical offset for spark.read; earliest, latest and JSON by broker "
+                "are for streams"
+            )
+        return self
+
+    def for_stream(self) -> Options:
+        """This, once it is sure that nothing in it is for batches.
+
+        Raises:
+            OptionError: naming the first that is, or two that say different starts.
+        """
+        for name in _FOR_BATCHES:
+            if name in self.given:
+                raise OptionError(f"option {name} is for spark.read: a stream has no end of its own")
+        if {"startingTimestamp", "startingOffset"} <= self.given:
+            raise OptionError("options startingTimestamp and startingOffset: expected one of them, found both")
+        return self
 
 
 def _frozen(names: tuple[str, ...] | None) -> frozenset[str] | None:
     return None if names is None else frozenset(names)
-
-
-class _Values:
-    """Reads typed values out of strings."""
-
-    def __init__(self, values: Mapping[str, str]) -> None:
-        self._values = values
-
-    def choice(self, name: str, enum: type[_E], default: _E, *, upper: bool = False) -> _E:
-        text = self._values.get(name)
-        if text is None:
-            return default
-        try:
-            return enum(text.upper() if upper else text.lower())
-        except ValueError:
-            raise OptionError(f"option {name}: expected {', '.join(enum)}, found {text!r}") from None
-
-    def number(self, name: str) -> int | None:
-        text = self._values.get(name)
-        if text is None:
-            return None
-        try:
-            return int(text)
-        except ValueError:
-            raise OptionError(f"option {name}: expected a whole number, found {text!r}") from None
-
-    def size(self, name: str, default: int) -> int:
-        return self.least(name, default, 1, "byte")
-
-    def least(self, name: str, default: int, least: int, unit: str) -> int:
-        value = self.number(name)
-        if value is None:
-            return default
-        if value < least:
-            raise OptionError(f"option {name}: expected at least {least} {unit}, found {value}")
-        return value
-
-    def flag(self, name: str, *, default: bool) -> bool:
-        text = self._values.get(name)
-        if text is None:
-            return default
-        if text.lower() not in {"true", "false"}:
-            raise OptionError(f"option {name}: expected true or false, found {text!r}")
-        return text.lower() == "true"
-
-    def names(self, name: str) -> tuple[str, ...] | None:
-        text = self._values.get(name)
-        if text is None:
-            return None
-        names = tuple(part.strip() for part in text.split(",") if part.strip())
-        if not names:
-            raise OptionError(f"option {name}: expected at least one name, found {text!r}")
-        return names
-
-    def numbers(self, name: str) -> frozenset[int] | None:
-        names = self.names(name)
-        try:
-            return None if names is None else frozenset(int(text) for text in names)
-        except ValueError:
-            raise OptionError(f"option {name}: expected whole numbers, found {self._values[name]!r}") from None

@@ -26,7 +26,7 @@ from connectors.commitlog.files import LocalFile, OpenSegment, SegmentFile
 from connectors.commitlog.kernel import hop
 from connectors.commitlog.look import look_at
 from connectors.commitlog.splits import Split
-from connectors.commitlog.stores import Segment, Store, segment_size
+from connectors.commitlog.stores import Segment, Store, segment_size, segment_sizes
 from connectors.commitlog.walk import End, walk
 from schemas.layouts.scan import DEFAULT_MAX_RECORD_BYTES, SpanKind, examine
 from schemas.layouts.segments import segment_name
@@ -126,15 +126,16 @@ def take_snapshot(
 
 def _range_of(store: Store, start: int | None, max_record_bytes: int, until: int | None) -> StoreRange:
     first = store.segments[0].base_offset if start is None else start
-    size = segment_size(store)
-    for segment in reversed(store.segments):
+    for segment, size in zip(reversed(store.segments), reversed(segment_sizes(store)), strict=True):
         begin = max(segment.base_offset, first)
-        if begin >= segment.base_offset + segment.file_size:
+        if first >= segment.base_offset + size:
             break
+        if begin >= segment.base_offset + segment.file_size:
+            continue  # made, or copied, without a byte of what is looked for
         with OpenSegment(segment.path) as file:
             if until is not None and until <= segment.base_offset and _has_begun(file, segment, size, max_record_bytes):
                 return StoreRange(first, max(first, segment.base_offset), TailKind.CLOSED)
-            found = _end_of_segment(file, segment, begin, size, max_record_bytes)
+            found = end_of_segment(file, segment, begin, size, max_record_bytes)
         if found is not None:
             return replace(found, start=first)
     return StoreRange(first, first)
@@ -147,21 +148,36 @@ def _has_begun(file: SegmentFile, segment: Segment, size: int, max_record_bytes:
     return look_at(file, split, base, max_record_bytes)[0].kind is SpanKind.RECORD
 
 
-def _end_of_segment(
-    file: SegmentFile, segment: Segment, begin: int, size: int, max_record_bytes: int
+def end_of_segment(
+    file: SegmentFile, segment: Segment, begin: int, size: int, max_record_bytes: int, reach: int | None = None
 ) -> StoreRange | None:
-    """Where the data of a segment ends, or None where it has none from `begin` on."""
+    """Where the data of a segment ends, or None where it has none from `begin` on.
+
+    A BLANK closes it only where a record should begin. Behind a bad range it may be in the body of a record that is
+    being written: what is there is a torn tail, until the broker goes on to the next segment.
+
+    Args:
+        file: the open segment.
+        segment: which one it is.
+        begin: a physical offset at which a record begins, or will.
+        size: bytes of this segment, see `stores.segment_sizes`.
+        max_record_bytes: larger sizes are faults.
+        reach: a physical offset behind which nobody looks, but for the rest of a record that begins before it.
+    """
     file_end = segment.base_offset + segment.file_size
+    reach = file_end if reach is None else reach
     if isinstance(file, LocalFile) and file.next_data(begin - segment.base_offset) is None:
         return None
-    split = Split("", segment.path, segment.base_offset, begin, file_end, segment.base_offset + size, file_end)
-    end, records = End(), _LastRecords()
+    split = Split("", segment.path, segment.base_offset, begin, reach, segment.base_offset + size, file_end)
+    end, records, bad_end = End(), _LastRecords(), begin
     for step in walk(file, split, _WINDOW_BYTES, max_record_bytes, end, verify=False):
         starts = step.parts[hop.START]
         if len(starts):
             ends = step.parts[hop.PROPERTIES] + step.parts[hop.PROPERTIES_LENGTH]
             records.add(step.origin + starts, step.origin + ends)
-    if end.stop == hop.STOP_BLANK:
+        if step.bad:
+            bad_end = step.bad[-1].end
+    if end.stop == hop.STOP_BLANK and bad_end <= records.last_end(default=begin):
         return StoreRange(begin, end.position, TailKind.CLOSED, last_record=records.last_start)
     last_record, last_good = records.last_proven(file, split, max_record_bytes, default=begin)
     if end.stop == hop.STOP_UNWRITTEN:
@@ -169,7 +185,7 @@ def _end_of_segment(
             return None
         torn = end.position - last_good
     else:
-        torn = file_end - last_good
+        torn = max(0, reach - last_good)
     return StoreRange(begin, last_good, TailKind.TORN if torn else TailKind.UNWRITTEN, torn, last_record)
 
 
@@ -183,6 +199,10 @@ class _LastRecords:
     def add(self, starts: Array, ends: Array) -> None:
         """Remember the records of one step instead of those before."""
         self._starts, self._ends = starts, ends
+
+    def last_end(self, default: int) -> int:
+        """Where the last record ends, proven or not."""
+        return int(self._ends[-1]) if len(self._ends) else default
 
     @property
     def last_start(self) -> int | None:
@@ -226,16 +246,16 @@ def segment_ranges(store: Store, store_range: StoreRange) -> list[Split]:
 
 
 def _segment_ranges(store: Store, store_range: StoreRange) -> Iterator[Split]:
-    size = segment_size(store)
+    common = segment_size(store)
     expected = store_range.start
-    for segment in store.segments:
+    for segment, size in zip(store.segments, segment_sizes(store), strict=True):
         if segment.base_offset >= store_range.end:
             break
         segment_end = segment.base_offset + size
         if segment_end <= store_range.start:
             continue
         if segment.base_offset > expected:
-            yield _missing(store, expected, segment.base_offset, size)
+            yield _missing(store, expected, segment.base_offset, common)
         start = max(segment.base_offset, expected)
         end = min(segment_end, store_range.end)
         file_end = segment.base_offset + min(segment.file_size, size)
@@ -245,7 +265,7 @@ def _segment_ranges(store: Store, store_range: StoreRange) -> Iterator[Split]:
         yield Split(store.broker, segment.path, segment.base_offset, start, end, segment_end, file_end)
         expected = end
     if expected < store_range.end:
-        yield _missing(store, expected, store_range.end, size)
+        yield _missing(store, expected, store_range.end, common)
 
 
 def _missing(store: Store, start: int, end: int, size: int) -> Split:

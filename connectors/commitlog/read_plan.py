@@ -5,7 +5,7 @@ A plan is made on the driver, from the options and the filters, in this order:
 1. the stores and their snapshot;
 2. segments outside the offsets that are wanted are left out, and not opened;
 3. of the others the bounds of their store times are found (`time_bounds`), where times are filtered, and segments
-   outside them are left out; of these one or two records are read;
+   outside them are left out, after a look at a few more of their records: a clock may have been wrong for a while;
 4. in what remains, keys are looked up in the IndexFiles (`key_index`), else topics and queues in the ConsumeQueues
    (`queue_index`), segment by segment, where the index is sound and it pays; else the segment is scanned.
 
@@ -191,6 +191,11 @@ def plan_read(options: Options, narrowing: Narrowing) -> ReadPlan:
     else:
         snapshot = Snapshot.from_json(options.snapshot)
         check_ranges(stores, snapshot)
+    return plan_snapshot(stores, snapshot, options, narrowing)
+
+
+def plan_snapshot(stores: Sequence[Store], snapshot: Snapshot, options: Options, narrowing: Narrowing) -> ReadPlan:
+    """The plan for a read of a snapshot of these stores, or of some of them."""
     if options.max_partition_bytes == BY_SIZE:
         options = replace(options, max_partition_bytes=partition_bytes(snapshot.size, os.cpu_count() or 1))
     planner = _Planner(options, narrowing)
@@ -236,7 +241,9 @@ class _Planner:
             yield from wholes
             return
         options = self._options
-        found = time_bounds(wholes, store_range.last_record, options.clock_tolerance_ms, options.max_record_bytes)
+        found = time_bounds(
+            wholes, store_range.last_record, options.clock_tolerance_ms, options.max_record_bytes, (begin, end)
+        )
         for whole, bounds in zip(wholes, found, strict=True):
             if bounds.meet(begin, end):
                 yield whole

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from connectors.commitlog.files import LocalFile, OpenSegment, SegmentFile
-from connectors.commitlog.stores import Segment, Store
+from connectors.commitlog.stores import Segment, Store, own_size
 from schemas.layouts import properties as props
 from schemas.layouts.commitlog import Message, parse_message
 from schemas.layouts.scan import Bounds, Fault, SegmentScanner, Span, SpanKind
@@ -40,15 +40,17 @@ def walk_store(store: Store, segment_bytes: int) -> Iterator[Found]:
 
     Args:
         store: from `find_stores`.
-        segment_bytes: the size of the store's segments.
+        segment_bytes: the size of the store's segments, of nearly all of them; see `stores.own_size`.
     """
     zeros: Found | None = None
     torn = False
     reached = expected = store.segments[0].base_offset
-    for segment in store.segments:
+    behind = [segment.base_offset for segment in store.segments[1:]]
+    for segment, following in zip(store.segments, [*behind, None], strict=True):
         base = segment.base_offset
         name = segment_name(base)
-        for found in _walk_segment(segment, name, segment_bytes):
+        size = own_size(segment, following, segment_bytes)
+        for found in _walk_segment(segment, name, size):
             if found.span.kind is SpanKind.UNWRITTEN:
                 if not (torn and found.span.start == base):  # a segment made ahead hides no torn end
                     zeros = zeros or found
@@ -58,7 +60,7 @@ def walk_store(store: Store, segment_bytes: int) -> Iterator[Found]:
                 yield from _between(zeros, reached, expected, base)
             zeros = None
             reached = found.span.end
-            expected = base + segment_bytes
+            expected = base + size
             yield found
     if zeros is not None:
         yield zeros

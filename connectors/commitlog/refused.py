@@ -5,22 +5,21 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 
-import numpy as np
 import pyarrow as pa
 
 from connectors.commitlog.errors import DamagedLogError
 from connectors.commitlog.files import SegmentFile
+from connectors.commitlog.look import look_at
 from connectors.commitlog.options import Mode
 from connectors.commitlog.request import Request
 from connectors.commitlog.splits import Split
 from connectors.commitlog.walk import BadRange
-from schemas.layouts.scan import Fault, SpanKind, examine
+from schemas.layouts.scan import Fault
 
 logger = logging.getLogger(__name__)
 
 CORRUPT_RECORD = "_corrupt_record"
 FIRST_BYTES = 256
-_FIRST_LOOK = 4096
 
 
 class Refused:
@@ -69,16 +68,7 @@ class Refused:
 
 def describe(file: SegmentFile, split: Split, bad: BadRange, request: Request, refused: Refused) -> dict[str, object]:
     """The words for a bad range, from another look at its first bytes."""
-    bounds = split.bounds(request.max_record_bytes)
-    finding = None
-    size = _FIRST_LOOK
-    while finding is None or finding.kind is SpanKind.MORE:
-        window = np.empty(max(0, min(size, split.file_end - bad.start)), np.uint8)
-        view = window.data[: file.read_into(window, bad.start - split.base_offset)]
-        finding = examine(view, 0, bad.start, bounds)
-        if size > _FIRST_LOOK:
-            break
-        size = max(size + 1, bad.end - bad.start)  # a whole record, whose body fails its CRC
+    finding, view = look_at(file, split, bad.start, request.max_record_bytes)
     first = bytes(view[: min(FIRST_BYTES, bad.end - bad.start)])
     if bad.fault is Fault.HOLE:
         expected, found = "a record or a BLANK", f"{bad.end - bad.start} bytes without one, zeros first"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from connectors.commitlog.filters import Filters
-from connectors.commitlog.options import BodyForm, Mode
+from connectors.commitlog.options import BodyForm, Mode, Options
 from schemas.layouts.scan import DEFAULT_MAX_RECORD_BYTES
 
 
@@ -34,3 +34,16 @@ class Request:
     max_batch_bytes: int = 4 << 20
     max_record_bytes: int = DEFAULT_MAX_RECORD_BYTES
     encoded: bool = False
+
+    @classmethod
+    def of(cls, options: Options, filters: Filters, schema: pa.Schema) -> Request:
+        """What the options ask for, in the columns of a schema."""
+        return cls(
+            schema=schema,
+            mode=options.mode,
+            filters=filters,
+            body=BodyForm.STORED if options.body is BodyForm.NONE else options.body,
+            max_body_bytes=options.max_body_bytes,
+            max_batch_bytes=options.max_batch_bytes,
+            max_record_bytes=options.max_record_bytes,
+        )

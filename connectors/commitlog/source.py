@@ -5,6 +5,8 @@
     df = spark.read.format("commitlog").load("/data/rocketmq/store")
     df.where("topic = 'orders' and store_timestamp >= '2026-11-20'").select("keys", "tags", "properties")
 
+`spark.readStream` reads the same as a stream, see `connectors.commitlog.stream`.
+
 Options are in `connectors.commitlog.options`, columns in `schemas.tables.messages`. Planning (listing, finding the
 end of the log, leaving out what is not wanted, cutting splits; see `connectors.commitlog.read_plan`) happens once for a
 DataFrame, in a Python process on the driver: every query on it sees the same snapshot. Each split is read by one task
@@ -23,14 +25,15 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, Filter, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from connectors.commitlog.errors import OptionError
 from connectors.commitlog.filters import narrow
-from connectors.commitlog.options import BodyForm, Mode, Options
+from connectors.commitlog.options import BodyForm, Content, Mode, Options
 from connectors.commitlog.splits import Split
+from connectors.commitlog.stream_ranges import RANGES
 from schemas.tables.messages import BODY, CORRUPT_RECORD, SOURCE
 
 if TYPE_CHECKING:
@@ -52,11 +55,21 @@ class CommitLogDataSource(DataSource):
     def schema(self) -> StructType:
         """The columns that the options ask for, in the table's order."""
         options = Options.parse(self.options)
+        if options.content is Content.RANGES:
+            return RANGES
         return _schema_of(options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of these columns."""
-        return CommitLogReader(Options.parse(self.options), schema)
+        return CommitLogReader(Options.parse(self.options).for_batch(), schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
+        """A reader of these columns, as a stream."""
+        from connectors.commitlog.stream import CommitLogStreamReader  # noqa: PLC0415
+
+        options = Options.parse(self.options).for_stream()
+        _check_schema(schema, options)
+        return CommitLogStreamReader(options, schema)
 
 
 class PushdownCommitLogDataSource(CommitLogDataSource):
@@ -64,7 +77,7 @@ class PushdownCommitLogDataSource(CommitLogDataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of these columns that takes filters."""
-        return PushdownCommitLogReader(Options.parse(self.options), schema)
+        return PushdownCommitLogReader(Options.parse(self.options).for_batch(), schema)
 
 
 def _schema_of(options: Options) -> StructType:
@@ -83,6 +96,10 @@ def _schema_of(options: Options) -> StructType:
 
 
 def _check_schema(schema: StructType, options: Options) -> None:
+    if options.content is Content.RANGES:
+        if schema.simpleString() != RANGES.simpleString():
+            raise OptionError(f"content ranges: expected {RANGES.simpleString()}, found {schema.simpleString()}")
+        return
     known = {field.name: field.dataType for field in SOURCE}
     for field in schema:
         if field.name not in known:
@@ -127,16 +144,7 @@ class CommitLogReader(DataSourceReader):
     def _request(self) -> Request:
         from connectors.commitlog.request import Request  # noqa: PLC0415
 
-        options = self._options
-        return Request(
-            schema=self._arrow_schema,
-            mode=options.mode,
-            filters=self._filters.filters,
-            body=BodyForm.STORED if options.body is BodyForm.NONE else options.body,
-            max_body_bytes=options.max_body_bytes,
-            max_batch_bytes=options.max_batch_bytes,
-            max_record_bytes=options.max_record_bytes,
-        )
+        return Request.of(self._options, self._filters.filters, self._arrow_schema)
 
 
 class PushdownCommitLogReader(CommitLogReader):

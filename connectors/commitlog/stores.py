@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import translate
 from itertools import pairwise
@@ -81,6 +81,35 @@ def segment_size(store: Store) -> int:
     return common // next(parts for parts in range(min(common // longest, _MOST_PARTS), 0, -1) if common % parts == 0)
 
 
+def segment_sizes(store: Store) -> list[int]:
+    """The size of each of a store's segments: nearly always `segment_size`, but a broker may have been set up anew.
+
+    A file that reaches the next one's name is a whole segment. One that is longer than the others' size, and not that
+    long, is of a larger size too; the newest one's is its own, as brokers make files full from the start.
+    """
+    common = segment_size(store)
+    behind = [segment.base_offset for segment in store.segments[1:]]
+    return [
+        own_size(segment, following, common) for segment, following in zip(store.segments, [*behind, None], strict=True)
+    ]
+
+
+def own_size(segment: Segment, following: int | None, common: int) -> int:
+    """The size of one segment.
+
+    Args:
+        segment: which.
+        following: the base offset of the next one that is there.
+        common: from `segment_size`.
+    """
+    if following is None:
+        return max(segment.file_size, common)
+    distance = following - segment.base_offset
+    if segment.file_size <= common:
+        return min(common, distance)
+    return min(-(-segment.file_size // common) * common, distance)
+
+
 def find_stores(path: str, broker: str | None = None) -> list[Store]:
     """The stores that a path, a glob or a comma-separated list of them names, in order of their names.
 
@@ -90,6 +119,10 @@ def find_stores(path: str, broker: str | None = None) -> list[Store]:
         StoreError: where nothing is there, where it is no store, or where it may not be read.
         OptionError: where two stores would have one name.
     """
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        raise StoreError(f"{path!r} is no path that can be read: expected one in UTF-8") from None
     found: dict[str, Store] = {}
     for pattern in (part.strip() for part in path.split(",") if part.strip()):
         for root, name in _expand(pattern):
@@ -154,13 +187,25 @@ def _walk(filesystem: pafs.FileSystem, folder: str) -> Iterator[str]:
         return
     except PermissionError as error:
         raise StoreError(f"{folder} may not be read: {error.strerror or error}") from None
-    for entry in sorted(entries, key=lambda info: info.path):
+    for entry in sorted(_nameable(folder, entries), key=lambda info: info.path):
         if entry.type != pafs.FileType.Directory:
             continue
         if entry.base_name == COMMITLOG:
             yield entry.path
         if entry.base_name not in _NEVER_HOLDS_A_STORE:
             yield from _walk(filesystem, entry.path)
+
+
+def _nameable(folder: str, entries: Iterable[pafs.FileInfo]) -> Iterator[pafs.FileInfo]:
+    """What has a name in UTF-8: no option, no table and no other name can hold another."""
+    for entry in entries:
+        try:
+            entry.path  # noqa: B018 (it is decoded when it is asked for)
+        except UnicodeDecodeError as error:
+            if entry.type == pafs.FileType.Directory:
+                logger.warning("%s: the name of a folder is not UTF-8: passed over %r", folder, error.object)
+            continue
+        yield entry
 
 
 def _commitlog_folder(filesystem: pafs.FileSystem, given: str, path: str) -> str:
@@ -195,7 +240,7 @@ def _list_store(given: str, root: str, broker: str) -> Store:
     except PermissionError:
         raise StoreError(f"{root} may not be read: {_PERMISSION_HINT}") from None
     segments = []
-    for entry in entries:
+    for entry in _nameable(root, entries):
         base_offset = parse_segment_name(entry.base_name)
         if base_offset is not None and entry.type == pafs.FileType.File:
             segments.append(Segment(prefix + entry.path, base_offset, entry.size))

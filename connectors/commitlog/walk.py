@@ -59,12 +59,10 @@ class End:
     Attributes:
         stop: `STOP_LIMIT`, `STOP_BLANK`, `STOP_UNWRITTEN`.
         position: physical offset behind the last byte that was taken; with STOP_UNWRITTEN, of the first zero.
-        bytes_read: of the file that were looked at.
     """
 
     stop: int = kernel.STOP_LIMIT
     position: int = 0
-    bytes_read: int = 0
 
 
 class Place(NamedTuple):
@@ -137,7 +135,6 @@ def walk(
         origin = int(state[kernel.POSITION])
         with windows.open(origin, reach) as opened:
             length = opened.length
-            end.bytes_read += length
             if opened.is_end_of_file:
                 file_end = reach = origin + length
                 limit = min(limit, file_end)
@@ -172,6 +169,13 @@ def walk(
             np.empty((kernel.PART_COUNT, 0), np.int64),
             [BadRange(start, split.end, Fault.CUT)],
         )
+
+
+def numbers_at(window: Window, positions: Array, code: str) -> Array:
+    """Fields of a window at some positions, as numbers; `code` is theirs as numpy has it, such as ">i8"."""
+    size = np.dtype(code).itemsize
+    found: Array = window[positions[:, None] + np.arange(size)].view(code).reshape(-1).astype(np.int64)
+    return found
 
 
 def _skip_hole(file: SegmentFile, base_offset: int, limit: int, state: Array) -> None:

@@ -68,6 +68,7 @@ class Windows:
         self._size = max(BLANK.size, min(read_bytes, expected))
         self._buffer = np.empty(0, np.uint8)
         self._map_bytes = MAP_BYTES if isinstance(file, LocalFile) else 0
+        self._last = 0
 
     def open(self, origin: int, reach: int) -> OpenWindow:
         """The bytes from one physical offset towards another, as many as a window holds."""
@@ -77,12 +78,12 @@ class Windows:
                 self._file.descriptor, origin - self._base_offset, min(wanted, self._map_bytes) + PADDING
             )
             if mapping is not None:
-                length = min(wanted, len(mapping.window) - PADDING)
+                self._last = length = max(0, min(wanted, len(mapping.window) - PADDING))
                 return OpenWindow(mapping.window, length, is_end_of_file=False, mapping=mapping)
         size = min(self._size, wanted)
         if len(self._buffer) < size + PADDING:
             self._buffer = np.empty(size + PADDING, np.uint8)
-        length = self._file.read_into(self._buffer[:size], origin - self._base_offset)
+        self._last = length = self._file.read_into(self._buffer[:size], origin - self._base_offset)
         return OpenWindow(self._buffer, length, is_end_of_file=length < size)
 
     def only_read(self) -> None:
@@ -91,7 +92,5 @@ class Windows:
 
     def grow(self) -> None:
         """Make windows larger: the next record does not fit."""
-        if self._map_bytes > self._size:
-            self._size = self._map_bytes
-            self._map_bytes = 0
-        self._size *= 2
+        self._size = max(self._size, 2 * self._last)
+        self._map_bytes = 0  # a mapping ends with the file, and PADDING bytes of it do not count: it may never grow

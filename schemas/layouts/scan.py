@@ -9,13 +9,17 @@ Spark source follows too (a property test holds the two together):
     MORE       the window ends within the record: ask again with more bytes
     FAULT      none of these
 
-After a fault the next position that proves itself, as a record or as a BLANK, ends the bad range. A record whose
-lengths add up but whose body fails its CRC is a bad range of its own: its size is trusted, because five fields agree
-on it. A size is never believed before it is compared with the bytes that the file has.
+After a fault the next position that proves itself as a record ends the bad range. A BLANK is eight bytes that anybody
+can put into a body, and proves nothing there: the first one that a search meets ends the bad range, and the segment,
+only if no record proves itself between it and the end of the file. Where a record should begin it is believed.
+
+A record whose lengths add up but whose body fails its CRC is a bad range of its own: its size is trusted, because five
+fields agree on it. A size is never believed before it is compared with the bytes that the file has.
 
 Zeros with data behind them are a hole: the fault HOLE. What no look at one segment can tell is left to the caller:
 zeros at the end of a segment that has a successor are a hole too, and a bad range at the end of the newest segment,
-with no proven record behind it, is a torn tail, to be read again when the broker has gone on.
+with no proven record behind it, is a torn tail, to be read again when the broker has gone on, whether a BLANK seems to
+follow it or not.
 """
 
 from __future__ import annotations
@@ -200,6 +204,7 @@ class SegmentScanner:
         self.done = start >= bounds.file_end
         self._bounds = bounds
         self._bad: tuple[int, Finding] | None = None
+        self._blank: Span | None = None
         self._all_zeros = False
 
     def feed(self, window: bytes | memoryview) -> Iterator[Span]:
@@ -212,9 +217,10 @@ class SegmentScanner:
         view = memoryview(window)
         origin = self.position
         while not self.done:
-            span = self._search(view, origin) if self._bad else self._step(view, origin)
+            span = self._search(view, origin) if self._bad else self._blank or self._step(view, origin)
             if span is None:
                 return
+            self.done = span.kind is SpanKind.BLANK
             yield span
             self.done = self.done or self.position >= self._bounds.file_end
 
@@ -228,7 +234,6 @@ class SegmentScanner:
                 self.position += finding.size
                 return Span(SpanKind.RECORD, start, self.position)
             case SpanKind.BLANK:
-                self.done = True
                 return Span(SpanKind.BLANK, start, start + finding.size)
             case _ if finding.fault is Fault.BODY_CRC:
                 self.position += finding.size
@@ -248,12 +253,15 @@ class SegmentScanner:
             self.position = origin + candidate
             if finding.kind is SpanKind.MORE:
                 return None
-            if finding.kind in (SpanKind.RECORD, SpanKind.BLANK):
+            if finding.kind is SpanKind.RECORD:
+                self._blank = None
                 return self._end_bad_range(self.position)
+            if finding.kind is SpanKind.BLANK and self._blank is None:
+                self._blank = Span(SpanKind.BLANK, self.position, self.position + finding.size)
             self.position += 1
         window_end = origin + len(view)
         if window_end >= self._bounds.file_end:
-            return self._end_bad_range(self._bounds.file_end)
+            return self._end_bad_range(self._bounds.file_end if self._blank is None else self._blank.start)
         # A landmark may begin in this window's last bytes: look at them again, with what follows.
         self.position = max(self.position, window_end - _LANDMARK_POSITION - _LANDMARK_SIZE + 1)
         return None

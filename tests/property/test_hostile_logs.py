@@ -27,6 +27,7 @@ from schemas.layouts.commitlog import parse_message
 from schemas.layouts.errors import LayoutError
 from schemas.layouts.scan import Fault, SpanKind
 from schemas.tables.messages import SOURCE
+from tests.hostile import HostileLog
 from tests.hypothesis_profiles import load
 from tests.logs import closed_segment, damage, messages, open_segment, write_store
 
@@ -62,6 +63,37 @@ def test_compiled_reader_agrees_with_the_plain_one(
         segments[victim] = (base, damage(data, chance)[:SIZE])
     root = write_store(tmp_path_factory.mktemp("store"), segments)
     check_store(root, window, partition)
+
+
+@given(
+    seed=st.integers(0, 2**32), faults=st.integers(0, 4), window=st.integers(16, 4000), partition=st.integers(64, 8000)
+)
+def test_compiled_reader_agrees_with_the_plain_one_on_hostile_bodies(
+    seed: int, faults: int, window: int, partition: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    chance = random.Random(seed)
+    log = HostileLog(chance, SIZE, 600)
+    data, newest = log.closed(), open_segment(messages(5, seed), SIZE, SIZE)
+    for _ in range(faults):
+        data = damage(data, chance)[:SIZE]
+    root = write_store(tmp_path_factory.mktemp("store"), [(0, data), (SIZE, newest)])
+    check_store(root, window, partition)
+    if not faults:
+        (store,) = find_stores(str(root), "b")
+        rows = read_all(plan_splits(store, take_snapshot([store]).ranges["b"], partition), Mode.FAILFAST)
+        assert [row["physical_offset"] for row in rows][: len(log.starts)] == log.starts
+
+
+@given(seed=st.integers(0, 2**32), faults=st.integers(0, 3))
+def test_a_hostile_newest_segment_is_read_to_the_same_end(
+    seed: int, faults: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    chance = random.Random(seed)
+    data = chance.choice([HostileLog.open, HostileLog.closed])(HostileLog(chance, SIZE, 600))
+    for _ in range(faults):
+        data = damage(data, chance)[:SIZE]
+    root = write_store(tmp_path_factory.mktemp("store"), [(0, data)])
+    check_store(root, 1000, 1000)
 
 
 def check_store(root: Path, window: int, partition: int) -> None:

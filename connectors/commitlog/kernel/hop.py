@@ -38,11 +38,13 @@ RECORDS = 4  # columns of `parts` that are filled
 FAULTS = 5  # rows of `faults` that are filled
 STOP = 6
 UNWRITTEN_START = 7  # where the zeros begin, when STOP is STOP_UNWRITTEN
-STATE_SIZE = 8
+BLANK_AT = 8  # the first BLANK met in the bad range under way, -1 for none
+STATE_SIZE = 9
 
 STOP_WINDOW, STOP_ROOM, STOP_LIMIT, STOP_BLANK, STOP_UNWRITTEN = range(5)
 
-_RECORD, _BLANK, _UNWRITTEN, _MORE = range(4)
+RECORD, BLANK, UNWRITTEN, MORE = range(4)
+"""What `examine` finds; or a fault, by its code."""
 FAULT_BY_CODE = {10 + number: fault for number, fault in enumerate(Fault)}
 _CODE = {fault: code for code, fault in FAULT_BY_CODE.items()}
 _MAGIC, _SIZE, _PHYSICAL_OFFSET = _CODE[Fault.MAGIC], _CODE[Fault.SIZE], _CODE[Fault.PHYSICAL_OFFSET]
@@ -65,25 +67,25 @@ _MIN_RECORD_SIZE = layout.MIN_RECORD_SIZE
 
 
 @compiled
-def _examine(window, length, position, offset, segment_end, file_end, max_record, verify, parts, row):
+def examine(window, length, position, offset, segment_end, file_end, max_record, verify, parts, row):
     """(what stands at a position, its size): `schemas.layouts.scan.examine`, and the parts of a record."""
     available = length - position
     left = file_end - offset
     if available < _BLANK_SIZE_BYTES:
         if left > available:
-            return _MORE, 0
+            return MORE, 0
         for at in range(position, length):
             if window[at] != 0:
                 return _CUT, 0
-        return _UNWRITTEN, available
+        return UNWRITTEN, available
     size = np.int64(load_be_i32(window, position))
     magic = load_be_i32(window, position + _AT_MAGIC)
     if magic == _BLANK_MAGIC:
         if size == segment_end - offset:
-            return _BLANK, size
+            return BLANK, size
         return _BLANK_SIZE, 0
     if size == 0 and magic == 0:
-        return _UNWRITTEN, 0
+        return UNWRITTEN, 0
     if magic != _V1 and magic != _V2:
         return _MAGIC, 0
     if size < _MIN_RECORD_SIZE or size > max_record:
@@ -91,7 +93,7 @@ def _examine(window, length, position, offset, segment_end, file_end, max_record
     if size > left:
         return _CUT, 0
     if size > available:
-        return _MORE, 0
+        return MORE, 0
     if load_be_i64(window, position + _AT_PHYSICAL_OFFSET) != offset:
         return _PHYSICAL_OFFSET, 0
     return _examine_parts(window, position, size, magic, verify, parts, row), size
@@ -144,7 +146,7 @@ def _note(parts, row, position, located):
 
 
 @inlined
-def _agrees(window, position, body, body_length):
+def agrees(window, position, body, body_length):
     """Whether a record's body agrees with its CRC."""
     crc = np.int64(crc32(window, body, body_length)) & 0x7FFFFFFF
     return crc == np.int64(load_be_i32(window, position + _AT_CRC))
@@ -155,15 +157,15 @@ def _examine_parts(window, position, size, magic, verify, parts, row):
     located = _locate(window, position, size, magic)
     if located[0] < 0:
         return _PART_LENGTHS
-    if verify and not _agrees(window, position, located[1], located[2]):
+    if verify and not agrees(window, position, located[1], located[2]):
         return _BODY_CRC
     _note(parts, row, position, located)
-    return _RECORD
+    return RECORD
 
 
 @compiled
 def _take_records(window, length, origin, limit, max_record, verify, position, parts, row, room):
-    """Take intact records one after the other, as `_examine` would; where one is not, it is left to `_examine`.
+    """Take intact records one after the other, as `examine` would; where one is not, it is left to `examine`.
 
     Nearly all of a log goes through here, so nothing is called but the CRC, and nothing is kept in memory.
 
@@ -181,7 +183,7 @@ def _take_records(window, length, origin, limit, max_record, verify, position, p
         if load_be_i64(window, position + _AT_PHYSICAL_OFFSET) != origin + position:
             break
         located = _locate(window, position, size, magic)
-        if located[0] < 0 or (verify and not _agrees(window, position, located[1], located[2])):
+        if located[0] < 0 or (verify and not agrees(window, position, located[1], located[2])):
             break
         _note(parts, row, position, located)
         row += 1
@@ -202,7 +204,7 @@ def _any_data(window, begin, end):
 
 
 @compiled
-def _next_landmark(window, begin, length):
+def next_landmark(window, begin, length):
     """The next position whose magic is a known one, or -1."""
     end = length - _MAGIC_SIZE + 1
     block = begin + _AT_MAGIC
@@ -226,15 +228,18 @@ def _search(window, length, origin, limit, segment_end, file_end, max_record, st
         state[BAD_ALL_ZEROS] = 0
     end = -1
     while end < 0:
-        candidate = -1 if state[BAD_ALL_ZEROS] else _next_landmark(window, state[POSITION] - origin, length)
+        candidate = -1 if state[BAD_ALL_ZEROS] else next_landmark(window, state[POSITION] - origin, length)
         if candidate < 0 or origin + candidate >= limit:
             if origin + length >= limit:
                 end = limit
+                if state[BLANK_AT] >= 0 and limit >= min(segment_end, file_end):
+                    end = state[BLANK_AT]
+                    state[STOP] = STOP_BLANK
                 break
             state[POSITION] = max(state[POSITION], origin + length - _AT_MAGIC - _MAGIC_SIZE + 1)
             return False
         state[POSITION] = origin + candidate
-        kind, _ = _examine(
+        kind, _ = examine(
             window,
             length,
             candidate,
@@ -246,23 +251,25 @@ def _search(window, length, origin, limit, segment_end, file_end, max_record, st
             parts,
             state[RECORDS],
         )
-        if kind == _MORE:
+        if kind == MORE:
             return False
-        if kind in (_RECORD, _BLANK):
+        if kind == RECORD:
             end = origin + candidate
         else:
+            if kind == BLANK and state[BLANK_AT] < 0:  # it may be in a body: only if no record follows
+                state[BLANK_AT] = origin + candidate
             state[POSITION] += 1
     start = state[BAD_START]
     state[BAD_START] = -1
-    state[POSITION] = end
-    if state[BAD_CODE] == _UNWRITTEN and state[BAD_ALL_ZEROS]:
+    state[POSITION] = segment_end if state[STOP] == STOP_BLANK else end
+    if state[BAD_CODE] == UNWRITTEN and state[BAD_ALL_ZEROS]:
         state[UNWRITTEN_START] = start
         state[STOP] = STOP_UNWRITTEN
         return True
     row = state[FAULTS]
     faults[row, 0] = start
     faults[row, 1] = end
-    faults[row, 2] = _HOLE if state[BAD_CODE] == _UNWRITTEN else state[BAD_CODE]
+    faults[row, 2] = _HOLE if state[BAD_CODE] == UNWRITTEN else state[BAD_CODE]
     state[FAULTS] = row + 1
     return True
 
@@ -302,16 +309,16 @@ def hop(window, length, origin, limit, segment_end, file_end, max_record, verify
         elif position >= limit:
             state[STOP] = STOP_LIMIT
         else:
-            kind, size = _examine(
+            kind, size = examine(
                 window, length, position - origin, position, segment_end, file_end, max_record, verify, parts,
                 state[RECORDS],
             )  # fmt: skip
-            if kind == _RECORD:
+            if kind == RECORD:
                 state[RECORDS] += 1
                 state[POSITION] = position + size
-            elif kind == _MORE:
+            elif kind == MORE:
                 state[STOP] = STOP_WINDOW
-            elif kind == _BLANK:
+            elif kind == BLANK:
                 state[POSITION] = position + size
                 state[STOP] = STOP_BLANK
             elif kind == _BODY_CRC:
@@ -324,5 +331,6 @@ def hop(window, length, origin, limit, segment_end, file_end, max_record, verify
             else:
                 state[BAD_START] = position
                 state[BAD_CODE] = kind
-                state[BAD_ALL_ZEROS] = kind == _UNWRITTEN
+                state[BAD_ALL_ZEROS] = kind == UNWRITTEN
+                state[BLANK_AT] = -1
                 state[POSITION] = position + 1

@@ -88,6 +88,7 @@ def test_a_table_for_people(store: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert "  no index    ConsumeQueue: a scan is faster" in out
     code, out, _ = run(capsys, store, "--from", "2100-01-01")
     assert "nothing: no segment can hold what is wanted" in out
+    assert "a clock that was wrong for less than that" in out
     assert "0 bytes" not in out
 
 
@@ -113,6 +114,9 @@ def test_a_missing_segment_is_damage(tmp_path: Path, capsys: pytest.CaptureFixtu
         (["--from", "2026-01-02", "--to", "2026-01-01"], "is not before --to"),
         (["--from-offset", "5", "--to-offset", "5"], "--from-offset 5 is not before --to-offset 5"),
         (["--topic", "a,b"], "expected no comma"),
+        (["--topic", ""], "--topic: expected a topic, found ''"),
+        (["--topic", "a", "--key", " "], "--key: expected a key, found ' '"),
+        (["--topic", "\udcff"], "--topic: expected text in UTF-8, found '\\udcff'"),
         (["--clock-tolerance", "-1"], "option clockTolerance: expected at least 0 ms, found -1"),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from schemas.layouts import scan as scanning
 from schemas.layouts.commitlog import serialize_blank
 from schemas.layouts.scan import Bounds, Fault, SegmentScanner, Span, SpanKind
 from tests.logs import closed_segment, messages, new_message, open_segment, records
@@ -141,3 +142,47 @@ def test_spans_follow_one_another_without_a_gap() -> None:
 
 def test_empty_file_has_no_spans() -> None:
     assert scan(b"", segment_end=100) == []
+
+
+def with_blank_in_body(number: int, count: int = 10) -> bytearray:
+    """A closed segment with a BLANK that reaches its end in the body of one record."""
+    sent = [new_message(n, body=bytes(100)) for n in range(count)]
+    start = sum(map(len, records(sent)[:number]))
+    sent[number] = new_message(number, body=bytes(20) + serialize_blank(SIZE - start - 88 - 20)[:8] + bytes(72))
+    return bytearray(closed_segment(sent, SIZE))
+
+
+@pytest.mark.parametrize("window", [64, 300, 4096])
+def test_blank_in_a_damaged_record_ends_nothing(window: int) -> None:
+    data = with_blank_in_body(4)
+    start = len(b"".join(records([new_message(n, body=bytes(100)) for n in range(4)])))
+    data[start + 4] ^= 1
+    spans = scan(bytes(data), window)
+    assert kinds(spans) == ["record"] * 4 + ["magic"] + ["record"] * 5 + ["blank"]
+
+
+@pytest.mark.parametrize("window", [64, 300, 4096])
+def test_blank_behind_a_fault_counts_where_no_record_follows(window: int) -> None:
+    data = with_blank_in_body(9)
+    start = len(b"".join(records([new_message(n, body=bytes(100)) for n in range(9)])))
+    data[start + 4] ^= 1
+    spans = scan(bytes(data), window)
+    assert kinds(spans) == ["record"] * 9 + ["magic", "blank"]
+    assert [(span.start, span.end) for span in spans[-2:]] == [(start, start + 108), (start + 108, SIZE)]
+
+
+def test_many_blanks_behind_a_fault_are_each_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    size = 1 << 18
+    head = b"x" * 64
+    count = (size - len(head)) // 8
+    data = head + b"".join(serialize_blank(size - len(head) - 8 * number)[:8] for number in range(count))
+    looked = []
+    original = scanning.examine
+
+    def counting(window: memoryview, position: int, physical_offset: int, bounds: Bounds) -> scanning.Finding:
+        looked.append(position)
+        return original(window, position, physical_offset, bounds)
+
+    monkeypatch.setattr(scanning, "examine", counting)
+    assert kinds(scan(data, 1 << 12)) == ["magic", "blank"]
+    assert len(looked) < 2 * count

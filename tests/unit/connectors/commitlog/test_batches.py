@@ -291,3 +291,18 @@ def test_lying_size_does_not_make_the_window_grow(tmp_path: Path) -> None:
     Path(split.path).write_bytes(bytes(data))
     rows = rows_of([replace(split)], max_batch_bytes=256)
     assert len([row for row in rows if row["size"]]) == 9
+
+
+@pytest.mark.parametrize("wanted", [{"\ufffdrders"}, {"\ufffdrders", "orders-2"}, {"orders-2"}])
+def test_a_topic_that_is_not_utf8_is_found_by_the_text_that_it_is_shown_as(tmp_path: Path, wanted: set[str]) -> None:
+    sent = [new_message(0, topic="orders"), new_message(1, topic="orders-2"), new_message(2, topic="other")]
+    splits = splits_of(tmp_path, patched(sent, b"orders\0", b"\xffrders\0"))
+    filters = Filters(topics=frozenset(wanted))
+    assert {row["topic"] for row in rows_of(splits, filters=filters)} == wanted
+    rows = rows_of(splits, Mode.PERMISSIVE, "keys", filters=filters)
+    assert len(rows) == len(wanted)
+    with_keys = replace(filters, keys=frozenset({"order-0"}))
+    rows = rows_of(splits, Mode.PERMISSIVE, "keys", "topic", filters=with_keys)
+    assert [row["keys"] for row in rows] == ([["order-0"]] if "\ufffdrders" in wanted else [])
+    encoded = rows_of(splits, Mode.PERMISSIVE, "topic", filters=filters, encoded=True)
+    assert {row["topic"] for row in encoded} == wanted

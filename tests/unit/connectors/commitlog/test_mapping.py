@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import signal
 import subprocess
@@ -19,14 +20,16 @@ from connectors.commitlog.errors import DamagedLogError, StoreError
 from connectors.commitlog.files import OpenSegment
 from connectors.commitlog.filters import Filters
 from connectors.commitlog.mapping import IS_SUPPORTED, Mapping
+from connectors.commitlog.options import Mode
 from connectors.commitlog.plan import plan_splits, take_snapshot
 from connectors.commitlog.request import Request
 from connectors.commitlog.splits import Split
 from connectors.commitlog.stores import find_stores
 from connectors.commitlog.walk import BadRange, End, walk
+from connectors.commitlog.windows import OpenWindow, Windows
 from schemas.layouts.scan import DEFAULT_MAX_RECORD_BYTES, Fault
 from schemas.tables.messages import SOURCE
-from tests.logs import closed_segment, messages, write_store
+from tests.logs import closed_segment, messages, new_message, records, write_store
 
 SIZE = 4 << 20
 COUNT = 17_500
@@ -65,8 +68,18 @@ def test_large_segments_are_mapped_and_read_whole(split: Split, monkeypatch: pyt
     assert len(mapped) > COUNT // 2
 
 
-@pytest.mark.parametrize("kept", [0, 1, 5000, 2 << 20, 3 << 20])
-def test_file_that_is_cut_between_two_steps_is_an_error_or_a_bad_range(split: Split, kept: int) -> None:
+@pytest.mark.parametrize("kept", [1, 5000])
+def test_file_that_is_cut_within_a_page_of_a_step_is_an_error(split: Split, kept: int) -> None:
+    with OpenSegment(split.path) as file:
+        steps = walk(file, split, 1 << 16, DEFAULT_MAX_RECORD_BYTES, End())
+        next(steps)
+        os.truncate(split.path, kept)
+        with pytest.raises(StoreError, match="was cut to a smaller size while it was read"):
+            next(steps)
+
+
+@pytest.mark.parametrize("kept", [0, 2 << 20, 3 << 20])
+def test_file_that_is_cut_between_two_steps_is_a_bad_range(split: Split, kept: int) -> None:
     starts: list[int] = []
     bad: list[BadRange] = []
     with OpenSegment(split.path) as file:
@@ -146,3 +159,32 @@ def test_bus_errors_elsewhere_end_the_process_as_ever(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", program, str(path)], capture_output=True, check=False)
     assert done.returncode == -signal.SIGBUS
     assert done.stdout == b""
+
+
+@pytest.mark.parametrize("cut", [100, 300, 1500])
+def test_a_file_that_is_cut_within_its_last_page_gives_no_zeros_for_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cut: int
+) -> None:
+    sent = [new_message(n, body=bytes(1000), properties=(("KEYS", f"order-{n} " + "x" * 600),)) for n in range(2000)]
+    data = b"".join(records(sent))
+    write_store(tmp_path, [(0, data)])
+    (store,) = find_stores(str(tmp_path), "b")
+    (split,) = plan_splits(store, take_snapshot([store]).ranges["b"], SIZE)
+    assert (len(data) - cut) // mmap.PAGESIZE == len(data) // mmap.PAGESIZE
+    original = Windows.open
+
+    def open_and_cut(self: Windows, origin: int, reach: int) -> OpenWindow:
+        opened = original(self, origin, reach)
+        os.truncate(split.path, len(data) - cut)
+        return opened
+
+    monkeypatch.setattr(Windows, "open", open_and_cut)
+    with pytest.raises(DamagedLogError, match="cut"):
+        list(read_split(split, Request(SCHEMA)))
+    keys = [
+        row
+        for batch in read_split(split, Request(SCHEMA, Mode.DROPMALFORMED))
+        for row in batch.column("keys").to_pylist()
+    ]
+    assert keys == [[f"order-{n}", "x" * 600] for n in range(len(keys))]
+    assert len(keys) >= 1998

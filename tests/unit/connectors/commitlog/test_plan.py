@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from connectors.commitlog.plan import (
     take_snapshot,
 )
 from connectors.commitlog.stores import Store, find_stores
+from schemas.layouts.commitlog import serialize_blank
 from tests.logs import closed_segment, messages, new_message, open_segment, records, write_store
 
 SIZE = 4096
@@ -173,3 +175,40 @@ def test_what_was_deleted_before_it_was_read_is_missing(tmp_path: Path) -> None:
     (later,) = find_stores(str(tmp_path), "b")
     missing = [split for split in plan_splits(later, range_of(later, 1000), 1 << 20) if split.missing]
     assert [(split.start, split.end) for split in missing] == [(1000, SIZE)]
+
+
+@pytest.mark.parametrize("kept", [0, 1, 7])
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("make", [open_segment, closed_segment])
+def test_newest_segments_without_a_whole_record_head_hide_nothing(
+    tmp_path: Path, make: Callable[..., bytes], count: int, kept: int
+) -> None:
+    store = store_with(tmp_path, make(SECOND, SIZE, SIZE))
+    expected = range_of(store)
+    for number in range(count):
+        (tmp_path / "commitlog" / f"{(2 + number) * SIZE:020d}").write_bytes(bytes(kept))
+    (later,) = find_stores(str(tmp_path), "b")
+    assert range_of(later) == expected
+    assert range_of(later, expected.end) == StoreRange(expected.end, expected.end)
+    assert [split.end for split in plan_splits(later, expected, SIZE)] == [SIZE, expected.end]
+
+
+def test_blank_in_the_body_of_a_torn_record_does_not_close_the_newest_segment(tmp_path: Path) -> None:
+    start = SECOND_ENDS[-1]
+    blank = serialize_blank(2 * SIZE - start - 88)[:8]
+    data = open_segment([*SECOND, new_message(6, body=blank + bytes(200))], SIZE, SIZE)
+    torn = data[: start - SIZE + 200].ljust(SIZE, b"\0")
+    found = range_of(store_with(tmp_path, torn))
+    assert (found.end, found.tail) == (start, TailKind.TORN)
+
+
+def test_segments_of_two_sizes_are_read_whole(tmp_path: Path) -> None:
+    sizes, segments, base = [2 * SIZE, 2 * SIZE, SIZE, SIZE], [], 0
+    for size in sizes:
+        segments.append((base, closed_segment(messages(8), size, base)))
+        base += size
+    (store,) = find_stores(str(write_store(tmp_path, segments)), "b")
+    splits = segment_ranges(store, range_of(store))
+    assert [(split.size, split.segment_end - split.base_offset, split.missing) for split in splits] == [
+        (size, size, False) for size in sizes
+    ]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from connectors.commitlog.errors import EmptyStoreError, OptionError, StoreError
-from connectors.commitlog.stores import Segment, Store, find_stores, segment_size
+from connectors.commitlog.stores import Segment, Store, find_stores, segment_size, segment_sizes
 from tests.logs import closed_segment, messages, open_segment, write_store
 
 SIZE = 2048
@@ -125,3 +126,29 @@ def test_glob_that_matches_nothing_is_an_error(tmp_path: Path) -> None:
 def test_segment_size_follows_from_names_and_lengths(files: list[tuple[int, int]], size: int) -> None:
     segments = tuple(Segment(f"{base}", base, length) for base, length in files)
     assert segment_size(Store("b", "root", segments)) == size
+
+
+@pytest.mark.parametrize(
+    ("files", "sizes"),
+    [
+        pytest.param([(0, 4096), (4096, 100)], [4096, 4096], id="the newest is still short"),
+        pytest.param([(0, 8192), (8192, 8192), (16384, 4096), (20480, 9)], [8192, 8192, 4096, 4096], id="smaller now"),
+        pytest.param([(0, 4096), (4096, 4096), (8192, 6000)], [4096, 4096, 6000], id="larger now"),
+        pytest.param([(0, 5000), (8192, 4096), (12288, 4096)], [8192, 4096, 4096], id="larger once, and cut"),
+        pytest.param([(0, 5000), (4096, 4096)], [4096, 4096], id="one is too long"),
+        pytest.param([(0, 100), (12288, 4096), (16384, 4096)], [4096, 4096, 4096], id="some are missing"),
+        pytest.param([(0, 4096), (4096, 0)], [4096, 4096], id="the newest is empty"),
+    ],
+)
+def test_a_segment_reaches_as_far_as_its_file(files: list[tuple[int, int]], sizes: list[int]) -> None:
+    segments = tuple(Segment(f"{base}", base, length) for base, length in files)
+    assert segment_sizes(Store("b", "root", segments)) == sizes
+
+
+def test_a_folder_whose_name_is_not_utf8_is_passed_over(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    make_store(tmp_path / "a")
+    (Path(os.fsdecode(os.fsencode(tmp_path) + b"/bro\xffker")) / "commitlog").mkdir(parents=True)
+    assert [store.broker for store in find_stores(f"{tmp_path}/*")] == ["a"]
+    assert r"the name of a folder is not UTF-8: passed over b'bro\xffker'" in caplog.text.replace(f"{tmp_path}/", "")
+    with pytest.raises(StoreError, match="is no path that can be read: expected one in UTF-8"):
+        find_stores(os.fsdecode(os.fsencode(tmp_path) + b"/bro\xffker"))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from connectors.commitlog.files import LocalFile, Window
 from connectors.commitlog.plan import segment_ranges, take_snapshot
 from connectors.commitlog.stores import find_stores
 from connectors.commitlog.time_bounds import TimeBounds, time_bounds
@@ -97,6 +98,66 @@ def test_a_first_record_that_is_larger_than_the_first_look_is_a_bound(tmp_path: 
 def test_a_missing_segment_lies_between_its_neighbours(tmp_path: Path) -> None:
     root = store_of(tmp_path, [0, 5], [10, 15], [20, 25], [30, 35])
     assert bounds_of(root, without=[1]) == [(0, 20), (0, 20), (20, 30), (30, 35)]
+
+
+HOUR = 3_600_000
+
+
+@pytest.mark.parametrize(
+    ("times", "wanted", "expected"),
+    [
+        pytest.param([[0, 1, 5 * HOUR, 5 * HOUR + 1, 3], [5, 6]], (5 * HOUR, None), [True, False], id="ahead in one"),
+        pytest.param([[0, 1], [3, 5 * HOUR, 5 * HOUR + 1, 5]], (5 * HOUR, None), [False, True], id="in the newest"),
+        pytest.param([[0, 1, 5 * HOUR], [2, 3]], (5 * HOUR, None), [True, False], id="set right at the border"),
+        pytest.param([[5 * HOUR, 0], [5 * HOUR + 1]], (None, HOUR), [True, False], id="behind for one record"),
+        pytest.param([[0, 1, 2], [3, 4]], (5 * HOUR, None), [False, False], id="never wrong"),
+    ],
+)
+def test_a_clock_that_was_wrong_for_a_while_is_found_before_a_segment_is_left_out(
+    tmp_path: Path, times: Sequence[Sequence[int]], wanted: tuple[int | None, int | None], expected: list[bool]
+) -> None:
+    (store,) = find_stores(str(store_of(tmp_path, *times)))
+    store_range = take_snapshot([store]).ranges[store.broker]
+    begin, end = (None if time is None else NOON + time for time in wanted)
+    wholes = segment_ranges(store, store_range)
+    found = time_bounds(wholes, store_range.last_record, 600_000, 1 << 20, (begin, end))
+    assert [bounds.meet(begin, end) for bounds in found] == expected
+
+
+def test_a_large_segment_is_probed_in_some_places_and_at_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = 8 << 20
+    out, offset, number = [], 0, 0
+    while offset < size - (300 << 10):
+        ahead = 3 << 20 < offset < (3 << 20) + size // 15
+        out.append(
+            serialize_message(
+                new_message(number, body=bytes(20_000)),
+                queue_offset=number,
+                physical_offset=offset,
+                store_timestamp=NOON + number + (5 * HOUR if ahead else 0),
+                store_host=BROKER_HOST,
+            )
+        )
+        offset, number = offset + len(out[-1]), number + 1
+    closed = (b"".join(out) + serialize_blank(size - offset)).ljust(size, b"\0")
+    write_store(tmp_path, [(0, closed), (size, segment([10_000], size, is_open=True).ljust(size, b"\0"))])
+    (store,) = find_stores(str(tmp_path))
+    store_range = take_snapshot([store]).ranges[store.broker]
+    read = []
+    original = LocalFile.read_into
+
+    def counting(self: LocalFile, window: Window, position: int) -> int:
+        read.append(len(window))
+        return original(self, window, position)
+
+    monkeypatch.setattr(LocalFile, "read_into", counting)
+    wholes = segment_ranges(store, store_range)
+    (first, _) = time_bounds(wholes, store_range.last_record, 0, 1 << 20, (NOON + 5 * HOUR, None))
+    assert first.high is not None
+    assert first.high > NOON + 5 * HOUR
+    assert sum(read) < size // 2
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,167 @@
+"""Where a stream begins in a store, by its options."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from connectors.commitlog.errors import OptionError
+from connectors.commitlog.files import OpenSegment
+from connectors.commitlog.kernel import hop
+from connectors.commitlog.look import look_at
+from connectors.commitlog.option_values import Start
+from connectors.commitlog.options import Options
+from connectors.commitlog.plan import StoreRange, segment_ranges, take_snapshot
+from connectors.commitlog.splits import Split
+from connectors.commitlog.stores import Store
+from connectors.commitlog.stream_offsets import Positions, StorePosition, known_record, segment_at, size_of
+from connectors.commitlog.time_bounds import time_bounds
+from connectors.commitlog.walk import End, Step, walk
+from schemas.layouts.commitlog import STORED
+from schemas.layouts.scan import SpanKind
+
+_WINDOW_BYTES = 4 << 20
+
+
+def first_positions(stores: Sequence[Store], options: Options) -> Positions:
+    """Where a stream begins that has no checkpoint yet.
+
+    Raises:
+        OptionError: for a starting offset at which no record begins, or of a broker that is not there.
+    """
+    start = options.start
+    if isinstance(start, dict):
+        known = {store.broker for store in stores}
+        for broker in start:
+            if broker not in known:
+                found = ", ".join(sorted(known)) or "none"
+                raise OptionError(f"option startingOffset has a broker {broker!r}, the path has {found}")
+    return {store.broker: _first_position(store, options) for store in stores}
+
+
+def late_position(store: Store, options: Options) -> StorePosition:
+    """Where a stream begins in a store that has appeared while it ran: all of it is new."""
+    if options.starting_timestamp is not None:
+        return _at_time(store, options.starting_timestamp, options)
+    return _earliest(store, options)
+
+
+def _first_position(store: Store, options: Options) -> StorePosition:
+    offset = options.starting_offset
+    if isinstance(options.start, dict):
+        offset = options.start.get(store.broker)
+    if offset is not None:
+        return _at_offset(store, offset, options)
+    if options.start is Start.LATEST:
+        return _end(store, _whole(store, options))
+    return late_position(store, options)
+
+
+def _whole(store: Store, options: Options) -> StoreRange:
+    return take_snapshot([store], max_record_bytes=options.max_record_bytes).ranges[store.broker]
+
+
+def _earliest(store: Store, options: Options) -> StorePosition:
+    return _record_position(store, store.segments[0].base_offset, options)
+
+
+def _end(store: Store, store_range: StoreRange) -> StorePosition:
+    last = store_range.last_record
+    return StorePosition(store_range.end, None if last is None else known_record(store, last))
+
+
+def _record_position(store: Store, offset: int, options: Options) -> StorePosition:
+    """An offset, with the record there if it proves itself: else it may be written yet, and be another."""
+    is_record = _kind_at(store, offset, options) is SpanKind.RECORD
+    return StorePosition(offset, known_record(store, offset) if is_record else None)
+
+
+def _kind_at(store: Store, offset: int, options: Options) -> SpanKind | None:
+    """What stands at an offset, or None where there is no segment."""
+    whole = _segment_range(store, offset)
+    if whole is None:
+        return None
+    try:
+        with OpenSegment(whole.path) as file:
+            return look_at(file, whole, offset, options.max_record_bytes)[0].kind
+    except FileNotFoundError:
+        return None
+
+
+def _segment_range(store: Store, offset: int) -> Split | None:
+    segment = segment_at(store, offset)
+    if segment is None:
+        return None
+    base, file_end = segment.base_offset, segment.base_offset + segment.file_size
+    return Split(store.broker, segment.path, base, base, file_end, base + size_of(store, segment), file_end)
+
+
+def _at_offset(store: Store, offset: int, options: Options) -> StorePosition:
+    """A given offset. What is older than the log is a loss, and told as such when it is to be read."""
+    log_end = store.segments[-1].base_offset + store.segments[-1].file_size
+    if not 0 <= offset <= log_end:
+        raise OptionError(
+            f"option startingOffset: expected an offset of store {store.broker!r}, whose log ends before {log_end}, "
+            f"found {offset}"
+        )
+    if not is_border(store, offset, options):
+        raise OptionError(
+            f"option startingOffset: expected where a record of store {store.broker!r} begins, found {offset}, inside "
+            "one"
+        )
+    return _record_position(store, offset, options)
+
+
+def is_border(store: Store, offset: int, options: Options) -> bool:
+    """Whether a record or a bad range begins or ends at an offset, or nobody can tell, as there is no such segment."""
+    if _kind_at(store, offset, options) not in (SpanKind.FAULT, SpanKind.MORE):
+        return True
+    whole = _segment_range(store, offset)
+    if whole is None or offset == whole.base_offset:
+        return True
+    end = End()
+    with OpenSegment(whole.path) as file:
+        for step in walk(file, whole, _WINDOW_BYTES, options.max_record_bytes, end, verify=False):
+            starts = step.origin + step.parts[hop.START]
+            if offset in starts or any(offset in (bad.start, bad.end) for bad in step.bad):
+                return True
+            if len(starts) and starts[-1] > offset:
+                return False
+    return end.position == offset
+
+
+def _at_time(store: Store, milliseconds: int, options: Options) -> StorePosition:
+    """The first record that was stored at a time or later: looked for in segments that can hold one, no others."""
+    store_range = _whole(store, options)
+    wholes = [whole for whole in segment_ranges(store, store_range) if whole.size]
+    found = time_bounds(
+        wholes,
+        store_range.last_record,
+        options.clock_tolerance_ms,
+        options.max_record_bytes,
+        (milliseconds, None),
+    )
+    for whole, bounds in zip(wholes, found, strict=True):
+        if not whole.missing and bounds.meet(milliseconds, None):
+            offset = _first_since(whole, milliseconds, options)
+            if offset is not None:
+                return StorePosition(offset, known_record(store, offset))
+    return _end(store, store_range)
+
+
+def _first_since(whole: Split, milliseconds: int, options: Options) -> int | None:
+    try:
+        with OpenSegment(whole.path) as file:
+            for step in walk(file, whole, _WINDOW_BYTES, options.max_record_bytes, End(), verify=False):
+                since = np.flatnonzero(_store_times(step) >= milliseconds)
+                if len(since):
+                    return step.origin + int(step.parts[hop.START, since[0]])
+    except FileNotFoundError:
+        pass  # deleted since it was listed: the next one is older than nothing that is left
+    return None
+
+
+def _store_times(step: Step) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    places = step.parts[hop.STORE_HOST][:, None] - STORED.size + np.arange(STORED.size)
+    return np.ascontiguousarray(step.window[places]).view(">i8").ravel().astype(np.int64)

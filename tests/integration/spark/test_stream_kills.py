@@ -1,0 +1,102 @@
+"""A stream that is killed at any moment, and started again, leaves each record in its table once."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from tests.integration.spark.comparing import COLUMNS, Row, plain_rows
+
+ROOT = Path(__file__).parents[3]
+KILLS = int(os.environ.get("COMMITLAKE_STREAM_KILLS", "3"))
+MESSAGES = 6_000
+STREAM = """
+import sys
+from connectors.spark_session import get_session
+store, table, checkpoint, trigger, limit = sys.argv[1:]
+frame = get_session("stream").readStream.format("commitlog").option("maxBytesPerTrigger", limit).load(store)
+writer = frame.writeStream.format("delta").option("checkpointLocation", checkpoint)
+how = {"availableNow": True} if trigger == "availableNow" else {"processingTime": trigger}
+query = writer.trigger(**how).start(table)
+print("started", flush=True)
+query.awaitTermination()
+"""
+WRITER = """
+import random, sys, time
+from broker_lite.store import MessageStore, StoreOptions
+from schemas.layouts.commitlog import NewMessage
+from schemas.layouts.hosts import Host
+chance, host = random.Random(int(sys.argv[2])), Host.of("127.0.0.1", 1)
+options = StoreOptions(segment_size_bytes=1 << 20, index_slots=100, index_entries=400, max_message_size_bytes=1 << 16)
+with MessageStore.open(sys.argv[1], options) as store:
+    for number in range(int(sys.argv[3])):
+        store.put(NewMessage("orders", chance.randbytes(chance.randrange(900)), 0, host,
+                             properties=[("KEYS", f"order-{number}")]))
+        if number % 100 == 0:
+            time.sleep(0.1)
+"""
+
+
+def start(program: str, *arguments: object) -> subprocess.Popen[str]:
+    """A process with a group of its own, so that its JVM and its workers die with it."""
+    command = [sys.executable, "-c", program, *map(str, arguments)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.Popen(
+        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
+
+
+def kill(process: subprocess.Popen[str]) -> None:
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    assert process.stdout is not None
+    process.stdout.close()
+
+
+def table_rows(table: Path) -> list[Row]:
+    """A table's rows as plain values, in order of their offsets, read without Spark: times as ms."""
+    data = DeltaTable(str(table)).to_pyarrow_table(columns=COLUMNS).sort_by("physical_offset")
+    for name in ("born_timestamp", "store_timestamp"):
+        milliseconds = data.column(name).cast(pa.timestamp("ms", "UTC")).cast(pa.int64())
+        data = data.set_column(data.column_names.index(name), name, milliseconds)
+    return [{**row, "properties": dict(row["properties"])} for row in data.to_pylist()]
+
+
+@pytest.mark.parametrize("seed", [1])
+@pytest.mark.timeout(1800)  # a JVM for each kill, however busy the machine
+def test_a_stream_that_is_killed_loses_nothing_and_repeats_nothing(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    store, table, checkpoint = tmp_path / "broker-a" / "store", tmp_path / "table", tmp_path / "checkpoint"
+    writer = start(WRITER, store, seed, MESSAGES)
+    try:
+        while not any(store.glob("commitlog/*")):
+            time.sleep(0.05)
+        for _ in range(KILLS):
+            stream = start(STREAM, store, table, checkpoint, "0 seconds", 200_000)
+            try:
+                assert stream.stdout is not None
+                assert stream.stdout.readline() == "started\n"
+                time.sleep(chance.uniform(0.5, 8))  # the first batch of a process takes some seconds
+            finally:
+                kill(stream)
+        assert writer.wait(120) == 0
+    finally:
+        kill(writer)
+    last = start(STREAM, store, table, checkpoint, "availableNow", 4 << 20)
+    try:
+        assert last.wait(300) == 0
+    finally:
+        kill(last)
+    rows = table_rows(table)
+    assert len(rows) == MESSAGES
+    assert rows == plain_rows(store)
