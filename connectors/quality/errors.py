@@ -1,0 +1,20 @@
+"""What can go wrong while quality is judged.
+
+QualityError
+├── ProfileError   a table is not what a profile is made of
+└── JudgeError     an expectation could not be judged: neither good data nor bad
+"""
+
+from __future__ import annotations
+
+
+class QualityError(Exception):
+    """Quality could not be judged; the message says why."""
+
+
+class ProfileError(QualityError):
+    """A table is not what a profile is made of."""
+
+
+class JudgeError(QualityError):
+    """An expectation could not be judged: neither good data nor bad."""

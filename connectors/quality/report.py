@@ -1,0 +1,109 @@
+"""What came of a judgement, and the same as rows of `quality_results`."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from schemas.quality.expectation import Expectation, Severity
+from schemas.tables.quality_results import QUALITY_RESULTS
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """One expectation, judged.
+
+    Attributes:
+        suite: the suite's name.
+        expectation: what was expected.
+        success: whether it was met.
+        observed: what was found: a number, or None.
+        judged: rows of the judged table.
+        unexpected: how many of them did not meet it.
+        examples: the first of these, their keys and the columns in question.
+    """
+
+    suite: str
+    expectation: Expectation
+    success: bool
+    observed: float | int | str | None
+    judged: int
+    unexpected: int
+    examples: Sequence[Mapping[str, object]] = ()
+
+    @property
+    def is_critical(self) -> bool:
+        """Whether it stops the commit, where it was not met."""
+        return self.expectation.severity is Severity.CRITICAL
+
+
+@dataclass(frozen=True, slots=True)
+class QualityReport:
+    """All judgements of one run.
+
+    Attributes:
+        judgements: suite by suite.
+        judged_at: when.
+    """
+
+    judgements: Sequence[Judgement]
+    judged_at: datetime.datetime
+
+    @property
+    def critical_failures(self) -> list[Judgement]:
+        """What stops the commit."""
+        return [found for found in self.judgements if not found.success and found.is_critical]
+
+    @property
+    def warnings(self) -> list[Judgement]:
+        """What somebody should know."""
+        return [found for found in self.judgements if not found.success and not found.is_critical]
+
+    @property
+    def passed(self) -> bool:
+        """Whether the run may be committed."""
+        return not self.critical_failures
+
+
+def to_table(report: QualityReport, *, run_id: str) -> pa.Table:
+    """The report as rows of `quality_results`.
+
+    Args:
+        report: what was judged.
+        run_id: the archive run's.
+    """
+    rows = [
+        {
+            "run_id": run_id,
+            "suite": found.suite,
+            "expectation": found.expectation.name,
+            "severity": str(found.expectation.severity),
+            "success": found.success,
+            "observed_value": None if found.observed is None else json.dumps(found.observed),
+            "judged_count": found.judged,
+            "unexpected_count": found.unexpected,
+            "examples": [json.dumps(example, default=str, ensure_ascii=False) for example in found.examples],
+            "judged_at": report.judged_at,
+        }
+        for found in report.judgements
+    ]
+    return pa.Table.from_pylist(rows, schema=to_arrow_schema(QUALITY_RESULTS, timezone="UTC"))
+
+
+def sentences(report: QualityReport) -> list[str]:
+    """A line for each expectation that was not met, the critical ones first."""
+    return [
+        f"{found.expectation.severity}: {found.suite}.{found.expectation.name} is not so ({_observed(found)}): "
+        f"{found.expectation.why}. {found.expectation.action}"
+        for found in (*report.critical_failures, *report.warnings)
+    ]
+
+
+def _observed(found: Judgement) -> str:
+    rows = f"{found.unexpected} of {found.judged} rows of the profile"
+    return rows if found.observed is None else f"observed {found.observed}; {rows}"

@@ -1,0 +1,119 @@
+"""`profiles`: one row per broker, topic, queue and 10-minute window of an archive run: what the run took there.
+
+Key: (`run_id`, `broker`, `topic`, `queue_id`, `window_start`). A window that several runs took has a row of each;
+    summed and put together they are the window's. The suites in `schemas.quality` judge it before the commit, and the
+    audit compares it with what the store, the tables and the packs hold.
+
+`PROFILE` is a run's own, or a task's: without `run_id`. `AUDIT` are the columns that any table with the messages'
+numbers gives, see `pipelines.profile`.
+
+`checksum` is the sum modulo 2^64 of Spark's `xxhash64(physical_offset, queue_offset, size, body_crc,
+unix_millis(store_timestamp))`, all as bigint: the order of rows does not matter, every row does.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+WINDOW_SECONDS = 600
+"""Length of a window; windows begin at multiples of it since 1970, UTC."""
+BORN_TOLERANCE_MS = 600_000
+"""How far a producer's clock may be ahead of the broker's before the row breaks a rule."""
+MAX_RUNS = 1000
+"""A window with more runs of queue offsets than these has null for them, and its parts are taken as apart."""
+CHECKSUM_COLUMNS = ("physical_offset", "queue_offset", "size", "body_crc", "store_timestamp")
+
+
+def _column(name: str, data_type: DataType, comment: str) -> StructField:
+    return StructField(name, data_type, nullable=True, metadata={"comment": comment})
+
+
+def _count(name: str, comment: str) -> StructField:
+    return _column(name, LongType(), comment)
+
+
+_KEY = [
+    _column("broker", StringType(), "the store's name"),
+    _column("topic", StringType(), "as in messages"),
+    _column("queue_id", IntegerType(), "as in messages"),
+    _column("window_start", TimestampType(), "UTC; of messages without a store_timestamp null"),
+]
+_AMOUNTS = [
+    _count("messages", "rows"),
+    _count("bytes", "sum of size"),
+    _count("body_bytes", "sum of body_size"),
+    _count("checksum", "of all rows, in any order; see the module's docstring"),
+]
+_EXTREMES = [
+    _column("first_queue_offset", LongType(), "the least"),
+    _column("last_queue_offset", LongType(), "the greatest"),
+    _column("first_physical_offset", LongType(), "the least"),
+    _column("last_physical_offset", LongType(), "the greatest"),
+    _column("min_store_timestamp", TimestampType(), "UTC"),
+    _column("max_store_timestamp", TimestampType(), "UTC"),
+]
+_MORE_EXTREMES = [
+    _column("min_born_timestamp", TimestampType(), "UTC"),
+    _column("max_born_timestamp", TimestampType(), "UTC"),
+    _column("min_size", LongType(), "bytes of the smallest record"),
+    _column("max_size", LongType(), "bytes of the largest record"),
+]
+_NULLS = [
+    _count("null_msg_id", "rows without an offset message id"),
+    _count("null_unique_key", "rows without a client message id"),
+    _count("null_keys", "rows without business keys"),
+    _count("null_tags", "rows without a tag"),
+    _count("null_born_timestamp", "rows without a producer's time"),
+    _count("null_hosts", "rows without the producer's or the broker's host"),
+    _count("null_properties", "rows whose properties could not be read"),
+    _count("null_body_ref", "rows with a body, of which the lake does not say where it is"),
+]
+_VIOLATIONS = [
+    _count("negative_values", "rows with an offset, a queue, a size or a count of retries below 0"),
+    _count("size_violations", "rows with a size that no record has"),
+    _count("body_size_violations", "rows with a body that does not fit into its record"),
+    _count(
+        "body_ref_violations", "rows whose place in a pack is of another length than their body, or before its pack"
+    ),
+    _count("born_after_store", f"rows stored more than {BORN_TOLERANCE_MS // 1000} s before they were born"),
+    _count("unknown_codecs", "rows with a body in no known codec"),
+    _count("unknown_kinds", "rows of no known kind"),
+]
+_QUEUE = [
+    _count("inner_batches", "rows that hold several messages (5.x batch queues)"),
+    _count("queue_offsets", "queue offsets that the rows take up: one each, and an inner batch one for each message"),
+    _count("duplicate_rows", "queue offsets taken up twice by one physical offset: rows that are there twice"),
+    _count("duplicate_offsets", "queue offsets taken up by several physical offsets"),
+    _count("missing_offsets", "queue offsets that are left out from one row of the window to the next"),
+    _count("restarts", "times that queue offsets go back, or stay, from one row of the window to the next"),
+]
+RUN = StructType(
+    [
+        _column("first_physical_offset", LongType(), "of its first row"),
+        _column("last_physical_offset", LongType(), "of its last row"),
+        _column("first_queue_offset", LongType(), "of its first row"),
+        _column("last_queue_offset", LongType(), "of its last row; an inner batch's last message"),
+    ]
+)
+RUNS = _column(
+    "queue_runs",
+    ArrayType(RUN, containsNull=False),
+    "in the log's order, stretches in which each row's queue offset follows on the one before; null for too many",
+)
+
+PROFILE = StructType([*_KEY, *_AMOUNTS, *_EXTREMES, *_MORE_EXTREMES, *_NULLS, *_VIOLATIONS, *_QUEUE, RUNS])
+RUN_ID = _column("run_id", StringType(), "the archive run, as in archive_runs")
+PROFILES = StructType([*PROFILE, RUN_ID])
+KEY_COLUMNS = tuple(field.name for field in _KEY)
+AUDIT = StructType([*_KEY, *_AMOUNTS, *_EXTREMES])
+COUNT_COLUMNS = tuple(field.name for field in (*_NULLS, *_VIOLATIONS))
+"""What adds up when two parts of a window are put together, besides `_AMOUNTS`."""

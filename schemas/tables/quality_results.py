@@ -1,0 +1,29 @@
+"""`quality_results`: one row per expectation and archive run: what was judged, and what came of it.
+
+Key: (`run_id`, `suite`, `expectation`). A run that a critical failure stopped has rows too, though it committed
+    nothing: no row of `archive_runs` has its `run_id`.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql.types import ArrayType, BooleanType, LongType, StringType, StructField, StructType, TimestampType
+
+QUALITY_RESULTS = StructType(
+    [
+        StructField("run_id", StringType(), True, {"comment": "the archive run, as in archive_runs"}),
+        StructField("suite", StringType(), True, {"comment": "see schemas.quality"}),
+        StructField("expectation", StringType(), True, {"comment": "its name in the suite"}),
+        StructField("severity", StringType(), True, {"comment": "critical stops the commit; warning"}),
+        StructField("success", BooleanType(), True, {"comment": "whether it was met"}),
+        StructField("observed_value", StringType(), True, {"comment": "JSON; null where there is nothing to tell"}),
+        StructField("judged_count", LongType(), True, {"comment": "rows of the profile that it was asked of"}),
+        StructField("unexpected_count", LongType(), True, {"comment": "rows of the profile that did not meet it"}),
+        StructField(
+            "examples",
+            ArrayType(StringType(), containsNull=False),
+            True,
+            {"comment": "the first of those rows: JSON of their keys and values"},
+        ),
+        StructField("judged_at", TimestampType(), True, {"comment": "UTC"}),
+    ]
+)

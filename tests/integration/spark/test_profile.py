@@ -1,0 +1,216 @@
+"""Spark's profile of a table of messages is the one that the archive's tasks make, number by number."""
+
+from __future__ import annotations
+
+import datetime
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from connectors.archive.run import Config, run_archive
+from connectors.quality.frames import BrokerFacts, RunFacts
+from connectors.quality.judge import judge
+from connectors.quality.merging import merge_profiles
+from connectors.quality.profile import profile_rows
+from pipelines.profile import FIGURES, combine_profiles, compare_profiles, to_profile
+from schemas.tables.profile import AUDIT, KEY_COLUMNS
+from tests.servers.recording import RecordedStore
+from tests.unit.connectors.quality.making import NOON, Row, message, messages, profile_of, table_of
+
+_LEAST, _GREATEST = -(1 << 63), (1 << 63) - 1
+
+
+def hostile_rows(seed: int, count: int) -> list[Row]:
+    """Rows with any numbers, and nulls wherever one can be."""
+    chance = random.Random(seed)
+
+    def sometimes(value: object) -> object:
+        return None if chance.random() < 0.1 else value
+
+    def long() -> int:
+        return chance.choice([0, -1, _LEAST, _GREATEST, chance.randrange(_LEAST, _GREATEST), chance.randrange(1000)])
+
+    def integer() -> int:
+        return chance.choice([0, -1, -(1 << 31), (1 << 31) - 1, chance.randrange(-(1 << 31), 1 << 31)])
+
+    return [
+        message(
+            number,
+            broker=chance.choice(["a", "b"]),
+            topic=chance.choice(["orders", "payments", "", "\u00fc"]),
+            queue_id=sometimes(chance.randrange(2)),
+            physical_offset=sometimes(long()),
+            queue_offset=sometimes(long()),
+            size=integer(),
+            body_size=sometimes(integer()),
+            body_crc=sometimes(integer()),
+            store_timestamp=sometimes(NOON + datetime.timedelta(microseconds=chance.randrange(-(10**10), 10**10))),
+        )
+        for number in range(count)
+    ]
+
+
+def audit_rows(table: pa.Table) -> list[Row]:
+    """The audit's columns in order of the key, nulls last."""
+    rows = table.select(list(AUDIT.names)).to_pylist()
+    return sorted(
+        rows,
+        key=lambda row: (
+            row["broker"],
+            row["topic"],
+            row["queue_id"] is None,
+            row["queue_id"] or 0,
+            row["window_start"] is None,
+            row["window_start"] or NOON,
+        ),
+    )
+
+
+def names_and_types(table: DataFrame | StructType) -> list[tuple[str, str]]:
+    """A table's columns."""
+    fields = table.schema.fields if isinstance(table, DataFrame) else table.fields
+    return [(field.name, field.dataType.simpleString()) for field in fields]
+
+
+def frame_of(spark: SparkSession, rows: list[Row]) -> DataFrame:
+    """Rows of messages, spread over partitions."""
+    table = pa.Table.from_pylist(rows, schema=table_of(rows[:1]).schema)
+    plain = pa.table({name: _plain(table.column(name)) for name in table.column_names if name != "properties"})
+    return spark.createDataFrame(plain).repartition(3)
+
+
+def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_any_rows_give_the_same_profile_in_spark_and_in_a_task(spark: SparkSession, seed: int) -> None:
+    rows = hostile_rows(seed, 2000)
+    parts = [profile_of(rows[:700]), profile_of(rows[700:701]), profile_of(rows[701:])]
+    found = to_profile(frame_of(spark, rows))
+    assert names_and_types(found) == names_and_types(AUDIT)
+    expected = audit_rows(merge_profiles(parts))
+    assert audit_rows(found.toArrow()) == expected
+    assert len(expected) > 50
+    assert any(row["window_start"] is None for row in expected)
+
+
+def test_profiles_of_several_runs_combine_to_that_of_all_their_messages(spark: SparkSession) -> None:
+    rows = hostile_rows(7, 900)
+    parts = [to_profile(frame_of(spark, part)) for part in (rows[:300], rows[300:])]
+    combined = combine_profiles(parts[0].unionByName(parts[1]))
+    assert names_and_types(combined) == names_and_types(AUDIT)
+    assert audit_rows(combined.toArrow()) == audit_rows(profile_of(rows))
+
+
+def test_bad_ranges_do_not_count(spark: SparkSession) -> None:
+    rows = messages(range(5))
+    bad = {**dict.fromkeys(rows[0]), "broker": "a", "physical_offset": 99_000}
+    assert audit_rows(to_profile(frame_of(spark, [*rows, bad])).toArrow()) == audit_rows(profile_of(rows))
+
+
+def test_equal_profiles_have_no_difference(spark: SparkSession) -> None:
+    rows = hostile_rows(3, 500)
+    once, again = (to_profile(frame_of(spark, part)) for part in (rows, rows[::-1]))
+    assert compare_profiles(once, again).isEmpty()
+
+
+@pytest.mark.parametrize("lost", range(0, 2000, 499))
+def test_one_message_that_is_missing_is_named_by_its_window(spark: SparkSession, lost: int) -> None:
+    rows = messages(range(2000))
+    profile = to_profile(frame_of(spark, rows))
+    (row,) = compare_profiles(profile, to_profile(frame_of(spark, rows[:lost] + rows[lost + 1 :]))).collect()
+    assert (row.broker, row.topic, row.queue_id) == ("a", "orders", 0)
+    assert row.window_start == (NOON + datetime.timedelta(seconds=lost // 600 * 600)).replace(tzinfo=None)
+    assert row.difference == "different"
+    assert {"messages", "bytes", "body_bytes", "checksum"} <= set(row.different_columns)
+    assert row.expected_messages == row.found_messages + 1
+
+
+def test_another_row_in_place_of_one_changes_only_the_checksum(spark: SparkSession) -> None:
+    rows = messages(range(10))
+    other = [*rows[:4], {**rows[4], "body_crc": 99}, *rows[5:]]
+    (row,) = compare_profiles(to_profile(frame_of(spark, rows)), to_profile(frame_of(spark, other))).collect()
+    assert row.different_columns == ["checksum"]
+
+
+def test_windows_of_one_side_only_come_in_the_order_of_their_keys(spark: SparkSession) -> None:
+    rows = messages(range(3))
+    more = [
+        *rows,
+        message(5000),
+        message(1, topic="alpha"),
+        message(2, store_timestamp=None),
+        message(0, queue_id=None),
+    ]
+    small, large = to_profile(frame_of(spark, rows)), to_profile(frame_of(spark, more))
+    found = compare_profiles(large, small).collect()
+    assert [(row.topic, row.queue_id, row.difference) for row in found] == [
+        ("alpha", 0, "missing"),
+        ("orders", None, "missing"),
+        ("orders", 0, "missing"),
+        ("orders", 0, "missing"),
+    ]
+    assert found[2].window_start is None
+    assert {row.difference for row in compare_profiles(small, large).collect()} == {"unexpected"}
+
+
+def test_a_side_with_few_columns_is_compared_in_them(spark: SparkSession) -> None:
+    profile = to_profile(frame_of(spark, messages(range(10))))
+    few = profile.select(*KEY_COLUMNS, (F.col("bytes") + 1).alias("bytes"))
+    (row,) = compare_profiles(profile, few, columns=["bytes"]).collect()
+    assert (row.expected_bytes, row.found_bytes, row.different_columns) == (2000, 2001, ["bytes"])
+
+
+@pytest.fixture
+def archived(spark: SparkSession, recorded_store: RecordedStore, tmp_path: Path) -> DeltaTable:
+    """A real store's messages in a lake, in several data files."""
+    lake = tmp_path / "lake"
+    run_archive(spark, Config(str(recorded_store.store), str(lake), "broker-a", max_partition_bytes=1 << 20))
+    return DeltaTable(lake / "messages")
+
+
+def parts_of(table: DeltaTable) -> Iterator[pa.Table]:
+    """The rows of each data file."""
+    for uri in table.file_uris():
+        yield pq.ParquetFile(uri).read()
+
+
+def test_a_real_store_its_table_and_its_tasks_have_one_profile(
+    spark: SparkSession, recorded_store: RecordedStore, archived: DeltaTable
+) -> None:
+    source = spark.read.format("commitlog").option("broker", "broker-a").load(str(recorded_store.store))
+    table = spark.read.format("delta").load(archived.table_uri)
+    assert compare_profiles(to_profile(source), to_profile(table)).isEmpty()
+    parts = [profile_rows(part) for part in parts_of(archived)]
+    assert len(parts) > 1
+    assert audit_rows(merge_profiles(parts)) == audit_rows(to_profile(table).toArrow())
+    assert set(FIGURES) <= set(AUDIT.names)
+
+
+def test_a_real_store_is_healthy(archived: DeltaTable) -> None:
+    profile = merge_profiles(profile_rows(part) for part in parts_of(archived))
+    rows = sum(profile.column("messages").to_pylist())
+    assert rows > 1500
+    log_bytes = max(profile.column("last_physical_offset").to_pylist()) + (1 << 20)
+    report = judge(profile, facts=RunFacts({"broker-a": BrokerFacts(log_bytes=log_bytes)}, written=rows))
+    assert report.critical_failures == []
+    # The failing consumer of the recording leaves dead letters.
+    assert {found.expectation.name for found in report.warnings} == {"no_message_is_dead"}
+
+
+def test_a_real_store_that_lost_one_message_is_not(archived: DeltaTable) -> None:
+    parts = list(parts_of(archived))
+    (part,) = (part for part in parts if part is max(parts, key=lambda each: int(each.num_rows)))
+    cut = pa.concat_tables([part.slice(0, part.num_rows // 2), part.slice(part.num_rows // 2 + 1)])
+    report = judge(merge_profiles(profile_rows(cut if each is part else each) for each in parts))
+    assert [found.expectation.name for found in report.critical_failures] == ["no_message_is_lost"]
+    assert report.critical_failures[0].observed == 1

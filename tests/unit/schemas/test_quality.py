@@ -1,0 +1,30 @@
+"""The suites as data: each expectation is named once, and says what it looks at, why, and what to do."""
+
+from __future__ import annotations
+
+import pytest
+
+from schemas.quality.expectation import Expectation, Severity, Suite
+from schemas.quality.suites import SUITES
+
+EVERY = [(suite, one) for suite in SUITES for one in suite.expectations]
+
+
+def test_names_are_unique() -> None:
+    assert len({suite.name for suite in SUITES}) == len(SUITES)
+    assert len({(suite.name, one.name) for suite, one in EVERY}) == len(EVERY) >= 30
+
+
+@pytest.mark.parametrize(("suite", "one"), EVERY, ids=lambda value: value.name)
+def test_an_expectation_says_what_why_and_what_to_do(suite: Suite, one: Expectation) -> None:
+    assert suite.about
+    assert one.columns
+    assert one.type.startswith("Expect")
+    for text in (one.why, one.action):
+        assert text
+        assert text[0].isupper() or text[0] == "`"
+        assert not text.endswith(".")  # it is put into sentences
+
+
+def test_some_stop_the_commit_and_some_do_not() -> None:
+    assert {one.severity for _, one in EVERY} == set(Severity)
