@@ -4,10 +4,10 @@
         write(version.files)                       # each read through `table_files(lake.messages)`
         progress = version.version
 
-Read from the log's own commit files, which say what a reader of rows cannot see: an OPTIMIZE writes every row again, but
-marks its files as no change of data, and so gives a version here that adds nothing. A DELETE, UPDATE, MERGE or overwrite
-takes files away and may add others that hold the same rows again: `removed` names what went, so that a follower can
-refuse (`check_append_only`) or take its rows away. Source: the Delta protocol, "Actions".
+Read from the log's own commit files, which say what a reader of rows cannot see: an OPTIMIZE writes every row again,
+but marks its files as no change of data, and so gives a version here that adds nothing. A DELETE, UPDATE, MERGE or
+overwrite takes files away and may add others that hold the same rows again: `removed` names what went, so that a
+follower can refuse (`check_append_only`) or take its rows away. Source: the Delta protocol, "Actions".
 
 Commit files live 30 days by default, then only checkpoints are left. Who is further behind, or begins, takes all of the
 table as one big version: `snapshot_files`.
@@ -105,7 +105,7 @@ class AddedVersion:
 
 
 def added_versions(table_uri: str, after: int, storage_options: StorageOptions = None) -> Iterator[AddedVersion]:
-    """The versions of a table behind one, oldest first, to the newest at the time of the call; each read when asked for.
+    """The versions of a table behind one, oldest first, to the newest at the time of the call; each read in its turn.
 
     Args:
         table_uri: path or URI of the table.
@@ -193,7 +193,7 @@ def _file(table_uri: str, encoded: str, date: str | None, size: int, rows: int |
     name = unquote(encoded)
     if "://" in name or name.startswith(("/", "file:")):
         raise NotReadableError(
-            f"the file {name} does not lie in the table's folder {table_uri}: expected no shallow clone. Make a deep one"
+            f"the file {name} does not lie in the table's folder {table_uri}: expected no shallow clone"
         )
     root = table_uri if "://" in table_uri else str(Path(table_uri).absolute())
     return AddedFile(f"{root.rstrip('/')}/{name}", name, date, size, rows)

@@ -21,7 +21,13 @@ from connectors.lake.versions import (
     table_id,
 )
 
-_VECTOR = {"storageType": "u", "pathOrInlineDv": "ab^-aqEH.-t@S}K{vb[*k^", "sizeInBytes": 40, "cardinality": 6, "offset": 4}
+_VECTOR = {
+    "storageType": "u",
+    "pathOrInlineDv": "ab^-aqEH.-t@S}K{vb[*k^",
+    "sizeInBytes": 40,
+    "cardinality": 6,
+    "offset": 4,
+}
 
 
 @pytest.fixture
@@ -139,7 +145,13 @@ def test_two_tables_have_two_ids(uri: str, tmp_path: Path) -> None:
     ],
 )
 def test_a_file_that_cannot_be_read_by_itself_is_refused(uri: str, action: dict[str, Any], message: str) -> None:
-    add = {"partitionValues": {"store_date": "2026-11-20"}, "size": 1, "modificationTime": 1, "dataChange": True, **action}
+    add = {
+        "partitionValues": {"store_date": "2026-11-20"},
+        "size": 1,
+        "modificationTime": 1,
+        "dataChange": True,
+        **action,
+    }
     commit = Path(uri) / "_delta_log" / f"{1:020d}.json"
     commit.write_text(commit.read_text() + "\n" + json.dumps({"add": add}))
     versions = added_versions(uri, 0)

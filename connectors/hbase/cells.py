@@ -1,0 +1,186 @@
+"""Messages as cells, and back: batch by batch.
+
+A message's row holds one cell, `m:v`: a JSON object of its columns in the order of `messages`, without those that are
+null; times in µs since 1970, the date as text. A cell for each column, as HBase has them elsewhere, took twice as long
+to write: what costs is the number of cells, and nobody asks for one column of a message. An entry holds one cell,
+`m:r`: the key of the message's row.
+
+Cells are written at the last millisecond of the message's store date (`cell_time`), not at the time of writing: to
+write them again changes nothing, and HBase's TTL counts from the message's own date. By day, because Thrift puts all
+cells of one call at one timestamp.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from connectors.hbase.errors import RowError
+from connectors.hbase.keys import (
+    BY_KEY,
+    BY_UNIQUE_KEY,
+    entry_prefix,
+    key_hash,
+    message_key,
+    offset_prefix,
+    place_bytes,
+    time_bytes,
+    topic_hash,
+)
+from schemas.tables.messages import MESSAGES
+
+FAMILY = b"m"
+VALUE = b"m:v"
+REFERENCE = b"m:r"
+NEVER_EXPIRES_MS = 253_402_300_799_999
+"""For messages without a time: the last millisecond of the year 9999."""
+ARROW_SCHEMA: pa.Schema = to_arrow_schema(MESSAGES, timezone="UTC")
+_DAY_MS = 86_400_000
+_TIMES = frozenset(field.name for field in ARROW_SCHEMA if pa.types.is_timestamp(field.type))
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+class Cell(NamedTuple):
+    """A cell to be put."""
+
+    key: bytes
+    column: bytes
+    value: bytes
+
+
+class MessageCells(NamedTuple):
+    """The cells of one message, its row first, and the time that they are put at."""
+
+    timestamp_ms: int
+    cells: Sequence[Cell]
+
+
+def to_cells(batch: pa.RecordBatch, salts: int) -> Iterator[MessageCells]:
+    """The cells of each message of a batch.
+
+    Args:
+        batch: columns of `schemas.tables.messages.MESSAGES`, `broker` and `physical_offset` among them; what is missing
+            is null.
+        salts: of the table.
+
+    Raises:
+        RowError: for columns of other names or types, or a message without broker and offset.
+    """
+    names = batch.schema.names
+    check_columns(names)
+    lists = [_plain(name, batch.column(number)) for number, name in enumerate(names)]
+    hashes: dict[str | None, bytes] = {}
+    for values in zip(*lists, strict=True):
+        row = {name: value for name, value in zip(names, values, strict=True) if value is not None}
+        broker, offset, topic = row.get("broker"), row.get("physical_offset"), row.get("topic")
+        if broker is None or offset is None:
+            raise RowError(f"a message has broker {broker!r} and physical_offset {offset!r}: expected both")
+        if topic not in hashes:
+            hashes[topic] = topic_hash(topic)
+        yield _message_cells(row, salts, hashes[topic])
+
+
+def _message_cells(row: dict[str, Any], salts: int, topic: bytes) -> MessageCells:
+    store_us = row.get("store_timestamp")
+    place = place_bytes(row["broker"], row["physical_offset"])
+    time = time_bytes(store_us)
+    tail = time + place
+    key = message_key(salts, topic, time, place)
+    cells = [
+        Cell(key, VALUE, _encode(row).encode()),
+        Cell(offset_prefix(salts, row["physical_offset"]) + row["broker"].encode(), REFERENCE, key),
+    ]
+    if "unique_key" in row:
+        cells.append(Cell(entry_prefix(salts, BY_UNIQUE_KEY, key_hash(row["unique_key"])) + tail, REFERENCE, key))
+    cells += [
+        Cell(entry_prefix(salts, BY_KEY, key_hash(business_key)) + tail, REFERENCE, key)
+        for business_key in dict.fromkeys(row.get("keys", ()))
+    ]
+    return MessageCells(cell_time(store_us), cells)
+
+
+def cell_time(store_us: int | None) -> int:
+    """The last ms of a message's store date, from 1970 on; see the module."""
+    if store_us is None:
+        return NEVER_EXPIRES_MS
+    return max(0, (store_us // 1000 // _DAY_MS + 1) * _DAY_MS - 1)
+
+
+def check_columns(names: Iterable[str]) -> None:
+    """Refuse what is not a table of messages.
+
+    Raises:
+        RowError: for a column that `messages` has not, or where its primary key is missing.
+    """
+    given = set(names)
+    if unknown := sorted(given - set(MESSAGES.names)):
+        raise RowError(f"columns {', '.join(unknown)} are not of messages: expected {', '.join(MESSAGES.names)}")
+    if missing := sorted({"broker", "physical_offset"} - given):
+        raise RowError(f"expected the primary key of messages, broker and physical_offset; {missing[0]} is missing")
+
+
+def _plain(name: str, column: pa.Array) -> list[Any]:
+    """A column's values as JSON has them."""
+    data_type = ARROW_SCHEMA.field(name).type
+    try:
+        if pa.types.is_map(column.type):
+            return [None if pairs is None else dict(pairs) for pairs in column.to_pylist()]
+        if not pa.types.is_nested(data_type):
+            column = column.cast(data_type)
+        if name in _TIMES:
+            column = column.cast(pa.int64())
+        elif pa.types.is_date(data_type):
+            column = column.cast(pa.string())
+        values: list[Any] = column.to_pylist()
+    except pa.ArrowException as error:
+        raise RowError(f"column {name}: expected {data_type}, found {column.type}: {error}") from None
+    return values
+
+
+def to_row(value: bytes) -> dict[str, Any]:
+    """A message's columns as `to_batch` takes them, from its cell `m:v`.
+
+    Raises:
+        RowError: if it holds none.
+    """
+    try:
+        row = json.loads(value)
+    except ValueError:
+        row = None
+    if not isinstance(row, dict):
+        raise RowError(f"a cell m:v holds {value[:60]!r}: expected the JSON object of a message")
+    return row
+
+
+def to_batch(rows: Sequence[dict[str, Any]], columns: Sequence[str] = tuple(MESSAGES.names)) -> pa.RecordBatch:
+    """Messages from `to_row` as Arrow, with the types of `messages`; times in UTC."""
+    fields = [ARROW_SCHEMA.field(name) for name in columns]
+    arrays = [_FROM_JSON.get(field.name, _same)([row.get(field.name) for row in rows], field.type) for field in fields]
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def _same(values: list[Any], data_type: pa.DataType) -> pa.Array:
+    return pa.array(values, data_type)
+
+
+def _times(values: list[Any], data_type: pa.DataType) -> pa.Array:
+    return pa.array(values, pa.int64()).cast(data_type)
+
+
+def _dates(values: list[Any], data_type: pa.DataType) -> pa.Array:
+    return pa.array(values, pa.string()).cast(data_type)
+
+
+def _maps(values: list[Any], data_type: pa.DataType) -> pa.Array:
+    return pa.array([None if value is None else list(value.items()) for value in values], data_type)
+
+
+_FROM_JSON: dict[str, Callable[[list[Any], pa.DataType], pa.Array]] = {
+    **dict.fromkeys(_TIMES, _times),
+    "store_date": _dates,
+    "properties": _maps,
+}

@@ -1,0 +1,237 @@
+"""A connection to HBase's Thrift server that outlives restarts of either, and regions that move.
+
+Every call here may be made twice: rows are always written with the same cells, and reads go on behind the last row that
+arrived. So whatever may pass is tried again, with growing pauses, until `retrySeconds` are over; a broken connection,
+or one that timed out and could still bring an old answer, is replaced first. What will not pass is raised at once.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, NamedTuple, Self, TypeVar
+
+import happybase
+from Hbase_thrift import AlreadyExists, BatchMutation, ColumnDescriptor, IllegalArgument, Mutation  # happybase makes it
+from Hbase_thrift import IOError as HBaseIOError
+from thriftpy2.thrift import TException
+
+from connectors.hbase.errors import RefusedError, UnavailableError
+from connectors.hbase.options import Options
+
+FIRST_PAUSE_SECONDS = 0.1
+LONGEST_PAUSE_SECONDS = 5.0
+_LONGEST_MESSAGE = 300
+# What no waiting cures, by the names of Java's exceptions in HBase's answer.
+_FINAL = (
+    "TableNotFoundException", "TableNotEnabledException", "TableNotDisabledException", "TableExistsException",
+    "NoSuchColumnFamilyException", "AccessDeniedException", "IllegalArgumentException", "NamespaceNotFoundException",
+    "DoNotRetryIOException: Compression", "UnsupportedOperationException",
+)  # fmt: skip
+
+_log = logging.getLogger(__name__)
+_T = TypeVar("_T")
+
+
+class Row(NamedTuple):
+    """A row as it is read: its key, and its cells by `family:qualifier`."""
+
+    key: bytes
+    cells: Mapping[bytes, bytes]
+
+
+class Client:
+    """A table of HBase; one connection, used by one thread.
+
+    Attributes:
+        options: where, and how patiently.
+        retries: how many calls had to be made again so far.
+    """
+
+    def __init__(self, options: Options) -> None:
+        """Nothing is connected yet: the first call does that."""
+        self.options = options
+        self.retries = 0
+        self._connection: happybase.Connection | None = None
+        self._was_connected = False
+        self._table = options.table.encode()
+
+    def __enter__(self) -> Self:
+        """For use in a `with`."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the connection."""
+        self.close()
+
+    def close(self) -> None:
+        """Give the connection back; the next call makes another."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def write(self, mutations: Sequence[tuple[bytes, bytes, bytes]], timestamp_ms: int) -> None:
+        """Put cells, each as (row key, `family:qualifier`, value), all at one timestamp.
+
+        Raises:
+            UnavailableError: if HBase did not take them in time; some of them may be there.
+            RefusedError: if it will not.
+        """
+        rows = [BatchMutation(key, [Mutation(False, column, value, True)]) for key, column, value in mutations]
+        self._call("write", lambda thrift: thrift.mutateRowsTs(self._table, rows, timestamp_ms, {}))
+
+    def delete(self, keys: Sequence[bytes], family: bytes, timestamp_ms: int) -> None:
+        """Take a family's cells of these rows away that are as old as the timestamp, or older.
+
+        Raises:
+            UnavailableError: if HBase did not do it in time.
+            RefusedError: if it will not.
+        """
+        rows = [BatchMutation(key, [Mutation(True, family, b"", True)]) for key in keys]
+        self._call("delete", lambda thrift: thrift.mutateRowsTs(self._table, rows, timestamp_ms, {}))
+
+    def get(self, keys: Sequence[bytes], column: bytes) -> dict[bytes, bytes]:
+        """One column of some rows, by row key; rows that are not there are left out.
+
+        Raises:
+            UnavailableError: if HBase did not answer in time.
+            RefusedError: if it will not.
+        """
+        if not keys:
+            return {}
+        rows = self._call("get", lambda thrift: thrift.getRowsWithColumns(self._table, list(keys), [column], {}))
+        return {row.row: row.columns[column].value for row in rows if column in row.columns}
+
+    def check_and_put(self, key: bytes, column: bytes, expected: bytes | None, value: bytes) -> bool:
+        """Put one cell if it holds what is expected (None: nothing), and say whether that was so.
+
+        A repeated call finds its own value there and says no: who is told no looks whether it was that.
+        """
+        mutation = Mutation(False, column, value, True)
+        done = self._call(
+            "checkAndPut", lambda thrift: thrift.checkAndPut(self._table, key, column, expected, mutation, {})
+        )
+        return bool(done)
+
+    def scan(
+        self, start: bytes, stop: bytes, *, page_rows: int, first_page_rows: int | None = None
+    ) -> Iterator[list[Row]]:
+        """Rows from `start` to before `stop`, in the order of their keys, page by page.
+
+        Each page is a scan of its own: nothing is lost with a connection, and none waits on the server for a reader.
+
+        Raises:
+            UnavailableError: if HBase did not answer in time.
+            RefusedError: if it will not.
+        """
+        rows = first_page_rows or page_rows
+        while True:
+            page = self._call("scan", _page_scan(self._table, start, stop, rows))
+            if page:
+                yield page
+            if len(page) < rows:
+                return
+            start, rows = page[-1].key + b"\0", page_rows
+
+    def tables(self) -> list[str]:
+        """Names of all tables."""
+        return [name.decode() for name in self._call("list tables", lambda thrift: thrift.getTableNames())]
+
+    def create_table(self, families: Sequence[Mapping[str, Any]]) -> bool:
+        """Make the table, and say whether it was not there before.
+
+        Args:
+            families: the fields of Thrift 1's `ColumnDescriptor` for each.
+        """
+        descriptors = [ColumnDescriptor(**family) for family in families]
+        try:
+            self._call("create", lambda thrift: thrift.createTable(self._table, descriptors))
+        except AlreadyExists:
+            return False
+        return True
+
+    def delete_table(self) -> None:
+        """Drop the table with all that it holds."""
+        if self._call("look", lambda thrift: thrift.isTableEnabled(self._table)):
+            self._call("disable", lambda thrift: thrift.disableTable(self._table))
+        self._call("drop", lambda thrift: thrift.deleteTable(self._table))
+
+    def regions(self) -> list[bytes]:
+        """First keys of the table's regions, in order."""
+        found = self._call("list regions", lambda thrift: thrift.getTableRegions(self._table))
+        return sorted(region.startKey for region in found)
+
+    def _call(self, what: str, call: Callable[[Any], _T]) -> _T:
+        """Make a call until it succeeds, cannot, or the time is over."""
+        began = time.monotonic()
+        pause = FIRST_PAUSE_SECONDS
+        while True:
+            try:
+                return call(self._thrift())
+            except HBaseIOError as error:
+                said = _first_line(error.message)
+                if any(name in _text(error.message) for name in _FINAL):
+                    raise self._refused(what, said) from None
+            except IllegalArgument as error:
+                raise self._refused(what, _first_line(error.message)) from None
+            except AlreadyExists:
+                raise
+            except (TException, OSError, EOFError) as error:
+                said = _first_line(getattr(error, "message", None) or str(error)) or type(error).__name__
+                self.close()
+            allowed = self.options.retry_seconds if self._was_connected else self.options.connect_seconds
+            if time.monotonic() - began + pause > allowed:
+                raise UnavailableError(
+                    f"HBase's Thrift server {self.options.address} gave no answer to {what!r} of the table "
+                    f"{self.options.table} within {allowed} s: {said}. See whether it and HBase are up; what was "
+                    "written stays, and the next run goes on from there"
+                )
+            self.retries += 1
+            _log.info("%s of %s failed (%s); trying again in %.1f s", what, self.options.table, said, pause)
+            time.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 (many clients, not in step)
+            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+
+    def _thrift(self) -> Any:
+        if self._connection is None:
+            options = self.options
+            self._connection = happybase.Connection(
+                options.host,
+                options.port,
+                timeout=options.timeout_ms,
+                transport=options.transport,
+                protocol=options.protocol,
+            )
+            self._was_connected = True
+        return self._connection.client
+
+    def _refused(self, what: str, said: str) -> RefusedError:
+        return RefusedError(
+            f"HBase at {self.options.address} refused {what!r} of the table {self.options.table}: {said}"
+        )
+
+
+def _page_scan(table: bytes, start: bytes, stop: bytes, rows: int) -> Callable[[Any], list[Row]]:
+    def scan(thrift: Any) -> list[Row]:
+        scanner = thrift.scannerOpenWithScan(table, happybase.table.TScan(start, stop, caching=rows), {})
+        try:
+            # Fewer than asked for are the last ones: so it is in HBase's own client, which the Thrift server uses.
+            found = thrift.scannerGetList(scanner, rows)
+        finally:
+            thrift.scannerClose(scanner)
+        return [Row(row.row, {name: cell.value for name, cell in row.columns.items()}) for row in found]
+
+    return scan
+
+
+def _text(said: str | bytes | None) -> str:
+    return said.decode(errors="replace") if isinstance(said, bytes) else said or ""
+
+
+def _first_line(said: str | bytes | None) -> str:
+    lines = _text(said).strip().splitlines()
+    return lines[0][:_LONGEST_MESSAGE] if lines else ""

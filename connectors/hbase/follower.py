@@ -1,0 +1,158 @@
+"""The projection of `messages` into HBase: version by version, never ahead of Delta, the same however often it is done.
+
+    follow(spark, lake.messages, Options.of_address("hbase-thrift:9090"))
+
+What a version added is put, what it took away is deleted, and then the table says that it has this version
+(`progress`). Killed anywhere, the next run does the unfinished version again, and puts the same cells. The first run
+takes the table as it is as one big version, so that it needs no old files; killed in that, the next one takes the table
+as it is by then, and away what has left it since.
+
+The Parquet files are read where they are written from: a few in this process, many by Spark's workers, each task over
+one connection. Neither rows nor columns cross into the JVM.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import pyarrow.fs as pafs
+from pyspark.sql import SparkSession
+
+from connectors.hbase.client import Client
+from connectors.hbase.errors import ProgressError
+from connectors.hbase.options import Options
+from connectors.hbase.progress import Progress, read_progress, write_progress
+from connectors.hbase.tables import open_or_create
+from connectors.hbase.work import Work, kept_places, run_here, run_in_spark
+from connectors.lake.versions import (
+    AddedFile,
+    AddedVersion,
+    VersionGoneError,
+    added_versions,
+    snapshot_files,
+    table_files,
+    table_id,
+)
+
+SPARK_ROWS = 50_000
+"""Rows of a version from which on Spark's tasks are worth their start: a few seconds of writing over one connection."""
+
+OnVersion = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """What one run did.
+
+    Attributes:
+        version: the Delta version that the table now has.
+        versions: how many were taken, the ones without rows among them.
+        rows: messages put.
+        deleted: messages taken away.
+        seconds: how long it took.
+    """
+
+    version: int
+    versions: int
+    rows: int
+    deleted: int
+    seconds: float
+
+
+def follow(
+    spark: SparkSession | None,
+    messages_uri: str,
+    options: Options,
+    *,
+    storage_options: Mapping[str, str] | None = None,
+    progress: OnVersion | None = None,
+    spark_rows: int = SPARK_ROWS,
+) -> Followed:
+    """Bring HBase to the newest version of `messages`; the table is made where there is none.
+
+    Args:
+        spark: for versions of many rows; without it, this process does all.
+        messages_uri: path or URI of the Delta table.
+        options: where HBase is, and how it is written to.
+        storage_options: for object stores, as deltalake takes them.
+        progress: told each version that is done, and its rows.
+        spark_rows: from how many rows on Spark is used.
+
+    Raises:
+        UnavailableError: if HBase did not answer in time; what is done stays done.
+        RefusedError, TableError, OptionError: if the table is not, or cannot be, one of ours.
+        ProgressError: if the table cannot follow this lake, or not any more.
+        ConcurrentFollowError: if another run has written meanwhile.
+        NotReadableError: for Delta files that do not hold just the table's rows.
+    """
+    started = time.monotonic()
+    rows = deleted = versions = 0
+    with Client(options) as client:
+        salts = open_or_create(client).salts
+        state = _begin(client, read_progress(client), messages_uri, storage_options)
+        for version in _pending(state, messages_uri, storage_options):
+            work = Work(options.connected(), salts, messages_uri, storage_options)
+            deleted += _apply(spark, work.deleting(kept_places(work, version)), version.removed, spark_rows)
+            put = _apply(spark, work, version.files, spark_rows)
+            done = Progress(state.followed, version.version)
+            write_progress(client, state, done)
+            state, rows, versions = done, rows + put, versions + 1
+            if progress is not None:
+                progress(version.version, put)
+    assert state.version is not None  # a load is a version, too
+    return Followed(state.version, versions, rows, deleted, time.monotonic() - started)
+
+
+def _begin(
+    client: Client, found: Progress | None, messages_uri: str, storage_options: Mapping[str, str] | None
+) -> Progress:
+    """What the table says, after the first run has announced itself."""
+    followed = table_id(messages_uri, storage_options)
+    if found is not None:
+        if found.followed != followed:
+            raise ProgressError(
+                f"the table {client.options.table} follows the Delta table {found.followed}: expected {followed}, "
+                f"which is {messages_uri}. Name another table for this lake, or drop this one"
+            )
+        return found
+    # Written before the first row: a run that is killed then tells the next one what may be here.
+    state = Progress(followed, None, snapshot_files(messages_uri, storage_options).version)
+    write_progress(client, None, state)
+    return state
+
+
+def _pending(state: Progress, messages_uri: str, storage_options: Mapping[str, str] | None) -> Iterator[AddedVersion]:
+    """The versions that are to be done; of a first load, all at once."""
+    try:
+        if state.version is not None:
+            yield from added_versions(messages_uri, state.version, storage_options)
+            return
+        assert state.loading is not None  # one of the two always says something
+        load = snapshot_files(messages_uri, storage_options)
+        since = added_versions(messages_uri, state.loading, storage_options)
+        removed = [file for version in since if version.version <= load.version for file in version.removed]
+        yield AddedVersion(load.version, load.files, tuple(removed))
+    except VersionGoneError as error:
+        raise ProgressError(f"{error}. Drop the HBase table, and it is made anew from the lake") from None
+
+
+def _apply(spark: SparkSession | None, work: Work, files: tuple[AddedFile, ...], spark_rows: int) -> int:
+    _check_files(work, files)
+    rows = sum(spark_rows if file.rows is None else file.rows for file in files)
+    if spark is None or rows < spark_rows:
+        return run_here(work, files)
+    return run_in_spark(spark, work, files)
+
+
+def _check_files(work: Work, files: tuple[AddedFile, ...]) -> None:
+    if not files:
+        return
+    found = table_files(work.messages_uri, work.storage_options).get_file_info([file.name for file in files])
+    for info in found:
+        if info.type == pafs.FileType.NotFound:
+            raise ProgressError(
+                f"the data file {info.path} is no longer there: expected VACUUM to leave what HBase has yet to follow. "
+                "Drop the HBase table, and it is made anew from the lake"
+            )

@@ -1,0 +1,196 @@
+"""Questions that HBase answers in milliseconds: by message id, by unique key, by business key, by topic and time.
+
+    with Client(Options.of_address("hbase-thrift:9090")) as client:
+        table = read_all(look_up(client, Wanted(keys=["order-4711"]), limit=100))
+
+Rows have the columns of `messages` and come in the order of `query`: store time, broker, offset. What a question costs
+is in `keys`; conditions that no key holds (queue, kind, broker) are tried on the rows that its keys lead to.
+"""
+
+from __future__ import annotations
+
+import datetime
+import heapq
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import pyarrow as pa
+
+from connectors.hbase.cells import ARROW_SCHEMA, REFERENCE, VALUE, to_batch, to_row
+from connectors.hbase.client import Client
+from connectors.hbase.errors import QuestionError
+from connectors.hbase.keys import (
+    BY_KEY,
+    BY_UNIQUE_KEY,
+    end_of,
+    entry_prefix,
+    key_hash,
+    offset_prefix,
+    sort_key,
+    time_bytes,
+    topic_prefix,
+)
+from connectors.hbase.tables import open_table
+from schemas.layouts.errors import LayoutError
+from schemas.layouts.message_id import parse_message_id
+
+BATCH_ROWS = 1000
+_LEAST_PAGE = 8
+_PAGE = 500
+_EPOCH = datetime.datetime.fromtimestamp(0, datetime.UTC)
+_MICROSECOND = datetime.timedelta(microseconds=1)
+_Row = dict[str, Any]
+_Sorted = Iterator[tuple[bytes, _Row]]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a message must be like: all that is given must hold, of several values any.
+
+    Attributes:
+        message_id: offset message id, or where there is none such, client message id.
+        unique_key: client message id.
+        keys: business keys.
+        topics: stored topics.
+        queue_id: queue.
+        kinds: kinds.
+        brokers: names of stores.
+        start: stored then or later.
+        end: stored before.
+    """
+
+    message_id: str | None = None
+    unique_key: str | None = None
+    keys: Sequence[str] = ()
+    topics: Sequence[str] = ()
+    queue_id: int | None = None
+    kinds: Sequence[str] = ()
+    brokers: Sequence[str] = ()
+    start: datetime.datetime | None = None
+    end: datetime.datetime | None = None
+
+    def holds_for(self, row: _Row) -> bool:
+        """Whether a message is like that, ids and keys included: hashes of two may be the same."""
+        time = row.get("store_timestamp")
+        return (
+            (self.unique_key is None or row.get("unique_key") == self.unique_key)
+            and (not self.keys or not set(self.keys).isdisjoint(row.get("keys", ())))
+            and (not self.topics or row.get("topic") in self.topics)
+            and (self.queue_id is None or row.get("queue_id") == self.queue_id)
+            and (not self.kinds or row.get("kind") in self.kinds)
+            and (not self.brokers or row["broker"] in self.brokers)
+            and (self.start is None or (time is not None and time >= _microseconds(self.start)))
+            and (self.end is None or (time is not None and time < _microseconds(self.end)))
+        )
+
+
+def look_up(client: Client, wanted: Wanted, limit: int = 0) -> Iterator[pa.RecordBatch]:
+    """The messages that are wanted, in the order of store time, broker and offset, nulls last.
+
+    Args:
+        client: of the table.
+        wanted: has an id, a key or a topic.
+        limit: at most so many; 0 for all.
+
+    Yields:
+        At most `BATCH_ROWS` rows at a time.
+
+    Raises:
+        QuestionError: if there is neither id, key nor topic.
+        TableError: if there is no such table.
+        UnavailableError: if HBase did not answer in time.
+    """
+    rows = _LookUp(client, open_table(client).salts, wanted, limit).rows()
+    rows = islice(rows, limit) if limit else rows
+    while part := list(islice(rows, BATCH_ROWS)):
+        yield to_batch(part)
+
+
+def read_all(batches: Iterable[pa.RecordBatch]) -> pa.Table:
+    """The batches of an answer as one table, with the columns of `messages` also where it is empty."""
+    return pa.Table.from_batches(batches, ARROW_SCHEMA)
+
+
+class _LookUp:
+    """One question to one table."""
+
+    def __init__(self, client: Client, salts: int, wanted: Wanted, limit: int) -> None:
+        self._client = client
+        self._salts = salts
+        self._wanted = wanted
+        self._limit = limit
+        self._first = b"" if wanted.start is None else time_bytes(_microseconds(wanted.start))
+
+    def rows(self) -> Iterator[_Row]:
+        wanted = self._wanted
+        if wanted.message_id is not None:
+            return self._by_message_id(wanted.message_id)
+        if wanted.unique_key is not None:
+            return self._checked([self._entries(BY_UNIQUE_KEY, wanted.unique_key)])
+        if wanted.keys:
+            return self._checked([self._entries(BY_KEY, key) for key in dict.fromkeys(wanted.keys)])
+        if wanted.topics:
+            topics = dict.fromkeys(wanted.topics)
+            return self._checked([self._topic(salt, topic) for topic in topics for salt in range(self._salts)])
+        raise QuestionError("HBase answers by id, key, or topic and time: expected one of them. Delta answers the rest")
+
+    def _by_message_id(self, message_id: str) -> Iterator[_Row]:
+        found = False
+        for row in self._at_offset(message_id):
+            found = True
+            yield row
+        if not found:
+            yield from self._checked([self._entries(BY_UNIQUE_KEY, message_id)], unique_key=message_id)
+
+    def _at_offset(self, message_id: str) -> Iterator[_Row]:
+        try:
+            offset = parse_message_id(message_id).physical_offset
+        except LayoutError:
+            return
+        prefix = offset_prefix(self._salts, offset)
+        found: list[tuple[bytes, _Row]] = []
+        for page in self._client.scan(prefix, end_of(prefix), page_rows=_PAGE):
+            found += self._messages([row.cells[REFERENCE] for row in page])
+        rows = sorted((key, row) for key, row in found if row.get("msg_id") == message_id.upper())
+        yield from self._checked([iter(rows)])
+
+    def _checked(self, streams: Sequence[_Sorted], unique_key: str | None = None) -> Iterator[_Row]:
+        """The rows of sorted streams that the conditions hold for, each once."""
+        last = b""
+        for key, row in heapq.merge(*streams, key=lambda pair: pair[0]):
+            if key != last and self._wanted.holds_for(row) and unique_key in (None, row.get("unique_key")):
+                yield row
+            last = key
+
+    def _entries(self, kind: bytes, value: str) -> _Sorted:
+        prefix = entry_prefix(self._salts, kind, key_hash(value))
+        for page in self._client.scan(*self._range(prefix), page_rows=_PAGE, first_page_rows=self._first_page(1)):
+            yield from self._messages([row.cells[REFERENCE] for row in page])
+
+    def _topic(self, salt: int, topic: str) -> _Sorted:
+        start, stop = self._range(topic_prefix(salt, topic))
+        first = self._first_page(self._salts * len(self._wanted.topics))
+        for page in self._client.scan(start, stop, page_rows=_PAGE, first_page_rows=first):
+            yield from ((sort_key(row.key), to_row(row.cells[VALUE])) for row in page)
+
+    def _range(self, prefix: bytes) -> tuple[bytes, bytes]:
+        """The keys that begin with a prefix and then have a time that is wanted; no time is none of them."""
+        end, start = self._wanted.end, self._wanted.start
+        if end is not None:
+            return prefix + self._first, prefix + time_bytes(_microseconds(end))
+        return prefix + self._first, end_of(prefix) if start is None else prefix + time_bytes(None)
+
+    def _first_page(self, streams: int) -> int:
+        """What is probably enough of one of several streams."""
+        return min(_PAGE, max(_LEAST_PAGE, 2 * self._limit // streams)) if self._limit else _PAGE
+
+    def _messages(self, keys: Sequence[bytes]) -> list[tuple[bytes, _Row]]:
+        """Messages that entries lead to, in that order; one that TTL has taken just now is not there any more."""
+        found = self._client.get(keys, VALUE)
+        return [(sort_key(key), to_row(found[key])) for key in keys if key in found]
+
+
+def _microseconds(time: datetime.datetime) -> int:
+    return (time - _EPOCH) // _MICROSECOND

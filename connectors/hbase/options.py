@@ -1,0 +1,157 @@
+"""The options of the source, the follower and the look-ups, checked at once: an unknown or wrong one is an error.
+
+| option | default | meaning |
+| --- | --- | --- |
+| host, port | localhost, 9090 | HBase's Thrift server (Thrift 1: `hbase thrift start`) |
+| table | commitlake_messages | the HBase table |
+| transport, protocol | buffered, binary | as the Thrift server was started: framed with -f, -nonblocking, -hsha; |
+| | | compact with -c |
+| timeoutMs | 60000 | how long one call may take; the first one after a restart of HBase took up to 30 s |
+| retrySeconds | 300 | how long a call is tried again while regions move or servers start |
+| connectSeconds | 15 | the same for the first connection, which more often is a wrong address than a restart |
+| batchRows | 2000 | messages in one call that writes; a page of a call that reads |
+| connections | as many as Spark runs tasks | how many tasks write at a time, each over a connection of its own |
+| columns | all | comma-separated columns to read |
+| salts | 16 | of a table that is made: into how many parts its rows are spread, 1 to 250 |
+| regions | 1 | of a table that is made: how many regions it begins with, up to `salts`; more than 1 needs |
+| | | `thrift2Port` |
+| thrift2Port | none | port of a Thrift 2 server on `host`, which can split a table while making it |
+| ttlSeconds | none | of a table that is made: age at which HBase drops a message, from the end of its store date on |
+| compression | NONE | of a table that is made: NONE, GZ, SNAPPY, LZ4 or ZSTD, as far as the region servers have it |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from connectors.hbase.errors import OptionError
+from schemas.tables.messages import MESSAGES
+
+MAX_SALTS = 250
+COMPRESSIONS = ("NONE", "GZ", "SNAPPY", "LZ4", "ZSTD")
+_KNOWN = (
+    "host", "port", "table", "transport", "protocol", "timeoutMs", "retrySeconds", "connectSeconds", "batchRows",
+    "connections", "columns", "salts", "regions", "thrift2Port", "ttlSeconds", "compression",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The options of one use of a table; see the module's table."""
+
+    host: str = "localhost"
+    port: int = 9090
+    table: str = "commitlake_messages"
+    transport: str = "buffered"
+    protocol: str = "binary"
+    timeout_ms: int = 60_000
+    retry_seconds: int = 300
+    connect_seconds: int = 15
+    batch_rows: int = 2000
+    connections: int | None = None
+    columns: tuple[str, ...] | None = None
+    salts: int = 16
+    regions: int = 1
+    thrift2_port: int | None = None
+    ttl_seconds: int | None = None
+    compression: str = "NONE"
+
+    @classmethod
+    def of_address(cls, address: str, **given: str) -> Options:
+        """Options for `HOST` or `HOST:PORT`, as a job's argument has it.
+
+        Raises:
+            OptionError: for a port that is no number, or another option that does not fit.
+        """
+        host, colon, port = address.rpartition(":")
+        return cls.parse({"host": host, "port": port, **given} if colon else {"host": address, **given})
+
+    @classmethod
+    def parse(cls, given: Mapping[str, str]) -> Options:
+        """Options as Spark hands them over: strings, names in any case.
+
+        Raises:
+            OptionError: for a name that is not known, or a value that does not fit.
+        """
+        names = {name.lower(): name for name in _KNOWN}
+        values: dict[str, str] = {}
+        for name, value in given.items():
+            if name.lower() not in names:
+                raise OptionError(f"unknown option {name!r}; known are {', '.join(_KNOWN)}")
+            values[names[name.lower()]] = value
+        salts = _number(values, "salts", 16, 1, MAX_SALTS)
+        regions = _number(values, "regions", 1, 1, salts)
+        thrift2_port = _optional(values, "thrift2Port", 1, 65535)
+        return cls(
+            host=_text(values, "host", "localhost"),
+            port=_number(values, "port", 9090, 1, 65535),
+            table=_text(values, "table", "commitlake_messages"),
+            transport=_choice(values, "transport", ("buffered", "framed")),
+            protocol=_choice(values, "protocol", ("binary", "compact")),
+            timeout_ms=_number(values, "timeoutMs", 60_000, 1),
+            retry_seconds=_number(values, "retrySeconds", 300, 0),
+            connect_seconds=_number(values, "connectSeconds", 15, 0),
+            batch_rows=_number(values, "batchRows", 2000, 1),
+            connections=_optional(values, "connections", 1),
+            columns=_columns(values.get("columns")),
+            salts=salts,
+            regions=regions,
+            thrift2_port=thrift2_port,
+            ttl_seconds=_optional(values, "ttlSeconds", 1, (1 << 31) - 2),
+            compression=_choice({k: v.upper() for k, v in values.items()}, "compression", COMPRESSIONS),
+        )
+
+    def connected(self) -> Options:
+        """The same for whoever connects after somebody else could: no answer now is a restart, not a wrong address."""
+        return replace(self, connect_seconds=max(self.connect_seconds, self.retry_seconds))
+
+    @property
+    def address(self) -> str:
+        """The Thrift server, for messages."""
+        return f"{self.host}:{self.port}"
+
+
+def _text(values: Mapping[str, str], name: str, default: str) -> str:
+    value = values.get(name, default).strip()
+    if not value:
+        raise OptionError(f"option {name}: expected a name, found nothing")
+    return value
+
+
+def _number(values: Mapping[str, str], name: str, default: int, least: int, most: int | None = None) -> int:
+    found = _optional(values, name, least, most)
+    return default if found is None else found
+
+
+def _optional(values: Mapping[str, str], name: str, least: int, most: int | None = None) -> int | None:
+    text = values.get(name)
+    if text is None:
+        return None
+    try:
+        value = int(text)
+    except ValueError:
+        raise OptionError(f"option {name}: expected a whole number, found {text!r}") from None
+    if value < least or (most is not None and value > most):
+        limits = f"at least {least}" if most is None else f"{least} to {most}"
+        raise OptionError(f"option {name}: expected {limits}, found {value}")
+    return value
+
+
+def _choice(values: Mapping[str, str], name: str, known: tuple[str, ...]) -> str:
+    value = values.get(name, known[0])
+    if value not in known:
+        raise OptionError(f"option {name}: expected {', '.join(known)}, found {value!r}")
+    return value
+
+
+def _columns(text: str | None) -> tuple[str, ...] | None:
+    if text is None:
+        return None
+    columns = tuple(name.strip() for name in text.split(",") if name.strip())
+    for name in columns:
+        if name not in MESSAGES.names:
+            raise OptionError(f"option columns: {name!r} is not one of {', '.join(MESSAGES.names)}")
+    if not columns:
+        raise OptionError("option columns: expected at least one column, found nothing")
+    return columns

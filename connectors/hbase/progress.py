@@ -1,0 +1,71 @@
+"""How far a table of HBase has followed `messages`: a row of the table itself, so that dropping it resets both at once.
+
+Written only behind rows that HBase has acknowledged, and only where it still says what was read before (a
+compare-and-set): a run never takes the table back, and never speaks for a table that was dropped meanwhile.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+
+from connectors.hbase.client import Client
+from connectors.hbase.errors import ConcurrentFollowError, ProgressError
+from connectors.hbase.keys import CONTROL
+
+_ROW = CONTROL + b"progress"
+_COLUMN = b"p:progress"
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What a table says of itself.
+
+    Attributes:
+        followed: id of the Delta table.
+        version: the newest of its versions that is wholly here; None while the first load lasts.
+        loading: during the first load, the version it began with. Rows of that and any later version may be here.
+    """
+
+    followed: str
+    version: int | None
+    loading: int | None = None
+
+    def serialize(self) -> bytes:
+        """The cell's value."""
+        return json.dumps(asdict(self)).encode()
+
+
+def read_progress(client: Client) -> Progress | None:
+    """What the table says, or None where nothing was begun.
+
+    Raises:
+        ProgressError: if what it says is not understood.
+    """
+    value = client.get([_ROW], _COLUMN).get(_ROW)
+    if value is None:
+        return None
+    try:
+        return Progress(**json.loads(value))
+    except (ValueError, TypeError):
+        raise ProgressError(
+            f"the progress of the table {client.options.table} is {value[:200]!r}: expected JSON. Drop the table, and "
+            "it is made anew from the lake"
+        ) from None
+
+
+def write_progress(client: Client, expected: Progress | None, progress: Progress) -> None:
+    """Write what is new, where the table still says what is expected.
+
+    Raises:
+        ConcurrentFollowError: if it says something else.
+    """
+    before = None if expected is None else expected.serialize()
+    if client.check_and_put(_ROW, _COLUMN, before, progress.serialize()):
+        return
+    found = read_progress(client)
+    if found != progress:  # else it was this call, made twice
+        raise ConcurrentFollowError(
+            f"another run follows into the table {client.options.table}: expected its progress to be {expected}, found "
+            f"{found}. What both wrote is the same; the next run goes on from there"
+        )

@@ -1,0 +1,164 @@
+"""The Spark data source `hbase`: messages in HBase as rows of `messages`.
+
+    from connectors.hbase import register
+    register(spark)
+    df = spark.read.format("hbase").option("host", "hbase-thrift").option("columns", "broker,topic,size").load()
+    messages.write.format("hbase").mode("append").option("host", "hbase-thrift").save()
+    messages.writeStream.format("hbase").option("checkpointLocation", …).option("host", "hbase-thrift").start()
+
+Options are in `connectors.hbase.options`, columns in `schemas.tables.messages`, rows and cells in `keys` and `cells`.
+
+Read: a partition is a salt, read by one task over one connection, in pages of `batchRows`; every row of it is read,
+however few columns are asked for. There is no snapshot: a row that is written meanwhile is in the result or not.
+
+Written are the columns that a DataFrame has; `broker` and `physical_offset` must be among them, and without `topic`,
+`store_timestamp`, `msg_id`, `unique_key` and `keys` a message is not found by them. The table is made where there is
+none. To write a message again changes nothing, so that a task or micro-batch that is done again does no harm; to
+overwrite the table is not offered. Nothing is written of how far a source has been read: that is what
+`connectors.hbase.follower` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    DataSourceStreamArrowWriter,
+    InputPartition,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import StructType
+
+from connectors.hbase.cells import VALUE, check_columns, to_batch, to_row
+from connectors.hbase.client import Client
+from connectors.hbase.errors import OptionError
+from connectors.hbase.keys import MESSAGE, end_of
+from connectors.hbase.options import Options
+from connectors.hbase.tables import open_or_create, open_table
+from connectors.hbase.writer import write_messages
+from schemas.tables.messages import MESSAGES
+
+
+@dataclass
+class SaltPartition(InputPartition):
+    """All messages of one salt."""
+
+    salt: int
+
+
+@dataclass
+class Written(WriterCommitMessage):
+    """What one task has written."""
+
+    messages: int
+
+
+class HBaseDataSource(DataSource):
+    """Reads and writes a table of messages in HBase; see the module and its options."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name for `format`."""
+        return "hbase"
+
+    def schema(self) -> StructType:
+        """The columns that the options ask for."""
+        columns = Options.parse(self.options).columns
+        return MESSAGES if columns is None else StructType([MESSAGES[name] for name in columns])
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """A reader of these columns."""
+        return HBaseReader(Options.parse(self.options), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> HBaseWriter:
+        """A writer of these columns."""
+        return HBaseWriter(_write_options(self.options, overwrite=overwrite), schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> HBaseStreamWriter:  # noqa: N802 (Spark's)
+        """A writer of these columns, batch by batch."""
+        given = {name: value for name, value in self.options.items() if name.lower() not in _OF_STREAMS}
+        return HBaseStreamWriter(_write_options(given, overwrite=overwrite), schema)
+
+
+_OF_STREAMS = frozenset({"checkpointlocation", "queryname", "path"})
+
+
+def _write_options(given: object, *, overwrite: bool) -> Options:
+    options = Options.parse(dict(given))  # type: ignore[call-overload]
+    if overwrite:
+        raise OptionError(
+            f"mode overwrite: expected append, as messages in {options.table} are only added to. Drop the table instead"
+        )
+    return options
+
+
+def read_salt(client: Client, salt: int, columns: list[str]) -> Iterator[pa.RecordBatch]:
+    """All messages of one salt, page by page, in the order of their keys.
+
+    Raises:
+        RowError: for a row that holds no message.
+        UnavailableError: if HBase did not answer in time.
+    """
+    prefix = bytes((salt,)) + MESSAGE
+    for page in client.scan(prefix, end_of(prefix), page_rows=client.options.batch_rows):
+        yield to_batch([to_row(row.cells[VALUE]) for row in page], columns)
+
+
+class HBaseReader(DataSourceReader):
+    """Plans on the driver, reads on workers."""
+
+    def __init__(self, options: Options, schema: StructType) -> None:
+        """Check options and schema; nothing is read yet.
+
+        Raises:
+            OptionError: where they do not fit.
+        """
+        for field in schema:
+            if field.name not in MESSAGES.names or field.dataType.simpleString() != _type_of(field.name):
+                found = f"{field.name} {field.dataType.simpleString()}"
+                raise OptionError(f"the schema's column {found} is not one of messages: {', '.join(MESSAGES.names)}")
+        self._options = options
+        self._columns = schema.names
+
+    def partitions(self) -> list[SaltPartition]:
+        """A partition for each salt of the table."""
+        with Client(self._options) as client:
+            return [SaltPartition(salt) for salt in range(open_table(client).salts)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The batches of one salt."""
+        if isinstance(partition, SaltPartition):
+            with Client(self._options.connected()) as client:
+                yield from read_salt(client, partition.salt, self._columns)
+
+
+def _type_of(column: str) -> str:
+    return str(MESSAGES[column].dataType.simpleString())
+
+
+class _Writing:
+    """What both writers do."""
+
+    def __init__(self, options: Options, schema: StructType) -> None:
+        check_columns(schema.names)
+        self._options = options
+        with Client(options) as client:
+            self._salts = open_or_create(client).salts
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """Put the rows of one task."""
+        with Client(self._options.connected()) as client:
+            return Written(write_messages(client, iterator, self._salts))
+
+
+class HBaseWriter(_Writing, DataSourceArrowWriter):
+    """Makes the table on the driver, writes on workers."""
+
+
+class HBaseStreamWriter(_Writing, DataSourceStreamArrowWriter):
+    """The same for each micro-batch."""

@@ -1,0 +1,193 @@
+"""The HBase table: how it is made, and what it says of itself.
+
+Families: `m`, messages and the entries that lead to them, with a Bloom filter for rows and the block cache on (what
+Thrift 1 makes has neither unless asked), one version, and the TTL; `p`, what the table says of itself, which outlives
+any TTL. Two rows are in `p`: the layout (how many salts; read by whoever opens the table) and the progress (see
+`progress`).
+
+Thrift 1 cannot split a table while making it. Where that is wanted, a Thrift 2 server can: `hbase thrift2 start` for
+the minute that it takes, its port as `thrift2Port`. Or the table is made before by `hbase shell`, with what
+`shell_statement` gives; an empty table with these two families is taken as it is.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import thriftpy2
+from thriftpy2.rpc import make_client
+from thriftpy2.thrift import TException
+
+from connectors.hbase.client import Client
+from connectors.hbase.errors import OptionError, RefusedError, TableError, UnavailableError
+from connectors.hbase.keys import CONTROL
+from connectors.hbase.options import MAX_SALTS, Options
+
+LAYOUT_VERSION = 1
+_LAYOUT_ROW = CONTROL + b"layout"
+_LAYOUT = b"p:layout"
+_FOREVER = (1 << 31) - 1
+
+# What is used of Thrift 2's own definition, org.apache.hadoop.hbase.thrift2 hbase.thrift.
+_THRIFT2 = """
+struct TTableName { 1: optional binary ns, 2: required binary qualifier }
+struct TColumnFamilyDescriptor {
+  1: required binary name, 5: optional i32 bloomnFilterType, 6: optional i32 compressionType,
+  8: optional i32 dataBlockEncoding, 11: optional i32 minVersions, 10: optional i32 maxVersions,
+  13: optional i32 timeToLive, 14: optional bool blockCacheEnabled
+}
+struct TTableDescriptor { 1: required TTableName tableName, 2: optional list<TColumnFamilyDescriptor> columns }
+exception TIOError { 1: optional string message, 2: optional bool canRetry }
+service THBaseService {
+  void createTable(1: required TTableDescriptor desc, 2: optional list<binary> splitKeys) throws (1: TIOError io)
+}
+"""
+_THRIFT2_BLOOM_ROW = 1
+_THRIFT2_FAST_DIFF = 4
+_THRIFT2_COMPRESSIONS = {"GZ": 1, "NONE": 2, "SNAPPY": 3, "LZ4": 4, "ZSTD": 6}
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What must not change as long as the table lives.
+
+    Attributes:
+        salts: into how many parts its rows are spread.
+        version: of keys and cells.
+    """
+
+    salts: int
+    version: int = LAYOUT_VERSION
+
+
+def open_table(client: Client) -> Layout:
+    """What a table says of itself.
+
+    Raises:
+        TableError: where there is none, or it is not one of ours.
+    """
+    layout = _read_layout(client)
+    if layout is None:
+        raise TableError(
+            f"the table {client.options.table} holds no layout: expected one that 'archive --hbase' made. "
+            "Name another table"
+        )
+    return layout
+
+
+def open_or_create(client: Client) -> Layout:
+    """The table, made where there is none, with the options of the client.
+
+    Raises:
+        TableError: where there is a table of that name that is not one of ours.
+        RefusedError: if HBase will not make it so.
+        OptionError: for regions that only a Thrift 2 server can make, where none is given.
+    """
+    options = client.options
+    if options.table not in client.tables():
+        _create(client, options)
+    try:
+        layout = _read_layout(client)
+        if layout is None:
+            if next(client.scan(b"", b"", page_rows=1), None):
+                raise TableError(
+                    f"the table {options.table} holds rows but no layout: it is somebody else's. Name another table"
+                )
+            value = json.dumps(asdict(Layout(options.salts))).encode()
+            client.check_and_put(_LAYOUT_ROW, _LAYOUT, None, value)  # of two at once, the first one's is the table's
+    except RefusedError as error:
+        raise TableError(f"{error}. Expected a table with the families m and p: name another table") from None
+    return layout or open_table(client)
+
+
+def shell_statement(options: Options) -> str:
+    """What makes the table in `hbase shell`, split as asked for."""
+    common = "VERSIONS => 1, BLOOMFILTER => 'ROW'"
+    ttl = "" if options.ttl_seconds is None else f", TTL => {options.ttl_seconds}"
+    messages = (
+        f"{{NAME => 'm', {common}, COMPRESSION => '{options.compression}', DATA_BLOCK_ENCODING => 'FAST_DIFF'{ttl}}}"
+    )
+    splits = ", ".join(f'"\\x{key[0]:02X}"' for key in split_keys(options))
+    return f"create '{options.table}', {messages}, {{NAME => 'p', {common}}}" + (
+        f", SPLITS => [{splits}]" if splits else ""
+    )
+
+
+def split_keys(options: Options) -> list[bytes]:
+    """Where regions begin but the first: at salts, evenly."""
+    return [bytes((options.salts * number // options.regions,)) for number in range(1, options.regions)]
+
+
+def _read_layout(client: Client) -> Layout | None:
+    try:
+        value = client.get([_LAYOUT_ROW], _LAYOUT).get(_LAYOUT_ROW)
+    except RefusedError as error:
+        name = client.options.table
+        if "TableNotFoundException" not in str(error):
+            raise
+        raise TableError(f"there is no table {name} at {client.options.address}: 'archive --hbase' makes it") from None
+    if value is None:
+        return None
+    try:
+        layout = Layout(**json.loads(value))
+    except (ValueError, TypeError):
+        layout = Layout(0, 0)
+    if layout.version != LAYOUT_VERSION or not 1 <= layout.salts <= MAX_SALTS:
+        raise TableError(
+            f"the table {client.options.table} has the layout {value.decode(errors='replace')[:200]}: expected version "
+            f"{LAYOUT_VERSION}. Drop it, and it is made anew from the lake"
+        )
+    return layout
+
+
+def _create(client: Client, options: Options) -> None:
+    if options.regions > 1:
+        _create_by_thrift2(options)
+        return
+    common: dict[str, Any] = {"maxVersions": 1, "bloomFilterType": "ROW", "blockCacheEnabled": True}
+    ttl = _FOREVER if options.ttl_seconds is None else options.ttl_seconds
+    client.create_table(
+        [
+            {"name": b"m:", "compression": options.compression, "timeToLive": ttl, **common},
+            {"name": b"p:", "timeToLive": _FOREVER, **common},
+        ]
+    )
+
+
+def _create_by_thrift2(options: Options) -> None:
+    if options.thrift2_port is None:
+        raise OptionError(
+            f"option regions: expected 1, found {options.regions}: Thrift 1 cannot split a table while making it. Give "
+            f"thrift2Port, or make the table in hbase shell: {shell_statement(options)}"
+        )
+    types: Any = thriftpy2.load_fp(io.StringIO(_THRIFT2), "commitlake_hbase2_thrift")
+    common: dict[str, Any] = {"bloomnFilterType": _THRIFT2_BLOOM_ROW, "maxVersions": 1, "blockCacheEnabled": True}
+    messages = types.TColumnFamilyDescriptor(
+        name=b"m",
+        compressionType=_THRIFT2_COMPRESSIONS[options.compression],
+        dataBlockEncoding=_THRIFT2_FAST_DIFF,
+        timeToLive=options.ttl_seconds,
+        **common,
+    )
+    families = [messages, types.TColumnFamilyDescriptor(name=b"p", **common)]
+    table = types.TTableDescriptor(types.TTableName(qualifier=options.table.encode()), families)
+    place = f"Thrift 2 server {options.host}:{options.thrift2_port}"
+    try:
+        thrift = make_client(
+            types.THBaseService,
+            options.host,
+            options.thrift2_port,
+            timeout=options.timeout_ms,
+        )
+        try:
+            thrift.createTable(table, split_keys(options))
+        finally:
+            thrift.close()
+    except types.TIOError as error:
+        said = (error.message or "").splitlines()[:1]
+        raise RefusedError(f"HBase's {place} refused to make the table {options.table}: {''.join(said)}") from None
+    except (TException, OSError) as error:
+        raise UnavailableError(f"HBase's {place} did not make the table {options.table}: {error}") from None

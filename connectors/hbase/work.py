@@ -1,0 +1,176 @@
+"""What a version's files are to HBase: pieces of work, done in this process or by Spark's tasks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from connectors.hbase import errors
+from connectors.hbase.client import Client
+from connectors.hbase.options import Options
+from connectors.hbase.writer import delete_messages, write_messages
+from connectors.lake.versions import AddedFile, AddedVersion, table_files
+from schemas.tables.messages import MESSAGES, STORE_DATE
+
+PIECE_ROWS = 100_000
+"""Of a file, what one piece of work takes, as far as row groups can be told apart."""
+
+Offsets = npt.NDArray[np.int64]
+_PLACE = ["broker", "physical_offset"]
+_KEY_COLUMNS = [*_PLACE, "topic", "store_timestamp", "unique_key", "keys"]
+
+_OUR_ERROR = re.compile(r"connectors\.hbase\.errors\.(\w+): (.*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Every `parts`-th row group of a file, from `part` on."""
+
+    name: str
+    store_date: str | None
+    part: int
+    parts: int
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is done with rows, and how.
+
+    Attributes:
+        options: where HBase is.
+        salts: of its table.
+        messages_uri: path or URI of the Delta table.
+        storage_options: for object stores.
+        delete: whether rows are taken away.
+        kept: of these, what stays: offsets by broker, in order.
+    """
+
+    options: Options
+    salts: int
+    messages_uri: str
+    storage_options: Mapping[str, str] | None = None
+    delete: bool = False
+    kept: Mapping[str, Offsets] | None = None
+
+    def deleting(self, kept: Mapping[str, Offsets]) -> Work:
+        """The same for rows that are to be taken away, but for those that are kept."""
+        return replace(self, delete=True, kept=kept)
+
+    def run(self, pieces: Iterable[Piece]) -> int:
+        """Do it for some pieces over one connection, and say for how many rows."""
+        files = table_files(self.messages_uri, self.storage_options)
+        with Client(self.options) as client:
+            batches = (batch for piece in pieces for batch in self._read(piece, files))
+            if self.delete:
+                return delete_messages(client, (self._without_kept(batch) for batch in batches), self.salts)
+            return write_messages(client, batches, self.salts)
+
+    def _read(self, piece: Piece, files: Any) -> Iterator[pa.RecordBatch]:
+        # A file has not its partition's column. Row groups are the unit of reading, and bound what is held of a file.
+        with files.open_input_file(piece.name) as source, pq.ParquetFile(source) as parquet:
+            stored = set(parquet.schema_arrow.names)
+            wanted = _KEY_COLUMNS if self.delete else MESSAGES.names
+            columns = [name for name in wanted if name in stored]
+            groups = list(range(piece.part, parquet.num_row_groups, piece.parts))
+            for batch in parquet.iter_batches(self.options.batch_rows, groups, columns) if groups else ():
+                if self.delete or STORE_DATE.name in stored:
+                    yield batch
+                else:
+                    dates = pa.repeat(pa.scalar(piece.store_date, pa.string()), batch.num_rows)
+                    yield batch.append_column(STORE_DATE.name, dates.cast(pa.date32()))
+
+    def _without_kept(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        kept = self.kept
+        if not kept:
+            return batch
+        places = zip(*(batch.column(name).to_pylist() for name in _PLACE), strict=True)
+        return batch.filter(
+            pa.array([not _is_among(kept.get(broker), offset) for broker, offset in places], pa.bool_())
+        )
+
+
+def _is_among(offsets: Offsets | None, offset: int) -> bool:
+    if offsets is None:
+        return False
+    place = int(np.searchsorted(offsets, offset))
+    return place < len(offsets) and int(offsets[place]) == offset
+
+
+def pieces_of(files: Sequence[AddedFile]) -> list[Piece]:
+    """The files, large ones in several pieces."""
+    pieces = []
+    for file in files:
+        parts = max(1, -(-(file.rows or 1) // PIECE_ROWS))
+        pieces += [Piece(file.name, file.store_date, part, parts) for part in range(parts)]
+    return pieces
+
+
+def kept_places(work: Work, version: AddedVersion) -> Mapping[str, Offsets]:
+    """Of a version that took files away and added others, the offsets of the rows that it added (again), by broker.
+
+    Eight bytes a row, for as many rows as a DELETE or UPDATE has rewritten.
+    """
+    kept: dict[str, Offsets] = {}
+    if not version.removed:
+        return kept
+    files = table_files(work.messages_uri, work.storage_options)
+    for file in version.files:
+        with files.open_input_file(file.name) as source:
+            places = pq.read_table(source, columns=_PLACE)
+        brokers = places.column("broker").cast(pa.string())  # some writers leave views, which cannot be compared
+        for broker in pc.unique(brokers).to_pylist():
+            offsets = places.column("physical_offset").filter(pc.equal(brokers, broker)).to_numpy()
+            kept[broker] = np.concatenate([kept.get(broker, offsets[:0]), offsets])
+    return {broker: np.sort(offsets) for broker, offsets in kept.items()}
+
+
+def run_here(work: Work, files: Sequence[AddedFile]) -> int:
+    """Do it in this process, over one connection; the rows it was done for."""
+    return work.run(pieces_of(files)) if files else 0
+
+
+def run_in_spark(spark: SparkSession, work: Work, files: Sequence[AddedFile]) -> int:
+    """Do it in Spark's tasks, `connections` at a time; the rows it was done for.
+
+    Raises:
+        HBaseError: what a task has met.
+    """
+    pieces = pieces_of(files)
+    cores = spark.sparkContext.defaultParallelism
+    tasks = min(len(pieces), work.options.connections or 2 * cores)
+    numbers = spark.range(0, len(pieces), 1, numPartitions=tasks)
+    with _errors_of_tasks():
+        counts = numbers.mapInArrow(partial(_run_pieces, work, pieces), "rows long").collect()
+    return sum(row.rows for row in counts)
+
+
+def _run_pieces(work: Work, pieces: Sequence[Piece], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    numbers = [number for batch in batches for number in batch.column(0).to_pylist()]
+    if numbers:
+        rows = work.run(pieces[number] for number in numbers)
+        yield pa.RecordBatch.from_arrays([pa.array([rows], pa.int64())], ["rows"])
+
+
+@contextmanager
+def _errors_of_tasks() -> Iterator[None]:
+    """An error of ours that ended a task, as it was raised there."""
+    try:
+        yield
+    except PySparkException as error:
+        found = _OUR_ERROR.search(str(error))
+        if found is None or not hasattr(errors, found[1]):
+            raise
+        raised: errors.HBaseError = getattr(errors, found[1])(found[2])
+        raise raised from None

@@ -1,0 +1,84 @@
+"""Batches of messages into HBase, in calls of bounded size."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+
+import pyarrow as pa
+
+from connectors.hbase.cells import FAMILY, Cell, MessageCells, to_cells
+from connectors.hbase.client import Client
+
+CALL_BYTES = 4 << 20
+"""A call is sent when its cells have so many bytes, however few messages they are."""
+
+
+def write_messages(client: Client, batches: Iterable[pa.RecordBatch], salts: int) -> int:
+    """Put messages; to put them again changes nothing.
+
+    Args:
+        client: of the table; its options say how many messages go into one call.
+        batches: columns of `messages`.
+        salts: of the table.
+
+    Returns:
+        How many there were.
+
+    Raises:
+        RowError: for a batch that is no table of messages.
+        UnavailableError: if HBase did not take them in time; some may be there.
+        RefusedError: if it will not.
+    """
+    return _send(client, batches, salts, client.write)
+
+
+def delete_messages(client: Client, batches: Iterable[pa.RecordBatch], salts: int) -> int:
+    """Take messages away, with the entries that lead to them.
+
+    Args:
+        client: of the table.
+        batches: what makes up their keys: broker, physical_offset, topic, store_timestamp, unique_key and keys.
+        salts: of the table.
+
+    Returns:
+        How many there were. HBase hides what it has deleted until its next major compaction, even if it is put again.
+
+    Raises:
+        RowError: for a batch that is no table of messages.
+        UnavailableError: if HBase did not do it in time.
+        RefusedError: if it will not.
+    """
+
+    def delete(cells: Sequence[Cell], timestamp_ms: int) -> None:
+        client.delete([cell.key for cell in cells], FAMILY, timestamp_ms)
+
+    return _send(client, batches, salts, delete)
+
+
+def _send(
+    client: Client, batches: Iterable[pa.RecordBatch], salts: int, send: Callable[[Sequence[Cell], int], None]
+) -> int:
+    waiting: dict[int, list[Cell]] = defaultdict(list)  # by timestamp, as a call has only one
+    messages = total = size = 0
+    for batch in batches:
+        for message in to_cells(batch, salts):
+            waiting[message.timestamp_ms] += message.cells
+            messages += 1
+            size += _size(message)
+            if messages >= client.options.batch_rows or size >= CALL_BYTES:
+                _flush(waiting, send)
+                total += messages
+                messages = size = 0
+    _flush(waiting, send)
+    return total + messages
+
+
+def _size(message: MessageCells) -> int:
+    return sum(len(cell.key) + len(cell.value) for cell in message.cells)
+
+
+def _flush(waiting: dict[int, list[Cell]], send: Callable[[Sequence[Cell], int], None]) -> None:
+    for timestamp_ms, cells in waiting.items():
+        send(cells, timestamp_ms)
+    waiting.clear()

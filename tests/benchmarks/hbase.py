@@ -1,0 +1,127 @@
+"""The projection into HBase and its look-ups, timed on this machine.
+
+    python -m tests.benchmarks.hbase                          200,000 messages: batch sizes and connections
+    python -m tests.benchmarks.hbase --messages 5000000 --batch-rows 2000 --connections 2
+
+Makes a table of messages of a shop (`tests.integration.hbase.making`), starts an HBase of its own, lets it follow for
+each batch size and number of connections, then looks up keys, ids and ranges of a topic, and the same keys by the
+lake's own engine. Everything runs on this machine: HBase, its Thrift server and Spark share its cores.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import random
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from deltalake import DeltaTable
+
+from connectors.hbase.client import Client
+from connectors.hbase.follower import follow
+from connectors.hbase.lookups import Wanted, look_up, read_all
+from connectors.hbase.options import Options
+from connectors.lake.reader import run_sql
+from connectors.spark_session import get_session
+from tests.benchmarks.machine import machine
+from tests.integration.hbase.making import START, append, chunks
+from tests.servers.hbase import HBase
+
+LOOK_UPS = 1000
+RANGE_LOOK_UPS = 200
+DELTA_LOOK_UPS = 20
+_CHUNK = 100_000
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run it all; a line for each figure."""
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.hbase", description=__doc__)
+    parser.add_argument("--messages", type=int, default=200_000)
+    parser.add_argument("--batch-rows", default="200,1000,2000,5000", help="comma-separated")
+    parser.add_argument("--connections", default="1,2,4", help="comma-separated")
+    parser.add_argument("--heap-mb", type=int, default=2048, help="of HBase")
+    arguments = parser.parse_args(argv)
+    print(*(f"{name}: {value}" for name, value in machine().items()), sep="\n")
+    with tempfile.TemporaryDirectory(prefix="commitlake-hbase-") as folder:
+        uri = str(Path(folder) / "messages")
+        for rows in chunks(arguments.messages, _CHUNK):
+            append(uri, rows)
+        spark = get_session("benchmark")
+        with HBase(Path(folder) / "hbase", heap_mb=arguments.heap_mb) as server:
+            options = Options(host="127.0.0.1", port=server.thrift_port)
+            for connections in _numbers(arguments.connections):
+                for batch_rows in _numbers(arguments.batch_rows):
+                    chosen = replace(options, batch_rows=batch_rows, connections=connections)
+                    chosen = replace(chosen, table=f"messages_{connections}_{batch_rows}")
+                    followed = follow(spark, uri, chosen, spark_rows=1)
+                    print(
+                        f"{followed.rows:,} messages, {batch_rows} a call, {connections} connections: "
+                        f"{followed.seconds:.1f} s, {followed.rows / followed.seconds:,.0f} messages/s",
+                        flush=True,
+                    )
+            _time_look_ups(chosen, arguments.messages)
+            _time_delta(uri, arguments.messages)
+        spark.stop()
+    return 0
+
+
+def _time_look_ups(options: Options, messages: int) -> None:
+    chance = random.Random(1)
+    seconds = messages // 3 * 0.04
+    with Client(options) as client:
+
+        def by_key() -> Wanted:
+            return Wanted(keys=[f"order-{chance.randrange(messages // 4)}"])
+
+        def by_id() -> Wanted:
+            return Wanted(message_id=f"0A00000100002A9F{1000 * chance.randrange(messages // 2):016X}")
+
+        def by_topic() -> Wanted:
+            start = START + datetime.timedelta(seconds=chance.uniform(0, seconds))
+            return Wanted(topics=["orders"], start=start, end=start + datetime.timedelta(minutes=20))
+
+        ways: list[tuple[str, Callable[[], Wanted], int]] = [
+            ("business key", by_key, LOOK_UPS),
+            ("offset message id", by_id, LOOK_UPS),
+            ("topic and 20 minutes, first 100", by_topic, RANGE_LOOK_UPS),
+        ]
+        for name, wanted, times in ways:
+            took, found = [], 0
+            for _ in range(times):
+                question = wanted()
+                began = time.perf_counter()
+                found += read_all(look_up(client, question, 100)).num_rows
+                took.append(time.perf_counter() - began)
+            print(
+                f"HBase, {name}: {_quantiles(took)}, {found / times:.1f} messages each ({times} look-ups)", flush=True
+            )
+
+
+def _time_delta(uri: str, messages: int) -> None:
+    chance = random.Random(1)
+    took = []
+    for _ in range(DELTA_LOOK_UPS):
+        key = f"order-{chance.randrange(messages // 4)}"
+        began = time.perf_counter()
+        run_sql(DeltaTable(uri), "messages", f"SELECT * FROM messages WHERE array_contains(keys, '{key}')").read_all()
+        took.append(time.perf_counter() - began)
+    print(f"Delta by deltalake, business key: {_quantiles(took)} ({DELTA_LOOK_UPS} look-ups)", flush=True)
+
+
+def _quantiles(seconds: Sequence[float]) -> str:
+    cuts = statistics.quantiles(seconds, n=100, method="inclusive")
+    return f"p50 {cuts[49] * 1000:.1f} ms, p99 {cuts[98] * 1000:.1f} ms"
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(part) for part in text.split(",")]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

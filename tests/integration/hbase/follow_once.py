@@ -1,0 +1,19 @@
+"""One run of the follower, as a process of its own that a test can kill: `follow_once URI PORT TABLE`."""
+
+from __future__ import annotations
+
+import sys
+
+from connectors.hbase.follower import follow
+from connectors.hbase.options import Options
+
+
+def main(uri: str, port: str, table: str) -> None:
+    """Follow, and say when each version is done."""
+    print("begins", flush=True)
+    options = Options(host="127.0.0.1", port=int(port), table=table, salts=4, batch_rows=200)
+    follow(None, uri, options, progress=lambda version, rows: print(f"version {version}: {rows}", flush=True))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

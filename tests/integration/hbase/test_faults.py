@@ -1,0 +1,166 @@
+"""Whatever dies while HBase follows: after the next run its cells are those of an undisturbed run."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from connectors.hbase.client import Client
+from connectors.hbase.errors import UnavailableError
+from connectors.hbase.follower import Followed, follow
+from connectors.hbase.options import Options
+from connectors.hbase.tables import open_or_create
+from tests.integration.hbase.making import append, delta_rows, message_rows, rare_rows
+from tests.integration.hbase.reading import all_cells, hbase_rows
+from tests.servers.hbase import HBase
+
+SEED = 20_261_121
+KILLS = 5
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(scope="module")
+def uri(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A load of several seconds."""
+    path = tmp_path_factory.mktemp("lake") / "messages"
+    append(path, message_rows(6000))
+    return str(path)
+
+
+class _Following:
+    """A follower in a thread."""
+
+    def __init__(self, uri: str, options: Options) -> None:
+        self._uri, self._options = uri, options
+        self.followed: Followed | None = None
+        self.error: Exception | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self.followed = follow(None, self._uri, self._options)
+        except Exception as error:  # noqa: BLE001 (handed to the test)
+            self.error = error
+
+    def wait_until_it_writes(self, rows: int) -> None:
+        deadline = time.monotonic() + 60
+        with Client(self._options) as client:
+            while client.options.table not in client.tables():
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+            while sum(len(page) for page in client.scan(b"", b"\xff", page_rows=500)) < rows:
+                assert time.monotonic() < deadline
+                assert self.followed is None, "the run was over before anything was killed"
+        assert self.followed is None, "the run was over before anything was killed"
+
+    def finish(self) -> Followed:
+        self._thread.join(300)
+        if self.error is not None:
+            raise self.error
+        assert self.followed is not None
+        return self.followed
+
+
+def _small_calls(options: Options) -> Options:
+    """So that a run lasts long enough to be disturbed."""
+    return replace(options, batch_rows=10, timeout_ms=30_000)
+
+
+@pytest.mark.parametrize("restart", [HBase.restart_thrift, HBase.restart_hbase], ids=["thrift", "hbase"])
+def test_a_server_that_is_killed_while_it_is_written_to(
+    hbase: HBase, uri: str, options: Options, restart: Callable[[HBase], None]
+) -> None:
+    following = _Following(uri, _small_calls(options))
+    following.wait_until_it_writes(500)
+    restart(hbase)
+    assert following.finish().rows == 6000
+    assert hbase_rows(options) == delta_rows(uri)
+
+
+def test_thrift_that_is_down_is_told_and_then_caught_up_with(hbase: HBase, uri: str, options: Options) -> None:
+    hbase.kill_thrift()
+    began = time.monotonic()
+    try:
+        with pytest.raises(UnavailableError, match=r"Thrift server 127\.0\.0\.1:\d+ gave no answer .* within 2 s"):
+            follow(None, uri, replace(options, connect_seconds=2))
+        assert time.monotonic() - began < 10
+    finally:
+        hbase.start_thrift()
+    follow(None, uri, options)
+    assert hbase_rows(options) == delta_rows(uri)
+
+
+def test_hbase_that_goes_down_is_told_and_then_caught_up_with(hbase: HBase, uri: str, options: Options) -> None:
+    """Its Thrift server stays up, and answers nothing."""
+    following = _Following(uri, replace(_small_calls(options), timeout_ms=2000, retry_seconds=5))
+    following.wait_until_it_writes(500)
+    hbase.kill_hbase()
+    try:
+        with pytest.raises(UnavailableError, match=r"gave no answer to 'write' .* within 5 s: .* next run goes on"):
+            following.finish()
+    finally:
+        hbase.start_hbase()
+    follow(None, uri, options)
+    assert hbase_rows(options) == delta_rows(uri)
+
+
+def test_a_follower_that_is_killed_at_random_moments(hbase: HBase, options: Options, tmp_path: Path) -> None:
+    """Seeded: each run is killed after a part of the time that an undisturbed one takes."""
+    chance = random.Random(SEED)
+    uri = str(tmp_path / "messages")
+    append(uri, message_rows(2000))
+    undisturbed = replace(options, table=options.table + "_undisturbed")
+    began = time.monotonic()
+    subprocess.run(_follow_once(hbase, uri, undisturbed), cwd=ROOT, check=True, stdout=subprocess.DEVNULL, timeout=300)
+    seconds = time.monotonic() - began
+    killed = 0
+    for number in range(KILLS):
+        with subprocess.Popen(_follow_once(hbase, uri, options), cwd=ROOT, stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            process.stdout.readline()  # until then nothing happens but imports
+            time.sleep(chance.uniform(0, seconds / 2))
+            process.kill()
+            killed += process.wait() != 0
+        if number == 1:
+            append(uri, rare_rows())
+        if number == 2:
+            DeltaTable(uri).delete("topic = 'orders'")
+            append(uri, message_rows(1500, first=2000))
+        if number == 3:
+            DeltaTable(uri).optimize.compact()
+            append(uri, message_rows(1500, first=3500))
+    assert killed > 0
+    anew = replace(options, table=options.table + "_anew")
+    for each in (options, undisturbed, anew):
+        follow(None, uri, each)
+    assert hbase_rows(options) == delta_rows(uri)
+    assert all_cells(options) == all_cells(undisturbed) == all_cells(anew)
+
+
+def _follow_once(hbase: HBase, uri: str, options: Options) -> list[str]:
+    return [sys.executable, "-m", "tests.integration.hbase.follow_once", uri, str(hbase.thrift_port), options.table]
+
+
+def test_a_region_server_that_dies_and_comes_back(tmp_path: Path, uri: str) -> None:
+    """Its regions move to the other one meanwhile, which plays back its log."""
+    with HBase(tmp_path / "hbase", heap_mb=384, region_servers=2) as cluster, cluster.thrift2() as thrift2_port:
+        options = Options(host="127.0.0.1", port=cluster.thrift_port, salts=4, regions=4, thrift2_port=thrift2_port)
+        with Client(options) as client:
+            open_or_create(client)
+        following = _Following(uri, _small_calls(options))
+        following.wait_until_it_writes(500)
+        cluster.kill_region_server(0)
+        time.sleep(2)
+        cluster.start_region_server(0)
+        assert following.finish().rows == 6000
+        assert hbase_rows(options) == delta_rows(uri)

@@ -1,0 +1,179 @@
+"""The projection against a real HBase: it equals `messages` row by row, whatever its versions did."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from connectors.hbase.client import Client
+from connectors.hbase.errors import ConcurrentFollowError, ProgressError, TableError, UnavailableError
+from connectors.hbase.follower import follow
+from connectors.hbase.options import Options
+from connectors.hbase.progress import Progress, read_progress, write_progress
+from connectors.hbase.tables import open_or_create
+from connectors.hbase.work import Work, run_in_spark
+from connectors.lake.versions import snapshot_files, table_id
+from tests.integration.hbase.making import append, by_place, delta_rows, message_rows, rare_rows
+from tests.integration.hbase.reading import all_cells, hbase_rows
+
+
+@pytest.fixture
+def uri(tmp_path: Path) -> str:
+    """A table of messages in two versions, the rare ones among them."""
+    path = tmp_path / "messages"
+    append(path, message_rows(700))
+    append(path, rare_rows())
+    return str(path)
+
+
+def test_the_projection_equals_the_table_row_by_row(uri: str, options: Options) -> None:
+    followed = follow(None, uri, options)
+    assert (followed.version, followed.versions, followed.rows) == (1, 1, 708)
+    assert hbase_rows(options) == delta_rows(uri)
+
+
+def test_each_version_is_taken_once(uri: str, options: Options) -> None:
+    seen: list[tuple[int, int]] = []
+    follow(None, uri, options)
+    append(uri, message_rows(10, first=700))
+    append(uri, message_rows(5, first=710))
+    followed = follow(None, uri, options, progress=lambda version, rows: seen.append((version, rows)))
+    assert seen == [(2, 10), (3, 5)]
+    assert (followed.version, followed.versions, followed.rows) == (3, 2, 15)
+    assert follow(None, uri, options).versions == 0
+    assert hbase_rows(options) == delta_rows(uri)
+
+
+def test_to_write_a_version_again_changes_no_cell(uri: str, options: Options) -> None:
+    follow(None, uri, options)
+    before = all_cells(options)
+    with Client(options) as client:
+        done = read_progress(client)
+        assert done is not None
+        write_progress(client, done, Progress(done.followed, 0))
+    assert follow(None, uri, options).rows == 8
+    assert all_cells(options) == before
+
+
+def test_what_is_put_together_again_is_not_followed_twice(uri: str, options: Options) -> None:
+    follow(None, uri, options)
+    append(uri, message_rows(10, first=700))
+    follow(None, uri, options)
+    DeltaTable(uri).optimize.compact()
+    followed = follow(None, uri, options)
+    assert (followed.versions, followed.rows, followed.deleted) == (1, 0, 0)
+
+
+def test_what_a_version_took_away_is_gone_with_its_entries(uri: str, options: Options) -> None:
+    follow(None, uri, options)
+    table = DeltaTable(uri)
+    table.delete("topic = 'orders'")  # rewrites files
+    table.delete("store_date = '9999-12-31'")  # drops one
+    followed = follow(None, uri, options)
+    assert followed.deleted == 708 - len(delta_rows(uri))
+    assert hbase_rows(options) == delta_rows(uri)
+    undisturbed = replace(options, table=options.table + "_anew")
+    follow(None, uri, undisturbed)
+    assert all_cells(options) == all_cells(undisturbed)
+
+
+def test_a_first_load_that_was_killed_leaves_nothing_that_was_deleted_since(uri: str, options: Options) -> None:
+    with Client(options) as client:  # what a run does before its first row, and then all of the rows
+        open_or_create(client)
+        write_progress(client, None, Progress(table_id(uri), None, snapshot_files(uri).version))
+    follow(None, uri, options)
+    with Client(options) as client:
+        done = read_progress(client)
+        write_progress(client, done, Progress(table_id(uri), None, 1))
+    DeltaTable(uri).delete("topic = 'orders'")
+    follow(None, uri, options)
+    assert hbase_rows(options) == delta_rows(uri)
+
+
+def test_a_first_run_needs_no_old_log(uri: str, options: Options) -> None:
+    DeltaTable(uri).create_checkpoint()
+    (Path(uri) / "_delta_log" / f"{0:020d}.json").unlink()
+    follow(None, uri, options)
+    assert hbase_rows(options) == delta_rows(uri)
+
+
+def test_a_version_that_is_gone_from_the_log_is_told(uri: str, options: Options) -> None:
+    follow(None, uri, options)
+    append(uri, message_rows(1, first=800))
+    append(uri, message_rows(1, first=801))
+    DeltaTable(uri).create_checkpoint()
+    (Path(uri) / "_delta_log" / f"{2:020d}.json").unlink()
+    with pytest.raises(ProgressError, match=r"version 2 of .* is no longer in its log.*Drop the HBase table"):
+        follow(None, uri, options)
+
+
+def test_a_table_follows_one_lake_only(uri: str, options: Options, tmp_path: Path) -> None:
+    follow(None, uri, options)
+    append(tmp_path / "other", message_rows(1))
+    with pytest.raises(ProgressError, match=r"follows the Delta table .*: expected"):
+        follow(None, str(tmp_path / "other"), options)
+
+
+def test_a_dropped_table_is_made_anew(uri: str, options: Options) -> None:
+    follow(None, uri, options)
+    with Client(options) as client:
+        client.delete_table()
+    assert follow(None, uri, options).rows == 708
+    assert hbase_rows(options) == delta_rows(uri)
+
+
+def test_of_two_runs_one_says_that_the_other_was_first(uri: str, options: Options) -> None:
+    append(uri, message_rows(10, first=700))
+
+    def other(version: int, rows: int) -> None:  # between two versions of ours, another run does the next one
+        append(uri, message_rows(10, first=710))
+        follow(None, uri, options)
+
+    follow(None, uri, options)
+    append(uri, message_rows(1, first=720))
+    append(uri, message_rows(1, first=721))
+    with pytest.raises(ConcurrentFollowError, match="another run follows into the table"):
+        follow(None, uri, options, progress=other)
+    follow(None, uri, options)
+    assert hbase_rows(options) == delta_rows(uri)
+
+
+def test_somebody_elses_table_is_not_written_to(uri: str, options: Options) -> None:
+    with Client(options) as client:
+        client.create_table([{"name": b"theirs:"}])
+    with pytest.raises(TableError, match="Expected a table with the families m and p"):
+        follow(None, uri, options)
+
+
+def test_many_rows_go_through_spark_to_the_same_cells(spark: SparkSession, uri: str, options: Options) -> None:
+    follow(spark, uri, options, spark_rows=1)
+    here = replace(options, table=options.table + "_here")
+    follow(None, uri, here)
+    assert all_cells(options) == all_cells(here)
+    DeltaTable(uri).delete("topic = 'orders'")
+    follow(spark, uri, options, spark_rows=1)
+    assert hbase_rows(options) == delta_rows(uri)
+
+
+def test_what_spark_wrote_and_deleted_is_followed(spark: SparkSession, options: Options, tmp_path: Path) -> None:
+    append(tmp_path / "model", message_rows(300))
+    uri = str(tmp_path / "messages")
+    rows = spark.read.format("delta").load(str(tmp_path / "model"))
+    rows.write.format("delta").partitionBy("store_date").save(uri)
+    follow(None, uri, options)
+    spark.sql(f"DELETE FROM delta.`{uri}` WHERE topic = 'orders'")
+    spark.sql(f"OPTIMIZE delta.`{uri}`")
+    follow(None, uri, options)
+    expected = by_place(spark.read.format("delta").load(uri).toArrow().to_pylist())
+    assert expected
+    assert hbase_rows(options) == expected
+
+
+def test_what_ends_a_task_is_told_as_it_was_raised(spark: SparkSession, uri: str, options: Options) -> None:
+    work = Work(replace(options, port=1, connect_seconds=1), 4, uri)
+    with pytest.raises(UnavailableError, match=r"gave no answer to 'write' .* within 1 s: Could not connect"):
+        run_in_spark(spark, work, snapshot_files(uri).files)

@@ -1,0 +1,140 @@
+"""Look-ups in a real HBase give what a scan of the Delta rows gives, in the same order."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from connectors.hbase.client import Client
+from connectors.hbase.errors import QuestionError
+from connectors.hbase.follower import follow
+from connectors.hbase.lookups import Wanted, look_up, read_all
+from connectors.hbase.options import Options
+from connectors.lake.reader import run_sql
+from tests.integration.hbase.making import SCHEMA, START, append, delta_rows, message_rows, rare_rows
+from tests.servers.hbase import HBase
+
+Rows = list[dict[str, Any]]
+MINUTE = datetime.timedelta(minutes=1)
+
+
+@pytest.fixture(scope="module")
+def uri(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("lake") / "messages"
+    append(path, message_rows(6000))
+    append(path, rare_rows())
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def rows(uri: str) -> Rows:
+    """All rows in the order of answers: by time, nulls last, then by place."""
+    order = delta_rows(uri)
+    latest = datetime.datetime.max.replace(tzinfo=datetime.UTC)
+    return sorted(order, key=lambda row: (row["store_timestamp"] is None, row["store_timestamp"] or latest))
+
+
+@pytest.fixture(scope="module")
+def client(hbase: HBase, uri: str) -> Iterator[Client]:
+    options = Options(host="127.0.0.1", port=hbase.thrift_port, table="lookups", salts=8)
+    follow(None, uri, options)
+    with Client(options) as client:
+        yield client
+
+
+def _ask(client: Client, wanted: Wanted, limit: int = 0) -> Rows:
+    table = read_all(look_up(client, wanted, limit))
+    assert table.schema == SCHEMA
+    return [{name: _plain(name, row[name]) for name in sorted(row)} for row in table.to_pylist()]
+
+
+def _plain(name: str, value: Any) -> Any:
+    return dict(value) if name == "properties" and value is not None else value
+
+
+def test_an_offset_message_id_gives_its_message(client: Client, rows: Rows) -> None:
+    for row in rows[::500]:
+        if row["msg_id"] is not None:
+            assert _ask(client, Wanted(message_id=row["msg_id"])) == [row]
+            assert _ask(client, Wanted(message_id=row["msg_id"].lower())) == [row]
+
+
+def test_brokers_that_have_a_record_at_one_offset_are_told_apart(client: Client, rows: Rows) -> None:
+    first, second = (row for row in rows if row["physical_offset"] == 2000)
+    assert first["broker"] != second["broker"]
+    assert _ask(client, Wanted(message_id=second["msg_id"])) == [second]
+
+
+def test_an_id_that_is_no_offset_is_a_unique_key(client: Client, rows: Rows) -> None:
+    wanted = next(row["unique_key"] for row in rows[50:] if row["unique_key"])
+    expected = [row for row in rows if row["unique_key"] == wanted]
+    assert _ask(client, Wanted(message_id=wanted)) == expected
+    assert _ask(client, Wanted(unique_key=wanted)) == expected
+    assert len(_ask(client, Wanted(message_id="ü" * 300))) == 1
+    assert _ask(client, Wanted(message_id="nobody's")) == []
+
+
+@pytest.mark.parametrize("keys", [["order-0"], ["order-1", "order-2", "order-1"], ["a"], [""], ["k" * 40_000], ["no"]])
+def test_business_keys_give_their_messages_each_once(client: Client, rows: Rows, keys: list[str]) -> None:
+    expected = [row for row in rows if row["keys"] and set(keys) & set(row["keys"])]
+    assert _ask(client, Wanted(keys=keys)) == expected
+
+
+@pytest.mark.parametrize("limit", [0, 1, 7, 100, 10_000])
+def test_a_topic_comes_in_the_order_of_time_up_to_the_limit(client: Client, rows: Rows, limit: int) -> None:
+    expected = [row for row in rows if row["topic"] == "orders"]
+    assert _ask(client, Wanted(topics=["orders"]), limit) == expected[: limit or None]
+
+
+@pytest.mark.parametrize(
+    ("start", "end"),
+    [(None, START + MINUTE / 2), (START + MINUTE / 2, None), (START + MINUTE / 2, START + MINUTE), (START, START)],
+)
+def test_times_are_from_the_first_to_before_the_last(
+    client: Client, rows: Rows, start: datetime.datetime | None, end: datetime.datetime | None
+) -> None:
+    def holds(row: dict[str, Any]) -> bool:
+        time = row["store_timestamp"]
+        return time is not None and (start is None or time >= start) and (end is None or time < end)
+
+    for wanted, like in _ways():
+        expected = [row for row in rows if like(row) and holds(row)]
+        assert _ask(client, replace(wanted, start=start, end=end)) == expected
+
+
+def _ways() -> list[tuple[Wanted, Callable[[dict[str, Any]], bool]]]:
+    topics = ("orders", "Bestellungen-ä", "nobody's")
+    return [
+        (Wanted(topics=topics), lambda row: row["topic"] in topics),
+        (Wanted(keys=["order-3"]), lambda row: "order-3" in (row["keys"] or ())),
+    ]
+
+
+def test_other_conditions_are_tried_on_what_the_keys_lead_to(client: Client, rows: Rows) -> None:
+    wanted = Wanted(topics=["orders"], queue_id=1, kinds=["normal"], brokers=["broker-b"])
+    expected = [row for row in rows if (row["topic"], row["queue_id"], row["broker"]) == ("orders", 1, "broker-b")]
+    assert expected
+    assert _ask(client, wanted) == expected
+    assert _ask(client, wanted, 5) == expected[:5]
+    assert _ask(client, replace(wanted, kinds=["dlq"])) == []
+
+
+def test_the_order_is_that_of_the_lakes_own_engine(client: Client, uri: str) -> None:
+    from deltalake import DeltaTable
+
+    sql = (
+        "SELECT broker, physical_offset FROM messages WHERE topic = 'orders' "
+        "ORDER BY store_timestamp ASC NULLS LAST, broker, physical_offset LIMIT 500"
+    )
+    expected = run_sql(DeltaTable(uri), "messages", sql).read_all().to_pylist()
+    found = _ask(client, Wanted(topics=["orders"]), 500)
+    assert [{name: row[name] for name in ("broker", "physical_offset")} for row in found] == expected
+
+
+def test_a_question_that_no_key_answers_is_refused(client: Client) -> None:
+    with pytest.raises(QuestionError, match="expected one of them"):
+        _ask(client, Wanted(brokers=["broker-a"]))

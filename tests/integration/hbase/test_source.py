@@ -1,0 +1,98 @@
+"""The Spark source `hbase`: what is written is read back as it was, in parts by salt."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from connectors.hbase.client import Client
+from connectors.hbase.follower import follow
+from connectors.hbase.options import Options
+from connectors.hbase.tables import open_or_create
+from schemas.tables.messages import MESSAGES
+from tests.integration.hbase.making import append, by_place, delta_rows, message_rows, rare_rows
+
+AUDITED = "broker,physical_offset,topic,queue_id,queue_offset,size,body_crc,store_timestamp"
+
+
+@pytest.fixture
+def uri(tmp_path: Path) -> str:
+    """A table of messages, the rare ones among them."""
+    append(tmp_path / "messages", message_rows(500) + rare_rows())
+    return str(tmp_path / "messages")
+
+
+def _given(options: Options, **more: str) -> dict[str, str]:
+    return {"host": options.host, "port": str(options.port), "table": options.table, **more}
+
+
+def _read(spark: SparkSession, options: Options, **more: str) -> DataFrame:
+    return spark.read.format("hbase").options(**_given(options, **more)).load()
+
+
+def test_the_projection_is_read_back_row_by_row(spark: SparkSession, uri: str, options: Options) -> None:
+    follow(None, uri, options)
+    found = _read(spark, options)
+    assert found.schema == MESSAGES
+    assert by_place(found.toArrow().to_pylist()) == delta_rows(uri)
+
+
+def test_columns_are_those_asked_for_split_by_salt(spark: SparkSession, uri: str, options: Options) -> None:
+    follow(None, uri, options)
+    found = _read(spark, options, columns=AUDITED)
+    assert ",".join(found.columns) == AUDITED
+    assert found.rdd.getNumPartitions() == options.salts
+    expected = [{name: row[name] for name in sorted(AUDITED.split(","))} for row in delta_rows(uri)]
+    assert by_place(found.toArrow().to_pylist()) == expected
+    by_schema = (
+        spark.read.format("hbase").schema("broker string, physical_offset long").options(**_given(options)).load()
+    )
+    assert by_schema.columns == ["broker", "physical_offset"]
+    assert by_schema.count() == 508
+
+
+def test_a_dataframe_is_written_and_written_again(spark: SparkSession, uri: str, options: Options) -> None:
+    messages = spark.read.format("delta").load(uri)
+    for _ in range(2):
+        messages.write.format("hbase").mode("append").options(**_given(options, salts="3")).save()
+    assert by_place(_read(spark, options).toArrow().to_pylist()) == delta_rows(uri)
+    with Client(options) as client:
+        assert open_or_create(client).salts == 3
+
+
+def test_a_stream_is_written(spark: SparkSession, uri: str, options: Options, tmp_path: Path) -> None:
+    stream = spark.readStream.format("delta").load(uri).writeStream.format("hbase").options(**_given(options))
+    for rows in ([], message_rows(20, first=500)):
+        if rows:
+            append(uri, rows)
+        query = stream.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
+        query.awaitTermination()
+        assert by_place(_read(spark, options).toArrow().to_pylist()) == delta_rows(uri)
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"batchRow": "1"}, "unknown option"),
+        ({"columns": "topic,body"}, "'body' is not one of broker"),
+        ({}, "there is no table"),
+    ],
+)
+def test_a_wrong_read_is_told(spark: SparkSession, options: Options, more: dict[str, str], message: str) -> None:
+    with pytest.raises(PySparkException, match=message):
+        _read(spark, options, **more).count()
+
+
+def test_to_overwrite_is_refused(spark: SparkSession, uri: str, options: Options) -> None:
+    messages = spark.read.format("delta").load(uri)
+    with pytest.raises(PySparkException, match="mode overwrite: expected append"):
+        messages.write.format("hbase").mode("overwrite").options(**_given(options)).save()
+
+
+def test_what_is_no_message_is_not_written(spark: SparkSession, options: Options) -> None:
+    frame = spark.createDataFrame([("broker-a", 1)], "broker string, place int")
+    with pytest.raises(PySparkException, match="columns place are not of messages"):
+        frame.write.format("hbase").mode("append").options(**_given(options)).save()

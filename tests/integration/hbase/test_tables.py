@@ -1,0 +1,106 @@
+"""How the table is made, against a real HBase: TTL, compression, Bloom filter, block cache, regions."""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from connectors.hbase.client import Client
+from connectors.hbase.errors import OptionError, RefusedError, TableError, UnavailableError
+from connectors.hbase.follower import follow
+from connectors.hbase.options import Options
+from connectors.hbase.tables import Layout, open_or_create, open_table, shell_statement
+from tests.integration.hbase.making import append, message_rows
+from tests.integration.hbase.reading import hbase_rows
+from tests.servers.hbase import HBase
+
+
+def _families(hbase: HBase, options: Options) -> dict[bytes, dict[str, Any]]:
+    connection = hbase.connection()
+    try:
+        families: dict[bytes, dict[str, Any]] = connection.table(options.table).families()
+        return families
+    finally:
+        connection.close()
+
+
+def test_a_table_is_made_with_what_was_asked_for(hbase: HBase, options: Options) -> None:
+    options = replace(options, ttl_seconds=86_400, compression="GZ")
+    with Client(options) as client:
+        assert open_or_create(client) == open_table(client) == Layout(salts=4)
+    families = _families(hbase, options)
+    assert set(families) == {b"m", b"p"}
+    messages, ours = families[b"m"], families[b"p"]
+    assert (messages["time_to_live"], messages["compression"], messages["max_versions"]) == (86_400, b"GZ", 1)
+    assert (messages["bloom_filter_type"], messages["block_cache_enabled"]) == (b"ROW", True)
+    assert ours["time_to_live"] == (1 << 31) - 1  # what the table says of itself does not expire
+
+
+def test_regions_are_made_by_a_thrift_2_server(hbase: HBase, options: Options) -> None:
+    with hbase.thrift2() as port:
+        options = replace(options, salts=8, regions=4, thrift2_port=port, ttl_seconds=86_400, compression="GZ")
+        with Client(options) as client:
+            assert open_or_create(client).salts == 8
+            assert client.regions() == [b"", b"\x02", b"\x04", b"\x06"]
+    messages = _families(hbase, options)[b"m"]
+    assert (messages["time_to_live"], messages["compression"]) == (86_400, b"GZ")
+    assert (messages["bloom_filter_type"], messages["block_cache_enabled"]) == (b"ROW", True)
+
+
+def test_regions_without_a_thrift_2_server_are_refused_with_what_the_shell_takes(options: Options) -> None:
+    with Client(replace(options, regions=2)) as client, pytest.raises(OptionError, match=r"hbase shell: create 'mess"):
+        open_or_create(client)
+
+
+def test_a_thrift_2_server_that_is_not_there_is_told(options: Options) -> None:
+    with (
+        Client(replace(options, regions=2, thrift2_port=1)) as client,
+        pytest.raises(UnavailableError, match=r"Thrift 2 server 127\.0\.0\.1:1 did not make the table"),
+    ):
+        open_or_create(client)
+
+
+def test_what_the_shell_takes_names_every_option() -> None:
+    options = Options(table="messages", salts=4, regions=2, ttl_seconds=60, compression="ZSTD")
+    assert shell_statement(options) == (
+        "create 'messages', {NAME => 'm', VERSIONS => 1, BLOOMFILTER => 'ROW', COMPRESSION => 'ZSTD', "
+        "DATA_BLOCK_ENCODING => 'FAST_DIFF', TTL => 60}, {NAME => 'p', VERSIONS => 1, BLOOMFILTER => 'ROW'}, "
+        'SPLITS => ["\\x02"]'
+    )
+
+
+def test_a_codec_that_the_servers_have_not_is_told(options: Options) -> None:
+    with (
+        Client(replace(options, compression="SNAPPY")) as client,
+        pytest.raises(RefusedError, match=r"refused 'create' of the table .*[Ss]nappy"),
+    ):
+        open_or_create(client)
+
+
+def test_a_table_that_is_not_there_is_told(options: Options) -> None:
+    with Client(options) as client, pytest.raises(TableError, match=r"there is no table messages_\d+ at 127"):
+        open_table(client)
+
+
+def test_salts_are_the_tables_whatever_a_later_user_says(options: Options) -> None:
+    with Client(options) as client:
+        open_or_create(client)
+    with Client(replace(options, salts=9)) as client:
+        assert open_or_create(client).salts == 4
+
+
+def test_messages_expire_by_their_own_date(options: Options, tmp_path: Path) -> None:
+    """Written today, but of an old day: with a TTL of a day HBase does not show them."""
+    rows = message_rows(20)
+    today = datetime.datetime.now(datetime.UTC)
+    for number, row in enumerate(rows):
+        day = today - datetime.timedelta(days=3 if number < 5 else 0)
+        row |= {"store_timestamp": day, "store_date": day.date()}
+    append(tmp_path / "messages", rows)
+    options = replace(options, ttl_seconds=86_400)
+    assert follow(None, str(tmp_path / "messages"), options).rows == 20
+    assert len(hbase_rows(options)) == 15

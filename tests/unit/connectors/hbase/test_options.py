@@ -1,0 +1,43 @@
+"""Options: a wrong one is an error that says what was expected."""
+
+from __future__ import annotations
+
+import pytest
+
+from connectors.hbase.errors import OptionError
+from connectors.hbase.options import Options
+
+
+def test_an_address_may_have_a_port() -> None:
+    assert Options.of_address("hbase").address == "hbase:9090"
+    assert Options.of_address("hbase:19090", table="t").address == "hbase:19090"
+
+
+def test_names_are_taken_in_any_case() -> None:
+    options = Options.parse({"BATCHROWS": "5", "compression": "gz", "columns": "topic, size"})
+    assert (options.batch_rows, options.compression, options.columns) == (5, "GZ", ("topic", "size"))
+
+
+def test_what_is_not_given_has_its_default() -> None:
+    assert Options.parse({}) == Options()
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"batchrow": "1"}, "unknown option 'batchrow'; known are host, port"),
+        ({"port": "x"}, "option port: expected a whole number, found 'x'"),
+        ({"port": "70000"}, "option port: expected 1 to 65535, found 70000"),
+        ({"salts": "251"}, "option salts: expected 1 to 250, found 251"),
+        ({"salts": "4", "regions": "5"}, "option regions: expected 1 to 4, found 5"),
+        ({"batchRows": "0"}, "option batchRows: expected at least 1, found 0"),
+        ({"compression": "brotli"}, "option compression: expected NONE, GZ, .*, found 'BROTLI'"),
+        ({"transport": "http"}, "option transport: expected buffered, framed, found 'http'"),
+        ({"columns": "topic,body"}, "option columns: 'body' is not one of broker"),
+        ({"columns": ","}, "option columns: expected at least one column"),
+        ({"table": " "}, "option table: expected a name"),
+    ],
+)
+def test_a_wrong_option_is_told(given: dict[str, str], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        Options.parse(given)

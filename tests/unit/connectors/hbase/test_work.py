@@ -1,0 +1,71 @@
+"""Pieces of work: every row group of every file is in exactly one of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from connectors.hbase import work as work_module
+from connectors.hbase.options import Options
+from connectors.hbase.work import PIECE_ROWS, Work, kept_places, pieces_of
+from connectors.lake.versions import AddedFile, AddedVersion
+
+
+def _file(root: Path, name: str, offsets: range, rows_in_group: int) -> AddedFile:
+    table = pa.table({"broker": ["a" if n % 2 else "b" for n in offsets], "physical_offset": list(offsets)})
+    pq.write_table(table, root / name, row_group_size=rows_in_group)
+    return AddedFile(str(root / name), name, "2026-11-20", 1, len(offsets))
+
+
+@pytest.mark.parametrize(
+    ("rows", "parts"), [(None, 1), (0, 1), (1, 1), (PIECE_ROWS, 1), (PIECE_ROWS + 1, 2), (5 * PIECE_ROWS, 5)]
+)
+def test_a_large_file_is_several_pieces(rows: int | None, parts: int) -> None:
+    pieces = pieces_of([AddedFile("/t/f", "f", None, 1, rows)])
+    assert [(piece.part, piece.parts) for piece in pieces] == [(part, parts) for part in range(parts)]
+
+
+def test_pieces_take_every_row_once_and_bring_the_date(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(work_module, "PIECE_ROWS", 300)
+    files = [_file(tmp_path, "one", range(1000), 70), _file(tmp_path, "two", range(1000, 1010), 70)]
+    taken: list[Any] = []
+
+    def keep(_client: object, batches: Any, _salts: int) -> int:
+        taken.extend(row for batch in batches for row in batch.to_pylist())
+        return len(taken)
+
+    monkeypatch.setattr(work_module, "write_messages", keep)
+    pieces = pieces_of(files)
+    assert len(pieces) == 5
+    for piece in pieces:
+        Work(Options(batch_rows=50), 4, str(tmp_path)).run([piece])
+    assert sorted(row["physical_offset"] for row in taken) == list(range(1010))
+    assert {str(row["store_date"]) for row in taken} == {"2026-11-20"}
+
+
+def test_what_a_version_added_again_is_not_taken_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    removed = _file(tmp_path, "old", range(100), 30)
+    added = [_file(tmp_path, "new", range(40), 30), _file(tmp_path, "other", range(60, 90), 30)]
+    work = Work(Options(), 4, str(tmp_path))
+    kept = kept_places(work, AddedVersion(1, tuple(added), (removed,)))
+    assert {broker: len(offsets) for broker, offsets in kept.items()} == {"a": 35, "b": 35}
+    assert all(bool(np.all(np.diff(offsets) > 0)) for offsets in kept.values())
+    gone: list[int] = []
+
+    def delete(_client: object, batches: Any, _salts: int) -> int:
+        gone.extend(offset for batch in batches for offset in batch.column("physical_offset").to_pylist())
+        return len(gone)
+
+    monkeypatch.setattr(work_module, "delete_messages", delete)
+    assert work.deleting(kept).run(pieces_of([removed])) == 30
+    assert sorted(gone) == [*range(40, 60), *range(90, 100)]
+
+
+def test_a_version_that_only_adds_keeps_nothing(tmp_path: Path) -> None:
+    added = _file(tmp_path, "new", range(10), 30)
+    assert kept_places(Work(Options(), 4, str(tmp_path)), AddedVersion(1, (added,))) == {}
