@@ -1,0 +1,7 @@
+"""Which segments a broker is going to delete, when, and whether they are archived; needs no Spark.
+
+rules       the broker's rule: age, hours of the day, how full the disk is; functions of values
+disk        how full a disk is, as the broker counts it, and how fast it fills
+segments    a store's segments with their last write, and how much of each is in the lake
+forecast    when each segment of a store goes
+"""

@@ -1,0 +1,58 @@
+"""How full a broker's disk is, counted as the broker counts, and when it is going to be fuller than a limit."""
+
+from __future__ import annotations
+
+import datetime
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+_FAR_SECONDS = 100 * 365 * 86400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Disk:
+    """A file system at one moment.
+
+    Attributes:
+        device: tells file systems apart.
+        used: bytes in use.
+        entire: bytes in use and bytes that a user may still have; what is reserved for root is in neither.
+        growth: bytes a second that are written to it, as far as known.
+    """
+
+    device: int
+    used: int
+    entire: int
+    growth: float = 0.0
+
+    @property
+    def used_percent(self) -> float:
+        """How full it is; the broker rounds up, which its comparisons with whole percents cannot see."""
+        return 100 * self.used / self.entire if self.entire else 0.0
+
+    def time_of_excess(self, percent: int, now: datetime.datetime, freed: int = 0) -> datetime.datetime | None:
+        """The first moment at which it is fuller than a limit, or None where it never is.
+
+        Args:
+            percent: the limit.
+            now: when the disk was looked at.
+            freed: bytes that are deleted before.
+        """
+        missing = self.entire * percent // 100 - (self.used - freed)
+        if missing < 0:
+            return now
+        if self.growth <= 0 or missing / self.growth > _FAR_SECONDS:
+            return None
+        return now + datetime.timedelta(seconds=missing / self.growth)
+
+
+def read_disk(folder: Path) -> Disk:
+    """The file system of a folder, as java.io.File's getTotalSpace, getFreeSpace and getUsableSpace see it.
+
+    Raises:
+        OSError: if the folder is not there.
+    """
+    system = os.statvfs(folder)
+    used = system.f_frsize * (system.f_blocks - system.f_bfree)
+    return Disk(folder.stat().st_dev, used, used + system.f_frsize * system.f_bavail)

@@ -1,0 +1,35 @@
+"""Lengths of time on a command line."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import re
+
+_DURATION = re.compile(r"(\d{1,6})([smhdw])")
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_UNIT_SECONDS = (("d", 86400), ("h", 3600), ("min", 60))
+
+
+def parse_duration(text: str) -> datetime.timedelta:
+    """A length of time: a number and s, m, h, d or w.
+
+    Raises:
+        argparse.ArgumentTypeError: if it is none.
+    """
+    match = _DURATION.fullmatch(text)
+    if match is None:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no length of time: expected a number and s, m, h, d or w, as in 12h or 90d"
+        )
+    return datetime.timedelta(**{_UNITS[match[2]]: int(match[1])})
+
+
+def duration_text(length: datetime.timedelta) -> str:
+    """A length of time for people, to two digits or so: `3 d`, `9.2 h`, `12 s`."""
+    seconds = length.total_seconds()
+    for unit, unit_seconds in _UNIT_SECONDS:
+        if seconds >= unit_seconds:
+            count = seconds / unit_seconds
+            return f"{count:.0f} {unit}" if count >= 10 or count == int(count) else f"{count:.1f} {unit}"
+    return f"{seconds:.0f} s"

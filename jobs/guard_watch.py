@@ -1,0 +1,160 @@
+"""What guard finds out: for each store its segments' fates, its disks, and what is wrong with it."""
+
+from __future__ import annotations
+
+import datetime
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+
+from connectors.commitlog.continuity import StoreReplacedError, check_continuity
+from connectors.commitlog.stores import Store
+from connectors.lake.archive_log import StoreProgress
+from connectors.retention.disk import Disk, read_disk
+from connectors.retention.forecast import Forecast, forecast
+from connectors.retention.rules import Rules
+from connectors.retention.segments import Archived, StoredSegment, growth, read_segments
+
+_CONSUME_QUEUE = "consumequeue"
+
+
+class Verdict(StrEnum):
+    """What guard says of a segment."""
+
+    ARCHIVED = "archived"
+    WAITS = "waits"
+    """Not archived, and safe as long as was asked for."""
+    AT_RISK = "at risk"
+    """Not archived, and deleted before that."""
+    UNUSED = "unused"
+    """Made in advance; nothing is in it yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedSegment:
+    """A segment, what becomes of it, and what that means."""
+
+    fate: Forecast
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedStore:
+    """One store.
+
+    Attributes:
+        broker: its name.
+        root: its `commitlog` folder.
+        rules: its broker's.
+        segments: in order of their offsets.
+        disks: that of the log, then that of the ConsumeQueues where it is another one.
+        growth: bytes a second that its log grows by; 0 where that is not known.
+        lost: physical offsets of what was deleted before it was archived, and is not recorded as a gap yet.
+        replaced: why the lake's progress is not this store's, or nothing.
+    """
+
+    broker: str
+    root: str
+    rules: Rules
+    segments: Sequence[WatchedSegment]
+    disks: Sequence[Disk]
+    growth: float
+    lost: tuple[int, int] | None = None
+    replaced: str = ""
+
+    def count(self, verdict: Verdict) -> int:
+        """Segments of one verdict."""
+        return sum(segment.verdict is verdict for segment in self.segments)
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """A store before the growth of all is known."""
+
+    store: Store
+    rules: Rules
+    segments: Sequence[StoredSegment]
+    disks: Sequence[Disk]
+    growth: float
+    lost: tuple[int, int] | None
+    replaced: str
+
+
+def watch_stores(
+    stores: Sequence[Store],
+    progress: Mapping[str, StoreProgress],
+    rules_of: Callable[[Store], Rules],
+    now: datetime.datetime,
+    within: datetime.timedelta,
+) -> list[WatchedStore]:
+    """Look at stores, and tell what becomes of their segments.
+
+    Args:
+        stores: from `find_stores`.
+        progress: how far the lake has each, by its name.
+        rules_of: a store's rules.
+        now: the moment of the look.
+        within: how long a segment must live to have time for its archive.
+
+    Raises:
+        StoreError: if a segment may not be read.
+    """
+    seen = [_see(store, progress.get(store.broker), rules_of(store), now) for store in stores]
+    filled: dict[int, float] = defaultdict(float)
+    for one in seen:
+        if one.disks:
+            filled[one.disks[0].device] += one.growth
+    return [_judge(one, filled, now, within) for one in seen]
+
+
+def _see(store: Store, progress: StoreProgress | None, rules: Rules, now: datetime.datetime) -> _Seen:
+    replaced = _why_replaced(store, progress)
+    end = progress.end if progress and not replaced else 0
+    segments = read_segments(store, end)
+    lost = None
+    if progress and not replaced and store.segments[0].base_offset > end:
+        lost = (end, store.segments[0].base_offset)
+    return _Seen(store, rules, segments, _disks_of(store, rules), growth(segments, now), lost, replaced)
+
+
+def _why_replaced(store: Store, progress: StoreProgress | None) -> str:
+    if progress is None or progress.last_record is None:
+        return ""
+    record = progress.last_record
+    try:
+        check_continuity(store, progress.end, record.physical_offset, record.size, record.digest)
+    except StoreReplacedError as error:
+        return str(error)
+    return ""
+
+
+def _disks_of(store: Store, rules: Rules) -> list[Disk]:
+    """The file systems whose fullness counts; none for a store in an object store."""
+    if "://" in store.root:
+        return []
+    log = Path(store.root)
+    queues = Path(rules.conf.store_path or log.parent) / _CONSUME_QUEUE
+    disks = [read_disk(log)]
+    if queues.is_dir() and queues.stat().st_dev != disks[0].device:
+        disks.append(read_disk(queues))
+    return disks
+
+
+def _judge(one: _Seen, filled: Mapping[int, float], now: datetime.datetime, within: datetime.timedelta) -> WatchedStore:
+    disks = [replace(disk, growth=filled.get(disk.device, 0.0)) for disk in one.disks]
+    fates = forecast(one.segments, one.rules, disks, now, one.growth)
+    segments = [WatchedSegment(fate, _verdict(fate, now + within)) for fate in fates]
+    root, broker = one.store.root, one.store.broker
+    return WatchedStore(broker, root, one.rules, segments, disks, one.growth, one.lost, one.replaced)
+
+
+def _verdict(fate: Forecast, until: datetime.datetime) -> Verdict:
+    if not fate.segment.begun:
+        return Verdict.UNUSED
+    if fate.segment.archived is Archived.YES:
+        return Verdict.ARCHIVED
+    if fate.deleted_at is not None and fate.deleted_at <= until:
+        return Verdict.AT_RISK
+    return Verdict.WAITS

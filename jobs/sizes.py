@@ -1,0 +1,14 @@
+"""Sizes for people."""
+
+from __future__ import annotations
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+def size_text(count: float) -> str:
+    """Bytes to a digit behind the point: `512 B`, `1.5 GiB`."""
+    for unit in _UNITS[:-1]:
+        if count < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} {_UNITS[-1]}"

@@ -1,0 +1,130 @@
+"""What guard foresees is what a real broker does: the same segments go, and no other."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from jobs import guard
+from jobs.command import ExitCode
+from schemas.layouts.segments import parse_segment_name, segment_name
+from tests.logs import closed_segment, messages, open_segment, write_store
+from tests.servers import rocketmq
+from tests.servers.rocketmq import SMALL_FILES, RocketMQ
+
+SEGMENT = 1 << 20
+AGES_HOURS = (9, 7, 5, 1, 6, 6, 1, 0)
+"""Since the last write, oldest first. With two hours reserved, the fourth keeps those behind it alive."""
+FORESEEN = datetime.timedelta(minutes=5)
+FIRST_CLEANING_SECONDS = 60
+WAIT_SECONDS = 150
+SETTLE_SECONDS = 25  # two more cleanings
+HOUR = datetime.timedelta(hours=1)
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A broker's settings, and what guard is told of them.
+
+    Attributes:
+        name: of the store.
+        conf: keys of broker.conf.
+        limits: the system properties, as ratios: forced cleaning, warning.
+    """
+
+    name: str
+    conf: dict[str, object]
+    limits: tuple[float, float] = (0.97, 0.98)
+
+
+def hours(*moments: datetime.datetime) -> str:
+    """A `deleteWhen` for some moments, in the local time of this machine."""
+    return ";".join(sorted({f"{moment.astimezone().hour:02}" for moment in moments}))
+
+
+def aged_store(root: Path) -> Path:
+    """Segments of these ages."""
+    last = len(AGES_HOURS) - 1
+    fill = [open_segment if number == last else closed_segment for number in range(last + 1)]
+    segments = []
+    for number in range(last + 1):
+        base = number * SEGMENT
+        segments.append((base, fill[number](messages(40, seed=number), SEGMENT, base)))
+    write_store(root, segments)
+    for number, age in enumerate(AGES_HOURS):
+        moment = time.time() - age * 3600
+        os.utime(root / "commitlog" / segment_name(number * SEGMENT), (moment, moment))
+    return root
+
+
+def segments_of(store: Path) -> set[str]:
+    """The store's segments of those that it began with."""
+    found = [path.name for path in (store / "commitlog").iterdir()]
+    return {name for name in found if (parse_segment_name(name) or 0) < len(AGES_HOURS) * SEGMENT and name.isdecimal()}
+
+
+def foreseen(case: Case, servers: RocketMQ, capsys: pytest.CaptureFixture[str]) -> set[str]:
+    """The segments that guard says will be gone soon; it must call each of them at risk."""
+    code = guard.main(
+        [
+            *("--store", str(servers.store), "--lake", str(servers.folder / "lake"), "--output", "json"),
+            *("--broker-conf", str(servers.folder / "broker.conf"), "--broker-version", servers.version[0]),
+            *("--clean-forcibly-ratio", str(case.limits[0]), "--warning-level-ratio", str(case.limits[1])),
+            *("--within", "5m"),
+        ]
+    )
+    (store,) = json.loads(capsys.readouterr().out)
+    until = (datetime.datetime.now(datetime.UTC) + FORESEEN).isoformat()
+    soon = {row["segment"] for row in store["segments"] if row["deleted_at"] and row["deleted_at"] <= until}
+    assert soon == {row["segment"] for row in store["segments"] if row["verdict"] == "at risk"}
+    assert code == (ExitCode.DAMAGE if soon else ExitCode.OK)
+    return soon
+
+
+def test_the_segments_that_go_are_those_that_guard_foresaw(
+    rocketmq_version: str,
+    start_broker: Callable[..., RocketMQ],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = datetime.datetime.now(datetime.UTC)
+    soon, far = hours(now, now + 10 * HOUR / 60), hours(now + 12 * HOUR)
+    cases = [
+        Case("hour", {"deleteWhen": soon}),
+        Case("disk", {"deleteWhen": far, "diskMaxUsedSpaceRatio": 10}),
+        Case("forced", {"deleteWhen": far, "diskMaxUsedSpaceRatio": 10}, (0.01, 0.02)),
+        Case("none", {"deleteWhen": far, "diskMaxUsedSpaceRatio": 95}),
+    ]
+    running: list[tuple[Case, RocketMQ, set[str], float]] = []
+    for case in cases:
+        limits = zip(("CleanForcibly", "WarningLevel"), case.limits, strict=True)
+        properties = [f"-Drocketmq.broker.diskSpace{name}Ratio={ratio}" for name, ratio in limits]
+        monkeypatch.setattr(rocketmq, "DISK_LIMITS", tuple(properties))
+        options = dataclasses.replace(SMALL_FILES, file_reserved_hours=2, extra=case.conf)
+        started = time.monotonic()
+        servers = start_broker(rocketmq_version, aged_store(tmp_path / case.name), options)
+        before = segments_of(servers.store)
+        assert len(before) == len(AGES_HOURS)
+        found = foreseen(case, servers, capsys)
+        assert time.monotonic() - started < FIRST_CLEANING_SECONDS, "too slow a machine to look before it cleans"
+        running.append((case, servers, before - found, time.monotonic() + WAIT_SECONDS))
+    expired = {segment_name(number * SEGMENT) for number in range(3)}
+    everything = {segment_name(number * SEGMENT) for number in range(len(AGES_HOURS))}
+    left = {case.name: kept for case, _, kept, _ in running}
+    assert left["hour"] == everything - expired
+    assert left["none"] == everything
+    for _, servers, kept, deadline in running:
+        while segments_of(servers.store) != kept and time.monotonic() < deadline:
+            time.sleep(1)
+    time.sleep(SETTLE_SECONDS)
+    assert {case.name: sorted(segments_of(servers.store)) for case, servers, _, _ in running} == {
+        name: sorted(kept) for name, kept in left.items()
+    }
