@@ -1,8 +1,11 @@
-"""The jars that Spark needs for Delta: two of them, fetched once with the Ivy that is inside pyspark.
+"""The jars that Spark needs besides its own, fetched once with the Ivy that is inside pyspark.
 
-They lie in the folder that `COMMITLAKE_JARS` names, or in the environment's `share/commitlake/jars`. Where they are
-not there yet, `python -m connectors.jars` fetches them; it needs Java and the network. All else that Delta asks for
-is in pyspark already.
+    for Delta                two, fetched by `python -m connectors.jars`
+    for object stores (s3a)  36, 13 MB, fetched when a session first wants them, or by `python -m connectors.jars s3`,
+                             which then tells their paths, as `spark-submit --jars` takes them
+
+They lie in the folder that `COMMITLAKE_JARS` names, or in the environment's `share/commitlake/jars`; those for object
+stores in a folder `s3` there. Fetching needs Java and the network. All else that they ask for is in pyspark already.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 import pyspark
@@ -20,6 +24,27 @@ from connectors.java import JavaError, java_home
 
 _VARIABLE = "COMMITLAKE_JARS"
 _SCALA = "2.13"
+_AWS_SDK = "2.35.4"
+# What hadoop-aws asks for besides is a bundle of the whole SDK, of 640 MB; these are the parts that it uses. Spark has
+# the excluded ones, some in newer versions.
+_S3_MODULES = """<ivy-module version="2.0">
+  <info organisation="commitlake" module="s3"/>
+  <configurations><conf name="default"/></configurations>
+  <dependencies>
+    <dependency org="org.apache.hadoop" name="hadoop-aws" rev="{hadoop}" conf="default-&gt;master"/>
+    <dependency org="software.amazon.awssdk" name="s3" rev="{sdk}" conf="default-&gt;default"/>
+    <dependency org="software.amazon.awssdk" name="s3-transfer-manager" rev="{sdk}" conf="default-&gt;default"/>
+    <dependency org="software.amazon.awssdk" name="sts" rev="{sdk}" conf="default-&gt;default"/>
+    <dependency org="software.amazon.s3.analyticsaccelerator" name="analyticsaccelerator-s3" rev="1.3.1"
+      conf="default-&gt;master"/>
+    <exclude org="org.slf4j"/>
+    <exclude org="io.netty"/>
+    <exclude org="commons-codec"/>
+    <exclude org="commons-logging"/>
+    <exclude org="org.apache.httpcomponents"/>
+  </dependencies>
+</ivy-module>
+"""
 _SETTINGS = """<ivysettings>
   <settings defaultResolver="central"/>
   <resolvers><ibiblio name="central" m2compatible="true"/></resolvers>
@@ -61,7 +86,7 @@ def delta_jars() -> list[Path]:
 
 
 def fetch() -> None:
-    """Fetch what is missing; a jar is there whole or not at all.
+    """Fetch what is missing of Delta's; a jar is there whole or not at all.
 
     Raises:
         JarsError: if Ivy could not get one.
@@ -72,32 +97,59 @@ def fetch() -> None:
         target = folder / f"{name}-{version}.jar"
         if not target.is_file():
             with tempfile.TemporaryDirectory(dir=folder) as scratch:
-                fetched = _retrieve(name, version, Path(scratch))
-                fetched.replace(target)
+                asked = ["-dependency", "io.delta", name, version, "-notransitive"]
+                fetched = _retrieve(f"io.delta:{name}:{version}", asked, Path(scratch))
+                (fetched / target.name).replace(target)
 
 
-def _retrieve(name: str, version: str, scratch: Path) -> Path:
-    settings = scratch / "ivysettings.xml"
+def s3_jars() -> list[Path]:
+    """The paths of the jars for object stores, which are fetched where they are not there yet.
+
+    Raises:
+        JarsError: if Ivy could not get them.
+    """
+    folder = jar_folder() / "s3" / f"hadoop-{_hadoop_version()}-sdk-{_AWS_SDK}"
+    if not folder.is_dir():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        print("fetching the jars for object stores, once", file=sys.stderr)
+        with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
+            modules = Path(scratch) / "ivy.xml"
+            modules.write_text(_S3_MODULES.format(hadoop=_hadoop_version(), sdk=_AWS_SDK))
+            fetched = _retrieve("Hadoop's module for S3", ["-ivy", str(modules)], Path(scratch))
+            with suppress(OSError):  # another process was first: a folder cannot be renamed onto one that holds files
+                fetched.rename(folder)
+    return sorted(folder.glob("*.jar"))
+
+
+def _hadoop_version() -> str:
+    """Of the Hadoop inside pyspark, which hadoop-aws has to equal."""
+    (client,) = (Path(pyspark.__file__).parent / "jars").glob("hadoop-client-api-*.jar")
+    return client.stem.removeprefix("hadoop-client-api-")
+
+
+def _retrieve(what: str, asked: list[str], scratch: Path) -> Path:
+    """A folder with the jars that Ivy is asked for."""
+    settings, jars = scratch / "ivysettings.xml", scratch / "jars"
     settings.write_text(_SETTINGS)
+    jars.mkdir()
     command = [
         str(java_home() / "bin" / "java"), "-cp", f"{Path(pyspark.__file__).parent}/jars/*", "org.apache.ivy.Main",
-        "-settings", str(settings), "-cache", str(scratch / "cache"), "-types", "jar", "-confs", "default",
-        "-dependency", "io.delta", name, version, "-notransitive",
-        "-retrieve", f"{scratch}/[artifact]-[revision].[ext]",
+        "-settings", str(settings), "-cache", str(scratch / "cache"), *asked,
+        "-types", "jar", "bundle", "-confs", "default", "-retrieve", f"{jars}/[artifact]-[revision].[ext]",
     ]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    jar = scratch / f"{name}-{version}.jar"
-    if done.returncode or not jar.is_file():
+    if done.returncode or not any(jars.iterdir()):
         last = (done.stderr.strip() or done.stdout.strip() or "no output").splitlines()[-1]
         raise JarsError(
-            f"io.delta:{name}:{version} could not be fetched ({last}): "
-            "is there a network, and Maven's central repository in reach?"
+            f"{what} could not be fetched ({last}): is there a network, and Maven's central repository in reach?"
         )
-    return jar
+    return jars
 
 
 if __name__ == "__main__":
     try:
         fetch()
+        if "s3" in sys.argv[1:]:
+            print(",".join(str(jar) for jar in s3_jars()))
     except (JarsError, JavaError) as problem:
         sys.exit(f"error: {problem}")

@@ -16,8 +16,10 @@ from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from connectors.commitlog import register
-from connectors.jars import delta_jars
+from connectors.jars import delta_jars, s3_jars
 from connectors.jvm import launch
+from connectors.s3.options import S3Options
+from connectors.s3.spark import s3a_settings
 
 SETTINGS = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -36,11 +38,14 @@ SETTINGS = {
 }
 
 
-def launch_settings() -> dict[str, str]:
+def launch_settings(s3: S3Options | None = None) -> dict[str, str]:
     """What only a JVM that is not yet running can be told.
 
+    Args:
+        s3: the object store that the session is to read and write, if any.
+
     Raises:
-        JarsError: if Delta's jars are not there.
+        JarsError: if Delta's jars are not there, or those for object stores could not be fetched.
     """
     log_configuration = Path(__file__).parent / "log4j2.properties"
     # Arrow's vectors check every access unless told otherwise; what comes from our workers is made by Arrow itself.
@@ -50,37 +55,40 @@ def launch_settings() -> dict[str, str]:
         "spark.master": "local[*]",
         "spark.driver.memory": "2g",
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log_configuration} {arrow} {collector}",
-        "spark.jars": ",".join(str(jar) for jar in delta_jars()),
+        "spark.jars": ",".join(str(jar) for jar in [*delta_jars(), *(s3_jars() if s3 else [])]),
     }
 
 
-def get_session(name: str) -> SparkSession:
+def get_session(name: str, s3: S3Options | None = None) -> SparkSession:
     """The session, begun where there is none.
 
     Args:
         name: of the application, where it is begun here.
+        s3: the object store that Spark itself is to read and write, if any: a lake's tables, say. Packs and what
+            `archive` writes do not go through Spark, and need none.
 
     Raises:
-        JarsError: if Delta's jars are needed and not there.
+        JarsError: if jars are needed and not there.
         JavaError: if a JVM is needed and there is no Java for it.
     """
-    spark = SparkSession.getActiveSession() or _begin(name)
+    spark = SparkSession.getActiveSession() or _begin(name, s3)
     register(spark)
     return spark
 
 
-def _begin(name: str) -> SparkSession:
+def _begin(name: str, s3: S3Options | None) -> SparkSession:
     application = f"commitlake {name}"
+    settings = {**SETTINGS, **(s3a_settings(s3) if s3 else {})}
     if "PYSPARK_GATEWAY_PORT" not in os.environ and SparkContext._active_spark_context is None:  # noqa: SLF001 (no other way to ask)
         # pyspark logs what it also raises, with all of Java's stack.
         logging.getLogger("SQLQueryContextLogger").disabled = True
-        return SparkSession(SparkContext(appName=application, gateway=launch({**SETTINGS, **launch_settings()})))
+        return SparkSession(SparkContext(appName=application, gateway=launch({**settings, **launch_settings(s3)})))
     SparkContext.getSystemProperty(
         "java.version"
     )  # joins the JVM that is there: from now on SparkConf knows its command line
     given = SparkConf()
     builder = SparkSession.builder.appName(application)
-    for key, value in SETTINGS.items():
+    for key, value in settings.items():
         if not given.contains(key):
             builder = builder.config(key, value)
     return builder.getOrCreate()

@@ -22,6 +22,7 @@ from connectors.commitlog.request import Request
 from connectors.commitlog.stores import Store, find_stores
 from connectors.lake.paths import LakePaths
 from connectors.packs.frames import PackRefs
+from connectors.packs.location import pack_location
 from connectors.packs.reader import read_bodies
 from connectors.packs.stores import open_store
 from schemas.layouts.commitlog import NewMessage, serialize_blank, serialize_message
@@ -50,14 +51,12 @@ def _archive(store: Store, scratch: str) -> None:
     """What an archive run's tasks do, and read a body back."""
     splits = plan_splits(store, take_snapshot([store]).ranges[store.broker], _SEGMENT_BYTES)
     lake = LakePaths(scratch)
-    tasks = ArchiveTasks(splits, lake, lake.bodies, "warm", "")
+    tasks = ArchiveTasks(splits, lake, pack_location(lake.bodies), "warm", "")
     (row,) = (row for row in tasks.run([0]) if row.table == "messages")
     rows = pq.ParquetFile(f"{lake.messages}/{row.path}").read(["body_ref", "body_crc"])
     pack, *places = rows.column("body_ref").combine_chunks().flatten()
     refs = PackRefs(*(place.to_numpy(zero_copy_only=False) for place in places))
-    read_bodies(
-        open_store(tasks.bodies_root), pack[0].as_py(), refs, rows.column("body_crc").to_numpy().astype(np.int64)
-    )
+    read_bodies(open_store(tasks.bodies), pack[0].as_py(), refs, rows.column("body_crc").to_numpy().astype(np.int64))
 
 
 def _map(path: Path) -> None:

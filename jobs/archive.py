@@ -7,8 +7,11 @@ which one Delta commit adds to `messages` together with the new end offsets; the
 killed leaves a whole commit or none, and in that case files that no table knows of; run again, it goes on from there.
 Of two runs at once over the same store one commits, and the other says so.
 
+Before the commit, suites of expectations judge the run's profile; a critical one that is not met stops it.
+
 Exit codes: 0; 2 for a wrong store or lake; 3 where something was damaged or gone, unless the option for it says that it
-is to be written down; 4 where another run was first, or a store is not the one that was archived.
+is to be written down, and where the judgement stopped the run; 4 where another run was first, or a store is not the one
+that was archived.
 """
 
 from __future__ import annotations
@@ -23,10 +26,12 @@ from typing import TYPE_CHECKING
 
 from connectors.archive.run import MIB, Config, OnRefusal, Result, run_archive
 from connectors.archive.work import find_work
-from connectors.lake.paths import LakePaths
-from jobs.archive_summary import size_text, summary
+from jobs.archive_summary import summary
 from jobs.command import ExitCode, JobError, job_parser, run_job
+from jobs.durations import parse_duration
+from jobs.places import add_place_arguments, lake_of
 from jobs.progress import spark_progress
+from jobs.sizes import size_text
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,6 +47,11 @@ EXAMPLES = (
     ("archive --store '/mnt/brokers/{broker}/store' --lake /data/lake", "a cluster, named by its folders"),
     ("archive --store /data/rocketmq/store --broker broker-a --lake /data/lake", "a name of its own"),
     ("archive --store /data/rocketmq/store --lake /data/lake --on-gap record", "some segments are known to be gone"),
+    (
+        "archive --store /data/rocketmq/store --lake /data/lake --bodies s3://archive/bodies",
+        "bodies in an object store",
+    ),
+    ("archive --store /data/rocketmq/store --lake /data/lake --follow --trigger 10s", "as messages arrive"),
 )
 
 
@@ -53,7 +63,7 @@ def build_parser() -> argparse.ArgumentParser:
         "path component that names the broker"
     )
     parser.add_argument("--store", required=True, metavar="PATH", help=store_help)
-    parser.add_argument("--lake", required=True, metavar="DIR", help="the lake's folder; made where it is not there")
+    add_place_arguments(parser, "the lake: a folder, or s3://bucket/prefix; made where it is not there")
     parser.add_argument("--broker", help="the store's name; the folder's where not given")
     mib_help = "log whose bodies go into one pack, MiB (default: 32)"
     parser.add_argument("--partition-mib", type=int, default=32, metavar="N", help=mib_help)
@@ -67,29 +77,70 @@ def build_parser() -> argparse.ArgumentParser:
         "where not given, the same, but exit 3"
     )
     parser.add_argument("--on-gap", choices=("fail", "record"), help=gap_help)
+    quality_help = "commit without a judgement on what was read; no profiles for the audit then, either"
+    parser.add_argument("--no-quality", action="store_true", help=quality_help)
+    page_help = "HTML page of the judgement (default: quality.html in the lake, if that is a folder)"
+    parser.add_argument("--quality-page", metavar="FILE", help=page_help)
+    keys_help = "let message_keys follow another time; look-ups by key read what it lacks from messages"
+    parser.add_argument("--no-keys", action="store_true", help=keys_help)
+    parser.add_argument("--follow", action="store_true", help="go on as messages arrive, until told to stop (SIGTERM)")
+    trigger_help = "with --follow: how often to look for more (default: 2s)"
+    parser.add_argument("--trigger", type=parse_duration, default="2s", metavar="TIME", help=trigger_help)
+    available_help = "as --follow, but end with what was there at the start, in runs of --max-mib-per-run"
+    parser.add_argument("--available-now", action="store_true", help=available_help)
+    most_help = "with --follow or --available-now: log of one run, MiB (default: 1024)"
+    parser.add_argument("--max-mib-per-run", type=int, default=1024, metavar="N", help=most_help)
     return parser
 
 
 def job(arguments: argparse.Namespace) -> ExitCode:
     """Find out what there is to do, start Spark only where there is something, and tell the result."""
-    if arguments.partition_mib < 1:
-        raise JobError(f"--partition-mib: expected at least 1, found {arguments.partition_mib}")
+    for option in ("partition_mib", "max_mib_per_run"):
+        if getattr(arguments, option) < 1:
+            raise JobError(f"--{option.replace('_', '-')}: expected at least 1, found {getattr(arguments, option)}")
+    lake = lake_of(arguments)
     config = Config(
-        arguments.store,
-        arguments.lake,
-        arguments.broker,
-        arguments.partition_mib * MIB,
-        OnRefusal.FAIL if arguments.on_corrupt == "fail" else OnRefusal.KEEP,
-        OnRefusal.FAIL if arguments.on_gap == "fail" else OnRefusal.KEEP,
-        VERSION,
+        store=arguments.store,
+        lake=lake.root,
+        bodies=arguments.bodies,
+        broker=arguments.broker,
+        max_partition_bytes=arguments.partition_mib * MIB,
+        on_corrupt=OnRefusal.FAIL if arguments.on_corrupt == "fail" else OnRefusal.KEEP,
+        on_gap=OnRefusal.FAIL if arguments.on_gap == "fail" else OnRefusal.KEEP,
+        parser_version=VERSION,
+        keys=not arguments.no_keys,
+        quality=not arguments.no_quality,
+        page=arguments.quality_page,
     )
-    work = find_work(config.store, config.broker, LakePaths(config.lake))
+    work = find_work(config.store, config.broker, lake)
+    if arguments.follow or arguments.available_now:
+        return _follow(arguments, config)
     if work.is_nothing:
         result = Result(0, work.snapshot.ranges)
     else:
         from connectors.spark_session import get_session
 
         result = run_archive(get_session("archive"), config, work, partial(archive_progress, quiet=arguments.quiet))
+    return _tell(arguments, result)
+
+
+def _follow(arguments: argparse.Namespace, config: Config) -> ExitCode:
+    """Archive as messages arrive; the worst that any run came to."""
+    from connectors.spark_session import get_session
+    from jobs.archive_follow import Follower
+
+    worst = ExitCode.OK
+
+    def tell(result: Result) -> None:
+        nonlocal worst
+        worst = max(worst, _tell(arguments, result))
+
+    interval = None if arguments.available_now else arguments.trigger
+    Follower(get_session("archive"), config, tell).follow(interval, arguments.max_mib_per_run * MIB)
+    return worst
+
+
+def _tell(arguments: argparse.Namespace, result: Result) -> ExitCode:
     if not arguments.quiet:
         print("\n".join(summary(result)), file=sys.stderr)
     unexpected = (result.quarantined and not arguments.on_corrupt) or (result.gaps and not arguments.on_gap)

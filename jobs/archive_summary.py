@@ -6,17 +6,9 @@ from collections.abc import Mapping
 
 from connectors.archive.run import Result
 from connectors.commitlog.plan import StoreRange, TailKind
+from jobs.sizes import size_text
 
 _MANY_STORES = 12
-
-
-def size_text(count: float) -> str:
-    """Bytes for people."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if count < 1024 or unit == "GiB":
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1024
-    raise AssertionError
 
 
 def store_lines(ranges: Mapping[str, StoreRange]) -> list[str]:
@@ -45,6 +37,9 @@ def summary(result: Result) -> list[str]:
     done = f"{result.messages:,} messages from {size_text(result.bytes)} in {result.seconds:.1f} s ({rate})"
     sizes = f"  in the lake: metadata {size_text(result.metadata_bytes)}, bodies {size_text(result.pack_bytes)}"
     lines += [f"run {result.sequence}: {done}", sizes, *stores]
+    if result.keys:
+        lines.append(f"  {result.keys:,} keys of messages ({result.keys_seconds:.1f} s)")
+    lines += [f"  {warning}" for warning in result.warnings]
     if result.quarantined:
         lines.append(
             f"  {result.quarantined} ranges or records could not be read as they should: see the table quarantine"

@@ -11,8 +11,11 @@ from collections.abc import Sequence
 JOBS = {
     "demo": "fill a small shop's broker, archive it, and look at the result",
     "archive": "take what is new in broker stores into the lake",
+    "audit": "compare what was archived with stores, packs and HBase, window by window",
     "query": "ask the lake: by topic, key, id, time or SQL; starts without a JVM",
     "dump": "print a store's records, queues or index as JSON lines; needs no Spark",
+    "guard": "tell which segments a broker will delete, when, and whether they are archived",
+    "maintain": "merge small files, drop what is old, clean up; needs no Spark",
     "explain": "tell what a read of a store would read, and what it would leave out; needs no Spark",
 }
 
@@ -49,7 +52,7 @@ def usage() -> str:
         f"jobs:\n{jobs}\n\n"
         "commitlake JOB --help tells a job's arguments, with examples.\n"
         "commitlake --version tells the version.\n\n"
-        "exit codes: 0 well, 1 failed, 2 wrong usage or path, 3 ran and found damage, 4 refused, 130 interrupted"
+        "exit codes: 0 well, 1 failed, 2 wrong usage or path, 3 found damage or loss, 4 refused, 130 interrupted"
     )
 
 

@@ -6,7 +6,7 @@ exit code:
     0  all went well
     1  an error that is not the user's: --verbose shows the stack trace
     2  wrong usage, a wrong path, something that is not what it should be
-    3  the job ran, and found damage or a gap
+    3  the job ran, and found damage, a gap, a difference, or a segment about to be lost
     4  refused: another run was first, or a store is not the one that was archived
     130  interrupted
 """
@@ -136,6 +136,8 @@ def _expected_errors() -> list[tuple[type[Exception], ExitCode]]:
         ("connectors.lake.committer", "ConcurrentArchiveError", ExitCode.REFUSED),
         ("connectors.commitlog.errors", "DamagedLogError", ExitCode.DAMAGE),
         ("connectors.archive.run", "RefusedError", ExitCode.DAMAGE),
+        ("connectors.archive.judging", "CriticalQualityError", ExitCode.DAMAGE),
+        ("connectors.quality.errors", "JudgeError", ExitCode.FAILED),
         ("connectors.commitlog.errors", "CommitLogError", ExitCode.USAGE),
         ("connectors.lake.paths", "LakeError", ExitCode.USAGE),
         ("connectors.java", "JavaError", ExitCode.FAILED),

@@ -3,8 +3,9 @@
     commitlake query --lake /data/lake --key order-4711
 
 Reads a table of the lake; writes rows to standard output, and on standard error how many and whether a limit cut
-them. It answers without a JVM; `--engine spark` is for results that outgrow one process. Exit codes: 0, also where
-nothing matches; 2 for a wrong lake, option or predicate.
+them. It answers without a JVM; `--engine spark` is for results that outgrow one process. `--body` gets the body of the
+one message that is found, by one ranged read of its pack. Exit codes: 0, also where nothing matches; 2 for a wrong
+lake, option or predicate, or a body that cannot be had.
 """
 
 from __future__ import annotations
@@ -12,13 +13,18 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
+from connectors.commitlog.errors import BodyError
 from connectors.lake.paths import LakePaths
 from connectors.lake.reader import QueryError, open_table
+from connectors.packs.errors import PackError
+from connectors.s3.errors import S3Error
 from jobs.command import ExitCode, JobError, job_parser, run_job
+from jobs.places import add_place_arguments, bodies_of, lake_of
 from jobs.query_ask import ask_deltalake, ask_spark
-from jobs.query_output import plain_rows, write
+from jobs.query_body import BODY_COLUMNS, COLUMNS, MOST_ROWS, body_fetcher, rows_with_bodies, write_one_body
+from jobs.query_output import Row, plain_rows, write
 from jobs.query_sql import Conditions, Engine, Question
 from jobs.times import join_times, parse_time
 from schemas.layouts.topics import Kind
@@ -34,6 +40,16 @@ EXAMPLES = (
     ("query --lake lake --from -2h --where \"properties['city'] = 'Berlin'\" --output jsonl", "any predicate"),
     ("query --lake lake --topic orders --limit 0 --output csv --engine spark", "more than one process should hold"),
     ("query --lake lake --table quarantine", "what could not be read"),
+    (
+        "query --lake lake --id 0A00000100002A9F0000000000001000 --body | jq .",
+        "the body of one message, as it was sent",
+    ),
+    ("query --lake lake --key order-4711 --limit 1 --order-by 'store_timestamp desc' --body", "the last one of a key"),
+    ("query --lake lake --key order-4711 --body --output jsonl", "the bodies of all, each as text, or else in base64"),
+    (
+        "query --lake s3://archive/lake --s3-endpoint https://s3.example.org --key order-4711",
+        "a lake in an object store",
+    ),
 )
 TABLES = ("messages", "quarantine", "archive_runs")
 SHORT_COLUMNS = (
@@ -50,7 +66,7 @@ _ORDER = {
 def build_parser() -> argparse.ArgumentParser:
     """The job's arguments."""
     parser = job_parser("query", DESCRIPTION, EXAMPLES)
-    parser.add_argument("--lake", required=True, metavar="DIR", help="the lake's folder")
+    add_place_arguments(parser)
     parser.add_argument("--table", choices=TABLES, default="messages", help="which table (default: messages)")
     parser.add_argument("--topic", action="append", default=[], help="stored topic")
     parser.add_argument("--queue", type=int, help="queue id")
@@ -74,6 +90,10 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--limit", type=int, default=100, metavar="N", help="at most so many rows, 0 for all (default: 100)"
     )
+    parser.add_argument("--body", action="store_true", help="the body of the one message that is found, and nothing "
+                        "else; with --output jsonl or csv the body of each row")  # fmt: skip
+    parser.add_argument("--body-out", metavar="FILE", help="write the one body to a file; implies --body")
+    parser.add_argument("--stored-body", action="store_true", help="as the broker stored it, perhaps compressed")
     parser.add_argument("--output", choices=("table", "jsonl", "csv"), default="table", help="(default: table)")
     parser.add_argument("--engine", choices=[str(engine) for engine in Engine], default=str(Engine.DELTALAKE),
                         help="what answers (default: deltalake)")  # fmt: skip
@@ -82,20 +102,35 @@ def build_parser() -> argparse.ArgumentParser:
 
 def job(arguments: argparse.Namespace) -> ExitCode:
     """Ask, print, and say how many there were."""
-    started = time.monotonic()
+    arguments.body = arguments.body or arguments.body_out is not None
     _check(arguments)
-    lake = LakePaths(arguments.lake)
+    try:
+        return _job(arguments, lake_of(arguments))
+    except (PackError, S3Error, BodyError) as error:
+        raise JobError(str(error)) from None
+
+
+def _job(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
+    started = time.monotonic()
+    fetch = body_fetcher(bodies_of(arguments, lake), stored=arguments.stored_body) if arguments.body else None
     table = open_table(lake, arguments.table)
     known = [field.name for field in table.schema().fields]
     columns = _columns(arguments, known)
-    question = _question(arguments, columns, known)
+    hidden = [name for name in COLUMNS if name not in columns] if fetch else []
+    question = _question(arguments, [*columns, *hidden], known)
     try:
         batches = ask_spark(question, lake) if arguments.engine == Engine.SPARK else ask_deltalake(question, table)
         if arguments.count:
             print(sum(batch.column(0)[0].as_py() for batch in batches if batch.num_rows))
             return ExitCode.OK
         rows = _Counted(plain_rows(batches, 0), arguments.limit)
-        count = write(arguments.output, rows, columns)
+        if fetch and arguments.output == "table":
+            size = write_one_body(iter(rows), fetch, arguments.body_out)
+            if arguments.body_out and not arguments.quiet:
+                print(f"{size:,} bytes in {arguments.body_out}", file=sys.stderr)
+            return ExitCode.OK
+        shown: Iterable[Row] = rows_with_bodies(rows, fetch, hidden) if fetch else rows
+        count = write(arguments.output, shown, [*columns, *BODY_COLUMNS] if fetch else columns)
     except QueryError as error:
         raise JobError(f"the engine refused the question: {error}", f"columns are: {', '.join(known)}") from None
     if not arguments.quiet:
@@ -144,12 +179,12 @@ def _order(arguments: argparse.Namespace, known: Sequence[str]) -> list[str]:
 class _Counted:
     """Rows up to a limit, which remembers whether there was one more."""
 
-    def __init__(self, rows: Iterator[dict[str, object]], limit: int) -> None:
+    def __init__(self, rows: Iterator[Row], limit: int) -> None:
         self._rows = rows
         self._limit = limit
         self.cut = False
 
-    def __iter__(self) -> Iterator[dict[str, object]]:
+    def __iter__(self) -> Iterator[Row]:
         for number, row in enumerate(self._rows):
             if self._limit and number == self._limit:
                 self.cut = True
@@ -159,6 +194,8 @@ class _Counted:
 
 def _columns(arguments: argparse.Namespace, known: list[str]) -> list[str]:
     if arguments.columns is None:
+        if arguments.output == "table" and arguments.body:
+            return []
         if arguments.output == "table" and arguments.table == "messages":
             return list(SHORT_COLUMNS)
         return [name for name in known if name != "store_date"]
@@ -179,6 +216,27 @@ def _check(arguments: argparse.Namespace) -> None:
     conditions = ("topic", "queue", "kind", "key", "id", "broker", "start", "end")
     if arguments.table != "messages" and any(getattr(arguments, name) not in (None, []) for name in conditions):
         raise JobError(f"the table {arguments.table} takes --where only", "the other conditions are of messages")
+    if arguments.body:
+        _check_body(arguments)
+    elif arguments.stored_body:
+        raise JobError("--stored-body goes with --body")
+
+
+def _check_body(arguments: argparse.Namespace) -> None:
+    if arguments.table != "messages":
+        raise JobError(f"--body is of messages, found --table {arguments.table}")
+    if arguments.count:
+        raise JobError("--body and --count do not go together")
+    if arguments.output == "table":
+        if arguments.columns is not None:
+            raise JobError("--body prints no columns", "with --output jsonl or csv it adds the body to them")
+    elif arguments.body_out is not None:
+        raise JobError(f"--body-out is for one body, found --output {arguments.output}")
+    elif not 1 <= arguments.limit <= MOST_ROWS:
+        raise JobError(
+            f"--body with --output {arguments.output}: expected --limit 1 to {MOST_ROWS}, found {arguments.limit}",
+            "for more, connectors.packs.spark_reader.with_bodies reads pack by pack",
+        )
 
 
 def _summary(count: int, cut: bool, arguments: argparse.Namespace, seconds: float) -> str:

@@ -24,7 +24,7 @@ def ask_spark(question: Question, lake: LakePaths) -> Iterator[pa.RecordBatch]:
     from connectors.lake.spark_reader import run_spark_sql, table_name
     from connectors.spark_session import get_session
 
-    spark = get_session("query")
+    spark = get_session("query", lake.s3)
     statements = question.statements(table_name(getattr(lake, question.table)), Engine.SPARK)
     return _first_answer(run_spark_sql(spark, sql) for sql in statements)
 

@@ -5,13 +5,15 @@ Rows are few and small, whatever the log's size and state: a data file holds som
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import LongType, StringType, StructField, StructType
+from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
+from connectors.archive.counts import RefusalCounts
 from connectors.lake.data_files import DataFile
 
 MANIFEST = StructType(
@@ -23,9 +25,9 @@ MANIFEST = StructType(
         StructField("rows", LongType()),
         StructField("statistics", StringType()),
         StructField("pack_bytes", LongType()),
-        StructField("quarantined", LongType()),
-        StructField("missing", LongType()),
+        StructField("refused", StringType()),
         StructField("first_refused", StringType()),
+        StructField("profile", BinaryType()),
     ]
 )
 
@@ -42,9 +44,9 @@ class ManifestRow:
         rows: rows in it.
         statistics: Delta's JSON.
         pack_bytes: bytes of packs.
-        quarantined: ranges and records that could not be read as they should.
-        missing: ranges that were not there to be read.
-        first_refused: the first of either, in words.
+        refused: what could not be read, by broker: JSON of its counts.
+        first_refused: the first of it, in words.
+        profile: of the rows, see `connectors.quality.wire`; None where none was made.
     """
 
     table: str = ""
@@ -54,14 +56,32 @@ class ManifestRow:
     rows: int = 0
     statistics: str = ""
     pack_bytes: int = 0
-    quarantined: int = 0
-    missing: int = 0
+    refused: str = ""
     first_refused: str = ""
+    profile: bytes | None = None
 
     @classmethod
     def of_file(cls, file: DataFile, table: str) -> ManifestRow:
         """The row for a file of a table."""
         return cls(table, file.path, file.store_date, file.size, file.rows, file.statistics)
+
+    @classmethod
+    def of_task(
+        cls, pack_bytes: int, refused: Mapping[str, RefusalCounts], first_refused: str, profile: bytes | None
+    ) -> ManifestRow:
+        """The row for what goes with all files of a task."""
+        counts = {broker: asdict(count) for broker, count in refused.items()}
+        return cls(
+            pack_bytes=pack_bytes,
+            refused=json.dumps(counts) if counts else "",
+            first_refused=first_refused,
+            profile=profile,
+        )
+
+    @property
+    def refusal_counts(self) -> dict[str, RefusalCounts]:
+        """What could not be read, by broker."""
+        return {broker: RefusalCounts(**counts) for broker, counts in json.loads(self.refused or "{}").items()}
 
     @property
     def data_file(self) -> DataFile:

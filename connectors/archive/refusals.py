@@ -13,8 +13,10 @@ import pyarrow.compute as pc
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from connectors.archive.counts import RefusalCounts
 from connectors.archive.manifest import ManifestRow
 from connectors.commitlog.refused import CORRUPT_RECORD
+from connectors.lake.paths import LakePaths
 from connectors.lake.plain_files import write_plain_file
 from schemas.layouts.scan import Fault
 from schemas.tables.gaps import GAPS
@@ -29,21 +31,19 @@ class Refusals:
     """The refused rows of one task.
 
     Attributes:
-        uris: of the two tables, by name.
+        lake: where the two tables lie.
         name: how the names of the task's files begin.
         run_id: goes into the rows.
         parser_version: goes into the rows.
-        quarantined: how many bad ranges and marked messages there were so far.
-        missing: how many ranges were not there to be read.
-        first: the first of either, in words.
+        counts: how many there were so far, by broker.
+        first: the first of them, in words.
     """
 
-    uris: dict[str, str]
+    lake: LakePaths
     name: str
     run_id: str
     parser_version: str
-    quarantined: int = 0
-    missing: int = 0
+    counts: dict[str, RefusalCounts] = field(default_factory=dict)
     first: str = ""
     _waiting: dict[str, list[pa.Table]] = field(default_factory=lambda: {table: [] for table in TABLES})
     _files: int = 0
@@ -57,7 +57,9 @@ class Refusals:
         marks = batch.column(CORRUPT_RECORD)
         if marks.null_count == len(marks):
             return
-        rows = pa.table({"broker": _plain(batch.column("broker")), "mark": marks}).filter(pc.is_valid(marks))
+        is_message = pc.is_valid(batch.column("size"))
+        columns = {"broker": _plain(batch.column("broker")), "mark": marks, "is_message": is_message}
+        rows = pa.table(columns).filter(pc.is_valid(marks))
         fields = rows.column("mark").combine_chunks().flatten()
         names = [part.name for part in marks.type]
         values = {"broker": rows.column("broker"), **dict(zip(names, fields, strict=True))}
@@ -66,6 +68,7 @@ class Refusals:
             values[name] = pa.repeat(getattr(self, name), rows.num_rows)
         self.first = self.first or _in_words(values)
         is_gap = pc.equal(values["reason"], str(Fault.MISSING_SEGMENT))
+        self._count(rows.column("broker"), rows.column("is_message"), is_gap)
         for table, wanted in (("gaps", is_gap), ("quarantine", pc.invert(is_gap))):
             yield from self._wait(table, _of_table(values, TABLES[table]).filter(wanted))
 
@@ -74,11 +77,19 @@ class Refusals:
         for table in TABLES:
             yield from self._write(table)
 
+    def _count(self, brokers: pa.ChunkedArray, is_message: pa.ChunkedArray, is_gap: pa.ChunkedArray) -> None:
+        counted = pa.table({"broker": brokers, "marked": is_message, "missing": is_gap})
+        for group in counted.group_by(["broker", "marked", "missing"]).aggregate([([], "count_all")]).to_pylist():
+            count = group["count_all"]
+            if group["missing"]:
+                more = RefusalCounts(missing_ranges=count)
+            elif group["marked"]:
+                more = RefusalCounts(marked_rows=count)
+            else:
+                more = RefusalCounts(bad_ranges=count)
+            self.counts[group["broker"]] = self.counts.get(group["broker"], RefusalCounts()) + more
+
     def _wait(self, table: str, rows: pa.Table) -> Iterator[ManifestRow]:
-        if table == "gaps":
-            self.missing += rows.num_rows
-        else:
-            self.quarantined += rows.num_rows
         if rows.num_rows:
             self._waiting[table].append(rows)
         if sum(part.num_rows for part in self._waiting[table]) >= PART_ROWS:
@@ -89,7 +100,9 @@ class Refusals:
             return
         rows = pa.concat_tables(self._waiting[table])
         self._waiting[table] = []
-        file = write_plain_file(rows, self.uris[table], f"{self.name}-{self._files:03d}.zstd.parquet")
+        file = write_plain_file(
+            rows, getattr(self.lake, table), f"{self.name}-{self._files:03d}.zstd.parquet", s3=self.lake.s3
+        )
         self._files += 1
         yield ManifestRow.of_file(file, table)
 

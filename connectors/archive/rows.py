@@ -13,6 +13,9 @@ import pyarrow as pa
 from connectors.archive.bodies import PackOfBodies, date_of
 from connectors.commitlog.arrow import Array
 from connectors.lake.data_files import DataFile, sort_rows, write_data_file
+from connectors.lake.paths import LakePaths
+from connectors.quality.merging import merge_profiles
+from connectors.quality.profile import profile_rows
 from schemas.tables.messages import BODY_PLACE, BODY_REF, MESSAGES, STORE_DATE
 
 PART_BYTES = 64 << 20
@@ -22,10 +25,15 @@ _WRITTEN = [field.name for field in MESSAGES if field.name != STORE_DATE.name]
 
 
 class WaitingRows:
-    """Rows of some ranges, for a table in `messages_uri`; files get names that begin with `name`."""
+    """Rows of some ranges, for the table `messages` of a lake; files get names that begin with `name`.
 
-    def __init__(self, messages_uri: str, name: str) -> None:
-        self._messages_uri = messages_uri
+    Attributes:
+        profile: of the rows that are written; None where none is wanted.
+    """
+
+    def __init__(self, lake: LakePaths, name: str, *, profiled: bool) -> None:
+        self.profile: pa.Table | None = merge_profiles([]) if profiled else None
+        self._lake = lake
         self._name = name
         self._tables: list[pa.Table] = []
         self._bytes = 0
@@ -60,9 +68,10 @@ class WaitingRows:
             part = rows if len(chosen) == len(days) else rows.take(pa.array(chosen))
             date = date_of(day)
             name = f"{self._name}-{self._files:03d}.zstd.parquet"
-            yield write_data_file(
-                sort_rows(part.select(_WRITTEN)), self._messages_uri, date.isoformat() if date else None, name
-            )
+            part = sort_rows(part.select(_WRITTEN))
+            if self.profile is not None:
+                self.profile = merge_profiles([self.profile, profile_rows(part)])
+            yield write_data_file(part, self._lake.messages, date.isoformat() if date else None, name, self._lake.s3)
         self._files += 1
 
 

@@ -2,6 +2,7 @@
 
     work      stores, ranges, how far the lake has come            work.py
     tasks     packs, and data files that no table knows of yet     task.py
+    quality   the suites judge what the tasks have seen            judging.py
     commit    data files and end offsets in one Delta commit       connectors.lake.committer
     follow    what the commit names for the other tables           connectors.lake.follower
     keys      message_keys, from what messages has new             connectors.message_keys
@@ -22,6 +23,7 @@ from enum import StrEnum
 
 from pyspark.sql import SparkSession
 
+from connectors.archive.judging import Judged, judge_run
 from connectors.archive.manifest import ManifestRow
 from connectors.archive.task import ArchiveTasks
 from connectors.archive.work import ArchiveWork, find_work
@@ -33,6 +35,9 @@ from connectors.lake.data_files import DataFile
 from connectors.lake.follower import finish_runs
 from connectors.lake.paths import LakePaths
 from connectors.message_keys.follow import Followed, follow_keys
+from connectors.packs.location import pack_location
+from connectors.packs.stores import open_store
+from connectors.quality.judge import prepare
 
 MIB = 1 << 20
 Progress = Callable[[SparkSession, int], AbstractContextManager[None]]
@@ -58,23 +63,29 @@ class Config:
 
     Attributes:
         store: store folder, glob or comma-separated list, as the source's `path`.
-        lake: folder of the lake; made where it is not there.
+        lake: folder of the lake, or `s3://bucket/prefix`; made where it is not there.
+        bodies: root of the packs; in the lake where not given.
         broker: the store's name, where the path does not tell it.
         max_partition_bytes: log bytes whose bodies go into one pack; a task takes several of them.
         on_corrupt: what to do about ranges that hold no intact record.
         on_gap: what to do about segments that are not there.
         parser_version: for the rows of what could not be read.
         keys: whether `message_keys` follows at once.
+        quality: whether the suites judge the run before its commit; the audit needs what they judge.
+        page: file for the judgement as a page; in the lake where not given, if that is a folder.
     """
 
     store: str
     lake: str
     broker: str | None = None
+    bodies: str | None = None
     max_partition_bytes: int = 32 * MIB
     on_corrupt: OnRefusal = OnRefusal.KEEP
     on_gap: OnRefusal = OnRefusal.KEEP
     parser_version: str = ""
     keys: bool = True
+    quality: bool = True
+    page: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +101,7 @@ class Result:
         metadata_bytes: of data files.
         pack_bytes: of packs.
         seconds: all of it.
+        warnings: sentences on expectations that were not met, and did not stop the run.
         keys: rows added to `message_keys`.
         keys_seconds: how much of the time that took.
         recovered: commits of earlier runs that this one made good.
@@ -103,6 +115,7 @@ class Result:
     metadata_bytes: int = 0
     pack_bytes: int = 0
     seconds: float = 0.0
+    warnings: Sequence[str] = field(default=())
     keys: int = 0
     keys_seconds: float = 0.0
     recovered: Sequence[int] = field(default=())
@@ -128,6 +141,7 @@ def run_archive(
         CommitLogError: for a store that cannot be read, or is another than the one that was archived.
         LakeError: for a folder that is no lake.
         RefusedError: for damage or a gap, where it was to fail.
+        CriticalQualityError: where a critical expectation was not met.
         ConcurrentArchiveError: if another run has taken the same stores meanwhile.
     """
     started = time.monotonic()
@@ -142,12 +156,17 @@ def run_archive(
     started_at = datetime.datetime.now(datetime.UTC)
     splits = work.splits(config.max_partition_bytes)
     _check_gaps(splits, config.on_gap)
+    bodies = pack_location(config.bodies or lake.bodies)
+    open_store(bodies).check()
     open_for_append(lake.messages)
-    tasks = ArchiveTasks(splits, lake, lake.bodies, work.commit.run_id, config.parser_version)
+    if config.quality:
+        prepare()
+    tasks = ArchiveTasks(splits, lake, bodies, work.commit.run_id, config.parser_version, config.quality)
     with progress(spark, work.snapshot.size) if progress else nullcontext():
         manifest = [ManifestRow(**row.asDict()) for row in tasks.dataframe(spark).collect()]
     _check_refused(manifest, config)
-    commit = _commit(lake, work, manifest, started_at)
+    judged = judge_run(lake, work, manifest, config.page) if config.quality else Judged()
+    commit = _commit(lake, work, manifest, judged, started_at)
     finish_runs(lake, commit.run_id, config.parser_version)
     followed = _follow_keys(lake, config, spark)
     assert commit.counts is not None
@@ -160,6 +179,7 @@ def run_archive(
         metadata_bytes=sum(row.size for row in manifest if row.table == "messages"),
         pack_bytes=sum(row.pack_bytes for row in manifest),
         seconds=time.monotonic() - started,
+        warnings=judged.warnings,
         keys=followed.rows,
         keys_seconds=followed.seconds,
         recovered=recovered,
@@ -171,20 +191,26 @@ def _follow_keys(lake: LakePaths, config: Config, spark: SparkSession) -> Follow
 
 
 def _commit(
-    lake: LakePaths, work: ArchiveWork, manifest: Sequence[ManifestRow], started_at: datetime.datetime
+    lake: LakePaths,
+    work: ArchiveWork,
+    manifest: Sequence[ManifestRow],
+    judged: Judged,
+    started_at: datetime.datetime,
 ) -> ArchiveCommit:
-    files: dict[str, list[DataFile]] = defaultdict(list)
+    files: dict[str, list[DataFile]] = defaultdict(list, {table: [file] for table, file in judged.files.items()})
     for row in manifest:
         if row.path:
             files[row.table].append(row.data_file)
     messages = files.pop("messages", [])
-    counts = RunCounts(
-        started_at=started_at.isoformat(),
-        messages=sum(file.rows for file in messages),
-        quarantined=sum(row.quarantined for row in manifest),
-        gaps=sum(row.missing for row in manifest),
-    )
+    quarantined, gaps = _refused(manifest)
+    counts = RunCounts(started_at.isoformat(), sum(file.rows for file in messages), quarantined, gaps)
     return commit_run(lake.messages, messages, work.commit.with_written(counts, files), work.started_from)
+
+
+def _refused(manifest: Sequence[ManifestRow]) -> tuple[int, int]:
+    """How many rows there are for `quarantine`, and for `gaps`."""
+    counts = [counts for row in manifest for counts in row.refusal_counts.values()]
+    return sum(count.quarantined for count in counts), sum(count.missing_ranges for count in counts)
 
 
 def _check_gaps(splits: Sequence[Split], on_gap: OnRefusal) -> None:
@@ -200,9 +226,10 @@ def _check_gaps(splits: Sequence[Split], on_gap: OnRefusal) -> None:
 
 def _check_refused(manifest: Sequence[ManifestRow], config: Config) -> None:
     """Refuse what only the tasks have seen, before it is committed."""
+    quarantined, gaps = _refused(manifest)
     for on_refusal, count, option in (
-        (config.on_corrupt, sum(row.quarantined for row in manifest), "--on-corrupt quarantine"),
-        (config.on_gap, sum(row.missing for row in manifest), "--on-gap record"),
+        (config.on_corrupt, quarantined, "--on-corrupt quarantine"),
+        (config.on_gap, gaps, "--on-gap record"),
     ):
         if count and on_refusal is OnRefusal.FAIL:
             first = next(row.first_refused for row in manifest if row.first_refused)

@@ -20,7 +20,7 @@ from pyspark.sql.types import StructType
 
 from connectors.archive.bodies import BodyPacks
 from connectors.archive.manifest import MANIFEST, ManifestRow, to_batch
-from connectors.archive.refusals import TABLES, Refusals
+from connectors.archive.refusals import Refusals
 from connectors.archive.rows import WaitingRows, join_rows
 from connectors.commitlog.batches import read_split
 from connectors.commitlog.options import Mode
@@ -30,7 +30,9 @@ from connectors.commitlog.settled import settle
 from connectors.commitlog.splits import Split
 from connectors.lake.data_files import DataFile
 from connectors.lake.paths import LakePaths
+from connectors.packs.location import PackLocation
 from connectors.packs.stores import open_store
+from connectors.quality.wire import serialize_profile
 from schemas.tables.messages import BODY, SOURCE
 
 _COLUMNS = StructType([field for field in SOURCE if field.name != BODY.name])
@@ -47,16 +49,18 @@ class ArchiveTasks:
     Attributes:
         splits: the ranges; each has packs of its own, a data file may hold the rows of several.
         lake: where the tables lie.
-        bodies_root: where packs go.
+        bodies: where packs go.
         run_id: part of the data files' names, so that runs do not meet there.
         parser_version: for the rows of what could not be read.
+        profiled: whether a profile of the rows is wanted.
     """
 
     splits: Sequence[Split]
     lake: LakePaths
-    bodies_root: str
+    bodies: PackLocation
     run_id: str
     parser_version: str
+    profiled: bool = True
 
     def dataframe(self, spark: SparkSession) -> DataFrame:
         """The manifest: a row for each file. To collect it is to do the work."""
@@ -70,15 +74,14 @@ class ArchiveTasks:
         """Do the task for some of the ranges; a row for each file, and one for all that goes with them."""
         # Two attempts of one task at the same time must not write into one another's files.
         name = f"part-{numbers[0]:05d}-{self.run_id}-{secrets.token_hex(4)}"
-        waiting = WaitingRows(self.lake.messages, name)
-        uris = {table: getattr(self.lake, table) for table in TABLES}
-        refusals = Refusals(uris, name, self.run_id, self.parser_version)
+        waiting = WaitingRows(self.lake, name, profiled=self.profiled)
+        refusals = Refusals(self.lake, name, self.run_id, self.parser_version)
         pack_bytes = 0
         with ThreadPoolExecutor(1) as background:
             closing: list[Future[None]] = []
             for number in numbers:
                 with ExitStack() as open_packs:
-                    packs = open_packs.enter_context(BodyPacks(self.splits[number], open_store(self.bodies_root)))
+                    packs = open_packs.enter_context(BodyPacks(self.splits[number], open_store(self.bodies)))
                     rows, refused = _read(self.splits[number], packs, refusals)
                     yield from refused
                     written = packs.finish()
@@ -92,12 +95,8 @@ class ArchiveTasks:
             yield from refusals.finish()
             for one in closing:
                 one.result()
-        yield ManifestRow(
-            pack_bytes=pack_bytes,
-            quarantined=refusals.quarantined,
-            missing=refusals.missing,
-            first_refused=refusals.first,
-        )
+        profile = None if waiting.profile is None else serialize_profile(waiting.profile)
+        yield ManifestRow.of_task(pack_bytes, refusals.counts, refusals.first, profile)
 
 
 def _manifest_of(files: Iterable[DataFile]) -> Iterator[ManifestRow]:

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from connectors.commitlog.continuity import check_continuity, record_digest
 from connectors.commitlog.errors import StoreError
-from connectors.commitlog.plan import Snapshot, StoreRange, plan_splits, take_snapshot
+from connectors.commitlog.plan import Snapshot, StoreRange, TailKind, plan_splits, take_snapshot
 from connectors.commitlog.splits import Split
 from connectors.commitlog.stores import Store, find_stores
 from connectors.lake.archive_log import (
@@ -61,8 +61,15 @@ class ArchiveWork:
         return [split for splits in planned for split in splits]
 
 
-def find_work(path: str, broker: str | None, lake: LakePaths) -> ArchiveWork:
+def find_work(path: str, broker: str | None, lake: LakePaths, until: Snapshot | None = None) -> ArchiveWork:
     """See how far the lake has come, and what the stores have beyond that.
+
+    Args:
+        path: stores, as for `find_stores`.
+        broker: the store's name, where the path does not tell it.
+        lake: where the tables lie.
+        until: how far to go in each store, as a stream offers it; all that is there where not given. Where to begin is
+            the lake's to say: what is offered again adds nothing.
 
     Raises:
         CommitLogError: for a store that cannot be read, or is another than the one that was archived.
@@ -77,7 +84,11 @@ def find_work(path: str, broker: str | None, lake: LakePaths) -> ArchiveWork:
 
     def look(store: Store) -> tuple[StoreRange, StoreProgress | None]:
         _check_store(store, last)
-        found = take_snapshot([store], starts).ranges[store.broker]
+        start = starts.get(store.broker)
+        if until is None:
+            found = take_snapshot([store], starts).ranges[store.broker]
+        else:
+            found = _offered(store, start, until.ranges.get(store.broker))
         return found, _progress_after(store, found, last.stores.get(store.broker)) if found.size else None
 
     looked = dict(zip([store.broker for store in stores], _for_each(look, stores), strict=True))
@@ -101,6 +112,16 @@ def _check_store(store: Store, last: ArchiveCommit) -> None:
         check_continuity(store, progress.end, record.physical_offset, record.size, record.digest)
 
 
+def _offered(store: Store, start: int | None, offered: StoreRange | None) -> StoreRange:
+    """What of an offered range the lake does not have yet."""
+    oldest = store.segments[0].base_offset
+    first = start if start is not None else min(oldest, offered.start if offered else oldest)
+    if offered is None or offered.end <= first:
+        return StoreRange(first, first)
+    is_new = offered.last_record is not None and offered.last_record >= first
+    return StoreRange(first, offered.end, TailKind.CLOSED, last_record=offered.last_record if is_new else None)
+
+
 def _check_name(store: Store) -> None:
     try:
         pack_name(None, store.broker, 0, 0)
@@ -117,7 +138,8 @@ def _progress_after(store: Store, store_range: StoreRange, before: StoreProgress
         if not segments:
             break
         found = take_snapshot([replace(store, segments=segments)], {store.broker: found.start}).ranges[store.broker]
-    digest = None if found.last_record is None else record_digest(store, found.last_record)
+    is_taken = found.last_record is not None and found.last_record < store_range.end
+    digest = record_digest(store, found.last_record) if is_taken and found.last_record is not None else None
     if digest is None or found.last_record is None:
         return StoreProgress(store_range.end, before.last_record if before else None)
     return StoreProgress(store_range.end, LastRecord(found.last_record, *digest))

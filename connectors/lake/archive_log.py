@@ -16,10 +16,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
 from connectors.lake.data_files import DataFile
+from connectors.lake.delta import delta_table
 
 APPLICATION_ID = "commitlake.archive"
 _KEY = "commitlake"
@@ -136,14 +136,14 @@ def _progress(entry: dict[str, Any]) -> StoreProgress:
     return StoreProgress(entry["end"], LastRecord(**last) if last else None)
 
 
-def read_last_commit(messages_uri: str, storage_options: dict[str, str] | None = None) -> ArchiveCommit | None:
+def read_last_commit(messages_uri: str) -> ArchiveCommit | None:
     """The newest archive commit of a `messages` table, or None where there is no table or none was made.
 
     Raises:
         LookupError: where the table's log no longer tells, although it knows that there was one.
     """
     try:
-        table = DeltaTable(messages_uri, storage_options=storage_options)
+        table = delta_table(messages_uri)
     except TableNotFoundError:
         return None
     sequence = table.transaction_version(APPLICATION_ID)
@@ -159,11 +159,9 @@ def read_last_commit(messages_uri: str, storage_options: dict[str, str] | None =
     )
 
 
-def commits_after(
-    messages_uri: str, sequence: int, storage_options: dict[str, str] | None = None
-) -> list[ArchiveCommit]:
+def commits_after(messages_uri: str, sequence: int) -> list[ArchiveCommit]:
     """The archive commits with larger numbers, oldest first, as far as the log goes back."""
-    table = DeltaTable(messages_uri, storage_options=storage_options)
+    table = delta_table(messages_uri)
     found: list[ArchiveCommit] = []
     for limit in (_FIRST_LOOK, None):
         found = []

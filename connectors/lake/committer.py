@@ -9,13 +9,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 from pyspark.sql.types import StructType
 
 from connectors.lake.archive_log import APPLICATION_ID, ArchiveCommit, StoreProgress, read_last_commit
 from connectors.lake.data_files import DataFile
+from connectors.lake.delta import delta_table, storage_options
 from schemas.tables.messages import MESSAGES, PARTITION_COLUMNS
 
 _MOST_TRIES = 50  # each says that somebody else went on
@@ -53,7 +55,7 @@ def commit_run(
         ConcurrentArchiveError: if another run took something of the same stores meanwhile.
     """
     for _ in range(_MOST_TRIES):
-        table = DeltaTable(messages_uri)
+        table = delta_table(messages_uri)
         try:
             commit_messages(table, files, commit)
         except ConcurrentArchiveError:
@@ -110,11 +112,18 @@ def append_files(table_uri: str, schema: StructType, files: Iterable[DataFile], 
         files: of no partition.
         sequence: the run's.
     """
-    write_once(
-        open_or_create(table_uri, schema),
-        sequence,
-        lambda table, properties: _add_files(table, files, (), properties),
-    )
+    write_once(table_uri, schema, sequence, lambda table, properties: _add_files(table, files, (), properties))
+
+
+def append_rows(table_uri: str, schema: StructType, rows: pa.Table) -> None:
+    """Add a few rows to a table that follows nothing; again is once more.
+
+    Args:
+        table_uri: path or URI of the Delta table; made where there is none.
+        schema: its columns.
+        rows: of these.
+    """
+    write_deltalake(open_or_create(table_uri, schema), rows, mode="append")
 
 
 def advance(
@@ -143,14 +152,18 @@ def advance(
     return True
 
 
-def write_once(table: DeltaTable, sequence: int, write: Callable[[DeltaTable, CommitProperties], None]) -> None:
+def write_once(
+    table_uri: str, schema: StructType, sequence: int, write: Callable[[DeltaTable, CommitProperties], None]
+) -> None:
     """Make a commit under a sequence number, unless the table has one of that number or a larger one.
 
     Args:
-        table: as it is now.
+        table_uri: path or URI of the Delta table; made where there is none.
+        schema: its columns.
         sequence: the run's.
         write: makes the commit, with these properties.
     """
+    table = open_or_create(table_uri, schema)
     properties = CommitProperties(app_transactions=[Transaction(APPLICATION_ID, sequence)])
     for attempt in range(_MOST_TRIES):
         if sequence <= (table.transaction_version(APPLICATION_ID) or 0):
@@ -160,7 +173,7 @@ def write_once(table: DeltaTable, sequence: int, write: Callable[[DeltaTable, Co
         except CommitFailedError:  # another run makes this one good, or has written its own
             if attempt == _MOST_TRIES - 1:
                 raise
-            table = DeltaTable(table.table_uri)
+            table = delta_table(table_uri)
         else:
             return
 
@@ -189,10 +202,11 @@ def open_or_create(table_uri: str, schema: StructType, partitions: Sequence[str]
 
 def _open_or_create(table_uri: str, schema: Schema, partitions: Sequence[str]) -> DeltaTable:
     try:
-        return DeltaTable(table_uri)
+        return delta_table(table_uri)
     except TableNotFoundError:
         pass
+    options = storage_options(table_uri)
     try:
-        return DeltaTable.create(table_uri, schema, partition_by=list(partitions))
+        return DeltaTable.create(table_uri, schema, partition_by=list(partitions), storage_options=options)
     except DeltaError:  # another run has made it meanwhile
-        return DeltaTable(table_uri)
+        return delta_table(table_uri)

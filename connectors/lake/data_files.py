@@ -6,8 +6,11 @@ Columns that repeat are dictionaries; those that rise, or share their beginnings
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +18,10 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from connectors.lake.statistics import file_statistics
+from connectors.s3.access import write_object
+from connectors.s3.finding import s3_options
+from connectors.s3.options import S3Options
+from connectors.s3.uris import is_s3
 from connectors.whole_files import write_whole
 
 NO_DATE = "__HIVE_DEFAULT_PARTITION__"
@@ -69,7 +76,9 @@ def sort_rows(rows: pa.Table) -> pa.Table:
     return rows.take(pa.array(np.lexsort((rows.column("queue_offset").to_numpy(), group))))
 
 
-def write_data_file(rows: pa.Table, table_uri: str, store_date: str | None, name: str) -> DataFile:
+def write_data_file(
+    rows: pa.Table, table_uri: str, store_date: str | None, name: str, s3: S3Options | None = None
+) -> DataFile:
     """One file in its partition's folder; no table knows of it until it is committed.
 
     Args:
@@ -77,20 +86,42 @@ def write_data_file(rows: pa.Table, table_uri: str, store_date: str | None, name
         table_uri: path or URI of the table.
         store_date: the partition.
         name: file name; a file of that name is replaced.
+        s3: the object store, where the table is in one; by default that of the environment.
+
+    Raises:
+        S3Error: if an object store does not take it.
     """
     path = f"store_date={store_date or NO_DATE}/{name}"
-    if "://" in table_uri:
+    with open_table_file(table_uri, path, s3) as output:
+        metadata = _write(rows, output)
+        size = output.tell()
+    return DataFile(path, store_date, size, rows.num_rows, file_statistics(metadata))
+
+
+@contextmanager
+def open_table_file(table_uri: str, path: str, s3: S3Options | None = None) -> Iterator[Any]:
+    """A file in a table's folder, to write to; it is there once the `with` has ended without an error.
+
+    Args:
+        table_uri: path or URI of the table.
+        path: of the file, relative to the table's; one of that name is replaced.
+        s3: the object store, where the table is in one; by default that of the environment.
+
+    Raises:
+        S3Error: if an object store does not take it.
+    """
+    if is_s3(table_uri):
+        with write_object(s3 or s3_options(), f"{table_uri}/{path}") as output:
+            yield output
+    elif "://" in table_uri:
         filesystem, root = pafs.FileSystem.from_uri(table_uri)
         with filesystem.open_output_stream(f"{root}/{path}") as output:
-            metadata = _write(rows, output)
-        size = filesystem.get_file_info(f"{root}/{path}").size
+            yield output
     else:
         local = Path(table_uri) / path
         local.parent.mkdir(parents=True, exist_ok=True)
         with write_whole(local) as output:
-            metadata = _write(rows, output)
-        size = local.stat().st_size
-    return DataFile(path, store_date, size, rows.num_rows, file_statistics(metadata))
+            yield output
 
 
 def _write(rows: pa.Table, output: object) -> pq.FileMetaData:

@@ -9,19 +9,27 @@ import datetime
 from dataclasses import asdict, dataclass
 
 import pyarrow as pa
-from deltalake import DeltaTable, write_deltalake
+from deltalake import write_deltalake
 from deltalake.exceptions import TableNotFoundError
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from connectors.lake.archive_log import APPLICATION_ID, ArchiveCommit, commits_after
-from connectors.lake.committer import append_files, open_or_create, write_once
+from connectors.lake.committer import append_files, write_once
+from connectors.lake.delta import delta_table
 from connectors.lake.paths import LakePaths
 from schemas.tables.archive_runs import ARCHIVE_RUNS
 from schemas.tables.gaps import GAPS
+from schemas.tables.profile import PROFILES
+from schemas.tables.quality_results import QUALITY_RESULTS
 from schemas.tables.quarantine import QUARANTINE
 
-FOLLOWING: dict[str, StructType] = {"quarantine": QUARANTINE, "gaps": GAPS}
+FOLLOWING: dict[str, StructType] = {
+    "quarantine": QUARANTINE,
+    "gaps": GAPS,
+    "profiles": PROFILES,
+    "quality_results": QUALITY_RESULTS,
+}
 """The tables whose files a commit may name."""
 
 
@@ -95,7 +103,8 @@ def _append_run(run: ArchiveRun, runs_uri: str) -> None:
     """Say that a run is finished; until then the next one makes good what follows the commit."""
     row = pa.Table.from_pylist([asdict(run)], schema=to_arrow_schema(ARCHIVE_RUNS, timezone="UTC"))
     write_once(
-        open_or_create(runs_uri, ARCHIVE_RUNS),
+        runs_uri,
+        ARCHIVE_RUNS,
         run.sequence,
         lambda table, properties: write_deltalake(table, row, mode="append", commit_properties=properties),
     )
@@ -104,6 +113,6 @@ def _append_run(run: ArchiveRun, runs_uri: str) -> None:
 def _last_finished(runs_uri: str) -> int:
     """The sequence number of the newest finished run, 0 before the first."""
     try:
-        return DeltaTable(runs_uri).transaction_version(APPLICATION_ID) or 0
+        return delta_table(runs_uri).transaction_version(APPLICATION_ID) or 0
     except TableNotFoundError:
         return 0

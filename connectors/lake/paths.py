@@ -5,8 +5,15 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 
+from connectors.s3.options import S3Options
+from connectors.s3.uris import is_s3, parse_s3_uri
+
+STREAMS = "_streams"
+"""Folder of the checkpoints of streams into a lake; it may be there before the first table."""
 _TABLE_MARK = "_delta_log"
+_NAME = "Name an empty or a new one"
 
 
 class LakeError(Exception):
@@ -15,9 +22,24 @@ class LakeError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class LakePaths:
-    """A lake's tables and packs, by the folder or URI that holds them."""
+    """A lake's tables and packs, by the folder or URI that holds them.
+
+    Attributes:
+        root: a folder, or `s3://bucket/prefix`.
+        s3: the object store, by default that of the environment; None where the lake is in a folder. It is found once,
+            on the driver, and travels with the paths to workers.
+
+    Raises:
+        S3Error: if a URI of an object store names no bucket.
+    """
 
     root: str
+    s3: S3Options | None = None
+
+    def __post_init__(self) -> None:
+        if is_s3(self.root):
+            object.__setattr__(self, "root", str(parse_s3_uri(self.root)))  # a frozen one has no other way
+            object.__setattr__(self, "s3", self.s3 or _finding().s3_options())
 
     @property
     def messages(self) -> str:
@@ -59,15 +81,35 @@ class LakePaths:
         """One row per finished run."""
         return self._table("archive_runs")
 
+    @property
+    def streams(self) -> str:
+        """Checkpoints of the streams that archive into it."""
+        return self._table(STREAMS)
+
     def _table(self, name: str) -> str:
         return f"{self.root.rstrip('/')}/{name}"
+
+    def check_readable(self) -> None:
+        """See whether an object store lets its objects be listed; the engines' own errors are many lines long.
+
+        Raises:
+            S3Error: if it cannot be reached, or does not let this user in.
+        """
+        if self.s3 is not None:
+            _access().first_names(self.s3, self.root, "")
 
     def check_writable(self) -> None:
         """Refuse a folder that holds something else, before anything is written beside it.
 
         Raises:
             LakeError: if the folder holds files but no lake, or may not be written.
+            S3Error: if an object store cannot be reached, or the bucket not be listed.
         """
+        if self.s3 is not None:
+            found = _access().first_names(self.s3, self.root, f"messages/{_TABLE_MARK}/")
+            others = [name for name in _access().first_names(self.s3, self.root, "") if not name.startswith(STREAMS)]
+            if others and not found:
+                raise LakeError(f"{self.root} is not a lake: it holds other objects and no table 'messages'. {_NAME}")
         if "://" in self.root:
             return
         root = Path(self.root)
@@ -80,7 +122,19 @@ class LakePaths:
             raise LakeError(f"{root} is a file: expected the folder of a lake, or one to be made")
         if not os.access(root, os.W_OK | os.X_OK):
             raise LakeError(f"{root} may not be written")
-        if not (Path(self.messages) / _TABLE_MARK).is_dir() and any(root.iterdir()):
-            raise LakeError(
-                f"{root} is not a lake: it holds other files and no table 'messages'. Name an empty or a new folder"
-            )
+        others = [path for path in root.iterdir() if path.name != STREAMS]
+        if others and not (Path(self.messages) / _TABLE_MARK).is_dir():
+            raise LakeError(f"{root} is not a lake: it holds other files and no table 'messages'. {_NAME}")
+
+
+# Imported only where they are wanted, because of boto3.
+def _access() -> ModuleType:
+    from connectors.s3 import access  # noqa: PLC0415
+
+    return access
+
+
+def _finding() -> ModuleType:
+    from connectors.s3 import finding  # noqa: PLC0415
+
+    return finding

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
-from connectors.lake.data_files import DataFile
+from connectors.lake.data_files import DataFile, open_table_file
 from connectors.lake.statistics import file_statistics
-from connectors.whole_files import write_whole
+from connectors.s3.options import S3Options
 
 
 def write_plain_file(
@@ -20,6 +18,7 @@ def write_plain_file(
     name: str,
     encodings: Mapping[str, str] | None = None,
     row_group_rows: int | None = None,
+    s3: S3Options | None = None,
 ) -> DataFile:
     """One file in a table's folder; no table knows of it until it is committed.
 
@@ -29,19 +28,12 @@ def write_plain_file(
         name: file name; a file of that name is replaced.
         encodings: Parquet's names for columns that are not to be dictionaries.
         row_group_rows: rows of a row group; as Arrow likes it where not given.
+        s3: the object store, where the table is in one; by default that of the environment.
     """
     collected: list[pq.FileMetaData] = []
-    if "://" in table_uri:
-        filesystem, root = pafs.FileSystem.from_uri(table_uri)
-        with filesystem.open_output_stream(f"{root}/{name}") as output:
-            _write(rows, output, collected, encodings or {}, row_group_rows)
-        size = filesystem.get_file_info(f"{root}/{name}").size
-    else:
-        local = Path(table_uri) / name
-        local.parent.mkdir(parents=True, exist_ok=True)
-        with write_whole(local) as output:
-            _write(rows, output, collected, encodings or {}, row_group_rows)
-        size = local.stat().st_size
+    with open_table_file(table_uri, name, s3) as output:
+        _write(rows, output, collected, encodings or {}, row_group_rows)
+        size = output.tell()
     return DataFile(name, None, size, rows.num_rows, file_statistics(collected[0]))
 
 

@@ -15,9 +15,10 @@ import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
+from connectors.lake.delta import delta_table
 from connectors.lake.paths import LakeError, LakePaths
 
-_ENGINE_PREFIX = re.compile(r"^(?:[A-Z]\w* error: |\w+Error\(\"?|Execution error: )+")
+_ENGINE_PREFIX = re.compile(r"^(?:[A-Z]\w* error(?:: | -> )|\w+Error\(\"?|Execution error: )+")
 _SORT_MEMORY = "512M"
 _ONE_SORT = {"datafusion.execution.target_partitions": "1"}
 
@@ -26,25 +27,29 @@ class QueryError(Exception):
     """A question that the engine does not understand; the message is the engine's, for a user."""
 
 
-def open_table(lake: LakePaths, table: str, storage_options: dict[str, str] | None = None) -> DeltaTable:
+def open_table(lake: LakePaths, table: str) -> DeltaTable:
     """A table of a lake.
 
     Args:
         lake: where it lies.
         table: messages, quarantine or archive_runs.
-        storage_options: for object stores, as deltalake takes them.
 
     Raises:
         LakeError: where there is no lake, no such table in it, or no permission.
+        S3Error: where an object store cannot be reached, or does not let this user in.
     """
     uri: str = getattr(lake, table)
-    if "://" not in lake.root:
+    if lake.s3 is not None:
+        lake.check_readable()
+    elif "://" not in lake.root:
         _check_folder(Path(lake.root))
     try:
-        return DeltaTable(uri, storage_options=storage_options)
+        return delta_table(uri, lake.s3)
+    except OSError as error:  # one of an object store: its text would hold all that the server said
+        raise LakeError(f"{uri} cannot be read: {clean_message(str(error))}") from None
     except TableNotFoundError:
         if table != "messages":
-            open_table(lake, "messages", storage_options)  # says so where this is no lake at all
+            open_table(lake, "messages")  # says so where this is no lake at all
             raise LakeError(
                 f"the lake {lake.root} has no table {table!r} yet: nothing has been written to it"
             ) from None

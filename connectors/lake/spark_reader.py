@@ -13,6 +13,7 @@ from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import SparkSession
 
 from connectors.lake.reader import QueryError
+from connectors.s3.spark import spark_uri
 
 # Spark ends its messages with a SQLSTATE; those of class 22 are about data: a division by zero, say.
 _DATA_EXCEPTION = re.compile(r"^Caused by: [\w.$]+: (.* SQLSTATE: 22\w{3})", re.MULTILINE)
@@ -20,7 +21,7 @@ _DATA_EXCEPTION = re.compile(r"^Caused by: [\w.$]+: (.* SQLSTATE: 22\w{3})", re.
 
 def table_name(uri: str) -> str:
     """What a Delta table is called in Spark's SQL."""
-    path = uri if "://" in uri else str(Path(uri).absolute())
+    path = spark_uri(uri) if "://" in uri else str(Path(uri).absolute())
     return "delta.`" + path.replace("`", "``") + "`"
 
 

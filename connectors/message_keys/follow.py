@@ -14,13 +14,13 @@ from functools import partial
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 from pyspark.sql import SparkSession
 
 from connectors.archive.manifest import MANIFEST, ManifestRow, to_batch
 from connectors.commitlog.settled import settle
 from connectors.lake.committer import advance
+from connectors.lake.delta import delta_table, storage_options
 from connectors.lake.paths import LakePaths
 from connectors.lake.plain_files import write_plain_file
 from connectors.lake.versions import AddedFile, VersionGoneError, added_versions, snapshot_files, table_files
@@ -64,7 +64,7 @@ class _Chunks:
 
     def write(self, number: int) -> ManifestRow | None:
         """The keys of one part as a file, if there are any."""
-        files = table_files(self.lake.messages)
+        files = table_files(self.lake.messages, storage_options(self.lake.messages, self.lake.s3))
         tables = []
         for added in self.parts[number]:
             with files.open_input_file(added.name) as file:
@@ -73,7 +73,7 @@ class _Chunks:
         if not rows.num_rows:
             return None
         name = f"part-{number:05d}-{self.run_id}-{secrets.token_hex(4)}.zstd.parquet"
-        file = write_plain_file(rows, self.lake.message_keys, name, _ENCODINGS, _GROUP_ROWS)
+        file = write_plain_file(rows, self.lake.message_keys, name, _ENCODINGS, _GROUP_ROWS, self.lake.s3)
         return ManifestRow.of_file(file, "message_keys")
 
 
@@ -108,7 +108,7 @@ def follow_keys(lake: LakePaths, spark: SparkSession | None = None) -> Followed:
 def followed_version(lake: LakePaths) -> int:
     """The version of `messages` to which `message_keys` has come; -1 before the first."""
     try:
-        version = DeltaTable(lake.message_keys).transaction_version(APPLICATION_ID)
+        version = delta_table(lake.message_keys, lake.s3).transaction_version(APPLICATION_ID)
     except TableNotFoundError:
         return -1
     return -1 if version is None else version
@@ -118,8 +118,9 @@ def new_files(lake: LakePaths, after: int) -> tuple[list[AddedFile], int]:
     """The data files of `messages` behind a version, and its newest version."""
     files: list[AddedFile] = []
     newest = after
+    options = storage_options(lake.messages, lake.s3)
     try:
-        for version in added_versions(lake.messages, after):
+        for version in added_versions(lake.messages, after, options):
             if version.files:
                 version.check_append_only()
             files += version.files
@@ -127,7 +128,7 @@ def new_files(lake: LakePaths, after: int) -> tuple[list[AddedFile], int]:
     except VersionGoneError:
         if after >= 0:
             raise
-        whole = snapshot_files(lake.messages)
+        whole = snapshot_files(lake.messages, options)
         return list(whole.files), whole.version
     return files, newest
 

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
+from connectors.lake.delta import delta_table, storage_options
 from connectors.lake.paths import LakePaths
 from connectors.lake.reader import run_sql
 from connectors.lake.versions import table_files
@@ -49,7 +49,7 @@ def key_hash(key: str) -> int:
 
 def _followed(lake: LakePaths, keys: Sequence[str], kind: str) -> pa.Table:
     try:
-        table = DeltaTable(lake.message_keys)
+        table = delta_table(lake.message_keys, lake.s3)
     except TableNotFoundError:
         return SCHEMA.empty_table()
     hashes = ", ".join(str(key_hash(key)) for key in keys)
@@ -63,7 +63,7 @@ def _newer(lake: LakePaths, keys: Sequence[str], kind: str) -> Iterator[pa.Table
     files, _ = new_files(lake, followed_version(lake))
     if not files:
         return
-    folder = table_files(lake.messages)
+    folder = table_files(lake.messages, storage_options(lake.messages, lake.s3))
     for added in files:
         with folder.open_input_file(added.name) as file:
             rows = to_keys(pq.read_table(file, columns=COLUMNS, read_dictionary=REPEATING))

@@ -1,9 +1,11 @@
 """Body packs: the bodies of a lake's messages, in files of their own, so that they can expire before the metadata.
 
-frames    what a pack is; references to it     stores    where packs lie: a local folder
-names     names, and the check of names        kernel    compiled: copies bodies, compares their CRC
-writer    bodies of a window to a pack         reader    references to bodies
+frames    what a pack is; references to it     stores    where packs lie: an interface, a local folder
+names     names, and the check of names        s3_store  the same in an object store
+writer    bodies of a window to a pack         location  which place is meant, for workers
+reader    references to bodies                 body      the body of one row, decompressed
 errors    what can go wrong                    spark_reader   a column `body` for a DataFrame
+                                               kernel    compiled: copies bodies, compares their CRC
 
 Names and packs that come from a table or a folder are read as if an enemy had written them; what a writer is given by
 its caller is an error of the caller's where it does not fit.

@@ -1,7 +1,8 @@
 """What can go wrong between a reference and its body.
 
 PackError                   a pack, or a reference to it, that does not give the body: what was expected, what was found
-└── PackNameError           a name that `pack_name` never gives: such a path is not opened
+├── PackNameError           a name that `pack_name` never gives: such a path is not opened
+└── PackStoreError          the place of all packs, not one of them: no such bucket, no permission, no network
 """
 
 from __future__ import annotations
@@ -33,3 +34,19 @@ class PackError(Exception):
 
 class PackNameError(PackError):
     """A name of a pack that is not of the only shape that packs have."""
+
+
+class PackStoreError(PackError):
+    """The place of all packs does not do what it should.
+
+    Attributes:
+        root: the place.
+    """
+
+    def __init__(self, root: str, expected: str, found: str, advice: str) -> None:
+        super().__init__("", None, expected, found, advice)
+        self.args = (root, expected, found, advice)  # what it is made of when it is unpickled
+        self.root = root
+
+    def __str__(self) -> str:
+        return f"bodies in {self.root}: expected {self.expected}, found {self.found}. {self.advice}"

@@ -39,6 +39,23 @@ class PackName:
     end: int
 
 
+@dataclass(frozen=True, slots=True)
+class PackFile:
+    """A pack that is there.
+
+    Attributes:
+        name: its name.
+        store_date: as the name has it.
+        size: bytes.
+        modified: when it got its name; UTC, by the clock of whoever keeps it.
+    """
+
+    name: str
+    store_date: datetime.date | None
+    size: int
+    modified: datetime.datetime
+
+
 def pack_name(store_date: datetime.date | None, broker: str, start: int, end: int) -> str:
     """The name of a pack.
 

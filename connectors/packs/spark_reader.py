@@ -14,6 +14,7 @@ from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
 from connectors.packs.errors import PackError
 from connectors.packs.frames import MAX_FRAME_BYTES, Array, PackRefs
 from connectors.packs.kernel import UNKNOWN_CRC
+from connectors.packs.location import PackLocation, pack_location
 from connectors.packs.reader import FrameCache, read_bodies
 from connectors.packs.stores import PackStore, open_store
 from schemas.tables.messages import BODY_PLACE
@@ -23,7 +24,9 @@ BATCH_BYTES = 64 << 20  # of bodies in one Arrow batch: what a worker and the JV
 _Batches = Iterator[pa.RecordBatch]
 
 
-def with_bodies(messages: DataFrame, bodies_root: str, *, max_frame_bytes: int = MAX_FRAME_BYTES) -> DataFrame:
+def with_bodies(
+    messages: DataFrame, bodies: PackLocation | str, *, max_frame_bytes: int = MAX_FRAME_BYTES
+) -> DataFrame:
     """The same rows with their bodies, read from the packs and compared with their CRC.
 
     The rows are shuffled by pack, so that one task reads a pack from its beginning to its end, each frame once. A body
@@ -32,27 +35,38 @@ def with_bodies(messages: DataFrame, bodies_root: str, *, max_frame_bytes: int =
     Args:
         messages: has `body_ref` (see `schemas.tables.messages`) and `body_crc` (int, null where it is unknown); other
             columns pass through.
-        bodies_root: the lake's folder of bodies, where every executor finds it.
+        bodies: the lake's bodies: a folder that every executor finds, or `s3://bucket/prefix`, whose endpoint and
+            region, if not given by `pack_location`, are those of the driver; every executor needs credentials.
         max_frame_bytes: the largest body that may be read; see `read_bodies`.
 
     Returns:
         The columns of `messages` and `body` (binary), a row for each row, in no order.
 
     Raises:
-        ValueError: if a column is missing, of another type, or `body` is there already; or if the root is in a place
-            that packs cannot be in.
+        ValueError: if a column is missing, of another type, or `body` is there already; or if the bodies are in a
+            place that packs cannot be in.
+        S3Error: if they are in an object store, and the URI names no bucket.
     """
     _check_columns(messages.schema)
-    open_store(bodies_root)
+    location = pack_location(bodies) if isinstance(bodies, str) else bodies
+    open_store(location)
+    schema = StructType([*messages.schema.fields, StructField("body", BinaryType(), nullable=True)])
+    return by_pack(messages).mapInArrow(_reader(location, max_frame_bytes), schema)
+
+
+def by_pack(messages: DataFrame) -> DataFrame:
+    """The same rows, those of one pack together in one partition, and in its order.
+
+    Args:
+        messages: has `body_ref`.
+    """
     # By number: left to itself, Spark would judge the partitions by their size without bodies, and join them to a few.
     partitions = int(str(messages.sparkSession.conf.get("spark.sql.shuffle.partitions")))
     # Rows without a body would meet in one partition, being of the same null pack; they stay where they come from.
     group = F.coalesce(F.col("body_ref.pack"), F.concat(F.lit("none "), F.spark_partition_id().cast("string")))
-    sorted_messages = messages.repartition(partitions, group).sortWithinPartitions(
+    return messages.repartition(partitions, group).sortWithinPartitions(
         "body_ref.pack", "body_ref.frame_offset", "body_ref.offset"
     )
-    schema = StructType([*messages.schema.fields, StructField("body", BinaryType(), nullable=True)])
-    return sorted_messages.mapInArrow(_reader(bodies_root, max_frame_bytes), schema)
 
 
 def _check_columns(schema: StructType) -> None:
@@ -64,9 +78,9 @@ def _check_columns(schema: StructType) -> None:
             raise ValueError(f"column {name}: expected {expected.simpleString()}, found {found}")
 
 
-def _reader(bodies_root: str, max_frame_bytes: int) -> Callable[[_Batches], _Batches]:
+def _reader(location: PackLocation, max_frame_bytes: int) -> Callable[[_Batches], _Batches]:
     def read(batches: _Batches) -> _Batches:
-        store, cache = open_store(bodies_root), FrameCache()
+        store, cache = open_store(location), FrameCache()
         for batch in batches:
             yield from batches_with_bodies(batch, store, cache, max_frame_bytes)
 
@@ -97,7 +111,7 @@ def batches_with_bodies(
         rows = batch.slice(start, end - start)
         runs = [
             _read_run(fields.slice(first, last - first), crcs[first:last], store, cache, max_frame_bytes)
-            for first, last in _pack_runs(fields.column("pack"), start, end)
+            for first, last in pack_runs(fields.column("pack"), start, end)
         ]
         body = runs[0] if len(runs) == 1 else pa.concat_arrays(runs)
         yield pa.RecordBatch.from_arrays([*rows.columns, body], names=[*rows.schema.names, "body"])
@@ -114,7 +128,7 @@ def _slices(lengths: Array) -> Iterator[tuple[int, int]]:
         start = end
 
 
-def _pack_runs(packs: pa.Array, start: int, end: int) -> Iterator[tuple[int, int]]:
+def pack_runs(packs: pa.Array, start: int, end: int) -> Iterator[tuple[int, int]]:
     """Stretches of the rows from `start` to `end` that are of one pack, or of none."""
     codes = _numbers(packs.slice(start, end - start).dictionary_encode().indices, -1)
     changes = np.flatnonzero(codes[1:] != codes[:-1]) + 1 + start

@@ -1,20 +1,20 @@
-"""Where packs lie: a small interface, and the local folder.
-
-An object store is to follow with the same three methods; `open_store` is where a root's scheme chooses.
-"""
+"""Where packs lie: a small interface, and the local folder. `open_store` chooses by a root's scheme."""
 
 from __future__ import annotations
 
+import datetime
 import os
 import re
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 from urllib.parse import unquote, urlsplit
 
-from connectors.packs.errors import PackError
-from connectors.packs.names import parse_pack_name
+from connectors.packs.errors import PackError, PackNameError, PackStoreError
+from connectors.packs.location import PackLocation, pack_location
+from connectors.packs.names import PackFile, parse_pack_name
+from connectors.packs.s3_store import S3PackStore
 from connectors.whole_files import write_whole
 
 _TEMPORARY = re.compile(r"\.[0-9]{20}-[0-9]{20}\.zst\.[0-9]+-[0-9a-f]{16}\.tmp")
@@ -48,6 +48,41 @@ class PackStore(Protocol):
 
         Raises:
             PackError: as for `read_range`.
+        """
+        ...
+
+    def check(self) -> None:
+        """See, before a job begins, whether packs can be here; a folder need not be there yet.
+
+        Raises:
+            PackStoreError: if they cannot.
+        """
+        ...
+
+    def list_packs(self) -> Iterator[PackFile]:
+        """All packs, by date, broker and range; what has no pack's name is not listed.
+
+        Raises:
+            PackStoreError: if they may not be listed.
+        """
+        ...
+
+    def delete(self, names: Iterable[str]) -> None:
+        """Delete packs; those that are not there are no error.
+
+        Raises:
+            PackStoreError: if one may not be deleted.
+        """
+        ...
+
+    def delete_unfinished(self, before: datetime.datetime) -> int:
+        """Delete what killed writers have left and nobody reads; how many.
+
+        Args:
+            before: what was begun since is left alone: its writer may live.
+
+        Raises:
+            PackStoreError: if one may not be deleted.
         """
         ...
 
@@ -91,6 +126,42 @@ class LocalPackStore:
         with self._open(name) as descriptor:
             return os.fstat(descriptor).st_size
 
+    def check(self) -> None:
+        """See PackStore."""
+        folder = next(folder for folder in (self._root, *self._root.absolute().parents) if folder.exists())
+        if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+            found = f"{folder}, which may not be written" if folder.is_dir() else f"{folder}, which is a file"
+            raise PackStoreError(str(self._root), "a folder to write to", found, "Name another folder for bodies")
+
+    def list_packs(self) -> Iterator[PackFile]:
+        """See PackStore."""
+        for path in sorted(self._root.glob("store_date=*/broker=*/*.zst")):
+            name = path.relative_to(self._root).as_posix()
+            with suppress(PackNameError, FileNotFoundError):  # another's file; or deleted meanwhile
+                store_date, status = parse_pack_name(name).store_date, path.stat()
+                yield PackFile(name, store_date, status.st_size, _moment(status.st_mtime))
+
+    def delete(self, names: Iterable[str]) -> None:
+        """See PackStore."""
+        for name in names:
+            self._unlink(self._path(name))
+
+    def delete_unfinished(self, before: datetime.datetime) -> int:
+        """See PackStore."""
+        count = 0
+        for path in self._root.glob("store_date=*/broker=*/.*.tmp"):
+            if is_temporary(path.name) and _moment(path.stat().st_mtime) < before:
+                self._unlink(path)
+                count += 1
+        return count
+
+    def _unlink(self, path: Path) -> None:
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            advice = "Run as a user who may change the lake"
+            raise PackStoreError(str(self._root), f"{path} to be deleted", str(error.strerror), advice) from None
+
     @contextmanager
     def _open(self, name: str) -> Iterator[int]:
         path = self._path(name)
@@ -126,20 +197,26 @@ class _WholeWrites:
         return done
 
 
-def open_store(root: str) -> PackStore:
+def open_store(location: PackLocation | str) -> PackStore:
     """The store of a lake's bodies.
 
     Args:
-        root: a folder, as a path or a `file:` URI.
+        location: from `pack_location`; or a root alone, for an object store of this process's own environment.
 
     Raises:
-        ValueError: if the root is in a place that packs cannot be in yet.
+        ValueError: if the root is in a place that packs cannot be in.
+        S3Error: if it is in an object store and names no bucket.
     """
+    if isinstance(location, str):
+        location = pack_location(location)
+    root = location.root
+    if location.s3 is not None:
+        return S3PackStore(root, location.s3)
     if "://" not in root and not root.startswith("file:"):
         return LocalPackStore(root)
     parts = urlsplit(root)
     if parts.scheme != "file" or parts.netloc not in {"", "localhost"}:
-        raise ValueError(f"bodies in {root}: expected a folder of this machine, or a file: URI")
+        raise ValueError(f"bodies in {root}: expected a folder of this machine, a file: URI, or s3://bucket/prefix")
     return LocalPackStore(unquote(parts.path))
 
 
@@ -165,3 +242,7 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _moment(seconds: float) -> datetime.datetime:
+    return datetime.datetime.fromtimestamp(seconds, datetime.UTC)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
 
+import pyspark
 import pytest
 
-from connectors.jars import JarsError, delta_jars, fetch
+from connectors.jars import JarsError, delta_jars, fetch, s3_jars
 
 NAMES = ["delta-spark_4.2_2.13-4.4.0.jar", "delta-storage-4.4.0.jar"]
 
@@ -63,3 +65,49 @@ def test_a_jar_that_cannot_be_fetched_leaves_nothing_behind(folder: Path, monkey
     with pytest.raises(JarsError, match=r"io\.delta:delta-spark_4\.2_2\.13:4\.4\.0 .*UNRESOLVED DEPENDENCY.*network"):
         fetch()
     assert list(folder.iterdir()) == []
+
+
+def run_ivy_for_s3(monkeypatch: pytest.MonkeyPatch, *, names: list[str], code: int = 0) -> list[str]:
+    """Let Ivy write these jars; the list fills with the modules that it was asked for."""
+    asked: list[str] = []
+
+    def run(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
+        asked.append(Path(command[command.index("-ivy") + 1]).read_text())
+        folder = Path(command[command.index("-retrieve") + 1]).parent
+        for name in names:
+            (folder / name).write_bytes(b"jar")
+        return subprocess.CompletedProcess(command, code, stdout="UNRESOLVED DEPENDENCY", stderr="")
+
+    monkeypatch.setattr(subprocess, "run", run)
+    return asked
+
+
+def test_jars_for_object_stores_are_fetched_once_when_they_are_wanted(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = run_ivy_for_s3(monkeypatch, names=["s3.jar", "hadoop-aws.jar"])
+    for _ in range(2):
+        assert [jar.name for jar in s3_jars()] == ["hadoop-aws.jar", "s3.jar"]
+    assert len(asked) == 1
+    assert capsys.readouterr().err == "fetching the jars for object stores, once\n"
+    assert all(folder / "s3" in jar.parents for jar in s3_jars())
+
+
+def test_hadoop_s_module_is_of_the_version_that_is_inside_pyspark(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = run_ivy_for_s3(monkeypatch, names=["s3.jar"])
+    s3_jars()
+    jars = Path(pyspark.__file__).parent / "jars"
+    (version,) = re.findall(r'name="hadoop-aws" rev="([^"]+)"', asked[0])
+    assert (jars / f"hadoop-client-api-{version}.jar").is_file()
+
+
+@pytest.mark.parametrize(("names", "code"), [([], 0), (["half.jar"], 1)])
+def test_jars_for_object_stores_are_all_there_or_none(
+    names: list[str], code: int, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_ivy_for_s3(monkeypatch, names=names, code=code)
+    with pytest.raises(JarsError, match=r"Hadoop's module for S3 could not be fetched \(UNRESOLVED DEPENDENCY\)"):
+        s3_jars()
+    assert list((folder / "s3").iterdir()) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import re
 import tomllib
@@ -12,7 +13,16 @@ import pytest
 from jobs.cli import JOBS
 
 EXAMPLE = Path(__file__).parents[3] / "conf" / "commitlake.example.toml"
-NEEDED = {"archive": [], "query": [], "explain": ["/store"], "dump": ["/store"], "demo": []}
+NEEDED = {
+    "archive": [],
+    "query": [],
+    "explain": ["/store"],
+    "dump": ["/store"],
+    "demo": [],
+    "guard": [],
+    "maintain": [],
+    "audit": [],
+}
 
 
 def options_of(job: str) -> set[str]:
@@ -22,6 +32,14 @@ def options_of(job: str) -> set[str]:
     return names - {"help", "config", "quiet", "verbose"}
 
 
+def parsed(parser: argparse.ArgumentParser, name: str, value: object) -> object:
+    """A setting as the option of that name takes it."""
+    (action,) = (action for action in parser._actions if f"--{name}" in action.option_strings)
+    if isinstance(value, list):
+        return [parsed(parser, name, item) for item in value]
+    return action.type(value) if callable(action.type) and isinstance(value, str) else value
+
+
 def test_every_job_has_a_table() -> None:
     assert tomllib.loads(EXAMPLE.read_text()).keys() == JOBS.keys()
 
@@ -29,12 +47,13 @@ def test_every_job_has_a_table() -> None:
 @pytest.mark.parametrize("job", JOBS)
 def test_documented_settings_are_taken(job: str, tmp_path: Path) -> None:
     parser = importlib.import_module(f"jobs.{job}").build_parser()
-    arguments = vars(parser.parse_args([*NEEDED[job], "--config", str(EXAMPLE)]))
+    arguments = vars(parser.parse_args([*NEEDED.get(job, []), "--config", str(EXAMPLE)]))
     for name, value in tomllib.loads(EXAMPLE.read_text())[job].items():
-        assert arguments[name.replace("-", "_")] == value
+        assert arguments[name.replace("-", "_")] == parsed(parser, name, value)
 
 
-def test_every_setting_of_the_archive_is_documented() -> None:
-    table = EXAMPLE.read_text().split("[archive]")[1].split("\n[")[0]
-    documented = set(re.findall(r"^#? ?([a-z-]+) = ", table, re.MULTILINE))
-    assert options_of("archive") <= documented
+@pytest.mark.parametrize("job", ["archive", "audit", "guard", "maintain"])
+def test_every_setting_of_the_nightly_jobs_is_documented(job: str) -> None:
+    table = EXAMPLE.read_text().split(f"[{job}]")[1].split("\n[")[0]
+    documented = set(re.findall(r"^#? ?([a-z0-9-]+) = ", table, re.MULTILINE))
+    assert options_of(job) <= documented

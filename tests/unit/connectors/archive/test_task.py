@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import json
 import re
@@ -12,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from connectors.archive.counts import RefusalCounts
 from connectors.archive.manifest import ManifestRow
 from connectors.archive.task import ArchiveTasks
 from connectors.commitlog.plan import plan_splits, take_snapshot
@@ -19,8 +21,11 @@ from connectors.commitlog.records import Found, row_of, walk_store
 from connectors.commitlog.stores import find_stores
 from connectors.lake.paths import LakePaths
 from connectors.packs.frames import BodyRef
+from connectors.packs.location import PackLocation
 from connectors.packs.reader import read_body
 from connectors.packs.stores import LocalPackStore
+from connectors.quality.merging import merge_profiles
+from connectors.quality.wire import parse_profile
 from schemas.layouts.commitlog import NewMessage, serialize_message
 from schemas.tables.gaps import GAPS
 from schemas.tables.messages import MESSAGES
@@ -37,7 +42,7 @@ def tasks_of(root: Path, lake: Path, partition: int = SIZE, run_id: str = "run-1
     """The tasks for all of a store."""
     (store,) = find_stores(str(root), "broker/../a")
     splits = plan_splits(store, take_snapshot([store]).ranges[store.broker], partition)
-    return ArchiveTasks(splits, LakePaths(str(lake)), str(lake / "bodies"), run_id, "1.2")
+    return ArchiveTasks(splits, LakePaths(str(lake)), PackLocation(str(lake / "bodies")), run_id, "1.2")
 
 
 def run_all(tasks: ArchiveTasks) -> list[ManifestRow]:
@@ -48,6 +53,12 @@ def run_all(tasks: ArchiveTasks) -> list[ManifestRow]:
 def files_of(manifest: list[ManifestRow]) -> list[ManifestRow]:
     """The manifest's data files."""
     return [row for row in manifest if row.table == "messages"]
+
+
+def refused(manifest: list[ManifestRow]) -> tuple[int, int]:
+    """Rows for `quarantine` and for `gaps`."""
+    counts = [count for row in manifest for count in row.refusal_counts.values()]
+    return sum(count.quarantined for count in counts), sum(count.missing_ranges for count in counts)
 
 
 def rows_of(lake: Path, manifest: list[ManifestRow]) -> list[Row]:
@@ -93,7 +104,7 @@ def test_every_record_and_every_body_is_in_the_lake(tmp_path: Path, partition: i
     )
     manifest = run_all(tasks_of(root, tmp_path, partition))
     check(root, tmp_path, manifest)
-    assert sum(row.quarantined + row.missing for row in manifest) == 0
+    assert refused(manifest) == (0, 0)
     assert sum(row.pack_bytes for row in manifest) == sum(
         path.stat().st_size for path in (tmp_path / "bodies").rglob("*.zst")
     )
@@ -127,7 +138,7 @@ def test_each_date_has_a_file_and_a_pack_of_its_own(tmp_path: Path) -> None:
     dates = {row.store_date: row.rows for row in files_of(manifest)}
     day = datetime.datetime.fromtimestamp(MIDNIGHT_MS / 1000, datetime.UTC).date()
     assert dates == {None: 2, (day - datetime.timedelta(days=1)).isoformat(): 2, day.isoformat(): 2}
-    assert sum(row.quarantined for row in manifest) == 2
+    assert refused(manifest) == (2, 0)
     for row in rows_of(tmp_path, manifest):
         (number,) = re.findall(rb"\d+", read_body(LocalPackStore(tmp_path / "bodies"), BodyRef(**row["body_ref"])))
         assert int(number) == row["queue_offset"]
@@ -146,7 +157,7 @@ def test_bad_ranges_and_marked_messages_are_counted_and_the_intact_are_kept(tmp_
     manifest = run_all(tasks_of(root, tmp_path, 4000))
     rows = rows_of(tmp_path, manifest)
     assert len(rows) == len(records_of(root)) == 99
-    assert sum(row.quarantined for row in manifest) == 4
+    assert refused(manifest) == (4, 0)
     assert sum("Ta\ufffd1" in str(row["properties"]) for row in rows) == 3
 
 
@@ -160,7 +171,9 @@ def test_a_range_without_a_message_writes_no_file(tmp_path: Path) -> None:
         ],
     )
     tasks = tasks_of(root, tmp_path)
-    assert [(row.table, row.quarantined) for row in tasks.run([1])] == [("quarantine", 0), ("", 1)]
+    manifest = list(tasks.run([1]))
+    assert [row.table for row in manifest] == ["quarantine", ""]
+    assert manifest[-1].refusal_counts == {"broker/../a": RefusalCounts(bad_ranges=1)}
     assert not (tmp_path / "messages").exists()
     assert not (tmp_path / "bodies").exists()
 
@@ -213,6 +226,16 @@ def test_files_have_the_tables_columns_and_types(tmp_path: Path) -> None:
     assert not any(path.name.endswith(".tmp") for path in tmp_path.rglob("*"))
 
 
+def test_a_task_tells_the_profile_of_its_rows(tmp_path: Path) -> None:
+    root = write_store(tmp_path / "store", [(0, open_segment(messages(300), SIZE))])
+    manifest = run_all(tasks_of(root, tmp_path, 20_000))
+    profile = merge_profiles([parse_profile(row.profile) for row in manifest if row.profile])
+    assert sum(profile.column("messages").to_pylist()) == 300
+    assert sum(profile.column("bytes").to_pylist()) == sum(row["size"] for row in rows_of(tmp_path, files_of(manifest)))
+    unasked = dataclasses.replace(tasks_of(root, tmp_path), profiled=False)
+    assert [row.profile for row in run_all(unasked)] == [None, None]
+
+
 def test_ranges_of_one_task_share_a_file_until_it_is_large_enough(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -258,7 +281,7 @@ def test_what_a_task_could_not_read_is_in_files_of_both_tables(tmp_path: Path) -
     data[2000] ^= 0xFF
     root = write_store(tmp_path / "store", [(0, bytes(data)), (2 * SIZE, open_segment(messages(5), SIZE, 2 * SIZE))])
     manifest = run_all(tasks_of(root, tmp_path))
-    assert (sum(row.quarantined for row in manifest), sum(row.missing for row in manifest)) == (1, 1)
+    assert refused(manifest) == (1, 1)
     for table, schema in (("quarantine", QUARANTINE), ("gaps", GAPS)):
         (file,) = (row for row in manifest if row.table == table)
         (row,) = pq.ParquetFile(tmp_path / table / file.path).read().to_pylist()

@@ -17,6 +17,7 @@ from connectors.lake.paths import LakePaths
 from connectors.message_keys.follow import APPLICATION_ID, follow_keys, followed_version
 from connectors.message_keys.lookup import find_keys
 from connectors.message_keys.rows import key_hashes
+from connectors.packs.location import PackLocation
 from schemas.layouts.commitlog import NewMessage
 from schemas.tables.message_keys import MESSAGE_KEYS
 from tests.logs import new_message, open_segment, records, write_store
@@ -28,7 +29,7 @@ def archive(store: Path, lake: LakePaths) -> int:
     """What an archive run writes and commits, in this process."""
     work = find_work(str(store), "a", lake)
     open_for_append(lake.messages)
-    tasks = ArchiveTasks(work.splits(SIZE), lake, lake.bodies, work.commit.run_id, "1")
+    tasks = ArchiveTasks(work.splits(SIZE), lake, PackLocation(lake.bodies), work.commit.run_id, "1")
     manifest = list(tasks.run(range(len(tasks.splits))))
     commit_run(lake.messages, [row.data_file for row in manifest if row.path], work.commit, work.started_from)
     return DeltaTable(lake.messages).version()

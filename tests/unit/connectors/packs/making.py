@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import datetime
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -11,10 +12,11 @@ import pyarrow as pa
 
 from connectors.packs.errors import PackError
 from connectors.packs.frames import FRAME_BYTES, BodyRef, PackRefs
-from connectors.packs.names import pack_name, parse_pack_name
+from connectors.packs.names import PackFile, pack_name, parse_pack_name
 from connectors.packs.stores import PackOutput
 from connectors.packs.writer import PackWriter
 
+_LONG_AGO = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 NAME = pack_name(None, "broker-a", 0, 1 << 27)
 
 
@@ -44,6 +46,23 @@ class MemoryStore:
     def size(self, name: str) -> int:
         """See PackStore."""
         return len(self.packs[name])
+
+    def check(self) -> None:
+        """See PackStore."""
+
+    def list_packs(self) -> Iterator[PackFile]:
+        """See PackStore."""
+        for name, pack in sorted(self.packs.items()):
+            yield PackFile(name, parse_pack_name(name).store_date, len(pack), _LONG_AGO)
+
+    def delete(self, names: Iterable[str]) -> None:
+        """See PackStore."""
+        for name in names:
+            self.packs.pop(name, None)
+
+    def delete_unfinished(self, before: datetime.datetime) -> int:  # noqa: ARG002 (nothing is ever unfinished here)
+        """See PackStore."""
+        return 0
 
 
 def append(writer: PackWriter, bodies: Sequence[bytes]) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -10,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from connectors.packs.errors import PackError, PackNameError
+from connectors.packs.errors import PackError, PackNameError, PackStoreError
+from connectors.packs.names import pack_name
 from connectors.packs.stores import LocalPackStore, is_temporary, open_store
 from tests.unit.connectors.packs.making import NAME
 
@@ -110,9 +113,60 @@ def test_roots_are_folders_or_file_uris(tmp_path: Path) -> None:
     with open_store(str(folder)).open_write(NAME) as output:
         output.write(memoryview(b"x"))
     assert open_store(folder.as_uri()).read_range(NAME, 0, 1) == b"x"
-    for root in ("s3://bucket/bodies", "file://elsewhere/bodies"):
+    for root in ("http://host/bodies", "file://elsewhere/bodies"):
         with pytest.raises(ValueError, match="expected a folder of this machine"):
             open_store(root)
+
+
+def test_a_folder_is_checked_before_it_is_needed(tmp_path: Path) -> None:
+    LocalPackStore(tmp_path / "to" / "be" / "made").check()
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(PackStoreError, match=r"expected a folder to write to, found .*/file, which is a file"):
+        LocalPackStore(tmp_path / "file" / "bodies").check()
+    assert files_of(tmp_path) == ["file"]
+
+
+def test_packs_are_listed_with_what_is_known_of_them_and_other_files_are_not(tmp_path: Path) -> None:
+    store = LocalPackStore(tmp_path)
+    assert list(store.list_packs()) == []
+    day = datetime.date(2026, 11, 20)
+    names = [pack_name(day, broker, start, start + 9) for broker in ("a", "b") for start in (0, 9)]
+    for name in [*reversed(names), NAME]:
+        with store.open_write(name) as output:
+            output.write(memoryview(b"12345"))
+    (tmp_path / names[0]).with_name("notes.zst").write_bytes(b"")
+    found = list(store.list_packs())
+    assert [pack.name for pack in found] == [*names, NAME]
+    assert [pack.store_date for pack in found] == [day] * 4 + [None]
+    assert {pack.size for pack in found} == {5}
+    now = datetime.datetime.now(datetime.UTC)
+    assert all(datetime.timedelta(-1) < now - pack.modified < datetime.timedelta(minutes=1) for pack in found)
+
+
+def test_packs_are_deleted_once_and_again(tmp_path: Path) -> None:
+    store = LocalPackStore(tmp_path)
+    with store.open_write(NAME) as output:
+        output.write(memoryview(b"x"))
+    for _ in range(2):
+        store.delete([NAME])
+        assert list(store.list_packs()) == []
+    with pytest.raises(PackNameError):
+        store.delete(["../secret"])
+
+
+def test_what_killed_writers_left_is_deleted_when_it_is_old(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-c", KILLED_WRITER, tmp_path], check=False)
+    store, now = LocalPackStore(tmp_path), datetime.datetime.now(datetime.UTC)
+    assert store.delete_unfinished(now - datetime.timedelta(hours=1)) == 0
+    assert len(files_of(tmp_path)) == 1
+    assert store.delete_unfinished(now + datetime.timedelta(hours=1)) == 1
+    assert files_of(tmp_path) == []
+
+
+def test_errors_of_a_store_can_be_pickled() -> None:
+    error = PackStoreError("s3://bucket", "a bucket", "none", "Make it")
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)
+    assert str(error) == "bodies in s3://bucket: expected a bucket, found none. Make it"
 
 
 def test_what_is_written_is_synced_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

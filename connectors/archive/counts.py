@@ -1,0 +1,33 @@
+"""How much of a broker's log could not be read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class RefusalCounts:
+    """What could not be read of one broker's log.
+
+    Attributes:
+        bad_ranges: stretches without an intact record.
+        marked_rows: messages with a value that no column can hold.
+        missing_ranges: stretches whose segment is not there.
+    """
+
+    bad_ranges: int = 0
+    marked_rows: int = 0
+    missing_ranges: int = 0
+
+    @property
+    def quarantined(self) -> int:
+        """Rows of `quarantine`."""
+        return self.bad_ranges + self.marked_rows
+
+    def __add__(self, other: RefusalCounts) -> RefusalCounts:
+        """Both together."""
+        return RefusalCounts(
+            self.bad_ranges + other.bad_ranges,
+            self.marked_rows + other.marked_rows,
+            self.missing_ranges + other.missing_ranges,
+        )

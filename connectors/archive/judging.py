@@ -1,0 +1,106 @@
+"""The suites' judgement on a run, before its commit: what they judge, and what is kept of it.
+
+A run that a critical expectation stops leaves `messages` and what follows it as they were, and rows in
+`quality_results` that say why.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+
+from connectors.archive.counts import RefusalCounts
+from connectors.archive.manifest import ManifestRow
+from connectors.archive.work import ArchiveWork
+from connectors.lake.committer import append_rows
+from connectors.lake.data_files import DataFile
+from connectors.lake.paths import LakePaths
+from connectors.lake.plain_files import write_plain_file
+from connectors.quality.frames import BrokerFacts, RunFacts
+from connectors.quality.judge import judge
+from connectors.quality.merging import merge_profiles
+from connectors.quality.page import write_page
+from connectors.quality.report import sentences, to_table
+from connectors.quality.wire import parse_profile, to_profiles
+from schemas.tables.quality_results import QUALITY_RESULTS
+
+PAGE = "quality.html"
+
+
+class CriticalQualityError(Exception):
+    """A run that a critical expectation stopped; the lake's messages are as they were."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What is kept of a judgement.
+
+    Attributes:
+        files: written for the tables `profiles` and `quality_results`, which no table knows of yet.
+        warnings: sentences on expectations that were not met.
+    """
+
+    files: Mapping[str, DataFile] = field(default_factory=dict)
+    warnings: Sequence[str] = field(default=())
+
+
+def judge_run(lake: LakePaths, work: ArchiveWork, manifest: Sequence[ManifestRow], page: str | None) -> Judged:
+    """Let the suites judge what the tasks have seen.
+
+    Args:
+        lake: where the tables lie.
+        work: the run's.
+        manifest: what the tasks told.
+        page: file for the page; in the lake where not given, if that is a folder.
+
+    Raises:
+        CriticalQualityError: where a critical expectation was not met.
+        JudgeError: where one could not be judged.
+    """
+    profile = merge_profiles([parse_profile(row.profile) for row in manifest if row.profile is not None])
+    report = judge(profile, facts=_facts(work, manifest))
+    run_id = work.commit.run_id
+    where = Path(page) if page else None if "://" in lake.root else Path(lake.root) / PAGE
+    if where is not None:
+        write_page(where, report, profile, run_id=run_id)
+    results = to_table(report, run_id=run_id)
+    if not report.passed:
+        append_rows(lake.quality_results, QUALITY_RESULTS, results)
+        told = "\n  ".join(sentences(report))
+        shown = f" {where} shows it." if where is not None else ""
+        raise CriticalQualityError(
+            f"{len(report.critical_failures)} critical expectations were not met, and nothing was archived.{shown} "
+            f"'--no-quality' archives without them.\n  {told}"
+        )
+    return Judged(
+        {
+            "profiles": _write(to_profiles(profile, run_id), lake.profiles, run_id),
+            "quality_results": _write(results, lake.quality_results, run_id),
+        },
+        sentences(report),
+    )
+
+
+def _write(rows: pa.Table, table_uri: str, run_id: str) -> DataFile:
+    return write_plain_file(rows, table_uri, f"part-{run_id}.zstd.parquet")
+
+
+def _facts(work: ArchiveWork, manifest: Sequence[ManifestRow]) -> RunFacts:
+    refused: dict[str, RefusalCounts] = defaultdict(RefusalCounts)
+    for row in manifest:
+        for broker, counts in row.refusal_counts.items():
+            refused[broker] += counts
+    brokers = {
+        broker: BrokerFacts(
+            log_bytes=part.end - part.start,
+            bad_ranges=refused[broker].bad_ranges,
+            missing_ranges=refused[broker].missing_ranges,
+            marked_rows=refused[broker].marked_rows,
+        )
+        for broker, part in work.commit.ranges.items()
+    }
+    return RunFacts(brokers, sum(row.rows for row in manifest if row.table == "messages"))

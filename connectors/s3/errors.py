@@ -1,0 +1,23 @@
+"""What can go wrong before an object store is asked.
+
+S3Error                     a URI, an endpoint or credentials that do not do: what was found, and what to do
+"""
+
+from __future__ import annotations
+
+
+class S3Error(Exception):
+    """An object store, or a name of one, that does not do.
+
+    Attributes:
+        found: what there is.
+        advice: what to do.
+    """
+
+    def __init__(self, found: str, advice: str) -> None:
+        super().__init__(found, advice)  # both, so that the error can be pickled
+        self.found = found
+        self.advice = advice
+
+    def __str__(self) -> str:
+        return f"{self.found}. {self.advice}"

@@ -1,0 +1,23 @@
+"""Which object store is meant, in a form that travels from the driver to its workers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+DEFAULT_REGION = "us-east-1"
+
+
+@dataclass(frozen=True, slots=True)
+class S3Options:
+    """A server; without credentials, which every process finds for itself.
+
+    Attributes:
+        endpoint: URL of the server, None for Amazon's.
+        region: of the bucket.
+        virtual_hosts: whether a bucket's name is part of the host's, as Amazon has it, or of the path, as most
+            servers of other makes do.
+    """
+
+    endpoint: str | None = None
+    region: str = DEFAULT_REGION
+    virtual_hosts: bool = True

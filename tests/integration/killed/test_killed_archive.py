@@ -1,0 +1,198 @@
+"""An archive that is killed, anywhere, and run again: the tables are those of an archive that was left in peace.
+
+The log grows between the runs, and some of its bodies are damaged, so that every table has something to lose. The deep
+run kills more often: COMMITLAKE_KILLS=200.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from broker_lite.store import MessageStore, StoreOptions
+from broker_lite.store.writing import PutResult
+from connectors.commitlog.records import walk_store
+from connectors.commitlog.stores import find_stores
+from connectors.lake.paths import LakePaths
+from connectors.packs.frames import BodyRef
+from connectors.packs.reader import read_body
+from connectors.packs.stores import open_store
+from tests.benchmarks.corpus import json_bodies, shop_batches
+from tests.integration.killed.child import STEPS
+
+ROOT = Path(__file__).parents[3]
+KILLS = int(os.environ.get("COMMITLAKE_KILLS", "15"))
+SEGMENT = 4 << 20
+PATIENCE_SECONDS = 180
+OPTIONS = StoreOptions(segment_size_bytes=SEGMENT, index_slots=1000, index_entries=4000, keep_index=False)
+GROWTH = 3000  # messages before each run: some MiB
+
+
+class GrowingStore:
+    """A store that a producer writes to, and a disk damages here and there."""
+
+    def __init__(self, root: Path, seed: int) -> None:
+        self.root = root
+        self._chance = random.Random(seed)
+        self._batches = shop_batches(json_bodies(1024, count=200, seed=seed))
+        self.damaged = 0
+
+    def grow(self, count: int = GROWTH) -> None:
+        """Write more messages, and damage the body of one of them."""
+        written: list[PutResult] = []
+        with MessageStore.open(self.root, OPTIONS) as store:
+            while len(written) < count:
+                written += store.put_batch(next(self._batches))
+        victim = self._chance.choice(written[:-100])
+        base = victim.physical_offset - victim.physical_offset % SEGMENT
+        with (self.root / "commitlog" / f"{base:020d}").open("r+b") as segment:
+            segment.seek(victim.physical_offset - base + 200)
+            byte = segment.read(1)[0]
+            segment.seek(-1, os.SEEK_CUR)
+            segment.write(bytes([byte ^ 0x55]))
+        self.damaged += 1
+
+
+@contextmanager
+def archive_process(store: Path, lake: Path, step: str | None = None) -> Iterator[subprocess.Popen[str]]:
+    """A process that is about to archive, in a process group of its own; nothing of it is left behind."""
+    command = [sys.executable, "-m", "tests.integration.killed.child", str(store), str(lake), *([step] if step else [])]
+    with subprocess.Popen(
+        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        start_new_session=True,
+    ) as process:  # fmt: skip
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            assert line == "ready\n", f"expected a run that begins, found {line!r}"
+            yield process
+        finally:
+            kill(process)
+
+
+def kill(process: subprocess.Popen[str]) -> None:
+    """End the process and all that it started."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+    process.wait(PATIENCE_SECONDS)
+
+
+def begin(process: subprocess.Popen[str]) -> None:
+    """Let it go on."""
+    assert process.stdin is not None
+    process.stdin.write("go\n")
+    process.stdin.flush()
+
+
+def archive(store: Path, lake: Path) -> float:
+    """A run that is left in peace; the seconds it took."""
+    with archive_process(store, lake) as process:
+        begin(process)
+        assert process.stdout is not None
+        word, _, seconds = process.stdout.readline().partition(" ")
+        assert word == "done", process.stderr.read() if process.stderr else ""
+        return float(seconds)
+
+
+def content(lake: Path) -> dict[str, pa.Table]:
+    """What the tables and packs of a lake say, without what differs from run to run, in one order."""
+    paths = LakePaths(str(lake))
+    tables = {}
+    for name, keys, dropped in (
+        ("messages", ["broker", "physical_offset"], ["body_ref"]),
+        ("quarantine", ["broker", "start_offset"], ["run_id"]),
+        ("message_keys", ["key_hash", "key", "kind", "physical_offset"], []),
+    ):
+        rows = DeltaTable(getattr(paths, name)).to_pyarrow_table()
+        tables[name] = rows.sort_by([(key, "ascending") for key in keys]).drop_columns(dropped).combine_chunks()
+    return tables
+
+
+def check_bodies(store: Path, lake: Path) -> None:
+    """Every message's body comes out of its pack as the log has it."""
+    paths = LakePaths(str(lake))
+    rows = DeltaTable(paths.messages).to_pyarrow_table(columns=["physical_offset", "body_ref", "body_crc"])
+    places = {row["physical_offset"]: row for row in rows.to_pylist()}
+    packs = open_store(paths.bodies)
+    (found,) = find_stores(str(store), "a")
+    records = [record.message for record in walk_store(found, SEGMENT) if record.message is not None]
+    assert len(places) == rows.num_rows == len(records)
+    for message in records:
+        place = places[message.physical_offset]
+        assert read_body(packs, BodyRef(**place["body_ref"]), place["body_crc"]) == message.body
+
+
+def check_same(store: GrowingStore, lake: Path, peaceful: Path) -> None:
+    """Compare a lake with one that was made of the whole log in one go, row by row."""
+    archive(store.root, peaceful)
+    found, expected = content(lake), content(peaceful)
+    for name, table in expected.items():
+        assert found[name].num_rows == table.num_rows, (
+            f"{name}: expected {table.num_rows}, found {found[name].num_rows}"
+        )
+        assert found[name].equals(table), name
+    assert found["quarantine"].num_rows == store.damaged
+    check_bodies(store.root, lake)
+    runs = DeltaTable(LakePaths(str(lake)).archive_runs).to_pyarrow_table().to_pylist()
+    assert sorted(run["sequence"] for run in runs) == list(range(1, len(runs) + 1))
+    assert sum(run["messages"] for run in runs) == expected["messages"].num_rows
+    assert sum(run["quarantined"] for run in runs) == store.damaged
+
+
+@pytest.mark.timeout(120 + 60 * KILLS)
+def test_a_run_that_is_killed_at_random_moments_loses_nothing_and_doubles_nothing(tmp_path: Path) -> None:
+    store = GrowingStore(tmp_path / "store", seed=20261121)
+    chance = random.Random(4711)
+    store.grow(2 * GROWTH)
+    seconds = archive(store.root, tmp_path / "measured")
+    lake = tmp_path / "lake"
+    killed = 0
+    while killed < KILLS:
+        with archive_process(store.root, lake) as process:
+            begin(process)
+            time.sleep(chance.uniform(0, seconds))
+            killed += process.poll() is None
+        store.grow(GROWTH if killed % 3 else 64)
+    archive(store.root, lake)
+    check_same(store, lake, tmp_path / "peaceful")
+
+
+@pytest.mark.timeout(120 + 60 * len(STEPS))
+def test_a_run_that_is_killed_at_a_step_loses_nothing_and_doubles_nothing(tmp_path: Path) -> None:
+    store = GrowingStore(tmp_path / "store", seed=7)
+    lake = tmp_path / "lake"
+    for step in STEPS:
+        store.grow()
+        with archive_process(store.root, lake, step) as process:
+            begin(process)
+            assert process.wait(PATIENCE_SECONDS) == -signal.SIGKILL, step
+    archive(store.root, lake)
+    check_same(store, lake, tmp_path / "peaceful")
+
+
+def test_the_same_job_started_twice_archives_once(tmp_path: Path) -> None:
+    store = GrowingStore(tmp_path / "store", seed=11)
+    store.grow()
+    lake = tmp_path / "lake"
+    with archive_process(store.root, lake) as first, archive_process(store.root, lake) as second:
+        begin(first)
+        begin(second)
+        answers = [process.stdout.readline() for process in (first, second) if process.stdout]
+        errors = [process.stderr.read() for process, answer in zip((first, second), answers, strict=True)
+                  if not answer and process.stderr]  # fmt: skip
+    assert [answer.startswith("done") for answer in answers].count(True) >= 1
+    assert all("ConcurrentArchiveError" in error for error in errors)
+    check_same(store, lake, tmp_path / "peaceful")

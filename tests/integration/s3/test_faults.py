@@ -1,0 +1,204 @@
+"""What networks and servers do now and then: after each fault the right bytes are there, or a clear error is."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from connectors.packs import s3_store
+from connectors.packs.errors import PackError, PackStoreError
+from connectors.packs.s3_store import S3PackStore
+from connectors.s3 import clients
+from connectors.s3.options import S3Options
+from connectors.s3.upload import PART_BYTES
+from tests.servers.fault_proxy import Fault, FaultProxy
+from tests.servers.process import free_ports
+from tests.servers.s3 import S3Server
+from tests.unit.connectors.packs.making import NAME
+
+SMALL = random.Random(1).randbytes(100_000)
+LARGE = random.Random(2).randbytes(3 * PART_BYTES + 12345)
+
+
+@pytest.fixture
+def store(bucket: str, behind_proxy: S3Options) -> S3PackStore:
+    """A store behind the proxy."""
+    return S3PackStore(f"s3://{bucket}/bodies", behind_proxy)
+
+
+@pytest.fixture
+def plain(bucket: str, s3_server: S3Server) -> S3PackStore:
+    """The same store without the proxy: what is really there."""
+    return S3PackStore(f"s3://{bucket}/bodies", S3Options(s3_server.endpoint, virtual_hosts=False))
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Errors that stay are told after few attempts."""
+    monkeypatch.setattr(clients, "_clients", {})
+    monkeypatch.setattr(s3_store, "MAX_ATTEMPTS", 2)
+    monkeypatch.setattr(s3_store, "_ANSWERS", 2)
+
+
+def write(store: S3PackStore, content: bytes) -> None:
+    """A pack of any bytes."""
+    with store.open_write(NAME) as output:
+        for start in range(0, len(content), 1 << 20):
+            output.write(memoryview(content)[start : start + (1 << 20)])
+
+
+def is_there(store: S3PackStore) -> bool:
+    """Whether there is a pack at all."""
+    return next(store.list_packs(), None) is not None
+
+
+@pytest.mark.parametrize("fault", [Fault.ANSWER_503, Fault.DROP_REQUEST, Fault.LOSE_ANSWER])
+@pytest.mark.parametrize(
+    ("content", "request_line", "times"),
+    [
+        (SMALL, "^PUT", 3),
+        (LARGE, r"^POST .*\?uploads", 2),  # an upload begun in vain is left, and nobody sees it
+        (LARGE, "^PUT .*partNumber=2", 3),
+        (LARGE, "^PUT .*partNumber=4", 2),
+        (LARGE, r"^POST .*\?uploadId=", 2),
+        (LARGE, "", 4),
+    ],
+)
+def test_a_write_outlives_a_fault(
+    fault: Fault,
+    content: bytes,
+    request_line: str,
+    times: int,
+    store: S3PackStore,
+    plain: S3PackStore,
+    proxy: FaultProxy,
+) -> None:
+    proxy.inject(fault, times, request_line)
+    write(store, content)
+    assert plain.read_range(NAME, 0, len(content) + 1) == content
+
+
+@pytest.mark.parametrize("times", [1, 3])
+@pytest.mark.parametrize(
+    "fault", [Fault.ANSWER_503, Fault.DROP_REQUEST, Fault.LOSE_ANSWER, Fault.CUT_BODY, Fault.SLOW_ANSWER]
+)
+def test_a_read_outlives_a_fault(
+    fault: Fault, times: int, store: S3PackStore, plain: S3PackStore, proxy: FaultProxy
+) -> None:
+    write(plain, SMALL)
+    proxy.inject(fault, times, "^GET")
+    assert store.read_range(NAME, 1000, 50_000) == SMALL[1000:51_000]
+    assert store.size(NAME) == len(SMALL)
+
+
+@pytest.mark.usefixtures("hasty")
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        (Fault.ANSWER_503, "found a server that is too busy or not well .SlowDown., also when asked again"),
+        (Fault.DROP_REQUEST, "found a connection that broke off"),
+        (Fault.LOSE_ANSWER, "found a connection that broke off"),
+        (Fault.CUT_BODY, "found a connection that broke off"),
+    ],
+)
+def test_a_fault_that_stays_is_an_error_and_no_body(
+    fault: Fault, words: str, store: S3PackStore, plain: S3PackStore, proxy: FaultProxy
+) -> None:
+    write(plain, SMALL)
+    proxy.inject(fault, 1000)
+    with pytest.raises(PackError, match=words):
+        store.read_range(NAME, 0, 50_000)
+
+
+@pytest.mark.usefixtures("hasty")
+@pytest.mark.parametrize("fault", [Fault.ANSWER_503, Fault.DROP_REQUEST])
+@pytest.mark.parametrize(
+    ("content", "request_line"),
+    [(SMALL, "^PUT"), (LARGE, "uploads"), (LARGE, "partNumber=3"), (LARGE, r"^POST .*\?uploadId=")],
+)
+def test_a_write_that_fails_leaves_no_pack_and_no_upload(
+    fault: Fault, content: bytes, request_line: str, store: S3PackStore, plain: S3PackStore, proxy: FaultProxy,
+    s3_server: S3Server, bucket: str,
+) -> None:  # fmt: skip
+    proxy.inject(fault, 1000, request_line)
+    with pytest.raises(PackStoreError, match=rf"bodies in s3://{bucket}/bodies: expected .* to be written, found a "):
+        write(store, content)
+    assert not is_there(plain)
+    assert "Uploads" not in s3_server.client().list_multipart_uploads(Bucket=bucket)
+
+
+@pytest.mark.usefixtures("hasty")
+def test_a_pack_whose_answers_were_all_lost_is_whole_when_it_is_written_again(
+    store: S3PackStore, plain: S3PackStore, proxy: FaultProxy
+) -> None:
+    proxy.inject(Fault.LOSE_ANSWER, 2, "^PUT")
+    with pytest.raises(PackStoreError, match="broke off"):
+        write(store, SMALL)
+    assert is_there(plain)  # the server had done it
+    write(store, SMALL)
+    assert plain.read_range(NAME, 0, len(SMALL) + 1) == SMALL
+
+
+def test_another_upload_of_the_same_name_is_not_taken_for_this_one(
+    store: S3PackStore, plain: S3PackStore, s3_server: S3Server, bucket: str
+) -> None:
+    """A completion is refused because someone ended the upload, while another's pack of that name is there."""
+    write(plain, LARGE)
+    with pytest.raises(PackStoreError, match="NoSuchUpload"), store.open_write(NAME) as output:  # noqa: PT012
+        output.write(memoryview(LARGE))
+        time.sleep(0.5)
+        (upload,) = s3_server.client().list_multipart_uploads(Bucket=bucket)["Uploads"]
+        s3_server.client().abort_multipart_upload(Bucket=bucket, Key=upload["Key"], UploadId=upload["UploadId"])
+
+
+def test_an_answer_that_does_not_say_what_it_holds_is_refused(
+    store: S3PackStore, plain: S3PackStore, proxy: FaultProxy
+) -> None:
+    write(plain, SMALL)
+    proxy.inject(Fault.WRONG_RANGE, 1)
+    with pytest.raises(PackError, match="expected an answer with the bytes 10 to 29, found an answer without a range"):
+        store.read_range(NAME, 10, 20)
+
+
+@pytest.mark.usefixtures("hasty")
+def test_no_server_at_the_endpoint_is_said_so(bucket: str) -> None:
+    store = S3PackStore(f"s3://{bucket}", S3Options(f"http://127.0.0.1:{free_ports(1)}", virtual_hosts=False))
+    calls: list[Callable[[], object]] = [store.check, lambda: store.size(NAME), lambda: write(store, SMALL)]
+    for call in calls:
+        with pytest.raises(PackStoreError, match=r"found no server at the endpoint\. Is the endpoint right"):
+            call()
+
+
+@pytest.mark.parametrize("content", [SMALL, LARGE], ids=["put", "parts"])
+def test_a_write_outlives_the_server(content: bytes, s3_server: S3Server, plain: S3PackStore) -> None:
+    half, killed = len(content) // 2, threading.Event()
+
+    def write_slowly() -> None:
+        with plain.open_write(NAME) as output:
+            output.write(memoryview(content)[:half])
+            killed.wait()
+            output.write(memoryview(content)[half:])
+
+    with ThreadPoolExecutor(1) as thread:
+        writing = thread.submit(write_slowly)
+        time.sleep(0.2)
+        s3_server.kill()
+        killed.set()
+        time.sleep(0.5)
+        s3_server.start()  # not in a thread: the server is to end with the one that starts it
+        writing.result()
+    assert plain.read_range(NAME, 0, len(content) + 1) == content
+
+
+def test_what_was_written_before_a_kill_of_the_server_is_there_after_it(
+    s3_server: S3Server, plain: S3PackStore
+) -> None:
+    write(plain, LARGE)
+    s3_server.kill()
+    s3_server.start()
+    assert plain.read_range(NAME, 0, len(LARGE) + 1) == LARGE

@@ -1,0 +1,112 @@
+"""The audit: all is the same, until one message is missing anywhere."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from broker_lite.store import MessageStore, StoreOptions
+from connectors.archive.run import Config, run_archive
+from jobs import audit
+from tests.logs import messages
+
+SIZE = 1 << 15
+MESSAGES = 210
+OPTIONS = StoreOptions(segment_size_bytes=SIZE, index_slots=100, index_entries=400)
+
+
+@pytest.fixture(scope="module")
+def archived(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a store and a lake of three runs."""
+    root = tmp_path_factory.mktemp("audited")
+    store = root / "broker-a" / "store"
+    config = Config(str(store), str(root / "lake"), max_partition_bytes=SIZE // 4)
+    sent = messages(MESSAGES)
+    for part in (sent[:50], sent[50:130], sent[130:]):
+        with MessageStore.open(store, OPTIONS) as broker:
+            for message in part:
+                broker.put(message)
+        assert run_archive(spark, config).messages == len(part)
+    return root
+
+
+@pytest.fixture
+def folder(archived: Path, tmp_path: Path) -> Path:
+    """A copy of it to damage."""
+    return Path(shutil.copytree(archived, tmp_path / "copy"))
+
+
+def run_audit(folder: Path, capsys: pytest.CaptureFixture[str], *more: str) -> tuple[int, dict[str, Any]]:
+    """The exit code, and the verdict on each pair."""
+    capsys.readouterr()
+    store = str(folder / "{broker}" / "store")
+    code = audit.main(["--lake", str(folder / "lake"), "--store", store, "--quiet", "--output", "json", *more])
+    verdicts = json.loads(capsys.readouterr().out)
+    return code, {f"{verdict['expected']}-{verdict['found']}": verdict for verdict in verdicts}
+
+
+def test_what_was_archived_is_the_same_everywhere(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, verdicts = run_audit(folder, capsys)
+    assert code == 0
+    assert list(verdicts) == ["runs-messages", "messages-packs", "store-messages"]
+    assert {verdict["messages"] for verdict in verdicts.values()} == {MESSAGES}
+    assert {verdict["differing"] for verdict in verdicts.values()} == {0}
+
+
+def test_one_message_missing_in_the_table_turns_it_red(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = DeltaTable(str(folder / "lake" / "messages"))
+    row = table.to_pyarrow_table(columns=["physical_offset", "topic", "queue_id"]).to_pylist()[7]
+    table.delete(f"physical_offset = {row['physical_offset']}")
+    code, verdicts = run_audit(folder, capsys)
+    assert code == 3
+    assert [verdicts[name]["differing"] for name in verdicts] == [1, 0, 1]
+    (difference,) = verdicts["store-messages"]["differences"]
+    assert (difference["topic"], difference["queue_id"]) == (row["topic"], row["queue_id"])
+    assert difference["expected_messages"] == difference["found_messages"] + 1
+    assert "checksum" in difference["different_columns"]
+
+
+@pytest.mark.parametrize("damage", ["gone", "flipped", "cut"])
+def test_a_body_that_cannot_be_had_turns_it_red(folder: Path, capsys: pytest.CaptureFixture[str], damage: str) -> None:
+    pack = sorted((folder / "lake" / "bodies").rglob("*.zst"))[1]
+    data = bytearray(pack.read_bytes())
+    if damage == "gone":
+        pack.unlink()
+    elif damage == "flipped":
+        data[len(data) // 2] ^= 0x10
+        pack.write_bytes(data)
+    else:
+        pack.write_bytes(data[:-10])
+    code, verdicts = run_audit(folder, capsys)
+    assert code == 3
+    assert verdicts["runs-messages"]["differing"] == verdicts["store-messages"]["differing"] == 0
+    assert verdicts["messages-packs"]["differing"]
+    assert any(pack.name in note for note in verdicts["messages-packs"]["notes"])
+    assert audit.main(["--lake", str(folder / "lake"), "--quiet", "--no-bodies"]) == 0
+
+
+def test_what_the_store_has_lost_is_not_missed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "broker-a" / "store" / "commitlog" / f"{0:020d}").unlink()
+    code, verdicts = run_audit(folder, capsys)
+    assert code == 0
+    assert 0 < verdicts["store-messages"]["messages"] < MESSAGES
+
+
+def test_a_difference_is_told_in_words(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    DeltaTable(str(folder / "lake" / "messages")).delete("topic = 'topic-1' and queue_id = 1")
+    assert audit.main(["--lake", str(folder / "lake"), "--quiet", "--no-bodies"]) == 3
+    out = capsys.readouterr().out
+    assert "DIFFERENT   runs and messages" in out
+    assert "broker-a, topic-1, queue 1, window" in out
+    assert "missing" in out
+
+
+def test_a_folder_that_is_no_lake_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert audit.main(["--lake", str(tmp_path)]) == 2
+    assert "nothing was archived into it yet" in capsys.readouterr().err
