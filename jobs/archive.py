@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 
 from connectors.archive.run import MIB, Config, OnRefusal, Result, run_archive
 from connectors.archive.work import find_work
+from connectors.lake.paths import LakePaths
 from jobs.archive_summary import summary
 from jobs.command import ExitCode, JobError, job_parser, run_job
 from jobs.durations import parse_duration
@@ -35,6 +36,8 @@ from jobs.sizes import size_text
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from connectors.hbase.options import Options
 
 VERSION = importlib.metadata.version("commitlake")
 DESCRIPTION = (
@@ -52,6 +55,7 @@ EXAMPLES = (
         "bodies in an object store",
     ),
     ("archive --store /data/rocketmq/store --lake /data/lake --follow --trigger 10s", "as messages arrive"),
+    ("archive --store /data/rocketmq/store --lake /data/lake --hbase hbase-thrift:9090", "HBase follows"),
 )
 
 
@@ -83,6 +87,12 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--quality-page", metavar="FILE", help=page_help)
     keys_help = "let message_keys follow another time; look-ups by key read what it lacks from messages"
     parser.add_argument("--no-keys", action="store_true", help=keys_help)
+    hbase_help = "let a table in HBase follow, by its Thrift server; off where not given"
+    parser.add_argument("--hbase", metavar="HOST[:PORT]", help=hbase_help)
+    option_help = (
+        "more of HBase's options, see connectors/hbase/options.py: table, ttlSeconds, compression, batchRows, …"
+    )
+    parser.add_argument("--hbase-option", action="append", default=[], metavar="NAME=VALUE", help=option_help)
     parser.add_argument("--follow", action="store_true", help="go on as messages arrive, until told to stop (SIGTERM)")
     trigger_help = "with --follow: how often to look for more (default: 2s)"
     parser.add_argument("--trigger", type=parse_duration, default="2s", metavar="TIME", help=trigger_help)
@@ -110,18 +120,37 @@ def job(arguments: argparse.Namespace) -> ExitCode:
         parser_version=VERSION,
         keys=not arguments.no_keys,
         quality=not arguments.no_quality,
+        hbase=_hbase_options(arguments),
         page=arguments.quality_page,
     )
     work = find_work(config.store, config.broker, lake)
     if arguments.follow or arguments.available_now:
         return _follow(arguments, config)
-    if work.is_nothing:
+    if work.is_nothing and config.hbase is None:
         result = Result(0, work.snapshot.ranges)
     else:
         from connectors.spark_session import get_session
 
-        result = run_archive(get_session("archive"), config, work, partial(archive_progress, quiet=arguments.quiet))
+        result = run_archive(
+            get_session("archive", lake.s3), config, work, partial(archive_progress, quiet=arguments.quiet)
+        )
     return _tell(arguments, result)
+
+
+def _hbase_options(arguments: argparse.Namespace) -> Options | None:
+    given = {}
+    for option in arguments.hbase_option:
+        name, equals, value = option.partition("=")
+        if not equals:
+            raise JobError(f"--hbase-option: expected NAME=VALUE, found {option!r}")
+        given[name] = value
+    if arguments.hbase is None:
+        if given:
+            raise JobError("--hbase-option goes with --hbase HOST[:PORT]")
+        return None
+    from connectors.hbase.options import Options
+
+    return Options.of_address(arguments.hbase, **given)
 
 
 def _follow(arguments: argparse.Namespace, config: Config) -> ExitCode:
@@ -136,7 +165,8 @@ def _follow(arguments: argparse.Namespace, config: Config) -> ExitCode:
         worst = max(worst, _tell(arguments, result))
 
     interval = None if arguments.available_now else arguments.trigger
-    Follower(get_session("archive"), config, tell).follow(interval, arguments.max_mib_per_run * MIB)
+    follower = Follower(get_session("archive", LakePaths(config.lake).s3), config, tell)
+    follower.follow(interval, arguments.max_mib_per_run * MIB)
     return worst
 
 

@@ -39,6 +39,8 @@ def summary(result: Result) -> list[str]:
     lines += [f"run {result.sequence}: {done}", sizes, *stores]
     if result.keys:
         lines.append(f"  {result.keys:,} keys of messages ({result.keys_seconds:.1f} s)")
+    if result.hbase:
+        lines.append(f"  {result.hbase:,} messages into HBase ({result.hbase_seconds:.1f} s)")
     lines += [f"  {warning}" for warning in result.warnings]
     if result.quarantined:
         lines.append(

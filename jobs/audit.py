@@ -20,8 +20,9 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from connectors.lake.archive_log import read_last_commit
-from connectors.lake.paths import LakeError, LakePaths
+from connectors.lake.paths import LakeError
 from jobs.command import ExitCode, job_parser, run_job
+from jobs.places import add_place_arguments, bodies_of, lake_of
 from jobs.progress import spark_progress
 from jobs.times import join_times, parse_time
 
@@ -70,7 +71,7 @@ class Verdict:
 def build_parser() -> argparse.ArgumentParser:
     """The job's arguments."""
     parser = job_parser("audit", DESCRIPTION, EXAMPLES)
-    parser.add_argument("--lake", required=True, metavar="DIR", help="the lake's folder")
+    add_place_arguments(parser)
     store_help = "stores to compare with, as for archive; they may have lost what was archived long ago"
     parser.add_argument("--store", metavar="PATH", help=store_help)
     parser.add_argument("--broker", help="the store's name, where the path does not tell it")
@@ -86,7 +87,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 def job(arguments: argparse.Namespace) -> ExitCode:
     """Compare, tell, and say whether all is the same."""
-    lake = LakePaths(arguments.lake)
+    lake = lake_of(arguments)
     last = read_last_commit(lake.messages)
     if last is None:
         raise LakeError(
@@ -95,8 +96,12 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     from connectors.spark_session import get_session
     from jobs.audit_sides import Sides, Span, ranges_in_store
 
-    spark = get_session("audit")
-    sides = Sides(spark, lake, Span(arguments.first, arguments.last))
+    spark = get_session("audit", lake.s3)
+    if arguments.hbase:
+        from connectors.hbase import register
+
+        register(spark)
+    sides = Sides(spark, lake, bodies_of(arguments, lake), Span(arguments.first, arguments.last))
     verdicts = []
     with spark_progress(spark, f"auditing {lake.root}", quiet=arguments.quiet):
         messages = sides.messages().cache()

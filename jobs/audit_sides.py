@@ -14,6 +14,8 @@ from connectors.commitlog.stores import find_stores
 from connectors.lake.archive_log import StoreProgress
 from connectors.lake.paths import LakePaths
 from connectors.packs.check import with_found_bodies
+from connectors.packs.location import pack_location
+from connectors.s3.spark import spark_uri
 from pipelines.profile import combine_profiles, to_profile
 
 _HASHED = [
@@ -51,11 +53,13 @@ class Sides:
     Attributes:
         spark: the session.
         lake: where the tables lie.
+        bodies: root of the packs.
         span: which messages.
     """
 
     spark: SparkSession
     lake: LakePaths
+    bodies: str
     span: Span
 
     def messages(self, ranges: Mapping[str, StoreRange] | None = None) -> DataFrame:
@@ -79,7 +83,7 @@ class Sides:
     def packs(self) -> DataFrame:
         """What the packs hold of the table's messages; each body that cannot be had has `error`."""
         rows = self._table("messages").where(self.span.of("store_timestamp"))
-        return with_found_bodies(rows, self.lake.bodies)
+        return with_found_bodies(rows, pack_location(self.bodies))
 
     def store(self, path: str, broker: str | None, ranges: Mapping[str, StoreRange]) -> DataFrame:
         """What the store holds in these ranges of the brokers' logs."""
@@ -95,7 +99,7 @@ class Sides:
         return to_profile(rows.where(self.span.of("store_timestamp")))
 
     def _table(self, name: str) -> DataFrame:
-        return self.spark.read.format("delta").load(getattr(self.lake, name))
+        return self.spark.read.format("delta").load(spark_uri(getattr(self.lake, name)))
 
     def _within(self, rows: DataFrame, ranges: Mapping[str, StoreRange]) -> DataFrame:
         bounds = self.spark.createDataFrame(

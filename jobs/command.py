@@ -140,6 +140,11 @@ def _expected_errors() -> list[tuple[type[Exception], ExitCode]]:
         ("connectors.quality.errors", "JudgeError", ExitCode.FAILED),
         ("connectors.commitlog.errors", "CommitLogError", ExitCode.USAGE),
         ("connectors.lake.paths", "LakeError", ExitCode.USAGE),
+        ("connectors.packs.errors", "PackError", ExitCode.USAGE),
+        ("connectors.s3.errors", "S3Error", ExitCode.USAGE),
+        ("connectors.hbase.errors", "OptionError", ExitCode.USAGE),
+        ("connectors.hbase.errors", "HBaseError", ExitCode.FAILED),
+        ("connectors.lake.versions", "VersionsError", ExitCode.FAILED),
         ("connectors.java", "JavaError", ExitCode.FAILED),
         ("connectors.jars", "JarsError", ExitCode.FAILED),
     ):

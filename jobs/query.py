@@ -14,6 +14,10 @@ import argparse
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+from deltalake import DeltaTable
 
 from connectors.commitlog.errors import BodyError
 from connectors.lake.paths import LakePaths
@@ -22,7 +26,7 @@ from connectors.packs.errors import PackError
 from connectors.s3.errors import S3Error
 from jobs.command import ExitCode, JobError, job_parser, run_job
 from jobs.places import add_place_arguments, bodies_of, lake_of
-from jobs.query_ask import ask_deltalake, ask_spark
+from jobs.query_ask import ask_deltalake, ask_hbase, ask_spark
 from jobs.query_body import BODY_COLUMNS, COLUMNS, MOST_ROWS, body_fetcher, rows_with_bodies, write_one_body
 from jobs.query_output import Row, plain_rows, write
 from jobs.query_sql import Conditions, Engine, Question
@@ -45,13 +49,14 @@ EXAMPLES = (
         "the body of one message, as it was sent",
     ),
     ("query --lake lake --key order-4711 --limit 1 --order-by 'store_timestamp desc' --body", "the last one of a key"),
+    ("query --lake lake --key order-4711 --via hbase --hbase hbase-thrift:9090", "by HBase, in milliseconds"),
     ("query --lake lake --key order-4711 --body --output jsonl", "the bodies of all, each as text, or else in base64"),
     (
         "query --lake s3://archive/lake --s3-endpoint https://s3.example.org --key order-4711",
         "a lake in an object store",
     ),
 )
-TABLES = ("messages", "quarantine", "archive_runs")
+TABLES = ("messages", "quarantine", "gaps", "archive_runs", "quality_results", "message_keys", "profiles")
 SHORT_COLUMNS = (
     "store_timestamp", "topic", "queue_id", "queue_offset", "kind", "keys", "tags", "reconsume_times", "body_size",
     "msg_id",
@@ -59,7 +64,11 @@ SHORT_COLUMNS = (
 _ORDER = {
     "messages": ("store_timestamp", "broker", "physical_offset"),
     "quarantine": ("broker", "start_offset"),
+    "gaps": ("broker", "start_offset"),
     "archive_runs": ("sequence",),
+    "quality_results": ("judged_at", "suite", "expectation"),
+    "message_keys": ("key_hash", "key", "store_timestamp"),
+    "profiles": ("broker", "topic", "queue_id", "window_start"),
 }
 
 
@@ -95,6 +104,10 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--body-out", metavar="FILE", help="write the one body to a file; implies --body")
     parser.add_argument("--stored-body", action="store_true", help="as the broker stored it, perhaps compressed")
     parser.add_argument("--output", choices=("table", "jsonl", "csv"), default="table", help="(default: table)")
+    parser.add_argument("--via", choices=("delta", "hbase"), default="delta",
+                        help="where to look: the lake's table, or HBase (default: delta)")  # fmt: skip
+    parser.add_argument("--hbase", metavar="HOST[:PORT]", help="HBase's Thrift server (default: localhost:9090)")
+    parser.add_argument("--hbase-table", metavar="NAME", help="the table there (default: commitlake_messages)")
     parser.add_argument("--engine", choices=[str(engine) for engine in Engine], default=str(Engine.DELTALAKE),
                         help="what answers (default: deltalake)")  # fmt: skip
     return parser
@@ -113,13 +126,15 @@ def job(arguments: argparse.Namespace) -> ExitCode:
 def _job(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
     started = time.monotonic()
     fetch = body_fetcher(bodies_of(arguments, lake), stored=arguments.stored_body) if arguments.body else None
-    table = open_table(lake, arguments.table)
-    known = [field.name for field in table.schema().fields]
+    table = None if arguments.via == "hbase" else open_table(lake, arguments.table)
+    known = _known_columns(table)
     columns = _columns(arguments, known)
     hidden = [name for name in COLUMNS if name not in columns] if fetch else []
     question = _question(arguments, [*columns, *hidden], known)
+    if arguments.table == "messages" and table is not None:
+        question = _with_places(question, lake)
     try:
-        batches = ask_spark(question, lake) if arguments.engine == Engine.SPARK else ask_deltalake(question, table)
+        batches = _ask(arguments, question, lake, table)
         if arguments.count:
             print(sum(batch.column(0)[0].as_py() for batch in batches if batch.num_rows))
             return ExitCode.OK
@@ -136,6 +151,34 @@ def _job(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
     if not arguments.quiet:
         print(_summary(count, rows.cut, arguments, time.monotonic() - started), file=sys.stderr)
     return ExitCode.OK
+
+
+def _known_columns(table: DeltaTable | None) -> list[str]:
+    if table is not None:
+        return [field.name for field in table.schema().fields]
+    from schemas.tables.messages import MESSAGES
+
+    return list(MESSAGES.names)
+
+
+def _ask(
+    arguments: argparse.Namespace, question: Question, lake: LakePaths, table: DeltaTable | None
+) -> Iterator[pa.RecordBatch]:
+    if table is None:
+        return ask_hbase(question, arguments.hbase or "localhost", arguments.hbase_table)
+    return ask_spark(question, lake) if arguments.engine == Engine.SPARK else ask_deltalake(question, table)
+
+
+def _with_places(question: Question, lake: LakePaths) -> Question:
+    """The same question, with where the messages are, if the table of keys can tell."""
+    from jobs.query_keys import where_keys_are, where_unique_key_is
+
+    keys, message_id = question.conditions.keys, question.message_id
+    return replace(
+        question,
+        key_places=where_keys_are(lake, keys) if keys else None,
+        unique_key_places=where_unique_key_is(lake, message_id) if message_id is not None else None,
+    )
 
 
 def _question(arguments: argparse.Namespace, columns: Sequence[str], known: Sequence[str]) -> Question:
@@ -216,10 +259,26 @@ def _check(arguments: argparse.Namespace) -> None:
     conditions = ("topic", "queue", "kind", "key", "id", "broker", "start", "end")
     if arguments.table != "messages" and any(getattr(arguments, name) not in (None, []) for name in conditions):
         raise JobError(f"the table {arguments.table} takes --where only", "the other conditions are of messages")
+    if arguments.via == "hbase":
+        _check_hbase(arguments)
+    elif arguments.hbase or arguments.hbase_table:
+        raise JobError("--hbase and --hbase-table go with --via hbase")
     if arguments.body:
         _check_body(arguments)
     elif arguments.stored_body:
         raise JobError("--stored-body goes with --body")
+
+
+def _check_hbase(arguments: argparse.Namespace) -> None:
+    if arguments.table != "messages":
+        raise JobError(f"--via hbase is of messages, found --table {arguments.table}")
+    for option in ("where", "order_by"):
+        if getattr(arguments, option) is not None:
+            raise JobError(f"--{option.replace('_', '-')} is for --via delta", "HBase looks up by id, key, or topic")
+    if arguments.engine != Engine.DELTALAKE:
+        raise JobError(f"--via hbase and --engine {arguments.engine} do not go together")
+    if not (arguments.id or arguments.key or arguments.topic):
+        raise JobError("--via hbase needs one of --id, --key and --topic", "HBase has no other keys to look by")
 
 
 def _check_body(arguments: argparse.Namespace) -> None:

@@ -29,6 +29,36 @@ def ask_spark(question: Question, lake: LakePaths) -> Iterator[pa.RecordBatch]:
     return _first_answer(run_spark_sql(spark, sql) for sql in statements)
 
 
+def ask_hbase(question: Question, address: str, table: str | None) -> Iterator[pa.RecordBatch]:
+    """The answer of HBase, batch by batch.
+
+    Raises:
+        HBaseError: if it cannot be asked.
+    """
+    from connectors.hbase.client import Client
+    from connectors.hbase.lookups import Wanted, look_up
+    from connectors.hbase.options import Options
+
+    asked = question.conditions
+    wanted = Wanted(
+        message_id=question.message_id,
+        keys=asked.keys,
+        topics=asked.topics,
+        queue_id=asked.queue_id,
+        kinds=asked.kinds,
+        brokers=asked.brokers,
+        start=asked.start,
+        end=asked.end,
+    )
+    with Client(Options.of_address(address, **({"table": table} if table else {}))) as client:
+        batches = look_up(client, wanted, 0 if question.count else question.limit)
+        if question.count:
+            yield pa.RecordBatch.from_pydict({"count": [sum(batch.num_rows for batch in batches)]})
+            return
+        for batch in batches:
+            yield batch.select(list(question.columns))
+
+
 def _first_answer(answers: Iterable[Iterable[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
     """Batches of the first answer that is not empty."""
     for answer in answers:

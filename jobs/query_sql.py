@@ -109,6 +109,8 @@ class Question:
         order: columns to sort by, `DESC` behind the name where the last comes first; nulls come last.
         limit: at most so many rows; 0 is no limit.
         count: tell how many rows there are, and nothing of them.
+        key_places: SQL that says where the messages of the wanted keys are, if that is known.
+        unique_key_places: the same of `message_id`, where that is a client's.
     """
 
     table: str
@@ -118,14 +120,20 @@ class Question:
     order: Sequence[str]
     limit: int
     count: bool = False
+    key_places: str | None = None
+    unique_key_places: str | None = None
 
     def statements(self, name: str, engine: Engine) -> Iterator[str]:
         """SQL for an engine that calls the table `name`; the next one only where the one before found nothing."""
         fixed = predicates(self.conditions, engine)
+        if self.key_places is not None:
+            fixed.append(self.key_places)
         if self.message_id is None:
             yield self._select(name, fixed, engine)
             return
         wanted = id_predicates(self.message_id, engine)
+        if self.unique_key_places is not None:
+            wanted[-1] = f"({wanted[-1]} AND {self.unique_key_places})"
         if self.count:
             wanted = ["(" + " OR ".join(wanted) + ")"]
         for condition in wanted:

@@ -6,6 +6,7 @@
     commit    data files and end offsets in one Delta commit       connectors.lake.committer
     follow    what the commit names for the other tables           connectors.lake.follower
     keys      message_keys, from what messages has new             connectors.message_keys
+    hbase     the same in HBase, where it is wanted                connectors.hbase
 
 Whatever stops a run before its commit leaves files that nobody reads; whatever stops it behind the commit is made good
 by the next run. The nightly job and the stream run this same function.
@@ -29,9 +30,13 @@ from connectors.archive.task import ArchiveTasks
 from connectors.archive.work import ArchiveWork, find_work
 from connectors.commitlog.plan import StoreRange
 from connectors.commitlog.splits import Split
+from connectors.hbase.follower import Followed as FollowedInHBase
+from connectors.hbase.follower import follow
+from connectors.hbase.options import Options
 from connectors.lake.archive_log import ArchiveCommit, RunCounts
 from connectors.lake.committer import commit_run, open_for_append
 from connectors.lake.data_files import DataFile
+from connectors.lake.delta import storage_options
 from connectors.lake.follower import finish_runs
 from connectors.lake.paths import LakePaths
 from connectors.message_keys.follow import Followed, follow_keys
@@ -72,6 +77,7 @@ class Config:
         parser_version: for the rows of what could not be read.
         keys: whether `message_keys` follows at once.
         quality: whether the suites judge the run before its commit; the audit needs what they judge.
+        hbase: where HBase follows; None where it does not.
         page: file for the judgement as a page; in the lake where not given, if that is a folder.
     """
 
@@ -85,6 +91,7 @@ class Config:
     parser_version: str = ""
     keys: bool = True
     quality: bool = True
+    hbase: Options | None = None
     page: str | None = None
 
 
@@ -102,6 +109,8 @@ class Result:
         pack_bytes: of packs.
         seconds: all of it.
         warnings: sentences on expectations that were not met, and did not stop the run.
+        hbase: messages put into HBase.
+        hbase_seconds: how much of the time that took.
         keys: rows added to `message_keys`.
         keys_seconds: how much of the time that took.
         recovered: commits of earlier runs that this one made good.
@@ -116,6 +125,8 @@ class Result:
     pack_bytes: int = 0
     seconds: float = 0.0
     warnings: Sequence[str] = field(default=())
+    hbase: int = 0
+    hbase_seconds: float = 0.0
     keys: int = 0
     keys_seconds: float = 0.0
     recovered: Sequence[int] = field(default=())
@@ -141,6 +152,7 @@ def run_archive(
         CommitLogError: for a store that cannot be read, or is another than the one that was archived.
         LakeError: for a folder that is no lake.
         RefusedError: for damage or a gap, where it was to fail.
+        HBaseError: if HBase cannot follow; all else is done then, and the next run makes it good.
         CriticalQualityError: where a critical expectation was not met.
         ConcurrentArchiveError: if another run has taken the same stores meanwhile.
     """
@@ -152,7 +164,15 @@ def run_archive(
         if work.unfinished:
             finish_runs(lake, work.commit.run_id, config.parser_version)
             _follow_keys(lake, config, spark)
-        return Result(0, work.snapshot.ranges, seconds=time.monotonic() - started, recovered=recovered)
+        put = _follow_hbase(lake, config, spark)
+        return Result(
+            0,
+            work.snapshot.ranges,
+            hbase=put.rows,
+            hbase_seconds=put.seconds,
+            seconds=time.monotonic() - started,
+            recovered=recovered,
+        )
     started_at = datetime.datetime.now(datetime.UTC)
     splits = work.splits(config.max_partition_bytes)
     _check_gaps(splits, config.on_gap)
@@ -169,6 +189,7 @@ def run_archive(
     commit = _commit(lake, work, manifest, judged, started_at)
     finish_runs(lake, commit.run_id, config.parser_version)
     followed = _follow_keys(lake, config, spark)
+    put = _follow_hbase(lake, config, spark)
     assert commit.counts is not None
     return Result(
         sequence=commit.sequence,
@@ -180,6 +201,8 @@ def run_archive(
         pack_bytes=sum(row.pack_bytes for row in manifest),
         seconds=time.monotonic() - started,
         warnings=judged.warnings,
+        hbase=put.rows,
+        hbase_seconds=put.seconds,
         keys=followed.rows,
         keys_seconds=followed.seconds,
         recovered=recovered,
@@ -188,6 +211,12 @@ def run_archive(
 
 def _follow_keys(lake: LakePaths, config: Config, spark: SparkSession) -> Followed:
     return follow_keys(lake, spark) if config.keys else Followed(-1, 0, 0.0)
+
+
+def _follow_hbase(lake: LakePaths, config: Config, spark: SparkSession) -> FollowedInHBase:
+    if config.hbase is None:
+        return FollowedInHBase(-1, 0, 0, 0, 0.0)
+    return follow(spark, lake.messages, config.hbase, storage_options=storage_options(lake.messages, lake.s3))
 
 
 def _commit(

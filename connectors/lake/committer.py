@@ -15,7 +15,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from deltalake.transaction import AddAction, RemoveAction
 from pyspark.sql.types import StructType
 
-from connectors.lake.archive_log import APPLICATION_ID, ArchiveCommit, StoreProgress, read_last_commit
+from connectors.lake.archive_log import APPLICATION_ID, ArchiveCommit, StoreProgress, commits_after, read_last_commit
 from connectors.lake.data_files import DataFile
 from connectors.lake.delta import delta_table, storage_options
 from schemas.tables.messages import MESSAGES, PARTITION_COLUMNS
@@ -62,6 +62,9 @@ def commit_run(
             last = read_last_commit(messages_uri)
             if last is None:  # the table went and came back
                 raise
+            own = [made for made in commits_after(messages_uri, commit.sequence - 1) if made.run_id == commit.run_id]
+            if own:  # an object store did make the commit, but its answer was lost, and the second try refused
+                return own[0]
             taken = [broker for broker in commit.ranges if last.stores.get(broker) != started_from.get(broker)]
             if taken:
                 raise ConcurrentArchiveError(

@@ -14,20 +14,19 @@ from functools import partial
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from deltalake.exceptions import TableNotFoundError
 from pyspark.sql import SparkSession
 
 from connectors.archive.manifest import MANIFEST, ManifestRow, to_batch
 from connectors.commitlog.settled import settle
 from connectors.lake.committer import advance
-from connectors.lake.delta import delta_table, storage_options
+from connectors.lake.delta import storage_options
 from connectors.lake.paths import LakePaths
 from connectors.lake.plain_files import write_plain_file
-from connectors.lake.versions import AddedFile, VersionGoneError, added_versions, snapshot_files, table_files
+from connectors.lake.versions import AddedFile, table_files
+from connectors.message_keys.progress import APPLICATION_ID, followed_version, new_files
 from connectors.message_keys.rows import COLUMNS, REPEATING, to_keys
 from schemas.tables.message_keys import MESSAGE_KEYS
 
-APPLICATION_ID = "commitlake.message_keys"
 _CHUNK_ROWS = 1 << 20  # of messages: some 300 MiB of a worker's memory
 _DRIVER_ROWS = 1 << 17  # less is done before Spark has begun
 _GROUP_ROWS = 1 << 16
@@ -103,34 +102,6 @@ def follow_keys(lake: LakePaths, spark: SparkSession | None = None) -> Followed:
         if not advance(lake.message_keys, MESSAGE_KEYS, [row.data_file for row in written], APPLICATION_ID, step):
             return Followed(followed_version(lake), 0, time.monotonic() - started)
     return Followed(version, sum(row.rows for row in written), time.monotonic() - started)
-
-
-def followed_version(lake: LakePaths) -> int:
-    """The version of `messages` to which `message_keys` has come; -1 before the first."""
-    try:
-        version = delta_table(lake.message_keys, lake.s3).transaction_version(APPLICATION_ID)
-    except TableNotFoundError:
-        return -1
-    return -1 if version is None else version
-
-
-def new_files(lake: LakePaths, after: int) -> tuple[list[AddedFile], int]:
-    """The data files of `messages` behind a version, and its newest version."""
-    files: list[AddedFile] = []
-    newest = after
-    options = storage_options(lake.messages, lake.s3)
-    try:
-        for version in added_versions(lake.messages, after, options):
-            if version.files:
-                version.check_append_only()
-            files += version.files
-            newest = version.version
-    except VersionGoneError:
-        if after >= 0:
-            raise
-        whole = snapshot_files(lake.messages, options)
-        return list(whole.files), whole.version
-    return files, newest
 
 
 def _parts(files: Sequence[AddedFile], cores: int) -> Iterator[list[AddedFile]]:

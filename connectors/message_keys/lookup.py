@@ -1,6 +1,7 @@
 """The places of the messages that have a key: from `message_keys`, and, of what it does not follow yet, `messages`.
 
-A look-up reads one page of each file of `message_keys`, and the column of the keys of what is newer.
+A look-up reads one page of each file of `message_keys`, and the column of the keys of what is newer. It needs neither
+Spark nor the compiler, which would take longer to load than to find anything.
 """
 
 from __future__ import annotations
@@ -17,11 +18,14 @@ from connectors.lake.delta import delta_table, storage_options
 from connectors.lake.paths import LakePaths
 from connectors.lake.reader import run_sql
 from connectors.lake.versions import table_files
-from connectors.message_keys.follow import followed_version, new_files
-from connectors.message_keys.rows import COLUMNS, REPEATING, SCHEMA, to_keys
-from schemas.tables.message_keys import BUSINESS_KEY
+from connectors.message_keys.progress import BUSINESS_KEY, followed_version, new_files
 
+PLACES = pa.schema([
+    ("broker", pa.string()), ("physical_offset", pa.int64()), ("topic", pa.string()),
+    ("store_timestamp", pa.timestamp("us", "UTC")),
+])  # fmt: skip
 _NAME = "message_keys"
+_COLUMNS = {BUSINESS_KEY: "keys"}  # of messages; that of the other kind is called as the kind is
 
 
 def find_keys(lake: LakePaths, keys: Sequence[str], kind: str = BUSINESS_KEY) -> pa.Table:
@@ -29,17 +33,17 @@ def find_keys(lake: LakePaths, keys: Sequence[str], kind: str = BUSINESS_KEY) ->
 
     Args:
         lake: where the tables lie.
-        keys: all of them are wanted.
-        kind: what they are, see `schemas.tables.message_keys`.
+        keys: any of them is wanted.
+        kind: what they are, see `progress`.
 
     Returns:
-        A table of `MESSAGE_KEYS`, in no order.
+        A table of `PLACES`, in no order; a message that has several of the keys may be in it more than once.
 
     Raises:
         VersionsError: where rows of `messages` were changed since.
     """
     found = [_followed(lake, keys, kind), *_newer(lake, keys, kind)]
-    return pa.concat_tables(table.select(SCHEMA.names).cast(SCHEMA) for table in found)
+    return pa.concat_tables(table.select(PLACES.names).cast(PLACES) for table in found)
 
 
 def key_hash(key: str) -> int:
@@ -51,12 +55,12 @@ def _followed(lake: LakePaths, keys: Sequence[str], kind: str) -> pa.Table:
     try:
         table = delta_table(lake.message_keys, lake.s3)
     except TableNotFoundError:
-        return SCHEMA.empty_table()
+        return PLACES.empty_table()
     hashes = ", ".join(str(key_hash(key)) for key in keys)
     texts = ", ".join("'" + key.replace("'", "''") + "'" for key in keys)
     wanted = f"key_hash IN ({hashes}) AND key IN ({texts}) AND kind = '{kind}'"
-    answer = run_sql(table, _NAME, f"SELECT * FROM {_NAME} WHERE {wanted}").read_all()
-    return pa.table([column.cast(SCHEMA.field(number).type) for number, column in enumerate(answer)], SCHEMA.names)
+    answer = run_sql(table, _NAME, f"SELECT {', '.join(PLACES.names)} FROM {_NAME} WHERE {wanted}").read_all()
+    return pa.table([column.cast(field.type) for column, field in zip(answer, PLACES, strict=True)], schema=PLACES)
 
 
 def _newer(lake: LakePaths, keys: Sequence[str], kind: str) -> Iterator[pa.Table]:
@@ -64,8 +68,13 @@ def _newer(lake: LakePaths, keys: Sequence[str], kind: str) -> Iterator[pa.Table
     if not files:
         return
     folder = table_files(lake.messages, storage_options(lake.messages, lake.s3))
+    column = _COLUMNS.get(kind, kind)
     for added in files:
         with folder.open_input_file(added.name) as file:
-            rows = to_keys(pq.read_table(file, columns=COLUMNS, read_dictionary=REPEATING))
-        wanted = pc.and_(pc.is_in(rows.column("key"), pa.array(keys)), pc.equal(rows.column("kind"), kind))
-        yield rows.filter(wanted)
+            rows = pq.read_table(file, columns=[*PLACES.names, column]).combine_chunks()
+        values = rows.column(column).combine_chunks()
+        if kind == BUSINESS_KEY:
+            wanted = pc.is_in(pc.list_flatten(values), pa.array(keys))
+            yield rows.take(pc.list_parent_indices(values).filter(wanted).unique())
+        else:
+            yield rows.filter(pc.is_in(values, pa.array(keys)))

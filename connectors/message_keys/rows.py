@@ -9,7 +9,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from connectors.commitlog.arrow import Array
 from connectors.message_keys.kernel import hash_texts
-from schemas.tables.message_keys import BUSINESS_KEY, MESSAGE_KEYS, UNIQUE_KEY
+from connectors.message_keys.progress import BUSINESS_KEY, UNIQUE_KEY
+from schemas.tables.message_keys import MESSAGE_KEYS
 
 SCHEMA = to_arrow_schema(MESSAGE_KEYS, timezone="UTC")
 REPEATING = ["broker", "topic"]

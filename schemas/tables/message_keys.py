@@ -9,9 +9,6 @@ from __future__ import annotations
 
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
-BUSINESS_KEY = "key"
-UNIQUE_KEY = "unique_key"
-
 MESSAGE_KEYS = StructType(
     [
         StructField("key_hash", LongType(), True, {"comment": "CRC-32 of the key in UTF-8; the files' order"}),

@@ -54,7 +54,7 @@ class GrowingStore:
         with MessageStore.open(self.root, OPTIONS) as store:
             while len(written) < count:
                 written += store.put_batch(next(self._batches))
-        victim = self._chance.choice(written[:-100])
+        victim = self._chance.choice(written[: len(written) // 2])
         base = victim.physical_offset - victim.physical_offset % SEGMENT
         with (self.root / "commitlog" / f"{base:020d}").open("r+b") as segment:
             segment.seek(victim.physical_offset - base + 200)

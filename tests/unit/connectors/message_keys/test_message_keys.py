@@ -14,8 +14,9 @@ from connectors.archive.task import ArchiveTasks
 from connectors.archive.work import find_work
 from connectors.lake.committer import advance, commit_run, open_for_append
 from connectors.lake.paths import LakePaths
-from connectors.message_keys.follow import APPLICATION_ID, follow_keys, followed_version
+from connectors.message_keys.follow import follow_keys
 from connectors.message_keys.lookup import find_keys
+from connectors.message_keys.progress import APPLICATION_ID, followed_version
 from connectors.message_keys.rows import key_hashes
 from connectors.packs.location import PackLocation
 from schemas.layouts.commitlog import NewMessage
@@ -56,7 +57,7 @@ STARTS = [sum(len(record) for record in records(SENT)[:number]) for number in ra
 def offsets(lake: LakePaths, *keys: str, kind: str = "key") -> list[int]:
     """The numbers of the messages that are found."""
     found = find_keys(lake, keys, kind).column("physical_offset").to_pylist()
-    return sorted(STARTS.index(offset) for offset in found)
+    return sorted({STARTS.index(offset) for offset in found})
 
 
 @pytest.fixture

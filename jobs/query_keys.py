@@ -1,0 +1,52 @@
+"""Where the messages of a key are, before `messages` is asked: by the table `message_keys`.
+
+What it tells is a condition more, by which the engine opens some files instead of all; the answer is the same.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from connectors.lake.paths import LakePaths
+from connectors.lake.versions import VersionsError
+from connectors.message_keys.lookup import find_keys
+from connectors.message_keys.progress import BUSINESS_KEY, UNIQUE_KEY, followed_version
+
+MOST_PLACES = 2000
+"""Beyond so many messages, a list of them helps an engine less than it costs."""
+
+
+def where_keys_are(lake: LakePaths, keys: Sequence[str]) -> str | None:
+    """The places of the messages that have any of some business keys; None where nothing can be said."""
+    return _condition(lake, keys, BUSINESS_KEY)
+
+
+def where_unique_key_is(lake: LakePaths, unique_key: str) -> str | None:
+    """The places of the messages of a client's message id; None where nothing can be said."""
+    return _condition(lake, [unique_key], UNIQUE_KEY)
+
+
+def _condition(lake: LakePaths, keys: Sequence[str], kind: str) -> str | None:
+    if followed_version(lake) < 0:
+        return None
+    try:
+        found = find_keys(lake, keys, kind)
+    except VersionsError:  # rows of messages were changed: all of it is looked at
+        return None
+    if not found.num_rows:
+        return "false"
+    if found.num_rows > MOST_PLACES:
+        return None
+    offsets = ", ".join(str(offset) for offset in pc.unique(found.column("physical_offset")).to_pylist())
+    return f"physical_offset IN ({offsets}) AND {_dates(found.column('store_timestamp'))}"
+
+
+def _dates(times: pa.ChunkedArray) -> str:
+    days = {time.astimezone(datetime.UTC).date() if time else None for time in pc.unique(times).to_pylist()}
+    dates = ", ".join(f"DATE '{day.isoformat()}'" for day in sorted(day for day in days if day))
+    known = f"store_date IN ({dates})" if dates else "false"
+    return f"({known} OR store_date IS NULL)" if None in days else known
