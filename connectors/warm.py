@@ -15,6 +15,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from connectors.archive.task import ArchiveTasks
 from connectors.commitlog.batches import read_split
+from connectors.commitlog.kernel import hop
+from connectors.commitlog.kernel.borders import find_border
 from connectors.commitlog.mapping import Mapping
 from connectors.commitlog.options import Mode
 from connectors.commitlog.plan import plan_splits, take_snapshot
@@ -43,6 +45,7 @@ def warm() -> int:
         _archive(store, scratch)
         request = Request(to_arrow_schema(SOURCE, timezone="UTC"), Mode.PERMISSIVE)
         _map(folder / segment_name(0))
+        _find_border()
         splits = plan_splits(store, take_snapshot([store]).ranges[store.broker], 64)
         return sum(batch.num_rows for split in splits for batch in read_split(split, request))
 
@@ -57,6 +60,12 @@ def _archive(store: Store, scratch: str) -> None:
     pack, *places = rows.column("body_ref").combine_chunks().flatten()
     refs = PackRefs(*(place.to_numpy(zero_copy_only=False) for place in places))
     read_bodies(open_store(tasks.bodies), pack[0].as_py(), refs, rows.column("body_crc").to_numpy().astype(np.int64))
+
+
+def _find_border() -> None:
+    """What a plan of a large segment does."""
+    parts = np.empty((hop.PART_COUNT, 1), np.int64)
+    find_border(np.zeros(_SEGMENT_BYTES, np.uint8), 8, 0, 0, _SEGMENT_BYTES, _SEGMENT_BYTES, 1 << 20, parts)
 
 
 def _map(path: Path) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from connectors.commitlog.cuts import find_cut
 from connectors.commitlog.errors import OptionError
 from connectors.commitlog.files import OpenSegment
 from connectors.commitlog.kernel import hop
@@ -115,13 +116,14 @@ def _at_offset(store: Store, offset: int, options: Options) -> StorePosition:
 
 def is_border(store: Store, offset: int, options: Options) -> bool:
     """Whether a record or a bad range begins or ends at an offset, or nobody can tell, as there is no such segment."""
-    if _kind_at(store, offset, options) not in (SpanKind.FAULT, SpanKind.MORE):
-        return True
     whole = _segment_range(store, offset)
     if whole is None or offset == whole.base_offset:
         return True
     end = End()
     with OpenSegment(whole.path) as file:
+        # What proves itself may lie in a body; what is proven by its surroundings is the log's.
+        if find_cut(file, whole, offset, options.max_record_bytes) == offset:
+            return True
         for step in walk(file, whole, _WINDOW_BYTES, options.max_record_bytes, end, verify=False):
             starts = step.origin + step.parts[hop.START]
             if offset in starts or any(offset in (bad.start, bad.end) for bad in step.bad):

@@ -1,4 +1,4 @@
-"""How far `message_keys` has followed `messages`, and what it does not have yet; also for look-ups, which start at once."""
+"""How far `message_keys` has followed `messages`, and what it lacks yet; also for look-ups, which start at once."""
 
 from __future__ import annotations
 

@@ -1,0 +1,146 @@
+"""How much of a log survives damage: faults at random places, and every record that none of them hit must be read.
+
+    python -m tests.benchmarks.salvage --gib 1 --faults 1000
+
+Faults are what disks and copies do: a flipped bit, a stretch of zeros, of other bytes, of the log's own bytes from
+elsewhere, sectors of 512 bytes and pages of 4 KiB. A record is hit where any of its bytes has changed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from connectors.commitlog.batches import read_split
+from connectors.commitlog.options import Mode
+from connectors.commitlog.plan import plan_splits, take_snapshot
+from connectors.commitlog.request import Request
+from connectors.commitlog.stores import find_stores
+from schemas.tables.messages import CORRUPT_RECORD, SOURCE
+from tests.benchmarks.corpus import make_corpora
+
+_SCHEMA = StructType([SOURCE["physical_offset"], SOURCE["size"], CORRUPT_RECORD])
+_PARTITION = 32 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Salvage:
+    """What came of it.
+
+    Attributes:
+        faults: how many there were.
+        records: of the log before.
+        hit: how many of them a fault touched.
+        read: records that were read and not touched.
+        wrong: rows for places where no record of the log began.
+        quarantined: bad ranges that were told.
+    """
+
+    faults: int
+    records: int
+    hit: int
+    read: int
+    wrong: int
+    quarantined: int
+
+    @property
+    def share(self) -> float:
+        """Of the intact records, those that were read."""
+        return self.read / (self.records - self.hit)
+
+
+def damage_store(store: Path, faults: int, seed: int) -> list[tuple[int, int]]:
+    """Damage a store's segments in place; the changed stretches, in physical offsets."""
+    chance = random.Random(seed)
+    segments = sorted((store / "commitlog").iterdir())
+    changed = []
+    for _ in range(faults):
+        segment = chance.choice(segments)
+        with segment.open("r+b") as file:
+            size = segment.stat().st_size
+            place = chance.randrange(size - 8192)
+            file.seek(place)
+            data = _fault(chance, file.read(8192))
+            file.seek(place)
+            file.write(data)
+        changed.append((int(segment.name) + place, int(segment.name) + place + len(data)))
+    return changed
+
+
+def _fault(chance: random.Random, there: bytes) -> bytes:
+    """Bytes to write over those that are there."""
+    length = chance.choice([1, 1, 1, 4, 64, 512, 4096])
+    match chance.randrange(4):
+        case 0:
+            return bytes([there[0] ^ (1 << chance.randrange(8))])
+        case 1:
+            return bytes(length)
+        case 2:
+            return chance.randbytes(length)
+        case _:
+            return there[4096 : 4096 + length]
+
+
+def records_of(store: Path) -> tuple[pa.Array, pa.Array, int]:
+    """Where the records of a store begin, how long they are, and how many bad ranges there are."""
+    (found,) = find_stores(str(store), "a")
+    request = Request(to_arrow_schema(_SCHEMA, timezone="UTC"), Mode.PERMISSIVE)
+    rows = [
+        batch
+        for split in plan_splits(found, take_snapshot([found]).ranges["a"], _PARTITION)
+        for batch in read_split(split, request)
+    ]
+    table = pa.Table.from_batches(rows)
+    messages = table.filter(pa.compute.is_valid(table.column("size")))
+    starts = messages.column("physical_offset").combine_chunks()
+    return starts, messages.column("size").combine_chunks(), table.num_rows - messages.num_rows
+
+
+def measure(whole: Path, work: Path, faults: int, seed: int) -> Salvage:
+    """Damage a copy of a store, and see what is read of it.
+
+    Args:
+        whole: the store.
+        work: folder for the copy.
+        faults: how many.
+        seed: the same seed gives the same faults.
+    """
+    starts, sizes, _ = (values if isinstance(values, int) else values.to_numpy() for values in records_of(whole))
+    copy = Path(shutil.copytree(whole, work / "damaged"))
+    hit = np.zeros(len(starts), bool)
+    for begin, end in damage_store(copy, faults, seed):
+        first = np.searchsorted(starts + sizes, begin, side="right")
+        hit[first : np.searchsorted(starts, end)] = True
+    found, _, quarantined = records_of(copy)
+    known = np.isin(found.to_numpy(), starts)
+    read = np.isin(starts[~hit], found.to_numpy()).sum()
+    return Salvage(faults, len(starts), int(hit.sum()), int(read), int((~known).sum()), quarantined)
+
+
+def main() -> None:
+    """Make a store, damage it, tell."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
+    parser.add_argument("--gib", type=float, default=1, help="size of the log (default: 1)")
+    parser.add_argument("--faults", type=int, default=1000, help="of the whole log (default: 1000)")
+    parser.add_argument("--seed", type=int, default=1)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="salvage-") as folder:
+        (corpus,) = make_corpora(Path(folder), arguments.gib, 1024, [1])
+        result = measure(corpus.store, Path(folder), arguments.faults, arguments.seed)
+    print(
+        f"{result.faults} faults hit {result.hit:,} of {result.records:,} records; of the others {result.read:,} were "
+        f"read, {100 * result.share:.4f} %; {result.quarantined:,} bad ranges told, {result.wrong} rows that are none"
+    )
+
+
+if __name__ == "__main__":
+    main()

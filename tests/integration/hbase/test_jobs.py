@@ -1,0 +1,94 @@
+"""The jobs with HBase: archive lets it follow, query asks it, audit compares it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from broker_lite.store import MessageStore, StoreOptions
+from connectors.hbase.cells import VALUE
+from connectors.hbase.client import Client
+from connectors.hbase.keys import MESSAGE, end_of
+from connectors.hbase.options import Options
+from jobs import archive, audit, query
+from tests.logs import messages
+from tests.servers.hbase import HBase
+
+OPTIONS = StoreOptions(segment_size_bytes=1 << 16, index_slots=100, index_entries=400)
+TABLE = "by_jobs"
+
+
+@pytest.fixture(scope="module")
+def place(spark: SparkSession, hbase: HBase, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a store and a lake that HBase has followed over two runs."""
+    root = tmp_path_factory.mktemp("jobs")
+    sent = messages(300)
+    for part in (sent[:100], sent[100:]):
+        with MessageStore.open(root / "store", OPTIONS) as store:
+            for message in part:
+                store.put(message)
+        assert run_archive(root, hbase) == 0
+    return root
+
+
+def run_archive(root: Path, hbase: HBase) -> int:
+    """What a scheduler would see."""
+    to_hbase = ["--hbase", f"127.0.0.1:{hbase.thrift_port}", "--hbase-option", f"table={TABLE}"]
+    return archive.main(["--store", str(root / "store"), "--broker", "a", "--lake", str(root / "lake"), *to_hbase])
+
+
+def ask(place: Path, capsys: pytest.CaptureFixture[str], *arguments: str) -> list[dict[str, object]]:
+    """What a query prints."""
+    capsys.readouterr()
+    assert query.main(["--lake", str(place / "lake"), "--output", "jsonl", "--quiet", *arguments]) == 0
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+@pytest.mark.parametrize(
+    "asked", [["--key", "order-7"], ["--topic", "topic-1", "--limit", "20"], ["--id"], ["--key", "nothing"]]
+)
+def test_both_ways_give_the_same(
+    place: Path, hbase: HBase, capsys: pytest.CaptureFixture[str], asked: list[str]
+) -> None:
+    if asked == ["--id"]:
+        asked = ["--id", str(ask(place, capsys, "--key", "order-9")[0]["msg_id"])]
+    found = ask(place, capsys, *asked)
+    server = f"127.0.0.1:{hbase.thrift_port}"
+    assert ask(place, capsys, *asked, "--via", "hbase", "--hbase", server, "--hbase-table", TABLE) == found
+    assert bool(found) == ("nothing" not in asked)
+
+
+def test_the_audit_sees_one_message_missing_in_hbase(
+    place: Path, hbase: HBase, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server = ["--hbase", f"127.0.0.1:{hbase.thrift_port}", "--hbase-table", TABLE]
+    arguments = ["--lake", str(place / "lake"), *server, "--no-bodies", "--quiet", "--output", "json"]
+    assert audit.main(arguments) == 0
+    capsys.readouterr()
+    with Client(Options(host="127.0.0.1", port=hbase.thrift_port, table=TABLE)) as client:
+        pages = (
+            page
+            for salt in range(16)
+            for page in client.scan(bytes((salt,)) + MESSAGE, end_of(bytes((salt,)) + MESSAGE), page_rows=1)
+        )
+        client.delete([next(pages)[0].key], VALUE.partition(b":")[0], 1 << 62)
+    assert audit.main(arguments) == 3
+    verdicts = {verdict["found"]: verdict for verdict in json.loads(capsys.readouterr().out)}
+    assert verdicts["hbase"]["differing"] == 1
+    assert verdicts["messages"]["differing"] == 0
+
+
+def test_hbase_that_is_down_does_not_keep_the_archive_from_committing(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with MessageStore.open(place / "store", OPTIONS) as store:
+        for message in messages(20, seed=5):
+            store.put(message)
+    nobody = ["--hbase", "127.0.0.1:1", "--hbase-option", "retrySeconds=1", "--hbase-option", "connectSeconds=1"]
+    arguments = ["--store", str(place / "store"), "--broker", "a", "--lake", str(place / "lake"), *nobody]
+    assert archive.main(arguments) == 1
+    assert "127.0.0.1:1" in capsys.readouterr().err
+    assert len(ask(place, capsys, "--limit", "0")) == 320

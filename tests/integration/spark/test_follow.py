@@ -1,0 +1,106 @@
+"""`archive --follow`: what is written is in the lake within seconds, once, whatever ends the process."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from broker_lite.store import MessageStore, StoreOptions
+from connectors.lake.paths import LakePaths
+from tests.integration.spark.comparing import plain_rows
+from tests.logs import messages
+
+ROOT = Path(__file__).parents[3]
+OPTIONS = StoreOptions(segment_size_bytes=1 << 16, index_slots=100, index_entries=400)
+PATIENCE_SECONDS = 240
+
+
+class Follower:
+    """An `archive --follow` in a process of its own."""
+
+    def __init__(self, store: Path, lake: Path, *arguments: str) -> None:
+        command = [sys.executable, "-m", "jobs.cli", "archive", "--store", str(store), "--broker", "a"]
+        command += ["--lake", str(lake), "--trigger", "1s", *(arguments or ["--follow"])]
+        self.process = subprocess.Popen(
+            command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
+        )
+
+    def end(self, number: int) -> int:
+        """Send a signal to the job; its exit code."""
+        os.kill(self.process.pid, number)
+        return self.wait()
+
+    def wait(self) -> int:
+        """Its exit code."""
+        self.process.communicate(timeout=PATIENCE_SECONDS)
+        return self.process.returncode
+
+    def close(self) -> None:
+        """Leave nothing of it."""
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.communicate()
+
+
+def write(store: Path, count: int, seed: int) -> None:
+    """What a producer sends."""
+    with MessageStore.open(store, OPTIONS) as broker:
+        for message in messages(count, seed=seed):
+            broker.put(message)
+
+
+def offsets(lake: Path) -> list[int]:
+    """The archived messages, by their place in the log."""
+    try:
+        table = DeltaTable(LakePaths(str(lake)).messages)
+    except Exception:  # noqa: BLE001 (not there yet, or being made)
+        return []
+    return sorted(table.to_pyarrow_table(columns=["physical_offset"]).column(0).to_pylist())
+
+
+def wait_until(holds: Callable[[], bool], seconds: float = PATIENCE_SECONDS) -> float:
+    """How long it took."""
+    started = time.monotonic()
+    while not holds():
+        assert time.monotonic() - started < seconds, f"not so within {seconds} s"
+        time.sleep(0.05)
+    return time.monotonic() - started
+
+
+@pytest.mark.timeout(900)
+def test_what_is_written_is_archived_within_seconds_and_once(tmp_path: Path) -> None:
+    store, lake = tmp_path / "store", tmp_path / "lake"
+    write(store, 50, seed=1)
+    follower = Follower(store, lake)
+    try:
+        wait_until(lambda: len(offsets(lake)) == 50)
+        waits = []
+        for number in range(6):
+            write(store, 20, seed=2 + number)
+            expected = 50 + 20 * (number + 1)
+            waits.append(wait_until(lambda expected=expected: len(offsets(lake)) == expected))  # type: ignore[misc]
+        assert min(waits[1:]) < 5, waits
+        assert follower.end(signal.SIGTERM) == 0
+        write(store, 30, seed=20)
+        follower.close()
+        follower = Follower(store, lake)
+        wait_until(lambda: len(offsets(lake)) == 200)
+        os.killpg(follower.process.pid, signal.SIGKILL)
+        follower.close()
+        write(store, 10, seed=21)
+        shutil.rmtree(lake / "_streams")  # a checkpoint that is lost costs no message
+        follower = Follower(store, lake, "--available-now")
+        assert follower.wait() == 0
+    finally:
+        follower.close()
+    assert offsets(lake) == [row["physical_offset"] for row in plain_rows(store)]
+    assert len(offsets(lake)) == 210
