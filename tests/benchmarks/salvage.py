@@ -17,9 +17,11 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from connectors.commitlog.arrow import Array
 from connectors.commitlog.batches import read_split
 from connectors.commitlog.options import Mode
 from connectors.commitlog.plan import plan_splits, take_snapshot
@@ -58,6 +60,21 @@ class Salvage:
         return self.read / (self.records - self.hit)
 
 
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What was read of a store.
+
+    Attributes:
+        starts: int64, physical offsets of the records, rising.
+        sizes: int32, of the records.
+        bad_ranges: how many were told.
+    """
+
+    starts: Array
+    sizes: Array
+    bad_ranges: int
+
+
 def damage_store(store: Path, faults: int, seed: int) -> list[tuple[int, int]]:
     """Damage a store's segments in place; the changed stretches, in physical offsets."""
     chance = random.Random(seed)
@@ -90,8 +107,8 @@ def _fault(chance: random.Random, there: bytes) -> bytes:
             return there[4096 : 4096 + length]
 
 
-def records_of(store: Path) -> tuple[pa.Array, pa.Array, int]:
-    """Where the records of a store begin, how long they are, and how many bad ranges there are."""
+def records_of(store: Path) -> Found:
+    """What a store's log holds."""
     (found,) = find_stores(str(store), "a")
     request = Request(to_arrow_schema(_SCHEMA, timezone="UTC"), Mode.PERMISSIVE)
     rows = [
@@ -99,10 +116,10 @@ def records_of(store: Path) -> tuple[pa.Array, pa.Array, int]:
         for split in plan_splits(found, take_snapshot([found]).ranges["a"], _PARTITION)
         for batch in read_split(split, request)
     ]
-    table = pa.Table.from_batches(rows)
-    messages = table.filter(pa.compute.is_valid(table.column("size")))
-    starts = messages.column("physical_offset").combine_chunks()
-    return starts, messages.column("size").combine_chunks(), table.num_rows - messages.num_rows
+    table = pa.Table.from_batches(rows).sort_by("physical_offset")
+    messages = table.filter(pc.is_valid(table.column("size")))
+    starts, sizes = (messages.column(name).to_numpy() for name in ("physical_offset", "size"))
+    return Found(starts, sizes, table.num_rows - messages.num_rows)
 
 
 def measure(whole: Path, work: Path, faults: int, seed: int) -> Salvage:
@@ -114,21 +131,22 @@ def measure(whole: Path, work: Path, faults: int, seed: int) -> Salvage:
         faults: how many.
         seed: the same seed gives the same faults.
     """
-    starts, sizes, _ = (values if isinstance(values, int) else values.to_numpy() for values in records_of(whole))
+    before = records_of(whole)
+    starts, sizes = before.starts, before.sizes
     copy = Path(shutil.copytree(whole, work / "damaged"))
     hit = np.zeros(len(starts), bool)
     for begin, end in damage_store(copy, faults, seed):
         first = np.searchsorted(starts + sizes, begin, side="right")
         hit[first : np.searchsorted(starts, end)] = True
-    found, _, quarantined = records_of(copy)
-    known = np.isin(found.to_numpy(), starts)
-    read = np.isin(starts[~hit], found.to_numpy()).sum()
-    return Salvage(faults, len(starts), int(hit.sum()), int(read), int((~known).sum()), quarantined)
+    after = records_of(copy)
+    read = np.isin(starts[~hit], after.starts).sum()
+    wrong = (~np.isin(after.starts, starts)).sum()
+    return Salvage(faults, len(starts), int(hit.sum()), int(read), int(wrong), after.bad_ranges)
 
 
 def main() -> None:
     """Make a store, damage it, tell."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--gib", type=float, default=1, help="size of the log (default: 1)")
     parser.add_argument("--faults", type=int, default=1000, help="of the whole log (default: 1000)")
     parser.add_argument("--seed", type=int, default=1)

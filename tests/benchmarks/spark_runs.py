@@ -69,11 +69,17 @@ class SparkRuns:
         """How many records the UDF finds."""
         return read_naively(self._spark, self._store).count()
 
-    def archive(self) -> Run:
-        """The job, into a lake that is not there yet."""
+    def archive(self, *, everything: bool = False) -> Run:
+        """The job, into a lake that is not there yet.
+
+        Args:
+            everything: with the judgement and with `message_keys`, as by default; else metadata and bodies alone.
+        """
         shutil.rmtree(self._lake, ignore_errors=True)
         with WorkerMemory(_jvm_process(self._spark)) as memory:
-            result = run_archive(self._spark, Config(str(self._store), str(self._lake), BROKER))
+            result = run_archive(
+                self._spark, Config(str(self._store), str(self._lake), BROKER, quality=everything, keys=everything)
+            )
         assert result.messages == self._messages, f"expected {self._messages} messages, found {result.messages}"
         self.worker_mib = max(self.worker_mib, memory.anonymous_mib)
         self.worker_peak_mib = max(self.worker_peak_mib, memory.peak_mib)

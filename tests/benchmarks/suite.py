@@ -150,6 +150,7 @@ def _measure_store(spark: SparkSession, pool: ProcessPoolExecutor, plan: Plan, c
         (Name("c", "read, no bodies", body), runs.read),
         (Name("c", "read, bodies as stored", body), lambda: runs.read("stored")),
         (Name("d", "archive", body), runs.archive),
+        (Name("d", "archive, judged, with keys", body), lambda: runs.archive(everything=True)),
         (Name("f", "rows into Delta", body), runs.write_rows),
         (Name("f", "the same rows only read", body), runs.read_rows),
         (Name("f", "bodies by zstd", body), compression.run),
