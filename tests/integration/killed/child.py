@@ -2,16 +2,20 @@
 
     python -m tests.integration.killed.child STORE LAKE [STEP]
 
-With a step, the process and its JVM kill themselves there.
+With a step, the process and its JVM kill themselves there. With the step "disk full", no worker can make a file longer
+than 100 KB, as if that were all that is left.
 """
 
 from __future__ import annotations
 
 import importlib
 import os
+import resource
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from connectors.archive.run import Config, run_archive
@@ -29,6 +33,26 @@ STEPS = {
     "before the keys are committed": ("connectors.message_keys.follow", "advance", "before"),
     "behind the keys": ("connectors.message_keys.follow", "advance", "after"),
 }
+
+
+DISK_FULL = "disk full"
+_ROOM = 100_000
+
+
+def limit_workers() -> None:
+    """Let files of Spark's workers end early: all that descends from this process and is no JVM."""
+    parents = {}
+    for status in Path("/proc").glob("[0-9]*/status"):
+        with suppress(OSError):
+            fields = dict(line.split(":\t", 1) for line in status.read_text().splitlines() if ":\t" in line)
+            parents[int(status.parent.name)] = int(fields["PPid"])
+    for process in parents:
+        above = process
+        while above in parents and above != os.getpid():
+            above = parents[above]
+        command = Path(f"/proc/{process}/cmdline").read_bytes()
+        if above == os.getpid() and b"pyspark.daemon" in command:
+            resource.prlimit(process, resource.RLIMIT_FSIZE, (_ROOM, _ROOM))
 
 
 def die() -> None:
@@ -58,7 +82,10 @@ def main() -> None:
     spark = get_session("killed")
     spark.range(4).mapInArrow(lambda batches: batches, "id long").collect()  # the workers are there, too
     for step in steps:
-        arm(step)
+        if step == DISK_FULL:
+            limit_workers()
+        else:
+            arm(step)
     print("ready", flush=True)
     sys.stdin.readline()
     result = run_archive(spark, Config(store, lake, "a", max_partition_bytes=1 << 20, parser_version="1"))

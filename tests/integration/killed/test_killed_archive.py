@@ -29,7 +29,7 @@ from connectors.packs.frames import BodyRef
 from connectors.packs.reader import read_body
 from connectors.packs.stores import open_store
 from tests.benchmarks.corpus import json_bodies, shop_batches
-from tests.integration.killed.child import STEPS
+from tests.integration.killed.child import DISK_FULL, STEPS
 
 ROOT = Path(__file__).parents[3]
 KILLS = int(os.environ.get("COMMITLAKE_KILLS", "15"))
@@ -179,6 +179,23 @@ def test_a_run_that_is_killed_at_a_step_loses_nothing_and_doubles_nothing(tmp_pa
         with archive_process(store.root, lake, step) as process:
             begin(process)
             assert process.wait(PATIENCE_SECONDS) == -signal.SIGKILL, step
+    archive(store.root, lake)
+    check_same(store, lake, tmp_path / "peaceful")
+
+
+def test_a_disk_that_is_full_keeps_the_lake_as_it_was(tmp_path: Path) -> None:
+    store = GrowingStore(tmp_path / "store", seed=5)
+    lake = tmp_path / "lake"
+    store.grow()
+    archive(store.root, lake)
+    before = content(lake)
+    store.grow()
+    with archive_process(store.root, lake, DISK_FULL) as process:
+        begin(process)
+        _, errors = process.communicate(timeout=PATIENCE_SECONDS)
+        assert process.returncode == 1
+        assert "File too large" in errors
+    assert content(lake) == before
     archive(store.root, lake)
     check_same(store, lake, tmp_path / "peaceful")
 
