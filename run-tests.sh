@@ -5,7 +5,7 @@
 # Usage:
 #   ./run-tests.sh             everything
 #   ./run-tests.sh check       what needs no server
-#   ./run-tests.sh servers     the tests against real servers: RocketMQ and Spark
+#   ./run-tests.sh servers     the tests against real servers: RocketMQ, HBase, S3, and Spark
 #   ./run-tests.sh TASK ...    any tasks of `poe --help`
 #
 # Every task runs, also after one that failed; the exit code is 0 only where all passed.

@@ -1,0 +1,38 @@
+"""Fetch and build what the servers of the tests are made of, before any test's time is counted.
+
+    python -m tests.servers.prepare
+
+What is there from an earlier time is left as it is.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+
+from connectors.jars import s3_jars
+from tests.servers.go_programs import go_program
+from tests.servers.hbase import hbase_jars
+from tests.servers.rocketmq import VERSIONS, rocketmq_jars
+from tests.servers.s3 import MODULE, VERSION
+
+PARTS: dict[str, Callable[[], object]] = {
+    **{f"jars of RocketMQ {version}": partial(rocketmq_jars, version) for version in VERSIONS},
+    "jars of HBase": hbase_jars,
+    "jars for object stores": s3_jars,
+    "an S3 server": partial(go_program, MODULE, VERSION),
+}
+
+
+def main() -> None:
+    """Have all of them, and tell how long each took."""
+    for what, make in PARTS.items():
+        started = time.monotonic()
+        make()
+        print(f"{what}: {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()
