@@ -36,7 +36,7 @@ _DIFFERENCES = {
     "msg_id": "DELTA_BYTE_ARRAY",
     "unique_key": "DELTA_BYTE_ARRAY",
     "keys.list.element": "DELTA_LENGTH_BYTE_ARRAY",
-    "properties.key_value.value": "DELTA_LENGTH_BYTE_ARRAY",
+    "properties.key_value.value": "PLAIN",  # as differences of lengths, a tenth smaller and half as slow again
     "body_crc": "PLAIN",
     "body_ref.offset": "DELTA_BINARY_PACKED",
 }

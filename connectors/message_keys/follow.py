@@ -27,7 +27,7 @@ from connectors.message_keys.progress import APPLICATION_ID, followed_version, n
 from connectors.message_keys.rows import COLUMNS, REPEATING, to_keys
 from schemas.tables.message_keys import MESSAGE_KEYS
 
-_CHUNK_ROWS = 1 << 20  # of messages: some 300 MiB of a worker's memory
+_CHUNK_ROWS = 1 << 18  # of messages: some 150 MiB of a worker's memory
 _DRIVER_ROWS = 1 << 17  # less is done before Spark has begun
 _GROUP_ROWS = 1 << 16
 _ENCODINGS = {
