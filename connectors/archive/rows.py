@@ -39,13 +39,18 @@ class WaitingRows:
         self._bytes = 0
         self._files = 0
 
-    def add(self, tables: Sequence[pa.Table], packs: Sequence[PackOfBodies]) -> Iterator[DataFile]:
+    def add(self, tables: list[pa.Table], packs: Sequence[PackOfBodies]) -> Iterator[DataFile]:
         """Take the rows of one range, in the log's order, and where their bodies lie; write what is enough for a file.
+
+        Args:
+            tables: of the range; none are left in the list, for there is no room for two copies.
+            packs: of the range.
 
         Yields:
             The files that were written.
         """
         rows = join_rows(tables)
+        tables.clear()
         rows = rows.append_column(BODY_REF.name, _body_refs(rows.num_rows, packs))
         parts = max(1, -(-rows.nbytes // PART_BYTES))
         length = max(1, -(-rows.num_rows // parts))
