@@ -6,6 +6,7 @@ great_expectations takes three seconds to load: `prepare` does that beside the t
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 import sys
 import threading
@@ -141,6 +142,7 @@ def _load() -> Any:
         with _LOADING:
             import great_expectations as gx  # noqa: PLC0415 (three seconds, and only where somebody judges)
             from great_expectations.data_context.types.base import ProgressBarsConfig  # noqa: F401, PLC0415 (likewise)
+            logging.getLogger("great_expectations").setLevel(logging.WARNING)  # it tells of a folder that it makes
     except SystemExit as error:
         # pyspark's part that it looks for ends a program that is no file: as `python -c`.
         raise JudgeError("great_expectations can only be loaded by a program that is a file or a module") from error

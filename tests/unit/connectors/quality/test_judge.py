@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import json
+import logging
 import subprocess
 import sys
 import textwrap
@@ -303,3 +304,9 @@ def test_a_program_without_a_file_is_told() -> None:
     )
     assert done.returncode == 1
     assert "JudgeError: great_expectations can only be loaded" in done.stderr
+
+
+def test_great_expectations_tells_nobody_of_its_folders(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO):
+        judge(profile_of(messages(range(10))))
+    assert not [record for record in caplog.records if record.name.startswith("great_expectations")]
