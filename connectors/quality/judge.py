@@ -26,6 +26,8 @@ from schemas.quality.suites import SUITES
 _EXAMPLES = 10
 _NAME = "name"
 _LOADING = threading.Lock()
+# The second has a level of its own, and tells everybody of a folder that it makes.
+_TALKATIVE = ("great_expectations", "great_expectations.data_context.types.base")
 _OLD_NAMES = {"sre_constants": "re._constants", "sre_parse": "re._parser"}
 
 
@@ -142,7 +144,9 @@ def _load() -> Any:
         with _LOADING:
             import great_expectations as gx  # noqa: PLC0415 (three seconds, and only where somebody judges)
             from great_expectations.data_context.types.base import ProgressBarsConfig  # noqa: F401, PLC0415 (likewise)
-            logging.getLogger("great_expectations").setLevel(logging.WARNING)  # it tells of a folder that it makes
+
+            for name in _TALKATIVE:
+                logging.getLogger(name).setLevel(logging.WARNING)
     except SystemExit as error:
         # pyspark's part that it looks for ends a program that is no file: as `python -c`.
         raise JudgeError("great_expectations can only be loaded by a program that is a file or a module") from error
