@@ -126,7 +126,8 @@ def is_border(store: Store, offset: int, options: Options) -> bool:
             return True
         for step in walk(file, whole, _WINDOW_BYTES, options.max_record_bytes, end, verify=False):
             starts = step.origin + step.parts[hop.START]
-            if offset in starts or any(offset in (bad.start, bad.end) for bad in step.bad):
+            ends = step.origin + step.parts[hop.PROPERTIES] + step.parts[hop.PROPERTIES_LENGTH]
+            if offset in starts or offset in ends or any(offset in (bad.start, bad.end) for bad in step.bad):
                 return True
             if len(starts) and starts[-1] > offset:
                 return False

@@ -18,6 +18,7 @@ from connectors.commitlog.stores import find_stores
 from connectors.commitlog.stream_offsets import known_record
 from connectors.commitlog.stream_start import first_positions, late_position
 from connectors.commitlog.walk import Step, walk
+from tests.hostile import BEFORE_BODY, fake_record, store_record
 from tests.logs import START_MS, closed_segment, messages, open_segment, records, write_store
 
 SIZE = 16384
@@ -144,3 +145,11 @@ def test_a_store_that_appears_later_is_new_from_its_first_record(root: Path) -> 
     timed = Options.parse({"path": str(root), "startingTimestamp": str(SECOND + 2)})
     (_, store) = find_stores(str(root / "{broker}"))
     assert late_position(store, timed).offset == starts(7, 0)[2]
+
+
+def test_a_record_that_lies_in_a_body_is_no_start(tmp_path: Path) -> None:
+    data = store_record(lambda offset: fake_record(offset, 0) + b"behind it", 0)
+    data += store_record(lambda _: b"body", len(data), 1)
+    write_store(tmp_path / "a", [(0, data.ljust(SIZE, b"\0"))])
+    with pytest.raises(OptionError, match="inside one"):
+        offsets(tmp_path, startingOffset=f'{{"a": {BEFORE_BODY}}}')
