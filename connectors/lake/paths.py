@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
+from urllib.parse import unquote, urlsplit
 
 from connectors.s3.options import S3Options
 from connectors.s3.uris import is_s3, parse_s3_uri
@@ -25,7 +26,7 @@ class LakePaths:
     """A lake's tables and packs, by the folder or URI that holds them.
 
     Attributes:
-        root: a folder, or `s3://bucket/prefix`.
+        root: a folder, as a path or a `file:` URI, or `s3://bucket/prefix`.
         s3: the object store, by default that of the environment; None where the lake is in a folder. It is found once,
             on the driver, and travels with the paths to workers.
 
@@ -40,6 +41,8 @@ class LakePaths:
         if is_s3(self.root):
             object.__setattr__(self, "root", str(parse_s3_uri(self.root)))  # a frozen one has no other way
             object.__setattr__(self, "s3", self.s3 or _finding().s3_options())
+        elif self.root.startswith("file:"):
+            object.__setattr__(self, "root", unquote(urlsplit(self.root).path))
 
     @property
     def messages(self) -> str:

@@ -72,3 +72,7 @@ def test_a_commit_behind_another_keeps_what_that_one_says_of_other_stores() -> N
     after = mine.after(last)
     assert (after.sequence, after.run_id) == (5, "mine")
     assert after.stores == {"a": StoreProgress(10), "b": StoreProgress(9, LastRecord(8, 1, "x"))}
+
+
+def test_a_lake_may_be_a_file_uri(tmp_path: Path) -> None:
+    assert LakePaths((tmp_path / "a lake").as_uri()).messages == str(tmp_path / "a lake" / "messages")
