@@ -46,6 +46,7 @@ from enum import StrEnum
 
 from connectors.commitlog.errors import OptionError
 from connectors.commitlog.option_values import OptionValues, Start
+from connectors.option_names import known_options
 from schemas.layouts.scan import DEFAULT_MAX_RECORD_BYTES
 
 BY_SIZE = 0
@@ -126,12 +127,7 @@ class Options:
         Raises:
             OptionError: for a name that is not known, or a value that does not fit.
         """
-        names = {name.lower(): name for name in _KNOWN}
-        values: dict[str, str] = {}
-        for name, value in given.items():
-            if name.lower() not in names:
-                raise OptionError(f"unknown option {name!r}; known are {', '.join(_KNOWN)}")
-            values[names[name.lower()]] = value
+        values = known_options(given, _KNOWN, OptionError)
         if not values.get("path"):
             raise OptionError("the option 'path' is missing: load(PATH), a broker's store folder or a glob")
         if "keys" in values and "topics" not in values:

@@ -17,9 +17,8 @@ from connectors.commitlog.plan import StoreRange, segment_ranges, take_snapshot
 from connectors.commitlog.splits import Split
 from connectors.commitlog.stores import Store
 from connectors.commitlog.stream_offsets import Positions, StorePosition, known_record, segment_at, size_of
-from connectors.commitlog.time_bounds import time_bounds
-from connectors.commitlog.walk import End, Step, walk
-from schemas.layouts.commitlog import STORED
+from connectors.commitlog.time_bounds import store_times, time_bounds
+from connectors.commitlog.walk import End, walk
 from schemas.layouts.scan import SpanKind
 
 _WINDOW_BYTES = 4 << 20
@@ -157,14 +156,9 @@ def _first_since(whole: Split, milliseconds: int, options: Options) -> int | Non
     try:
         with OpenSegment(whole.path) as file:
             for step in walk(file, whole, _WINDOW_BYTES, options.max_record_bytes, End(), verify=False):
-                since = np.flatnonzero(_store_times(step) >= milliseconds)
+                since = np.flatnonzero(store_times(step) >= milliseconds)
                 if len(since):
                     return step.origin + int(step.parts[hop.START, since[0]])
     except FileNotFoundError:
         pass  # deleted since it was listed: the next one is older than nothing that is left
     return None
-
-
-def _store_times(step: Step) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    places = step.parts[hop.STORE_HOST][:, None] - STORED.size + np.arange(STORED.size)
-    return np.ascontiguousarray(step.window[places]).view(">i8").ravel().astype(np.int64)

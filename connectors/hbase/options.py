@@ -26,6 +26,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from connectors.hbase.errors import OptionError
+from connectors.option_names import known_options
 from schemas.tables.messages import MESSAGES
 
 MAX_SALTS = 250
@@ -74,12 +75,7 @@ class Options:
         Raises:
             OptionError: for a name that is not known, or a value that does not fit.
         """
-        names = {name.lower(): name for name in _KNOWN}
-        values: dict[str, str] = {}
-        for name, value in given.items():
-            if name.lower() not in names:
-                raise OptionError(f"unknown option {name!r}; known are {', '.join(_KNOWN)}")
-            values[names[name.lower()]] = value
+        values = known_options(given, _KNOWN, OptionError)
         salts = _number(values, "salts", 16, 1, MAX_SALTS)
         regions = _number(values, "regions", 1, 1, salts)
         thrift2_port = _optional(values, "thrift2Port", 1, 65535)

@@ -1,0 +1,25 @@
+"""Options of the Spark sources by their names: Spark hands them over in any case."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+
+def known_options(given: Mapping[str, str], known: Sequence[str], error: type[Exception]) -> dict[str, str]:
+    """The given options under the names that are documented.
+
+    Args:
+        given: as Spark hands them over.
+        known: the documented names.
+        error: of the source, for a name that is none of these.
+
+    Raises:
+        Exception: `error`, for a name that is not known.
+    """
+    names = {name.lower(): name for name in known}
+    values: dict[str, str] = {}
+    for name, value in given.items():
+        if name.lower() not in names:
+            raise error(f"unknown option {name!r}; known are {', '.join(known)}")
+        values[names[name.lower()]] = value
+    return values
