@@ -1,7 +1,8 @@
 """The bodies of a range on their way into packs: one pack for each date in the range, which is nearly always one.
 
-A pack is named after broker and range, and holds the bodies of the range's records of one date in the log's order. So
-a run that is repeated writes the same packs, and two runs over the same range do not disturb one another.
+A pack is named after broker, range and attempt, and holds the bodies of the range's records of one date in the log's
+order. Two attempts at one range, of one run or of two, never write into one another's packs: those of the attempt that
+is committed stay as they are, and `maintain` deletes the others.
 
 A clock that is broken, or damage that no CRC covers, can give as many dates as there are records. A range has no more
 than some packs: the bodies of further dates go to those without one, which do not expire by a date.
@@ -22,7 +23,7 @@ from connectors.commitlog.decoded import DecodedBatch
 from connectors.commitlog.kernel import hop as h
 from connectors.commitlog.splits import Split
 from connectors.packs.frames import PackRefs
-from connectors.packs.names import pack_name
+from connectors.packs.names import new_token, pack_name
 from connectors.packs.stores import PackStore
 from connectors.packs.writer import PackWriter, write_pack
 
@@ -70,6 +71,7 @@ class BodyPacks:
     def __init__(self, split: Split, store: PackStore) -> None:
         self._split = split
         self._store = store
+        self._token = new_token()
         self._stack = ExitStack()
         self._packs: dict[int, _OpenPack] = {}
         self._rows = 0
@@ -113,6 +115,6 @@ class BodyPacks:
 
     def _pack_of(self, day: int) -> _OpenPack:
         if day not in self._packs:
-            name = pack_name(date_of(day), self._split.broker, self._split.start, self._split.end)
+            name = pack_name(date_of(day), self._split.broker, self._split.start, self._split.end, self._token)
             self._packs[day] = _OpenPack(name, self._stack.enter_context(write_pack(self._store, name)))
         return self._packs[day]

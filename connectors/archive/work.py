@@ -23,7 +23,7 @@ from connectors.lake.archive_log import (
 )
 from connectors.lake.follower import unfinished_commits
 from connectors.lake.paths import LakePaths
-from connectors.packs.names import pack_name
+from connectors.packs.names import new_token, pack_name
 
 _THREADS = 4 * (os.cpu_count() or 1)  # a store on a network's disk mostly waits
 _Answer = TypeVar("_Answer")
@@ -124,7 +124,7 @@ def _offered(store: Store, start: int | None, offered: StoreRange | None) -> Sto
 
 def _check_name(store: Store) -> None:
     try:
-        pack_name(None, store.broker, 0, 0)
+        pack_name(None, store.broker, 0, 0, new_token())
     except ValueError as error:
         raise StoreError(f"{store.root}: {error}; '--broker NAME' gives the store another name") from None
 

@@ -1,19 +1,21 @@
 """Names of packs, relative to the lake's folder of bodies, '/' between the parts whatever the system.
 
-    store_date=2026-11-20/broker=broker-a/00000000000000000000-00000000000134217728.zst
+    store_date=2026-11-20/broker=broker-a/00000000000000000000-00000000000134217728-5f0c3a9e77d2b164.zst
 
 The date stands first, so that a rule of an object store can expire bodies by it. The numbers are the range of the
-broker's log that the bodies come from: its first offset, and the first that is no longer in it.
+broker's log that the bodies come from: its first offset, and the first that is no longer in it. Last comes a token of
+whoever writes the pack: rows name frames by their place, so a pack that rows name must never be replaced by another,
+not even by the same bodies behind another version of zstd.
 
-Each date, broker and range has one name, and each name is of one of them: `parse_pack_name` takes what `pack_name`
-gives and nothing else. Of a broker's name, letters, digits and `-_~` stay, and a dot that stands alone; all else is
-percent-encoded. Names differ in case where brokers do.
+`parse_pack_name` takes what `pack_name` gives and nothing else. Of a broker's name, letters, digits and `-_~` stay, and
+a dot that stands alone; all else is percent-encoded. Names differ in case where brokers do.
 """
 
 from __future__ import annotations
 
 import datetime
 import re
+import secrets
 from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
@@ -22,10 +24,11 @@ from connectors.packs.errors import PackNameError
 _NULL_DATE = "__HIVE_DEFAULT_PARTITION__"  # Spark's and Hive's folder for a partition column that is null
 _OFFSET_LIMIT = 1 << 63
 _MAX_PART_BYTES = 255  # of a folder's name, on every file system that matters
+_TOKEN = re.compile("[0-9a-f]{16}")
 _NAME = re.compile(
     rf"store_date=(?P<date>[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}|{_NULL_DATE})/"
     r"broker=(?P<broker>[A-Za-z0-9._~%-]*)/"
-    r"(?P<start>[0-9]{20})-(?P<end>[0-9]{20})\.zst"
+    r"(?P<start>[0-9]{20})-(?P<end>[0-9]{20})-(?P<token>[0-9a-f]{16})\.zst"
 )
 
 
@@ -37,6 +40,7 @@ class PackName:
     broker: str
     start: int
     end: int
+    token: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +60,12 @@ class PackFile:
     modified: datetime.datetime
 
 
-def pack_name(store_date: datetime.date | None, broker: str, start: int, end: int) -> str:
+def new_token() -> str:
+    """A token that no other pack has."""
+    return secrets.token_hex(8)
+
+
+def pack_name(store_date: datetime.date | None, broker: str, start: int, end: int, token: str) -> str:
     """The name of a pack.
 
     Args:
@@ -64,12 +73,15 @@ def pack_name(store_date: datetime.date | None, broker: str, start: int, end: in
         broker: as in the table; any string.
         start: the first offset of the range.
         end: the end of the range, itself not in it.
+        token: from `new_token`.
 
     Raises:
-        ValueError: if the range is none, or the broker's name is too long for a folder.
+        ValueError: if the range is none, the token is not of its shape, or the broker's name is too long for a folder.
     """
     if not 0 <= start <= end < _OFFSET_LIMIT:
         raise ValueError(f"range {start} to {end}: expected 0 <= start <= end < 2**63")
+    if _TOKEN.fullmatch(token) is None:
+        raise ValueError(f"token {token!r}: expected 16 hexadecimal digits")
     # Not isoformat: a datetime, which is a date to Python, would bring its time along.
     date = _NULL_DATE if store_date is None else f"{store_date.year:04}-{store_date.month:02}-{store_date.day:02}"
     folder = f"broker={_escape(broker)}"
@@ -77,7 +89,7 @@ def pack_name(store_date: datetime.date | None, broker: str, start: int, end: in
         raise ValueError(
             f"broker {broker!r}: expected at most {_MAX_PART_BYTES} bytes once escaped, found {len(folder)}"
         )
-    return f"store_date={date}/{folder}/{start:020}-{end:020}.zst"
+    return f"store_date={date}/{folder}/{start:020}-{end:020}-{token}.zst"
 
 
 def parse_pack_name(name: str) -> PackName:
@@ -94,15 +106,16 @@ def parse_pack_name(name: str) -> PackName:
                 unquote(found["broker"], errors="surrogatepass"),
                 int(found["start"]),
                 int(found["end"]),
+                found["token"],
             )
-            if pack_name(parsed.store_date, parsed.broker, parsed.start, parsed.end) == name:
+            if pack_name(parsed.store_date, parsed.broker, parsed.start, parsed.end, parsed.token) == name:
                 return parsed
         except ValueError:  # no such day, no such range, or not UTF-8
             pass
     raise PackNameError(
         name,
         None,
-        "store_date=DATE/broker=NAME/START-END.zst, as 'archive' writes it",
+        "store_date=DATE/broker=NAME/START-END-TOKEN.zst, as 'archive' writes it",
         "another shape",
         "The table's body_ref was not written by 'archive', or is damaged: nothing was opened",
     )

@@ -17,7 +17,7 @@ from connectors.packs.names import PackFile, parse_pack_name
 from connectors.packs.s3_store import S3PackStore
 from connectors.whole_files import write_whole
 
-_TEMPORARY = re.compile(r"\.[0-9]{20}-[0-9]{20}\.zst\.[0-9]+-[0-9a-f]{16}\.tmp")
+_TEMPORARY = re.compile(r"\.[0-9]{20}-[0-9]{20}-[0-9a-f]{16}\.zst\.[0-9]+-[0-9a-f]{16}\.tmp")
 
 
 class PackOutput(Protocol):

@@ -18,7 +18,7 @@ from connectors.packs.names import pack_name, parse_pack_name
 from connectors.packs.reader import FrameCache, read_bodies
 from connectors.packs.writer import PackWriter
 from tests.hypothesis_profiles import load
-from tests.unit.connectors.packs.making import NAME, MemoryStore, append, decompressed, packed
+from tests.unit.connectors.packs.making import NAME, TOKEN, MemoryStore, append, decompressed, packed
 
 load()
 
@@ -109,16 +109,16 @@ def test_a_reference_that_lies_is_an_error_or_another_body(field: str, value: in
 
 @given(brokers=st.lists(st.text(max_size=20), min_size=2, max_size=2, unique=True))
 def test_names_are_ours_to_read_and_distinct(brokers: list[str]) -> None:
-    names = [pack_name(None, broker, 0, 1) for broker in brokers]
+    names = [pack_name(None, broker, 0, 1, TOKEN) for broker in brokers]
     assert [parse_pack_name(name).broker for name in names] == brokers
     assert len(set(names)) == 2
     assert all(name.count("/") == 2 and ".." not in name and name.isprintable() for name in names)
 
 
-@given(name=st.one_of(st.text(), st.from_regex(r"\A(store_date=.*/broker=.*/[0-9]{20}-[0-9]{20}\.zst)\Z")))
+@given(name=st.one_of(st.text(), st.from_regex(r"\A(store_date=.*/broker=.*/[0-9]{20}-[0-9]{20}-[0-9a-f]{16}\.zst)\Z")))
 def test_any_other_name_is_refused(name: str) -> None:
     try:
         parsed = parse_pack_name(name)
     except PackNameError:
         return
-    assert pack_name(parsed.store_date, parsed.broker, parsed.start, parsed.end) == name
+    assert pack_name(parsed.store_date, parsed.broker, parsed.start, parsed.end, parsed.token) == name

@@ -22,10 +22,10 @@ from connectors.packs.stores import LocalPackStore, PackStore, open_store
 from connectors.packs.writer import write_pack
 from connectors.s3.upload import PART_BYTES
 from tests.servers.s3 import S3Server
-from tests.unit.connectors.packs.making import NAME, append, ref_of
+from tests.unit.connectors.packs.making import NAME, TOKEN, append, ref_of
 
 DATE = datetime.date(2026, 11, 20)
-OTHER = pack_name(DATE, "broker/b", 0, 5)
+OTHER = pack_name(DATE, "broker/b", 0, 5, TOKEN)
 
 
 @pytest.fixture
@@ -180,7 +180,7 @@ def test_packs_are_listed_and_deleted_alike(
 ) -> None:
     chosen: PackStore = store if kind == "s3" else LocalPackStore(str(tmp_path))
     assert list(chosen.list_packs()) == []
-    names = sorted(pack_name(DATE, "broker-a", start, start + 5) for start in range(1005)) if kind == "s3" else []
+    names = [pack_name(DATE, "broker-a", start, start + 5, TOKEN) for start in range(1005)] if kind == "s3" else []
     names = sorted({*names, NAME, OTHER})
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(lambda name: write(chosen, b"12345", name), names))

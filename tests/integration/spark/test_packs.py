@@ -21,11 +21,14 @@ from connectors.packs.stores import LocalPackStore
 from connectors.packs.writer import write_pack
 from schemas.layouts.commitlog import body_crc
 from schemas.tables.messages import BODY_REF
-from tests.unit.connectors.packs.making import append
+from tests.unit.connectors.packs.making import TOKEN, append
 
 DAY = datetime.date(2026, 11, 20)
 BODY_COUNT = 5000
-PACKS = [pack_name(DAY, "broker-a", 0, 1 << 27), pack_name(DAY, "broker-b", 0, 1 << 27), pack_name(None, "ü/..", 0, 9)]
+PACKS = [
+    pack_name(day, broker, 0, end, TOKEN)
+    for day, broker, end in ((DAY, "broker-a", 1 << 27), (DAY, "broker-b", 1 << 27), (None, "ü/..", 9))
+]
 COLUMNS = StructType(
     [
         StructField("n", LongType()),

@@ -99,7 +99,7 @@ def message(number: int, **changes: object) -> Row:
 
 def body_ref(number: int) -> Row:
     """Where a body might lie."""
-    pack = "store_date=2026-11-19/broker=a/00000000000000000000-00000000000000100000.zst"
+    pack = "store_date=2026-11-19/broker=a/00000000000000000000-00000000000000100000-5f0c3a9e77d2b164.zst"
     return {"pack": pack, "frame_offset": number << 33, "frame_length": 400, "offset": number, "length": 100}
 
 

@@ -23,7 +23,7 @@ from connectors.packs.writer import write_pack
 from jobs import query
 from schemas.layouts.commitlog import body_crc
 from schemas.tables.messages import MESSAGES, PARTITION_COLUMNS
-from tests.unit.connectors.packs.making import NAME, append
+from tests.unit.connectors.packs.making import NAME, TOKEN, append
 from tests.unit.jobs.test_query import ROOT, Row, message, table_of
 
 TEXT = '{"order": "4711", "city": "北京"}'
@@ -55,7 +55,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
         rows.append(message(number, keys=[key], body_ref=ref, body_crc=body_crc(body), body_codec=codec))
     rows.append(message(50, keys=["none"], body_ref=None, body_crc=1))
     rows.append(rows[0] | {"keys": ["changed"], "body_crc": 1})
-    expired = {**rows[0]["body_ref"], "pack": NAME.replace("0.zst", "1.zst").replace("8.zst", "9.zst")}
+    expired = {**rows[0]["body_ref"], "pack": NAME.replace(TOKEN, TOKEN[::-1])}
     rows.append(rows[0] | {"keys": ["expired"], "body_ref": expired})
     write_deltalake(str(root / "messages"), table_of(rows, MESSAGES), partition_by=list(PARTITION_COLUMNS))
     return root

@@ -21,6 +21,7 @@ from connectors.maintenance.orphans import find_orphans
 from connectors.packs.names import pack_name
 from connectors.packs.stores import LocalPackStore
 from tests.unit.connectors.maintenance.lakes import GrowingLake, data_files, rows_of, shop_messages
+from tests.unit.connectors.packs.making import TOKEN
 
 DAY = datetime.timedelta(days=1)
 WEEK = 7 * DAY
@@ -170,7 +171,7 @@ def packs_of(growing: GrowingLake) -> LocalPackStore:
 
 def write_pack(growing: GrowingLake, start: int, end: int, age: datetime.timedelta, broker: str = "broker-a") -> str:
     """A pack that no row names."""
-    name = pack_name(FIRST_DAY, broker, start, end)
+    name = pack_name(FIRST_DAY, broker, start, end, TOKEN)
     with packs_of(growing).open_write(name) as output:
         output.write(memoryview(b"bodies"))
     make_older(Path(growing.lake.bodies) / name, age)

@@ -17,7 +17,8 @@ from connectors.packs.stores import PackOutput
 from connectors.packs.writer import PackWriter
 
 _LONG_AGO = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
-NAME = pack_name(None, "broker-a", 0, 1 << 27)
+TOKEN = "5f0c3a9e77d2b164"
+NAME = pack_name(None, "broker-a", 0, 1 << 27, TOKEN)
 
 
 class MemoryStore:

@@ -8,7 +8,8 @@ import pickle
 import pytest
 
 from connectors.packs.errors import PackError, PackNameError
-from connectors.packs.names import PackName, pack_name, parse_pack_name
+from connectors.packs.names import PackName, new_token, pack_name, parse_pack_name
+from tests.unit.connectors.packs.making import TOKEN
 
 DAY = datetime.date(2026, 11, 20)
 BROKERS = [
@@ -29,44 +30,54 @@ BROKERS = [
     ("\udcff", "%ED%B3%BF"),  # from a folder whose name is not UTF-8
     ("a b=c&*?", "a%20b%3Dc%26%2A%3F"),
 ]
-GOOD = "store_date=2026-11-20/broker=broker-a/00000000000000000000-00000000000134217728.zst"
+GOOD = "store_date=2026-11-20/broker=broker-a/00000000000000000000-00000000000134217728-5f0c3a9e77d2b164.zst"
 
 
 def test_a_name_has_date_broker_and_range() -> None:
-    assert pack_name(DAY, "broker-a", 0, 1 << 27) == GOOD
+    assert pack_name(DAY, "broker-a", 0, 1 << 27, TOKEN) == GOOD
 
 
 def test_a_missing_date_has_a_folder_of_its_own() -> None:
-    assert pack_name(None, "a", 5, 5).startswith("store_date=__HIVE_DEFAULT_PARTITION__/broker=a/")
+    assert pack_name(None, "a", 5, 5, TOKEN).startswith("store_date=__HIVE_DEFAULT_PARTITION__/broker=a/")
 
 
 def test_a_datetime_gives_its_date_alone() -> None:
     noon = datetime.datetime(2026, 11, 20, 12, tzinfo=datetime.UTC)
-    assert pack_name(noon, "broker-a", 0, 1 << 27) == GOOD
+    assert pack_name(noon, "broker-a", 0, 1 << 27, TOKEN) == GOOD
 
 
 @pytest.mark.parametrize(("broker", "escaped"), BROKERS)
 def test_a_broker_is_escaped_and_comes_back(broker: str, escaped: str) -> None:
-    name = pack_name(DAY, broker, 0, 1)
+    name = pack_name(DAY, broker, 0, 1, TOKEN)
     assert name.split("/")[1:-1] == [f"broker={escaped}"]
     assert name.isascii()
-    assert parse_pack_name(name) == PackName(DAY, broker, 0, 1)
+    assert parse_pack_name(name) == PackName(DAY, broker, 0, 1, TOKEN)
 
 
 def test_distinct_brokers_have_distinct_names() -> None:
-    assert len({pack_name(DAY, broker, 0, 1) for broker, _ in BROKERS}) == len(BROKERS)
+    assert len({pack_name(DAY, broker, 0, 1, TOKEN) for broker, _ in BROKERS}) == len(BROKERS)
 
 
 @pytest.mark.parametrize(("start", "end"), [(-1, 0), (2, 1), (0, 1 << 63)])
 def test_a_range_that_is_none_is_refused(start: int, end: int) -> None:
     with pytest.raises(ValueError, match="expected 0 <= start <= end"):
-        pack_name(DAY, "a", start, end)
+        pack_name(DAY, "a", start, end, TOKEN)
+
+
+@pytest.mark.parametrize("token", ["", "../../../../etc/x", TOKEN + "0", TOKEN + "\n", "G" * 16])
+def test_a_token_of_another_shape_is_refused(token: str) -> None:
+    with pytest.raises(ValueError, match="expected 16 hexadecimal digits"):
+        pack_name(DAY, "a", 0, 1, token)
+
+
+def test_no_token_is_given_twice() -> None:
+    assert len({new_token() for _ in range(1000)}) == 1000
 
 
 def test_a_broker_too_long_for_a_folder_is_refused() -> None:
-    assert len(pack_name(DAY, "a" * 248, 0, 1).split("/")[1]) == 255
+    assert len(pack_name(DAY, "a" * 248, 0, 1, TOKEN).split("/")[1]) == 255
     with pytest.raises(ValueError, match="found 256"):
-        pack_name(DAY, "a" * 249, 0, 1)
+        pack_name(DAY, "a" * 249, 0, 1, TOKEN)
 
 
 @pytest.mark.parametrize(
@@ -98,13 +109,16 @@ def test_a_broker_too_long_for_a_folder_is_refused() -> None:
         GOOD.replace("00000000000000000000-", "00000000000134217729-"),  # ends before it begins
         GOOD.removesuffix(".zst"),
         GOOD.removesuffix(".zst") + ".ZST",
+        GOOD.replace(f"-{TOKEN}", ""),
+        GOOD.replace(TOKEN, TOKEN.upper()),
+        GOOD.replace(TOKEN, TOKEN[1:]),
         GOOD.replace("store_date=2026-11-20/", ""),
         "file:///" + GOOD,
         "s3://bucket/" + GOOD,
     ],
 )
 def test_other_names_are_refused(name: str) -> None:
-    with pytest.raises(PackNameError, match="expected store_date=DATE/broker=NAME/START-END"):
+    with pytest.raises(PackNameError, match="expected store_date=DATE/broker=NAME/START-END-TOKEN"):
         parse_pack_name(name)
 
 

@@ -16,9 +16,9 @@ from connectors.packs.reader import FrameCache
 from connectors.packs.spark_reader import batches_with_bodies
 from schemas.layouts.commitlog import body_crc
 from schemas.tables.messages import BODY_PLACE, BODY_REF
-from tests.unit.connectors.packs.making import NAME, MemoryStore, packed
+from tests.unit.connectors.packs.making import NAME, TOKEN, MemoryStore, packed
 
-OTHER = pack_name(None, "broker-b", 0, 1 << 27)
+OTHER = pack_name(None, "broker-b", 0, 1 << 27, TOKEN)
 COLUMNS = StructType([StructField("n", LongType()), BODY_REF, StructField("body_crc", IntegerType())])
 SCHEMA = to_arrow_schema(COLUMNS)
 BODIES = [b"one", b"", b"three", b"four"]

@@ -15,7 +15,7 @@ import pytest
 from connectors.packs.errors import PackError, PackNameError, PackStoreError
 from connectors.packs.names import pack_name
 from connectors.packs.stores import LocalPackStore, is_temporary, open_store
-from tests.unit.connectors.packs.making import NAME
+from tests.unit.connectors.packs.making import NAME, TOKEN
 
 KILLED_WRITER = f"""
 import os, signal, sys
@@ -130,7 +130,7 @@ def test_packs_are_listed_with_what_is_known_of_them_and_other_files_are_not(tmp
     store = LocalPackStore(tmp_path)
     assert list(store.list_packs()) == []
     day = datetime.date(2026, 11, 20)
-    names = [pack_name(day, broker, start, start + 9) for broker in ("a", "b") for start in (0, 9)]
+    names = [pack_name(day, broker, start, start + 9, TOKEN) for broker in ("a", "b") for start in (0, 9)]
     for name in [*reversed(names), NAME]:
         with store.open_write(name) as output:
             output.write(memoryview(b"12345"))
