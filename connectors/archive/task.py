@@ -1,7 +1,7 @@
 """One task of an archive run: ranges of logs into packs and data files, without a row that crosses into the JVM.
 
-A task that is done again, after a failure or beside a slow one, writes the same packs, and data files of its own: only
-those of the attempt whose manifest arrives are committed.
+A task that is done again, after a failure or beside a slow one, writes packs and data files of its own: only those of
+the attempt whose manifest arrives are committed.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from connectors.commitlog.refused import CORRUPT_RECORD
 from connectors.commitlog.request import Request
 from connectors.commitlog.settled import settle
 from connectors.commitlog.splits import Split
+from connectors.commitlog.uncut import check_uncut
 from connectors.lake.data_files import DataFile
 from connectors.lake.paths import LakePaths
 from connectors.packs.location import PackLocation
@@ -113,6 +114,7 @@ def _read(split: Split, packs: BodyPacks, refusals: Refusals) -> tuple[list[pa.T
             rows.append(pa.Table.from_batches([batch.drop_columns([CORRUPT_RECORD])]))
         if len(rows) >= _MOST_BATCHES:
             rows = [join_rows(rows)]
+    check_uncut(split)
     return rows, manifest
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import shutil
 import threading
 from collections.abc import Callable, Sequence
@@ -276,6 +277,30 @@ def test_a_segment_that_is_deleted_while_the_run_reads_is_a_gap(
     assert (result.messages, result.gaps) == (3, 1)
     (gap,) = small.table("gaps").collect()
     assert (gap["start_offset"], gap["end_offset"], gap["found"]) == (0, SIZE, "deleted since it was listed")
+
+
+def test_a_segment_that_is_cut_while_the_run_reads_stops_it_and_the_next_run_loses_nothing(
+    small: Archive, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    small.write(closed_segment(FIRST, SIZE), open_segment(SECOND, SIZE, SIZE))
+    newest = small.store / "commitlog" / segment_name(SIZE)
+    whole = newest.read_bytes()
+
+    def cut_newest(lake_table: str) -> object:
+        os.truncate(newest, 5000)
+        return open_for_append(lake_table)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(archive_run, "open_for_append", cut_newest)
+        assert archive.main(["--store", str(small.store), "--lake", str(small.lake), "--no-quality"]) == 1
+    found = capsys.readouterr().err
+    assert f"{newest} is shorter than the {SIZE} bytes it had when this run began" in found
+    assert "Traceback" not in found
+    assert read_last_commit(f"{small.lake}/messages") is None
+    newest.write_bytes(whole)
+    small.run()
+    assert small.messages() == plain_rows(small.store)
+    assert small.table("quarantine").count() == 0
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import pytest
 from connectors.archive.counts import RefusalCounts
 from connectors.archive.manifest import ManifestRow
 from connectors.archive.task import ArchiveTasks
+from connectors.commitlog.errors import StoreError
 from connectors.commitlog.plan import plan_splits, take_snapshot
 from connectors.commitlog.records import Found, row_of, walk_store
 from connectors.commitlog.stores import find_stores
@@ -178,21 +180,34 @@ def test_a_range_without_a_message_writes_no_file(tmp_path: Path) -> None:
     assert not (tmp_path / "bodies").exists()
 
 
-def test_a_task_that_is_done_again_writes_the_same_and_leaves_alone_what_the_first_has_written(tmp_path: Path) -> None:
+def without_packs(rows: list[Row]) -> list[Row]:
+    return [{**row, "body_ref": {**row["body_ref"], "pack": None}} for row in rows]
+
+
+@pytest.mark.parametrize("second", ["run-1", "run-2"])
+def test_a_range_that_is_done_again_leaves_alone_what_the_first_attempt_has_written(
+    tmp_path: Path, second: str
+) -> None:
     root = write_store(tmp_path / "store", [(0, open_segment(messages(400), SIZE))])
-    first, second = (run_all(tasks_of(root, tmp_path, 20_000)) for _ in range(2))
-    assert rows_of(tmp_path, files_of(first)) == rows_of(tmp_path, files_of(second))
-    assert not {row.path for row in files_of(first)} & {row.path for row in files_of(second)}
-    packs = {path: path.read_bytes() for path in (tmp_path / "bodies").rglob("*") if path.is_file()}
-    assert {path: path.read_bytes() for path in (tmp_path / "bodies").rglob("*") if path.is_file()} == packs
+    one = run_all(tasks_of(root, tmp_path, 20_000))
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    other = run_all(tasks_of(root, tmp_path, 20_000, second))
+    assert without_packs(rows_of(tmp_path, one)) == without_packs(rows_of(tmp_path, other))
+    check(root, tmp_path, one)
+    check(root, tmp_path, other)
+    assert not {row.path for row in files_of(one)} & {row.path for row in files_of(other)}
+    assert before.items() <= {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}.items()
+    packs = {row["body_ref"]["pack"] for row in rows_of(tmp_path, one)}
+    assert not packs & {row["body_ref"]["pack"] for row in rows_of(tmp_path, other)}
 
 
-def test_another_run_writes_other_data_files_and_the_same_packs(tmp_path: Path) -> None:
-    root = write_store(tmp_path / "store", [(0, open_segment(messages(50), SIZE))])
-    run_all(tasks_of(root, tmp_path))
-    run_all(tasks_of(root, tmp_path, run_id="run-2"))
-    assert len(list((tmp_path / "messages").rglob("*.parquet"))) == 2
-    assert len(list((tmp_path / "bodies").rglob("*.zst"))) == 1
+def test_a_segment_that_is_cut_between_plan_and_read_fails_the_task(tmp_path: Path) -> None:
+    root = write_store(tmp_path / "store", [(0, open_segment(messages(400), SIZE))])
+    tasks = tasks_of(root, tmp_path, 20_000)
+    os.truncate(tasks.splits[0].path, 70_000)
+    with pytest.raises(StoreError, match=r"shorter than the \d+ bytes it had when this run began.*Run again"):
+        run_all(tasks)
+    check(root, tmp_path, run_all(tasks_of(root, tmp_path, 20_000)))
 
 
 def test_statistics_say_what_the_file_holds(tmp_path: Path) -> None:
@@ -250,7 +265,7 @@ def test_ranges_of_one_task_share_a_file_until_it_is_large_enough(
     manifest = list(tasks_of(root, tmp_path, 30_000, "run-2").run(range(len(tasks.splits))))
     assert len(files_of(manifest)) > 3
     check(root, tmp_path, manifest)
-    assert len(list((tmp_path / "bodies").rglob("*.zst"))) == packs
+    assert len(list((tmp_path / "bodies").rglob("*.zst"))) == 2 * packs
 
 
 def test_a_range_of_many_dates_has_a_file_for_each_and_few_packs(tmp_path: Path) -> None:
