@@ -120,9 +120,10 @@ def job(arguments: argparse.Namespace) -> ExitCode:
 
 
 def _hbase_options(arguments: argparse.Namespace) -> dict[str, str]:
-    host, _, port = arguments.hbase.partition(":")
-    given = {"host": host, "port": port, "table": arguments.hbase_table}
-    return {name: value for name, value in given.items() if value}
+    from connectors.hbase.options import Options
+
+    options = Options.of_address(arguments.hbase, **({"table": arguments.hbase_table} if arguments.hbase_table else {}))
+    return {"host": options.host, "port": str(options.port), "table": options.table}
 
 
 def _compare(
