@@ -76,6 +76,7 @@ def wait_until(holds: Callable[[], bool], seconds: float = PATIENCE_SECONDS) -> 
     return time.monotonic() - started
 
 
+@pytest.mark.timed
 @pytest.mark.timeout(900)
 def test_what_is_written_is_archived_within_seconds_and_once(tmp_path: Path) -> None:
     store, lake = tmp_path / "store", tmp_path / "lake"
