@@ -22,20 +22,24 @@ from dataclasses import replace
 from pathlib import Path
 
 from deltalake import DeltaTable
+from pyspark.sql import SparkSession
 
 from connectors.hbase.client import Client
 from connectors.hbase.follower import follow
 from connectors.hbase.lookups import Wanted, look_up, read_all
 from connectors.hbase.options import Options
+from connectors.lake.paths import LakePaths
 from connectors.lake.reader import run_sql
+from connectors.message_keys.follow import follow_keys
 from connectors.spark_session import get_session
+from jobs.query_keys import where_keys_are
 from tests.benchmarks.machine import machine
 from tests.integration.hbase.making import START, append, chunks
 from tests.servers.hbase import HBase
 
 LOOK_UPS = 1000
 RANGE_LOOK_UPS = 200
-DELTA_LOOK_UPS = 20
+DELTA_LOOK_UPS = 100
 _CHUNK = 100_000
 
 
@@ -49,7 +53,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     print(*(f"{name}: {value}" for name, value in machine().items()), sep="\n")
     with tempfile.TemporaryDirectory(prefix="commitlake-hbase-") as folder:
-        uri = str(Path(folder) / "messages")
+        lake = LakePaths(folder)
+        uri = lake.messages
         for rows in chunks(arguments.messages, _CHUNK):
             append(uri, rows)
         spark = get_session("benchmark")
@@ -66,7 +71,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                         flush=True,
                     )
             _time_look_ups(chosen, arguments.messages)
-            _time_delta(uri, arguments.messages)
+            _time_delta(lake, spark, arguments.messages)
         spark.stop()
     return 0
 
@@ -103,15 +108,25 @@ def _time_look_ups(options: Options, messages: int) -> None:
             )
 
 
-def _time_delta(uri: str, messages: int) -> None:
+def _time_delta(lake: LakePaths, spark: SparkSession, messages: int) -> None:
+    """As `query --key` does it: places from `message_keys`, then the messages from their files."""
+    followed = follow_keys(lake, spark)
+    print(f"message_keys: {followed.rows:,} keys, {followed.seconds:.1f} s", flush=True)
     chance = random.Random(1)
-    took = []
+    took, found = [], 0
     for _ in range(DELTA_LOOK_UPS):
         key = f"order-{chance.randrange(messages // 4)}"
         began = time.perf_counter()
-        run_sql(DeltaTable(uri), "messages", f"SELECT * FROM messages WHERE array_contains(keys, '{key}')").read_all()
+        where = f"{where_keys_are(lake, [key])} AND array_contains(keys, '{key}')"
+        found += (
+            run_sql(DeltaTable(lake.messages), "messages", f"SELECT * FROM messages WHERE {where}").read_all().num_rows
+        )
         took.append(time.perf_counter() - began)
-    print(f"Delta by deltalake, business key: {_quantiles(took)} ({DELTA_LOOK_UPS} look-ups)", flush=True)
+    print(
+        f"Delta by deltalake, business key: {_quantiles(took)}, {found / DELTA_LOOK_UPS:.1f} messages each "
+        f"({DELTA_LOOK_UPS} look-ups)",
+        flush=True,
+    )
 
 
 def _quantiles(seconds: Sequence[float]) -> str:
