@@ -26,6 +26,8 @@ from pathlib import Path
 import configargparse
 from rich_argparse import RawDescriptionRichHelpFormatter
 
+from jobs.worker_errors import worker_error
+
 ENVIRONMENT_PREFIX = "COMMITLAKE_"
 _TEXT_WIDTH = 100
 _CONFIG_FILES = ("~/.config/commitlake.toml", "conf/commitlake.toml")
@@ -118,13 +120,18 @@ def run_job(
 
 
 def _unexpected(prog: str, error: Exception, *, verbose: bool) -> int:
-    for kind, exit_code in _expected_errors():
-        if isinstance(error, kind):
-            _say(prog, str(error), "")
+    in_worker = worker_error(error)
+    kind, message = type(error), str(error)
+    if in_worker is not None and in_worker.kind is not None:
+        kind, message = in_worker.kind, in_worker.message
+    for expected, exit_code in _expected_errors():
+        if issubclass(kind, expected):
+            _say(prog, message, "")
             return exit_code
     if verbose:
         traceback.print_exception(error)
-    _say(prog, f"{type(error).__name__}: {_first_line(error)}", "" if verbose else "--verbose shows the stack trace")
+    found = f"{in_worker.name}: {in_worker.message}" if in_worker else f"{type(error).__name__}: {_first_line(error)}"
+    _say(prog, found, "" if verbose else "--verbose shows the stack trace")
     return ExitCode.FAILED
 
 
@@ -138,6 +145,7 @@ def _expected_errors() -> list[tuple[type[Exception], ExitCode]]:
         ("connectors.archive.run", "RefusedError", ExitCode.DAMAGE),
         ("connectors.archive.judging", "CriticalQualityError", ExitCode.DAMAGE),
         ("connectors.quality.errors", "JudgeError", ExitCode.FAILED),
+        ("connectors.commitlog.errors", "SegmentCutError", ExitCode.FAILED),
         ("connectors.commitlog.errors", "CommitLogError", ExitCode.USAGE),
         ("connectors.lake.paths", "LakeError", ExitCode.USAGE),
         ("connectors.packs.errors", "PackError", ExitCode.USAGE),

@@ -4,7 +4,8 @@ CommitLogError
 ├── OptionError             an option that is unknown or has a wrong value
 ├── StoreError              a path that gives no store: what it is, and what to do
 │   ├── EmptyStoreError     a store without a single segment
-│   └── DataLossError       what a stream was to read next is gone
+│   ├── DataLossError       what a stream was to read next is gone
+│   └── SegmentCutError     a segment that became shorter while it was read
 ├── CheckpointError         a stream's checkpoint that says what no checkpoint of this source can say
 ├── IndexMismatchError      an index of the broker's that does not fit its log: segment, offset, expected, found
 ├── SplitError              a range that ends inside a record: its log was divided at a place that only looked like one
@@ -33,6 +34,10 @@ class EmptyStoreError(StoreError):
 
 class DataLossError(StoreError):
     """Segments or a store that a stream was to read, and that are there no longer."""
+
+
+class SegmentCutError(StoreError):
+    """A segment that is shorter than when the read began; the next read takes what is there then."""
 
 
 class CheckpointError(CommitLogError):

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 import numpy as np
 
-from connectors.commitlog.errors import StoreError
+from connectors.commitlog.errors import SegmentCutError
 from connectors.commitlog.files import OpenSegment
 from connectors.commitlog.splits import Split
 
@@ -20,14 +20,14 @@ def check_uncut(split: Split) -> None:
     """See that a split's file has its last byte of then; one that is deleted is a gap, and no matter of this check.
 
     Raises:
-        StoreError: if it is shorter.
+        SegmentCutError: if it is shorter.
     """
     if split.missing or split.file_end <= split.base_offset:
         return
     size = split.file_end - split.base_offset
     with suppress(FileNotFoundError), OpenSegment(split.path) as file:
         if file.read_into(np.empty(1, np.uint8), size - 1) == 0:
-            raise StoreError(
+            raise SegmentCutError(
                 f"{split.path} is shorter than the {size} bytes it had when this run began: nothing was archived. Does "
                 "a broker recover there? Run again when it is done"
             )

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from connectors.commitlog.arrow import Array
-from connectors.commitlog.errors import StoreError
+from connectors.commitlog.errors import SegmentCutError
 from connectors.commitlog.files import LocalFile, SegmentFile, Window
 from connectors.commitlog.kernel import hop as kernel
 from connectors.commitlog.splits import Split
@@ -118,7 +118,7 @@ def walk(
         hop: what finds the records; `find_places` where not given.
 
     Raises:
-        StoreError: if the file was cut while the caller looked at a step.
+        SegmentCutError: if the file was cut while the caller looked at a step.
     """
     hop = hop or find_places()
     state = np.zeros(kernel.STATE_SIZE, np.int64)
@@ -152,7 +152,9 @@ def walk(
                 if parts.shape[1] or state[kernel.FAULTS]:
                     yield Step(opened.window, origin, parts, _bad_ranges(faults[: state[kernel.FAULTS]]))
                     if opened.was_cut:
-                        raise StoreError(f"{split.path} was cut to a smaller size while it was read: read it again")
+                        raise SegmentCutError(
+                            f"{split.path} was cut to a smaller size while it was read: read it again"
+                        )
             else:
                 if state[kernel.STOP] == kernel.STOP_WINDOW and int(state[kernel.POSITION]) == origin:
                     if origin + length == reach:

@@ -17,7 +17,7 @@ import pytest
 from connectors.archive.counts import RefusalCounts
 from connectors.archive.manifest import ManifestRow
 from connectors.archive.task import ArchiveTasks
-from connectors.commitlog.errors import StoreError
+from connectors.commitlog.errors import SegmentCutError
 from connectors.commitlog.plan import plan_splits, take_snapshot
 from connectors.commitlog.records import Found, row_of, walk_store
 from connectors.commitlog.stores import find_stores
@@ -205,7 +205,7 @@ def test_a_segment_that_is_cut_between_plan_and_read_fails_the_task(tmp_path: Pa
     root = write_store(tmp_path / "store", [(0, open_segment(messages(400), SIZE))])
     tasks = tasks_of(root, tmp_path, 20_000)
     os.truncate(tasks.splits[0].path, 70_000)
-    with pytest.raises(StoreError, match=r"shorter than the \d+ bytes it had when this run began.*Run again"):
+    with pytest.raises(SegmentCutError, match=r"shorter than the \d+ bytes it had when this run began.*Run again"):
         run_all(tasks)
     check(root, tmp_path, run_all(tasks_of(root, tmp_path, 20_000)))
 
