@@ -16,19 +16,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
 from broker_lite.store import MessageStore, StoreOptions
 from broker_lite.store.writing import PutResult
-from connectors.commitlog.records import walk_store
-from connectors.commitlog.stores import find_stores
 from connectors.lake.paths import LakePaths
-from connectors.packs.frames import BodyRef
-from connectors.packs.reader import read_body
-from connectors.packs.stores import open_store
 from tests.benchmarks.corpus import json_bodies, shop_batches
+from tests.integration.contents import check_bodies, content
 from tests.integration.killed.child import DISK_FULL, STEPS
 
 ROOT = Path(__file__).parents[3]
@@ -107,34 +102,6 @@ def archive(store: Path, lake: Path) -> float:
         return float(seconds)
 
 
-def content(lake: Path) -> dict[str, pa.Table]:
-    """What the tables and packs of a lake say, without what differs from run to run, in one order."""
-    paths = LakePaths(str(lake))
-    tables = {}
-    for name, keys, dropped in (
-        ("messages", ["broker", "physical_offset"], ["body_ref"]),
-        ("quarantine", ["broker", "start_offset"], ["run_id"]),
-        ("message_keys", ["key_hash", "key", "kind", "physical_offset"], []),
-    ):
-        rows = DeltaTable(getattr(paths, name)).to_pyarrow_table()
-        tables[name] = rows.sort_by([(key, "ascending") for key in keys]).drop_columns(dropped).combine_chunks()
-    return tables
-
-
-def check_bodies(store: Path, lake: Path) -> None:
-    """Every message's body comes out of its pack as the log has it."""
-    paths = LakePaths(str(lake))
-    rows = DeltaTable(paths.messages).to_pyarrow_table(columns=["physical_offset", "body_ref", "body_crc"])
-    places = {row["physical_offset"]: row for row in rows.to_pylist()}
-    packs = open_store(paths.bodies)
-    (found,) = find_stores(str(store), "a")
-    records = [record.message for record in walk_store(found, SEGMENT) if record.message is not None]
-    assert len(places) == rows.num_rows == len(records)
-    for message in records:
-        place = places[message.physical_offset]
-        assert read_body(packs, BodyRef(**place["body_ref"]), place["body_crc"]) == message.body
-
-
 def check_same(store: GrowingStore, lake: Path, peaceful: Path) -> None:
     """Compare a lake with one that was made of the whole log in one go, row by row."""
     archive(store.root, peaceful)
@@ -145,7 +112,7 @@ def check_same(store: GrowingStore, lake: Path, peaceful: Path) -> None:
         )
         assert found[name].equals(table), name
     assert found["quarantine"].num_rows == store.damaged
-    check_bodies(store.root, lake)
+    check_bodies(store.root, SEGMENT, lake)
     runs = DeltaTable(LakePaths(str(lake)).archive_runs).to_pyarrow_table().to_pylist()
     assert sorted(run["sequence"] for run in runs) == list(range(1, len(runs) + 1))
     assert sum(run["messages"] for run in runs) == expected["messages"].num_rows

@@ -1,0 +1,45 @@
+"""What a lake holds, for comparing one that was disturbed with one that was left in peace."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from connectors.commitlog.records import walk_store
+from connectors.commitlog.stores import find_stores
+from connectors.lake.paths import LakePaths
+from connectors.packs.frames import BodyRef
+from connectors.packs.reader import read_body
+from connectors.packs.stores import open_store
+
+
+def content(lake: Path) -> dict[str, pa.Table]:
+    """What the tables say that are there, without what differs from run to run, in one order."""
+    paths = LakePaths(str(lake))
+    tables = {}
+    for name, keys, dropped in (
+        ("messages", ["broker", "physical_offset"], ["body_ref"]),
+        ("quarantine", ["broker", "start_offset"], ["run_id"]),
+        ("message_keys", ["key_hash", "key", "kind", "physical_offset"], []),
+    ):
+        if not DeltaTable.is_deltatable(getattr(paths, name)):
+            continue
+        rows = DeltaTable(getattr(paths, name)).to_pyarrow_table()
+        tables[name] = rows.sort_by([(key, "ascending") for key in keys]).drop_columns(dropped).combine_chunks()
+    return tables
+
+
+def check_bodies(store: Path, segment_bytes: int, lake: Path) -> None:
+    """Every message's body comes out of its pack as the log of the store `a` has it."""
+    paths = LakePaths(str(lake))
+    rows = DeltaTable(paths.messages).to_pyarrow_table(columns=["physical_offset", "body_ref", "body_crc"])
+    places = {row["physical_offset"]: row for row in rows.to_pylist()}
+    packs = open_store(paths.bodies)
+    (found,) = find_stores(str(store), "a")
+    records = [record.message for record in walk_store(found, segment_bytes) if record.message is not None]
+    assert len(places) == rows.num_rows == len(records)
+    for message in records:
+        place = places[message.physical_offset]
+        assert read_body(packs, BodyRef(**place["body_ref"]), place["body_crc"]) == message.body

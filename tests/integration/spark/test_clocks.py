@@ -1,0 +1,58 @@
+"""A broker's clock that steps, across midnight too: what is archived does not depend on it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from broker_lite.store import MessageStore, StoreOptions
+from connectors.archive.run import Config, run_archive
+from connectors.lake.paths import LakePaths
+from schemas.layouts.commitlog import NewMessage
+from tests.integration.contents import check_bodies, content
+from tests.logs import BROKER_HOST
+
+SEGMENT = 64 << 10
+OPTIONS = StoreOptions(segment_size_bytes=SEGMENT, index_slots=100, index_entries=400)
+MIDNIGHT_MS = 1_700_006_400_000
+DAY_MS = 86_400_000
+STEPS_MS = (-10 * 60_000, 3 * DAY_MS, -5 * DAY_MS, 60_000, -400 * DAY_MS, 401 * DAY_MS)
+
+
+class Clock:
+    """A millisecond a look, and whatever it is put forward or back."""
+
+    def __init__(self, now_ms: int) -> None:
+        self.now_ms = now_ms
+
+    def __call__(self) -> int:
+        """The time, ms since 1970."""
+        self.now_ms += 1
+        return self.now_ms
+
+
+def test_a_clock_that_steps_back_loses_nothing_and_doubles_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    clock = Clock(MIDNIGHT_MS + 60_000)
+    root = tmp_path / "store"
+    sent = 0
+    for step_ms in STEPS_MS:
+        with MessageStore.open(root, OPTIONS, clock=clock) as store:
+            for number in range(150):
+                body = b"%d in all" % sent
+                born = clock.now_ms - 5
+                properties = [("KEYS", f"order-{sent % 40}")]
+                store.put(NewMessage(f"topic-{number % 3}", body, born, BROKER_HOST, properties=properties))
+                sent += 1
+                if number == 75:  # within a segment, and within a run
+                    clock.now_ms += step_ms
+        result = run_archive(spark, Config(str(root), str(tmp_path / "lake"), "a"))
+        assert (result.messages, result.quarantined, result.gaps) == (150, 0, 0)
+    run_archive(spark, Config(str(root), str(tmp_path / "peaceful"), "a"))
+    found, expected = content(tmp_path / "lake"), content(tmp_path / "peaceful")
+    assert found.keys() == expected.keys()
+    for name, rows in expected.items():
+        assert found[name].equals(rows), name
+    assert found["messages"].num_rows == sent
+    check_bodies(root, SEGMENT, tmp_path / "lake")
+    assert len({path.name for path in Path(LakePaths(str(tmp_path / "lake")).bodies).iterdir()}) > 3
