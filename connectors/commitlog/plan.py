@@ -171,10 +171,8 @@ def end_of_segment(
     split = Split("", segment.path, segment.base_offset, begin, reach, segment.base_offset + size, file_end)
     end, records, bad_end = End(), _LastRecords(), begin
     for step in walk(file, split, _WINDOW_BYTES, max_record_bytes, end, verify=False):
-        starts = step.parts[hop.START]
-        if len(starts):
-            ends = step.parts[hop.PROPERTIES] + step.parts[hop.PROPERTIES_LENGTH]
-            records.add(step.origin + starts, step.origin + ends)
+        if step.parts.shape[1]:
+            records.add(step.origin, step.parts)
         if step.bad:
             bad_end = step.bad[-1].end
     if end.stop == hop.STOP_BLANK and bad_end <= records.last_end(default=begin):
@@ -190,15 +188,30 @@ def end_of_segment(
 
 
 class _LastRecords:
-    """The ends of the records seen last: enough to step back over those whose bodies did not get to disk."""
+    """The records seen last: enough to step back over those that did not get to disk as a whole."""
 
     def __init__(self) -> None:
-        self._starts = np.empty(0, np.int64)
-        self._ends = np.empty(0, np.int64)
+        self._origin = 0
+        self._parts = np.empty((hop.PART_COUNT, 0), np.int64)
 
-    def add(self, starts: Array, ends: Array) -> None:
-        """Remember the records of one step instead of those before."""
-        self._starts, self._ends = starts, ends
+    def add(self, origin: int, parts: Array) -> None:
+        """Remember the records of one step instead of those before.
+
+        Args:
+            origin: physical offset of the step's window.
+            parts: where the parts of its records lie in there.
+        """
+        self._origin, self._parts = origin, parts.copy()
+
+    @property
+    def _starts(self) -> Array:
+        starts: Array = self._origin + self._parts[hop.START]
+        return starts
+
+    @property
+    def _ends(self) -> Array:
+        ends: Array = self._origin + self._parts[hop.PROPERTIES] + self._parts[hop.PROPERTIES_LENGTH]
+        return ends
 
     def last_end(self, default: int) -> int:
         """Where the last record ends, proven or not."""
@@ -212,14 +225,26 @@ class _LastRecords:
     def last_proven(
         self, file: SegmentFile, split: Split, max_record_bytes: int, default: int
     ) -> tuple[int | None, int]:
-        """Where the last record begins and ends whose body agrees with its CRC."""
+        """Where the last record begins and ends whose body agrees with its CRC, and whose texts are written.
+
+        No CRC covers topic and properties, which lie behind the body. Zeros in them are pages that are not there yet:
+        with a log on a network, or a broker that writes page by page, the sizes can come before what they are of. Where
+        an application did put a NUL into a property, its message is the last one only until the next.
+        """
         bounds = split.bounds(max_record_bytes)
-        for start, stop in zip(self._starts[::-1].tolist(), self._ends[::-1].tolist(), strict=True):
+        begins, ends = self._starts.tolist(), self._ends.tolist()
+        for row in reversed(range(len(begins))):
+            start, stop = begins[row], ends[row]
             window = np.empty(stop - start, np.uint8)
             length = file.read_into(window, start - split.base_offset)
-            if examine(window.data[:length], 0, start, bounds).kind is SpanKind.RECORD:
+            if examine(window.data[:length], 0, start, bounds).kind is SpanKind.RECORD and self._has_texts(window, row):
                 return start, stop
-        return None, int(self._starts[0]) if len(self._starts) else default
+        return None, begins[0] if begins else default
+
+    def _has_texts(self, window: Array, row: int) -> bool:
+        parts = self._parts[:, row] - self._parts[hop.START, row]
+        topic_end = parts[hop.TOPIC] + self._parts[hop.TOPIC_LENGTH, row]
+        return bool(window[parts[hop.TOPIC] : topic_end].all() and window[parts[hop.PROPERTIES] :].all())
 
 
 def plan_splits(

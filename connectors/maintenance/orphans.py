@@ -50,12 +50,16 @@ def _is_behind(pack: PackFile, progress: Mapping[str, StoreProgress]) -> bool:
 
 
 def _named_packs(messages_uri: str, dates: set[datetime.date | None]) -> set[str]:
-    """The packs that rows of some dates name."""
+    """The packs of some dates that rows name.
+
+    A pack that has a date is named by rows of that date alone; one that has none, by rows of any: of dates for which a
+    range had no pack.
+    """
     texts = {None if date is None else date.isoformat() for date in dates}
     files = folder_of(messages_uri)
     found: set[str] = set()
     for file in read_table_files(delta_table(messages_uri)) if texts else ():
-        if file.partition.get(STORE_DATE.name) in texts:
+        if None in texts or file.partition.get(STORE_DATE.name) in texts:
             with pq.ParquetFile(files.open_input_file(file.path)) as source:
                 for batch in source.iter_batches(columns=[_PACK]):
                     names = pc.unique(pc.struct_field(batch.column(BODY_REF.name), "pack"))

@@ -12,8 +12,9 @@ import signal
 import subprocess
 import sys
 import time
+from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,7 @@ ROOT = Path(__file__).parents[3]
 KILLS = int(os.environ.get("COMMITLAKE_KILLS", "15"))
 SEGMENT = 4 << 20
 PATIENCE_SECONDS = 180
+AHEAD = 3  # processes that start while another runs
 OPTIONS = StoreOptions(segment_size_bytes=SEGMENT, index_slots=1000, index_entries=4000, keep_index=False)
 GROWTH = 3000  # messages before each run: some MiB
 
@@ -59,14 +61,19 @@ class GrowingStore:
         self.damaged += 1
 
 
-@contextmanager
-def archive_process(store: Path, lake: Path, step: str | None = None) -> Iterator[subprocess.Popen[str]]:
-    """A process that is about to archive, in a process group of its own; nothing of it is left behind."""
+def launch(store: Path, lake: Path, step: str | None = None) -> subprocess.Popen[str]:
+    """A process that will be ready to archive, in a process group of its own."""
     command = [sys.executable, "-m", "tests.integration.killed.child", str(store), str(lake), *([step] if step else [])]
-    with subprocess.Popen(
+    return subprocess.Popen(
         command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         start_new_session=True,
-    ) as process:  # fmt: skip
+    )  # fmt: skip
+
+
+@contextmanager
+def ready(process: subprocess.Popen[str]) -> Iterator[subprocess.Popen[str]]:
+    """The process, about to archive; nothing of it is left behind."""
+    with process:
         try:
             assert process.stdout is not None
             line = process.stdout.readline()
@@ -74,6 +81,30 @@ def archive_process(store: Path, lake: Path, step: str | None = None) -> Iterato
             yield process
         finally:
             kill(process)
+
+
+def archive_process(store: Path, lake: Path, step: str | None = None) -> AbstractContextManager[subprocess.Popen[str]]:
+    """A process that is about to archive."""
+    return ready(launch(store, lake, step))
+
+
+@contextmanager
+def launched_ahead(store: Path, lake: Path) -> Iterator[Iterator[subprocess.Popen[str]]]:
+    """Processes one after the other, the next ones starting meanwhile: nearly all of their time is the JVM's start."""
+    waiting: deque[subprocess.Popen[str]] = deque()
+
+    def processes() -> Iterator[subprocess.Popen[str]]:
+        while True:
+            while len(waiting) < AHEAD:
+                waiting.append(launch(store, lake))
+            yield waiting.popleft()
+
+    try:
+        yield processes()
+    finally:
+        for process in waiting:
+            with process:
+                kill(process)
 
 
 def kill(process: subprocess.Popen[str]) -> None:
@@ -127,12 +158,13 @@ def test_a_run_that_is_killed_at_random_moments_loses_nothing_and_doubles_nothin
     seconds = archive(store.root, tmp_path / "measured")
     lake = tmp_path / "lake"
     killed = 0
-    while killed < KILLS:
-        with archive_process(store.root, lake) as process:
-            begin(process)
-            time.sleep(chance.uniform(0, seconds))
-            killed += process.poll() is None
-        store.grow(GROWTH if killed % 3 else 64)
+    with launched_ahead(store.root, lake) as processes:
+        while killed < KILLS:
+            with ready(next(processes)) as process:
+                begin(process)
+                time.sleep(chance.uniform(0, seconds))
+                killed += process.poll() is None
+            store.grow(GROWTH if killed % 3 else 64)
     archive(store.root, lake)
     check_same(store, lake, tmp_path / "peaceful")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import accumulate
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,30 @@ def test_last_bodies_that_did_not_get_to_disk_are_the_tail(tmp_path: Path) -> No
         data[number * size + 88 : number * size + 138] = bytes(50)
     found = range_of(store_with(tmp_path, bytes(data)))
     assert (found.end, found.tail, found.tail_bytes) == (SIZE + 4 * size, TailKind.TORN, 2 * size)
+
+
+@pytest.mark.parametrize("properties", [[("KEYS", "order-4711"), ("TAGS", "paid")], []])
+def test_last_record_whose_texts_did_not_get_to_disk_is_the_tail(
+    tmp_path: Path, properties: list[tuple[str, str]]
+) -> None:
+    sent = [new_message(n, properties=properties) for n in range(3)]
+    whole = open_segment(sent, SIZE, SIZE)
+    ends = [SIZE + end for end in accumulate(len(record) for record in records(sent, SIZE))]
+    for missing in range(1, ends[2] - ends[1]):
+        data = bytearray(whole)
+        data[ends[2] - SIZE - missing : ends[2] - SIZE] = bytes(missing)
+        found = range_of(store_with(tmp_path, bytes(data)))
+        assert found.end == (ends[2] if bytes(data) == whole else ends[1]), missing
+    some = bytearray(whole)
+    some[ends[2] - SIZE - 5] = 0  # a page between others
+    assert range_of(store_with(tmp_path, bytes(some))).end == ends[1]
+
+
+def test_a_nul_in_a_property_keeps_its_message_only_until_the_next(tmp_path: Path) -> None:
+    odd = new_message(0, properties=[("NOTE", "a\0b")])
+    assert range_of(store_with(tmp_path, open_segment([odd], SIZE, SIZE))).end == SIZE
+    both = open_segment([odd, new_message(1)], SIZE, SIZE)
+    assert range_of(store_with(tmp_path, both)).end == SIZE + len(both.rstrip(b"\0"))
 
 
 def test_damage_with_records_behind_it_is_not_the_tail(tmp_path: Path) -> None:
