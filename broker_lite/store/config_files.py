@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from broker_lite.store.errors import ConfigFileError
-from broker_lite.store.fastjson import parse_fastjson, serialize_fastjson
 from broker_lite.store.mapped_file import sync_folder
 from schemas.layouts.topics import DLQ_PREFIX, HALF_TOPIC, OP_TOPIC, RETRY_PREFIX, SCHEDULE_TOPIC
+from schemas.remoting.fastjson import parse_fastjson, serialize_fastjson
 
 FOLDER = "config"
 DEFAULT_TOPIC_QUEUES = 4
@@ -238,6 +238,13 @@ class ConsumerOffsets(ConfigFile):
         with self._guard:
             self.entries.setdefault(f"{topic}@{group}", {})[queue_id] = offset
             self.mark_changed()
+
+    def remove(self, is_gone: Callable[[str, str], bool]) -> None:
+        """Forget the offsets of topics and groups that are gone."""
+        with self._guard:
+            for key in [key for key in self.entries if is_gone(*key.partition("@")[::2])]:
+                del self.entries[key]
+                self.mark_changed()
 
 
 class DelayOffsets(ConfigFile):

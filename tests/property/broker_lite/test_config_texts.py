@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from broker_lite.store import ConfigFileError
 from broker_lite.store.config_files import ConfigFiles
-from broker_lite.store.fastjson import parse_fastjson, serialize_fastjson
+from schemas.remoting.fastjson import parse_fastjson, serialize_fastjson
 from tests.hypothesis_profiles import load
 from tests.unit.broker_lite.builders import Clock
 

@@ -9,7 +9,7 @@ import pytest
 
 from broker_lite.store import ConfigFileError, MessageStore
 from broker_lite.store.config_files import ConsumerOffsets, DelayOffsets, Groups, Topics
-from broker_lite.store.fastjson import parse_fastjson, serialize_fastjson
+from schemas.remoting.fastjson import parse_fastjson, serialize_fastjson
 from tests.unit.broker_lite.builders import SMALL, STORED_MS, Clock, fill, message
 
 CONSUMER_OFFSETS_5_5_0 = """{

@@ -1,0 +1,55 @@
+"""UNIQ_KEY: the id that a producer gives a message before it is sent, as Java's client makes it.
+
+    4 or 16 bytes   the producer's address
+    2               its process id, lower half
+    4               a number of the process; in Java, its class loader's
+    4               ms since the begin of the month
+    2               a counter
+
+in hexadecimal: 32 digits, or 56. Source: MessageClientIDSetter (5.5.0).
+"""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+import os
+import random
+import struct
+import threading
+import time
+
+_HEAD = struct.Struct(">Hi")
+_TAIL = struct.Struct(">iH")
+_COUNTER_MASK = 0xFFFF
+
+
+class UniqueKeys:
+    """Makes ids, each once; thread-safe."""
+
+    def __init__(self, ip: str, *, process_id: int | None = None) -> None:
+        """Ids of a producer at an address."""
+        number = random.SystemRandom().getrandbits(31)
+        process = (os.getpid() if process_id is None else process_id) & 0xFFFF
+        self._prefix = (ipaddress.ip_address(ip.partition("%")[0]).packed + _HEAD.pack(process, number)).hex().upper()
+        self._lock = threading.Lock()
+        self._counter = 0
+        self._month_begin_ms = 0
+        self._month_end_ms = 0
+
+    def next(self, now_ms: int | None = None) -> str:
+        """An id; by default, of this moment."""
+        now = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+        with self._lock:
+            if not self._month_begin_ms <= now < self._month_end_ms:
+                self._month_begin_ms, self._month_end_ms = _month(now)
+            self._counter = counter = (self._counter + 1) & _COUNTER_MASK
+        return self._prefix + _TAIL.pack(now - self._month_begin_ms, counter).hex().upper()
+
+
+def _month(now_ms: int) -> tuple[int, int]:
+    """Begin of the month and of the next, local time as in Java, ms since 1970."""
+    moment = datetime.datetime.fromtimestamp(now_ms / 1000).astimezone()
+    begin = moment.replace(day=1, hour=0, minute=0, second=0, microsecond=0, tzinfo=None)
+    end = (begin + datetime.timedelta(days=32)).replace(day=1)
+    return int(begin.timestamp() * 1000), int(end.timestamp() * 1000)

@@ -1,0 +1,96 @@
+"""The body of a batch (320): messages one after another, big-endian.
+
+    offset  size  field
+         0     4  total_size           bytes, this field included
+         4     4  magic                0; nobody looks
+         8     4  body_crc             0; the broker computes it
+        12     4  flag                 the application's own
+        16     4  body_length          bytes
+        20     n  body
+               2  properties_length    int16
+               p  properties           see schemas.layouts.properties
+
+All of one topic, without delays, and not of a retry topic. Source: MessageDecoder.encodeMessage, MessageExtEncoder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from schemas.layouts.errors import LayoutError, UnserializableError
+from schemas.layouts.layout import Field, Layout, ReadableBuffer
+from schemas.layouts.properties import MAX_SIZE
+
+ITEM = Layout(
+    Field("total_size", "i", "bytes of the item"),
+    Field("magic", "i", "0"),
+    Field("body_crc", "i", "0"),
+    Field("flag", "i", "the application's own"),
+    Field("body_length", "i", "bytes"),
+)
+PROPERTIES_LENGTH = Layout(Field("properties_length", "h", "bytes"))
+MIN_ITEM_SIZE = ITEM.size + PROPERTIES_LENGTH.size
+assert (ITEM.size, MIN_ITEM_SIZE) == (20, 22)
+
+
+class BatchItem(NamedTuple):
+    """One message of a batch."""
+
+    flag: int
+    body: bytes
+    properties: bytes
+
+
+def parse_batch(body: ReadableBuffer) -> list[BatchItem]:
+    """The messages of a batch's body.
+
+    Raises:
+        LayoutError: if the body is not made of whole items.
+    """
+    items = []
+    position = 0
+    while position < len(body):
+        item, size = _parse_item(body, position)
+        items.append(item)
+        position += size
+    return items
+
+
+def _parse_item(buffer: ReadableBuffer, offset: int) -> tuple[BatchItem, int]:
+    left = len(buffer) - offset
+    if left < MIN_ITEM_SIZE:
+        raise LayoutError("batch item", offset, f"at least {MIN_ITEM_SIZE} bytes", f"{left}")
+    size, _, _, flag, body_length = ITEM.unpack(buffer, offset)
+    if not MIN_ITEM_SIZE <= size <= left:
+        raise LayoutError("total_size", offset, f"{MIN_ITEM_SIZE} to {left}", f"{size}")
+    if not 0 <= body_length <= size - MIN_ITEM_SIZE:
+        raise LayoutError("body_length", offset + 16, f"0 to {size - MIN_ITEM_SIZE}", f"{body_length}")
+    body = offset + ITEM.size
+    properties = body + body_length + PROPERTIES_LENGTH.size
+    (properties_length,) = PROPERTIES_LENGTH.unpack(buffer, properties - PROPERTIES_LENGTH.size)
+    if properties_length != offset + size - properties:
+        position = properties - PROPERTIES_LENGTH.size
+        raise LayoutError("properties_length", position, f"{offset + size - properties}", f"{properties_length}")
+    view = memoryview(buffer)
+    return BatchItem(flag, bytes(view[body : body + body_length]), bytes(view[properties : offset + size])), size
+
+
+def serialize_batch(items: Iterable[BatchItem]) -> bytes:
+    """The body of a batch.
+
+    Raises:
+        UnserializableError: for more than 32,767 bytes of properties.
+    """
+    parts = []
+    for item in items:
+        if len(item.properties) > MAX_SIZE:
+            raise UnserializableError("properties", f"at most {MAX_SIZE} bytes", f"{len(item.properties)} bytes")
+        size = MIN_ITEM_SIZE + len(item.body) + len(item.properties)
+        parts += [
+            ITEM.pack(size, 0, 0, item.flag, len(item.body)),
+            item.body,
+            PROPERTIES_LENGTH.pack(len(item.properties)),
+            item.properties,
+        ]
+    return b"".join(parts)

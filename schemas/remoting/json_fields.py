@@ -1,0 +1,211 @@
+"""Bodies out of JSON and back, by their declaration alone, as ext_fields.py does it for headers.
+
+    class TopicStats(NamedTuple):
+        offset_table: dict[MessageQueue, TopicOffset]   keys may be text, whole numbers, or declared themselves
+        topic_put_tps: float | None = None              left out where it is None
+
+    stats = parse_body(TopicStats, command.body)
+    body = serialize_body(stats)
+
+Not every client is written in Java: whole numbers may come as text, and what is null may be left out. Fields that a
+declaration does not know are passed over.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import types
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, NamedTuple, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+
+from schemas.layouts.remoting import MAX_FRAME_BYTES
+from schemas.remoting.errors import BodyError
+from schemas.remoting.ext_fields import Bits, field_key
+from schemas.remoting.fastjson import parse_fastjson, serialize_compact
+
+B = TypeVar("B", bound=NamedTuple)
+_Reader = Callable[[Any, str], Any]
+
+_REQUIRED = object()
+_FOUND_LENGTH = 80
+
+
+def parse_body(kind: type[B], body: bytes | memoryview, *, limit: int = MAX_FRAME_BYTES) -> B:
+    """The value that a body holds.
+
+    Args:
+        kind: what it is.
+        body: a command's.
+        limit: bytes; JSON can take twenty times its size when it is read.
+
+    Raises:
+        BodyError: if the body is not JSON, too large, lacks a required field or has one of a wrong type.
+    """
+    if len(body) > limit:
+        raise BodyError(f"{kind.__name__}: expected at most {limit} bytes, found {len(body)}")
+    try:
+        value = parse_fastjson(body)
+    except ValueError as error:
+        raise BodyError(f"{kind.__name__}: expected JSON, found {str(error)[:_FOUND_LENGTH]}") from None
+    return from_json(kind, value)
+
+
+def from_json(kind: type[B], value: Any) -> B:
+    """The value that parsed JSON holds.
+
+    Raises:
+        BodyError: for a required field that is missing, or one of a wrong type.
+    """
+    return cast("B", _reader(kind)(value, kind.__name__))
+
+
+def serialize_body(value: NamedTuple, *, standard: bool = False) -> bytes:
+    """The body that holds a value, as fastjson would write it.
+
+    Args:
+        value: what it is to hold.
+        standard: whether keys that are whole numbers get quotes, so that the body is JSON to everybody.
+    """
+    document = to_json(value)
+    if standard:
+        return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+    return serialize_compact(document)
+
+
+def to_json(value: Any) -> Any:
+    """A value as `serialize_fastjson` takes it; what is None is left out."""
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        keys = _keys(type(value))
+        return {key: to_json(item) for key, item in zip(keys, value, strict=True) if item is not None}
+    if isinstance(value, tuple | list):
+        return [to_json(item) for item in value]
+    if isinstance(value, Mapping):
+        return {_json_key(key): to_json(item) for key, item in value.items()}
+    return value
+
+
+def _json_key(key: Any) -> Any:
+    return tuple(sorted(to_json(key).items())) if isinstance(key, tuple) else key
+
+
+@functools.cache
+def _keys(kind: Any) -> tuple[str, ...]:
+    hints = get_type_hints(kind, include_extras=True)
+    return tuple(field_key(name, hints[name]) for name in kind._fields)
+
+
+@functools.cache
+def _reader(hint: Any) -> _Reader:
+    """What reads a value of a type; its second argument tells where the value stands."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return _long if Bits(64) in arguments[1:] else _reader(arguments[0])
+    if origin in (Union, types.UnionType):
+        (hint,) = (part for part in arguments if part is not types.NoneType)
+        return _reader(hint)
+    if origin is tuple:
+        return _list_reader(_reader(arguments[0]))
+    if origin is dict:
+        return _dict_reader(arguments[0], _reader(arguments[1]))
+    if hasattr(hint, "_fields"):
+        return _object_reader(hint)
+    return _READERS[hint]
+
+
+def _list_reader(read: _Reader) -> _Reader:
+    def read_list(value: Any, path: str) -> Any:
+        if not isinstance(value, list):
+            raise _wrong(path, "a list", value)
+        return tuple([read(item, path) for item in value])
+
+    return read_list
+
+
+def _dict_reader(key_hint: Any, read: _Reader) -> _Reader:
+    read_key = _reader(key_hint)
+    is_object = hasattr(key_hint, "_fields")
+
+    def read_dict(value: Any, path: str) -> Any:
+        if not isinstance(value, dict):
+            raise _wrong(path, "an object", value)
+        return {
+            read_key(dict(key) if is_object and isinstance(key, tuple) else key, path): read(item, path)
+            for key, item in value.items()
+        }
+
+    return read_dict
+
+
+def _object_reader(kind: Any) -> _Reader:
+    hints = get_type_hints(kind, include_extras=True)
+    plan = [
+        (key, _reader(hints[name]), kind._field_defaults.get(name, _REQUIRED))
+        for name, key in zip(kind._fields, _keys(kind), strict=True)
+    ]
+
+    def read_object(value: Any, path: str) -> Any:
+        if not isinstance(value, dict):
+            raise _wrong(path, "an object", value)
+        values = []
+        for key, read, default in plan:
+            item = value.get(key)
+            if item is not None:
+                values.append(read(item, f"{path}.{key}"))
+            elif default is _REQUIRED:
+                raise BodyError(f"{path}: expected the field {key!r}, found none")
+            else:
+                values.append(default)
+        return kind._make(values)
+
+    return read_object
+
+
+def _wrong(path: str, expected: str, value: Any) -> BodyError:
+    return BodyError(f"{path}: expected {expected}, found {repr(value)[:_FOUND_LENGTH]}")
+
+
+def _text(value: Any, path: str) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool | int):  # a key that fastjson left without quotes, or a property that is a number
+        return str(value).lower()
+    raise _wrong(path, "text", value)
+
+
+def _whole(bits: int) -> _Reader:
+    limit = 1 << (bits - 1)
+
+    def read(value: Any, path: str) -> int:
+        try:
+            number = int(value) if isinstance(value, str) else value
+        except ValueError:
+            number = None
+        if type(number) is not int or not -limit <= number < limit:
+            raise _wrong(path, f"a whole number of {bits} bits", value)
+        return number
+
+    return read
+
+
+_long = _whole(64)
+
+
+def _bool(value: Any, path: str) -> bool:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.lower() in ("true", "false"):
+        return value.lower() == "true"
+    raise _wrong(path, "true or false", value)
+
+
+def _float(value: Any, path: str) -> float:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        try:
+            return float(value)
+        except OverflowError:
+            pass
+    raise _wrong(path, "a number", value)
+
+
+_READERS: dict[Any, _Reader] = {str: _text, int: _whole(32), bool: _bool, float: _float}

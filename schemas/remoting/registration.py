@@ -1,0 +1,126 @@
+"""The compressed body of a broker's registration (103): one zlib stream, in which texts stand behind an int32 length.
+
+    data version            JSON
+    int32                   number of topics
+    topic, repeated         "name readQueueNums writeQueueNums perm filterType attributes"; 4.9 writes no attributes
+    filter servers          a list in JSON
+    from 5.0.0 on: int32, and so many mappings of static topics in JSON, which nothing here looks at
+
+Source: RegisterBrokerBody.encode and decode (4.9.7, 5.5.0).
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+
+from schemas.layouts.remoting import VERSION
+from schemas.remoting.configs import DataVersion, RegisterBrokerBody, TopicConfig, TopicConfigs
+from schemas.remoting.errors import BodyError
+from schemas.remoting.fastjson import parse_fastjson
+from schemas.remoting.json_fields import from_json, parse_body, serialize_body
+from schemas.remoting.versions import Version
+
+MAX_REGISTRATION_BYTES = 16 * 1024 * 1024
+"""Of what the body is decompressed to: room for 200,000 topics."""
+_INT = struct.Struct(">i")
+_FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
+
+
+def parse_registration(body: bytes | memoryview, *, compressed: bool) -> RegisterBrokerBody:
+    """The topics that a broker registers.
+
+    Raises:
+        BodyError: if the body is not in the form that is said.
+    """
+    if not compressed:
+        return parse_body(RegisterBrokerBody, body)
+    stream = _Texts(_decompressed(body))
+    version = from_json(DataVersion, _json(stream.text("the data version")))
+    topics = {}
+    for _ in range(stream.count("the number of topics")):
+        config = _topic(stream.text("a topic"))
+        topics[config.topic_name] = config
+    servers = _json(stream.text("the filter servers"))
+    if not isinstance(servers, list) or not all(isinstance(server, str) for server in servers):
+        raise BodyError(f"filter servers: expected a list of texts, found {repr(servers)[:80]}")
+    return RegisterBrokerBody(TopicConfigs(topics, version), tuple(servers))
+
+
+def serialize_registration(registration: RegisterBrokerBody, *, version: int = VERSION) -> bytes:
+    """The compressed body, as a broker of a version writes it."""
+    wrapper = registration.topic_config_serialize_wrapper
+    parts = [_counted(serialize_body(wrapper.data_version)), _INT.pack(len(wrapper.topic_config_table))]
+    for topic in wrapper.topic_config_table.values():
+        line = (
+            f"{topic.topic_name} {topic.read_queue_nums} {topic.write_queue_nums} {topic.perm} "
+            f"{topic.topic_filter_type} {json.dumps(topic.attributes or {}, separators=(',', ':'))}"
+        )
+        parts.append(_counted(line.encode()))
+    parts.append(_counted(json.dumps(list(registration.filter_server_list)).encode()))
+    if version >= Version.V5_0_0:
+        parts.append(_INT.pack(0))
+    return zlib.compress(b"".join(parts))
+
+
+def _counted(data: bytes) -> bytes:
+    return _INT.pack(len(data)) + data
+
+
+def _decompressed(body: bytes | memoryview) -> bytes:
+    stream = zlib.decompressobj()
+    try:
+        data = stream.decompress(body, MAX_REGISTRATION_BYTES)
+    except zlib.error as error:
+        raise BodyError(f"registration: expected a zlib stream, found {error}") from None
+    if not stream.eof:
+        found = "more" if stream.unconsumed_tail else "a stream without its end"
+        raise BodyError(f"registration: expected at most {MAX_REGISTRATION_BYTES} bytes, found {found}")
+    return data
+
+
+class _Texts:
+    """Texts and numbers one after another."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._position = 0
+
+    def count(self, what: str) -> int:
+        """A number that is not larger than what is left."""
+        left = len(self._data) - self._position - _INT.size
+        if left < 0:
+            raise BodyError(f"registration: expected {what} at byte {self._position}, found the end")
+        number: int = _INT.unpack_from(self._data, self._position)[0]
+        if not 0 <= number <= left:
+            raise BodyError(f"registration: expected {what}, at most {left}, at byte {self._position}, found {number}")
+        self._position += _INT.size
+        return number
+
+    def text(self, what: str) -> str:
+        """A text behind its length."""
+        start = self._position + _INT.size
+        self._position = start + self.count(what)
+        return self._data[start : self._position].decode("utf-8", "replace")
+
+
+def _json(text: str) -> object:
+    try:
+        return parse_fastjson(text)
+    except ValueError as error:
+        raise BodyError(f"registration: expected JSON, found {str(error)[:80]}") from None
+
+
+def _topic(line: str) -> TopicConfig:
+    parts = line.split(" ", 5)
+    if len(parts) < 5 or not all(_is_int(part) for part in parts[1:4]) or parts[4] not in _FILTER_TYPES:
+        raise BodyError(f"topic: expected a name, three numbers and a filter type, found {line[:80]!r}")
+    name, reads, writes, perm, filter_type = parts[:5]
+    fields = {"topicName": name, "readQueueNums": reads, "writeQueueNums": writes, "perm": perm}
+    attributes = _json(parts[5]) if len(parts) > 5 and parts[5] else None
+    return from_json(TopicConfig, fields | {"topicFilterType": filter_type, "attributes": attributes})
+
+
+def _is_int(text: str) -> bool:
+    return text.removeprefix("-").isdecimal()

@@ -1,0 +1,141 @@
+"""Where topics are: what a name server knows, and what a client makes of it.
+
+Source: TopicRouteData, ClusterInfo, MQClientInstance.topicRouteData2TopicPublishInfo (5.5.0).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from schemas.remoting.errors import BodyError
+from schemas.remoting.ext_fields import Long
+
+PERM_READ = 4
+PERM_WRITE = 2
+PERM_INHERIT = 1
+MASTER_ID = 0
+MAX_QUEUES = 65_536
+"""Of a topic on one broker, as far as a client believes it: a few bytes must not become a list of millions."""
+
+
+class MessageQueue(NamedTuple):
+    """One queue of a topic."""
+
+    topic: str
+    broker_name: str
+    queue_id: int
+
+
+class BrokerData(NamedTuple):
+    """A master and its slaves.
+
+    Attributes:
+        broker_addrs: `ip:port` by broker id; 0 is the master.
+    """
+
+    broker_name: str
+    broker_addrs: dict[Long, str]
+    cluster: str | None = None
+    enable_acting_master: bool | None = None
+    zone_name: str | None = None
+
+    @property
+    def master(self) -> str | None:
+        """The master's address."""
+        return self.broker_addrs.get(MASTER_ID)
+
+    @property
+    def any_address(self) -> str | None:
+        """An address to read from: the master's, else that of the slave with the lowest id."""
+        return self.broker_addrs[min(self.broker_addrs)] if self.broker_addrs else None
+
+
+class QueueData(NamedTuple):
+    """How many queues of a topic one broker has, and what may be done with them."""
+
+    broker_name: str
+    read_queue_nums: int
+    write_queue_nums: int
+    perm: int
+    topic_sys_flag: int = 0
+
+
+class TopicRoute(NamedTuple):
+    """Body of 105.
+
+    Attributes:
+        order_topic_conf: for a topic with a fixed order of queues: `broker-a:4;broker-b:4`.
+    """
+
+    queue_datas: tuple[QueueData, ...] = ()
+    broker_datas: tuple[BrokerData, ...] = ()
+    filter_server_table: dict[str, tuple[str, ...]] = {}  # noqa: RUF012 (a default that nobody changes)
+    order_topic_conf: str | None = None
+
+    def broker(self, name: str) -> BrokerData | None:
+        """The broker of a name."""
+        return next((broker for broker in self.broker_datas if broker.broker_name == name), None)
+
+
+def check_route(route: TopicRoute) -> TopicRoute:
+    """The route, if a client can use it.
+
+    Raises:
+        BodyError: for a topic with more than MAX_QUEUES queues on a broker.
+    """
+    for data in route.queue_datas:
+        most = max(data.read_queue_nums, data.write_queue_nums)
+        if most > MAX_QUEUES:
+            raise BodyError(f"TopicRoute: expected at most {MAX_QUEUES} queues on {data.broker_name}, found {most}")
+    return route
+
+
+def publish_queues(topic: str, route: TopicRoute) -> list[MessageQueue]:
+    """The queues that a producer may send to: of writable brokers that have a master."""
+    if route.order_topic_conf:
+        return _ordered_queues(topic, route.order_topic_conf)
+    queues = []
+    for data in sorted(route.queue_datas):
+        broker = route.broker(data.broker_name)
+        if data.perm & PERM_WRITE and broker is not None and broker.master is not None:
+            queues += [MessageQueue(topic, data.broker_name, number) for number in range(data.write_queue_nums)]
+    return queues
+
+
+def subscribe_queues(topic: str, route: TopicRoute) -> list[MessageQueue]:
+    """The queues that a consumer may read: of readable brokers, whoever of master and slaves is up."""
+    return [
+        MessageQueue(topic, data.broker_name, number)
+        for data in route.queue_datas
+        if data.perm & PERM_READ
+        for number in range(data.read_queue_nums)
+    ]
+
+
+def _ordered_queues(topic: str, conf: str) -> list[MessageQueue]:
+    queues = []
+    for part in conf.split(";"):
+        broker_name, _, count = part.partition(":")
+        if broker_name and count.isdecimal() and len(count) < 10:
+            queues += [MessageQueue(topic, broker_name, number) for number in range(min(int(count), MAX_QUEUES))]
+    return queues
+
+
+class ClusterInfo(NamedTuple):
+    """Body of 106."""
+
+    broker_addr_table: dict[str, BrokerData] = {}  # noqa: RUF012
+    cluster_addr_table: dict[str, tuple[str, ...]] = {}  # noqa: RUF012
+
+
+class TopicList(NamedTuple):
+    """Body of 206, 224, 304 and 343."""
+
+    topic_list: tuple[str, ...] = ()
+    broker_addr: str | None = None
+
+
+class KvTable(NamedTuple):
+    """Body of 28 (what a broker tells of itself) and 219."""
+
+    table: dict[str, str] = {}  # noqa: RUF012

@@ -1,0 +1,61 @@
+"""A real name server and broker of each version, shared by the client's tests."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import pytest
+
+from connectors.remoting import Admin, Options, Producer, Puller
+from tests.servers.rocketmq import BrokerOptions, RocketMQ
+
+CLIENT_SERVERS = BrokerOptions(
+    message_delay_level="1s 2s",
+    transaction_timeout_ms=1000,
+    transaction_check_interval_ms=1000,
+    max_message_size_bytes=128 << 10,
+    extra={"enablePropertyFilter": True},
+)
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="session")
+def servers(rocketmq_version: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RocketMQ]:
+    """A name server and a broker."""
+    folder = tmp_path_factory.mktemp(f"client-{rocketmq_version}-")
+    with RocketMQ(rocketmq_version, folder, options=CLIENT_SERVERS) as running:
+        yield running
+
+
+@pytest.fixture
+def options(servers: RocketMQ) -> Options:
+    """Where they are."""
+    return Options(servers.name_server_address)
+
+
+@pytest.fixture
+def topic() -> str:
+    """A topic that no other test has."""
+    return f"Client{next(_numbers)}"
+
+
+@pytest.fixture
+def producer(options: Options) -> Iterator[Producer]:
+    """A producer."""
+    with Producer("ClientProducer", options) as made:
+        yield made
+
+
+@pytest.fixture
+def puller(options: Options) -> Iterator[Puller]:
+    """A puller."""
+    with Puller("ClientPuller", options) as made:
+        yield made
+
+
+@pytest.fixture
+def admin(options: Options) -> Iterator[Admin]:
+    """An administrator."""
+    with Admin(options) as made:
+        yield made

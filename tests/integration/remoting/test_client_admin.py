@@ -1,0 +1,105 @@
+"""The administrator against real brokers."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from connectors.remoting import Admin, NoRouteError, OutgoingMessage, Producer, ProtocolError, Puller, RefusedError
+from schemas.remoting.configs import SubscriptionGroupConfig
+from tests.integration.remoting.reading import read_all, wait_for
+from tests.servers.rocketmq import RocketMQ
+
+BROKER = "broker-a"
+
+
+def test_topics_are_made_changed_and_dropped(admin: Admin, topic: str) -> None:
+    admin.create_topic(topic, queues=3)
+    assert topic in wait_for(admin.topics, lambda topics: topic in topics)
+    config = admin.topic_configs(BROKER)[topic]
+    assert (config.read_queue_nums, config.write_queue_nums, config.perm) == (3, 3, 6)
+    (data,) = admin.route(topic).queue_datas
+    assert (data.write_queue_nums, data.perm) == (3, 6)
+    admin.create_topic(topic, queues=5, perm=4, cluster="DefaultCluster")
+    assert admin.topic_configs(BROKER)[topic].perm == 4
+    admin.delete_topic(topic, cluster="DefaultCluster")
+    assert topic not in admin.topic_configs(BROKER)
+    with pytest.raises(NoRouteError):
+        admin.route(topic)
+
+
+def test_groups_are_made_and_dropped(admin: Admin, topic: str) -> None:
+    group = f"Group{topic}"
+    admin.create_group(SubscriptionGroupConfig(group, retry_max_times=3))
+    assert admin.groups(BROKER)[group].retry_max_times == 3
+    admin.delete_group(group)
+    # A broker 5.5 looks the group up once more while it drops it, which makes a new one.
+    left = admin.groups(BROKER).get(group)
+    assert left is None or left.retry_max_times == 16
+
+
+def test_clusters_have_their_brokers(admin: Admin, servers: RocketMQ) -> None:
+    info = admin.clusters()
+    assert info.cluster_addr_table == {"DefaultCluster": (BROKER,)}
+    assert info.broker_addr_table[BROKER].broker_addrs == {0: servers.broker_address}
+    with pytest.raises(NoRouteError, match="expected one of DefaultCluster"):
+        admin.create_topic("T", cluster="Nowhere")
+
+
+def test_progress_of_a_group_is_told(admin: Admin, producer: Producer, puller: Puller, topic: str) -> None:
+    queue = producer.queues(topic)[0]
+    for _ in range(5):
+        producer.send(OutgoingMessage(topic, b"x"), queue=queue)
+    read_all(puller, topic, 5)
+    puller.commit(queue, 2)
+    offsets = admin.topic_stats(topic).offset_table[queue]
+    assert (offsets.min_offset, offsets.max_offset) == (0, 5)
+    assert offsets.last_update_timestamp > 0
+    progress = admin.consume_stats(puller.group, topic)[queue]
+    assert (progress.broker_offset, progress.consumer_offset, progress.lag) == (5, 2, 3)
+    assert admin.groups_of_topic(topic) == [puller.group]
+    assert admin.consumers(puller.group, BROKER) == []
+    with pytest.raises(RefusedError, match="CONSUMER_NOT_ONLINE"):
+        admin.consumer_connections(puller.group, BROKER)
+
+
+def test_offsets_are_set_back_by_time(admin: Admin, producer: Producer, puller: Puller, topic: str) -> None:
+    queue = producer.queues(topic)[0]
+    for _ in range(4):
+        producer.send(OutgoingMessage(topic, b"x"), queue=queue)
+        time.sleep(0.05)
+    third = read_all(puller, topic, 4)[2]
+    puller.commit(queue, 4)
+    assert admin.reset_offsets(puller.group, topic, third.store_timestamp)[queue] == 2
+    assert puller.committed(queue) == 2
+    assert admin.reset_offsets(puller.group, topic, -1, is_forced=False)[queue] == 2
+    assert admin.reset_offsets(puller.group, topic, -1)[queue] == 4
+
+
+def test_messages_are_found_by_key_and_id(admin: Admin, producer: Producer, topic: str) -> None:
+    # Two keys of the same hash, as Java computes it.
+    first = producer.send(OutgoingMessage(topic, b"1", keys=("orderAa", "more")))
+    producer.send(OutgoingMessage(topic, b"2", keys=("orderBB",)))
+    found = wait_for(lambda: admin.query_by_key(topic, "orderAa"), bool)
+    assert [message.body for message in found] == [b"1"]
+    assert [message.body for message in admin.query_by_key(topic, "more")] == [b"1"]
+    assert admin.query_by_key(topic, "no such key") == []
+    assert [message.body for message in admin.query_by_unique_key(topic, first.unique_key)] == [b"1"]
+    viewed = admin.view(first.offset_msg_id)
+    assert (viewed.body, viewed.unique_key) == (b"1", first.unique_key)
+
+
+def test_ids_are_not_followed_to_strangers(admin: Admin, producer: Producer, topic: str) -> None:
+    msg_id = producer.send(OutgoingMessage(topic, b"x", keys=("k",))).offset_msg_id
+    with pytest.raises(NoRouteError, match=r"found 10\.0\.0\.1:10911"):
+        admin.view("0A00000100002A9F" + msg_id[16:])
+    with pytest.raises(NoRouteError, match="hexadecimal"):
+        admin.view("no id")
+    inside = f"{msg_id[:16]}{int(msg_id[16:], 16) + 13:016X}"
+    with pytest.raises((ProtocolError, RefusedError)):
+        admin.view(inside)
+
+
+def test_a_broker_tells_of_itself(admin: Admin, servers: RocketMQ) -> None:
+    assert admin.runtime(BROKER)["brokerVersionDesc"] == f"V{servers.version.replace('.', '_')}"

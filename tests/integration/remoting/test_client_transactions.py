@@ -1,0 +1,84 @@
+"""Transactions against real brokers: what is committed is delivered, whoever asks first."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from connectors.remoting import (
+    Admin,
+    Decision,
+    Options,
+    OutgoingMessage,
+    Puller,
+    RefusedError,
+    TransactionProducer,
+)
+from schemas.layouts.commitlog import Message
+from tests.integration.remoting.reading import read_all, wait_for
+
+
+class Shop:
+    """What became of its transactions, by key; what is not there is unknown."""
+
+    def __init__(self) -> None:
+        self.decisions: dict[str, Decision] = {}
+        self.asked: list[str] = []
+
+    def check(self, message: Message) -> Decision:
+        """What the broker is told when it asks."""
+        assert message.keys is not None
+        self.asked.append(message.keys[0])
+        return self.decisions.get(message.keys[0], Decision.UNKNOWN)
+
+
+@pytest.fixture
+def shop() -> Shop:
+    return Shop()
+
+
+@pytest.fixture
+def producer(options: Options, shop: Shop) -> Iterator[TransactionProducer]:
+    with TransactionProducer("ClientTransactions", options, shop.check) as made:
+        yield made
+
+
+def test_what_is_committed_is_delivered_and_what_is_rolled_back_is_not(
+    producer: TransactionProducer, puller: Puller, topic: str
+) -> None:
+    committed = producer.send_in_transaction(OutgoingMessage(topic, b"yes"), lambda _: Decision.COMMIT)
+    rolled_back = producer.send_in_transaction(OutgoingMessage(topic, b"no"), lambda _: Decision.ROLLBACK)
+    assert (committed.decision, rolled_back.decision) == (Decision.COMMIT, Decision.ROLLBACK)
+    read_all(puller, topic, 1)
+    time.sleep(0.5)
+    found = read_all(puller, topic, 1)
+    assert [(message.unique_key, message.body) for message in found] == [(committed.sent.unique_key, b"yes")]
+
+
+def test_a_broker_that_was_told_nothing_asks(
+    producer: TransactionProducer, puller: Puller, shop: Shop, topic: str
+) -> None:
+    def fail(message: OutgoingMessage) -> Decision:
+        raise RuntimeError("the database is away")
+
+    unknown = producer.send_in_transaction(OutgoingMessage(topic, b"late", keys=("order-1",)), fail)
+    assert unknown.decision is Decision.UNKNOWN
+    assert isinstance(unknown.error, RuntimeError)
+    wait_for(lambda: shop.asked, bool)
+    assert read_all(puller, topic, 0) == []
+    shop.decisions["order-1"] = Decision.COMMIT
+    found = read_all(puller, topic, 1)
+    assert [message.unique_key for message in found] == [unknown.sent.unique_key]
+    assert set(shop.asked) == {"order-1"}
+
+
+def test_a_broker_lists_the_producer_until_it_leaves(options: Options, admin: Admin, shop: Shop, topic: str) -> None:
+    group = "ClientListed"
+    with TransactionProducer(group, options, shop.check) as producer:
+        producer.send_in_transaction(OutgoingMessage(topic, b"x"), lambda _: Decision.COMMIT)
+        (listed,) = admin.producer_connections(group, "broker-a").connection_set
+        assert (listed.client_id, listed.language) == (producer.network.client_id, "PYTHON")
+    with pytest.raises(RefusedError, match="not exist"):
+        admin.producer_connections(group, "broker-a")
