@@ -14,11 +14,14 @@ from __future__ import annotations
 from broker_lite.delivery import rewrites
 from broker_lite.delivery.errors import SendBackError
 from broker_lite.delivery.schedule import Schedule
+from broker_lite.delivery.timers import Timers, asks_for_timer
 from broker_lite.delivery.transactions import Transactions
 from broker_lite.store import MessageRefusedError, MessageStore, PutResult
 from broker_lite.store.dispatch import parse_delay_level
 from schemas.layouts import properties as props
 from schemas.layouts.commitlog import Message, NewMessage
+
+DEFAULT_MAX_DELAY_MS = 3 * 86_400_000
 
 
 class Delivery:
@@ -28,18 +31,24 @@ class Delivery:
         store: where the messages are.
     """
 
-    def __init__(self, store: MessageStore) -> None:
-        """Take up where the store's config files say."""
+    def __init__(self, store: MessageStore, timer_max_delay_ms: int = DEFAULT_MAX_DELAY_MS) -> None:
+        """Take up where the store's config files say.
+
+        Args:
+            store: where the messages are.
+            timer_max_delay_ms: the furthest that a message may name a time of its own.
+        """
         self.store = store
         self._schedule = Schedule(store)
         self._transactions = Transactions(store)
+        self._timers = Timers(store, timer_max_delay_ms)
 
     def send(self, message: NewMessage) -> PutResult:
         """Take a producer's message.
 
         Returns:
-            Where its first record was stored: for a delayed message in the schedule topic, for a transactional one in
-            the topic of halves.
+            Where its first record was stored: for a delayed message in the schedule or the timer topic, for a
+            transactional one in the topic of halves.
 
         Raises:
             MessageRefusedError: if a broker refuses it.
@@ -48,6 +57,8 @@ class Delivery:
         known = dict(message.properties)
         if known.get(props.TRAN_MSG, "").lower() == "true":
             return self._transactions.prepare(message)
+        if props.DELAY not in known and asks_for_timer(known):
+            return self.store.put(self._timers.park(message, known, self.store.clock()))
         return self._put(message, known.get(props.DELAY))
 
     def _put(self, message: NewMessage, delay: str | None) -> PutResult:
@@ -60,11 +71,17 @@ class Delivery:
 
     def next_due_ms(self) -> int | None:
         """When the next parked message is due; None where none waits."""
-        return self._schedule.next_due_ms()
+        due = [time for time in (self._schedule.next_due_ms(), self._timers.next_due_ms()) if time is not None]
+        return min(due, default=None)
 
-    def deliver_due(self, now_ms: int) -> list[PutResult]:
-        """Store parked messages that are due under their real topics; what was due first comes first."""
-        return self._schedule.deliver_due(now_ms)
+    def deliver_due(self, now_ms: int, limit: int | None = None) -> list[PutResult]:
+        """Store parked messages that are due under their real topics; what was due first comes first.
+
+        Args:
+            now_ms: what was due by then.
+            limit: how many at most, of those with a level and of those with a time each; None for all.
+        """
+        return self._schedule.deliver_due(now_ms, limit) + self._timers.deliver_due(now_ms, limit)
 
     def send_back(
         self, group: str, physical_offset: int, *, delay_level: int = 0, max_reconsume_times: int | None = None
@@ -107,6 +124,10 @@ class Delivery:
     def rollback(self, producer_group: str, half_offset: int) -> None:
         """Drop a half; see `Transactions.rollback`."""
         self._transactions.rollback(producer_group, half_offset)
+
+    def take_due_halves(self, now_ms: int, timeout_ms: int, checks_max: int) -> list[Message]:
+        """The halves whose producers are to be asked now; see `Transactions.take_due`."""
+        return self._transactions.take_due(now_ms, timeout_ms, checks_max)
 
     def pending_halves(self) -> list[Message]:
         """The half messages that nobody has decided, the oldest first."""

@@ -10,6 +10,10 @@ copied; only the topic tells what a record is, because properties stay on a mess
     prepare     T/q                  -> RMQ_SYS_TRANS_HALF_TOPIC / 0     + REAL_TOPIC, REAL_QID, __transactionId__
     commit      the half             -> T/q, type COMMIT                 its offset, - REAL_TOPIC, REAL_QID
     finish      the half             -> RMQ_SYS_TRANS_OP_HALF_TOPIC / 0  body: queue offset of the half and a comma
+    check_again the half             -> RMQ_SYS_TRANS_HALF_TOPIC / 0     + TRANSACTION_CHECK_TIMES
+    abandon     the half             -> TRANS_CHECK_MAX_TIME_TOPIC / 0   nothing changed
+    park_timer  T/q                  -> rmq_sys_wheel_timer / 0          + TIMER_OUT_MS, REAL_TOPIC, REAL_QID
+    unpark_timer  the parked record  -> REAL_TOPIC / REAL_QID            + TIMER_ENQUEUE_MS, TIMER_DEQUEUE_MS
 
 Source, all of 5.5.0: HookUtils.transformDelayLevelMessage, ScheduleMessageService.messageTimeUp,
 AbstractSendMessageProcessor.consumerSendMsgBack, TransactionalMessageBridge.parseHalfMessageInner,
@@ -26,9 +30,14 @@ from schemas.layouts import properties as props
 from schemas.layouts.commitlog import Message, NewMessage
 from schemas.layouts.hosts import Host
 from schemas.layouts.sysflag import BORN_HOST_V6, STORE_HOST_V6, TRANSACTION_MASK, TransactionType
-from schemas.layouts.topics import DLQ_PREFIX, HALF_TOPIC, OP_TOPIC, RETRY_PREFIX, SCHEDULE_TOPIC
+from schemas.layouts.topics import DLQ_PREFIX, HALF_TOPIC, OP_TOPIC, RETRY_PREFIX, SCHEDULE_TOPIC, TIMER_TOPIC
 
 TRANSACTION_ID = "__transactionId__"
+CHECK_TIMES = "TRANSACTION_CHECK_TIMES"
+GIVEN_UP_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
+TIMER_OUT = "TIMER_OUT_MS"
+TIMER_ENQUEUED = "TIMER_ENQUEUE_MS"
+TIMER_DEQUEUED = "TIMER_DEQUEUE_MS"
 FINISHED_TAG = "d"
 FIRST_RETRY_LEVEL = 3
 """The delay level of the first retry; every further one takes the next."""
@@ -67,6 +76,24 @@ def park(message: NewMessage, level: int) -> NewMessage:
 def unpark(parked: Message, topic: str, queue_id: int) -> NewMessage:
     """The record that is delivered when its time has come."""
     return replace(copy_of(parked), topic=topic, queue_id=queue_id)
+
+
+def park_timer(message: NewMessage, due_ms: int) -> NewMessage:
+    """The record that waits in the timer topic."""
+    changes = {TIMER_OUT: str(due_ms), **_real_place(message)}
+    return replace(message, topic=TIMER_TOPIC, queue_id=0, properties=with_properties(message.properties, changes))
+
+
+def unpark_timer(parked: Message, enqueued_ms: int, now_ms: int) -> NewMessage:
+    """The record that is delivered when its time has come."""
+    known = parked.properties
+    changes = {TIMER_ENQUEUED: str(enqueued_ms), TIMER_DEQUEUED: str(now_ms)}
+    return replace(
+        copy_of(parked),
+        topic=known[props.REAL_TOPIC],
+        queue_id=int(known[props.REAL_QID]),
+        properties=with_properties(parked.property_pairs, changes),
+    )
 
 
 def send_back(failed: Message, group: str, queue_id: int, level: int) -> NewMessage:
@@ -122,6 +149,16 @@ def commit(half: Message) -> NewMessage:
         prepared_transaction_offset=half.physical_offset,
         properties=with_properties(copy.properties, {}, without=(props.REAL_TOPIC, props.REAL_QID)),
     )
+
+
+def check_again(half: Message, checks: int) -> NewMessage:
+    """The half message once more, behind everything that came meanwhile: its producer is asked about this one."""
+    return replace(copy_of(half), properties=with_properties(half.property_pairs, {CHECK_TIMES: str(checks)}))
+
+
+def abandon(half: Message) -> NewMessage:
+    """The record of a half message whose producer never knew."""
+    return replace(copy_of(half), topic=GIVEN_UP_TOPIC, queue_id=0)
 
 
 def finish(half: Message, now_ms: int, broker: Host) -> NewMessage:

@@ -65,16 +65,20 @@ class Schedule:
         entry = self._store.entry_at(SCHEDULE_TOPIC, level - 1, offset)
         return Waiting(entry.tags_code, level, offset, entry.physical_offset) if entry else None
 
-    def deliver_due(self, now_ms: int) -> list[PutResult]:
+    def deliver_due(self, now_ms: int, limit: int | None = None) -> list[PutResult]:
         """Deliver everything that is due, what was due first coming first.
+
+        Args:
+            now_ms: what was due by then.
+            limit: how many at most; None for all.
 
         Returns:
             Where the messages were stored.
         """
-        delivered = []
+        delivered: list[PutResult] = []
         with self._guard:
             heads = {level: head for level in self._levels if (head := self._head(level))}
-            while heads:
+            while heads and (limit is None or len(delivered) < limit):
                 level, head = min(heads.items(), key=lambda item: (self._due_ms(item[1], now_ms), item[0]))
                 if self._due_ms(head, now_ms) > now_ms:
                     break

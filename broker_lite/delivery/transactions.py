@@ -20,6 +20,8 @@ from schemas.layouts.topics import HALF_TOPIC, OP_TOPIC
 
 GROUP = "CID_RMQ_SYS_TRANS"
 QUEUE_ID = 0
+IMMUNITY_SECONDS = "CHECK_IMMUNITY_TIME_IN_SECONDS"
+_MAX_DIGITS = 10
 
 
 class Transactions:
@@ -33,6 +35,8 @@ class Transactions:
         self._op_progress = self._progress(OP_TOPIC)
         self._decided: set[int] = set()
         self._marks: dict[int, list[int]] = {}
+        self._newest: dict[int, int] = {}
+        self._older: dict[int, list[int]] = {}
         for mark in self._messages(OP_TOPIC, self._op_progress):
             self._note(mark.queue_offset, rewrites.finished_offsets(mark.body))
 
@@ -87,6 +91,47 @@ class Transactions:
         with self._guard:
             return [half for half in self._messages(HALF_TOPIC, self._half_progress) if not self._is_decided(half)]
 
+    def take_due(self, now_ms: int, timeout_ms: int, checks_max: int) -> list[Message]:
+        """The halves whose producers are to be asked now.
+
+        Each of them was stored again with its check counted, and the older record of it counts no more; those that were
+        asked about too often are given up.
+
+        Args:
+            now_ms: when this is.
+            timeout_ms: the age at which a half is asked about first, unless it says so itself.
+            checks_max: how often a producer is asked.
+        """
+        with self._guard:
+            halves = [half for half in self._messages(HALF_TOPIC, self._half_progress) if not self._is_decided(half)]
+            due = []
+            for half in halves:
+                age_ms = now_ms - half.born_timestamp
+                immunity_ms = _immunity_ms(half)
+                checks = _number(half.properties.get(rewrites.CHECK_TIMES))
+                if checks >= checks_max:
+                    self._store.put(rewrites.abandon(half))
+                    self._pass_over(half.queue_offset)
+                elif immunity_ms is not None and age_ms < immunity_ms:
+                    # RocketMQ counts this, too.
+                    self._put_again(half, checks + 1)
+                elif age_ms < timeout_ms:
+                    break
+                else:
+                    due.append(self._put_again(half, checks + 1))
+        return due
+
+    def _put_again(self, half: Message, checks: int) -> Message:
+        """Let a newer record stand for a half; whoever names the older one means this."""
+        result = self._store.put(rewrites.check_again(half, checks))
+        older = [*self._older.pop(half.queue_offset, ()), half.queue_offset]
+        self._older[result.queue_offset] = older
+        self._newest.update(dict.fromkeys(older, result.queue_offset))
+        self._pass_over(half.queue_offset)
+        again = self._store.get_at(result.physical_offset)
+        assert again is not None, "what was just stored is there"
+        return again
+
     def _is_decided(self, half: Message) -> bool:
         return half.queue_offset < self._half_progress or half.queue_offset in self._decided
 
@@ -100,6 +145,8 @@ class Transactions:
             )
         if not half.properties.get(props.REAL_TOPIC) or not half.properties.get(props.REAL_QID, "").isdecimal():
             raise TransactionError(f"the half at {half_offset}: expected {props.REAL_TOPIC} and {props.REAL_QID}")
+        if (newest := self._newest.get(half.queue_offset)) is not None:
+            half = self._store.get(HALF_TOPIC, QUEUE_ID, newest, 1).messages[0]
         if self._is_decided(half):
             raise TransactionError(f"the half at {half_offset}: expected it pending, found it decided")
         return half
@@ -111,7 +158,22 @@ class Transactions:
 
     def _note(self, mark: int, halves: list[int]) -> None:
         self._marks[mark] = halves
-        self._decided.update(halves)
+        self._decided.update(half for half in halves if half >= self._half_progress)
+        for half in halves:
+            self._forget_older(half)
+        self._advance()
+
+    def _pass_over(self, half: int) -> None:
+        """Let a half count as decided, without a mark: it stands in the log once more, or was given up."""
+        self._decided.add(half)
+        self._forget_older(half)
+        self._advance()
+
+    def _forget_older(self, half: int) -> None:
+        for older in self._older.pop(half, ()):
+            del self._newest[older]
+
+    def _advance(self) -> None:
         while self._half_progress in self._decided:
             self._decided.discard(self._half_progress)
             self._half_progress += 1
@@ -121,3 +183,13 @@ class Transactions:
         offsets = self._store.config.consumer_offsets
         offsets.commit(HALF_TOPIC, GROUP, QUEUE_ID, self._half_progress)
         offsets.commit(OP_TOPIC, GROUP, QUEUE_ID, self._op_progress)
+
+
+def _immunity_ms(half: Message) -> int | None:
+    """The age before which nobody is to be asked about a half, where it says one itself."""
+    seconds = half.properties.get(IMMUNITY_SECONDS)
+    return _number(seconds) * 1000 if seconds else None
+
+
+def _number(text: str | None) -> int:
+    return int(text) if text and text.isdecimal() and len(text) < _MAX_DIGITS else 0

@@ -7,7 +7,7 @@ one segment, or all of them go to the next one. Source: CommitLog.DefaultAppendM
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from broker_lite.store.errors import MessageRefusedError
@@ -60,15 +60,15 @@ class CommitLog:
                 f"record: expected at most {largest} bytes, for a segment of {self.files.file_size}, found {size}"
             )
 
-    def append(self, records: list[bytes], relocate: Callable[[int], list[bytes]]) -> tuple[int, list[bytes]]:
+    def append(self, records: Sequence[bytes | bytearray], relocate: Callable[[int], None]) -> int:
         """Append records that must stand together, and whose size was checked.
 
         Args:
             records: as they are at the log's end.
-            relocate: gives them as they are at another physical offset; their sizes do not depend on it.
+            relocate: makes them what they are at another physical offset; their sizes do not depend on it.
 
         Returns:
-            The physical offset of the first record, and the records that were written.
+            The physical offset of the first record.
 
         Raises:
             DiskFullError: if there is no room for the next segment.
@@ -77,10 +77,10 @@ class CommitLog:
             self._clear_rest()
         if 0 < self.files.room < sum(map(len, records)) + END_RESERVE:
             self._fill_segment()
-            records = relocate(self.end)
+            relocate(self.end)
         offset = self.end
-        self.files.append(b"".join(records))
-        return offset, records
+        self.files.append(records[0] if len(records) == 1 else b"".join(records))
+        return offset
 
     def _clear_rest(self) -> None:
         """Erase what recovery has left behind the log's end, at the first append.

@@ -5,26 +5,18 @@
     consumerOffset.json     for every topic@group and queue: the next message to consume
     delayOffset.json        for every delay level: the next message to deliver
 
-Each has a `.bak` with its previous version, which is read where the file itself is missing or broken. A file is written
-beside its place, synced and renamed. What RocketMQ writes into them and this store does not know stays in them. Source:
-ConfigManager, TopicConfigManager, SubscriptionGroupManager, ConsumerOffsetManager, ScheduleMessageService (5.5.0).
+Source: TopicConfigManager, SubscriptionGroupManager, ConsumerOffsetManager, ScheduleMessageService (5.5.0).
 """
 
 from __future__ import annotations
 
-import logging
-import os
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from broker_lite.store.errors import ConfigFileError
-from broker_lite.store.mapped_file import sync_folder
+from broker_lite.store.config_file import ConfigFile, is_number
 from schemas.layouts.topics import DLQ_PREFIX, HALF_TOPIC, OP_TOPIC, RETRY_PREFIX, SCHEDULE_TOPIC
-from schemas.remoting.fastjson import parse_fastjson, serialize_fastjson
 
-FOLDER = "config"
 DEFAULT_TOPIC_QUEUES = 4
 """What a topic gets that is made by its first message: a producer's default."""
 SCHEDULE_QUEUES = 18
@@ -32,96 +24,6 @@ READ_AND_WRITE = 6
 DEFAULT_RETRY_QUEUES = 1
 DEFAULT_RETRY_MAX_TIMES = 16
 _ONE_QUEUE = (RETRY_PREFIX, DLQ_PREFIX, HALF_TOPIC, OP_TOPIC)
-_logger = logging.getLogger(__name__)
-
-
-class ConfigFile:
-    """One JSON file; several threads may use it.
-
-    Attributes:
-        document: all that is in it.
-        is_changed: whether the file on the disk is behind.
-    """
-
-    name: str
-    table: str
-
-    def __init__(self, root: Path, clock: Callable[[], int]) -> None:
-        """Read the file.
-
-        Raises:
-            ConfigFileError: if neither it nor its `.bak` can be read.
-        """
-        self.path = root / FOLDER / self.name
-        self.backup = self.path.with_name(f"{self.name}.bak")
-        self._clock = clock
-        self._guard = threading.RLock()
-        self.document = self._load()
-        version = {"counter": 0, "stateVersion": 0, "timestamp": clock()}
-        self.document["dataVersion"] = version | self.document.get("dataVersion", {})
-        self.document[self.table] = self._normal(self.document.get(self.table, {}))
-        self.is_changed = not self.path.exists()
-
-    def _load(self) -> dict[str | int, Any]:
-        problems = []
-        for path in (self.path, self.backup):
-            if not path.exists():
-                continue
-            try:
-                document = parse_fastjson(path.read_text(encoding="utf-8"))
-                self._check(document)
-            except ValueError as error:
-                problems.append(f"{path}: expected a config file of RocketMQ's, found: {error}")
-                continue
-            if problems:
-                _logger.warning("%s; its .bak is used", problems[0])
-            return dict(document)
-        if problems:
-            raise ConfigFileError("; ".join(problems))
-        return {}
-
-    def _check(self, document: Any) -> None:
-        for field, is_entry in (("dataVersion", _is_number), (self.table, self._is_entry)):
-            table = document.get(field, {}) if isinstance(document, dict) else None
-            if not isinstance(table, dict) or not all(map(is_entry, table.values())):
-                raise ValueError(f"expected an object {field!r} with entries of the right types")
-
-    def _is_entry(self, value: Any) -> bool:
-        """Whether this may be an entry of the table."""
-        raise NotImplementedError
-
-    def _normal(self, table: dict[Any, Any]) -> dict[Any, Any]:
-        """The table with keys of the types that this store uses."""
-        return table
-
-    @property
-    def entries(self) -> dict[Any, Any]:
-        """The table that the file is about."""
-        entries: dict[Any, Any] = self.document[self.table]
-        return entries
-
-    def mark_changed(self) -> None:
-        """Count a change, which the next `save` writes."""
-        version = self.document["dataVersion"]
-        version["counter"] += 1
-        version["timestamp"] = self._clock()
-        self.is_changed = True
-
-    def save(self) -> None:
-        """Write the file; what was there becomes the `.bak`."""
-        with self._guard:
-            text = serialize_fastjson(self.document)
-            self.is_changed = False
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        beside = self.path.with_name(f"{self.name}.tmp")
-        with beside.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        if self.path.exists():
-            self.path.replace(self.backup)
-        beside.replace(self.path)
-        sync_folder(self.path.parent)
 
 
 class Topics(ConfigFile):
@@ -131,7 +33,7 @@ class Topics(ConfigFile):
     table = "topicConfigTable"
 
     def _is_entry(self, value: Any) -> bool:
-        return isinstance(value, dict) and _is_number(value.get("readQueueNums", 0))
+        return isinstance(value, dict) and is_number(value.get("readQueueNums", 0))
 
     def ensure(self, topic: str, queue_id: int = 0) -> None:
         """Have the topic, with at least this queue, so that a broker serves it."""
@@ -179,7 +81,7 @@ class Groups(ConfigFile):
 
     def _is_entry(self, value: Any) -> bool:
         limits = ("retryQueueNums", "retryMaxTimes")
-        return isinstance(value, dict) and all(_is_number(value.get(limit, 0)) for limit in limits)
+        return isinstance(value, dict) and all(is_number(value.get(limit, 0)) for limit in limits)
 
     def ensure(self, group: str) -> GroupLimits:
         """The group's limits; an unknown group is made with RocketMQ's defaults."""
@@ -223,7 +125,7 @@ class ConsumerOffsets(ConfigFile):
     table = "offsetTable"
 
     def _is_entry(self, value: Any) -> bool:
-        return isinstance(value, dict) and all(map(_is_number, value.values()))
+        return isinstance(value, dict) and all(map(is_number, value.values()))
 
     def _normal(self, table: dict[Any, Any]) -> dict[Any, Any]:
         return {key: _with_int_keys(offsets) for key, offsets in table.items()}
@@ -254,7 +156,7 @@ class DelayOffsets(ConfigFile):
     table = "offsetTable"
 
     def _is_entry(self, value: Any) -> bool:
-        return _is_number(value)
+        return is_number(value)
 
     def _normal(self, table: dict[Any, Any]) -> dict[Any, Any]:
         return _with_int_keys(table)
@@ -269,10 +171,6 @@ class DelayOffsets(ConfigFile):
         with self._guard:
             self.entries[level] = offset
             self.mark_changed()
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int)
 
 
 def _with_int_keys(table: dict[Any, Any]) -> dict[Any, Any]:

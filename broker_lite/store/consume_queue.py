@@ -76,8 +76,10 @@ class ConsumeQueue:
 
     def min_offset(self, min_physical_offset: int) -> int:
         """Queue offset of the first entry whose record the log still has; `max_offset` where there is none."""
-        numbers = range(self.first_number, self.max_offset)
-        return self.first_number + bisect_left(numbers, (min_physical_offset, True), key=self._order_of)
+        first = self.first_number
+        if self.is_empty or self._order_of(first) >= (min_physical_offset, True):
+            return first  # as nearly always: nothing has expired
+        return first + bisect_left(range(first, self.max_offset), (min_physical_offset, True), key=self._order_of)
 
     def _order_of(self, number: int) -> tuple[int, bool]:
         """Sorts an entry by its place in the log, with filler before everything."""
@@ -148,6 +150,16 @@ class ConsumeQueue:
         if not self.is_empty and (last := self.entry(self.max_offset - 1)) != PRE_BLANK:
             self.last_record = last.physical_offset
             self.max_physical_offset = last.physical_offset + last.size
+
+    def delete_expired(self, min_physical_offset: int) -> None:
+        """Remove the files that only lead before an offset of the log; the last stays: it carries the numbers on."""
+        count = 0
+        for start in self.files.file_starts[:-1]:
+            last = self.entry((start + self.files.file_size) // ENTRY.size - 1)
+            if last != PRE_BLANK and last.physical_offset >= min_physical_offset:
+                break
+            count += 1
+        self.files.delete_first(count)
 
     def truncate_physically(self, physical_offset: int) -> None:
         """Drop the entries of records at or behind an offset of the log."""
@@ -240,10 +252,20 @@ class ConsumeQueues:
             if queue.max_physical_offset > physical_offset:
                 queue.truncate_physically(physical_offset)
 
+    def delete_expired(self, min_physical_offset: int) -> None:
+        """Remove the files of all queues that only lead before an offset of the log."""
+        for queue in self:
+            queue.delete_expired(min_physical_offset)
+
     def sync(self) -> None:
         """Put all entries on the disk."""
         for queue in self:
             queue.files.sync(queue.files.end)
+
+    def delete(self, topic: str) -> None:
+        """Remove the queues of a topic."""
+        for key in [key for key in self._queues if key[0] == topic]:
+            self._queues.pop(key).files.delete()
 
     def delete_all(self) -> None:
         """Remove every queue, to build them anew."""

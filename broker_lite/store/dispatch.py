@@ -83,10 +83,16 @@ class Dispatching:
 
     def code_for(self, topic: str, properties: Mapping[str, str], store_timestamp: int) -> int:
         """The code of a ConsumeQueue entry: the hash of TAGS, or the time of delivery in the schedule topic."""
-        if topic == SCHEDULE_TOPIC:
-            level = parse_delay_level(properties.get(props.DELAY))
-            if level is not None and level > 0:
-                return store_timestamp + self.delay_ms(level)
+        delay_ms = self.delay_for(properties) if topic == SCHEDULE_TOPIC else None
+        return self.tags_code_for(properties) if delay_ms is None else store_timestamp + delay_ms
+
+    def delay_for(self, properties: Mapping[str, str]) -> int | None:
+        """How long a record in the schedule topic waits, ms; None where its DELAY is none."""
+        level = parse_delay_level(properties.get(props.DELAY))
+        return self.delay_ms(level) if level is not None and level > 0 else None
+
+    def tags_code_for(self, properties: Mapping[str, str]) -> int:
+        """The hash of TAGS, 0 where there are none."""
         tags = properties.get(props.TAGS)
         return _cached_tags_code(tags) if tags else 0
 

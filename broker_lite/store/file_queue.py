@@ -113,7 +113,7 @@ class FileQueue:
         self.prepare(1)
         return self.locate(self.end)
 
-    def append(self, data: bytes) -> None:
+    def append(self, data: bytes | bytearray) -> None:
         """Append bytes that fit into the room left in the last file, or into a whole new one."""
         memory, position = self.reserve()
         memory[position : position + len(data)] = data
@@ -152,6 +152,18 @@ class FileQueue:
         for file in self._files[first : last + 1]:
             file.sync()
         self.synced = offset
+
+    def modified_seconds(self) -> list[float]:
+        """When each file was last written to, s since 1970."""
+        return [file.path.stat().st_mtime for file in self._files]
+
+    def delete_first(self, count: int) -> None:
+        """Remove the oldest files; what is left begins behind them."""
+        for file in self._files[:count]:
+            file.delete()
+        del self._files[:count]
+        self.start += count * self.file_size
+        self.synced = max(self.synced, self.start)
 
     def unmap(self) -> None:
         """Give the memory of all files back."""

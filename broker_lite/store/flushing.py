@@ -48,6 +48,10 @@ class Flusher:
         if self._thread.is_alive():
             self._thread.join()
 
+    def paused(self) -> threading.Lock:
+        """What keeps everybody from syncing while it is held: files may go meanwhile."""
+        return self._guard
+
     def wait_for(self, log_end: int) -> None:
         """Return when the log is on the disk up to an offset.
 
@@ -58,10 +62,11 @@ class Flusher:
         self.sync_log()
         assert self._log.files.synced >= log_end
 
-    def sync_log(self) -> None:
-        """Put the log on the disk."""
+    def sync_log(self) -> int:
+        """Put the log on the disk; gives the offset up to which it is there."""
         with self._guard:
             self._sync_log()
+            return self._log.files.synced
 
     def _sync_log(self) -> None:
         self._writer.check_usable()

@@ -139,6 +139,11 @@ class MessageIndex:
             self._drop(file)
         return bool(beyond)
 
+    def drop_expired(self, min_physical_offset: int) -> None:
+        """Delete the files whose records are all before an offset of the log; the last one stays."""
+        for file in [file for file in self._files[:-1] if file.header.end_physical_offset < min_physical_offset]:
+            self._drop(file)
+
     def _drop(self, file: IndexFile) -> None:
         file.delete()
         self._files.remove(file)

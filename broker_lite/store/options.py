@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from broker_lite.store.errors import OptionError
@@ -49,6 +49,41 @@ def parse_delay_levels(text: str) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True, slots=True)
+class RetentionOptions:
+    """What goes when; names and defaults are those of RocketMQ's MessageStoreConfig.
+
+    Attributes:
+        file_reserved_hours: age from which a segment may go.
+        delete_hours: the hours of the day, local time, in which it does.
+        disk_max_used_percent: on a fuller disk it goes at any hour.
+        clean_forcibly_percent: on a fuller disk segments go at any age.
+        warning_percent: on a fuller disk nothing is stored any more.
+        delete_batch: segments that one turn deletes at most.
+    """
+
+    file_reserved_hours: int = 72
+    delete_hours: tuple[int, ...] = (4,)
+    disk_max_used_percent: int = 75
+    clean_forcibly_percent: int = 85
+    warning_percent: int = 90
+    delete_batch: int = 10
+
+    def __post_init__(self) -> None:
+        """Refuse what makes no sense.
+
+        Raises:
+            OptionError: names the option, with what was expected and found.
+        """
+        if self.file_reserved_hours < 0:
+            raise OptionError(f"file_reserved_hours: expected 0 or more, found {self.file_reserved_hours}")
+        if not all(0 <= hour < 24 for hour in self.delete_hours):
+            raise OptionError(f"delete_hours: expected hours from 0 to 23, found {self.delete_hours}")
+        for name in ("disk_max_used_percent", "clean_forcibly_percent", "warning_percent"):
+            if not 0 < (percent := getattr(self, name)) <= 100:
+                raise OptionError(f"{name}: expected 1 to 100, found {percent}")
+
+
+@dataclass(frozen=True, slots=True)
 class StoreOptions:
     """What a store is like. File sizes must be those that the store's files already have.
 
@@ -64,6 +99,7 @@ class StoreOptions:
         max_message_size_bytes: limit of a body, and of all bodies of a batch together.
         message_delay_level: the delays of the levels from 1 on.
         store_host: the broker's address, which records and message ids hold.
+        retention: which segments are deleted, and when.
     """
 
     segment_size_bytes: int = DEFAULT_SEGMENT_SIZE
@@ -77,6 +113,7 @@ class StoreOptions:
     max_message_size_bytes: int = 4 << 20
     message_delay_level: str = DEFAULT_DELAY_LEVELS
     store_host: Host = DEFAULT_STORE_HOST
+    retention: RetentionOptions = field(default_factory=RetentionOptions)
 
     def __post_init__(self) -> None:
         """Refuse what no store can have.

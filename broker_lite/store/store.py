@@ -11,27 +11,24 @@ The folder holds `commitlog/`, `consumequeue/`, `index/`, `config/`, `checkpoint
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from broker_lite.store.config_files import ConfigFiles
 from broker_lite.store.dispatch import Dispatching
-from broker_lite.store.errors import StoreUnusableError
 from broker_lite.store.files import StoreFiles
 from broker_lite.store.flushing import Flusher
+from broker_lite.store.lookups import LookUps
 from broker_lite.store.options import FlushMode, StoreOptions
 from broker_lite.store.ownership import AbortMark, StoreLock
-from broker_lite.store.reading import DEFAULT_KEY_LIMIT, MAX_TIME_MS, GetResult, Reader
+from broker_lite.store.prepared import Prepared, Preparing
+from broker_lite.store.reading import Reader
 from broker_lite.store.recovery import Recovery
+from broker_lite.store.retention import Retention
 from broker_lite.store.writing import PutResult, Writer
-from schemas.layouts.commitlog import Message, NewMessage
-from schemas.layouts.consumequeue import Entry
-
-DEFAULT_MAX_MESSAGES = 32
-"""What a consumer asks for at once."""
+from schemas.layouts.commitlog import NewMessage
 
 
 def system_clock() -> int:
@@ -39,7 +36,7 @@ def system_clock() -> int:
     return time.time_ns() // 1_000_000
 
 
-class MessageStore:
+class MessageStore(LookUps):
     """An open store; several threads may use it.
 
     Attributes:
@@ -66,6 +63,7 @@ class MessageStore:
         self._writer.last = self.recovery.progress
         self._reader = Reader(self._files)
         self._flusher = Flusher(options, self._writer, self._files)
+        self._retention = Retention(path, self._files, options.retention)
 
     @property
     def config(self) -> ConfigFiles:
@@ -144,6 +142,24 @@ class MessageStore:
             self._flusher.wait_for(result.physical_offset + result.size)
         return result
 
+    @property
+    def preparing(self) -> Preparing:
+        """Makes records of messages, for `append`."""
+        return self._writer.preparing
+
+    def append(self, message: Prepared) -> PutResult:
+        """Store a prepared message, without waiting for the disk in any mode; see `put`."""
+        return self._writer.append_one(message)
+
+    def append_batch(self, messages: Sequence[Prepared]) -> list[PutResult]:
+        """Store prepared messages of one queue together, as `append`."""
+        return self._writer.append(messages)
+
+    def take_arrived(self) -> set[tuple[str, int]]:
+        """Topic and number of the queues that got messages since the last call."""
+        arrived, self._writer.arrived = self._writer.arrived, set()
+        return arrived
+
     def put_batch(self, messages: Sequence[NewMessage]) -> list[PutResult]:
         """Store messages of one queue together, as a producer's batch: one after another, in one segment, or none.
 
@@ -157,95 +173,30 @@ class MessageStore:
             self._flusher.wait_for(results[-1].physical_offset + results[-1].size)
         return results
 
-    def get(self, topic: str, queue_id: int, queue_offset: int, max_messages: int = DEFAULT_MAX_MESSAGES) -> GetResult:
-        """Messages of a queue, from a queue offset on.
+    def delete_queues(self, topic: str) -> None:
+        """Forget the queues of a topic, with their files; the log keeps its messages."""
+        with self._reading():
+            self._files.queues.delete(topic)
 
-        Raises:
-            StoreFilesError: if a record that the queue leads to is damaged.
-        """
-        with self._reading() as reader:
-            return reader.get(topic, queue_id, queue_offset, max_messages)
-
-    def entry_at(self, topic: str, queue_id: int, queue_offset: int) -> Entry | None:
-        """The ConsumeQueue entry of a message; None where the queue has none, or only filler."""
-        with self._reading() as reader:
-            return reader.entry_at(topic, queue_id, queue_offset)
-
-    def get_at(self, physical_offset: int) -> Message | None:
-        """The message whose record begins at a physical offset; None where none does."""
-        with self._reading() as reader:
-            return reader.message_at(physical_offset)
-
-    def get_by_id(self, msg_id: str) -> Message | None:
-        """The message with an offset message id; None where this store has none.
-
-        Raises:
-            LayoutError: if the text is no such id.
-        """
-        with self._reading() as reader:
-            return reader.by_id(msg_id)
-
-    def get_by_key(
-        self, topic: str, key: str, begin_ms: int = 0, end_ms: int = MAX_TIME_MS, limit: int = DEFAULT_KEY_LIMIT
-    ) -> list[Message]:
-        """The newest messages with a key, in the order of the log.
-
-        Args:
-            topic: the topic under which they are stored, so `SCHEDULE_TOPIC_XXXX` for waiting ones.
-            key: a UNIQ_KEY, one of the KEYS, or `tags_key(TAGS)`.
-            begin_ms: earliest store time.
-            end_ms: latest store time.
-            limit: how many at most.
-
-        Raises:
-            IndexDisabledError: if the store keeps no index.
-        """
-        with self._reading() as reader:
-            return reader.by_key(topic, key, begin_ms, end_ms, limit)
-
-    def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
-        """Queue offset of the first message stored at or after a time; the queue's end where there is none."""
-        with self._reading() as reader:
-            return reader.offset_by_time(topic, queue_id, timestamp_ms)
-
-    def get_by_time(
-        self, topic: str, queue_id: int, timestamp_ms: int, max_messages: int = DEFAULT_MAX_MESSAGES
-    ) -> GetResult:
-        """Messages of a queue from the first on that was stored at or after a time; see `get`."""
-        with self._reading() as reader:
-            return reader.get(topic, queue_id, reader.offset_by_time(topic, queue_id, timestamp_ms), max_messages)
+    def clean(self, now_seconds: float) -> int:
+        """Delete the segments that may go, and what leads to them; tells how many went. See `Retention`."""
+        with self._flusher.paused(), self._reading():
+            return self._retention.clean(now_seconds)
 
     @property
-    def min_physical_offset(self) -> int:
-        """Physical offset of the first byte that the log has."""
-        with self._reading():
-            return self._files.log.start
+    def is_disk_full(self) -> bool:
+        """Whether the disk is too full for more messages."""
+        return self._retention.is_disk_full
 
     @property
-    def max_physical_offset(self) -> int:
-        """Physical offset behind the last record: where the next one goes, unless it must go to a new segment."""
-        with self._reading():
-            return self._files.log.end
+    def log_end(self) -> int:
+        """As `max_physical_offset`, of a store that may be closed, and without waiting for anybody."""
+        return self._writer.last.log_end
 
-    @property
-    def queues(self) -> list[tuple[str, int]]:
-        """Topic and number of every queue that has entries, in order."""
-        with self._reading():
-            return sorted((queue.topic, queue.queue_id) for queue in self._files.queues if not queue.is_empty)
+    def sync_log(self) -> int:
+        """Put the log on the disk; gives the physical offset up to which it is there.
 
-    def min_offset(self, topic: str, queue_id: int) -> int:
-        """Queue offset of a queue's first message whose record the log has; 0 for an unknown queue."""
-        with self._reading() as reader:
-            return reader.bounds(topic, queue_id).start
-
-    def max_offset(self, topic: str, queue_id: int) -> int:
-        """Queue offset of a queue's next message; 0 for an unknown queue."""
-        with self._reading() as reader:
-            return reader.bounds(topic, queue_id).stop
-
-    @contextmanager
-    def _reading(self) -> Iterator[Reader]:
-        with self._writer.lock:
-            if self._writer.is_closed:
-                raise StoreUnusableError(f"{self.path}: expected an open store, found it closed")
-            yield self._reader
+        Raises:
+            StoreUnusableError: if the disk failed.
+        """
+        return self._flusher.sync_log()

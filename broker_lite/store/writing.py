@@ -12,16 +12,15 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from broker_lite.store.checks import check_batch, check_message
+from broker_lite.store.checks import check_batch
 from broker_lite.store.consume_queue import ConsumeQueue
-from broker_lite.store.dispatch import Dispatching, is_queued
-from broker_lite.store.errors import MessageRefusedError, StoreUnusableError
+from broker_lite.store.errors import StoreUnusableError
 from broker_lite.store.files import StoreFiles
 from broker_lite.store.options import StoreOptions
+from broker_lite.store.prepared import Prepared, Preparing
 from broker_lite.store.progress import Progress
-from schemas.layouts.commitlog import NewMessage, serialize_message
+from schemas.layouts.commitlog import NewMessage
 from schemas.layouts.consumequeue import ENTRY
-from schemas.layouts.errors import UnserializableError
 from schemas.layouts.hosts import Host
 from schemas.layouts.message_id import serialize_message_id
 
@@ -49,15 +48,6 @@ class PutResult(NamedTuple):
         return serialize_message_id(self.store_host, self.physical_offset)
 
 
-class _Entries(NamedTuple):
-    """What a message adds to its queue and to the index, known before it is written."""
-
-    topic: str
-    queued: bool
-    tags_code: int
-    index_keys: tuple[str, ...]
-
-
 class Writer:
     """Appends messages; several threads may.
 
@@ -66,6 +56,8 @@ class Writer:
         failure: what made the store unusable, if anything did.
         is_closed: whether it takes no more messages.
         last: how far it has come.
+        preparing: makes records of messages.
+        arrived: topic and number of the queues that have got messages since somebody emptied it.
     """
 
     def __init__(self, options: StoreOptions, clock: Callable[[], int], files: StoreFiles) -> None:
@@ -79,7 +71,8 @@ class Writer:
         self._queues = files.queues
         self._index = files.index
         self._topics = files.config.topics
-        self._dispatching = Dispatching(options)
+        self.preparing = Preparing(options, files.log.max_record_bytes)
+        self.arrived: set[tuple[str, int]] = set()
 
     def put(self, messages: Sequence[NewMessage]) -> list[PutResult]:
         """Append messages of one queue, together.
@@ -89,9 +82,12 @@ class Writer:
             DiskFullError: if there is no room; nothing was written.
             StoreUnusableError: if the store was closed, or failed before.
         """
-        limit = self._options.max_message_size_bytes
-        for message in messages:
-            check_message(message, limit)
+        if len(messages) == 1:
+            return [self.append_one(self.preparing.prepare(messages[0]))]
+        return self.append([self.preparing.prepare(message) for message in messages])
+
+    def append(self, messages: Sequence[Prepared]) -> list[PutResult]:
+        """Append prepared messages of one queue, together; see `put`."""
         first = messages[0]
         with self.lock:
             if self.is_closed:
@@ -100,7 +96,44 @@ class Writer:
             queue = self._queues.find_or_create(first.topic, first.queue_id)
             results = self._append(queue, messages)
             self._topics.ensure(first.topic, first.queue_id)
+            self.arrived.add((first.topic, first.queue_id))
         return results
+
+    def append_one(self, message: Prepared) -> PutResult:
+        """Append one prepared message, as `append`: nearly all come so."""
+        topic, queue_id, record, _, queued, tags_code, is_due_later, index_keys = message
+        size = len(record)
+        with self.lock:
+            if self.is_closed:
+                raise StoreUnusableError("expected an open store, found it closed")
+            if self.failure is not None:
+                self.check_usable()
+            log, index = self._log, self._index
+            queue = self._queues.find_or_create(topic, queue_id)
+            store_timestamp = self._clock()
+            queue_offset = queue.max_offset if queued else 0
+            message.place(queue_offset, log.end, store_timestamp)
+            log.check_size(size)
+            queue.files.prepare(ENTRY.size)
+            if index is not None:
+                index.check_room(len(index_keys))
+            offset = log.append((record,), lambda offset: message.place(queue_offset, offset, store_timestamp))
+            try:
+                if queued:
+                    queue.append(offset, size, tags_code + store_timestamp if is_due_later else tags_code)
+                if index is not None:
+                    index.put(topic, index_keys, offset, store_timestamp)
+            except BaseException as error:
+                raise self._fail(offset, error) from error
+            self.last = Progress(log.end, store_timestamp, offset)
+            self._topics.ensure(topic, queue_id)
+            self.arrived.add((topic, queue_id))
+        return PutResult(offset, size, queue_offset, store_timestamp, self._options.store_host)
+
+    def _fail(self, offset: int, error: BaseException) -> StoreUnusableError:
+        # The log has the messages and the queue does not: the next would get the same queue offset.
+        self.failure = error
+        return StoreUnusableError(f"the message at {offset} is in the log, but not in its queue or the index: {error}")
 
     def put_batch(self, messages: Sequence[NewMessage]) -> list[PutResult]:
         """Append a batch, as `put`; a batch has rules of its own."""
@@ -116,77 +149,47 @@ class Writer:
         if self.failure is not None:
             raise StoreUnusableError(f"expected a sound store, found: {self.failure}") from self.failure
 
-    def _append(self, queue: ConsumeQueue, messages: Sequence[NewMessage]) -> list[PutResult]:
+    def _append(self, queue: ConsumeQueue, messages: Sequence[Prepared]) -> list[PutResult]:
         store_timestamp = self._clock()
-        serialize = partial(self._serialize, queue.max_offset, messages, store_timestamp)
-        entries = [self._entries_for(message, store_timestamp) for message in messages]
-        records = serialize(self._log.end)
+        records: list[bytearray] = [message.record for message in messages]
+        place = partial(self._place, queue.max_offset, messages, records, store_timestamp)
+        place(self._log.end)
         self._log.check_size(sum(map(len, records)))
         queue.files.prepare(len(messages) * ENTRY.size)
         if self._index is not None:
-            self._index.check_room(sum(len(entry.index_keys) for entry in entries))
-        offset, records = self._log.append(records, serialize)
+            self._index.check_room(sum(len(message.index_keys) for message in messages))
+        offset = self._log.append(records, place)
         try:
-            results = self._dispatch(queue, entries, offset, store_timestamp, records)
+            results = self._dispatch(queue, messages, offset, store_timestamp)
         except BaseException as error:
-            # The log has the messages and the queue does not: the next would get the same queue offset.
-            self.failure = error
-            raise StoreUnusableError(
-                f"the message at {offset} is in the log, but not in its queue or the index: {error}"
-            ) from error
+            raise self._fail(offset, error) from error
         self.last = Progress(self._log.end, store_timestamp, results[-1].physical_offset)
         return results
 
-    def _entries_for(self, message: NewMessage, store_timestamp: int) -> _Entries:
-        properties = dict(message.properties)
-        return _Entries(
-            message.topic,
-            is_queued(message.sys_flag),
-            self._dispatching.code_for(message.topic, properties, store_timestamp),
-            self._dispatching.keys_for(properties, message.sys_flag),
-        )
-
-    def _serialize(
-        self, queue_offset: int, messages: Sequence[NewMessage], store_timestamp: int, offset: int
-    ) -> list[bytes]:
-        """The records of messages that stand one after another from a physical offset on."""
-        records = []
-        for message in messages:
-            queued = is_queued(message.sys_flag)
-            try:
-                record = serialize_message(
-                    message,
-                    queue_offset=queue_offset if queued else 0,
-                    physical_offset=offset,
-                    store_timestamp=store_timestamp,
-                    store_host=self._options.store_host,
-                )
-            except (UnserializableError, UnicodeEncodeError) as error:
-                raise MessageRefusedError(str(error)) from error
-            if len(record) > self._log.max_record_bytes:
-                raise MessageRefusedError(
-                    f"record: expected at most {self._log.max_record_bytes} bytes, found {len(record)}"
-                )
-            records.append(record)
+    @staticmethod
+    def _place(
+        queue_offset: int,
+        messages: Sequence[Prepared],
+        records: Sequence[bytearray],
+        store_timestamp: int,
+        offset: int,
+    ) -> None:
+        """Let the messages stand one after another from a physical offset on."""
+        for message, record in zip(messages, records, strict=True):
+            message.place(queue_offset, offset, store_timestamp)
             offset += len(record)
-            queue_offset += queued
-        return records
+            queue_offset += message.is_queued
 
     def _dispatch(
-        self,
-        queue: ConsumeQueue,
-        entries: Sequence[_Entries],
-        offset: int,
-        store_timestamp: int,
-        records: Sequence[bytes],
+        self, queue: ConsumeQueue, messages: Sequence[Prepared], offset: int, store_timestamp: int
     ) -> list[PutResult]:
         index, store_host = self._index, self._options.store_host
         results = []
-        for (topic, queued, tags_code, index_keys), record in zip(entries, records, strict=True):
+        for topic, _, record, _, queued, tags_code, is_due_later, index_keys in messages:
             size = len(record)
             queue_offset = queue.max_offset if queued else 0
             if queued:
-                queue.append(offset, size, tags_code)
+                queue.append(offset, size, tags_code + store_timestamp if is_due_later else tags_code)
             if index is not None:
                 index.put(topic, index_keys, offset, store_timestamp)
             results.append(PutResult(offset, size, queue_offset, store_timestamp, store_host))

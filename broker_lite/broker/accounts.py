@@ -1,0 +1,123 @@
+"""Who may use a broker: ACL 1.0, in which every request is signed with the secret key of an account.
+
+Secrets come from the environment, or from a TOML file that only its owner may read:
+
+    [[accounts]]
+    access-key = "shop"
+    secret-key = "…"
+    admin = true        # may change topics and groups; false where not given
+
+Source: PlainPermissionManager, AclUtils (4.9.7).
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+
+from schemas.layouts.remoting import Command
+from schemas.remoting.codes import RequestCode
+from schemas.remoting.errors import SignatureError
+from schemas.remoting.signing import check_signature
+
+ACCESS_KEY_VARIABLE = "COMMITLAKE_BROKER_ACCESS_KEY"
+SECRET_KEY_VARIABLE = "COMMITLAKE_BROKER_SECRET_KEY"  # noqa: S105 (a name)
+MIN_SECRET_LENGTH = 6
+"""As RocketMQ has it."""
+_FOR_ADMINISTRATORS = frozenset(
+    {
+        RequestCode.UPDATE_AND_CREATE_TOPIC,
+        RequestCode.UPDATE_AND_CREATE_TOPIC_LIST,
+        RequestCode.UPDATE_BROKER_CONFIG,
+        RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
+        RequestCode.DELETE_SUBSCRIPTIONGROUP,
+        RequestCode.DELETE_TOPIC_IN_BROKER,
+        RequestCode.INVOKE_BROKER_TO_RESET_OFFSET,
+        RequestCode.CLONE_GROUP_OFFSET,
+    }
+)
+
+
+class AccountsError(ValueError):
+    """Accounts that nobody should use, or that cannot be read; the message is for a user, and holds no secret."""
+
+
+class Accounts:
+    """Secret keys by access key."""
+
+    def __init__(self, secret_keys: Mapping[str, str], administrators: frozenset[str]) -> None:
+        """Take accounts.
+
+        Raises:
+            AccountsError: if there is none, or a secret is too short.
+        """
+        if not secret_keys:
+            raise AccountsError("accounts: expected at least one, found none")
+        for access_key, secret_key in secret_keys.items():
+            if len(access_key) < MIN_SECRET_LENGTH or len(secret_key) < MIN_SECRET_LENGTH:
+                raise AccountsError(
+                    f"account {access_key[:80]!r}: expected an access key and a secret key of at least "
+                    f"{MIN_SECRET_LENGTH} characters"
+                )
+        self._secret_keys = secret_keys
+        self._administrators = administrators
+
+    @classmethod
+    def of_environment(cls, environment: Mapping[str, str]) -> Accounts | None:
+        """The one account that the environment names, an administrator; None where it names none.
+
+        Raises:
+            AccountsError: if only half of it is there.
+        """
+        access_key, secret_key = environment.get(ACCESS_KEY_VARIABLE), environment.get(SECRET_KEY_VARIABLE)
+        if access_key is None and secret_key is None:
+            return None
+        if access_key is None or secret_key is None:
+            raise AccountsError(f"expected both {ACCESS_KEY_VARIABLE} and {SECRET_KEY_VARIABLE}, found one of them")
+        return cls({access_key: secret_key}, frozenset({access_key}))
+
+    @classmethod
+    def of_file(cls, path: Path) -> Accounts:
+        """The accounts of a file.
+
+        Raises:
+            AccountsError: if others than its owner may read it, or it holds something else.
+        """
+        try:
+            with path.open("rb") as file:
+                status = os.fstat(file.fileno())
+                if status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+                    mode = stat.filemode(status.st_mode)
+                    raise AccountsError(f"{path}: expected that only its owner may read it (chmod 600), found {mode}")
+                document = tomllib.load(file)
+        except OSError as error:
+            raise AccountsError(f"{path}: cannot be read: {error.strerror}") from None
+        except ValueError as error:
+            if isinstance(error, AccountsError):
+                raise
+            raise AccountsError(f"{path}: expected TOML, found something else") from None
+        secret_keys, administrators = {}, set()
+        accounts = document.get("accounts")
+        for account in accounts if isinstance(accounts, list) else ():
+            if not isinstance(account, dict):
+                raise AccountsError(f"{path}: expected [[accounts]] tables, found something else")
+            access_key, secret_key = account.get("access-key"), account.get("secret-key")
+            if not isinstance(access_key, str) or not isinstance(secret_key, str):
+                raise AccountsError(f"{path}: expected access-key and secret-key in every account, as text")
+            secret_keys[access_key] = secret_key
+            if account.get("admin") is True:
+                administrators.add(access_key)
+        return cls(secret_keys, frozenset(administrators))
+
+    def check(self, request: Command) -> None:
+        """Make sure that a request is signed by somebody who may send it.
+
+        Raises:
+            SignatureError: if it is not.
+        """
+        access_key = check_signature(request.ext_fields, request.body, self._secret_keys)
+        if request.code in _FOR_ADMINISTRATORS and access_key not in self._administrators:
+            raise SignatureError(f"expected an administrator for request {request.code}, found {access_key!r}")

@@ -1,0 +1,60 @@
+"""The consumer groups that a broker knows, kept in `subscriptionGroup.json`. Source: SubscriptionGroupManager."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker_lite.store.config_files import Groups
+from broker_lite.store.topic_names import VALID_NAME
+from schemas.remoting.configs import DataVersion, SubscriptionGroupConfig, SubscriptionGroups
+from schemas.remoting.json_fields import from_json, to_json
+
+MAX_GROUP_LENGTH = 255
+
+
+def is_valid_group(name: str) -> bool:
+    """Whether a broker would accept a group's name."""
+    return VALID_NAME.fullmatch(name) is not None and len(name) <= MAX_GROUP_LENGTH
+
+
+class GroupTable:
+    """Consumer groups by name."""
+
+    def __init__(self, config: Groups, *, auto_create: bool) -> None:
+        self._config = config
+        self._auto_create = auto_create
+        self._known: dict[str, tuple[Any, SubscriptionGroupConfig]] = {}
+
+    def find(self, name: str) -> SubscriptionGroupConfig | None:
+        """The group; made if it is not there and may be."""
+        entry = self._config.entries.get(name)
+        if entry is None:
+            if not self._auto_create or not is_valid_group(name):
+                return None
+            self._config.create(name)
+            entry = self._config.entries[name]
+        known = self._known.get(name)
+        if known is None or known[0] is not entry:
+            # The store makes a new entry wherever it changes one.
+            known = self._known[name] = (entry, from_json(SubscriptionGroupConfig, {"groupName": name} | entry))
+        return known[1]
+
+    def put(self, config: SubscriptionGroupConfig) -> None:
+        """Make a group, or change it."""
+        self._config.create(
+            config.group_name, retry_queues=config.retry_queue_nums, retry_max_times=config.retry_max_times
+        )
+        self._config.put(config.group_name, self._config.entries[config.group_name] | to_json(config))
+
+    def remove(self, name: str) -> bool:
+        """Forget a group; tells whether there was one."""
+        self._known.pop(name, None)
+        return self._config.remove_entry(name)
+
+    def all(self) -> SubscriptionGroups:
+        """Every group."""
+        entries = self._config.entries
+        groups = {
+            name: from_json(SubscriptionGroupConfig, {"groupName": name} | entries[name]) for name in list(entries)
+        }
+        return SubscriptionGroups(groups, from_json(DataVersion, self._config.document["dataVersion"]))

@@ -1,0 +1,57 @@
+"""Locks on queues, by which one consumer of a group alone reads a queue in order.
+
+A lock lives for a minute, and consumers renew it every 20 s. Locks are not kept on disk. Source: RebalanceLockManager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from schemas.remoting.routes import MessageQueue
+
+LIFETIME_MS = 60_000
+
+
+class _Lock(NamedTuple):
+    client_id: str
+    renewed_ms: int
+
+
+class QueueLocks:
+    """Who holds which queue of which group."""
+
+    def __init__(self) -> None:
+        self._locks: dict[str, dict[MessageQueue, _Lock]] = {}
+
+    def lock(self, group: str, client_id: str, queues: Iterable[MessageQueue], now_ms: int) -> list[MessageQueue]:
+        """Take or renew what is free; gives the queues that the client holds now."""
+        locks = self._locks.setdefault(group, {})
+        held = []
+        for queue in queues:
+            lock = locks.get(queue)
+            if lock is None or lock.client_id == client_id or now_ms - lock.renewed_ms > LIFETIME_MS:
+                locks[queue] = _Lock(client_id, now_ms)
+                held.append(queue)
+        return held
+
+    def unlock(self, group: str, client_id: str, queues: Iterable[MessageQueue]) -> None:
+        """Give back what the client holds."""
+        locks = self._locks.get(group, {})
+        for queue in queues:
+            if (lock := locks.get(queue)) and lock.client_id == client_id:
+                del locks[queue]
+        if not locks:
+            self._locks.pop(group, None)
+
+    def is_locked(self, group: str, now_ms: int) -> bool:
+        """Whether anybody reads a queue of the group in order."""
+        return any(now_ms - lock.renewed_ms <= LIFETIME_MS for lock in self._locks.get(group, {}).values())
+
+    def expire(self, now_ms: int) -> None:
+        """Forget the locks that nobody has renewed."""
+        for group, locks in list(self._locks.items()):
+            for queue in [queue for queue, lock in locks.items() if now_ms - lock.renewed_ms > LIFETIME_MS]:
+                del locks[queue]
+            if not locks:
+                del self._locks[group]

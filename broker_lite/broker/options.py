@@ -1,0 +1,53 @@
+"""Settings of a broker; names and defaults are those of RocketMQ's BrokerConfig, with units."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from broker_lite.store.options import DEFAULT_STORE_HOST
+from schemas.layouts.hosts import Host
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerOptions:
+    """How a broker behaves.
+
+    Attributes:
+        cluster: name of its cluster.
+        name: its own; masters and slaves that belong together share it.
+        broker_id: 0 for a master.
+        address: where clients reach it.
+        ha_address: where slaves get its log.
+        auto_create_topics: whether a send to an unknown topic makes it, after the model of TBW102.
+        auto_create_groups: whether consumers of an unknown group make it.
+        trace_topic: whether there is a topic for the clients' traces.
+        sync_flush: whether an answer to a send waits for the disk.
+        client_timeout_ms: after this long without a heartbeat a client is gone.
+        max_transfer_messages: most messages in an answer to a pull.
+        max_transfer_bytes: most bytes of messages in an answer to a pull, but for a single larger message.
+        long_poll_check_ms: how often pulls that wait are looked at for being late.
+        transaction_timeout_ms: age at which a half message is checked first.
+        transaction_check_interval_ms: time between two checks.
+        transaction_check_max: checks after which a half message is given up.
+        timer_max_delay_ms: the furthest that a message may be delayed.
+        region: what answers and messages say of where the broker is.
+    """
+
+    cluster: str = "DefaultCluster"
+    name: str = "broker-a"
+    broker_id: int = 0
+    address: Host = DEFAULT_STORE_HOST
+    ha_address: str = ""
+    auto_create_topics: bool = True
+    auto_create_groups: bool = True
+    trace_topic: bool = True
+    sync_flush: bool = False
+    client_timeout_ms: int = 120_000
+    max_transfer_messages: int = 32
+    max_transfer_bytes: int = 256 << 10
+    long_poll_check_ms: int = 1_000
+    transaction_timeout_ms: int = 6_000
+    transaction_check_interval_ms: int = 30_000
+    transaction_check_max: int = 15
+    timer_max_delay_ms: int = 3 * 86_400_000
+    region: str = "DefaultRegion"

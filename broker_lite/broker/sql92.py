@@ -1,0 +1,242 @@
+"""SQL92 expressions over a message's properties, as RocketMQ documents them.
+
+    expression   = conjunction { OR conjunction }
+    conjunction  = negation { AND negation }
+    negation     = [ NOT ] predicate
+    predicate    = operand ( = | <> | < | <= | > | >= ) operand
+                 | operand IS [ NOT ] NULL
+                 | operand [ NOT ] BETWEEN operand AND operand
+                 | operand [ NOT ] IN ( 'text', … )
+                 | operand [ NOT ] ( CONTAINS | STARTSWITH | ENDSWITH ) 'text'
+                 | TRUE | FALSE | ( expression )
+    operand      = property | number | 'text' | TRUE | FALSE
+
+Keywords are written in any case; quotes in a text are doubled. Properties are text, and are read as a number or a
+truth value where they meet one. What cannot be read so makes a comparison false; a property that is not there makes it
+unknown, and three-valued logic does the rest: a message is wanted where the whole is true. Source: SelectorParser,
+ComparisonExpression (filter module, 5.5.0).
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from typing import NamedTuple
+
+from broker_lite.broker.sql92_conditions import (
+    Condition,
+    Operand,
+    Properties,
+    Value,
+    all_of,
+    any_of,
+    equal,
+    negated,
+    ordered,
+    text_test,
+)
+
+MAX_LENGTH = 16_384
+MAX_DEPTH = 64
+"""Of brackets and NOTs within one another: evaluation goes as deep."""
+
+_TOKEN = re.compile(
+    r"""\s*(?:(?P<text>'(?:[^']|'')*')
+    |(?P<number>(?:\d+\.\d*|\.\d+|\d+)(?:[eE][+-]?\d+)?[lL]?)
+    |(?P<word>[A-Za-z_$][A-Za-z0-9_$.]*)
+    |(?P<sign><=|>=|<>|[=<>(),+-])
+    |(?P<end>\Z))""",
+    re.VERBOSE,
+)
+_KEYWORDS = frozenset(
+    "AND OR NOT BETWEEN IN IS NULL TRUE FALSE CONTAINS STARTSWITH ENDSWITH".split()  # noqa: SIM905 (a list of words)
+)
+_ORDERS: dict[str, Callable[[float, float], bool]] = {
+    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+}  # fmt: skip
+_TEXT_TESTS: dict[str, Callable[[str, str], bool]] = {
+    "CONTAINS": lambda text, part: part in text,
+    "STARTSWITH": str.startswith,
+    "ENDSWITH": str.endswith,
+}
+
+
+class SqlError(ValueError):
+    """A text that is no such expression."""
+
+
+class _Token(NamedTuple):
+    kind: str
+    text: str
+    position: int
+
+
+@lru_cache(maxsize=256)
+def compile_sql92(expression: str) -> Callable[[Properties], bool]:
+    """A function that tells whether an expression is true of some properties.
+
+    Raises:
+        SqlError: if it is none.
+    """
+    if len(expression) > MAX_LENGTH:
+        raise SqlError(f"expected at most {MAX_LENGTH} characters of SQL92, found {len(expression)}")
+    parser = _Parser(expression)
+    condition = parser.expression()
+    parser.expect_end()
+    return lambda properties: condition(properties) is True
+
+
+def _tokens(expression: str) -> list[_Token]:
+    tokens = []
+    position = 0
+    while True:
+        match = _TOKEN.match(expression, position)
+        if match is None:
+            raise SqlError(f"expected SQL92 at character {position}, found {expression[position:][:40]!r}")
+        kind = str(match.lastgroup)
+        text = match[kind]
+        if kind == "word" and text.upper() in _KEYWORDS:
+            kind, text = "keyword", text.upper()
+        tokens.append(_Token(kind, text, match.start(match.lastgroup or 0)))
+        if kind == "end":
+            return tokens
+        position = match.end()
+
+
+class _Parser:
+    """Recursive descent; every method takes what its name says."""
+
+    def __init__(self, expression: str) -> None:
+        self._tokens = _tokens(expression)
+        self._next = 0
+        self._depth = 0
+
+    def _peek(self) -> _Token:
+        return self._tokens[self._next]
+
+    def _take(self, *texts: str) -> str | None:
+        token = self._peek()
+        if token.kind in ("keyword", "sign") and token.text in texts:
+            self._next += 1
+            return token.text
+        return None
+
+    def _expect(self, *texts: str) -> str:
+        found = self._take(*texts)
+        if found is None:
+            raise self._wrong(" or ".join(texts))
+        return found
+
+    def _wrong(self, expected: str) -> SqlError:
+        token = self._peek()
+        return SqlError(f"expected {expected} at character {token.position}, found {token.text[:40] or 'the end'!r}")
+
+    def expect_end(self) -> None:
+        if self._peek().kind != "end":
+            raise self._wrong("AND, OR or the end")
+
+    def expression(self) -> Condition:
+        parts = [self._conjunction()]
+        while self._take("OR"):
+            parts.append(self._conjunction())
+        return parts[0] if len(parts) == 1 else any_of(parts)
+
+    def _conjunction(self) -> Condition:
+        parts = [self._negation()]
+        while self._take("AND"):
+            parts.append(self._negation())
+        return parts[0] if len(parts) == 1 else all_of(parts)
+
+    def _negation(self) -> Condition:
+        if not self._take("NOT"):
+            return self._predicate()
+        with_depth = self._deeper(self._negation)
+        return negated(with_depth)
+
+    def _deeper(self, parse: Callable[[], Condition]) -> Condition:
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise self._wrong(f"at most {MAX_DEPTH} levels of brackets and NOT")
+        condition = parse()
+        self._depth -= 1
+        return condition
+
+    def _predicate(self) -> Condition:
+        if self._take("("):
+            condition = self._deeper(self.expression)
+            self._expect(")")
+            return condition
+        left, literal = self._operand()
+        if sign := self._take("=", "<>"):
+            condition = equal(left, self._operand()[0])
+            return condition if sign == "=" else negated(condition)
+        if sign := self._take(*_ORDERS):
+            return ordered(left, self._number_operand(), _ORDERS[sign])
+        if self._take("IS"):
+            negative = self._take("NOT") is not None
+            self._expect("NULL")
+            return lambda properties: (left(properties) is None) is not negative
+        negative = self._take("NOT") is not None
+        if word := self._take("BETWEEN", "IN", *_TEXT_TESTS):
+            condition = self._rest_of(word, left)
+            return negated(condition) if negative else condition
+        if negative or not isinstance(literal, bool):
+            raise self._wrong("a comparison")
+        return lambda _: literal
+
+    def _rest_of(self, word: str, left: Operand) -> Condition:
+        if word == "BETWEEN":
+            low = self._number_operand()
+            self._expect("AND")
+            high = self._number_operand()
+            return all_of([ordered(left, low, operator.ge), ordered(left, high, operator.le)])
+        if word == "IN":
+            self._expect("(")
+            texts = {self._text()}
+            while self._take(","):
+                texts.add(self._text())
+            self._expect(")")
+            return text_test(left, lambda value: value in texts)
+        part, test = self._text(), _TEXT_TESTS[word]
+        return text_test(left, lambda value: test(value, part))
+
+    def _text(self) -> str:
+        token = self._peek()
+        if token.kind != "text":
+            raise self._wrong("a text in quotes")
+        self._next += 1
+        return token.text[1:-1].replace("''", "'")
+
+    def _number_operand(self) -> Operand:
+        token = self._peek()
+        if token.kind == "text" or token.text in ("TRUE", "FALSE"):
+            raise self._wrong("a number or a property")
+        return self._operand()[0]
+
+    def _operand(self) -> tuple[Operand, Value]:
+        """What gives the value, and the value itself where it is a literal."""
+        token = self._peek()
+        if token.kind == "text":
+            literal: Value = self._text()
+        elif token.kind == "word":
+            self._next += 1
+            return (lambda properties: properties.get(token.text)), None
+        elif sign := self._take("+", "-"):
+            literal = self._number() * (-1 if sign == "-" else 1)
+        elif token.kind == "number":
+            literal = self._number()
+        elif word := self._take("TRUE", "FALSE"):
+            literal = word == "TRUE"
+        else:
+            raise self._wrong("a property, a number, a text, TRUE or FALSE")
+        return (lambda _: literal), literal
+
+    def _number(self) -> int | float:
+        token = self._peek()
+        if token.kind != "number":
+            raise self._wrong("a number")
+        self._next += 1
+        text = token.text.rstrip("lL")
+        return int(text) if text.isdecimal() else float(text)

@@ -1,0 +1,110 @@
+"""What an SQL92 expression is made of: conditions over properties that are true, false or unknown (None)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+Value = str | int | float | bool | None
+Properties = Mapping[str, str]
+Condition = Callable[[Properties], bool | None]
+Operand = Callable[[Properties], Value]
+
+
+def any_of(parts: list[Condition]) -> Condition:
+    """OR: true where one is, else unknown where one is."""
+
+    def condition(properties: Properties) -> bool | None:
+        result: bool | None = False
+        for part in parts:
+            value = part(properties)
+            if value:
+                return True
+            if value is None:
+                result = None
+        return result
+
+    return condition
+
+
+def all_of(parts: list[Condition]) -> Condition:
+    """AND: false where one is, else unknown where one is."""
+
+    def condition(properties: Properties) -> bool | None:
+        result: bool | None = True
+        for part in parts:
+            value = part(properties)
+            if value is False:
+                return False
+            if value is None:
+                result = None
+        return result
+
+    return condition
+
+
+def negated(part: Condition) -> Condition:
+    """NOT: what is unknown stays so."""
+
+    def condition(properties: Properties) -> bool | None:
+        value = part(properties)
+        return None if value is None else not value
+
+    return condition
+
+
+def equal(left: Operand, right: Operand) -> Condition:
+    """`=`, by what the two can both be read as."""
+
+    def condition(properties: Properties) -> bool | None:
+        one, other = left(properties), right(properties)
+        if one is None or other is None:
+            return None
+        if isinstance(one, str) and isinstance(other, str):
+            return one == other
+        if isinstance(one, bool) or isinstance(other, bool):
+            return _truth(one) == _truth(other)
+        return _number_of(one) == _number_of(other) is not None
+
+    return condition
+
+
+def ordered(left: Operand, right: Operand, compare: Callable[[float, float], bool]) -> Condition:
+    """`<` and its like, of numbers."""
+
+    def condition(properties: Properties) -> bool | None:
+        one, other = left(properties), right(properties)
+        if one is None or other is None:
+            return None
+        first, second = _number_of(one), _number_of(other)
+        return first is not None and second is not None and compare(first, second)
+
+    return condition
+
+
+def text_test(left: Operand, test: Callable[[str], bool]) -> Condition:
+    """A test of a text."""
+
+    def condition(properties: Properties) -> bool | None:
+        value = left(properties)
+        if value is None:
+            return None
+        return isinstance(value, str) and test(value)
+
+    return condition
+
+
+def _number_of(value: Value) -> int | float | None:
+    if isinstance(value, bool) or value is None:
+        return None
+    if not isinstance(value, str):
+        return value
+    try:
+        return int(value) if value.lstrip("-").isdecimal() and len(value) < 20 else float(value)
+    except ValueError:
+        return None
+
+
+def _truth(value: Value) -> bool | None:
+    if isinstance(value, str):
+        return value.lower() == "true"
+    return value if isinstance(value, bool) else None

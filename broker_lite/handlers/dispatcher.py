@@ -1,0 +1,179 @@
+"""From a command to its handler, and from what the handler raises to an answer."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+
+from broker_lite.broker.accounts import Accounts
+from broker_lite.broker.broker import Broker
+from broker_lite.delivery import DeliveryError
+from broker_lite.handlers import (
+    failures,
+    group_administration,
+    members,
+    offsets,
+    progress,
+    pulling,
+    queries,
+    relays,
+    replies,
+    runtime,
+    sending,
+    topic_administration,
+    transactions,
+)
+from broker_lite.handlers.kinds import Handlers
+from broker_lite.protocol import Channel
+from broker_lite.store import DiskFullError, MessageRefusedError, StoreError, StoreUnusableError
+from schemas.layouts.remoting import Command
+from schemas.remoting.codes import RequestCode, ResponseCode
+from schemas.remoting.errors import CommandError, SignatureError
+
+_logger = logging.getLogger(__name__)
+
+DELIVERED_AT_ONCE = 500
+"""Messages whose time has come, before clients have their turn again."""
+
+HANDLERS: Handlers = {
+    **sending.HANDLERS,
+    **pulling.HANDLERS,
+    **members.HANDLERS,
+    **offsets.HANDLERS,
+    **failures.HANDLERS,
+    **transactions.HANDLERS,
+    **queries.HANDLERS,
+    **replies.HANDLERS,
+    **topic_administration.HANDLERS,
+    **group_administration.HANDLERS,
+    **progress.HANDLERS,
+    **relays.HANDLERS,
+    **runtime.HANDLERS,
+}
+
+_POP_CODES = frozenset(
+    {
+        RequestCode.POP_MESSAGE,
+        RequestCode.ACK_MESSAGE,
+        RequestCode.BATCH_ACK_MESSAGE,
+        RequestCode.CHANGE_MESSAGE_INVISIBLETIME,
+        RequestCode.NOTIFICATION,
+        RequestCode.QUERY_ASSIGNMENT,
+        RequestCode.SET_MESSAGE_REQUEST_MODE,
+    }
+)
+
+_CODES_FOR: tuple[tuple[type[Exception], ResponseCode], ...] = (
+    (SignatureError, ResponseCode.NO_PERMISSION),
+    (MessageRefusedError, ResponseCode.MESSAGE_ILLEGAL),
+    (DiskFullError, ResponseCode.SERVICE_NOT_AVAILABLE),
+    (StoreUnusableError, ResponseCode.SERVICE_NOT_AVAILABLE),
+)
+
+
+def _code_for(error: Exception) -> ResponseCode:
+    return next((code for kind, code in _CODES_FOR if isinstance(error, kind)), ResponseCode.SYSTEM_ERROR)
+
+
+def _is_due(due_ms: int | None, now_ms: int) -> bool:
+    return due_ms is not None and due_ms <= now_ms
+
+
+class Dispatcher:
+    """A broker's answers to commands, and what it does by itself when time goes by.
+
+    Attributes:
+        broker: what it answers for.
+    """
+
+    def __init__(self, broker: Broker, accounts: Accounts | None = None) -> None:
+        """Begin to answer.
+
+        Args:
+            broker: what it answers for.
+            accounts: who may ask; None for everybody.
+        """
+        self.broker = broker
+        self._accounts = accounts
+        self._unsynced: deque[tuple[int, Channel, Command]] = deque()
+        self._next_check_ms = broker.now_ms() + broker.options.transaction_check_interval_ms
+        self._next_poll_ms = broker.now_ms()
+
+    def handle(self, channel: Channel, request: Command) -> None:
+        """Do what a request asks, and answer it."""
+        before = self.broker.store.log_end
+        answer = self._answer(channel, request)
+        if answer is None or request.is_one_way:
+            return
+        end = self.broker.store.log_end
+        if end != before and self.broker.options.sync_flush:
+            self._unsynced.append((end, channel, answer))
+        else:
+            channel.send(answer)
+
+    def _answer(self, channel: Channel, request: Command) -> Command | None:
+        handler = HANDLERS.get(request.code)
+        if handler is None:
+            remark = f"request type {request.code} not supported"
+            if request.code in _POP_CODES:
+                remark = f"{remark}: this broker has no POP consumption; consume with client-side rebalancing"
+            return request.reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=remark)
+        try:
+            if self._accounts is not None:
+                self._accounts.check(request)
+            return handler(self.broker, channel, request)
+        except (CommandError, StoreError, DeliveryError) as error:
+            return request.reply(_code_for(error), remark=str(error))
+        except Exception as error:
+            _logger.exception("request %d of %s failed", request.code, channel.peer)
+            return request.reply(ResponseCode.SYSTEM_ERROR, remark=f"{type(error).__name__}: {error}")
+
+    def answer_arrived(self) -> None:
+        """Answer the waiting pulls for which something has come; to be called when some requests were handled."""
+        pulling.answer_arrived(self.broker)
+
+    @property
+    def wants_sync(self) -> bool:
+        """Whether answers wait for the disk."""
+        return bool(self._unsynced)
+
+    def synced(self, log_end: int) -> None:
+        """Send the answers to what is on the disk now."""
+        while self._unsynced and self._unsynced[0][0] <= log_end:
+            _, channel, answer = self._unsynced.popleft()
+            channel.send(answer)
+
+    def sync_failed(self, error: BaseException) -> None:
+        """Tell those who wait for the disk that it failed."""
+        while self._unsynced:
+            _, channel, answer = self._unsynced.popleft()
+            channel.send(
+                Command(
+                    ResponseCode.SERVICE_NOT_AVAILABLE,
+                    remark=f"service not available now: {error}",
+                    opaque=answer.opaque,
+                    flag=answer.flag,
+                    serialize_type=answer.serialize_type,
+                )
+            )
+
+    def lost(self, channel: Channel) -> None:
+        """Note that a connection has ended."""
+        self.broker.notify_members(self.broker.clients.lost(channel))
+
+    def tick(self, now_ms: int) -> bool:
+        """Do what is due by itself; to be called several times a second, and at once where it says that more is due."""
+        broker = self.broker
+        broker.statistics.tick(now_ms)
+        due_ms = broker.delivery.next_due_ms()
+        delivered = broker.delivery.deliver_due(now_ms, DELIVERED_AT_ONCE) if _is_due(due_ms, now_ms) else []
+        if now_ms >= self._next_check_ms:
+            self._next_check_ms = now_ms + broker.options.transaction_check_interval_ms
+            transactions.ask_producers(broker, now_ms)
+        if now_ms >= self._next_poll_ms:
+            self._next_poll_ms = now_ms + broker.options.long_poll_check_ms
+            pulling.answer_late(broker, now_ms)
+            broker.notify_members(broker.clients.expire(now_ms))
+            broker.locks.expire(now_ms)
+        self.answer_arrived()
+        return len(delivered) >= DELIVERED_AT_ONCE

@@ -1,0 +1,150 @@
+"""Consumer groups and their members, for administrators: 43, 45, 200, 201, 203, 204, 207, 314, 343, 345, 352.
+
+Source: AdminBrokerProcessor, ConsumerManageProcessor (5.5.0).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from broker_lite.broker.broker import Broker
+from broker_lite.broker.groups import is_valid_group
+from broker_lite.handlers.kinds import Handlers
+from broker_lite.protocol import Channel
+from schemas.layouts.remoting import Command
+from schemas.layouts.topics import DLQ_PREFIX, RETRY_PREFIX
+from schemas.remoting.admin_headers import (
+    CloneGroupOffsetRequest,
+    DeleteGroupRequest,
+    GroupRequest,
+    ProducerGroupRequest,
+    TopicGroupRequest,
+)
+from schemas.remoting.codes import RequestCode, ResponseCode
+from schemas.remoting.configs import SubscriptionGroupConfig
+from schemas.remoting.ext_fields import from_ext_fields
+from schemas.remoting.headers import ConsumerGroupRequest
+from schemas.remoting.heartbeats import SubscriptionData
+from schemas.remoting.json_fields import parse_body, serialize_body
+from schemas.remoting.routes import TopicList
+from schemas.remoting.statistics import ConsumerOffsetTable, DelayOffsetTable
+
+
+class SubscriptionOfGroup(NamedTuple):
+    """Body of 345's answer."""
+
+    group: str
+    topic: str
+    subscription_data: SubscriptionData | None = None
+
+
+def put_group(broker: Broker, _channel: Channel, request: Command) -> Command:
+    """Make a group, or change it."""
+    config = parse_body(SubscriptionGroupConfig, request.body)
+    if not is_valid_group(config.group_name):
+        remark = f"the group must have 1 to 255 characters of %|a-zA-Z0-9_-, found {config.group_name[:100]!r}"
+        return request.reply(ResponseCode.INVALID_PARAMETER, remark=remark)
+    broker.groups.put(config)
+    return request.reply(ResponseCode.SUCCESS)
+
+
+def all_groups(broker: Broker, _channel: Channel, request: Command) -> Command:
+    """Every group's settings."""
+    return request.reply(ResponseCode.SUCCESS, body=serialize_body(broker.groups.all()))
+
+
+def group_config(broker: Broker, _channel: Channel, request: Command) -> Command:
+    """One group's settings."""
+    header = from_ext_fields(GroupRequest, request.ext_fields)
+    config = broker.groups.find(header.group)
+    if config is None:
+        remark = f"No group in this broker. group: {header.group}"
+        return request.reply(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark=remark)
+    return request.reply(ResponseCode.SUCCESS, body=serialize_body(config))
+
+
+def delete_group(broker: Broker, _channel: Channel, request: Command) -> Command:
+    """Forget a group; its retry and dead letter topics too, where its offsets go."""
+    header = from_ext_fields(DeleteGroupRequest, request.ext_fields)
+    broker.groups.remove(header.group_name)
+    if header.clean_offset:
+        broker.store.config.consumer_offsets.remove(lambda _, group: group == header.group_name)
+        for topic in (f"{RETRY_PREFIX}{header.group_name}", f"{DLQ_PREFIX}{header.group_name}"):
+            broker.topics.remove(topic)
+            broker.store.delete_queues(topic)
+    broker.statistics.drop(header.group_name)
+    return request.reply(ResponseCode.SUCCESS)
+
+
+def consumer_connections(broker: Broker, _channel: Channel, request: Command) -> Command:
+    """The members of a consumer group, and what they subscribe to."""
+    header = from_ext_fields(ConsumerGroupRequest, request.ext_fields)
+    group = broker.clients.consumers.get(header.consumer_group)
+    if group is None:
+        remark = f"the consumer group[{header.consumer_group}] not online"
+        return request.reply(ResponseCode.CONSUMER_NOT_ONLINE, remark=remark)
+    return request.reply(ResponseCode.SUCCESS, body=serialize_body(group.connections()))
+
+
+def producer_connections(broker: Broker, _channel: Channel, request: Command) -> Command:
+    """The members of a producer group."""
+    header = from_ext_fields(ProducerGroupRequest, request.ext_fields)
+    connections = broker.clients.producer_connections(header.producer_group)
+    if not connections.connection_set:
+        remark = f"the producer group[{header.producer_group}] not exist"
+        return request.reply(ResponseCode.SYSTEM_ERROR, remark=remark)
+    return request.reply(ResponseCode.SUCCESS, body=serialize_body(connections))
+
+
+def all_consumer_offsets(broker: Broker, _channel: Channel, request: Command) -> Command:
+    """How far every group is."""
+    table = ConsumerOffsetTable(dict(broker.store.config.consumer_offsets.entries))
+    return request.reply(ResponseCode.SUCCESS, body=serialize_body(table))
+
+
+def all_delay_offsets(broker: Broker, _channel: Channel, request: Command) -> Command:
+    """How far every delay level is."""
+    table = DelayOffsetTable(dict(broker.store.config.delay_offsets.entries))
+    return request.reply(ResponseCode.SUCCESS, body=serialize_body(table))
+
+
+def clone_offsets(broker: Broker, _channel: Channel, request: Command) -> Command:
+    """Let a group go on where another one is."""
+    header = from_ext_fields(CloneGroupOffsetRequest, request.ext_fields)
+    offsets = broker.store.config.consumer_offsets
+    topics = [header.topic] if header.topic else broker.topics_of_group(header.src_group)
+    for topic in topics:
+        for queue_id, offset in dict(offsets.entries.get(f"{topic}@{header.src_group}", {})).items():
+            offsets.commit(topic, header.dest_group, queue_id, offset)
+    return request.reply(ResponseCode.SUCCESS)
+
+
+def topics_of_group(broker: Broker, _channel: Channel, request: Command) -> Command:
+    """The topics that a group has consumed."""
+    header = from_ext_fields(GroupRequest, request.ext_fields)
+    topics = tuple(broker.topics_of_group(header.group))
+    return request.reply(ResponseCode.SUCCESS, body=serialize_body(TopicList(topics)))
+
+
+def subscription_of_group(broker: Broker, _channel: Channel, request: Command) -> Command:
+    """What a group's members want of a topic."""
+    header = from_ext_fields(TopicGroupRequest, request.ext_fields)
+    group = broker.clients.consumers.get(header.group)
+    subscription = group.subscriptions.get(header.topic) if group else None
+    body = SubscriptionOfGroup(header.group, header.topic, subscription)
+    return request.reply(ResponseCode.SUCCESS, body=serialize_body(body))
+
+
+HANDLERS: Handlers = {
+    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: put_group,
+    RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: all_groups,
+    RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: group_config,
+    RequestCode.DELETE_SUBSCRIPTIONGROUP: delete_group,
+    RequestCode.GET_CONSUMER_CONNECTION_LIST: consumer_connections,
+    RequestCode.GET_PRODUCER_CONNECTION_LIST: producer_connections,
+    RequestCode.GET_ALL_CONSUMER_OFFSET: all_consumer_offsets,
+    RequestCode.GET_ALL_DELAY_OFFSET: all_delay_offsets,
+    RequestCode.CLONE_GROUP_OFFSET: clone_offsets,
+    RequestCode.QUERY_TOPICS_BY_CONSUMER: topics_of_group,
+    RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER: subscription_of_group,
+}

@@ -1,0 +1,18 @@
+"""What all handlers are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from broker_lite.broker.broker import Broker
+from broker_lite.protocol import Channel
+from schemas.layouts.remoting import Command
+
+Handler = Callable[[Broker, Channel, Command], Command | None]
+"""Gives the answer; None where there is none, or where it comes later by the channel.
+
+Raises what schemas.remoting.errors and broker_lite.store.errors hold: the caller makes answers of them.
+"""
+
+Handlers = Mapping[int, Handler]
+"""By request code."""

@@ -1,0 +1,117 @@
+"""Where queues begin and end, and how far groups are: 14, 15, 29 to 32.
+
+Source: ConsumerManageProcessor, AdminBrokerProcessor (5.5.0).
+"""
+
+from __future__ import annotations
+
+import os
+
+from broker_lite.broker.broker import Broker
+from broker_lite.handlers.kinds import Handlers
+from broker_lite.protocol import Channel
+from schemas.layouts.remoting import Command
+from schemas.remoting.codes import RequestCode, ResponseCode
+from schemas.remoting.ext_fields import from_ext_fields, to_ext_fields
+from schemas.remoting.headers import (
+    MaxOffsetRequest,
+    OffsetResponse,
+    QueryConsumerOffsetRequest,
+    QueueRequest,
+    SearchOffsetRequest,
+    TimestampResponse,
+    UpdateConsumerOffsetRequest,
+)
+
+_IN_MEMORY_BYTES = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * 2 // 5
+"""What is written after a message before RocketMQ takes it for no longer in memory."""
+
+
+def query_offset(broker: Broker, _channel: Channel, request: Command) -> Command:
+    """Where a group goes on in a queue; a new group begins at 0 where all of the queue is there and recent."""
+    header = from_ext_fields(QueryConsumerOffsetRequest, request.ext_fields)
+    store = broker.store
+    offset = store.config.consumer_offsets.get(header.topic, header.consumer_group, header.queue_id)
+    if offset is not None and offset >= 0:
+        return request.reply(ResponseCode.SUCCESS, to_ext_fields(OffsetResponse(offset)))
+    if header.set_zero_if_not_found is not False and store.min_offset(header.topic, header.queue_id) <= 0:
+        first = store.entry_at(header.topic, header.queue_id, 0)
+        if first is not None and store.max_physical_offset - first.physical_offset <= _IN_MEMORY_BYTES:
+            return request.reply(ResponseCode.SUCCESS, to_ext_fields(OffsetResponse(0)))
+    return request.reply(
+        ResponseCode.QUERY_NOT_FOUND, remark="Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"
+    )
+
+
+def update_offset(broker: Broker, _channel: Channel, request: Command) -> Command:
+    """A group has consumed everything before an offset."""
+    header = from_ext_fields(UpdateConsumerOffsetRequest, request.ext_fields)
+    topic = broker.topics.find(header.topic)
+    if topic is None:
+        return request.reply(ResponseCode.TOPIC_NOT_EXIST, remark=f"Topic {header.topic} not exist!")
+    if broker.groups.find(header.consumer_group) is None:
+        remark = f"Group {header.consumer_group} not exist!"
+        return request.reply(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark=remark)
+    # Of queues that there are not nobody keeps anything: RocketMQ does, but strangers should not choose how much.
+    queues = max(topic.read_queue_nums, topic.write_queue_nums)
+    if not 0 <= header.queue_id < queues or header.commit_offset < 0:
+        remark = (
+            f"expected a queue from 0 to {queues - 1} and an offset, found {header.queue_id}, {header.commit_offset}"
+        )
+        return request.reply(ResponseCode.SYSTEM_ERROR, remark=remark)
+    if broker.is_reset(header.topic, header.consumer_group, header.queue_id):
+        return request.reply(ResponseCode.SYSTEM_ERROR, remark="Offset has been previously reset")
+    broker.store.config.consumer_offsets.commit(
+        header.topic, header.consumer_group, header.queue_id, header.commit_offset
+    )
+    return request.reply(ResponseCode.SUCCESS)
+
+
+def search_offset(broker: Broker, _channel: Channel, request: Command) -> Command:
+    """The first message stored at or after a time; with the boundary UPPER, the last one at or before it."""
+    header = from_ext_fields(SearchOffsetRequest, request.ext_fields)
+    is_upper = (header.boundary_type or "").upper() == "UPPER"
+    offset = broker.store.offset_by_time(header.topic, header.queue_id, header.timestamp + is_upper)
+    if is_upper and offset < broker.store.max_offset(header.topic, header.queue_id):
+        offset = max(broker.store.min_offset(header.topic, header.queue_id), offset - 1)
+    return request.reply(ResponseCode.SUCCESS, to_ext_fields(OffsetResponse(offset)))
+
+
+def max_offset(broker: Broker, _channel: Channel, request: Command) -> Command:
+    """The queue offset of the next message."""
+    header = from_ext_fields(MaxOffsetRequest, request.ext_fields)
+    offset = broker.store.max_offset(header.topic, header.queue_id)
+    return request.reply(ResponseCode.SUCCESS, to_ext_fields(OffsetResponse(offset)))
+
+
+def min_offset(broker: Broker, _channel: Channel, request: Command) -> Command:
+    """The queue offset of the first message that is kept."""
+    header = from_ext_fields(QueueRequest, request.ext_fields)
+    offset = broker.store.min_offset(header.topic, header.queue_id)
+    return request.reply(ResponseCode.SUCCESS, to_ext_fields(OffsetResponse(offset)))
+
+
+def earliest_store_time(broker: Broker, _channel: Channel, request: Command) -> Command:
+    """When the first message that is kept was stored; -1 where there is none."""
+    header = from_ext_fields(QueueRequest, request.ext_fields)
+    timestamp = store_time(
+        broker, header.topic, header.queue_id, broker.store.min_offset(header.topic, header.queue_id)
+    )
+    return request.reply(ResponseCode.SUCCESS, to_ext_fields(TimestampResponse(timestamp)))
+
+
+def store_time(broker: Broker, topic: str, queue_id: int, queue_offset: int) -> int:
+    """When a message of a queue was stored; -1 where there is none."""
+    entry = broker.store.entry_at(topic, queue_id, queue_offset)
+    message = broker.store.get_at(entry.physical_offset) if entry else None
+    return message.store_timestamp if message else -1
+
+
+HANDLERS: Handlers = {
+    RequestCode.QUERY_CONSUMER_OFFSET: query_offset,
+    RequestCode.UPDATE_CONSUMER_OFFSET: update_offset,
+    RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: search_offset,
+    RequestCode.GET_MAX_OFFSET: max_offset,
+    RequestCode.GET_MIN_OFFSET: min_offset,
+    RequestCode.GET_EARLIEST_MSG_STORETIME: earliest_store_time,
+}

@@ -1,0 +1,176 @@
+"""How far topics and groups are: 202, 208, 222, 300, 303, 317. Source: AdminBrokerProcessor, Broker2Client (5.5.0)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from broker_lite.broker import statistics
+from broker_lite.broker.broker import Broker
+from broker_lite.handlers.kinds import Handlers
+from broker_lite.handlers.offsets import store_time
+from broker_lite.handlers.pulling import wake
+from broker_lite.protocol import Channel
+from schemas.layouts.remoting import Command
+from schemas.remoting.admin_headers import (
+    BrokerConsumeStatsRequest,
+    ConsumeStatsRequest,
+    ResetOffsetRequest,
+    TopicGroupRequest,
+    TopicRequest,
+)
+from schemas.remoting.codes import RequestCode, ResponseCode
+from schemas.remoting.ext_fields import from_ext_fields
+from schemas.remoting.json_fields import serialize_body
+from schemas.remoting.routes import MessageQueue
+from schemas.remoting.statistics import (
+    ConsumeStats,
+    ConsumeTimeSpans,
+    GroupList,
+    OffsetTable,
+    OffsetWrapper,
+    QueueTimeSpan,
+    TopicOffset,
+    TopicStats,
+)
+
+
+class BrokerConsumeStats(NamedTuple):
+    """Body of 317's answer."""
+
+    broker_addr: str
+    stats_list: tuple[dict[str, tuple[ConsumeStats, ...]], ...] = ()
+    total_diff: int = 0
+    total_inflight_diff: int = 0
+
+
+def topic_stats(broker: Broker, _channel: Channel, request: Command) -> Command:
+    """Where each queue of a topic begins and ends."""
+    header = from_ext_fields(TopicRequest, request.ext_fields)
+    topic, store = header.topic, broker.store
+    config = broker.topics.find(topic)
+    if config is None:
+        return request.reply(ResponseCode.TOPIC_NOT_EXIST, remark=f"topic[{topic}] not exist")
+    table = {}
+    for queue_id in range(max(config.write_queue_nums, config.read_queue_nums)):
+        low, high = store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
+        last = store_time(broker, topic, queue_id, high - 1) if high > low else 0
+        table[MessageQueue(topic, broker.options.name, queue_id)] = TopicOffset(low, high, max(0, last))
+    tps = broker.statistics.rate(statistics.TOPIC_PUT_NUMS, topic, broker.now_ms())
+    return request.reply(ResponseCode.SUCCESS, body=serialize_body(TopicStats(table, tps)))
+
+
+def consume_stats(broker: Broker, _channel: Channel, request: Command) -> Command:
+    """How far a group is behind, in each queue of its topics."""
+    header = from_ext_fields(ConsumeStatsRequest, request.ext_fields)
+    named = [topic for topic in (header.topic_list or "").split(";") if topic]
+    if header.topic:
+        named.append(header.topic)
+    stats = _stats_of(broker, header.consumer_group, named or broker.topics_of_group(header.consumer_group))
+    return request.reply(ResponseCode.SUCCESS, body=serialize_body(stats))
+
+
+def _stats_of(broker: Broker, group: str, topics: list[str]) -> ConsumeStats:
+    table, tps = {}, 0.0
+    consumers = broker.clients.consumers.get(group)
+    for topic in topics:
+        config = broker.topics.find(topic)
+        if config is None or (consumers is not None and topic not in consumers.subscriptions):
+            continue
+        for queue_id in range(config.read_queue_nums):
+            high = max(0, broker.store.max_offset(topic, queue_id))
+            consumed = broker.store.config.consumer_offsets.get(topic, group, queue_id)
+            consumed = 0 if consumed is None else consumed
+            last = store_time(broker, topic, queue_id, consumed - 1) if consumed > 0 else 0
+            queue = MessageQueue(topic, broker.options.name, queue_id)
+            table[queue] = OffsetWrapper(high, consumed, max(0, last), consumed)
+        tps += broker.statistics.rate(statistics.GROUP_GET_NUMS, f"{topic}@{group}", broker.now_ms())
+    return ConsumeStats(table, tps)
+
+
+def broker_consume_stats(broker: Broker, _channel: Channel, request: Command) -> Command:
+    """How far all groups are behind."""
+    from_ext_fields(BrokerConsumeStatsRequest, request.ext_fields)
+    groups, lag = [], 0
+    for group in list(broker.store.config.groups.entries):
+        stats = tuple(
+            found
+            for topic in broker.topics_of_group(group)
+            if (found := _stats_of(broker, group, [topic])).offset_table
+        )
+        if stats:
+            groups.append({group: stats})
+            lag += sum(queue.lag for found in stats for queue in found.offset_table.values())
+    body = BrokerConsumeStats(str(broker.options.address), tuple(groups), lag)
+    return request.reply(ResponseCode.SUCCESS, body=serialize_body(body))
+
+
+def groups_of_topic(broker: Broker, _channel: Channel, request: Command) -> Command:
+    """The groups that consume a topic, or have."""
+    header = from_ext_fields(TopicRequest, request.ext_fields)
+    groups = {name for name, group in broker.clients.consumers.items() if header.topic in group.subscriptions}
+    for key in list(broker.store.config.consumer_offsets.entries):
+        topic, _, group = key.partition("@")
+        if topic == header.topic:
+            groups.add(group)
+    return request.reply(ResponseCode.SUCCESS, body=serialize_body(GroupList(tuple(sorted(groups)))))
+
+
+def consume_time_span(broker: Broker, _channel: Channel, request: Command) -> Command:
+    """From when to when a topic's messages are, and up to when a group has consumed them."""
+    header = from_ext_fields(TopicGroupRequest, request.ext_fields)
+    topic, store = header.topic, broker.store
+    config = broker.topics.find(topic)
+    if config is None:
+        return request.reply(ResponseCode.TOPIC_NOT_EXIST, remark=f"topic[{topic}] not exist")
+    spans = []
+    for queue_id in range(max(config.write_queue_nums, config.read_queue_nums)):
+        low, high = store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
+        consumed = store.config.consumer_offsets.get(topic, header.group, queue_id)
+        first = store_time(broker, topic, queue_id, low)
+        last = store_time(broker, topic, queue_id, high - 1) if high > low else -1
+        done = store_time(broker, topic, queue_id, consumed - 1) if consumed else first
+        behind = broker.now_ms() - store_time(broker, topic, queue_id, consumed or 0) if (consumed or 0) < high else 0
+        queue = MessageQueue(topic, broker.options.name, queue_id)
+        spans.append(QueueTimeSpan(queue, first, last, done, behind))
+    return request.reply(ResponseCode.SUCCESS, body=serialize_body(ConsumeTimeSpans(tuple(spans))))
+
+
+def reset_offset(broker: Broker, _channel: Channel, request: Command) -> Command:
+    """Let a group go on elsewhere: its consumers are sent there at their next pull."""
+    header = from_ext_fields(ResetOffsetRequest, request.ext_fields)
+    topic, group = header.topic, header.group
+    config = broker.topics.find(topic)
+    if config is None:
+        return request.reply(ResponseCode.TOPIC_NOT_EXIST, remark=f"Topic {topic} does not exist")
+    if broker.groups.find(group) is None:
+        remark = f"Group {group} does not exist"
+        return request.reply(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark=remark)
+    queues = range(config.read_queue_nums)
+    if header.queue_id is not None and header.queue_id >= 0:
+        if header.queue_id not in queues:
+            remark = f"expected a queue from 0 to {config.read_queue_nums - 1}, found {header.queue_id}"
+            return request.reply(ResponseCode.INVALID_PARAMETER, remark=remark)
+        queues = range(header.queue_id, header.queue_id + 1)
+    table = {}
+    for queue_id in queues:
+        low, high = broker.store.min_offset(topic, queue_id), broker.store.max_offset(topic, queue_id)
+        if header.offset is not None and header.offset >= 0:
+            target = min(max(low, header.offset), high)
+        elif header.timestamp < 0:
+            target = high
+        else:
+            target = broker.store.offset_by_time(topic, queue_id, header.timestamp)
+        broker.reset_offset(topic, group, queue_id, target)
+        wake(broker, topic, queue_id)
+        table[MessageQueue(topic, broker.options.name, queue_id)] = target
+    return request.reply(ResponseCode.SUCCESS, body=serialize_body(OffsetTable(table)))
+
+
+HANDLERS: Handlers = {
+    RequestCode.GET_TOPIC_STATS_INFO: topic_stats,
+    RequestCode.GET_CONSUME_STATS: consume_stats,
+    RequestCode.GET_BROKER_CONSUME_STATS: broker_consume_stats,
+    RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: groups_of_topic,
+    RequestCode.QUERY_CONSUME_TIME_SPAN: consume_time_span,
+    RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: reset_offset,
+}

@@ -1,0 +1,198 @@
+"""Pulls: 11 and 361, and those of them that wait. Source: PullMessageProcessor, PullRequestHoldService (5.5.0)."""
+
+from __future__ import annotations
+
+from broker_lite.broker import statistics
+from broker_lite.broker.broker import Broker
+from broker_lite.broker.clients import BROADCASTING
+from broker_lite.broker.filters import Filter, FilterError, filter_of
+from broker_lite.broker.holding import HeldPull
+from broker_lite.handlers.kinds import Handlers
+from broker_lite.protocol import Channel
+from broker_lite.store import GetStatus
+from broker_lite.store.pulling import PullLimits
+from schemas.layouts.remoting import Command
+from schemas.remoting.codes import RequestCode, ResponseCode
+from schemas.remoting.configs import SubscriptionGroupConfig
+from schemas.remoting.ext_fields import from_ext_fields, to_ext_fields
+from schemas.remoting.headers import PullMessageRequest, PullMessageResponse, PullSysFlag
+from schemas.remoting.heartbeats import TAG_EXPRESSION, SubscriptionData, subscription_of_tags
+from schemas.remoting.routes import PERM_READ
+
+MAX_SUSPEND_MS = 600_000
+"""RocketMQ has no limit; a consumer asks for 15 to 30 s."""
+
+_CODES = {
+    GetStatus.FOUND: ResponseCode.SUCCESS,
+    GetStatus.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    GetStatus.OFFSET_OVERFLOW_ONE: ResponseCode.PULL_NOT_FOUND,
+    GetStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
+    GetStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
+}
+"""The other two, of a queue without messages, depend on where the consumer is."""
+
+
+def pull_message(broker: Broker, channel: Channel, request: Command) -> Command | None:
+    """Messages of a queue; where there are none yet, the answer comes later."""
+    header = from_ext_fields(PullMessageRequest, request.ext_fields)
+    refusal, group = _refusal(broker, request, header)
+    if refusal is not None or group is None:
+        return refusal
+    wanted = _wanted(broker, request, header, group)
+    if isinstance(wanted, Command):
+        return wanted
+    may_wait = bool(header.sys_flag & PullSysFlag.SUSPEND)
+    commits = header.sys_flag & PullSysFlag.COMMIT_OFFSET and may_wait and header.commit_offset >= 0
+    if commits and not broker.is_reset(header.topic, header.consumer_group, header.queue_id):
+        broker.store.config.consumer_offsets.commit(
+            header.topic, header.consumer_group, header.queue_id, header.commit_offset
+        )
+    answer = _reset(broker, request, header) or _pull(broker, request, header, wanted)
+    if answer.code != ResponseCode.PULL_NOT_FOUND or not may_wait:
+        return answer
+    deadline_ms = broker.now_ms() + min(max(0, header.suspend_timeout_millis), MAX_SUSPEND_MS)
+    held = HeldPull(channel, request, header, wanted, deadline_ms, header.queue_offset)
+    return None if broker.held.hold(held) else answer
+
+
+def _refusal(
+    broker: Broker, request: Command, header: PullMessageRequest
+) -> tuple[Command | None, SubscriptionGroupConfig | None]:
+    group = broker.groups.find(header.consumer_group)
+    if group is None:
+        remark = f"subscription group [{header.consumer_group}] does not exist"
+        return request.reply(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark=remark), None
+    if not group.consume_enable:
+        remark = f"subscription group no permission, {header.consumer_group}"
+        return request.reply(ResponseCode.NO_PERMISSION, remark=remark), None
+    topic = broker.topics.find(header.topic)
+    if topic is None:
+        remark = f"topic[{header.topic}] not exist, apply first please!"
+        return request.reply(ResponseCode.TOPIC_NOT_EXIST, remark=remark), None
+    if not topic.perm & PERM_READ:
+        remark = f"the topic[{header.topic}] pulling message is forbidden"
+        return request.reply(ResponseCode.NO_PERMISSION, remark=remark), None
+    if not 0 <= header.queue_id < topic.read_queue_nums:
+        remark = (
+            f"queueId[{header.queue_id}] is illegal, topic:[{header.topic}] "
+            f"topicConfig.readQueueNums:[{topic.read_queue_nums}]"
+        )
+        return request.reply(ResponseCode.INVALID_PARAMETER, remark=remark), None
+    return None, group
+
+
+def _wanted(
+    broker: Broker, request: Command, header: PullMessageRequest, group: SubscriptionGroupConfig
+) -> Filter | Command:
+    """The consumer's filter, by the request itself or by what its group has subscribed to; or a refusal."""
+    if header.sys_flag & PullSysFlag.SUBSCRIPTION:
+        subscription = _own_subscription(header)
+    else:
+        consumers = broker.clients.consumers.get(header.consumer_group)
+        known = consumers.subscriptions.get(header.topic) if consumers else None
+        if consumers is None or known is None:
+            remark = f"the consumer's subscription not exist, {header.consumer_group} {header.topic}"
+            return request.reply(ResponseCode.SUBSCRIPTION_NOT_EXIST, remark=remark)
+        if not group.consume_broadcast_enable and consumers.data.message_model == BROADCASTING:
+            remark = f"the consumer group[{header.consumer_group}] can not consume by broadcast way"
+            return request.reply(ResponseCode.NO_PERMISSION, remark=remark)
+        if known.sub_version < header.sub_version:
+            return request.reply(ResponseCode.SUBSCRIPTION_NOT_LATEST, remark="the consumer's subscription not latest")
+        subscription = known
+    try:
+        return filter_of(subscription)
+    except FilterError as error:
+        remark = f"parse the consumer's subscription failed: {error}"
+        return request.reply(ResponseCode.SUBSCRIPTION_PARSE_FAILED, remark=remark)
+
+
+def _own_subscription(header: PullMessageRequest) -> SubscriptionData:
+    kind, expression = header.expression_type or TAG_EXPRESSION, header.subscription or "*"
+    if kind == TAG_EXPRESSION:
+        return subscription_of_tags(header.topic, expression, header.sub_version)
+    return SubscriptionData(header.topic, expression, sub_version=header.sub_version, expression_type=kind)
+
+
+def _pull(broker: Broker, request: Command, header: PullMessageRequest, wanted: Filter) -> Command:
+    options = broker.options
+    limit_bytes = options.max_transfer_bytes
+    if header.max_msg_bytes is not None and header.max_msg_bytes > 0:
+        limit_bytes = min(limit_bytes, header.max_msg_bytes)
+    limits = PullLimits(min(max(0, header.max_msg_nums), options.max_transfer_messages), limit_bytes)
+    result = broker.store.pull(
+        header.topic, header.queue_id, header.queue_offset, limits, wanted.codes, wanted.accepts_record
+    )
+    code = _CODES.get(result.status)
+    if code is None:
+        code = ResponseCode.PULL_OFFSET_MOVED if header.queue_offset else ResponseCode.PULL_NOT_FOUND
+    response = PullMessageResponse(
+        suggest_which_broker_id=options.broker_id,
+        next_begin_offset=result.next_offset,
+        min_offset=result.min_offset,
+        max_offset=result.max_offset,
+        topic_sys_flag=0,
+        group_sys_flag=0,
+    )
+    body = b"".join(result.records)
+    if result.records:
+        key = f"{header.topic}@{header.consumer_group}"
+        broker.statistics.add(statistics.GROUP_GET_NUMS, key, len(result.records))
+        broker.statistics.add(statistics.GROUP_GET_SIZE, key, len(body))
+        broker.statistics.add(statistics.BROKER_GET_NUMS, options.cluster, len(result.records))
+    return request.reply(code, to_ext_fields(response), body, result.status.value)
+
+
+def _reset(broker: Broker, request: Command, header: PullMessageRequest) -> Command | None:
+    """Send a consumer elsewhere, if an administrator wants that."""
+    target = broker.take_reset(header.topic, header.consumer_group, header.queue_id)
+    if target is None:
+        return None
+    store, topic, queue_id = broker.store, header.topic, header.queue_id
+    response = PullMessageResponse(
+        broker.options.broker_id, target, store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
+    )
+    return request.reply(ResponseCode.PULL_OFFSET_MOVED, to_ext_fields(response), remark="OFFSET_RESET")
+
+
+def wake(broker: Broker, topic: str, queue_id: int) -> None:
+    """Answer the waiting pulls of a queue whose groups were reset."""
+    for pull in broker.held.take(topic, queue_id):
+        answer = _reset(broker, pull.request, pull.header)
+        if answer is None:
+            broker.held.hold(pull)
+        else:
+            pull.channel.send(answer)
+
+
+def answer_arrived(broker: Broker) -> None:
+    """Answer the waiting pulls for which something has come."""
+    for topic, queue_id in broker.store.take_arrived():
+        for pull in broker.held.take(topic, queue_id):
+            _answer_or_hold(broker, pull)
+
+
+def _answer_or_hold(broker: Broker, pull: HeldPull) -> None:
+    header, wanted = pull.header, pull.wanted
+    if not wanted.is_everything:
+        first = broker.store.first_wanted(header.topic, header.queue_id, pull.next_offset, wanted.codes)
+        if first is None:
+            pull.next_offset = broker.store.max_offset(header.topic, header.queue_id)
+            broker.held.hold(pull)
+            return
+    answer = _pull(broker, pull.request, header, wanted)
+    if answer.code == ResponseCode.PULL_NOT_FOUND:
+        broker.held.hold(pull)
+    else:
+        pull.channel.send(answer)
+
+
+def answer_late(broker: Broker, now_ms: int) -> None:
+    """Answer the waiting pulls whose time is over."""
+    for pull in broker.held.take_late(now_ms):
+        pull.channel.send(_pull(broker, pull.request, pull.header, pull.wanted))
+
+
+HANDLERS: Handlers = {
+    RequestCode.PULL_MESSAGE: pull_message,
+    RequestCode.LITE_PULL_MESSAGE: pull_message,
+}

@@ -1,0 +1,78 @@
+"""Looking messages up: by key (12), by place (33), and a queue's entries (321).
+
+Source: QueryMessageProcessor, AdminBrokerProcessor.queryConsumeQueue (5.5.0).
+"""
+
+from __future__ import annotations
+
+from broker_lite.broker.broker import Broker
+from broker_lite.handlers.kinds import Handlers
+from broker_lite.protocol import Channel
+from broker_lite.store import IndexDisabledError
+from schemas.layouts.remoting import Command
+from schemas.remoting.admin_headers import QueryConsumeQueueRequest
+from schemas.remoting.codes import RequestCode, ResponseCode
+from schemas.remoting.ext_fields import from_ext_fields, to_ext_fields
+from schemas.remoting.headers import QueryMessageRequest, QueryMessageResponse, ViewMessageRequest
+from schemas.remoting.json_fields import serialize_body
+from schemas.remoting.statistics import ConsumeQueueData, ConsumeQueueEntry
+
+MAX_FOUND = 64
+UNIQUE_KEY_FOUND = 32
+MAX_ENTRIES = 1024
+_ANSWER_BYTES = 8 << 20
+
+
+def query_message(broker: Broker, _channel: Channel, request: Command) -> Command:
+    """The newest messages with a key, in the order of the log."""
+    header = from_ext_fields(QueryMessageRequest, request.ext_fields)
+    limit = UNIQUE_KEY_FOUND if header.is_unique_key else max(0, min(header.max_num, MAX_FOUND))
+    try:
+        found = broker.store.get_by_key(header.topic, header.key, header.begin_timestamp, header.end_timestamp, limit)
+    except IndexDisabledError as error:
+        return request.reply(ResponseCode.SYSTEM_ERROR, remark=str(error))
+    records: list[bytes] = []
+    for message in found:
+        if sum(map(len, records)) + message.size <= _ANSWER_BYTES:
+            records.append(broker.store.record_at(message.physical_offset, message.size))
+    if not records:
+        return request.reply(ResponseCode.QUERY_NOT_FOUND, remark="can not find message, maybe time range not correct")
+    last = found[-1]
+    response = QueryMessageResponse(last.store_timestamp, last.physical_offset)
+    return request.reply(ResponseCode.SUCCESS, to_ext_fields(response), b"".join(records))
+
+
+def view_message(broker: Broker, _channel: Channel, request: Command) -> Command:
+    """The record that begins at a physical offset."""
+    header = from_ext_fields(ViewMessageRequest, request.ext_fields)
+    message = broker.store.get_at(header.offset)
+    if message is None:
+        return request.reply(ResponseCode.SYSTEM_ERROR, remark=f"can not find message by the offset, {header.offset}")
+    return request.reply(ResponseCode.SUCCESS, body=broker.store.record_at(message.physical_offset, message.size))
+
+
+def query_consume_queue(broker: Broker, _channel: Channel, request: Command) -> Command:
+    """Entries of a queue, and what a group's filter makes of them."""
+    header = from_ext_fields(QueryConsumeQueueRequest, request.ext_fields)
+    store, topic, queue_id = broker.store, header.topic, header.queue_id
+    low, high = store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
+    if broker.topics.find(topic) is None:
+        return request.reply(ResponseCode.SYSTEM_ERROR, remark=f"{queue_id}@{topic} is not exist!")
+    consumers = broker.clients.consumers.get(header.consumer_group or "")
+    subscription = consumers.subscriptions.get(topic) if consumers else None
+    entries = []
+    first = max(low, header.first_index)
+    for number in range(first, min(high, first + max(0, min(header.max_count, MAX_ENTRIES)))):
+        entry = store.entry_at(topic, queue_id, number)
+        if entry is not None:
+            wanted = subscription is None or not subscription.code_set or entry.tags_code in subscription.code_set
+            entries.append(ConsumeQueueEntry(*entry, eval=wanted))
+    body = ConsumeQueueData(tuple(entries), low, high, subscription)
+    return request.reply(ResponseCode.SUCCESS, body=serialize_body(body))
+
+
+HANDLERS: Handlers = {
+    RequestCode.QUERY_MESSAGE: query_message,
+    RequestCode.VIEW_MESSAGE_BY_ID: view_message,
+    RequestCode.QUERY_CONSUME_QUEUE: query_consume_queue,
+}

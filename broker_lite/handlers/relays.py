@@ -1,0 +1,96 @@
+"""What administrators ask of a consumer, through the broker: 223, 307 and 309. Source: AdminBrokerProcessor (5.5.0)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from broker_lite.broker.broker import Broker
+from broker_lite.broker.clients import Member
+from broker_lite.handlers.kinds import Handlers
+from broker_lite.protocol import Channel
+from schemas.layouts.errors import LayoutError
+from schemas.layouts.remoting import Command
+from schemas.remoting.admin_headers import ConsumeDirectlyRequest, ConsumerStatusRequest, RunningInfoRequest
+from schemas.remoting.codes import RequestCode, ResponseCode
+from schemas.remoting.ext_fields import from_ext_fields
+from schemas.remoting.fastjson import parse_fastjson, serialize_compact
+
+
+def running_info(broker: Broker, channel: Channel, request: Command) -> Command | None:
+    """How one consumer does."""
+    header = from_ext_fields(RunningInfoRequest, request.ext_fields)
+    return _relay(broker, channel, request, header.consumer_group, header.client_id, request)
+
+
+def consume_directly(broker: Broker, channel: Channel, request: Command) -> Command | None:
+    """Let one consumer consume one message now."""
+    header = from_ext_fields(ConsumeDirectlyRequest, request.ext_fields)
+    try:
+        message = broker.store.get_by_id(header.msg_id or "")
+    except LayoutError as error:
+        return request.reply(ResponseCode.SYSTEM_ERROR, remark=str(error))
+    body = b"" if message is None else broker.store.record_at(message.physical_offset, message.size)
+    fields = dict(request.ext_fields) | {"brokerName": broker.options.name}
+    relayed = replace(request, ext_fields=fields, body=body)
+    return _relay(broker, channel, request, header.consumer_group, header.client_id, relayed)
+
+
+def _relay(
+    broker: Broker, channel: Channel, request: Command, group: str, client_id: str | None, relayed: Command
+) -> Command | None:
+    member = next((one for one in broker.clients.members(group) if one.client_id == client_id), None)
+    if member is None:
+        remark = f"The Consumer <{group}> <{client_id}> not online"
+        return request.reply(ResponseCode.SYSTEM_ERROR, remark=remark)
+
+    def answered(answer: Command | None) -> None:
+        if answer is None:
+            remark = f"consumer <{group}> <{client_id}> Exception: it has gone"
+            channel.send(request.reply(ResponseCode.CONSUME_MSG_TIMEOUT, remark=remark))
+        else:
+            channel.send(request.reply(answer.code, answer.ext_fields, answer.body, answer.remark))
+
+    member.channel.ask(replace(relayed, flag=0), answered)
+    return None
+
+
+def consumer_status(broker: Broker, channel: Channel, request: Command) -> Command | None:
+    """Where the members of a group are in a topic's queues, by their own word."""
+    header = from_ext_fields(ConsumerStatusRequest, request.ext_fields)
+    members = list(broker.clients.members(header.group))
+    if header.client_addr:
+        members = [member for member in members if header.client_addr in (member.client_id, str(member.channel.peer))]
+    if not members:
+        return request.reply(
+            ResponseCode.SYSTEM_ERROR, remark=f"No Any Consumer online in the consumer group: [{header.group}]"
+        )
+    waiting = {member.client_id for member in members}
+    table: dict[str, object] = {}
+
+    def answered_by(member: Member, answer: Command | None) -> None:
+        waiting.discard(member.client_id)
+        if answer is not None and answer.code == ResponseCode.SUCCESS:
+            table[member.client_id] = _offsets_in(answer.body)
+        if not waiting:
+            body = serialize_compact({"consumerTable": table, "messageQueueTable": {}})
+            channel.send(request.reply(ResponseCode.SUCCESS, body=body))
+
+    question = Command(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, request.ext_fields)
+    for member in members:
+        member.channel.ask(question, lambda answer, member=member: answered_by(member, answer))  # type: ignore[misc]
+    return None
+
+
+def _offsets_in(body: bytes | memoryview) -> object:
+    try:
+        document = parse_fastjson(body)
+    except ValueError:
+        return {}
+    return document.get("messageQueueTable", {}) if isinstance(document, dict) else {}
+
+
+HANDLERS: Handlers = {
+    RequestCode.GET_CONSUMER_RUNNING_INFO: running_info,
+    RequestCode.CONSUME_MESSAGE_DIRECTLY: consume_directly,
+    RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: consumer_status,
+}

@@ -1,0 +1,102 @@
+"""Answers of consumers to producers: 324 and 325, handed on to the producer as 326.
+
+Source: ReplyMessageProcessor (5.5.0). The answer is stored, too, in the cluster's reply topic.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from broker_lite.broker.broker import CLUSTER, REGION, TRACE_ON, Broker
+from broker_lite.broker.clients import Member
+from broker_lite.handlers.kinds import Handlers
+from broker_lite.protocol import Channel
+from schemas.layouts import properties as props
+from schemas.layouts.commitlog import NewMessage
+from schemas.layouts.properties import parse_properties
+from schemas.layouts.remoting import Command
+from schemas.remoting.codes import RequestCode, ResponseCode
+from schemas.remoting.ext_fields import Long, to_ext_fields
+from schemas.remoting.headers import SendMessageRequest, SendMessageResponse, parse_send_request
+
+REPLY_TO_CLIENT = "REPLY_TO_CLIENT"
+
+
+class ReplyRequest(NamedTuple):
+    """326, from the broker."""
+
+    born_host: str
+    store_host: str
+    store_timestamp: Long
+    producer_group: str
+    topic: str
+    default_topic: str
+    default_topic_queue_nums: int
+    queue_id: int
+    sys_flag: int
+    born_timestamp: Long
+    flag: int
+    properties: str | None = None
+    reconsume_times: int | None = None
+    unit_mode: bool = False
+
+
+def send_reply(broker: Broker, channel: Channel, request: Command) -> Command | None:
+    """Store an answer, and push it to the client that asked."""
+    header = parse_send_request(request)
+    known = dict(parse_properties((header.properties or "").encode("utf-8", "replace")))
+    known |= {REGION: broker.options.region, TRACE_ON: "true"}
+    known.pop(CLUSTER, None)
+    queue_id = max(0, header.queue_id)
+    message = NewMessage(
+        f"{broker.options.cluster}_REPLY_TOPIC",
+        bytes(request.body),
+        header.born_timestamp,
+        channel.peer,
+        0,
+        header.flag,
+        header.sys_flag,
+        properties=tuple(known.items()),
+    )
+    asker = _find_client(broker, known.get(REPLY_TO_CLIENT))
+    if asker is None:
+        remark = f"push reply message fail, channel of <{known.get(REPLY_TO_CLIENT)}> not found."
+        return request.reply(ResponseCode.SYSTEM_ERROR, remark=remark)
+    asker.channel.ask(_push(broker, channel, header, known, bytes(request.body)), lambda _: None)
+    result = broker.store.put(message)
+    response = SendMessageResponse(result.msg_id, queue_id, result.queue_offset, known.get(props.UNIQ_KEY))
+    return request.reply(ResponseCode.SUCCESS, to_ext_fields(response))
+
+
+def _find_client(broker: Broker, client_id: str | None) -> Member | None:
+    for members in broker.clients.producers.values():
+        if client_id in members:
+            return members[client_id]
+    return None
+
+
+def _push(broker: Broker, channel: Channel, header: SendMessageRequest, known: dict[str, str], body: bytes) -> Command:
+    text = "".join(f"{key}\x01{value}\x02" for key, value in known.items())
+    pushed = ReplyRequest(
+        str(channel.peer),
+        str(broker.options.address),
+        broker.now_ms(),
+        header.producer_group,
+        header.topic,
+        header.default_topic,
+        header.default_topic_queue_nums,
+        header.queue_id,
+        header.sys_flag,
+        header.born_timestamp,
+        header.flag,
+        text,
+        header.reconsume_times,
+        header.unit_mode,
+    )
+    return Command(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, to_ext_fields(pushed), body)
+
+
+HANDLERS: Handlers = {
+    RequestCode.SEND_REPLY_MESSAGE: send_reply,
+    RequestCode.SEND_REPLY_MESSAGE_V2: send_reply,
+}

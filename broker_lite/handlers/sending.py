@@ -1,0 +1,209 @@
+"""Sends: 10, 310 and 320. Source: SendMessageProcessor, AbstractSendMessageProcessor, HookUtils (5.5.0)."""
+
+from __future__ import annotations
+
+import random
+
+from broker_lite.broker import statistics
+from broker_lite.broker.broker import CLUSTER, REGION, TRACE_ON, Broker
+from broker_lite.broker.topics import NOT_FOR_PRODUCERS
+from broker_lite.broker.unique_keys import new_unique_key
+from broker_lite.delivery.timers import asks_for_timer
+from broker_lite.handlers.kinds import Handlers
+from broker_lite.protocol import Channel
+from broker_lite.store import PutResult
+from broker_lite.store.prepared import SentMessage
+from broker_lite.store.topic_names import is_valid_topic
+from schemas.layouts import properties as props
+from schemas.layouts.commitlog import MAX_V1_TOPIC_LENGTH
+from schemas.layouts.errors import LayoutError
+from schemas.layouts.remoting import Command
+from schemas.layouts.topics import DLQ_PREFIX, RETRY_PREFIX
+from schemas.remoting.batch import parse_batch
+from schemas.remoting.codes import RequestCode, ResponseCode
+from schemas.remoting.configs import SubscriptionGroupConfig, TopicConfig
+from schemas.remoting.headers import SendMessageRequest, parse_send_request
+from schemas.remoting.routes import PERM_WRITE
+from schemas.remoting.versions import Version
+
+
+def send_message(broker: Broker, channel: Channel, request: Command) -> Command | None:
+    """Store a message, or a batch of them."""
+    header = _parse(request)
+    refusal = _refusal(broker, request, header)
+    if refusal is not None:
+        return refusal
+    config = broker.topics.find_for_send(header.topic, header.default_topic, header.default_topic_queue_nums)
+    if config is None:
+        remark = f"topic[{header.topic}] not exist, apply first please!"
+        return request.reply(ResponseCode.TOPIC_NOT_EXIST, remark=remark)
+    if not config.perm & PERM_WRITE:
+        remark = f"the topic[{header.topic}] sending message is forbidden"
+        return request.reply(ResponseCode.NO_PERMISSION, remark=remark)
+    if header.queue_id >= max(config.read_queue_nums, config.write_queue_nums):
+        remark = f"request queueId[{header.queue_id}] is illegal, {config} Producer: {channel.peer}"
+        return request.reply(ResponseCode.INVALID_PARAMETER, remark=remark)
+    if header.queue_id < 0:
+        header = header._replace(queue_id=random.randrange(max(1, config.write_queue_nums)))  # noqa: S311 (no secret)
+    if header.batch or request.code == RequestCode.SEND_BATCH_MESSAGE:
+        return _send_batch(broker, channel, request, header)
+    return _send_one(broker, channel, request, header, config)
+
+
+def _parse(request: Command) -> SendMessageRequest:
+    """The header; `parse_send_request` is slower, and says what is wrong."""
+    fields = request.ext_fields
+    if request.code == RequestCode.SEND_MESSAGE or "j" not in fields or "l" in fields:
+        return parse_send_request(request)
+    try:
+        return SendMessageRequest(
+            fields["a"], fields["b"], fields["c"], int(fields["d"]), int(fields["e"]), int(fields["f"]),
+            int(fields["g"]), int(fields["h"]), fields.get("i"), int(fields["j"]), batch=fields.get("m") == "true",
+        )  # fmt: skip
+    except (KeyError, ValueError):
+        return parse_send_request(request)
+
+
+def _refusal(broker: Broker, request: Command, header: SendMessageRequest) -> Command | None:
+    if not broker.is_writable:
+        remark = (
+            "service not available now. It may be caused by one of the following reasons: the broker's disk is full"
+        )
+        return request.reply(ResponseCode.SERVICE_NOT_AVAILABLE, remark=remark)
+    if not is_valid_topic(header.topic):
+        remark = f"the topic must have 1 to 127 characters of %|a-zA-Z0-9_-, found {header.topic[:100]!r}"
+        return request.reply(ResponseCode.INVALID_PARAMETER, remark=remark)
+    if header.topic in NOT_FOR_PRODUCERS:
+        remark = f"Sending message to topic[{header.topic}] is forbidden."
+        return request.reply(ResponseCode.NO_PERMISSION, remark=remark)
+    return None
+
+
+def _send_one(
+    broker: Broker, channel: Channel, request: Command, header: SendMessageRequest, config: TopicConfig
+) -> Command:
+    text = header.properties or ""
+    known = _known(text)
+    topic, queue_id = header.topic, header.queue_id
+    if props.UNIQ_KEY not in known:
+        known[props.UNIQ_KEY] = new_unique_key(broker.options.address, broker.now_ms())
+        text = ""
+    if topic.startswith(RETRY_PREFIX):
+        group = broker.groups.find(topic.removeprefix(RETRY_PREFIX))
+        if group is None:
+            remark = f"subscription group not exist, {topic.removeprefix(RETRY_PREFIX)}"
+            return request.reply(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark=remark)
+        if _was_last_retry(broker, request, header, group):
+            topic, queue_id, text = f"{DLQ_PREFIX}{group.group_name}", 0, ""
+            broker.topics.ensure(topic, 1)
+            known.pop(props.DELAY, None)
+    is_plain = bool(text) and CLUSTER not in known and REGION not in known and TRACE_ON not in known
+    stored = b""
+    if is_plain:
+        stored = f"{text}{'' if text.endswith(_END) else _END}{broker.property_suffix}".encode("utf-8", "replace")
+    else:
+        known |= {CLUSTER: broker.options.cluster, REGION: broker.options.region, TRACE_ON: "true"}
+    message = SentMessage(
+        topic, queue_id, bytes(request.body), header.born_timestamp, channel.peer, header.flag, header.sys_flag,
+        header.reconsume_times or 0, known, stored,
+    )  # fmt: skip
+    if is_plain and not _is_special(known):
+        result = broker.store.append(broker.store.preparing.prepare_sent(message))
+    else:
+        result = broker.delivery.send(_marked(broker, message).with_pairs())
+    return _stored(broker, request, header, config.topic_name, [result], known[props.UNIQ_KEY])
+
+
+def _marked(broker: Broker, message: SentMessage) -> SentMessage:
+    """The message with what the broker says of itself in each."""
+    marks = {CLUSTER: broker.options.cluster, REGION: broker.options.region, TRACE_ON: "true"}
+    return message._replace(properties={**message.properties, **marks})
+
+
+_END = "\x02"
+
+
+def _known(text: str) -> dict[str, str]:
+    """Properties by name, as `parse_properties` reads them."""
+    known = {}
+    for entry in text.split(_END):
+        key, separator, value = entry.partition("\x01")
+        if separator and key and value:
+            known[key] = value
+    return known
+
+
+def _is_special(known: dict[str, str]) -> bool:
+    return props.DELAY in known or props.TRAN_MSG in known or asks_for_timer(known)
+
+
+def _was_last_retry(
+    broker: Broker, request: Command, header: SendMessageRequest, group: SubscriptionGroupConfig
+) -> bool:
+    """Whether what a consumer sends to its retry topic itself is to be a dead letter."""
+    limit = group.retry_max_times
+    if request.version >= Version.V3_4_9 and header.max_reconsume_times is not None:
+        limit = header.max_reconsume_times
+    times = header.reconsume_times or 0
+    # A consumer that reads in order has tried often enough before it sends this.
+    return times > limit or (times > 0 and broker.locks.is_locked(group.group_name, broker.now_ms()))
+
+
+def _send_batch(broker: Broker, channel: Channel, request: Command, header: SendMessageRequest) -> Command:
+    if len(header.topic) > MAX_V1_TOPIC_LENGTH or header.topic.startswith(RETRY_PREFIX):
+        remark = f"expected a batch for a topic of at most {MAX_V1_TOPIC_LENGTH} characters and no retries"
+        return request.reply(ResponseCode.MESSAGE_ILLEGAL, remark=f"{remark}, found {header.topic}")
+    try:
+        items = parse_batch(request.body)
+    except LayoutError as error:
+        return request.reply(ResponseCode.MESSAGE_ILLEGAL, remark=str(error))
+    if not items or sum(len(item.body) for item in items) > broker.store.options.max_message_size_bytes:
+        remark = f"expected a batch of 1 to {broker.store.options.max_message_size_bytes} bytes"
+        return request.reply(ResponseCode.MESSAGE_ILLEGAL, remark=remark)
+    prepared = []
+    for item in items:
+        known = _known(str(item.properties, "utf-8", "replace"))
+        message = SentMessage(
+            header.topic, header.queue_id, item.body, header.born_timestamp, channel.peer, item.flag, header.sys_flag,
+            header.reconsume_times or 0, known, item.properties,
+        )  # fmt: skip
+        prepared.append(broker.store.preparing.prepare_sent(message))
+    results = broker.store.append_batch(prepared)
+    unique_key = _known(header.properties or "").get(props.UNIQ_KEY)
+    return _stored(broker, request, header, header.topic, results, unique_key)
+
+
+def _stored(
+    broker: Broker,
+    request: Command,
+    header: SendMessageRequest,
+    topic: str,
+    results: list[PutResult],
+    unique_key: str | None,
+) -> Command:
+    count = broker.statistics.add
+    count(statistics.TOPIC_PUT_NUMS, topic, len(results))
+    size = sum([result.size for result in results])
+    count(statistics.TOPIC_PUT_SIZE, topic, size)
+    count(statistics.BROKER_PUT_SIZE, broker.options.cluster, size)
+    count(statistics.BROKER_PUT_NUMS, broker.options.cluster, len(results))
+    if request.is_one_way:
+        return request.reply(ResponseCode.SUCCESS)
+    # By hand, as in `_parse`: one for each message.
+    fields = {
+        "msgId": ",".join([result.msg_id for result in results]) if len(results) > 1 else results[0].msg_id,
+        "queueId": str(header.queue_id),
+        "queueOffset": str(results[0].queue_offset),
+        "MSG_REGION": broker.options.region,
+        "TRACE_ON": "true",
+    }
+    if unique_key is not None:
+        fields["transactionId"] = unique_key
+    return request.reply(ResponseCode.SUCCESS, fields)
+
+
+HANDLERS: Handlers = {
+    RequestCode.SEND_MESSAGE: send_message,
+    RequestCode.SEND_MESSAGE_V2: send_message,
+    RequestCode.SEND_BATCH_MESSAGE: send_message,
+}

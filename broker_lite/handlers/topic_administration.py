@@ -1,0 +1,167 @@
+"""Topics, for administrators: 17, 18, 21, 215, 351, and the cluster's own settings, 25 and 26.
+
+Source: AdminBrokerProcessor (5.5.0).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from broker_lite.broker.broker import Broker
+from broker_lite.handlers.kinds import Handlers
+from broker_lite.protocol import Channel
+from broker_lite.store.topic_names import is_valid_topic
+from schemas.layouts.remoting import Command
+from schemas.remoting.admin_headers import BrokerConfigResponse, CreateTopicRequest, TopicRequest
+from schemas.remoting.codes import RequestCode, ResponseCode
+from schemas.remoting.configs import TopicConfig
+from schemas.remoting.errors import HeaderError
+from schemas.remoting.ext_fields import from_ext_fields, to_ext_fields
+from schemas.remoting.json_fields import parse_body, serialize_body
+
+MAX_QUEUES = 1024
+"""RocketMQ has no limit; a queue is a folder."""
+_FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
+
+
+class TopicConfigList(NamedTuple):
+    """Body of 18."""
+
+    topic_config_list: tuple[TopicConfig, ...] = ()
+
+
+def create_topic(broker: Broker, _channel: Channel, request: Command) -> Command:
+    """Make a topic, or change it."""
+    header = from_ext_fields(CreateTopicRequest, request.ext_fields)
+    known = broker.topics.find(header.topic)
+    config = TopicConfig(
+        header.topic,
+        header.read_queue_nums,
+        header.write_queue_nums,
+        header.perm,
+        header.topic_filter_type,
+        header.topic_sys_flag or 0,
+        header.order,
+        _changed_attributes(known.attributes if known else None, header.attributes),
+    )
+    if (wrong := _wrong(broker, config)) is not None:
+        return request.reply(ResponseCode.INVALID_PARAMETER, remark=wrong)
+    broker.topics.put(config)
+    return request.reply(ResponseCode.SUCCESS)
+
+
+def create_topics(broker: Broker, _channel: Channel, request: Command) -> Command:
+    """Make several topics, or none."""
+    configs = parse_body(TopicConfigList, request.body).topic_config_list
+    for config in configs:
+        if (wrong := _wrong(broker, config)) is not None:
+            return request.reply(ResponseCode.INVALID_PARAMETER, remark=wrong)
+    for config in configs:
+        known = broker.topics.find(config.topic_name)
+        broker.topics.put(config._replace(attributes=known.attributes if known else {}))
+    return request.reply(ResponseCode.SUCCESS)
+
+
+def _wrong(broker: Broker, config: TopicConfig) -> str | None:
+    """What is wrong with a topic that somebody wants, if anything."""
+    if not is_valid_topic(config.topic_name):
+        return f"the topic must have 1 to 127 characters of %|a-zA-Z0-9_-, found {config.topic_name[:100]!r}"
+    if broker.topics.is_system(config.topic_name):
+        return f"The topic[{config.topic_name}] is conflict with system topic."
+    if not (0 < config.read_queue_nums <= MAX_QUEUES and 0 < config.write_queue_nums <= MAX_QUEUES):
+        return f"expected 1 to {MAX_QUEUES} queues, found {config.read_queue_nums} and {config.write_queue_nums}"
+    if not 0 <= config.perm < 8 or config.topic_filter_type not in _FILTER_TYPES:
+        return f"expected perm 0 to 7 and a filter type of {_FILTER_TYPES}, found {config}"
+    return None
+
+
+def _changed_attributes(known: dict[str, str] | None, changes: str | None) -> dict[str, str]:
+    """Attributes after changes as `+name=value,-name`."""
+    attributes = dict(known or {})
+    for change in (changes or "").split(","):
+        text = change.strip()
+        if not text:
+            continue
+        name, separator, value = text[1:].partition("=")
+        if text[0] == "+" and separator and name:
+            attributes[name] = value
+        elif text[0] == "-" and name:
+            attributes.pop(name, None)
+        else:
+            raise HeaderError(f"attributes: expected +name=value or -name, found {text[:80]!r}")
+    return attributes
+
+
+def all_topics(broker: Broker, _channel: Channel, request: Command) -> Command:
+    """Every topic's settings."""
+    return request.reply(ResponseCode.SUCCESS, body=serialize_body(broker.topics.all()))
+
+
+def topic_config(broker: Broker, _channel: Channel, request: Command) -> Command:
+    """One topic's settings."""
+    header = from_ext_fields(TopicRequest, request.ext_fields)
+    config = broker.topics.find(header.topic)
+    if config is None:
+        remark = f"No topic in this broker. topic: {header.topic}"
+        return request.reply(ResponseCode.TOPIC_NOT_EXIST, remark=remark)
+    return request.reply(ResponseCode.SUCCESS, body=serialize_body(config))
+
+
+def delete_topic(broker: Broker, _channel: Channel, request: Command) -> Command:
+    """Forget a topic, its queues, and how far its groups are; the log keeps its messages."""
+    header = from_ext_fields(TopicRequest, request.ext_fields)
+    if not header.topic or broker.topics.is_system(header.topic):
+        remark = f"The topic[{header.topic}] is conflict with system topic."
+        return request.reply(ResponseCode.INVALID_PARAMETER, remark=remark)
+    broker.topics.remove(header.topic)
+    broker.store.delete_queues(header.topic)
+    broker.store.config.consumer_offsets.remove(lambda topic, _: topic == header.topic)
+    broker.statistics.drop(header.topic)
+    return request.reply(ResponseCode.SUCCESS)
+
+
+def broker_config(broker: Broker, _channel: Channel, request: Command) -> Command:
+    """The broker's settings under the names that RocketMQ has for them."""
+    options, store = broker.options, broker.store.options
+    settings = {
+        "brokerName": options.name,
+        "brokerClusterName": options.cluster,
+        "brokerId": options.broker_id,
+        "brokerIP1": str(options.address).rpartition(":")[0],
+        "listenPort": options.address.port,
+        "autoCreateTopicEnable": str(options.auto_create_topics).lower(),
+        "autoCreateSubscriptionGroup": str(options.auto_create_groups).lower(),
+        "traceTopicEnable": str(options.trace_topic).lower(),
+        "flushDiskType": "SYNC_FLUSH" if options.sync_flush else "ASYNC_FLUSH",
+        "brokerRole": "SYNC_MASTER" if options.broker_id == 0 and options.ha_address else "ASYNC_MASTER",
+        "storePathRootDir": broker.store.path,
+        "mappedFileSizeCommitLog": store.segment_size_bytes,
+        "mappedFileSizeConsumeQueue": store.consume_queue_file_size_bytes,
+        "maxHashSlotNum": store.index_slots,
+        "maxIndexNum": store.index_entries,
+        "maxMessageSize": store.max_message_size_bytes,
+        "messageDelayLevel": store.message_delay_level,
+        "transactionTimeOut": options.transaction_timeout_ms,
+        "transactionCheckInterval": options.transaction_check_interval_ms,
+        "transactionCheckMax": options.transaction_check_max,
+    }
+    text = "".join(f"{name}={value}\n" for name, value in settings.items())
+    version = to_ext_fields(BrokerConfigResponse(str(broker.topics.change_count)))
+    return request.reply(ResponseCode.SUCCESS, version, text.encode())
+
+
+def update_broker_config(_broker: Broker, _channel: Channel, request: Command) -> Command:
+    """Nobody changes the settings of the process from outside."""
+    remark = "this broker's settings are those of its command line; no request changes them"
+    return request.reply(ResponseCode.NO_PERMISSION, remark=remark)
+
+
+HANDLERS: Handlers = {
+    RequestCode.UPDATE_AND_CREATE_TOPIC: create_topic,
+    RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: create_topics,
+    RequestCode.GET_ALL_TOPIC_CONFIG: all_topics,
+    RequestCode.GET_TOPIC_CONFIG: topic_config,
+    RequestCode.DELETE_TOPIC_IN_BROKER: delete_topic,
+    RequestCode.GET_BROKER_CONFIG: broker_config,
+    RequestCode.UPDATE_BROKER_CONFIG: update_broker_config,
+}

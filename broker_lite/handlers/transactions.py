@@ -1,0 +1,84 @@
+"""Transactions: a producer's decision (37), and the broker's question about it (39).
+
+Source: EndTransactionProcessor, AbstractTransactionalMessageCheckListener (5.5.0).
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+from broker_lite.broker.broker import Broker
+from broker_lite.delivery import TransactionError
+from broker_lite.delivery.rewrites import TRANSACTION_ID, copy_of
+from broker_lite.handlers.kinds import Handlers
+from broker_lite.protocol import Channel
+from schemas.layouts import properties as props
+from schemas.layouts.commitlog import Message, serialize_message
+from schemas.layouts.remoting import Command
+from schemas.layouts.sysflag import TransactionType
+from schemas.remoting.codes import RequestCode, ResponseCode
+from schemas.remoting.ext_fields import from_ext_fields, to_ext_fields
+from schemas.remoting.headers import CheckTransactionStateRequest, EndTransactionRequest
+
+_turn = itertools.count()
+
+
+def end_transaction(broker: Broker, _channel: Channel, request: Command) -> Command | None:
+    """A producer commits or rolls back; where it does not know yet, it will be asked again."""
+    header = from_ext_fields(EndTransactionRequest, request.ext_fields)
+    half = broker.store.get_at(header.commit_log_offset)
+    if half is None or half.queue_offset != header.tran_state_table_offset:
+        remark = "The transaction state table offset wrong" if half else "Find prepared transaction message failed"
+        return request.reply(ResponseCode.SYSTEM_ERROR, remark=remark)
+    try:
+        if header.commit_or_rollback == TransactionType.COMMIT:
+            broker.delivery.commit(header.producer_group, header.commit_log_offset)
+        elif header.commit_or_rollback == TransactionType.ROLLBACK:
+            broker.delivery.rollback(header.producer_group, header.commit_log_offset)
+    except TransactionError as error:
+        return request.reply(ResponseCode.SYSTEM_ERROR, remark=str(error))
+    return request.reply(ResponseCode.SUCCESS)
+
+
+def ask_producers(broker: Broker, now_ms: int) -> None:
+    """Ask the producers of halves that have waited too long."""
+    options = broker.options
+    for half in broker.delivery.take_due_halves(now_ms, options.transaction_timeout_ms, options.transaction_check_max):
+        members = list(broker.clients.producers.get(half.properties.get(props.PGROUP, ""), {}).values())
+        if members:
+            members[next(_turn) % len(members)].channel.tell(_question(half))
+
+
+def _question(half: Message) -> Command:
+    known = half.properties
+    header = CheckTransactionStateRequest(
+        half.queue_offset,
+        half.physical_offset,
+        known.get(props.UNIQ_KEY),
+        known.get(TRANSACTION_ID) or known.get(props.UNIQ_KEY),
+        half.msg_id,
+        known.get(props.REAL_TOPIC),
+    )
+    return Command(RequestCode.CHECK_TRANSACTION_STATE, to_ext_fields(header), _as_it_will_be(half))
+
+
+def _as_it_will_be(half: Message) -> bytes:
+    """The half record with the topic and queue that its message is for."""
+    known = half.properties
+    queue_id = known.get(props.REAL_QID, "0")
+    message = replace(
+        copy_of(half),
+        topic=known.get(props.REAL_TOPIC, half.topic),
+        queue_id=int(queue_id) if queue_id.isdecimal() else 0,
+    )
+    return serialize_message(
+        message,
+        queue_offset=half.queue_offset,
+        physical_offset=half.physical_offset,
+        store_timestamp=half.store_timestamp,
+        store_host=half.store_host,
+    )
+
+
+HANDLERS: Handlers = {RequestCode.END_TRANSACTION: end_transaction}

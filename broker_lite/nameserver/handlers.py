@@ -1,0 +1,201 @@
+"""What a name server answers. Source: DefaultRequestProcessor, ClientRequestProcessor (5.5.0)."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+
+from broker_lite.nameserver.routes import BrokerKey, RouteTable
+from broker_lite.protocol import Channel
+from schemas.layouts.commitlog import CRC_MASK
+from schemas.layouts.remoting import Command
+from schemas.remoting.codes import RequestCode, ResponseCode
+from schemas.remoting.configs import DataVersion, TopicConfigs
+from schemas.remoting.errors import CommandError
+from schemas.remoting.ext_fields import from_ext_fields, to_ext_fields
+from schemas.remoting.json_fields import parse_body, serialize_body
+from schemas.remoting.name_server_headers import (
+    AddWritePermissionResponse,
+    BrokerRequest,
+    ClusterRequest,
+    DataVersionResponse,
+    DeleteTopicInNameServerRequest,
+    KvRequest,
+    KvResponse,
+    NamespaceRequest,
+    PutKvRequest,
+    RegisterBrokerRequest,
+    RegisterBrokerResponse,
+    RouteRequest,
+    WipeWritePermissionResponse,
+    WritePermissionRequest,
+)
+from schemas.remoting.registration import parse_registration
+from schemas.remoting.routes import KvTable, TopicList, TopicRoute
+from schemas.remoting.versions import Version
+
+ORDER_TOPIC_NAMESPACE = "ORDER_TOPIC_CONFIG"
+MAX_SETTINGS = 10_000
+"""RocketMQ has no limit; strangers should not choose how much is kept."""
+_FAQ = "See the broker's autoCreateTopicEnable"
+
+
+class NameServer:
+    """A name server without a network.
+
+    Attributes:
+        routes: what it knows.
+    """
+
+    def __init__(self, clock: Callable[[], int]) -> None:
+        """Begin with nothing known.
+
+        Args:
+            clock: gives ms since 1970.
+        """
+        self.routes = RouteTable()
+        self._clock = clock
+        self._kv: dict[str, dict[str, str]] = {}
+        self._handlers: dict[int, Callable[[Channel, Command], Command]] = {
+            RequestCode.GET_ROUTEINFO_BY_TOPIC: self._route,
+            RequestCode.GET_BROKER_CLUSTER_INFO: self._clusters,
+            RequestCode.REGISTER_BROKER: self._register,
+            RequestCode.UNREGISTER_BROKER: self._unregister,
+            RequestCode.QUERY_DATA_VERSION: self._query_data_version,
+            RequestCode.BROKER_HEARTBEAT: self._broker_heartbeat,
+            RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: self._all_topics,
+            RequestCode.GET_TOPICS_BY_CLUSTER: self._topics_by_cluster,
+            RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS: self._system_topics,
+            RequestCode.DELETE_TOPIC_IN_NAMESRV: self._delete_topic,
+            RequestCode.WIPE_WRITE_PERM_OF_BROKER: self._wipe_write_permission,
+            RequestCode.ADD_WRITE_PERM_OF_BROKER: self._add_write_permission,
+            RequestCode.PUT_KV_CONFIG: self._put_kv,
+            RequestCode.GET_KV_CONFIG: self._get_kv,
+            RequestCode.DELETE_KV_CONFIG: self._delete_kv,
+            RequestCode.GET_KVLIST_BY_NAMESPACE: self._kv_list,
+        }
+
+    def handle(self, channel: Channel, request: Command) -> Command:
+        """The answer to a request."""
+        handler = self._handlers.get(request.code)
+        if handler is None:
+            return request.reply(
+                ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=f"request type {request.code} not supported"
+            )
+        try:
+            return handler(channel, request)
+        except CommandError as error:
+            return request.reply(ResponseCode.SYSTEM_ERROR, remark=str(error))
+
+    def register_local(self, request: RegisterBrokerRequest, topics: TopicConfigs) -> None:
+        """Note the broker of this process, which no connection brings."""
+        self.routes.register(request, topics, self._clock())
+
+    def lost(self, channel: Channel) -> None:
+        """Forget the brokers that came by a connection that has ended."""
+        self.routes.drop_owned_by(channel)
+
+    def tick(self) -> None:
+        """Forget the brokers that are silent; to be called every few seconds."""
+        self.routes.drop_silent(self._clock())
+
+    def _route(self, _channel: Channel, request: Command) -> Command:
+        header = from_ext_fields(RouteRequest, request.ext_fields)
+        route = self.routes.route(header.topic)
+        if route is None:
+            remark = f"No topic route info in name server for the topic: {header.topic}. {_FAQ}"
+            return request.reply(ResponseCode.TOPIC_NOT_EXIST, remark=remark)
+        order = self._kv.get(ORDER_TOPIC_NAMESPACE, {}).get(header.topic)
+        standard = bool(header.accept_standard_json_only) or request.version >= Version.V4_9_4
+        body = serialize_body(_with_order(route, order), standard=standard)
+        return request.reply(ResponseCode.SUCCESS, body=body)
+
+    def _clusters(self, _channel: Channel, request: Command) -> Command:
+        return request.reply(ResponseCode.SUCCESS, body=serialize_body(self.routes.clusters()))
+
+    def _register(self, channel: Channel, request: Command) -> Command:
+        header = from_ext_fields(RegisterBrokerRequest, request.ext_fields)
+        if header.body_crc32 and zlib.crc32(request.body) & CRC_MASK != header.body_crc32:
+            return request.reply(ResponseCode.SYSTEM_ERROR, remark="crc32 not match")
+        body = parse_registration(request.body, compressed=header.compressed)
+        master = self.routes.register(header, body.topic_config_serialize_wrapper, self._clock(), channel)
+        ha_address = self.routes.ha_address(header.cluster_name, header.broker_name) if master else None
+        order = KvTable(self._kv.get(ORDER_TOPIC_NAMESPACE, {}))
+        fields = to_ext_fields(RegisterBrokerResponse(ha_address, master))
+        return request.reply(ResponseCode.SUCCESS, fields, serialize_body(order))
+
+    def _unregister(self, _channel: Channel, request: Command) -> Command:
+        self.routes.unregister(_key(request))
+        return request.reply(ResponseCode.SUCCESS)
+
+    def _query_data_version(self, _channel: Channel, request: Command) -> Command:
+        theirs = parse_body(DataVersion, request.body)
+        ours = self.routes.data_version(_key(request), self._clock())
+        fields = to_ext_fields(DataVersionResponse(ours != theirs))
+        return request.reply(ResponseCode.SUCCESS, fields, serialize_body(ours) if ours is not None else b"")
+
+    def _broker_heartbeat(self, _channel: Channel, request: Command) -> Command:
+        self.routes.hear_of(_key(request), self._clock())
+        return request.reply(ResponseCode.SUCCESS)
+
+    def _all_topics(self, _channel: Channel, request: Command) -> Command:
+        return request.reply(ResponseCode.SUCCESS, body=serialize_body(TopicList(self.routes.topics())))
+
+    def _topics_by_cluster(self, _channel: Channel, request: Command) -> Command:
+        header = from_ext_fields(ClusterRequest, request.ext_fields)
+        return request.reply(ResponseCode.SUCCESS, body=serialize_body(TopicList(self.routes.topics(header.cluster))))
+
+    def _system_topics(self, _channel: Channel, request: Command) -> Command:
+        return request.reply(ResponseCode.SUCCESS, body=serialize_body(TopicList(*self.routes.system_topics())))
+
+    def _delete_topic(self, _channel: Channel, request: Command) -> Command:
+        header = from_ext_fields(DeleteTopicInNameServerRequest, request.ext_fields)
+        self.routes.delete_topic(header.topic, header.cluster_name)
+        return request.reply(ResponseCode.SUCCESS)
+
+    def _wipe_write_permission(self, _channel: Channel, request: Command) -> Command:
+        header = from_ext_fields(WritePermissionRequest, request.ext_fields)
+        count = self.routes.set_writable(header.broker_name, writable=False)
+        return request.reply(ResponseCode.SUCCESS, to_ext_fields(WipeWritePermissionResponse(count)))
+
+    def _add_write_permission(self, _channel: Channel, request: Command) -> Command:
+        header = from_ext_fields(WritePermissionRequest, request.ext_fields)
+        count = self.routes.set_writable(header.broker_name, writable=True)
+        return request.reply(ResponseCode.SUCCESS, to_ext_fields(AddWritePermissionResponse(count)))
+
+    def _put_kv(self, _channel: Channel, request: Command) -> Command:
+        header = from_ext_fields(PutKvRequest, request.ext_fields)
+        if sum(map(len, self._kv.values())) >= MAX_SETTINGS:
+            return request.reply(ResponseCode.SYSTEM_ERROR, remark=f"expected at most {MAX_SETTINGS} settings")
+        self._kv.setdefault(header.namespace, {})[header.key] = header.value
+        return request.reply(ResponseCode.SUCCESS)
+
+    def _get_kv(self, _channel: Channel, request: Command) -> Command:
+        header = from_ext_fields(KvRequest, request.ext_fields)
+        value = self._kv.get(header.namespace, {}).get(header.key)
+        if value is None:
+            remark = f"No config item, Namespace: {header.namespace} Key: {header.key}"
+            return request.reply(ResponseCode.QUERY_NOT_FOUND, remark=remark)
+        return request.reply(ResponseCode.SUCCESS, to_ext_fields(KvResponse(value)))
+
+    def _delete_kv(self, _channel: Channel, request: Command) -> Command:
+        header = from_ext_fields(KvRequest, request.ext_fields)
+        self._kv.get(header.namespace, {}).pop(header.key, None)
+        return request.reply(ResponseCode.SUCCESS)
+
+    def _kv_list(self, _channel: Channel, request: Command) -> Command:
+        header = from_ext_fields(NamespaceRequest, request.ext_fields)
+        table = self._kv.get(header.namespace)
+        if table is None:
+            remark = f"No config item, Namespace: {header.namespace}"
+            return request.reply(ResponseCode.QUERY_NOT_FOUND, remark=remark)
+        return request.reply(ResponseCode.SUCCESS, body=serialize_body(KvTable(table)))
+
+
+def _key(request: Command) -> BrokerKey:
+    header = from_ext_fields(BrokerRequest, request.ext_fields)
+    return BrokerKey(header.cluster_name, header.broker_name, header.broker_id, header.broker_addr)
+
+
+def _with_order(route: TopicRoute, order: str | None) -> TopicRoute:
+    return route if order is None else route._replace(order_topic_conf=order)

@@ -1,0 +1,198 @@
+"""The table of a name server: brokers, and what each of them says about its topics.
+
+A broker registers when it starts, every half minute, and when a topic changes. It is dropped when it has not been heard
+of for its time-out, when its connection ends, and when it says so. Only a master's topics count. A topic that a
+broker does not have any more stays until somebody deletes it here, too. Source: RouteInfoManager (5.5.0).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from schemas.remoting.configs import DataVersion, TopicConfig, TopicConfigs
+from schemas.remoting.name_server_headers import RegisterBrokerRequest
+from schemas.remoting.routes import MASTER_ID, PERM_WRITE, BrokerData, ClusterInfo, QueueData, TopicRoute
+
+DEFAULT_TIMEOUT_MS = 120_000
+
+
+class BrokerKey(NamedTuple):
+    """One process: a master or a slave."""
+
+    cluster: str
+    name: str
+    broker_id: int
+    address: str
+
+
+@dataclass(slots=True)
+class _Live:
+    """A process that was heard of."""
+
+    heard_ms: int
+    timeout_ms: int
+    data_version: DataVersion
+    ha_address: str
+    owner: object | None
+
+
+@dataclass(slots=True)
+class _Broker:
+    """A master and its slaves."""
+
+    cluster: str
+    addresses: dict[int, str] = field(default_factory=dict)
+    enable_acting_master: bool | None = None
+
+
+class RouteTable:
+    """Brokers and topics."""
+
+    def __init__(self) -> None:
+        self._live: dict[BrokerKey, _Live] = {}
+        self._brokers: dict[str, _Broker] = {}
+        self._topics: dict[str, dict[str, QueueData]] = {}
+
+    def register(
+        self, request: RegisterBrokerRequest, topics: TopicConfigs, now_ms: int, owner: object | None = None
+    ) -> str | None:
+        """Note a broker, with its topics if it is a master.
+
+        Args:
+            request: who it is.
+            topics: all of its topics.
+            now_ms: when this is.
+            owner: the connection that it came by; see `drop_owned_by`.
+
+        Returns:
+            The address of the broker's master, for a slave that has one.
+        """
+        key = BrokerKey(request.cluster_name, request.broker_name, request.broker_id, request.broker_addr)
+        broker = self._brokers.setdefault(request.broker_name, _Broker(request.cluster_name))
+        broker.cluster = request.cluster_name
+        broker.enable_acting_master = request.enable_acting_master
+        for stale in [known for known in self._live if self._is_replaced(known, key)]:
+            self._forget(stale)
+        # The last of a broker's addresses may have been forgotten just now, and the broker with it.
+        self._brokers.setdefault(request.broker_name, broker).addresses[request.broker_id] = request.broker_addr
+        if request.broker_id == MASTER_ID:
+            known = self._live.get(key)
+            if known is None or known.data_version != topics.data_version:
+                self._merge(request.broker_name, topics.topic_config_table)
+        timeout_ms = request.heartbeat_timeout_millis or DEFAULT_TIMEOUT_MS
+        self._live[key] = _Live(now_ms, timeout_ms, topics.data_version, request.ha_server_addr, owner)
+        return broker.addresses.get(MASTER_ID) if request.broker_id != MASTER_ID else None
+
+    @staticmethod
+    def _is_replaced(known: BrokerKey, by: BrokerKey) -> bool:
+        """Whether one process took another's id or its address."""
+        if known == by or known.name != by.name:
+            return False
+        return known.broker_id == by.broker_id or known.address == by.address
+
+    def _merge(self, broker_name: str, topics: dict[str, TopicConfig]) -> None:
+        for name, config in topics.items():
+            self._topics.setdefault(name, {})[broker_name] = QueueData(
+                broker_name, config.read_queue_nums, config.write_queue_nums, config.perm, config.topic_sys_flag
+            )
+
+    def ha_address(self, cluster: str, name: str) -> str | None:
+        """Where a broker's slaves get its log."""
+        for key, live in self._live.items():
+            if (key.cluster, key.name, key.broker_id) == (cluster, name, MASTER_ID):
+                return live.ha_address
+        return None
+
+    def data_version(self, key: BrokerKey, now_ms: int) -> DataVersion | None:
+        """The state of its topics that a broker has registered; asking counts as a sign of life."""
+        live = self._live.get(key)
+        if live is not None:
+            live.heard_ms = now_ms
+        return None if live is None else live.data_version
+
+    def hear_of(self, key: BrokerKey, now_ms: int) -> None:
+        """Note that a broker lives."""
+        self.data_version(key, now_ms)
+
+    def unregister(self, key: BrokerKey) -> None:
+        """Drop a broker that says that it goes."""
+        if key in self._live:
+            self._forget(key)
+
+    def drop_owned_by(self, owner: object) -> None:
+        """Drop the brokers that came by a connection that has ended."""
+        for key in [key for key, live in self._live.items() if live.owner is owner]:
+            self._forget(key)
+
+    def drop_silent(self, now_ms: int) -> None:
+        """Drop the brokers that were not heard of for too long."""
+        for key in [key for key, live in self._live.items() if now_ms - live.heard_ms > live.timeout_ms]:
+            self._forget(key)
+
+    def _forget(self, key: BrokerKey) -> None:
+        del self._live[key]
+        broker = self._brokers.get(key.name)
+        if broker is None:
+            return
+        if broker.addresses.get(key.broker_id) == key.address:
+            del broker.addresses[key.broker_id]
+        if not broker.addresses:
+            del self._brokers[key.name]
+            for topic in [topic for topic, queues in self._topics.items() if queues.pop(key.name, None) and not queues]:
+                del self._topics[topic]
+
+    def route(self, topic: str) -> TopicRoute | None:
+        """Where a topic is; None where no broker has it."""
+        queues = self._topics.get(topic)
+        if not queues:
+            return None
+        datas = tuple(self._broker_data(name) for name in sorted(queues) if name in self._brokers)
+        return TopicRoute(tuple(queues[name] for name in sorted(queues)), datas) if datas else None
+
+    def _broker_data(self, name: str) -> BrokerData:
+        broker = self._brokers[name]
+        addresses = dict(sorted(broker.addresses.items()))
+        return BrokerData(name, addresses, broker.cluster, bool(broker.enable_acting_master))
+
+    def clusters(self) -> ClusterInfo:
+        """All brokers, by name and by cluster."""
+        by_cluster: dict[str, list[str]] = {}
+        for name, broker in sorted(self._brokers.items()):
+            by_cluster.setdefault(broker.cluster, []).append(name)
+        brokers = {name: self._broker_data(name) for name in sorted(self._brokers)}
+        return ClusterInfo(brokers, {cluster: tuple(names) for cluster, names in by_cluster.items()})
+
+    def topics(self, cluster: str | None = None) -> tuple[str, ...]:
+        """Names of all topics, or of those of one cluster."""
+        if cluster is None:
+            return tuple(sorted(self._topics))
+        inside = {name for name, broker in self._brokers.items() if broker.cluster == cluster}
+        return tuple(sorted(topic for topic, queues in self._topics.items() if inside & queues.keys()))
+
+    def system_topics(self) -> tuple[tuple[str, ...], str | None]:
+        """The topics that every cluster and broker has by its name, and the address of a broker."""
+        names = {broker.cluster for broker in self._brokers.values()} | set(self._brokers)
+        addresses = [address for broker in self._brokers.values() for address in broker.addresses.values()]
+        return tuple(sorted(names)), (addresses[0] if addresses else None)
+
+    def delete_topic(self, topic: str, cluster: str | None) -> None:
+        """Forget a topic, everywhere or in one cluster; a broker that still has it brings it back."""
+        queues = self._topics.get(topic, {})
+        for name in list(queues):
+            broker = self._brokers.get(name)
+            if cluster is None or (broker is not None and broker.cluster == cluster):
+                del queues[name]
+        if not queues:
+            self._topics.pop(topic, None)
+
+    def set_writable(self, broker_name: str, *, writable: bool) -> int:
+        """Let producers use a broker, or keep them off it; tells how many topics have changed."""
+        changed = 0
+        for queues in self._topics.values():
+            data = queues.get(broker_name)
+            if data is not None:
+                perm = data.perm | PERM_WRITE if writable else data.perm & ~PERM_WRITE
+                queues[broker_name] = data._replace(perm=perm)
+                changed += 1
+        return changed

@@ -1,0 +1,84 @@
+"""One peer of a server: who it is, and the way to it.
+
+Requests go both ways. What the server asks has numbers of the server's own, so an answer is told from a request by its
+flag alone, and finds whoever waits for it here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from schemas.layouts.hosts import Host
+from schemas.layouts.remoting import FLAG_ONE_WAY, Command, serialize_command
+
+MAX_ASKED = 1024
+"""Questions that one peer may owe an answer to; the oldest are forgotten."""
+
+Answered = Callable[[Command | None], None]
+"""Takes the answer, or None where the peer has gone or owes too many."""
+
+
+class Channel:
+    """A connection as handlers see it.
+
+    Attributes:
+        peer: its address.
+        is_open: whether anything can be sent.
+    """
+
+    __slots__ = ("_asked", "_close", "_opaque", "_write", "is_open", "peer")
+
+    def __init__(self, peer: Host, write: Callable[[bytes], None], close: Callable[[], None]) -> None:
+        """Describe a connection.
+
+        Args:
+            peer: the other end.
+            write: puts bytes on the way; must not block.
+            close: ends the connection.
+        """
+        self.peer = peer
+        self.is_open = True
+        self._write = write
+        self._close = close
+        self._opaque = 0
+        self._asked: dict[int, Answered] = {}
+
+    def send(self, command: Command) -> None:
+        """Send a command; nothing happens where the peer has gone."""
+        if self.is_open:
+            self._write(serialize_command(command))
+
+    def tell(self, request: Command) -> None:
+        """Send a request that needs no answer."""
+        self.send(replace(request, opaque=self._next_opaque(), flag=FLAG_ONE_WAY))
+
+    def ask(self, request: Command, answered: Answered) -> None:
+        """Send a request; `answered` is called once."""
+        if len(self._asked) >= MAX_ASKED:
+            self._asked.pop(next(iter(self._asked)))(None)
+        opaque = self._next_opaque()
+        self._asked[opaque] = answered
+        self.send(replace(request, opaque=opaque))
+
+    def _next_opaque(self) -> int:
+        self._opaque = (self._opaque + 1) & 0x7FFFFFFF
+        return self._opaque
+
+    def take_answer(self, answer: Command) -> None:
+        """Hand an answer to whoever asked; one that nobody waits for is dropped."""
+        if answered := self._asked.pop(answer.opaque, None):
+            answered(answer)
+
+    def close(self) -> None:
+        """End the connection."""
+        if self.is_open:
+            self._close()
+            self.lost()
+
+    def lost(self) -> None:
+        """Note that the connection has ended."""
+        self.is_open = False
+        asked, self._asked = self._asked, {}
+        for answered in asked.values():
+            answered(None)

@@ -1,0 +1,28 @@
+"""What strangers may use of a server."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from schemas.layouts.remoting import MAX_FRAME_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits of one port.
+
+    Attributes:
+        connections: how many there may be.
+        connections_of_one: how many from one address.
+        frame_bytes: a larger frame ends its connection before it is read.
+        idle_seconds: after this long without traffic a connection is closed, as by RocketMQ.
+        unread_bytes: what a peer may leave unread before it is not read from either.
+        unsent_bytes: what it may leave unread before it is cut off; room for some answers of the largest kind.
+    """
+
+    connections: int = 20_000
+    connections_of_one: int = 20_000
+    frame_bytes: int = MAX_FRAME_BYTES
+    idle_seconds: float = 120
+    unread_bytes: int = 1 << 20
+    unsent_bytes: int = 64 << 20

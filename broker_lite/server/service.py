@@ -1,0 +1,267 @@
+"""A broker, and a name server beside it if wanted, on the network.
+
+    run_server(MessageStore.open(folder), ServerOptions(listen=Address("127.0.0.1", 10911)))
+
+SIGTERM and SIGINT end it in order: it takes no more requests, sends the answers that wait for the disk, and closes the
+store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import importlib.util
+import logging
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from broker_lite.broker.accounts import Accounts
+from broker_lite.broker.broker import Broker
+from broker_lite.broker.options import BrokerOptions
+from broker_lite.handlers.dispatcher import Dispatcher
+from broker_lite.nameserver import NameServer
+from broker_lite.protocol import Channel
+from broker_lite.server.connections import Connection, Connections, Service
+from broker_lite.server.limits import Limits
+from broker_lite.server.registration import LocalRegistration, Registration, RemoteRegistration
+from broker_lite.server.syncing import Syncing
+from broker_lite.store import MessageStore, StoreError
+from schemas.layouts.remoting import Command
+
+TICK_SECONDS = 0.1
+HOUSEKEEPING_SECONDS = 5.0
+STOP_SECONDS = 10.0
+BACKLOG = 4096
+_logger = logging.getLogger(__name__)
+
+
+class Address(NamedTuple):
+    """Where a server listens."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class ServerOptions:
+    """Where and how a broker is on the network.
+
+    Attributes:
+        listen: for clients.
+        name_server: where a name server of our own listens; None for none.
+        register_at: name servers of others that are told of the broker.
+        broker: the broker's settings.
+        limits: of each port.
+        accounts: who may use the broker; None for everybody.
+    """
+
+    listen: Address
+    name_server: Address | None = None
+    register_at: tuple[Address, ...] = ()
+    broker: BrokerOptions = field(default_factory=BrokerOptions)
+    limits: Limits = field(default_factory=Limits)
+    accounts: Accounts | None = None
+
+
+class _BrokerService:
+    """The broker's port."""
+
+    def __init__(self, dispatcher: Dispatcher, registration: Callable[[], None], sync: Callable[[], None]) -> None:
+        self._dispatcher = dispatcher
+        self._register_changes = registration
+        self._sync = sync
+
+    def handle(self, channel: Channel, request: Command) -> None:
+        self._dispatcher.handle(channel, request)
+
+    def handled(self) -> None:
+        self._dispatcher.answer_arrived()
+        self._register_changes()
+        if self._dispatcher.wants_sync:
+            self._sync()
+
+    def lost(self, channel: Channel) -> None:
+        self._dispatcher.lost(channel)
+
+
+class _NameServerService:
+    """The name server's port."""
+
+    def __init__(self, name_server: NameServer) -> None:
+        self._name_server = name_server
+
+    def handle(self, channel: Channel, request: Command) -> None:
+        answer = self._name_server.handle(channel, request)
+        if not request.is_one_way:
+            channel.send(answer)
+
+    def handled(self) -> None:
+        """Nothing is left to do."""
+
+    def lost(self, channel: Channel) -> None:
+        self._name_server.lost(channel)
+
+
+class Server:
+    """A running broker."""
+
+    def __init__(self, store: MessageStore, options: ServerOptions) -> None:
+        """Describe it; `run` runs it.
+
+        Args:
+            store: its messages; closed at the end.
+            options: where and how.
+        """
+        self._store = store
+        self._options = options
+        self._dispatcher = Dispatcher(Broker(store, options.broker), options.accounts)
+        self._stop = asyncio.Event()
+        self._ports: list[tuple[asyncio.Server, Connections]] = []
+        self._registrations: list[Registration] = []
+        self._registered_count = -1
+
+    async def run(self, ready: Callable[[], None]) -> None:
+        """Serve until somebody asks to stop.
+
+        Args:
+            ready: is called when clients find the broker.
+
+        Raises:
+            OSError: if a port is not free.
+        """
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop.set)
+        syncing = Syncing(self._store, loop, self._dispatcher.synced, self._dispatcher.sync_failed)
+        try:
+            await self._listen(loop, syncing)
+            self._register()
+            ticking = [loop.create_task(self._tick(syncing)), loop.create_task(self._keep_house())]
+            ready()
+            await self._stop.wait()
+            for task in ticking:
+                task.cancel()
+            await self._end(syncing)
+        finally:
+            syncing.stop()
+            for server, connections in self._ports:
+                server.close()
+                connections.close()
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.remove_signal_handler(number)
+
+    async def _listen(self, loop: asyncio.AbstractEventLoop, syncing: Syncing) -> None:
+        if self._options.name_server is not None:
+            name_server = NameServer(self._store.clock)
+            await self._open(loop, self._options.name_server, _NameServerService(name_server))
+            self._registrations.append(LocalRegistration(name_server, self._options.broker))
+        service = _BrokerService(self._dispatcher, self._register_changes, syncing.request)
+        await self._open(loop, self._options.listen, service)
+        for address in self._options.register_at:
+            self._registrations.append(RemoteRegistration(address.host, address.port, self._options.broker, loop))
+
+    async def _open(self, loop: asyncio.AbstractEventLoop, address: Address, service: Service) -> None:
+        connections = Connections(service, self._options.limits, loop)
+        server = await loop.create_server(lambda: Connection(connections), *address, backlog=BACKLOG)
+        self._ports.append((server, connections))
+
+    def _register_changes(self) -> None:
+        if self._dispatcher.broker.topics.change_count != self._registered_count:
+            self._register()
+
+    def _register(self) -> None:
+        topics = self._dispatcher.broker.topics
+        self._registered_count = topics.change_count
+        for registration in self._registrations:
+            registration.register(topics.all())
+
+    async def _tick(self, syncing: Syncing) -> None:
+        has_more = False
+        while True:
+            await asyncio.sleep(0 if has_more else TICK_SECONDS)
+            has_more = False
+            try:
+                has_more = self._dispatcher.tick(self._store.clock())
+                self._register_changes()
+                if self._dispatcher.wants_sync:
+                    syncing.request()
+            except Exception:
+                # One bad message must not stop all the others.
+                _logger.exception("a turn of the broker's own work failed")
+
+    async def _keep_house(self) -> None:
+        loop = asyncio.get_running_loop()
+        registered_at = loop.time()
+        while True:
+            await asyncio.sleep(HOUSEKEEPING_SECONDS)
+            for _, connections in self._ports:
+                connections.close_idle()
+            await loop.run_in_executor(None, self._clean)
+            if loop.time() - registered_at >= Registration.EVERY_SECONDS:
+                registered_at = loop.time()
+                self._register()
+            for registration in self._registrations:
+                registration.tick()
+
+    def _clean(self) -> None:
+        """Delete what is old, and take no messages where the disk is too full; runs beside the loop."""
+        try:
+            self._store.clean(self._store.clock() / 1000)
+            is_writable = not self._store.is_disk_full
+        except (OSError, StoreError) as error:
+            _logger.error("old segments cannot be deleted: %s", error)
+            return
+        broker = self._dispatcher.broker
+        if broker.is_writable != is_writable:
+            _logger.warning("the disk has room again" if is_writable else "the disk is full: no messages are taken")
+        broker.is_writable = is_writable
+
+    async def _end(self, syncing: Syncing) -> None:
+        """Take nothing more, and get out what is owed."""
+        for registration in self._registrations:
+            await registration.unregister()
+        for server, connections in self._ports:
+            server.close()
+            connections.stop_reading()
+        deadline = asyncio.get_running_loop().time() + STOP_SECONDS
+        while asyncio.get_running_loop().time() < deadline:
+            if self._dispatcher.wants_sync:
+                syncing.request()
+            elif not any(connections.unsent_bytes for _, connections in self._ports):
+                break
+            await asyncio.sleep(0.01)
+        for _, connections in self._ports:
+            connections.close()
+        await asyncio.sleep(0)
+
+
+def run_server(store: MessageStore, options: ServerOptions, ready: Callable[[], None] = lambda: None) -> None:
+    """Serve until SIGTERM or SIGINT, and close the store.
+
+    Args:
+        store: an open store.
+        options: where and how.
+        ready: is called when clients find the broker.
+
+    Raises:
+        OSError: if a port is not free.
+    """
+
+    async def serve() -> None:
+        await Server(store, options).run(ready)
+
+    with store, asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(serve())
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """The quicker event loop of uvloop, where it is installed."""
+    if importlib.util.find_spec("uvloop") is None:
+        return None
+    factory: Callable[[], asyncio.AbstractEventLoop] = importlib.import_module("uvloop").new_event_loop
+    return factory

@@ -1,0 +1,130 @@
+"""One JSON file under `config/`, as RocketMQ writes and reads them.
+
+Each has a `.bak` with its previous version, which is read where the file itself is missing or broken. A file is written
+beside its place, synced and renamed. What RocketMQ writes into it and this store does not know stays in it. Source:
+ConfigManager (5.5.0).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from broker_lite.store.errors import ConfigFileError
+from broker_lite.store.mapped_file import sync_folder
+from schemas.remoting.fastjson import parse_fastjson, serialize_fastjson
+
+FOLDER = "config"
+_logger = logging.getLogger(__name__)
+
+
+class ConfigFile:
+    """One JSON file; several threads may use it.
+
+    Attributes:
+        document: all that is in it.
+        is_changed: whether the file on the disk is behind.
+    """
+
+    name: str
+    table: str
+
+    def __init__(self, root: Path, clock: Callable[[], int]) -> None:
+        """Read the file.
+
+        Raises:
+            ConfigFileError: if neither it nor its `.bak` can be read.
+        """
+        self.path = root / FOLDER / self.name
+        self.backup = self.path.with_name(f"{self.name}.bak")
+        self._clock = clock
+        self._guard = threading.RLock()
+        self.document = self._load()
+        version = {"counter": 0, "stateVersion": 0, "timestamp": clock()}
+        self.document["dataVersion"] = version | self.document.get("dataVersion", {})
+        self.document[self.table] = self._normal(self.document.get(self.table, {}))
+        self.is_changed = not self.path.exists()
+
+    def _load(self) -> dict[str | int, Any]:
+        problems = []
+        for path in (self.path, self.backup):
+            if not path.exists():
+                continue
+            try:
+                document = parse_fastjson(path.read_text(encoding="utf-8"))
+                self._check(document)
+            except ValueError as error:
+                problems.append(f"{path}: expected a config file of RocketMQ's, found: {error}")
+                continue
+            if problems:
+                _logger.warning("%s; its .bak is used", problems[0])
+            return dict(document)
+        if problems:
+            raise ConfigFileError("; ".join(problems))
+        return {}
+
+    def _check(self, document: Any) -> None:
+        for field, is_entry in (("dataVersion", is_number), (self.table, self._is_entry)):
+            table = document.get(field, {}) if isinstance(document, dict) else None
+            if not isinstance(table, dict) or not all(map(is_entry, table.values())):
+                raise ValueError(f"expected an object {field!r} with entries of the right types")
+
+    def _is_entry(self, value: Any) -> bool:
+        """Whether this may be an entry of the table."""
+        raise NotImplementedError
+
+    def _normal(self, table: dict[Any, Any]) -> dict[Any, Any]:
+        """The table with keys of the types that this store uses."""
+        return table
+
+    @property
+    def entries(self) -> dict[Any, Any]:
+        """The table that the file is about."""
+        entries: dict[Any, Any] = self.document[self.table]
+        return entries
+
+    def put(self, name: str, entry: dict[str, Any]) -> None:
+        """Put an entry into the table, in place of the one that is there."""
+        with self._guard:
+            self.entries[name] = entry
+            self.mark_changed()
+
+    def remove_entry(self, name: str) -> bool:
+        """Take an entry out of the table; tells whether there was one."""
+        with self._guard:
+            if self.entries.pop(name, None) is None:
+                return False
+            self.mark_changed()
+            return True
+
+    def mark_changed(self) -> None:
+        """Count a change, which the next `save` writes."""
+        version = self.document["dataVersion"]
+        version["counter"] += 1
+        version["timestamp"] = self._clock()
+        self.is_changed = True
+
+    def save(self) -> None:
+        """Write the file; what was there becomes the `.bak`."""
+        with self._guard:
+            text = serialize_fastjson(self.document)
+            self.is_changed = False
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        beside = self.path.with_name(f"{self.name}.tmp")
+        with beside.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        if self.path.exists():
+            self.path.replace(self.backup)
+        beside.replace(self.path)
+        sync_folder(self.path.parent)
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value is a whole number."""
+    return isinstance(value, int)

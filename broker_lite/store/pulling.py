@@ -1,0 +1,120 @@
+"""Records of a queue as they stand in the log, for consumers: nothing is parsed but what a filter asks for.
+
+Source: DefaultMessageStore.getMessage, isTheBatchFull.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container
+from typing import NamedTuple
+
+from broker_lite.store.consume_queue import ConsumeQueue
+from broker_lite.store.files import StoreFiles
+from broker_lite.store.reading import GetStatus
+from schemas.layouts.commitlog import BLANK, Magic
+from schemas.layouts.consumequeue import ENTRY
+
+MAX_EXAMINED = 800
+"""Entries that one pull looks at where a filter wants few of them."""
+_PRE_BLANK_SIZE = 0x7FFFFFFF
+
+
+class PullLimits(NamedTuple):
+    """How much one pull gives; a single record may be larger."""
+
+    messages: int
+    bytes: int
+
+
+class PullResult(NamedTuple):
+    """Records of a queue.
+
+    Attributes:
+        status: whether there were any, and why not.
+        records: as they are stored, in order of their queue offsets.
+        next_offset: the queue offset to ask for next.
+        min_offset: of the queue's first message that is kept.
+        max_offset: of the queue's next message.
+    """
+
+    status: GetStatus
+    records: list[bytes]
+    next_offset: int
+    min_offset: int
+    max_offset: int
+
+
+def pull_records(
+    files: StoreFiles,
+    topic: str,
+    queue_id: int,
+    queue_offset: int,
+    limits: PullLimits,
+    codes: Container[int] | None,
+    accepts_record: Callable[[bytes], bool] | None,
+) -> PullResult:
+    """The records from a queue offset on that pass a filter; the caller holds the store's lock.
+
+    Args:
+        files: the store's.
+        topic: the queue's.
+        queue_id: the queue's.
+        queue_offset: the first one wanted.
+        limits: how much at most.
+        codes: hashes of the tags that are wanted; None for all.
+        accepts_record: which records are wanted; None for all.
+    """
+    queue = files.queues.find(topic, queue_id)
+    if queue is None:
+        return PullResult(GetStatus.NO_MATCHED_LOGIC_QUEUE, [], 0, 0, 0)
+    low, high = queue.min_offset(files.log.start), queue.max_offset
+    if high == 0:
+        return PullResult(GetStatus.NO_MESSAGE_IN_QUEUE, [], 0, low, high)
+    if queue_offset < low:
+        return PullResult(GetStatus.OFFSET_TOO_SMALL, [], low, low, high)
+    if queue_offset == high:
+        return PullResult(GetStatus.OFFSET_OVERFLOW_ONE, [], high, low, high)
+    if queue_offset > high:
+        return PullResult(GetStatus.OFFSET_OVERFLOW_BADLY, [], high, low, high)
+    records: list[bytes] = []
+    size = 0
+    number = queue_offset
+    for number in range(queue_offset, min(high, queue_offset + max(MAX_EXAMINED, limits.messages))):
+        physical_offset, record_size, code = ENTRY.struct.unpack_from(*queue.files.locate(number * ENTRY.size))
+        if codes is not None and not _is_wanted(code, codes):
+            continue
+        if records and (len(records) >= limits.messages or size + record_size > limits.bytes):
+            break
+        record = _record_at(files, physical_offset, record_size)
+        if record is None or (accepts_record is not None and not accepts_record(record)):
+            continue
+        records.append(record)
+        size += record_size
+    else:
+        number += 1
+    status = GetStatus.FOUND if records else GetStatus.NO_MATCHED_MESSAGE
+    return PullResult(status, records, number, low, high)
+
+
+def _is_wanted(code: int, codes: Container[int]) -> bool:
+    """Whether a tag's hash is among those wanted; 64 bits of it are stored, of which Java compares the lower 32."""
+    return ((code + 0x80000000) & 0xFFFFFFFF) - 0x80000000 in codes
+
+
+def _record_at(files: StoreFiles, physical_offset: int, size: int) -> bytes | None:
+    if size == _PRE_BLANK_SIZE or not files.log.start <= physical_offset < files.log.end:
+        return None
+    record = files.log.files.read(physical_offset, size)
+    if len(record) < BLANK.size or BLANK.unpack(record)[0] != size or BLANK.unpack(record)[1] == Magic.BLANK:
+        return None
+    return record
+
+
+def first_wanted(queue: ConsumeQueue | None, queue_offset: int, codes: Container[int] | None) -> int | None:
+    """Queue offset of the first entry from one on whose hash is wanted; None where there is none."""
+    if queue is None:
+        return None
+    for number in range(max(queue_offset, queue.first_number), queue.max_offset):
+        if codes is None or _is_wanted(queue.entry(number).tags_code, codes):
+            return number
+    return None

@@ -1,0 +1,83 @@
+"""RocketMQ's administration client and its command line, `mqadmin`, against broker_lite."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.servers.broker_lite import BrokerLite
+from tests.servers.jars import java_command
+from tests.servers.java_programs import CLIENT, JVM, compiled_programs, run_java
+from tests.servers.rocketmq import rocketmq_jars, write_quiet_logging
+
+TOPIC, GROUP = "EveryVolume", "by-concurrent"
+VOLUME = 1500
+
+
+@pytest.fixture
+def used(broker_lite: BrokerLite, client_version: str) -> BrokerLite:
+    """A broker with messages that a group has consumed."""
+    address = broker_lite.name_server_address
+    run_java(client_version, "ProduceEveryKind", [address, "volume"])
+    run_java(client_version, "Consumers", [address, "concurrent", TOPIC, GROUP, "*", "1", str(VOLUME), "60"])
+    return broker_lite
+
+
+def test_the_administration_client_is_answered(used: BrokerLite, client_version: str) -> None:
+    arguments = [used.name_server_address, used.broker_address, TOPIC, GROUP, "Tag0"]
+    rows = {row["asked"]: row for row in run_java(client_version, "Administration", arguments)}
+    answers = {asked: row["answer"] for asked, row in rows.items()}
+    assert answers["clusters"] == "{DefaultCluster=[broker-a]}"
+    assert {TOPIC, f"%RETRY%{GROUP}", "TBW102", "RMQ_SYS_TRACE_TOPIC"} <= set(answers["topics"].split(","))
+    assert answers["made"] == "3"
+    assert answers["topic stats"] == VOLUME
+    assert (answers["consume stats"], rows["consume stats"]["lag"]) == (VOLUME, 0)
+    assert int(answers["runtime"]) >= VOLUME
+    assert answers["broker config"] == "broker-a"
+    assert GROUP in answers["groups of topic"].split(",")
+    assert answers["time span"] == 4
+    assert answers["group configs"] is True
+    assert answers["after reset"] == 0
+    assert answers["connections"] == "MQBrokerException"
+    assert answers["kv"] == "value"
+    # Of a broker: the name server has it until it is deleted there, too.
+    assert answers["deleted"] is True
+
+
+def mqadmin(version: str, folder: Path, *arguments: str) -> str:
+    """What a command of `mqadmin` prints."""
+    classes, jars = compiled_programs(version), rocketmq_jars(version)
+    write_quiet_logging(folder / "conf", "ERROR")
+    command = [java_command(), *JVM, *CLIENT, f"-Duser.home={folder}", f"-Drocketmq.client.logRoot={folder}"]
+    command += [f"-Djava.io.tmpdir={folder}", f"-Drocketmq.home.dir={folder}"]
+    command += ["-cp", f"{classes}:{jars}/*", "org.apache.rocketmq.tools.command.MQAdminStartup", *arguments]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=120, check=False, env={**os.environ, "LC_ALL": "C.UTF-8"}
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "Exception" not in done.stdout + done.stderr, (done.stdout + done.stderr)[-3000:]
+    return done.stdout
+
+
+def test_mqadmin_shows_and_changes_the_broker(used: BrokerLite, client_version: str, tmp_path: Path) -> None:
+    servers, broker = ("-n", used.name_server_address), ("-b", used.broker_address)
+
+    def ask(*arguments: str) -> str:
+        return mqadmin(client_version, tmp_path, *arguments, *servers)
+
+    assert "broker-a" in ask("clusterList")
+    assert TOPIC in ask("topicList")
+    assert used.broker_address in ask("topicRoute", "-t", TOPIC)
+    assert "broker-a" in ask("topicStatus", "-t", TOPIC)
+    assert "putTps" in ask("brokerStatus", *broker)
+    assert "Diff Total: 0" in ask("consumerProgress", "-g", GROUP)
+    assert "success" in ask("updateTopic", "-t", "ByCommand", "-r", "2", "-w", "2", *broker)
+    assert "ByCommand" in ask("topicList")
+    assert "success" in ask("updateSubGroup", "-g", "group-by-command", *broker)
+    assert "success" in ask("deleteTopic", "-t", "ByCommand", "-c", "DefaultCluster")
+    assert "ByCommand" not in ask("topicList")
+    # A table: its head, and the message.
+    assert len(ask("queryMsgByKey", "-t", TOPIC, "-k", "volume-7").splitlines()) >= 2

@@ -1,0 +1,112 @@
+"""RocketMQ's own consumers against broker_lite, in every way that they have."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, defaultdict
+from pathlib import Path
+
+import pytest
+
+from tests.servers.broker_lite import BrokerLite
+from tests.servers.jars import java_command
+from tests.servers.java_programs import CLIENT, JVM, Row, compiled_programs, run_java
+from tests.servers.process import ServerProcess
+from tests.servers.rocketmq import rocketmq_jars
+
+TOPIC = "EveryVolume"
+VOLUME = 1500
+TAGS = 7
+
+
+@pytest.fixture
+def sent(broker_lite: BrokerLite, client_version: str) -> list[Row]:
+    """What the topic holds."""
+    return run_java(client_version, "ProduceEveryKind", [broker_lite.name_server_address, "volume"])
+
+
+def consume(
+    broker: BrokerLite, version: str, way: str, expression: str = "*", consumers: int = 1, messages: int = VOLUME
+) -> list[Row]:
+    """What consumers get."""
+    arguments = [broker.name_server_address, way, TOPIC, f"by-{way}", expression, str(consumers), str(messages), "60"]
+    return run_java(version, "Consumers", arguments)
+
+
+def keys(rows: list[Row]) -> set[str]:
+    """The messages' unique keys."""
+    return {row["unique_key"] for row in rows}
+
+
+def test_two_consumers_share_the_queues(broker_lite: BrokerLite, client_version: str, sent: list[Row]) -> None:
+    rows = consume(broker_lite, client_version, "concurrent", consumers=2)
+    assert keys(rows) == keys(sent)
+    queues = defaultdict(set)
+    for row in rows:
+        queues[row["queue_id"]].add(row["consumer"])
+    assert len({next(iter(consumers)) for consumers in queues.values()}) == 2
+    # A group that goes on gets nothing twice.
+    run_java(client_version, "ProduceEveryKind", [broker_lite.name_server_address, "volume"])
+    assert not keys(consume(broker_lite, client_version, "concurrent")) & keys(sent)
+
+
+def test_orderly_consumers_get_each_queue_in_order(
+    broker_lite: BrokerLite, client_version: str, sent: list[Row]
+) -> None:
+    rows = consume(broker_lite, client_version, "orderly", consumers=2)
+    assert keys(rows) == keys(sent)
+    offsets = defaultdict(list)
+    for row in rows:
+        offsets[row["queue_id"]].append(row["queue_offset"])
+    for found in offsets.values():
+        assert list(dict.fromkeys(found)) == sorted(set(found))
+
+
+def test_broadcast_gives_everything_to_everybody(broker_lite: BrokerLite, client_version: str, sent: list[Row]) -> None:
+    rows = consume(broker_lite, client_version, "broadcast", consumers=2, messages=2 * VOLUME)
+    for consumer in (0, 1):
+        assert keys([row for row in rows if row["consumer"] == consumer]) == keys(sent)
+
+
+@pytest.mark.parametrize(
+    ("way", "expression", "tags"),
+    [
+        ("concurrent", "Tag1 || Tag2", {"Tag1", "Tag2"}),
+        ("sql", "TAGS IN ('Tag3', 'Tag5') AND KEYS IS NOT NULL", {"Tag3", "Tag5"}),
+    ],
+)
+def test_a_consumer_gets_what_it_asks_for(
+    broker_lite: BrokerLite, client_version: str, sent: list[Row], way: str, expression: str, tags: set[str]
+) -> None:
+    wanted = [row for row in sent if row["tags"] in tags]
+    rows = consume(broker_lite, client_version, way, expression, messages=len(wanted))
+    assert Counter(row["unique_key"] for row in rows) == Counter(row["unique_key"] for row in wanted)
+
+
+def test_lite_pull_gets_everything(broker_lite: BrokerLite, client_version: str, sent: list[Row]) -> None:
+    assert keys(consume(broker_lite, client_version, "lite")) == keys(sent)
+
+
+def test_the_others_take_over_when_a_consumer_goes(
+    broker_lite: BrokerLite, client_version: str, sent: list[Row]
+) -> None:
+    assert keys(consume(broker_lite, client_version, "failover", consumers=2)) == keys(sent)
+
+
+def test_the_others_take_over_when_a_consumer_is_killed(
+    broker_lite: BrokerLite, client_version: str, tmp_path: Path
+) -> None:
+    classes, jars = compiled_programs(client_version), rocketmq_jars(client_version)
+    command = [java_command(), *JVM, *CLIENT, f"-Duser.home={tmp_path}", "-cp", f"{classes}:{jars}/*", "Consumers"]
+    command += [broker_lite.name_server_address, "forever", TOPIC, "by-concurrent", "*", "1", str(VOLUME), "60"]
+    victim = ServerProcess("consumer", command, tmp_path / "consumer.log")
+    try:
+        first = run_java(client_version, "ProduceEveryKind", [broker_lite.name_server_address, "volume"])
+        victim.wait_until(lambda: '"queue_id"' in victim.output(), 60)
+    finally:
+        victim.kill()
+    time.sleep(0.5)
+    got = {line.split('"unique_key":"')[1][:32] for line in victim.output().splitlines() if '"unique_key":"' in line}
+    second = run_java(client_version, "ProduceEveryKind", [broker_lite.name_server_address, "volume"])
+    rest = consume(broker_lite, client_version, "concurrent", messages=VOLUME)
+    assert {key[:32] for key in keys(first) | keys(second)} <= got | {key[:32] for key in keys(rest)}

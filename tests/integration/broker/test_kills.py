@@ -1,0 +1,96 @@
+"""Killed at any moment: what was acknowledged with sync flush is there, in order, and once."""
+
+from __future__ import annotations
+
+import os
+import random
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+
+from schemas.layouts.message_id import parse_message_id
+from schemas.layouts.remoting import Command, parse_command, serialize_command
+from schemas.remoting.codes import RequestCode, ResponseCode
+from tests.servers.broker_lite import SMALL_FILES, BrokerLite
+from tests.unit.broker_lite.broker_builders import send_fields
+
+KILLS = int(os.environ.get("COMMITLAKE_KILLS", "30"))
+TURNS = 2
+"""Kills of one store."""
+PIPELINED = 20
+
+
+class Producer(threading.Thread):
+    """Sends until its connection breaks, several messages at once, and notes what was acknowledged."""
+
+    def __init__(self, address: str, name: str) -> None:
+        super().__init__(name=name)
+        host, _, port = address.rpartition(":")
+        self._socket = socket.create_connection((host, int(port)), timeout=30)
+        self.acknowledged: dict[str, str] = {}
+
+    def run(self) -> None:
+        """Send and read in turns."""
+        buffer = bytearray()
+        number = 0
+        try:
+            while True:
+                asked = {}
+                for _ in range(PIPELINED):
+                    key = f"{self.name}-{number:06d}"
+                    fields = {
+                        one: str(value) for one, value in send_fields("orders", {"UNIQ_KEY": key}, e=number % 4).items()
+                    }
+                    asked[number] = key
+                    self._socket.sendall(
+                        serialize_command(Command(RequestCode.SEND_MESSAGE_V2, fields, b"x" * 300, opaque=number))
+                    )
+                    number += 1
+                while asked:
+                    while (parsed := parse_command(buffer)) is None:
+                        data = self._socket.recv(1 << 16)
+                        if not data:
+                            return
+                        buffer += data
+                    answer, size = parsed
+                    del buffer[:size]
+                    assert answer.code == ResponseCode.SUCCESS, answer
+                    self.acknowledged[asked.pop(answer.opaque)] = answer.ext_fields["msgId"]
+        except OSError:
+            return
+        finally:
+            self._socket.close()
+
+
+@pytest.mark.parametrize("seed", range(KILLS // TURNS))
+def test_what_was_acknowledged_survives(tmp_path: Path, seed: int) -> None:
+    moment = random.Random(seed)
+    broker = BrokerLite(tmp_path / "broker", options=(*SMALL_FILES, "--flush", "sync"))
+    acknowledged: dict[str, str] = {}
+    for turn in range(TURNS):
+        broker.start()
+        producers = [Producer(broker.broker_address, f"{turn}-{number}") for number in range(3)]
+        for producer in producers:
+            producer.start()
+        threading.Event().wait(moment.uniform(0.05, 1.5))
+        broker.process.kill()
+        for producer in producers:
+            producer.join()
+            acknowledged |= producer.acknowledged
+    from broker_lite.store import MessageStore, StoreOptions
+
+    options = StoreOptions(
+        segment_size_bytes=1 << 20, consume_queue_file_size_bytes=2000, index_slots=200, index_entries=800,
+        max_message_size_bytes=512 << 10,
+    )  # fmt: skip
+    with MessageStore.open(broker.store, options) as store:
+        for key, msg_id in acknowledged.items():
+            found = store.get_at(parse_message_id(msg_id).physical_offset)
+            assert found is not None, key
+            assert found.unique_key == key
+            assert store.entry_at("orders", found.queue_id, found.queue_offset) is not None
+        for queue_id in range(4):
+            offsets = [one.queue_offset for one in store.get("orders", queue_id, 0, 1 << 30).messages]
+            assert offsets == list(range(len(offsets)))

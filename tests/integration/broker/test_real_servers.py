@@ -1,0 +1,58 @@
+"""broker_lite beside the real RocketMQ: at its name server, and before its broker."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.integration.conftest import StartBroker
+from tests.servers.broker_lite import SMALL_FILES as SMALL
+from tests.servers.broker_lite import BrokerLite
+from tests.servers.java_programs import look_up, run_java
+from tests.servers.process import ServerProcess, free_ports
+from tests.servers.remoting import knows_broker
+from tests.servers.rocketmq import SMALL_FILES, RocketMQ
+
+VOLUME = 1500
+
+
+def test_a_real_broker_takes_the_store_over(tmp_path: Path, rocketmq_version: str, start_broker: StartBroker) -> None:
+    with BrokerLite(tmp_path / "broker") as broker:
+        sent = run_java(rocketmq_version, "ProduceEveryKind", [broker.name_server_address, "volume", "keys", "batch"])
+        arguments = [broker.name_server_address, "concurrent", "EveryVolume", "readers", "*", "1", "700", "60"]
+        run_java(rocketmq_version, "Consumers", arguments)
+        port = int(broker.broker_address.rpartition(":")[2])
+    real = start_broker(rocketmq_version, broker.store, options=SMALL_FILES, broker_port=port)
+    volume = [row for row in sent if row["kind"] == "volume"]
+    keyed = next(row for row in sent if row["kind"] == "keys")
+    found = look_up(
+        real,
+        ("range", "EveryVolume", "-"),
+        ("unique", "EveryKeyed", keyed["unique_key"]),
+        ("id", "EveryVolume", volume[-1]["offset_msg_id"]),
+    )
+    assert sum(row["max_offset"] for row in found if row["verb"] == "range") == len(volume)
+    assert {row["unique_key"] for row in found if row["verb"] == "unique"} == {keyed["unique_key"]}
+    # The group goes on where it was, and what is sent now follows.
+    more = run_java(rocketmq_version, "ProduceEveryKind", [real.name_server_address, "volume"])
+    arguments = [real.name_server_address, "concurrent", "EveryVolume", "readers", "*", "1", str(len(more)), "60"]
+    rest = {row["unique_key"] for row in run_java(rocketmq_version, "Consumers", arguments)}
+    assert {row["unique_key"] for row in more} & rest
+
+
+def test_the_broker_registers_at_a_real_name_server(tmp_path: Path, rocketmq_version: str) -> None:
+    real = RocketMQ(rocketmq_version, tmp_path / "real")
+    real.start_name_server()
+    try:
+        port = free_ports(1)
+        broker = BrokerLite(
+            tmp_path / "broker", options=(*SMALL, "--register", real.name_server_address), broker_port=port
+        )
+        with broker:
+            process: ServerProcess = broker.process
+            process.wait_until(lambda: knows_broker(real.name_server_address, broker.broker_address), 30)
+            sent = run_java(rocketmq_version, "ProduceEveryKind", [real.name_server_address, "plain"])
+            assert len(sent) == 20
+        # It has said that it goes.
+        assert not knows_broker(real.name_server_address, broker.broker_address)
+    finally:
+        real.kill()

@@ -1,0 +1,107 @@
+"""Our own broker and name server, run as a process as users run it.
+
+with BrokerLite(folder) as broker:
+run_java("5.5.0", "ProduceEveryKind", [broker.name_server_address])
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tests.servers.process import ServerError, ServerProcess, free_ports
+from tests.servers.remoting import knows_broker
+
+READY_TIMEOUT_SECONDS = 60
+
+SMALL_FILES = ("--segment-mib", "1", "--queue-entries", "100", "--index-slots", "200", "--index-entries", "800",
+               "--max-message-kib", "512", "--disk-percent", "97,98,99")  # fmt: skip
+"""The sizes of tests.servers.rocketmq.SMALL_FILES, and its limits of the disk."""
+
+
+class BrokerLite:
+    """A broker and its name server.
+
+    Attributes:
+        folder: where its log is.
+        store: the broker's store folder.
+        broker_name: the broker's name.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        store: Path | None = None,
+        options: Sequence[str] = SMALL_FILES,
+        broker_port: int | None = None,
+    ) -> None:
+        """Describe the server; `start`, or entering the context, starts it.
+
+        Args:
+            folder: An own folder, made if it is not there.
+            store: The broker's store; by default `folder/store`.
+            options: Further arguments of `commitlake broker`.
+            broker_port: The broker's port; by default a free one.
+        """
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        self.store = store or folder / "store"
+        self.broker_name = "broker-a"
+        self._options = options
+        first = free_ports(2)
+        self._broker_port = broker_port or first
+        self._name_server_port = first + 1
+        self._process: ServerProcess | None = None
+
+    @property
+    def name_server_address(self) -> str:
+        """What clients are given, `ip:port`."""
+        return f"127.0.0.1:{self._name_server_port}"
+
+    @property
+    def broker_address(self) -> str:
+        """The broker's `ip:port`."""
+        return f"127.0.0.1:{self._broker_port}"
+
+    @property
+    def process(self) -> ServerProcess:
+        """The broker's process."""
+        if self._process is None:
+            raise ServerError("the broker was not started")
+        return self._process
+
+    def __enter__(self) -> Self:
+        """Start it."""
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop it, or kill it where a test failed: its error is the one to be seen."""
+        if self._process is None:
+            return
+        if kind is None:
+            self.process.stop()
+        else:
+            self.process.kill()
+
+    def start(self) -> Self:
+        """Start it; return when a client would find the broker.
+
+        Raises:
+            ServerError: It did not come up.
+        """
+        command = [sys.executable, "-m", "jobs.cli", "broker", "--store", str(self.store)]
+        command += ["--listen", self.broker_address, "--namesrv", self.name_server_address, *self._options]
+        self._process = ServerProcess("broker_lite", command, self.folder / "broker_lite.log")
+        self._process.wait_until(
+            lambda: knows_broker(self.name_server_address, self.broker_address), READY_TIMEOUT_SECONDS
+        )
+        return self

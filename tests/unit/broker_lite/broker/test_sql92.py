@@ -1,0 +1,115 @@
+"""SQL92 expressions over properties."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker_lite.broker.sql92 import MAX_DEPTH, MAX_LENGTH, SqlError, compile_sql92
+
+PROPERTIES = {"a": "5", "b": "abc", "c": "-2.5", "d": "true", "it's": "x", "e": "it's"}
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "a = 5",
+        "a = 5.0",
+        "a <> 6",
+        "a > 4 AND a < 6",
+        "a >= 5 and a <= 5L",
+        "a BETWEEN 5 AND 7",
+        "a NOT BETWEEN 6 AND 7",
+        "b = 'abc'",
+        "b <> 'abd'",
+        "b IN ('x', 'abc')",
+        "b NOT IN ('x', 'y')",
+        "e = 'it''s'",
+        "c < 0",
+        "c = -2.5",
+        "c = -.25e1",
+        "c > -3",
+        "d = TRUE",
+        "d <> FALSE",
+        "TRUE",
+        "NOT FALSE",
+        "z IS NULL",
+        "a IS NOT NULL",
+        "NOT (z IS NOT NULL)",
+        "a = 6 OR b = 'abc'",
+        "(a = 6 OR a = 5) AND NOT b = 'x'",
+        "b CONTAINS 'bc'",
+        "b STARTSWITH 'ab'",
+        "b ENDSWITH 'c'",
+        "b NOT CONTAINS 'z'",
+        "z > 1 OR a = 5",
+        "5 = a",
+        "a\n=\t5",
+        # What is read from left to right: AND binds more tightly.
+        "a = 5 OR a = 6 AND a = 7",
+    ],
+)
+def test_true(expression: str) -> None:
+    assert compile_sql92(expression)(PROPERTIES) is True
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "a = 6",
+        "b > 3",
+        "b = 5",
+        "b BETWEEN 1 AND 2",
+        "d = FALSE",
+        "FALSE",
+        # Unknown is not true, and neither is what is not unknown.
+        "z = 5",
+        "NOT z = 5",
+        "z <> 5",
+        "z > 1 AND a = 5",
+        "z IN ('x')",
+        "z NOT IN ('x')",
+        "z BETWEEN 1 AND 2",
+        "NOT z CONTAINS 'x'",
+    ],
+)
+def test_not_true(expression: str) -> None:
+    assert compile_sql92(expression)(PROPERTIES) is False
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "",
+        "a",
+        "a =",
+        "= 5",
+        "a = 5 b",
+        "a = 5 AND",
+        "(a = 5",
+        "a = 5)",
+        "a IN ()",
+        "a IN (5)",
+        "a IN ('x'",
+        "a > 'x'",
+        "a BETWEEN 1",
+        "a BETWEEN 'x' AND 'y'",
+        "a IS 5",
+        "a = 'x",
+        "a ! 5",
+        "a NOT 5",
+        "5",
+        "a > TRUE",
+        "NOT",
+        "a CONTAINS 5",
+        "a = 5; DROP",
+        "a == 5",
+        "'x'",
+        "- a = 5",
+        "NOT " * (MAX_DEPTH + 1) + "TRUE",
+        "(" * (MAX_DEPTH + 1) + "TRUE" + ")" * (MAX_DEPTH + 1),
+        "a" * (MAX_LENGTH + 1),
+    ],
+)
+def test_refused(expression: str) -> None:
+    with pytest.raises(SqlError, match="expected"):
+        compile_sql92(expression)

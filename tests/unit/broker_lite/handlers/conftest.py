@@ -1,0 +1,26 @@
+"""An open broker, and a client of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from broker_lite.handlers.dispatcher import Dispatcher
+from tests.unit.broker_lite.broker_builders import Peer, open_broker
+from tests.unit.broker_lite.builders import Clock
+
+
+@pytest.fixture
+def dispatcher(root: Path, clock: Clock) -> Iterator[Dispatcher]:
+    """A broker on a small store."""
+    opened = open_broker(root, clock)
+    with opened.broker.store:
+        yield opened
+
+
+@pytest.fixture
+def peer(dispatcher: Dispatcher) -> Peer:
+    """A client of it."""
+    return Peer(dispatcher)

@@ -1,0 +1,170 @@
+"""Pulls: what is found, what waits, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker_lite.handlers.dispatcher import Dispatcher
+from schemas.remoting.codes import RequestCode, ResponseCode
+from tests.unit.broker_lite.broker_builders import Peer, pull_fields, records, send_fields
+from tests.unit.broker_lite.builders import Clock
+
+SEND, PULL = RequestCode.SEND_MESSAGE_V2, RequestCode.PULL_MESSAGE
+MAY_WAIT = 2 | 4
+
+
+def send(peer: Peer, count: int = 1, start: int = 0) -> None:
+    """Send messages with tags by turns."""
+    for number in range(start, start + count):
+        properties = {"UNIQ_KEY": f"U{number}", "TAGS": f"tag{number % 3}", "number": str(number)}
+        assert peer.ask(SEND, send_fields("orders", properties), f"body {number}".encode()).code == 0
+
+
+def test_records_come_as_they_are_stored(peer: Peer, dispatcher: Dispatcher) -> None:
+    send(peer, 5)
+    answer = peer.ask(PULL, pull_fields("orders", offset=1))
+    assert (answer.code, answer.remark) == (ResponseCode.SUCCESS, "FOUND")
+    assert {name: answer.ext_fields[name] for name in ("nextBeginOffset", "minOffset", "maxOffset")} == {
+        "nextBeginOffset": "5", "minOffset": "0", "maxOffset": "5",
+    }  # fmt: skip
+    assert records(answer.body) == dispatcher.broker.store.get("orders", 0, 1).messages
+
+
+@pytest.mark.parametrize(
+    ("expression", "kind", "numbers"),
+    [
+        ("*", "TAG", [0, 1, 2, 3, 4, 5]),
+        ("tag1", "TAG", [1, 4]),
+        ("tag0 || tag2", "TAG", [0, 2, 3, 5]),
+        ("number BETWEEN 2 AND 4 AND TAGS <> 'tag0'", "SQL92", [2, 4]),
+    ],
+)
+def test_only_what_is_wanted_comes(peer: Peer, expression: str, kind: str, numbers: list[int]) -> None:
+    send(peer, 6)
+    answer = peer.ask(PULL, pull_fields("orders", subscription=expression, expressionType=kind))
+    assert [record.queue_offset for record in records(answer.body)] == numbers
+
+
+def test_a_filter_that_passes_nothing_moves_on(peer: Peer) -> None:
+    send(peer, 3)
+    answer = peer.ask(PULL, pull_fields("orders", subscription="other"))
+    assert (answer.code, answer.ext_fields["nextBeginOffset"]) == (ResponseCode.PULL_RETRY_IMMEDIATELY, "3")
+
+
+def test_an_answer_has_its_limits_and_at_least_one_record(peer: Peer) -> None:
+    send(peer, 40)
+    assert len(records(peer.ask(PULL, pull_fields("orders", maxMsgNums=100)).body)) == 32
+    assert len(records(peer.ask(PULL, pull_fields("orders", maxMsgNums=3)).body)) == 3
+    assert len(records(peer.ask(PULL, pull_fields("orders", maxMsgBytes=1)).body)) == 1
+
+
+@pytest.mark.parametrize(
+    ("offset", "code", "status", "following"),
+    [
+        (3, ResponseCode.PULL_NOT_FOUND, "OFFSET_OVERFLOW_ONE", 3),
+        (99, ResponseCode.PULL_OFFSET_MOVED, "OFFSET_OVERFLOW_BADLY", 3),
+        (-1, ResponseCode.PULL_OFFSET_MOVED, "OFFSET_TOO_SMALL", 0),
+    ],
+)
+def test_an_offset_beside_the_queue_is_corrected(
+    peer: Peer, offset: int, code: int, status: str, following: int
+) -> None:
+    send(peer, 3)
+    answer = peer.ask(PULL, pull_fields("orders", offset=offset))
+    assert (answer.code, answer.remark, answer.ext_fields["nextBeginOffset"]) == (code, status, str(following))
+
+
+@pytest.mark.parametrize(("offset", "code"), [(0, ResponseCode.PULL_NOT_FOUND), (7, ResponseCode.PULL_OFFSET_MOVED)])
+def test_an_empty_queue(peer: Peer, offset: int, code: int) -> None:
+    send(peer)
+    assert peer.ask(PULL, pull_fields("orders", queue_id=1, offset=offset)).code == code
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        (pull_fields("nothing"), ResponseCode.TOPIC_NOT_EXIST),
+        (pull_fields("orders", queue_id=4), ResponseCode.INVALID_PARAMETER),
+        (pull_fields("orders", queue_id=-1), ResponseCode.INVALID_PARAMETER),
+        (pull_fields("orders", sysFlag=0), ResponseCode.SUBSCRIPTION_NOT_EXIST),
+        (pull_fields("orders", subscription="a >", expressionType="SQL92"), ResponseCode.SUBSCRIPTION_PARSE_FAILED),
+        (pull_fields("orders", expressionType="XPATH"), ResponseCode.SUBSCRIPTION_PARSE_FAILED),
+        (pull_fields("orders", consumerGroup="no/group"), ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST),
+        ({"topic": "orders"}, ResponseCode.SYSTEM_ERROR),
+    ],
+)
+def test_what_is_wrong_is_refused(peer: Peer, fields: dict[str, object], code: int) -> None:
+    send(peer)
+    assert peer.ask(PULL, fields).code == code
+
+
+def test_a_pull_waits_for_a_message(peer: Peer) -> None:
+    send(peer)
+    assert peer.ask_later(PULL, pull_fields("orders", offset=1, sysFlag=MAY_WAIT)) == []
+    answers = peer.ask_later(SEND, send_fields("orders", {"UNIQ_KEY": "U9"}), b"new")
+    found = [answer for answer in answers if answer.body]
+    assert [record.body for record in records(found[0].body)] == [b"new"]
+
+
+def test_a_pull_waits_for_a_message_that_it_wants(peer: Peer, dispatcher: Dispatcher, clock: Clock) -> None:
+    send(peer)
+    wanted = pull_fields("orders", offset=1, sysFlag=MAY_WAIT, subscription="tag2")
+    assert peer.ask_later(PULL, wanted) == []
+    send(peer, 1, start=1)
+    assert not peer.sent[-1].body
+    peer.ask_later(SEND, send_fields("orders", {"UNIQ_KEY": "U2", "TAGS": "tag2"}), b"body 2")
+    found = next(answer for answer in peer.sent if answer.body)
+    assert [record.tags for record in records(found.body)] == ["tag2"]
+
+
+def test_a_pull_waits_no_longer_than_it_says(peer: Peer, dispatcher: Dispatcher, clock: Clock) -> None:
+    send(peer)
+    assert peer.ask_later(PULL, pull_fields("orders", offset=1, sysFlag=MAY_WAIT)) == []
+    before = len(peer.sent)
+    clock.now_ms += 14_000
+    dispatcher.tick(clock.now_ms)
+    assert peer.sent[before:] == []
+    clock.now_ms += 1_000
+    dispatcher.tick(clock.now_ms)
+    assert [answer.code for answer in peer.sent[before:]] == [ResponseCode.PULL_NOT_FOUND]
+    assert len(dispatcher.broker.held) == 0
+
+
+def test_nothing_is_held_for_who_has_gone(peer: Peer, dispatcher: Dispatcher, clock: Clock) -> None:
+    send(peer)
+    peer.ask_later(PULL, pull_fields("orders", offset=1, sysFlag=MAY_WAIT))
+    peer.channel.lost()
+    dispatcher.lost(peer.channel)
+    clock.now_ms += 2_000
+    dispatcher.tick(clock.now_ms)
+    assert len(dispatcher.broker.held) == 0
+
+
+def test_a_waiting_pull_may_note_progress(peer: Peer, dispatcher: Dispatcher) -> None:
+    send(peer, 2)
+    peer.ask(PULL, pull_fields("orders", sysFlag=1 | MAY_WAIT, commitOffset=1))
+    assert dispatcher.broker.store.config.consumer_offsets.get("orders", "consumers", 0) == 1
+
+
+def test_a_member_is_served_by_its_heartbeat(peer: Peer) -> None:
+    send(peer, 6)
+    peer.heartbeat("client", "consumers", "orders", "tag1")
+    answer = peer.ask(PULL, pull_fields("orders", sysFlag=0))
+    assert [record.tags for record in records(answer.body)] == ["tag1", "tag1"]
+    assert peer.ask(PULL, pull_fields("orders", sysFlag=0, subVersion=2)).code == ResponseCode.SUBSCRIPTION_NOT_LATEST
+
+
+def test_a_reset_sends_the_consumer_elsewhere_once(peer: Peer, dispatcher: Dispatcher) -> None:
+    send(peer, 5)
+    peer.heartbeat("client", "consumers", "orders")
+    update = {"consumerGroup": "consumers", "topic": "orders", "queueId": 0, "commitOffset": 5}
+    assert peer.ask(RequestCode.UPDATE_CONSUMER_OFFSET, update).code == ResponseCode.SUCCESS
+    assert peer.ask_later(PULL, pull_fields("orders", offset=5, sysFlag=MAY_WAIT)) == []
+    reset = {"topic": "orders", "group": "consumers", "timestamp": 0, "isForce": True}
+    before = len(peer.sent)
+    peer.ask_later(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, reset)
+    moved = next(answer for answer in peer.sent[before:] if answer.code == ResponseCode.PULL_OFFSET_MOVED)
+    assert moved.ext_fields["nextBeginOffset"] == "0"
+    asked = {"consumerGroup": "consumers", "topic": "orders", "queueId": 0}
+    assert peer.ask(RequestCode.QUERY_CONSUMER_OFFSET, asked).ext_fields["offset"] == "0"
+    assert len(records(peer.ask(PULL, pull_fields("orders")).body)) == 5

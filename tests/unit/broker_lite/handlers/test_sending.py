@@ -1,0 +1,170 @@
+"""Sends: what is stored, and what is refused with which code."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker_lite.handlers.dispatcher import Dispatcher
+from schemas.layouts.message_id import parse_message_id
+from schemas.layouts.topics import SCHEDULE_TOPIC, TIMER_TOPIC
+from schemas.remoting.batch import BatchItem, serialize_batch
+from schemas.remoting.codes import RequestCode, ResponseCode
+from schemas.remoting.routes import PERM_READ
+from tests.unit.broker_lite.broker_builders import Peer, send_fields
+from tests.unit.broker_lite.builders import BORN_MS, Clock
+
+SEND = RequestCode.SEND_MESSAGE_V2
+PROPERTIES = {"KEYS": "order-1", "UNIQ_KEY": "U1", "TAGS": "paid"}
+
+
+def test_a_message_is_stored_and_its_place_told(peer: Peer, dispatcher: Dispatcher) -> None:
+    answer = peer.ask(SEND, send_fields("orders", PROPERTIES, e=2, h=7), b"body")
+    assert (answer.code, answer.remark) == (ResponseCode.SUCCESS, None)
+    fields = dict(answer.ext_fields)
+    place = parse_message_id(fields.pop("msgId"))
+    assert fields == {
+        "queueId": "2", "queueOffset": "0", "transactionId": "U1", "MSG_REGION": "DefaultRegion", "TRACE_ON": "true",
+    }  # fmt: skip
+    stored = dispatcher.broker.store.get_at(place.physical_offset)
+    assert stored is not None
+    assert (stored.topic, stored.queue_id, stored.body, stored.flag, stored.born_timestamp) == (
+        "orders", 2, b"body", 7, BORN_MS,
+    )  # fmt: skip
+    assert stored.properties == PROPERTIES | {
+        "CLUSTER": "DefaultCluster", "MSG_REGION": "DefaultRegion", "TRACE_ON": "true",
+    }  # fmt: skip
+    assert stored.born_host == peer.channel.peer
+
+
+def test_a_send_of_the_first_version_names_its_fields(peer: Peer) -> None:
+    fields = {
+        "producerGroup": "producers", "topic": "orders", "defaultTopic": "TBW102", "defaultTopicQueueNums": 4,
+        "queueId": 1, "sysFlag": 0, "bornTimestamp": BORN_MS, "flag": 0, "properties": "", "reconsumeTimes": 0,
+        "unitMode": False, "batch": False,
+    }  # fmt: skip
+    assert peer.ask(RequestCode.SEND_MESSAGE, fields, b"x").ext_fields["queueId"] == "1"
+
+
+def test_a_new_topic_follows_its_model(peer: Peer, dispatcher: Dispatcher) -> None:
+    peer.ask(SEND, send_fields("orders", d=3), b"x")
+    config = dispatcher.broker.topics.find("orders")
+    assert config is not None
+    assert (config.read_queue_nums, config.write_queue_nums, config.perm) == (3, 3, 6)
+
+
+def test_a_message_without_a_key_gets_one(peer: Peer, dispatcher: Dispatcher) -> None:
+    first, second = (peer.ask(SEND, send_fields("orders"), b"x").ext_fields["transactionId"] for _ in range(2))
+    assert len(first) == len(second) == 32
+    assert first != second
+    assert dispatcher.broker.store.get_by_key("orders", first)
+
+
+def test_a_negative_queue_is_the_brokers_to_choose(peer: Peer) -> None:
+    assert int(peer.ask(SEND, send_fields("orders", e=-1), b"x").ext_fields["queueId"]) in range(4)
+
+
+def test_one_way_gets_no_answer(peer: Peer, dispatcher: Dispatcher) -> None:
+    assert peer.tell(SEND, send_fields("orders"), b"x") == []
+    assert dispatcher.broker.store.max_offset("orders", 0) == 1
+    assert peer.tell(SEND, send_fields("or/ders"), b"x") == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "body", "code"),
+    [
+        (send_fields("or/ders"), b"", ResponseCode.INVALID_PARAMETER),
+        (send_fields("x" * 128), b"", ResponseCode.INVALID_PARAMETER),
+        (send_fields(SCHEDULE_TOPIC), b"", ResponseCode.NO_PERMISSION),
+        (send_fields("orders", c="NoSuchModel"), b"", ResponseCode.TOPIC_NOT_EXIST),
+        (send_fields("orders", e=4), b"", ResponseCode.INVALID_PARAMETER),
+        (send_fields("orders"), b"x" * 2049, ResponseCode.MESSAGE_ILLEGAL),
+        (send_fields("orders", {"DELAY": "soon"}), b"x", ResponseCode.MESSAGE_ILLEGAL),
+        (send_fields("orders", f=1 << 40), b"x", ResponseCode.MESSAGE_ILLEGAL),
+        (send_fields("orders", e="one"), b"x", ResponseCode.SYSTEM_ERROR),
+        ({}, b"x", ResponseCode.SYSTEM_ERROR),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_refused(
+    peer: Peer, dispatcher: Dispatcher, fields: dict[str, object], body: bytes, code: int
+) -> None:
+    answer = peer.ask(SEND, fields, body)
+    assert (answer.code, bool(answer.remark)) == (code, True)
+    assert dispatcher.broker.store.log_end == 0
+
+
+def test_a_topic_that_is_not_writable_takes_nothing(peer: Peer, dispatcher: Dispatcher) -> None:
+    config = dispatcher.broker.topics.ensure("orders", 1)
+    dispatcher.broker.topics.put(config._replace(perm=PERM_READ))
+    assert peer.ask(SEND, send_fields("orders"), b"x").code == ResponseCode.NO_PERMISSION
+
+
+def test_a_full_disk_takes_nothing_and_is_read_from(peer: Peer, dispatcher: Dispatcher) -> None:
+    peer.ask(SEND, send_fields("orders"), b"x")
+    dispatcher.broker.is_writable = False
+    assert peer.ask(SEND, send_fields("orders"), b"x").code == ResponseCode.SERVICE_NOT_AVAILABLE
+    assert peer.ask(RequestCode.GET_MAX_OFFSET, {"topic": "orders", "queueId": 0}).ext_fields["offset"] == "1"
+
+
+def test_a_batch_stands_together(peer: Peer, dispatcher: Dispatcher) -> None:
+    items = [BatchItem(number, f"body {number}".encode(), f"UNIQ_KEY\x01U{number}".encode()) for number in range(3)]
+    answer = peer.ask(RequestCode.SEND_BATCH_MESSAGE, send_fields("orders", m=True), serialize_batch(items))
+    ids = answer.ext_fields["msgId"].split(",")
+    found = [dispatcher.broker.store.get_by_id(one) for one in ids]
+    assert [(one.body, one.flag, one.queue_offset, one.properties) for one in found if one] == [
+        (f"body {number}".encode(), number, number, {"UNIQ_KEY": f"U{number}"}) for number in range(3)
+    ]
+
+
+@pytest.mark.parametrize("body", [b"", b"no batch at all, but text", serialize_batch([BatchItem(0, b"x" * 2049, b"")])])
+def test_a_batch_that_is_none_is_refused(peer: Peer, body: bytes) -> None:
+    answer = peer.ask(RequestCode.SEND_BATCH_MESSAGE, send_fields("orders", m=True), body)
+    assert answer.code == ResponseCode.MESSAGE_ILLEGAL
+
+
+def test_a_delayed_message_comes_when_its_time_has_come(peer: Peer, dispatcher: Dispatcher, clock: Clock) -> None:
+    answer = peer.ask(SEND, send_fields("orders", {"UNIQ_KEY": "U1", "DELAY": "2"}, e=1), b"late")
+    assert answer.ext_fields["queueId"] == "1"
+    store = dispatcher.broker.store
+    assert (store.max_offset(SCHEDULE_TOPIC, 1), store.max_offset("orders", 1)) == (1, 0)
+    clock.now_ms += 5_000
+    dispatcher.tick(clock.now_ms)
+    assert store.get("orders", 1, 0).messages[0].body == b"late"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "is_absolute"),
+    [("TIMER_DELAY_SEC", 3, False), ("TIMER_DELAY_MS", 2500, False), ("TIMER_DELIVER_MS", 2500, True)],
+)
+def test_a_timer_message_comes_at_its_second(
+    peer: Peer, dispatcher: Dispatcher, clock: Clock, name: str, value: int, is_absolute: bool
+) -> None:
+    start = clock.now_ms
+    text = str(start + value) if is_absolute else str(value)
+    peer.ask(SEND, send_fields("orders", {"UNIQ_KEY": "U1", name: text}), b"timed")
+    store = dispatcher.broker.store
+    parked = store.get(TIMER_TOPIC, 0, 0).messages[0]
+    due = int(parked.properties["TIMER_OUT_MS"])
+    assert due % 1000 == 0
+    assert start + 1_000 <= due <= start + 3_000
+    clock.now_ms = due - 1
+    dispatcher.tick(clock.now_ms)
+    assert store.max_offset("orders", 0) == 0
+    clock.now_ms = due
+    dispatcher.tick(clock.now_ms)
+    (delivered,) = store.get("orders", 0, 0).messages
+    assert delivered.body == b"timed"
+    assert {"TIMER_ENQUEUE_MS", "TIMER_DEQUEUE_MS", "REAL_TOPIC"} <= delivered.properties.keys()
+
+
+def test_a_timer_too_far_off_is_refused(peer: Peer) -> None:
+    answer = peer.ask(SEND, send_fields("orders", {"TIMER_DELAY_SEC": str(4 * 86_400)}), b"x")
+    assert answer.code == ResponseCode.MESSAGE_ILLEGAL
+
+
+def test_a_retry_that_a_consumer_sends_itself_becomes_a_dead_letter_in_the_end(
+    peer: Peer, dispatcher: Dispatcher
+) -> None:
+    for times, topic in ((1, "%RETRY%consumers"), (3, "%DLQ%consumers")):
+        fields = send_fields("%RETRY%consumers", {"UNIQ_KEY": f"U{times}"}, j=times, l=2)
+        assert peer.ask(SEND, fields, b"x").code == ResponseCode.SUCCESS
+        assert dispatcher.broker.store.get_by_key(topic, f"U{times}")

@@ -1,0 +1,137 @@
+"""Transactions: decided by their producers, who are asked where they say nothing."""
+
+from __future__ import annotations
+
+from broker_lite.handlers.dispatcher import Dispatcher
+from schemas.layouts.commitlog import parse_message
+from schemas.layouts.message_id import parse_message_id
+from schemas.layouts.topics import HALF_TOPIC
+from schemas.remoting.codes import RequestCode, ResponseCode
+from schemas.remoting.heartbeats import Heartbeat, ProducerData
+from schemas.remoting.json_fields import serialize_body
+from tests.unit.broker_lite.broker_builders import Peer, send_fields
+from tests.unit.broker_lite.builders import BORN_MS, Clock
+
+COMMIT, ROLLBACK, UNKNOWN = 8, 12, 0
+HALF = {"UNIQ_KEY": "U1", "TRAN_MSG": "true", "PGROUP": "producers"}
+
+
+def send_half(peer: Peer, **properties: str) -> dict[str, object]:
+    """Send a half message; what its producer needs to decide about it."""
+    answer = peer.ask(RequestCode.SEND_MESSAGE_V2, send_fields("orders", HALF | properties, e=1, f=4), b"paid")
+    assert answer.code == ResponseCode.SUCCESS
+    offset = parse_message_id(answer.ext_fields["msgId"]).physical_offset
+    return {
+        "producerGroup": "producers", "tranStateTableOffset": answer.ext_fields["queueOffset"],
+        "commitLogOffset": offset, "msgId": "U1",
+    }  # fmt: skip
+
+
+def decide(peer: Peer, half: dict[str, object], how: int) -> int:
+    """A producer's decision, with an answer."""
+    return peer.ask(RequestCode.END_TRANSACTION, half | {"commitOrRollback": how}).code
+
+
+def register(peer: Peer) -> None:
+    """Be a member of the producers."""
+    peer.ask(RequestCode.HEART_BEAT, body=serialize_body(Heartbeat("client", (ProducerData("producers"),))))
+
+
+def look(dispatcher: Dispatcher, clock: Clock, seconds: int = 31) -> None:
+    """Let the broker look for halves that wait."""
+    clock.now_ms += seconds * 1000
+    dispatcher.tick(clock.now_ms)
+
+
+def test_a_commit_shows_the_message(peer: Peer, dispatcher: Dispatcher) -> None:
+    half = send_half(peer)
+    store = dispatcher.broker.store
+    assert store.max_offset("orders", 1) == 0
+    assert decide(peer, half, COMMIT) == ResponseCode.SUCCESS
+    (message,) = store.get("orders", 1, 0).messages
+    assert (message.body, message.prepared_transaction_offset) == (b"paid", half["commitLogOffset"])
+    assert decide(peer, half, COMMIT) == ResponseCode.SYSTEM_ERROR
+    assert store.max_offset("orders", 1) == 1
+
+
+def test_a_rollback_drops_it(peer: Peer, dispatcher: Dispatcher) -> None:
+    half = send_half(peer)
+    assert decide(peer, half, ROLLBACK) == ResponseCode.SUCCESS
+    assert decide(peer, half, COMMIT) == ResponseCode.SYSTEM_ERROR
+    assert dispatcher.broker.store.max_offset("orders", 1) == 0
+
+
+def test_a_decision_must_fit_its_half(peer: Peer) -> None:
+    half = send_half(peer)
+    for changes in ({"tranStateTableOffset": 7}, {"commitLogOffset": 3}, {"producerGroup": "others"}):
+        assert decide(peer, half | changes, COMMIT) == ResponseCode.SYSTEM_ERROR
+    assert decide(peer, half, COMMIT) == ResponseCode.SUCCESS
+
+
+def test_a_producer_that_does_not_know_is_asked(peer: Peer, dispatcher: Dispatcher, clock: Clock) -> None:
+    register(peer)
+    half = send_half(peer)
+    assert decide(peer, half, UNKNOWN) == ResponseCode.SUCCESS
+    look(dispatcher, clock)
+    question = peer.sent[-1]
+    assert (question.code, question.is_one_way) == (RequestCode.CHECK_TRANSACTION_STATE, True)
+    fields = question.ext_fields
+    parsed = parse_message(bytes(question.body))
+    assert parsed is not None
+    assert (parsed[0].topic, parsed[0].queue_id, parsed[0].body) == ("orders", 1, b"paid")
+    answer = half | {
+        "commitLogOffset": fields["commitLogOffset"], "tranStateTableOffset": fields["tranStateTableOffset"],
+    }  # fmt: skip
+    assert decide(peer, answer, COMMIT) == ResponseCode.SUCCESS
+    assert dispatcher.broker.store.max_offset("orders", 1) == 1
+    before = len(peer.sent)
+    look(dispatcher, clock)
+    assert len(peer.sent) == before
+
+
+def test_a_late_decision_about_the_first_record_counts(peer: Peer, dispatcher: Dispatcher, clock: Clock) -> None:
+    register(peer)
+    half = send_half(peer)
+    look(dispatcher, clock)
+    look(dispatcher, clock)
+    assert dispatcher.broker.store.max_offset(HALF_TOPIC, 0) == 3
+    assert decide(peer, half, COMMIT) == ResponseCode.SUCCESS
+    assert decide(peer, half, COMMIT) == ResponseCode.SYSTEM_ERROR
+    assert dispatcher.broker.store.max_offset("orders", 1) == 1
+    look(dispatcher, clock)
+    assert dispatcher.broker.store.max_offset(HALF_TOPIC, 0) == 3
+
+
+def test_a_young_half_is_left_alone(peer: Peer, dispatcher: Dispatcher, clock: Clock) -> None:
+    register(peer)
+    # The look comes when the half is not six seconds old.
+    clock.now_ms = BORN_MS - 26_000
+    dispatcher._next_check_ms = BORN_MS + 5_000
+    send_half(peer)
+    before = len(peer.sent)
+    clock.now_ms = BORN_MS + 5_000
+    dispatcher.tick(clock.now_ms)
+    assert len(peer.sent) == before
+    look(dispatcher, clock)
+    assert peer.sent[-1].code == RequestCode.CHECK_TRANSACTION_STATE
+
+
+def test_a_half_that_nobody_knows_is_given_up(peer: Peer, dispatcher: Dispatcher, clock: Clock) -> None:
+    send_half(peer)
+    for _ in range(15):
+        look(dispatcher, clock)
+    store = dispatcher.broker.store
+    assert store.max_offset("TRANS_CHECK_MAX_TIME_TOPIC", 0) == 0
+    look(dispatcher, clock)
+    (given_up,) = store.get("TRANS_CHECK_MAX_TIME_TOPIC", 0, 0).messages
+    assert given_up.properties["TRANSACTION_CHECK_TIMES"] == "15"
+    assert dispatcher.broker.delivery.pending_halves() == []
+
+
+def test_nobody_is_asked_while_a_half_is_immune(peer: Peer, dispatcher: Dispatcher, clock: Clock) -> None:
+    register(peer)
+    half = send_half(peer, CHECK_IMMUNITY_TIME_IN_SECONDS="3600")
+    before = len(peer.sent)
+    look(dispatcher, clock)
+    assert len(peer.sent) == before
+    assert decide(peer, half, COMMIT) == ResponseCode.SUCCESS

@@ -1,0 +1,64 @@
+"""Frames that come in pieces, and questions that go both ways."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker_lite.protocol import Channel, FrameReader
+from broker_lite.protocol.channel import MAX_ASKED
+from schemas.layouts.errors import LayoutError
+from schemas.layouts.hosts import Host
+from schemas.layouts.remoting import Command, serialize_command
+
+COMMANDS = [Command(number, {"n": str(number)}, b"x" * number, opaque=number) for number in (1, 20, 300)]
+DATA = b"".join(map(serialize_command, COMMANDS))
+PEER = Host.of("127.0.0.1", 4000)
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 100, len(DATA)])
+def test_commands_come_whole_however_their_bytes_do(size: int) -> None:
+    reader = FrameReader()
+    found = [command for start in range(0, len(DATA), size) for command in reader.feed(DATA[start : start + size])]
+    assert found == COMMANDS
+    assert reader.waiting_bytes == 0
+
+
+def test_a_frame_over_the_limit_is_refused_by_its_first_bytes() -> None:
+    reader = FrameReader(limit_bytes=100)
+    assert reader.feed(b"\x00\x00\x00") == []
+    with pytest.raises(LayoutError, match="length"):
+        reader.feed(b"\x61")
+
+
+def channel() -> tuple[Channel, list[Command]]:
+    """A connection, and what was sent on it."""
+    reader, sent = FrameReader(), []
+
+    def write(frame: bytes) -> None:
+        sent.extend(reader.feed(frame))
+
+    return Channel(PEER, write, lambda: None), sent
+
+
+def test_an_answer_finds_who_asked() -> None:
+    connection, sent = channel()
+    answers: list[Command | None] = []
+    for code in (7, 8):
+        connection.ask(Command(code), answers.append)
+    first, second = sent
+    assert first.opaque != second.opaque
+    connection.take_answer(second.reply(0, remark="second"))
+    connection.take_answer(second.reply(0, remark="once more"))
+    assert [answer.remark for answer in answers if answer] == ["second"]
+    connection.lost()
+    assert answers[1:] == [None]
+    connection.send(Command(9))
+    assert len(sent) == 2
+
+
+def test_who_owes_too_many_answers_is_waited_for_no_longer() -> None:
+    connection, _ = channel()
+    answers: list[Command | None] = []
+    for _ in range(MAX_ASKED + 2):
+        connection.ask(Command(7), answers.append)
+    assert answers == [None, None]
