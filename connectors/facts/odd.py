@@ -1,0 +1,88 @@
+"""What an index must say of a record that the kernel leaves to Python; the rules are the broker's, word for word."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from connectors.facts.kernel import INNER_NUM, MULTI_DISPATCH
+from schemas.layouts import properties as props
+from schemas.layouts.consumequeue import tags_code
+from schemas.layouts.indexfile import key_hash, tags_key
+from schemas.layouts.sysflag import TRANSACTION_MASK, TransactionType
+from schemas.layouts.topics import RETRY_PREFIX, SCHEDULE_TOPIC, SYSTEM_PREFIX
+
+MULTI_QUEUE_OFFSET = "INNER_MULTI_QUEUE_OFFSET"
+LMQ_PREFIX = "%LMQ%"
+LMQ_QUEUE_ID = 0
+_MULTI_SEPARATOR = ","
+_INTEGER = re.compile(r"[+-]?[0-9]{1,10}")
+_INT_LIMIT = 1 << 31
+
+
+@dataclass(frozen=True, slots=True)
+class OddRecord:
+    """See `records.Facts` for what the fields mean.
+
+    Attributes:
+        tags_code: without the time of delivery.
+        delay_level: 0 for none.
+        batch_size: 0 for none.
+        tags_hash: -1 for none.
+        key_hashes: in the broker's order.
+        other_queues: names and queue offsets of the light queues that it is in, too.
+    """
+
+    tags_code: int
+    delay_level: int
+    batch_size: int
+    tags_hash: int
+    key_hashes: tuple[int, ...]
+    other_queues: tuple[tuple[str, int], ...]
+
+
+def odd_record(raw_topic: bytes, raw_properties: bytes, sys_flag: int) -> OddRecord:
+    """What indexes must say of a record.
+
+    Args:
+        raw_topic: as stored.
+        raw_properties: as stored.
+        sys_flag: the record's.
+    """
+    topic = raw_topic.decode("utf-8", "replace")
+    found = dict(props.parse_properties(raw_properties))
+    tags = found.get(props.TAGS)
+    indexed = sys_flag & TRANSACTION_MASK != TransactionType.ROLLBACK
+    keys = [found[props.UNIQ_KEY]] if props.UNIQ_KEY in found else []
+    keys += props.split_keys(found.get(props.KEYS, ""))
+    return OddRecord(
+        tags_code=tags_code(tags),
+        delay_level=max(0, _integer(found.get(props.DELAY))) if topic == SCHEDULE_TOPIC else 0,
+        batch_size=max(0, _integer(found.get(INNER_NUM))),
+        tags_hash=key_hash(topic, tags_key(tags)) if tags and indexed else -1,
+        key_hashes=tuple(key_hash(topic, key) for key in keys) if indexed else (),
+        other_queues=_other_queues(topic, found),
+    )
+
+
+def _integer(value: str | None) -> int:
+    """A number as Java's Integer.parseInt reads it; 0 where it does not."""
+    if value is None or not _INTEGER.fullmatch(value):
+        return 0
+    number = int(value)
+    return number if -_INT_LIMIT <= number < _INT_LIMIT else 0
+
+
+def _other_queues(topic: str, found: dict[str, str]) -> tuple[tuple[str, int], ...]:
+    """The light queues that a record is dispatched to, besides its own; none where the two lists do not fit."""
+    if topic.startswith((RETRY_PREFIX, SYSTEM_PREFIX)) or topic == SCHEDULE_TOPIC:
+        return ()
+    names = found.get(MULTI_DISPATCH, "").split(_MULTI_SEPARATOR)
+    numbers = found.get(MULTI_QUEUE_OFFSET, "").split(_MULTI_SEPARATOR)
+    if len(names) != len(numbers):
+        return ()
+    return tuple(
+        (name, int(number))
+        for name, number in zip(names, numbers, strict=True)
+        if name.startswith(LMQ_PREFIX) and "/" not in name and number.isascii() and number.isdecimal()
+    )

@@ -1,0 +1,270 @@
+"""A range of the log as the columns from which indexes are made, chunk by chunk, with no Python object per record."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from connectors.commitlog.files import OpenSegment
+from connectors.commitlog.kernel import hop as h
+from connectors.commitlog.kernel.buffers import make_interner
+from connectors.commitlog.kernel.memory import PADDING
+from connectors.commitlog.kernel.strings import DISTINCT, TEXT_END
+from connectors.commitlog.splits import Split
+from connectors.commitlog.walk import BadRange, End, Place, walk
+from connectors.facts import kernel as k
+from connectors.facts.delay_levels import DEFAULT_DELAY_LEVELS_MS
+from connectors.facts.kernel import Array
+from connectors.facts.odd import OddRecord, odd_record
+from schemas.layouts.indexfile import TAGS_KEY_PREFIX
+from schemas.layouts.properties import MAX_SIZE
+from schemas.layouts.scan import DEFAULT_MAX_RECORD_BYTES, Fault
+from schemas.layouts.sysflag import INNER_BATCH, TRANSACTION_MASK, TransactionType
+from schemas.layouts.topics import SCHEDULE_TOPIC
+
+CHUNK_ROWS = 1 << 18
+"""Records of a chunk at most; its columns take about 16 MiB."""
+_KEYS = 1 << 21
+_WINDOW_BYTES = 4 << 20
+_STEP_ROWS = 1 << 14
+_MOST_TOPIC_BYTES = 1 << 16
+_SEED = np.uint64(secrets.randbits(64))  # a producer who could foresee the hashes could make topics collide
+_TAGS_KEY = np.frombuffer(TAGS_KEY_PREFIX.encode(), np.uint8).copy()
+
+
+@dataclass(frozen=True, eq=False)
+class Facts:
+    """What indexes must say of some records that follow one another in the log, and what between them is no record.
+
+    Attributes:
+        start: physical offset of the first byte that was looked at.
+        end: physical offset behind the last.
+        topics: names that `topic` counts.
+        physical_offset: int64, bytes.
+        size: int32, bytes.
+        topic: int32, which of `topics`.
+        queue_id: int32.
+        queue_offset: int64, number of the message in its queue.
+        store_timestamp: int64, ms.
+        tags_code: int64, the third field of the ConsumeQueue entry.
+        sys_flag: int32.
+        batch_size: int32, messages in an inner batch as INNER_NUM says, 0 where there is no such property.
+        tags_hash: int32, the hash under which brokers since 5.5 index TAGS, -1 where there are none.
+        key_ends: int32, where a record's part of `key_hashes` ends; it begins where the one before ends.
+        key_hashes: int32, what an index stores for UNIQ_KEY and KEYS, in the order in which brokers enter them.
+        multi_dispatch: for rows that are in other queues as well: their names and numbers there.
+        bad: ranges that hold no intact record.
+    """
+
+    start: int
+    end: int
+    topics: Sequence[str]
+    physical_offset: Array
+    size: Array
+    topic: Array
+    queue_id: Array
+    queue_offset: Array
+    store_timestamp: Array
+    tags_code: Array
+    sys_flag: Array
+    batch_size: Array
+    tags_hash: Array
+    key_ends: Array
+    key_hashes: Array
+    multi_dispatch: dict[int, tuple[tuple[str, int], ...]]
+    bad: tuple[BadRange, ...]
+
+    @property
+    def rows(self) -> int:
+        """How many records there are."""
+        return len(self.physical_offset)
+
+    @property
+    def is_queued(self) -> Array:
+        """Whether a record has a ConsumeQueue entry: half and rolled back ones of brokers before 4.x have none."""
+        kind = self.sys_flag & TRANSACTION_MASK
+        queued: Array = (kind == TransactionType.NOT) | (kind == TransactionType.COMMIT)
+        return queued
+
+    @property
+    def is_batch(self) -> Array:
+        """Whether a record is an inner batch, and its entry in a BatchConsumeQueue."""
+        batch: Array = (self.sys_flag & INNER_BATCH) != 0
+        return batch
+
+
+def read_facts(
+    split: Split,
+    *,
+    delay_levels_ms: Sequence[int] = DEFAULT_DELAY_LEVELS_MS,
+    max_record_bytes: int = DEFAULT_MAX_RECORD_BYTES,
+    chunk_rows: int = CHUNK_ROWS,
+) -> Iterator[Facts]:
+    """The records of a range in chunks; the chunks follow one another without a gap.
+
+    A range without its file is one bad range, MISSING_SEGMENT. Zeros up to the range's end are a HOLE, as a snapshot's
+    range ends behind the last record.
+
+    Args:
+        split: from `plan.segment_ranges`, or divided from one.
+        delay_levels_ms: the broker's messageDelayLevel.
+        max_record_bytes: larger sizes are faults.
+        chunk_rows: records of a chunk at most.
+
+    Raises:
+        SegmentCutError: if the file was cut while it was read.
+        StoreError: if it may not be read.
+    """
+    if split.missing:
+        yield _missing(split)
+        return
+    reader = _Reader(split, np.array(delay_levels_ms, np.int64), chunk_rows)
+    end = End()
+    try:
+        with OpenSegment(split.path) as file:
+            for step in walk(file, split, _WINDOW_BYTES, max_record_bytes, end, hop=reader.hop):
+                reader.commit(step.window, step.parts, step.origin, step.bad)
+                if reader.is_full:
+                    yield reader.finish()
+    except FileNotFoundError:
+        yield _missing(split)
+        return
+    if end.stop == h.STOP_UNWRITTEN and end.position < split.end:
+        reader.add_bad(BadRange(end.position, split.end, Fault.HOLE))
+    yield reader.finish(split.end)
+
+
+def _missing(split: Split) -> Facts:
+    reader = _Reader(split, np.zeros(1, np.int64), 1)
+    reader.add_bad(BadRange(split.start, split.end, Fault.MISSING_SEGMENT))
+    return reader.finish(split.end)
+
+
+class _Reader:
+    """Collects chunks of one range."""
+
+    def __init__(self, split: Split, delay_levels_ms: Array, chunk_rows: int) -> None:
+        self._levels = delay_levels_ms
+        self._rows = chunk_rows
+        self._start = self._behind = split.start
+        self._parts = np.empty((h.PART_COUNT, _STEP_ROWS + 1), np.int64)
+        self._renew()
+
+    def _renew(self) -> None:
+        # Memory that is not touched is not taken: only a chunk that fills its arrays has their size.
+        self._topics = make_interner()
+        self._out = k.Out(
+            used=np.zeros(3, np.int64),
+            longs=np.empty((4, self._rows), np.int64),
+            ints=np.empty((8, self._rows), np.int32),
+            key_hashes=np.empty(_KEYS, np.int32),
+            tags_key=_TAGS_KEY,
+            odd=np.empty((5, self._rows), np.int64),
+            topic_hashes=np.empty(self._rows, np.uint64),
+            topic_kinds=np.empty(self._rows, np.uint8),
+        )
+        self._committed = np.zeros(3, np.int64)
+        self._bad: list[BadRange] = []
+        self._odd: dict[int, OddRecord] = {}
+
+    def hop(self, place: Place, state: Array, faults: Array) -> Array:
+        """See `walk.Hop`; what it finds counts once `commit` is told of it."""
+        self._out.used[:] = self._committed
+        k.read_facts(*place, state, self._parts, faults, _SEED, self._topics, self._out)
+        parts: Array = self._parts[:, : state[h.RECORDS]]
+        return parts
+
+    def commit(self, window: Array, parts: Array, origin: int, bad: Sequence[BadRange]) -> None:
+        """Keep what the last `hop` found, while its window is there."""
+        for row, topic, topic_length, properties, length in self._out.odd[:, : self._out.used[k.ODD]].T.tolist():
+            self._odd[row] = odd_record(
+                window[topic : topic + topic_length].tobytes(),
+                window[properties : properties + length].tobytes(),
+                int(self._out.ints[k.SYS_FLAG, row]),
+            )
+        self._out.used[k.ODD] = 0
+        self._committed[:] = self._out.used
+        self._bad += bad
+        if parts.shape[1]:
+            self._behind = origin + int(parts[h.PROPERTIES, -1] + parts[h.PROPERTIES_LENGTH, -1])
+        if bad:
+            self._behind = max(self._behind, bad[-1].end)
+
+    def add_bad(self, bad: BadRange) -> None:
+        """Note a bad range that the walk does not tell."""
+        self._bad.append(bad)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the next record may find no room."""
+        free = len(self._topics.texts) - int(self._topics.counts[TEXT_END])
+        return (
+            int(self._committed[k.ROWS]) >= self._rows
+            or int(self._committed[k.KEYS]) + MAX_SIZE > _KEYS
+            or free < _MOST_TOPIC_BYTES + 2 * PADDING
+        )
+
+    def finish(self, end: int | None = None) -> Facts:
+        """The chunk so far; the next one begins where it ends."""
+        rows, keys = int(self._committed[k.ROWS]), int(self._committed[k.KEYS])
+        longs, ints = self._out.longs[:, :rows], self._out.ints[:, :rows]
+        topics = self._topic_names()
+        key_hashes, key_ends = self._out.key_hashes[:keys], ints[k.KEY_END]
+        if self._odd:
+            key_hashes, key_ends = self._with_odd(ints, longs, key_hashes)
+        self._to_delivery_times(topics, ints, longs)
+        facts = Facts(
+            start=self._start,
+            end=self._behind if end is None else end,
+            topics=topics,
+            physical_offset=longs[k.PHYSICAL_OFFSET],
+            size=ints[k.SIZE],
+            topic=ints[k.TOPIC],
+            queue_id=ints[k.QUEUE_ID],
+            queue_offset=longs[k.QUEUE_OFFSET],
+            store_timestamp=longs[k.STORE_TIMESTAMP],
+            tags_code=longs[k.TAGS_CODE],
+            sys_flag=ints[k.SYS_FLAG],
+            batch_size=ints[k.BATCH_SIZE],
+            tags_hash=ints[k.TAGS_HASH],
+            key_ends=key_ends,
+            key_hashes=key_hashes,
+            multi_dispatch={row: odd.other_queues for row, odd in self._odd.items() if odd.other_queues},
+            bad=tuple(self._bad),
+        )
+        self._start = facts.end
+        self._renew()
+        return facts
+
+    def _topic_names(self) -> list[str]:
+        count = int(self._topics.counts[DISTINCT])
+        edges = self._topics.starts[: count + 1].tolist()
+        texts = self._topics.texts[: edges[-1]].tobytes()
+        return [texts[begin:stop].decode("utf-8", "replace") for begin, stop in pairwise(edges)]
+
+    def _with_odd(self, ints: Array, longs: Array, key_hashes: Array) -> tuple[Array, Array]:
+        """Put in what Python found of the odd records."""
+        counts = np.diff(ints[k.KEY_END], prepend=0)
+        places: list[int] = []
+        values: list[int] = []
+        for row, odd in self._odd.items():
+            longs[k.TAGS_CODE, row] = odd.tags_code
+            ints[k.DELAY_LEVEL, row], ints[k.BATCH_SIZE, row] = odd.delay_level, odd.batch_size
+            ints[k.TAGS_HASH, row] = odd.tags_hash
+            places += [int(ints[k.KEY_END, row])] * len(odd.key_hashes)
+            values += odd.key_hashes
+            counts[row] = len(odd.key_hashes)
+        ends = np.cumsum(counts, dtype=np.int32)
+        return np.insert(key_hashes, places, np.array(values, np.int32)), ends
+
+    def _to_delivery_times(self, topics: Sequence[str], ints: Array, longs: Array) -> None:
+        """In the schedule topic an entry's code is the time of delivery."""
+        if SCHEDULE_TOPIC not in topics:
+            return
+        rows = np.flatnonzero((ints[k.TOPIC] == topics.index(SCHEDULE_TOPIC)) & (ints[k.DELAY_LEVEL] > 0))
+        levels = np.minimum(ints[k.DELAY_LEVEL, rows], len(self._levels))
+        longs[k.TAGS_CODE, rows] = longs[k.STORE_TIMESTAMP, rows] + self._levels[levels - 1]

@@ -1,0 +1,223 @@
+"""A store before its log is read: its segments' files, the headers of its index files, the small files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from connectors.commitlog.files import OpenSegment
+from connectors.commitlog.look import message_at
+from connectors.commitlog.plan import TailKind
+from connectors.commitlog.splits import Split
+from connectors.commitlog.stores import COMMITLOG, Store, segment_size
+from connectors.facts.delay_levels import DEFAULT_DELAY_LEVELS_MS
+from connectors.verify import index_files
+from connectors.verify.findings import DEFAULT_LIMIT, Finding, Findings
+from connectors.verify.index_files import IndexPart, open_part, read_between
+from connectors.verify.small_files import SmallFiles, read_small_files
+from connectors.verify.store_view import (
+    ABORT,
+    StoreView,
+    folder_of,
+    has_rocksdb_queues,
+    is_locked,
+    last_dispatched,
+    list_batch_topics,
+    list_queues,
+    queue_file_size,
+    range_of,
+)
+from schemas.layouts.errors import LayoutError
+from schemas.layouts.scan import DEFAULT_MAX_RECORD_BYTES
+from schemas.layouts.segments import parse_segment_name
+
+DEFAULT_PARTITION_BYTES = 256 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to verify.
+
+    Attributes:
+        delay_levels_ms: the brokers' messageDelayLevel.
+        partition_bytes: of the log, for one task.
+        limit: findings of a class that are kept for each store.
+    """
+
+    delay_levels_ms: tuple[int, ...] = DEFAULT_DELAY_LEVELS_MS
+    partition_bytes: int = DEFAULT_PARTITION_BYTES
+    limit: int = DEFAULT_LIMIT
+
+
+@dataclass(frozen=True)
+class Admitted:
+    """What is known of a store before its log is read.
+
+    Attributes:
+        store: which one.
+        view: what the tasks are told of it.
+        small: its small files.
+        findings: what is wrong so far; the rest is added.
+        queues: topics and queue ids that have a folder.
+    """
+
+    store: Store
+    view: StoreView
+    small: SmallFiles
+    findings: Findings
+    queues: list[tuple[str, int]]
+
+
+def admit(store: Store, options: Options) -> Admitted:
+    """Look at all but the log; the small files first, as the broker may go on meanwhile.
+
+    Raises:
+        VerifyError: if the store is not on a local disk.
+        StoreError: if it may not be read.
+    """
+    root = folder_of(store)
+    findings = Findings(options.limit)
+    is_live, was_aborted = is_locked(root), (root / ABORT).exists()
+    small = read_small_files(root, options.limit, is_live=is_live)
+    findings.merge(small.findings)
+    log = range_of(store)
+    queues = list_queues(root)
+    file_size = queue_file_size(root, queues)
+    dispatched = log.end
+    if is_live or was_aborted:
+        dispatched = last_dispatched(root, queues, file_size, log.end)
+    view = StoreView(
+        broker=store.broker,
+        root=str(root),
+        start=log.start,
+        end=log.end,
+        tail=log.tail,
+        tail_bytes=log.tail_bytes,
+        is_live=is_live,
+        was_aborted=was_aborted,
+        queue_file_size=file_size,
+        dispatched_end=dispatched,
+        index=(),
+        batch_topics=list_batch_topics(root),
+        queues_in_rocksdb=has_rocksdb_queues(root),
+        delay_levels_ms=options.delay_levels_ms,
+        limit=options.limit,
+    )
+    _check_segments(store, view, findings)
+    index = tuple(_index_parts(store, view, findings))
+    return Admitted(store, replace(view, index=index), small, findings, queues)
+
+
+def _check_segments(store: Store, view: StoreView, findings: Findings) -> None:
+    size = segment_size(store)
+    for segment in store.segments:
+        if segment.file_size != size:
+            name = f"{COMMITLOG}/{segment.path.rsplit('/', 1)[-1]}"
+            findings.add(
+                Finding("log_file_size", name, physical_offset=segment.base_offset, found=f"{segment.file_size} bytes",
+                        expected=f"{size} bytes")
+            )  # fmt: skip
+    for path in sorted((Path(view.root) / COMMITLOG).iterdir()):
+        if path.is_file() and parse_segment_name(path.name) is None:
+            findings.add(
+                Finding("log_stray_file", f"{COMMITLOG}/{path.name}", found=path.name, expected="20 digits as a name")
+            )
+    if view.tail is TailKind.TORN and not view.is_live:
+        code = "log_torn_tail" if view.was_aborted else "log_torn_clean"
+        findings.add(
+            Finding(code, COMMITLOG, physical_offset=view.end, found=f"{view.tail_bytes} bytes that are no record",
+                    expected="zeros, or a filler up to the segment's end")
+        )  # fmt: skip
+
+
+def _index_parts(store: Store, view: StoreView, findings: Findings) -> Iterator[IndexPart]:
+    """The IndexFiles that can be read and are about the log that is there, in its order."""
+    folder = Path(view.root) / index_files.FOLDER
+    parts = []
+    paths = sorted(path for path in folder.iterdir() if path.name.isdecimal()) if folder.is_dir() else []
+    for path in paths:
+        try:
+            part = open_part(path)
+        except LayoutError as error:
+            name = f"{index_files.FOLDER}/{path.name}"
+            findings.add(Finding("index_file_size", name, found=error.found, expected=error.expected))
+            continue
+        if part is not None:
+            parts.append(_checked_header(store, part, view, findings))
+    parts = sorted((part for part in parts if part.last_offset >= view.start), key=lambda part: part.first_offset)
+    kept: list[IndexPart] = []
+    for part in parts:
+        before = kept[-1] if kept else None
+        if before is not None and part.first_offset < before.last_offset:
+            findings.add(
+                Finding("index_overlap", part.name, 16, part.first_offset, found=f"entries from {part.first_offset} on",
+                        expected=f"none before {before.last_offset}, where {before.name} ends")
+            )  # fmt: skip
+            if part.last_offset <= before.last_offset:
+                continue  # all that it says was said; to compare it, too, would be a finding for each entry
+        kept.append(part)
+    for part in kept:
+        if part.last_offset >= view.end and not view.is_live:
+            _note_beyond(part, view, findings)
+        yield replace(part, is_newest=part is kept[-1])
+
+
+def _note_beyond(part: IndexPart, view: StoreView, findings: Findings) -> None:
+    first, entries = read_between(part, view.end, 1 << 62)
+    expected = f"an offset before the log's end, {view.end}"
+    findings.add_many(
+        "index_beyond_log",
+        len(entries),
+        (
+            Finding("index_beyond_log", part.name, part.geometry.entry_position(number), int(entry["physical_offset"]),
+                    number=number, found=f"offset {entry['physical_offset']}", expected=expected)
+            for number, entry in enumerate(entries[: view.limit], first)
+        ),
+    )  # fmt: skip
+
+
+def _checked_header(store: Store, part: IndexPart, view: StoreView, findings: Findings) -> IndexPart:
+    """An index file with the begin and end that its records in the log confirm."""
+    header = part.header
+    first_offset, last_offset = part.first_offset, part.last_offset
+    begin, is_known = part.begin_timestamp, True
+    first = _record_time(store, first_offset)
+    if first is None:
+        first_offset = header.begin_physical_offset
+        first = _record_time(store, first_offset)
+    if first is not None:
+        begin, is_known = first, True
+        _compare_span(part, "begin", (header.begin_timestamp, header.begin_physical_offset), (first, first_offset),
+                      findings)  # fmt: skip
+    last = _record_time(store, last_offset)
+    if last is None or last_offset < first_offset:
+        last_offset = header.end_physical_offset
+        last = _record_time(store, last_offset)
+    if last is not None and not (view.is_live and header.index_count - 1 != part.last):
+        _compare_span(part, "end", (header.end_timestamp, header.end_physical_offset), (last, last_offset), findings)
+    return replace(part, first_offset=first_offset, last_offset=max(first_offset, last_offset),
+                   begin_timestamp=begin if is_known else -1)  # fmt: skip
+
+
+def _compare_span(
+    part: IndexPart, side: str, claimed: tuple[int, int], found: tuple[int, int], findings: Findings
+) -> None:
+    if claimed != found:
+        findings.add(
+            Finding("index_header_span", part.name, 0, found[1], found=f"{side} {claimed[0]} ms, offset {claimed[1]}",
+                    expected=f"{found[0]} ms, offset {found[1]}")
+        )  # fmt: skip
+
+
+def _record_time(store: Store, offset: int) -> int | None:
+    """The store time of the record at an offset, if one proves itself there."""
+    size = segment_size(store)
+    for segment in store.segments:
+        base, end = segment.base_offset, segment.base_offset + segment.file_size
+        if base <= offset < end:
+            split = Split(store.broker, segment.path, base, base, end, max(end, base + size), end)
+            with OpenSegment(segment.path) as file:
+                message = message_at(file, split, offset, DEFAULT_MAX_RECORD_BYTES)
+            return None if message is None else message.store_timestamp
+    return None

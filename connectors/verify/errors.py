@@ -1,0 +1,10 @@
+"""What keeps a store from being verified at all.
+
+VerifyError     a store that is not on a local disk, or options that do not fit it
+"""
+
+from __future__ import annotations
+
+
+class VerifyError(Exception):
+    """A store that cannot be verified; the message is for a user."""

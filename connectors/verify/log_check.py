@@ -1,0 +1,145 @@
+"""A range of the log: its damage, the order of its times, and each record against its entries in the indexes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from connectors.commitlog.files import OpenSegment
+from connectors.commitlog.look import look_at
+from connectors.commitlog.splits import Split
+from connectors.commitlog.stores import COMMITLOG
+from connectors.commitlog.walk import BadRange
+from connectors.facts.entries import queue_entries
+from connectors.facts.records import Facts, read_facts
+from connectors.verify.findings import Finding, Findings
+from connectors.verify.index_check import IndexChecker
+from connectors.verify.queue_check import QueueChecker, Run
+from connectors.verify.store_view import StoreView
+from schemas.layouts.commitlog import HEAD
+from schemas.layouts.scan import DEFAULT_MAX_RECORD_BYTES, Fault
+
+_CODES = {
+    Fault.MAGIC: "log_bad_magic",
+    Fault.SIZE: "log_bad_size",
+    Fault.PHYSICAL_OFFSET: "log_bad_offset",
+    Fault.PART_LENGTHS: "log_bad_lengths",
+    Fault.BODY_CRC: "log_bad_crc",
+    Fault.BLANK_SIZE: "log_bad_filler",
+    Fault.HOLE: "log_hole",
+    Fault.CUT: "log_cut",
+    Fault.MISSING_SEGMENT: "log_missing_segment",
+}
+
+
+@dataclass
+class LogReport:
+    """What one range of the log came to.
+
+    Attributes:
+        findings: all but what needs more than this range to be seen.
+        runs: the runs of all queues, in the order of the log.
+        bad: ranges without an intact record.
+        records: how many there are.
+        with_keys: how many of them have keys.
+        bytes: of the log that were read.
+        first_time: store time of the first record, ms; None without one.
+        last_time: of the last.
+        newest_time: the latest of all.
+    """
+
+    findings: Findings
+    runs: list[Run] = field(default_factory=list)
+    bad: list[BadRange] = field(default_factory=list)
+    records: int = 0
+    with_keys: int = 0
+    bytes: int = 0
+    first_time: int | None = None
+    last_time: int | None = None
+    newest_time: int = 0
+
+
+def check_range(view: StoreView, split: Split) -> LogReport:
+    """Read a range, and compare every record in it with what the indexes say of it."""
+    report = LogReport(Findings(view.limit))
+    queues, index = QueueChecker(view, report.findings), IndexChecker(view, report.findings)
+    for facts in read_facts(split, delay_levels_ms=view.delay_levels_ms):
+        report.records += facts.rows
+        report.bytes += facts.end - facts.start
+        report.with_keys += int(np.count_nonzero(np.diff(facts.key_ends, prepend=0)))
+        report.bad += facts.bad
+        _check_times(facts, split, report, view.limit)
+        for entries in queue_entries(facts):
+            report.runs += queues.check(entries)
+        index.check(facts)
+    _check_bad(report.bad, split, report.findings, view)
+    return report
+
+
+def _check_times(facts: Facts, split: Split, report: LogReport, limit: int) -> None:
+    if not facts.rows:
+        return
+    times = facts.store_timestamp
+    steps = np.diff(times, prepend=times[0] if report.last_time is None else report.last_time)
+    back = np.flatnonzero(steps < 0)
+    report.findings.add_many(
+        "log_time_back",
+        len(back),
+        (
+            time_back(split, int(facts.physical_offset[row]), int(times[row]), int(times[row] - steps[row]))
+            for row in back[:limit].tolist()
+        ),
+    )
+    if report.first_time is None:
+        report.first_time = int(times[0])
+    report.last_time = int(times[-1])
+    report.newest_time = max(report.newest_time, int(times.max()))
+
+
+def time_back(split: Split, offset: int, time: int, before: int) -> Finding:
+    """A store time that is before that of the record before."""
+    return Finding(
+        "log_time_back", segment_file(split), offset - split.base_offset, offset,
+        found=f"{time} ms", expected=f"{before} ms, as before, or later",
+    )  # fmt: skip
+
+
+def segment_file(split: Split) -> str:
+    """A segment, from the store's folder on."""
+    return f"{COMMITLOG}/{split.path.rsplit('/', 1)[-1]}"
+
+
+def _check_bad(bad: Sequence[BadRange], split: Split, findings: Findings, view: StoreView) -> None:
+    cut_at = -1
+    for each in bad:
+        code = _CODES[each.fault]
+        if each.fault is Fault.CUT:  # the record that is cut, and what the file should have behind it, are one
+            cut_at, before = each.end, cut_at
+            if each.start == before:
+                continue
+        if len(findings.kept.get(code, ())) >= view.limit and each.fault is not Fault.PHYSICAL_OFFSET:
+            findings.add_many(code, 1, ())
+            continue
+        findings.add(_bad_finding(each, split))
+
+
+def _bad_finding(bad: BadRange, split: Split) -> Finding:
+    code, file = _CODES[bad.fault], segment_file(split)
+    size = f"{bad.end - bad.start} bytes"
+    if bad.fault in (Fault.MISSING_SEGMENT, Fault.HOLE):
+        found = "no such file" if bad.fault is Fault.MISSING_SEGMENT else f"{size} without a record, zeros first"
+        return Finding(code, file, bad.start - split.base_offset, bad.start, found=found, expected=f"{size} of log")
+    with OpenSegment(split.path) as opened:
+        finding, view = look_at(opened, split, bad.start, DEFAULT_MAX_RECORD_BYTES)
+    expected, found = finding.expected, f"{finding.found} (no record for {size})"
+    if bad.fault is Fault.PHYSICAL_OFFSET and len(view) >= HEAD.size:
+        own = int(HEAD.unpack(view)[HEAD_OFFSET])
+        segment_size = split.segment_end - split.base_offset
+        if own >= 0 and (own - bad.start) % segment_size == 0:
+            code = "log_reused_file"
+    return Finding(code, file, bad.start - split.base_offset, bad.start, found=found, expected=expected)
+
+
+HEAD_OFFSET = [declared.name for declared in HEAD.fields].index("physical_offset")

@@ -1,0 +1,159 @@
+"""Records against their ConsumeQueue entries: what of each is there, and right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from connectors.commitlog.stores import COMMITLOG
+from connectors.facts.entries import QueueEntries
+from connectors.facts.kernel import Array
+from connectors.verify.findings import Finding, Findings
+from connectors.verify.queue_files import QueueFiles, is_filler, is_valid
+from connectors.verify.store_view import StoreView
+
+_EXTENDED = -(1 << 31) - 1
+"""Codes up to this are no hashes but addresses in a ConsumeQueueExt file."""
+MAX_NUMBER = (1 << 63) // 40
+"""A larger number, times 20, would not be an offset; only a damaged or forged record has it."""
+
+
+_SHORT = 16
+"""Records at most whose numbers are believed to be wrong, rather than those before and behind."""
+
+
+class Run(NamedTuple):
+    """Records of one queue whose numbers follow one another, in the order of the log.
+
+    Attributes:
+        topic: the queue's topic.
+        queue_id: the queue's number there.
+        first: number of the first record.
+        end: number behind the last.
+        first_offset: physical offset of the first record.
+        last_offset: of the last.
+    """
+
+    topic: str
+    queue_id: int
+    first: int
+    end: int
+    first_offset: int
+    last_offset: int
+
+
+def runs_of(entries: QueueEntries) -> Iterator[tuple[Run, slice]]:
+    """The runs of a queue in a chunk, with their places in its entries."""
+    numbers = entries.queue_offset
+    breaks = np.flatnonzero(np.diff(numbers) != 1) + 1
+    for begin, end in pairwise([0, *breaks.tolist(), len(numbers)]):
+        first = int(numbers[begin])
+        offsets = entries.physical_offset
+        yield (
+            Run(
+                entries.topic, entries.queue_id, first, first + end - begin, int(offsets[begin]), int(offsets[end - 1])
+            ),
+            slice(begin, end),
+        )
+
+
+class QueueChecker:
+    """Compares the records of some chunks with their entries."""
+
+    def __init__(self, view: StoreView, findings: Findings) -> None:
+        self._view = view
+        self._findings = findings
+
+    def check(self, entries: QueueEntries) -> list[Run]:
+        """Compare a queue's records of a chunk; their runs."""
+        found = list(runs_of(entries))
+        files = self._view.queue(entries.topic, entries.queue_id)
+        if files.starts and self._view.is_compared(
+            entries.topic
+        ):  # a queue without a file is one finding, and not as many as it has records
+            if len(found) > 1:
+                found = self._with_right_numbers(files, found)
+            for run, rows in found:
+                self._check_run(files, run, entries, rows)
+        return [run for run, _ in found]
+
+    def _with_right_numbers(self, files: QueueFiles, found: list[tuple[Run, slice]]) -> list[tuple[Run, slice]]:
+        """The runs, those with a wrong number under the one that their entry has."""
+        right: list[tuple[Run, slice]] = []
+        for place, (run, rows) in enumerate(found):
+            expected = right[-1][0].end if right else found[place + 1][0].first - (run.end - run.first)
+            if run.first != expected and run.end - run.first <= _SHORT and 0 <= expected <= MAX_NUMBER:
+                entry = files.read(expected, expected + 1)[0]
+                if int(entry["physical_offset"]) == run.first_offset:
+                    self._findings.add_many("log_wrong_number", run.end - run.first, [_wrong_number(run, expected)])
+                    run = run._replace(first=expected, end=expected + run.end - run.first)  # noqa: PLW2901
+            right.append((run, rows))
+        return right
+
+    def _check_run(self, files: QueueFiles, run: Run, entries: QueueEntries, rows: slice) -> None:
+        if not 0 <= run.first <= MAX_NUMBER:
+            return
+        for first, end, is_there in files.pieces(run.first, run.end):
+            # Files that are missing before or between others are one finding each; behind them there is a lag.
+            if is_there or first >= files.end_number:
+                begin = rows.start + first - run.first
+                self._compare(files, first, files.read(first, end), entries, slice(begin, begin + end - first))
+
+    def _compare(self, files: QueueFiles, first: int, found: Array, entries: QueueEntries, rows: slice) -> None:
+        offsets, sizes, codes = entries.physical_offset[rows], entries.size[rows], entries.tags_code[rows]
+        same_offset, same_size = found["physical_offset"] == offsets, found["size"] == sizes
+        same_code = found["tags_code"] == codes
+        wrong = ~(same_offset & same_size & same_code)
+        if not wrong.any():
+            return
+        valid = is_valid(found)
+        empty = (found["physical_offset"] == 0) & (found["size"] == 0) & (found["tags_code"] == 0)
+        empty |= is_filler(found)
+        extended = found["tags_code"] <= _EXTENDED
+        lags = empty & (offsets >= self._view.dispatched_end)
+        for code, rows_of_class in (
+            ("queue_not_dispatched", wrong & lags),
+            ("queue_missing_entry", wrong & empty & ~lags),
+            ("queue_invalid_entry", wrong & ~empty & ~valid),
+            ("queue_wrong_offset", wrong & ~empty & valid & ~same_offset),
+            ("queue_wrong_size", wrong & ~empty & valid & same_offset & ~same_size),
+            ("queue_wrong_tags", wrong & ~empty & valid & same_offset & same_size & ~same_code & ~extended),
+        ):
+            places = np.flatnonzero(rows_of_class)
+            self._findings.add_many(
+                code,
+                len(places),
+                (
+                    self._finding(code, files, first + place, found[place], entries, rows.start + place)
+                    for place in places[: self._view.limit].tolist()
+                ),
+            )
+
+    def _finding(
+        self, code: str, files: QueueFiles, number: int, found: Array, entries: QueueEntries, row: int
+    ) -> Finding:
+        file, position = files.place_of(number)
+        return Finding(
+            code,
+            file,
+            position,
+            int(entries.physical_offset[row]),
+            files.name,
+            number,
+            _words(int(found["physical_offset"]), int(found["size"]), int(found["tags_code"])),
+            _words(int(entries.physical_offset[row]), int(entries.size[row]), int(entries.tags_code[row])),
+        )
+
+
+def _wrong_number(run: Run, expected: int) -> Finding:
+    return Finding(
+        "log_wrong_number", COMMITLOG, None, run.first_offset, f"{run.topic}/{run.queue_id}", expected,
+        f"number {run.first}", f"{expected}, by its entry and the records around it",
+    )  # fmt: skip
+
+
+def _words(offset: int, size: int, code: int) -> str:
+    return f"offset {offset}, {size} bytes, code {code}"

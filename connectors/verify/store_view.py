@@ -1,0 +1,164 @@
+"""What is known of a store before its log is read: where the log ends, what is dispatched, which index files there are.
+
+A broker may be writing meanwhile. So the small files are read first, then the log's end is taken, then the log is read
+up to there, and then the indexes, which by then say at least as much as they must. What the log has behind the last
+entry of all queues is "not dispatched yet", and what an index says of the log behind the end that was taken is newer.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from connectors.commitlog.plan import StoreRange, TailKind, take_snapshot
+from connectors.commitlog.stores import Store
+from connectors.verify.errors import VerifyError
+from connectors.verify.index_files import IndexPart
+from connectors.verify.queue_files import FOLDER as QUEUES
+from connectors.verify.queue_files import QueueFiles
+from schemas.layouts.consumequeue import DEFAULT_FILE_SIZE, ENTRY
+
+ABORT, LOCK = "abort", "lock"
+BATCH_QUEUES = "batchconsumequeue"
+_ROCKSDB_FILE = "CURRENT"
+_FLOCK = "hhqqi4x"  # struct flock on 64-bit Linux: type, whence, start, length, pid
+
+
+@dataclass(frozen=True)
+class StoreView:
+    """One store.
+
+    Attributes:
+        broker: its name.
+        root: the store's folder.
+        start: physical offset of the log's first byte.
+        end: behind the last record that proves itself.
+        tail: what lies behind it.
+        tail_bytes: how much of it is torn.
+        is_live: a process holds the store's lock.
+        was_aborted: `abort` is there.
+        queue_file_size: bytes of a ConsumeQueue's file.
+        dispatched_end: physical offset up to which every record must have its entries.
+        index: the IndexFiles that can be read, in the order of the log.
+        batch_topics: topics whose queues are BatchConsumeQueues.
+        queues_in_rocksdb: the queues are in RocksDB.
+        delay_levels_ms: the broker's messageDelayLevel.
+        limit: findings of a class that are kept.
+    """
+
+    broker: str
+    root: str
+    start: int
+    end: int
+    tail: TailKind
+    tail_bytes: int
+    is_live: bool
+    was_aborted: bool
+    queue_file_size: int
+    dispatched_end: int
+    index: tuple[IndexPart, ...]
+    batch_topics: frozenset[str]
+    queues_in_rocksdb: bool
+    delay_levels_ms: tuple[int, ...]
+    limit: int
+
+    @property
+    def may_lag(self) -> bool:
+        """Whether the indexes may be behind the log: a broker that stops in peace lets them catch up."""
+        return self.is_live or self.was_aborted
+
+    def is_compared(self, topic: str) -> bool:
+        """Whether a topic's queues are ConsumeQueues, which can be compared with the log."""
+        return not self.queues_in_rocksdb and topic not in self.batch_topics
+
+    def queue(self, topic: str, queue_id: int) -> QueueFiles:
+        """A queue's files as they are now."""
+        return QueueFiles(Path(self.root), topic, queue_id, self.queue_file_size)
+
+
+def folder_of(store: Store) -> Path:
+    """The store's folder.
+
+    Raises:
+        VerifyError: if it is not on this machine.
+    """
+    if "://" in store.root:
+        raise VerifyError(f"{store.root}: expected a store on a local or mounted disk; 'commitlake audit' reads others")
+    return Path(store.root).parent
+
+
+def is_locked(root: Path) -> bool:
+    """Whether a process has the store open: it holds the lock on the file `lock`."""
+    path = root / LOCK
+    try:
+        inode = path.stat().st_ino
+    except OSError:
+        return False
+    with suppress(OSError):
+        # To open the file, and close it, would take the lock away from this process, if it is the one that holds it.
+        for line in Path("/proc/locks").read_text().splitlines():
+            if f":{inode} " in line:
+                return True
+    with suppress(OSError), path.open("rb") as file:
+        request = struct.pack(_FLOCK, fcntl.F_RDLCK, os.SEEK_SET, 0, 1, 0)
+        answer = fcntl.fcntl(file.fileno(), fcntl.F_GETLK, request)
+        return bool(struct.unpack(_FLOCK, answer)[0] != fcntl.F_UNLCK)
+    return False
+
+
+def list_queues(root: Path) -> list[tuple[str, int]]:
+    """Topics and queue ids that have a folder; what has no number for a name is passed over, as brokers do."""
+    found = []
+    with suppress(FileNotFoundError):
+        for topic in sorted(os.scandir(root / QUEUES), key=lambda entry: entry.name):
+            if topic.is_dir():
+                names = [entry.name for entry in os.scandir(topic.path) if entry.is_dir()]
+                found += [(topic.name, int(name)) for name in sorted(names) if name.isascii() and name.isdecimal()]
+    return found
+
+
+def list_batch_topics(root: Path) -> frozenset[str]:
+    """Topics that have a folder of BatchConsumeQueues."""
+    with suppress(FileNotFoundError):
+        return frozenset(entry.name for entry in os.scandir(root / BATCH_QUEUES) if entry.is_dir())
+    return frozenset()
+
+
+def has_rocksdb_queues(root: Path) -> bool:
+    """Whether the queues are kept in RocksDB: its file CURRENT is there then."""
+    return (root / QUEUES / _ROCKSDB_FILE).exists()
+
+
+def queue_file_size(root: Path, queues: list[tuple[str, int]]) -> int:
+    """The size that most of the ConsumeQueues' files have: one setting is for all of them."""
+    sizes: Counter[int] = Counter()
+    for topic, queue_id in queues[:1000]:
+        with suppress(FileNotFoundError):
+            entries = os.scandir(root / QUEUES / topic / str(queue_id))
+            sizes.update(entry.stat().st_size for entry in entries if entry.is_file())
+    common = [size for size, _ in sizes.most_common() if size and size % ENTRY.size == 0]
+    return common[0] if common else DEFAULT_FILE_SIZE
+
+
+def range_of(store: Store) -> StoreRange:
+    """Where the log begins, and where it ends."""
+    return take_snapshot([store]).ranges[store.broker]
+
+
+def last_dispatched(root: Path, queues: list[tuple[str, int]], file_size: int, end: int) -> int:
+    """Physical offset behind the newest record that has an entry; entries that lead behind the log do not count."""
+    newest = 0
+    for topic, queue_id in queues:
+        files = QueueFiles(root, topic, queue_id, file_size)
+        number = files.written_end() - 1
+        if number >= files.first_number and files.starts:
+            entry = files.read(number, number + 1)[0]
+            behind = int(entry["physical_offset"]) + int(entry["size"])
+            if behind <= end:
+                newest = max(newest, behind)
+    return newest
