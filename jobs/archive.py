@@ -22,8 +22,10 @@ import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from connectors.archive.places import check_bodies
 from connectors.archive.run import MIB, Config, OnRefusal, Result, run_archive
 from connectors.archive.work import find_work
 from connectors.lake.paths import LakePaths
@@ -68,6 +70,10 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--store", required=True, metavar="PATH", help=store_help)
     add_place_arguments(parser, "the lake: a folder, or s3://bucket/prefix; made where it is not there")
+    moved_help = (
+        "all bodies that the lake has were moved to --bodies (or back into the lake); said once, it is remembered"
+    )
+    parser.add_argument("--bodies-moved", action="store_true", help=moved_help)
     parser.add_argument("--broker", help="the store's name; the folder's where not given")
     mib_help = "log whose bodies go into one pack, MiB (default: 32)"
     parser.add_argument("--partition-mib", type=int, default=32, metavar="N", help=mib_help)
@@ -113,6 +119,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
         store=arguments.store,
         lake=lake.root,
         bodies=arguments.bodies,
+        bodies_moved=arguments.bodies_moved,
         broker=arguments.broker,
         max_partition_bytes=arguments.partition_mib * MIB,
         on_corrupt=OnRefusal.FAIL if arguments.on_corrupt == "fail" else OnRefusal.KEEP,
@@ -123,9 +130,11 @@ def job(arguments: argparse.Namespace) -> ExitCode:
         hbase=_hbase_options(arguments),
         page=arguments.quality_page,
     )
-    work = find_work(config.store, config.broker, lake)
+    _check_page(config.page)
     if arguments.follow or arguments.available_now:
         return _follow(arguments, config)
+    work = find_work(config.store, config.broker, lake)
+    check_bodies(lake, config.bodies)
     if work.is_nothing and config.hbase is None:
         result = Result(0, work.snapshot.ranges)
     else:
@@ -135,6 +144,12 @@ def job(arguments: argparse.Namespace) -> ExitCode:
             get_session("archive", lake.s3), config, work, partial(archive_progress, quiet=arguments.quiet)
         )
     return _tell(arguments, result)
+
+
+def _check_page(page: str | None) -> None:
+    """Refuse a page that could not be written once all is read."""
+    if page is not None and not Path(page).absolute().parent.is_dir():
+        raise JobError(f"--quality-page {page}: expected a file in a folder that is there")
 
 
 def _hbase_options(arguments: argparse.Namespace) -> Options | None:
@@ -156,8 +171,12 @@ def _hbase_options(arguments: argparse.Namespace) -> Options | None:
 def _follow(arguments: argparse.Namespace, config: Config) -> ExitCode:
     """Archive as messages arrive; the worst that any run came to."""
     from connectors.spark_session import get_session
-    from jobs.archive_follow import Follower
+    from jobs.archive_follow import Follower, find_left
 
+    lake = LakePaths(config.lake)
+    lake.check_writable()
+    check_bodies(lake, config.bodies)
+    left = find_left(config)
     worst = ExitCode.OK
 
     def tell(result: Result) -> None:
@@ -165,8 +184,8 @@ def _follow(arguments: argparse.Namespace, config: Config) -> ExitCode:
         worst = max(worst, _tell(arguments, result))
 
     interval = None if arguments.available_now else arguments.trigger
-    follower = Follower(get_session("archive", LakePaths(config.lake).s3), config, tell)
-    follower.follow(interval, arguments.max_mib_per_run * MIB)
+    follower = Follower(get_session("archive", lake.s3), config, tell)
+    follower.follow(interval, arguments.max_mib_per_run * MIB, left)
     return worst
 
 

@@ -3,6 +3,9 @@
 The lake's end offsets are the truth: a run begins where they are, and ends where the micro-batch does. So a micro-batch
 that was committed before a crash, and is offered again, finds nothing to do; and a checkpoint that is lost or older
 than the lake costs some empty runs, no rows. A new checkpoint begins at the lake's offsets.
+
+Another run over the same stores, a nightly one say, does no harm: what it has left is taken after it. What may go well
+later (an object store that is busy, a planning process that Spark has lost) is tried again after a while.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 import datetime
 import hashlib
 import json
+import logging
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -21,15 +25,27 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from connectors.archive.run import Config, Result, run_archive
-from connectors.archive.work import find_work
+from connectors.archive.work import ArchiveWork, find_work
 from connectors.commitlog.errors import EmptyStoreError
+from connectors.commitlog.plan import Snapshot
 from connectors.commitlog.stores import find_stores
 from connectors.commitlog.stream_ranges import to_snapshot
+from connectors.hbase.errors import UnavailableError
 from connectors.lake.archive_log import read_last_commit
+from connectors.lake.committer import ConcurrentArchiveError
 from connectors.lake.paths import LakePaths
+from connectors.packs.errors import PackStoreUnavailableError
+from connectors.s3.errors import S3UnavailableError
 from connectors.s3.spark import spark_uri
+from jobs.worker_errors import worker_error
 
 _POLL_SECONDS = 1
+_MOST_RIVALS = 5  # that were first, in one micro-batch
+_MOST_FAILURES = 6  # one behind the other; the waits between them are some two minutes together
+_FIRST_WAIT_SECONDS = 4
+_TEMPORARY = (S3UnavailableError, PackStoreUnavailableError, UnavailableError)
+_LOG = logging.getLogger(__name__)
+_CALLBACK_LOG = "py4j.clientserver"
 
 
 class _StopAskedError(Exception):
@@ -50,30 +66,57 @@ class Follower:
         self._stop = threading.Event()
         self._running = threading.Lock()
         self._failure: BaseException | None = None
+        self._batches = 0
 
-    def follow(self, interval: datetime.timedelta | None, max_bytes: int) -> None:
+    def follow(self, interval: datetime.timedelta | None, max_bytes: int, left: ArchiveWork | None = None) -> None:
         """Archive until it is told to stop, or all that is there.
 
         Args:
             interval: how often to look for more; None to end with what is there now.
             max_bytes: log bytes that one run may take.
+            left: from `find_left`.
 
         Raises:
             StreamingQueryException: for an error of the source; what `run_archive` raises is raised as it is.
         """
+        failures = 0
+        with self._signals(), self._told_once():
+            if left is not None:
+                self._catch_up(left)
+            while not self._stop.is_set():
+                done = self._batches
+                try:
+                    self._stream(interval, max_bytes)
+                except Exception as error:
+                    failures = 1 if self._batches > done else failures + 1
+                    if failures == _MOST_FAILURES or not may_go_well_later(error):
+                        raise
+                    seconds = _FIRST_WAIT_SECONDS * 2 ** (failures - 1)
+                    _LOG.warning("%s. It is tried again in %d s", _first_line(error), seconds)
+                    self._stop.wait(seconds)
+                else:
+                    return
+
+    def _catch_up(self, left: ArchiveWork) -> None:
+        """Do what runs before have left: where nothing is new, the stream has no micro-batch to do it."""
+        result = run_archive(self._spark, self._config, left)
+        if result.recovered or result.hbase:
+            self._told(result)
+
+    def _stream(self, interval: datetime.timedelta | None, max_bytes: int) -> None:
+        self._failure = None
         query = self._start(interval, max_bytes)
-        with self._signals():
-            try:
-                while not query.awaitTermination(_POLL_SECONDS):
-                    if self._stop.is_set():
-                        with self._running:  # the micro-batch that is under way is finished
-                            pass
-                        query.stop()
-            except StreamingQueryException:
-                if self._failure is not None:
-                    raise self._failure from None
-                if not self._stop.is_set():
-                    raise
+        try:
+            while not query.awaitTermination(_POLL_SECONDS):
+                if self._stop.is_set():
+                    with self._running:  # the micro-batch that is under way is finished
+                        pass
+                    query.stop()
+        except StreamingQueryException:
+            if self._failure is not None:
+                raise self._failure from None
+            if not self._stop.is_set():
+                raise
 
     def _start(self, interval: datetime.timedelta | None, max_bytes: int) -> StreamingQuery:
         config = self._config
@@ -94,13 +137,40 @@ class Follower:
             if self._stop.is_set():
                 raise _StopAskedError
             try:
-                config = self._config
-                work = find_work(config.store, config.broker, LakePaths(config.lake), until=to_snapshot(batch))
-                if not work.is_nothing:
-                    self._told(run_archive(self._spark, config, work))
+                self._archive(to_snapshot(batch))
             except BaseException as error:
                 self._failure = error  # with its type: Spark would make text of it
                 raise
+            self._batches += 1
+
+    def _archive(self, offered: Snapshot) -> None:
+        """Archive what of an offer the lake does not have; what rivals take meanwhile need not be taken."""
+        config = self._config
+        for _ in range(_MOST_RIVALS):
+            work = find_work(config.store, config.broker, LakePaths(config.lake), until=offered)
+            if work.is_nothing:
+                return
+            try:
+                self._told(run_archive(self._spark, config, work))
+            except ConcurrentArchiveError as error:
+                _LOG.info("%s", error)
+            else:
+                return
+
+    @contextmanager
+    def _told_once(self) -> Iterator[None]:
+        """While it is open, py4j does not print, with a trace, what `follow` raises."""
+
+        def is_news(record: logging.LogRecord) -> bool:
+            error = record.exc_info[1] if record.exc_info else None
+            return error is None or (error is not self._failure and not isinstance(error, _StopAskedError))
+
+        log = logging.getLogger(_CALLBACK_LOG)
+        log.addFilter(is_news)
+        try:
+            yield
+        finally:
+            log.removeFilter(is_news)
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
@@ -111,6 +181,37 @@ class Follower:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+
+def may_go_well_later(error: Exception) -> bool:
+    """Whether an error that ended a stream may be gone the next time, with nothing changed.
+
+    What ended one of Spark's own processes, and no error of ours, is one of these: a planning process that was killed,
+    or did not answer in time.
+    """
+    if not isinstance(error, StreamingQueryException):
+        return isinstance(error, _TEMPORARY)
+    found = worker_error(error)
+    return found is None or found.kind is None or issubclass(found.kind, _TEMPORARY)
+
+
+def find_left(config: Config) -> ArchiveWork | None:
+    """What runs before have left to do, apart from what is new; None for a store that has nothing yet.
+
+    Raises:
+        CommitLogError: as for `find_work`.
+    """
+    try:
+        left = find_work(config.store, config.broker, LakePaths(config.lake), until=Snapshot({}))
+    except EmptyStoreError:
+        return None
+    return left if left.unfinished or config.hbase is not None else None
+
+
+def _first_line(error: Exception) -> str:
+    found = worker_error(error)
+    lines = (found.message if found else str(error)).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
 
 
 def checkpoint_folder(config: Config) -> str:

@@ -5,23 +5,27 @@
 For each topic, queue and window of ten minutes: messages, bytes, first and last offsets, and a checksum in which every
 message is. `messages` is compared with what the archive's runs counted when they read the log, with the bodies in the
 packs (each is read, and compared with its CRC), with the store as far as it still has what was archived, and with
-HBase. One message less anywhere is a difference.
+HBase. One message less anywhere is a difference. What has expired is none: what maintain drops it writes down, and
+--bodies-kept and --hbase-kept say what a lifecycle rule or HBase drops by itself. All sides are of one version of
+`messages`, so that an archive may go on beside it.
 
-Exit codes: 0 where all are the same; 2 for a wrong store or lake; 3 where something differs.
+Exit codes: 0 where all are the same; 1 where a run has committed and is not finished; 2 for a wrong store or lake, or
+where there is nothing to compare; 3 where something differs.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import datetime
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from connectors.lake.archive_log import read_last_commit
-from connectors.lake.paths import LakeError
-from jobs.command import ExitCode, job_parser, run_job
+from connectors.lake.paths import LakePaths
+from jobs.audit_moment import read_moment, wait_for_hbase
+from jobs.command import ExitCode, JobError, job_parser, run_job
+from jobs.durations import parse_duration
 from jobs.places import add_place_arguments, bodies_of, lake_of
 from jobs.progress import spark_progress
 from jobs.times import join_times, parse_time
@@ -29,7 +33,10 @@ from jobs.times import join_times, parse_time
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from jobs.audit_sides import Sides
+    from connectors.commitlog.plan import StoreRange
+    from jobs.audit_moment import Moment
+    from jobs.audit_sides import Sides, Span
+    from jobs.audit_verdicts import Verdict
 
 DESCRIPTION = (
     "Tell whether everything that was archived is there, and the same everywhere: what the runs counted, the table "
@@ -41,31 +48,7 @@ EXAMPLES = (
     ("audit --lake /data/lake --from -1d --no-bodies --output json", "the last day, without reading the packs"),
     ("audit --lake /data/lake --hbase hbase-thrift:9090", "and with HBase"),
 )
-_SHOWN = 5
 _BODY_FIGURES = ("messages", "bytes", "body_bytes", "checksum")
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """One comparison.
-
-    Attributes:
-        expected: the side that was taken for right.
-        found: the other.
-        windows: how many windows the first has.
-        messages: how many messages.
-        differing: how many windows differ.
-        differences: the first of them.
-        notes: what else is to be said: bodies that cannot be had, brokers that are not there.
-    """
-
-    expected: str
-    found: str
-    windows: int
-    messages: int
-    differing: int
-    differences: Sequence[Mapping[str, Any]] = field(default=())
-    notes: Sequence[str] = field(default=())
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -75,12 +58,17 @@ def build_parser() -> argparse.ArgumentParser:
     store_help = "stores to compare with, as for archive; they may have lost what was archived long ago"
     parser.add_argument("--store", metavar="PATH", help=store_help)
     parser.add_argument("--broker", help="the store's name, where the path does not tell it")
-    time_help = "{} stored from then on: 2026-11-20T14:00, 2026-11-20, ms since 1970, now, or -2h"
+    time_help = "{} stored from then on, in whole windows: 2026-11-20T14:00, 2026-11-20, ms since 1970, now, or -2h"
     parser.add_argument("--from", dest="first", type=parse_time, metavar="TIME", help=time_help.format("messages"))
     parser.add_argument("--to", dest="last", type=parse_time, metavar="TIME", help=time_help.format("no messages"))
     parser.add_argument("--no-bodies", action="store_true", help="do not read the packs")
+    kept_help = "older {} may have expired by {}: {}"
+    bodies_help = kept_help.format("bodies", "a lifecycle rule (what maintain drops is known)", "30d")
+    parser.add_argument("--bodies-kept", type=parse_duration, metavar="TIME", help=bodies_help)
     parser.add_argument("--hbase", metavar="HOST[:PORT]", help="compare with HBase, by its Thrift server")
     parser.add_argument("--hbase-table", metavar="NAME", help="its table there (default: commitlake_messages)")
+    hbase_help = kept_help.format("messages", "HBase's ttlSeconds", "90d")
+    parser.add_argument("--hbase-kept", type=parse_duration, metavar="TIME", help=hbase_help)
     parser.add_argument("--output", choices=("table", "json"), default="table", help="default: table")
     return parser
 
@@ -88,102 +76,139 @@ def build_parser() -> argparse.ArgumentParser:
 def job(arguments: argparse.Namespace) -> ExitCode:
     """Compare, tell, and say whether all is the same."""
     lake = lake_of(arguments)
-    last = read_last_commit(lake.messages)
-    if last is None:
-        raise LakeError(
-            f"{lake.root} is not a lake, or nothing was archived into it yet: 'commitlake archive' does that"
-        )
+    bodies = _bodies_of(arguments, lake)
+    moment = read_moment(lake)
+    ranges, store_notes = _ranges_of(arguments, moment)
     from connectors.spark_session import get_session
-    from jobs.audit_sides import Sides, Span, ranges_in_store
+    from jobs.audit_sides import Sides, Span
+    from jobs.audit_verdicts import as_json, as_text, cached, compare
 
     spark = get_session("audit", lake.s3)
-    if arguments.hbase:
-        from connectors.hbase import register
-
-        register(spark)
-    sides = Sides(spark, lake, bodies_of(arguments, lake), Span(arguments.first, arguments.last))
+    span = Span(arguments.first, arguments.last).whole_windows()
+    sides = Sides(spark, lake, bodies, span.since(moment.expired.get("messages")), moment)
     verdicts = []
-    with spark_progress(spark, f"auditing {lake.root}", quiet=arguments.quiet):
-        messages = sides.messages().cache()
-        verdicts.append(_compare("runs", sides.archived(), "messages", messages))
+    with spark_progress(spark, f"auditing {lake.root}", quiet=arguments.quiet), cached(sides.messages()) as messages:
+        verdicts.append(_compare_runs(sides, messages, _notes_of(arguments, span, sides.span)))
         if not arguments.no_bodies:
-            verdicts.append(_compare_packs(sides, messages))
+            verdicts.append(_compare_packs(sides, arguments.bodies_kept))
         if arguments.store:
-            ranges = ranges_in_store(arguments.store, arguments.broker, last.stores)
             store = sides.store(arguments.store, arguments.broker, ranges)
-            verdicts.append(_compare("store", store, "messages", sides.messages(ranges)))
+            found = sides.messages(sides.stretches(ranges))
+            verdicts.append(compare(("store", "messages"), store, found, notes=store_notes))
         if arguments.hbase:
-            verdicts.append(_compare("messages", messages, "hbase", sides.hbase(_hbase_options(arguments))))
-    tell = _as_json if arguments.output == "json" else _as_text
-    print(tell(verdicts))
+            verdicts.append(_compare_hbase(sides, messages, arguments))
+    print(as_json(verdicts) if arguments.output == "json" else as_text(verdicts))
+    if not any(verdict.compared for verdict in verdicts):
+        raise JobError("there was nothing to compare", "Name a store with --store, or leave out --no-bodies")
     return ExitCode.DAMAGE if any(verdict.differing for verdict in verdicts) else ExitCode.OK
 
 
-def _hbase_options(arguments: argparse.Namespace) -> dict[str, str]:
-    from connectors.hbase.options import Options
+def _bodies_of(arguments: argparse.Namespace, lake: LakePaths) -> str:
+    """The root of the packs, or a refusal before Spark starts."""
+    from connectors.packs.stores import open_store
 
-    options = Options.of_address(arguments.hbase, **({"table": arguments.hbase_table} if arguments.hbase_table else {}))
-    return {"host": options.host, "port": str(options.port), "table": options.table}
+    root = bodies_of(arguments, lake)
+    open_store(root)
+    return root
 
 
-def _compare(
-    expected_name: str,
-    expected: DataFrame,
-    found_name: str,
-    found: DataFrame,
-    columns: Sequence[str] | None = None,
-    notes: Sequence[str] = (),
-) -> Verdict:
+def _ranges_of(arguments: argparse.Namespace, moment: Moment) -> tuple[Mapping[str, StoreRange], Sequence[str]]:
+    """What of the stores can be compared, and what is to be said of it; a refusal where there is nothing."""
+    if not arguments.store:
+        return {}, ()
+    from jobs.audit_sides import ranges_in_store
+
+    ranges, notes = ranges_in_store(arguments.store, arguments.broker, moment.commit.stores)
+    if not ranges:
+        raise JobError(f"the store and the lake have nothing in common: {'; '.join(notes)}", "Is it the right --store?")
+    return ranges, notes
+
+
+def _notes_of(arguments: argparse.Namespace, span: Span, kept: Span) -> list[str]:
+    """What all sides leave out, where that is not just what was asked for."""
+    notes = []
+    if (span.first, span.last) != (arguments.first, arguments.last):
+        notes.append(f"compared in whole windows of ten minutes: {span}")
+    if kept != span:
+        notes.append(f"messages that were stored before {kept.first:%Y-%m-%d} have expired, and are left out")
+    return notes
+
+
+def _compare_runs(sides: Sides, messages: DataFrame, notes: Sequence[str]) -> Verdict:
+    """What the runs counted, as far as they did, and the table."""
+    from jobs.audit_verdicts import Verdict, cached, compare, count_messages
+
+    names = ("runs", "messages")
+    counted = sides.counted()
+    if counted is None:
+        reason = "no run has a profile of what it took: all were archived with --no-quality, or the profiles expired"
+        return Verdict(*names, notes=[*notes, reason], compared=False)
+    if counted.stretches is None:
+        return compare(names, sides.archived(), messages, notes=notes)
+    with cached(counted.stretches) as stretches, cached(sides.messages(stretches)) as found:
+        left_out = count_messages(messages)[1] - count_messages(found)[1]
+        reason = (
+            f"{left_out:,} messages are left out: {counted.runs:,} runs have no profile of what they took, as with "
+            "--no-quality, or it has expired"
+        )
+        return compare(names, sides.archived(), found, notes=[*notes, *([reason] if left_out else [])])
+
+
+def _compare_packs(sides: Sides, kept: datetime.timedelta | None) -> Verdict:
+    """The table, and what the packs really hold; a maintain that takes packs away meanwhile is no difference."""
     from pyspark.sql import functions as F
 
-    from pipelines.profile import FIGURES, compare_profiles
-
-    expected = expected.cache()
-    differences = compare_profiles(expected, found, columns=columns or FIGURES).cache()
-    counted = expected.agg(F.count("*"), F.coalesce(F.sum("messages"), F.lit(0))).first()
-    assert counted is not None  # an aggregate without groups has one row
-    first = [row.asDict() for row in differences.limit(_SHOWN).collect()]
-    return Verdict(expected_name, found_name, counted[0], counted[1], differences.count(), first, notes)
-
-
-def _compare_packs(sides: Sides, messages: DataFrame) -> Verdict:
-    from pyspark.sql import functions as F
-
+    from connectors.lake.delta import delta_table
+    from connectors.maintenance.expiry import read_expiries
+    from jobs.audit_verdicts import SHOWN, cached, compare
     from pipelines.profile import to_profile
 
-    rows = sides.packs().cache()
-    broken = rows.where(F.col("error").isNotNull())
-    notes = [f"{row['broker']} {row['physical_offset']}: {row['error']}" for row in broken.limit(_SHOWN).collect()]
-    return _compare("messages", messages, "packs", to_profile(rows), _BODY_FIGURES, notes)
+    since = _kept_since(sides.moment.expired, kept)
+    while True:
+        notes = [] if since is None else [f"bodies of messages stored before {since} may have expired: left out"]
+        messages, found = sides.with_bodies(since)
+        with cached(found) as rows:
+            broken = rows.where(F.col("error").isNotNull()).limit(SHOWN).collect()
+            notes += [f"{row['broker']} {row['physical_offset']}: {row['error']}" for row in broken]
+            verdict = compare(("messages", "packs"), messages, to_profile(rows), _BODY_FIGURES, notes)
+        before, since = since, _kept_since(read_expiries(delta_table(sides.lake.messages)), kept)
+        if not verdict.differing or since == before:
+            return verdict
 
 
-def _as_json(verdicts: Sequence[Verdict]) -> str:
-    return json.dumps([asdict(verdict) for verdict in verdicts], default=str, indent=2, ensure_ascii=False)
+def _kept_since(expired: Mapping[str, datetime.date], kept: datetime.timedelta | None) -> datetime.date | None:
+    """The first date of which all bodies must be there, or None where that is so of all."""
+    dates = [expired[what] for what in ("messages", "bodies") if what in expired]
+    if kept is not None:
+        dates.append((datetime.datetime.now(datetime.UTC) - kept).date())
+    return max(dates, default=None)
 
 
-def _as_text(verdicts: Sequence[Verdict]) -> str:
-    lines = []
-    for verdict in verdicts:
-        what = f"{verdict.expected} and {verdict.found}"
-        counted = f"{verdict.messages:,} messages in {verdict.windows:,} windows"
-        if not verdict.differing:
-            lines.append(f"the same    {what}: {counted}")
-            continue
-        lines.append(f"DIFFERENT   {what}: {verdict.differing:,} windows of {counted}")
-        lines += [f"  {_difference(row)}" for row in verdict.differences]
-        lines += [f"  {note}" for note in verdict.notes]
-    return "\n".join(lines)
+def _compare_hbase(sides: Sides, messages: DataFrame, arguments: argparse.Namespace) -> Verdict:
+    """The table, and HBase."""
+    from connectors.hbase import register
+    from connectors.hbase.client import Client
+    from connectors.hbase.options import Options
+    from connectors.hbase.progress import read_progress
+    from jobs.audit_verdicts import compare
 
+    options = Options.of_address(arguments.hbase, **({"table": arguments.hbase_table} if arguments.hbase_table else {}))
 
-def _difference(row: Mapping[str, Any]) -> str:
-    place = f"{row['broker']}, {row['topic']}, queue {row['queue_id']}, window {row['window_start'] or 'without time'}"
-    if row["difference"] != "different":
-        side = "expected_messages" if row["difference"] == "missing" else "found_messages"
-        return f"{place}: {row['difference']}, {row[side]} messages"
-    figures = ", ".join(
-        f"{name} expected {row[f'expected_{name}']}, found {row[f'found_{name}']}" for name in row["different_columns"]
-    )
-    return f"{place}: {figures}"
+    def version_there() -> int | None:
+        with Client(options) as client:
+            progress = read_progress(client)
+        return None if progress is None else progress.version
+
+    wait_for_hbase(version_there, sides.moment)
+    notes = []
+    if arguments.hbase_kept is not None:
+        since = (datetime.datetime.now(datetime.UTC) - arguments.hbase_kept).date()
+        notes.append(f"messages that were stored before {since} may have expired there: left out")
+        sides = replace(sides, span=sides.span.since(since))
+        messages = sides.messages()
+    register(sides.spark)
+    place = {"host": options.host, "port": str(options.port), "table": options.table}
+    return compare(("messages", "hbase"), messages, sides.hbase(place), notes=notes)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Self
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from connectors.commitlog.plan import Snapshot, StoreRange
@@ -16,12 +17,18 @@ from connectors.lake.paths import LakePaths
 from connectors.packs.check import with_found_bodies
 from connectors.packs.location import pack_location
 from connectors.s3.spark import spark_uri
+from jobs.audit_moment import Moment
 from pipelines.profile import combine_profiles, to_profile
+from schemas.tables.profile import PROFILES, WINDOW_SECONDS
 
 _HASHED = [
     "broker", "topic", "queue_id", "queue_offset", "physical_offset", "size", "body_size", "body_crc",
     "store_timestamp",
 ]  # fmt: skip
+_WINDOW = datetime.timedelta(seconds=WINDOW_SECONDS)
+_EPOCH = datetime.datetime.fromtimestamp(0, datetime.UTC)
+_DATED = "store_date="  # as names of packs begin; what stands there for no date sorts behind every date
+_UNDATED = f"{_DATED}__"
 
 
 @dataclass(frozen=True)
@@ -36,6 +43,22 @@ class Span:
     first: datetime.datetime | None = None
     last: datetime.datetime | None = None
 
+    def whole_windows(self) -> Self:
+        """The windows that this touches: what a run counted is known by window, and not within one."""
+        first, last = self.first, self.last
+        return replace(
+            self,
+            first=None if first is None else first - (first - _EPOCH) % _WINDOW,
+            last=None if last is None else last + (_EPOCH - last) % _WINDOW,
+        )
+
+    def since(self, date: datetime.date | None) -> Self:
+        """What of it is of a date or later."""
+        if date is None:
+            return self
+        first = datetime.datetime(date.year, date.month, date.day, tzinfo=datetime.UTC)
+        return self if self.first is not None and self.first >= first else replace(self, first=first)
+
     def of(self, column: str) -> Column:
         """Whether a time is within; what has no time is, where nothing is left out."""
         wanted = F.lit(True)
@@ -45,45 +68,99 @@ class Span:
             wanted = wanted & (F.col(column) < F.lit(self.last))
         return wanted
 
+    def __str__(self) -> str:
+        names = (("from", self.first), ("to", self.last))
+        return " ".join(f"{name} {moment:%Y-%m-%d %H:%M}" for name, moment in names if moment is not None)
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What of `messages` the runs' own counts can be compared with.
+
+    Attributes:
+        runs: how many runs have left no profile of what they took.
+        stretches: of the brokers' logs (`broker`, `first`, `last`, that itself not in it) what the other runs took;
+            None where that is all.
+    """
+
+    runs: int
+    stretches: DataFrame | None
+
 
 @dataclass(frozen=True)
 class Sides:
-    """Profiles of one lake's messages, as each place has them.
+    """Profiles of one lake's messages at one moment, as each place has them.
 
     Attributes:
         spark: the session.
         lake: where the tables lie.
         bodies: root of the packs.
         span: which messages.
+        moment: of the lake.
     """
 
     spark: SparkSession
     lake: LakePaths
     bodies: str
     span: Span
+    moment: Moment
 
-    def messages(self, ranges: Mapping[str, StoreRange] | None = None) -> DataFrame:
+    def messages(self, within: DataFrame | None = None) -> DataFrame:
         """The table's profile.
 
         Args:
-            ranges: only what lies in these ranges of the brokers' logs.
+            within: only what lies in these stretches of the brokers' logs, as in `Counted`.
         """
-        rows = self._table("messages").where(self.span.of("store_timestamp"))
-        return to_profile(rows if ranges is None else self._within(rows, ranges))
+        rows = self._messages()
+        return to_profile(rows if within is None else _inside(rows, within))
 
     def archived(self) -> DataFrame:
-        """What the runs said that they took, as far as the table still keeps it."""
-        kept = self._table("messages").agg(F.min("store_date")).first()
-        profiles = self._table("profiles").where(self.span.of("window_start"))
-        if kept is not None and kept[0] is not None:
-            old = F.to_date("window_start") < F.lit(kept[0])
-            profiles = profiles.where(~F.coalesce(old, F.lit(False)))
-        return combine_profiles(profiles)
+        """What the runs said that they took."""
+        return combine_profiles(self._profiles().where(self.span.of("window_start")))
 
-    def packs(self) -> DataFrame:
-        """What the packs hold of the table's messages; each body that cannot be had has `error`."""
-        rows = self._table("messages").where(self.span.of("store_timestamp"))
-        return with_found_bodies(rows, pack_location(self.bodies))
+    def counted(self) -> Counted | None:
+        """Which runs said what they took; None where none of those that took something did."""
+        commit, expired = self.moment.commit, self.moment.expired
+        runs = self._table("archive_runs").where(
+            (F.col("sequence") <= F.lit(commit.sequence)) & (F.col("messages") > 0)
+        )
+        profiles = self._profiles()
+        named = profiles.select("run_id").distinct().withColumn("is_counted", F.lit(True))
+        joined = runs.select("run_id", "sequence").join(named, on="run_id", how="full_outer")
+        first = joined.agg(F.count_if(F.col("is_counted").isNull()), F.count("is_counted")).first()
+        assert first is not None  # an aggregate without groups has one row
+        uncounted, counted = first
+        if uncounted and not counted:
+            return None
+        if not uncounted and not {"profiles", "archive_runs"} & expired.keys():
+            return Counted(0, None)
+        # Between two runs without a profile, all of each log is counted: few stretches, however many runs there are.
+        # A run whose row has expired is older than those that have one.
+        order = Window.orderBy(F.coalesce("sequence", F.lit(0)))
+        numbered = joined.withColumn("stretch", F.count_if(F.col("is_counted").isNull()).over(order))
+        stretches = (
+            profiles.join(numbered.where("is_counted").select("run_id", "stretch"), on="run_id")
+            .groupBy("broker", "stretch")
+            .agg(
+                F.min("first_physical_offset").alias("first"),
+                (F.max("last_physical_offset") + 1).alias("last"),
+            )
+        )
+        return Counted(uncounted, stretches.drop("stretch"))
+
+    def with_bodies(self, kept_since: datetime.date | None) -> tuple[DataFrame, DataFrame]:
+        """What the table says of the messages whose bodies are kept, and what the packs hold of them.
+
+        Args:
+            kept_since: bodies of earlier dates may be gone; None where all are kept.
+
+        Returns:
+            A profile; and rows, of which each whose body cannot be had has `error`.
+        """
+        rows = self._messages()
+        if kept_since is not None:
+            rows = rows.where(_is_kept(kept_since))
+        return to_profile(rows), with_found_bodies(rows, pack_location(self.bodies))
 
     def store(self, path: str, broker: str | None, ranges: Mapping[str, StoreRange]) -> DataFrame:
         """What the store holds in these ranges of the brokers' logs."""
@@ -94,32 +171,73 @@ class Sides:
         return to_profile(rows.where(self.span.of("store_timestamp")))
 
     def hbase(self, options: Mapping[str, str]) -> DataFrame:
-        """What HBase holds."""
+        """What HBase holds of what was archived by then."""
         rows = self.spark.read.format("hbase").options(**{**options, "columns": ",".join(_HASHED)}).load()
-        return to_profile(rows.where(self.span.of("store_timestamp")))
+        ends = {broker: StoreRange(0, progress.end) for broker, progress in self.moment.commit.stores.items()}
+        return to_profile(_inside(rows.where(self.span.of("store_timestamp")), self.stretches(ends)))
 
-    def _table(self, name: str) -> DataFrame:
-        return self.spark.read.format("delta").load(spark_uri(getattr(self.lake, name)))
+    def stretches(self, ranges: Mapping[str, StoreRange]) -> DataFrame:
+        """Ranges of the brokers' logs, as in `Counted`."""
+        rows = [(broker, part.start, part.end) for broker, part in ranges.items()]
+        return self.spark.createDataFrame(rows, "broker string, first long, last long")
 
-    def _within(self, rows: DataFrame, ranges: Mapping[str, StoreRange]) -> DataFrame:
-        bounds = self.spark.createDataFrame(
-            [(broker, part.start, part.end) for broker, part in ranges.items()], "broker string, first long, last long"
-        )
-        offset = F.col("physical_offset")
-        joined = rows.join(F.broadcast(bounds), on="broker", how="inner")
-        return joined.where((offset >= F.col("first")) & (offset < F.col("last"))).drop("first", "last")
+    def _messages(self) -> DataFrame:
+        return self._table("messages", self.moment.version).where(self.span.of("store_timestamp"))
+
+    def _profiles(self) -> DataFrame:
+        """What the runs up to this moment have counted."""
+        if self.moment.profiles is None:
+            return self.spark.createDataFrame([], PROFILES)
+        rows = self._table("profiles", self.moment.profiles)
+        return rows.where(~F.col("run_id").isin(*self.moment.later)) if self.moment.later else rows
+
+    def _table(self, name: str, version: int | None = None) -> DataFrame:
+        reader = self.spark.read.format("delta")
+        if version is not None:
+            reader = reader.option("versionAsOf", version)
+        return reader.load(spark_uri(getattr(self.lake, name)))
 
 
-def ranges_in_store(path: str, broker: str | None, progress: Mapping[str, StoreProgress]) -> dict[str, StoreRange]:
+def _inside(rows: DataFrame, stretches: DataFrame) -> DataFrame:
+    """Rows that lie in one of some stretches of the brokers' logs."""
+    offset = F.col("physical_offset")
+    joined = rows.join(F.broadcast(stretches), on="broker", how="inner")
+    return joined.where((offset >= F.col("first")) & (offset < F.col("last"))).drop("first", "last")
+
+
+def _is_kept(since: datetime.date) -> Column:
+    """Whether a message's body must still be there.
+
+    A pack goes by the date in its name. One without a date holds messages without a time, or of many dates, and goes by
+    when it was written: not before the last of them was stored.
+    """
+    pack = F.col("body_ref.pack")
+    by_name = pack >= F.lit(f"{_DATED}{since.isoformat()}")
+    young = F.coalesce(F.col("store_date") >= F.lit(since), F.lit(False))
+    return F.coalesce(by_name & (~pack.startswith(_UNDATED) | young), F.lit(True))
+
+
+def ranges_in_store(
+    path: str, broker: str | None, progress: Mapping[str, StoreProgress]
+) -> tuple[dict[str, StoreRange], Sequence[str]]:
     """Of each broker's log, what is archived and still in its store.
+
+    Returns:
+        Ranges by broker; and sentences on brokers of which there is nothing to compare.
 
     Raises:
         CommitLogError: for a store that cannot be read.
     """
-    ranges = {}
+    ranges, notes, there = {}, [], set()
     for store in find_stores(path, broker):
+        there.add(store.broker)
         known = progress.get(store.broker)
         start = store.segments[0].base_offset
-        if known is not None and start < known.end:
+        if known is None:
+            notes.append(f"{store.broker}: nothing of this store is in the lake")
+        elif start >= known.end:
+            notes.append(f"{store.broker}: its store begins at {start}, and the lake ends at {known.end}")
+        else:
             ranges[store.broker] = StoreRange(start, known.end)
-    return ranges
+    notes += [f"{name}: in the lake, and not among the stores" for name in sorted(progress.keys() - there)]
+    return ranges, notes

@@ -12,10 +12,12 @@ JOBS = {
     "demo": "fill a small shop's broker, archive it, and look at the result",
     "archive": "take what is new in broker stores into the lake",
     "audit": "compare what was archived with stores, packs and HBase, window by window",
+    "verify": "look for all that is wrong in a store, tell why, and what to do; --local needs no Spark",
     "query": "ask the lake: by topic, key, id, time or SQL; starts without a JVM",
     "dump": "print a store's records, queues or index as JSON lines; needs no Spark",
     "guard": "tell which segments a broker will delete, when, and whether they are archived",
     "maintain": "merge small files, drop what is old, clean up; needs no Spark",
+    "broker": "run a small broker and name server that RocketMQ's clients use; needs no Spark",
     "explain": "tell what a read of a store would read, and what it would leave out; needs no Spark",
 }
 

@@ -8,6 +8,7 @@ import re
 
 _DURATION = re.compile(r"(\d{1,6})([smhdw])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_LONGEST = datetime.timedelta(days=36_500)  # back from now, that is a date still
 _UNIT_SECONDS = (("d", 86400), ("h", 3600), ("min", 60))
 
 
@@ -15,14 +16,17 @@ def parse_duration(text: str) -> datetime.timedelta:
     """A length of time: a number and s, m, h, d or w.
 
     Raises:
-        argparse.ArgumentTypeError: if it is none.
+        argparse.ArgumentTypeError: if it is none, or longer than a hundred years.
     """
     match = _DURATION.fullmatch(text)
     if match is None:
         raise argparse.ArgumentTypeError(
             f"{text!r} is no length of time: expected a number and s, m, h, d or w, as in 12h or 90d"
         )
-    return datetime.timedelta(**{_UNITS[match[2]]: int(match[1])})
+    length = datetime.timedelta(**{_UNITS[match[2]]: int(match[1])})
+    if length > _LONGEST:
+        raise argparse.ArgumentTypeError(f"{text!r} is too long: expected at most {_LONGEST.days}d")
+    return length
 
 
 def duration_text(length: datetime.timedelta) -> str:

@@ -68,6 +68,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     started = time.monotonic()
     _check(arguments)
     lake = lake_of(arguments)
+    store = open_store(bodies_of(arguments, lake))  # a place that cannot be one is told before a table has changed
     open_table(lake, "messages")  # says so where this is something else than a lake
     now = datetime.datetime.now(datetime.UTC)
     plan = Plan(
@@ -82,7 +83,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     try:
         for care in care_for_tables(plan):
             _tell(table_lines(care, dry_run=arguments.dry_run), quiet=arguments.quiet)
-        packs = care_for_packs(plan, open_store(bodies_of(arguments, lake)))
+        packs = care_for_packs(plan, store)
     except ConcurrentMaintenanceError as error:
         raise JobError(str(error), exit_code=ExitCode.REFUSED) from None
     _tell(pack_lines(packs, dry_run=arguments.dry_run), quiet=arguments.quiet)

@@ -17,7 +17,15 @@ from connectors.lake.delta import delta_table
 from connectors.lake.follower import FOLLOWING, unfinished_commits
 from connectors.lake.paths import LakePaths
 from connectors.maintenance.compaction import Compaction, compact, plan_compaction
-from connectors.maintenance.expiry import Expired, delete_packs, expire_files, expired_files, expired_packs, measure
+from connectors.maintenance.expiry import (
+    Expired,
+    announce_expiry,
+    delete_packs,
+    expire_files,
+    expired_files,
+    expired_packs,
+    measure,
+)
 from connectors.maintenance.log_care import Garbage, clean_log, find_garbage, vacuum, write_checkpoint
 from connectors.maintenance.orphans import find_orphans
 from connectors.maintenance.table_files import read_table_files
@@ -139,7 +147,8 @@ def _expire(plan: Plan, table: str, uri: str) -> Expired:
     if before is None:
         return Expired()
     files = expired_files(uri, before)
-    if not plan.dry_run:
+    if files and not plan.dry_run:
+        announce_expiry(plan.lake.messages, table, before)
         expire_files(uri, files, before)
     return measure(files)
 
@@ -165,15 +174,18 @@ def care_for_packs(plan: Plan, store: PackStore) -> PackCare:
 
     Raises:
         PackStoreError: if they may not be listed or deleted.
+        ConcurrentMaintenanceError: if somebody else does the same.
     """
     last = read_last_commit(plan.lake.messages) or ArchiveCommit(0, "")
     packs = list(store.list_packs())
     dates = [date for table in ("messages", BODIES) if (date := plan.before(table)) is not None]
-    expired = expired_packs(packs, max(dates)) if dates else []
+    expired = expired_packs(packs, max(dates), last.stores) if dates else []
     orphans = find_orphans(plan.lake.messages, packs, last.stores, plan.now, plan.retention)
     orphans = [pack for pack in orphans if pack not in expired]
     unfinished = 0
     if not plan.dry_run:
+        if expired:
+            announce_expiry(plan.lake.messages, BODIES, max(dates))
         delete_packs(store, [*expired, *orphans])
         unfinished = store.delete_unfinished(plan.now - plan.retention)
     return PackCare(measure(expired), measure(orphans), unfinished)

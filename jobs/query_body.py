@@ -29,15 +29,12 @@ def body_fetcher(root: str, *, stored: bool) -> Fetch:
 
     Raises:
         S3Error: if the root is in an object store and names no bucket.
-        JobError: if the root is in a place that packs cannot be in.
+        PackStoreError: if the root is in a place that packs cannot be in.
     """
     from connectors.packs.body import fetch_body
     from connectors.packs.stores import open_store
 
-    try:
-        store = open_store(root)
-    except ValueError as error:
-        raise JobError(f"--bodies: {error}") from None
+    store = open_store(root)
     return lambda row: fetch_body(store, row, stored=stored)
 
 
@@ -102,10 +99,20 @@ def _write_file(path: Path, body: bytes) -> None:
         raise JobError(f"--body-out {path}: {error.strerror}") from None
 
 
+def _write_to(out: Any, body: bytes) -> None:
+    if hasattr(out, "buffer"):
+        out.buffer.write(body)
+        return
+    try:
+        out.write(body.decode())
+    except UnicodeDecodeError:
+        raise JobError("the body is not text: a notebook's output takes no other", "add --body-out FILE") from None
+
+
 def _write_out(body: bytes) -> None:
     out: Any = sys.stdout
     if not out.isatty():
-        out.buffer.write(body)
+        _write_to(out, body)
         return
     text = body.decode(errors="replace")
     # A terminal obeys control characters: what a producer wrote must not move its cursor.

@@ -31,7 +31,7 @@ class WorkerError:
     message: str
 
 
-def worker_error(error: Exception) -> WorkerError | None:
+def worker_error(error: BaseException) -> WorkerError | None:
     """The exception behind an error of Spark's; None where the error tells of none."""
     _, found, rest = str(error).rpartition(_TRACEBACK)
     if not found:

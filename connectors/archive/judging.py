@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from connectors.archive.counts import RefusalCounts
 from connectors.archive.manifest import ManifestRow
@@ -24,7 +25,7 @@ from connectors.quality.frames import BrokerFacts, RunFacts
 from connectors.quality.judge import judge
 from connectors.quality.merging import merge_profiles
 from connectors.quality.page import write_page
-from connectors.quality.report import sentences, to_table
+from connectors.quality.report import QualityReport, brokers_concerned, sentences, to_table
 from connectors.quality.wire import parse_profile, to_profiles
 from schemas.tables.quality_results import QUALITY_RESULTS
 
@@ -61,10 +62,10 @@ def judge_run(lake: LakePaths, work: ArchiveWork, manifest: Sequence[ManifestRow
         CriticalQualityError: where a critical expectation was not met.
         JudgeError: where one could not be judged.
     """
-    profile = merge_profiles([parse_profile(row.profile) for row in manifest if row.profile is not None])
+    profile = _merged(manifest)
     report = judge(profile, facts=_facts(work, manifest))
     run_id = work.commit.run_id
-    where = Path(page) if page else None if "://" in lake.root else Path(lake.root) / PAGE
+    where = Path(page) if page else None if lake.s3 else Path(lake.root) / PAGE
     if where is not None:
         write_page(where, report, profile, run_id=run_id)
     results = to_table(report, run_id=run_id)
@@ -74,7 +75,7 @@ def judge_run(lake: LakePaths, work: ArchiveWork, manifest: Sequence[ManifestRow
         shown = f" {where} shows it." if where is not None else ""
         raise CriticalQualityError(
             f"{len(report.critical_failures)} critical expectations were not met, and nothing was archived.{shown} "
-            f"'--no-quality' archives without them.\n  {told}"
+            f"{_ways_out(report, work)}\n  {told}"
         )
     return Judged(
         {
@@ -83,6 +84,35 @@ def judge_run(lake: LakePaths, work: ArchiveWork, manifest: Sequence[ManifestRow
         },
         sentences(report),
     )
+
+
+def _ways_out(report: QualityReport, work: ArchiveWork) -> str:
+    """What can be done at once: a broker that is in trouble need not keep the others from being archived."""
+    without = "'--no-quality' archives all as it is."
+    concerned = brokers_concerned(report)
+    others = set(work.commit.ranges) - set(concerned or work.commit.ranges)
+    if not others or concerned is None:
+        return without
+    names = ", ".join(ascii(name) for name in concerned)
+    return f"This is of {names} alone: a --store that names only the others archives these meanwhile. {without}"
+
+
+def _merged(manifest: Sequence[ManifestRow]) -> pa.Table:
+    """The run's profile. To merge takes several times what is merged, so that it is done one broker at a time."""
+    parts = [parse_profile(row.profile) for row in manifest if row.profile is not None]
+    if not parts:
+        return merge_profiles([])
+    all_of_them = pa.concat_tables(parts)
+    brokers = pc.unique(all_of_them.column("broker")).to_pylist()
+    if len(brokers) <= 1:
+        return merge_profiles([all_of_them])
+    in_order = sorted(brokers, key=lambda name: (name is None, name or ""))
+    return pa.concat_tables(merge_profiles([_of_broker(all_of_them, name)]) for name in in_order)
+
+
+def _of_broker(profile: pa.Table, name: str | None) -> pa.Table:
+    column = profile.column("broker")
+    return profile.filter(pc.is_null(column) if name is None else pc.equal(column, name))
 
 
 def _write(rows: pa.Table, table_uri: str, run_id: str) -> DataFile:

@@ -19,17 +19,20 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from connectors.archive.judging import Judged, judge_run
 from connectors.archive.manifest import ManifestRow
+from connectors.archive.places import bodies_root, check_bodies, check_same_root
 from connectors.archive.task import ArchiveTasks
 from connectors.archive.work import ArchiveWork, find_work
 from connectors.commitlog.plan import StoreRange
 from connectors.commitlog.splits import Split
+from connectors.hbase.errors import ConcurrentFollowError
 from connectors.hbase.follower import Followed as FollowedInHBase
 from connectors.hbase.follower import follow
 from connectors.hbase.options import Options
@@ -41,10 +44,11 @@ from connectors.lake.follower import finish_runs
 from connectors.lake.paths import LakePaths
 from connectors.message_keys.follow import Followed, follow_keys
 from connectors.packs.location import pack_location
-from connectors.packs.stores import open_store
 from connectors.quality.judge import prepare
 
 MIB = 1 << 20
+_MOST_FOLLOWERS = 5
+_NOTHING_IN_HBASE = FollowedInHBase(-1, 0, 0, 0, 0.0)
 Progress = Callable[[SparkSession, int], AbstractContextManager[None]]
 
 
@@ -70,6 +74,7 @@ class Config:
         store: store folder, glob or comma-separated list, as the source's `path`.
         lake: folder of the lake, or `s3://bucket/prefix`; made where it is not there.
         bodies: root of the packs; in the lake where not given.
+        bodies_moved: whether all packs were moved there from where they were.
         broker: the store's name, where the path does not tell it.
         max_partition_bytes: log bytes whose bodies go into one pack; a task takes several of them.
         on_corrupt: what to do about ranges that hold no intact record.
@@ -85,6 +90,7 @@ class Config:
     lake: str
     broker: str | None = None
     bodies: str | None = None
+    bodies_moved: bool = False
     max_partition_bytes: int = 32 * MIB
     on_corrupt: OnRefusal = OnRefusal.KEEP
     on_gap: OnRefusal = OnRefusal.KEEP
@@ -145,12 +151,12 @@ def run_archive(
     Args:
         spark: any session that finds this package on its workers.
         config: what to archive.
-        work: what `find_work` has found, where it has been asked already.
+        work: what `find_work` has found, where it has been asked already, and `check_bodies` too.
         progress: shows how far the tasks of the session are, while it is open; is told the bytes of the log.
 
     Raises:
         CommitLogError: for a store that cannot be read, or is another than the one that was archived.
-        LakeError: for a folder that is no lake.
+        LakeError: for a folder that is no lake, or another place for bodies than the lake's.
         RefusedError: for damage or a gap, where it was to fail.
         HBaseError: if HBase cannot follow; all else is done then, and the next run makes it good.
         CriticalQualityError: where a critical expectation was not met.
@@ -158,7 +164,9 @@ def run_archive(
     """
     started = time.monotonic()
     lake = LakePaths(config.lake)
-    work = work or find_work(config.store, config.broker, lake)
+    if work is None:
+        check_bodies(lake, config.bodies)
+        work = find_work(config.store, config.broker, lake)
     recovered = [commit.sequence for commit in work.unfinished]
     if not work.snapshot.size:
         if work.unfinished:
@@ -174,10 +182,11 @@ def run_archive(
             recovered=recovered,
         )
     started_at = datetime.datetime.now(datetime.UTC)
+    if not config.bodies_moved:
+        check_same_root(work.last, bodies_root(lake, config.bodies))
     splits = work.splits(config.max_partition_bytes)
     _check_gaps(splits, config.on_gap)
     bodies = pack_location(config.bodies or lake.bodies)
-    open_store(bodies).check()
     open_for_append(lake.messages)
     if config.quality:
         prepare()
@@ -186,7 +195,7 @@ def run_archive(
         manifest = [ManifestRow(**row.asDict()) for row in tasks.dataframe(spark).collect()]
     _check_refused(manifest, config)
     judged = judge_run(lake, work, manifest, config.page) if config.quality else Judged()
-    commit = _commit(lake, work, manifest, judged, started_at)
+    commit = _commit(config, work, manifest, judged, started_at)
     finish_runs(lake, commit.run_id, config.parser_version)
     followed = _follow_keys(lake, config, spark)
     put = _follow_hbase(lake, config, spark)
@@ -214,13 +223,19 @@ def _follow_keys(lake: LakePaths, config: Config, spark: SparkSession) -> Follow
 
 
 def _follow_hbase(lake: LakePaths, config: Config, spark: SparkSession) -> FollowedInHBase:
-    if config.hbase is None:
-        return FollowedInHBase(-1, 0, 0, 0, 0.0)
-    return follow(spark, lake.messages, config.hbase, storage_options=storage_options(lake.messages, lake.s3))
+    options = storage_options(lake.messages, lake.s3)
+    if config.hbase is None or not DeltaTable.is_deltatable(lake.messages, options):
+        return _NOTHING_IN_HBASE
+    for _ in range(_MOST_FOLLOWERS):
+        try:
+            return follow(spark, lake.messages, config.hbase, storage_options=options)
+        except ConcurrentFollowError:  # another run's, which puts the same: what it leaves is done now
+            continue
+    return _NOTHING_IN_HBASE
 
 
 def _commit(
-    lake: LakePaths,
+    config: Config,
     work: ArchiveWork,
     manifest: Sequence[ManifestRow],
     judged: Judged,
@@ -233,7 +248,9 @@ def _commit(
     messages = files.pop("messages", [])
     quarantined, gaps = _refused(manifest)
     counts = RunCounts(started_at.isoformat(), sum(file.rows for file in messages), quarantined, gaps)
-    return commit_run(lake.messages, messages, work.commit.with_written(counts, files), work.started_from)
+    lake = LakePaths(config.lake)
+    commit = replace(work.commit.with_written(counts, files), bodies=bodies_root(lake, config.bodies))
+    return commit_run(lake.messages, messages, commit, work.started_from)
 
 
 def _refused(manifest: Sequence[ManifestRow]) -> tuple[int, int]:

@@ -37,15 +37,20 @@ class ArchiveWork:
         stores: all that the path names.
         snapshot: what is new in each of them.
         commit: the commit that is going to take it.
-        started_from: how far each store was.
+        last: the newest commit that is there.
         unfinished: earlier commits that other tables do not follow yet, because their run was stopped.
     """
 
     stores: Sequence[Store]
     snapshot: Snapshot
     commit: ArchiveCommit
-    started_from: Mapping[str, StoreProgress]
+    last: ArchiveCommit
     unfinished: Sequence[ArchiveCommit]
+
+    @property
+    def started_from(self) -> Mapping[str, StoreProgress]:
+        """How far each store was."""
+        return self.last.stores
 
     @property
     def is_nothing(self) -> bool:
@@ -69,13 +74,14 @@ def find_work(path: str, broker: str | None, lake: LakePaths, until: Snapshot | 
         broker: the store's name, where the path does not tell it.
         lake: where the tables lie.
         until: how far to go in each store, as a stream offers it; all that is there where not given. Where to begin is
-            the lake's to say: what is offered again adds nothing.
+            the lake's to say: what is offered again adds nothing. A stream has seen to it that the lake may be written.
 
     Raises:
         CommitLogError: for a store that cannot be read, or is another than the one that was archived.
         LakeError: for a folder that is no lake.
     """
-    lake.check_writable()
+    if until is None:
+        lake.check_writable()
     stores = find_stores(path, broker)
     for store in stores:
         _check_name(store)
@@ -96,7 +102,7 @@ def find_work(path: str, broker: str | None, lake: LakePaths, until: Snapshot | 
     taken = {name: progress for name, (_, progress) in looked.items() if progress is not None}
     ranges = {name: CommittedRange(snapshot.ranges[name].start, snapshot.ranges[name].end) for name in taken}
     commit = ArchiveCommit(last.sequence + 1, uuid.uuid4().hex, {**last.stores, **taken}, ranges)
-    return ArchiveWork(stores, snapshot, commit, last.stores, unfinished_commits(lake, last.sequence))
+    return ArchiveWork(stores, snapshot, commit, last, unfinished_commits(lake, last.sequence))
 
 
 def _for_each(work: Callable[[Store], _Answer], stores: Sequence[Store]) -> list[_Answer]:

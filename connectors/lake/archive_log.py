@@ -85,6 +85,7 @@ class ArchiveCommit:
         ranges: what this run took.
         counts: what it counted; None before it has read anything.
         files: written for the tables that follow, by the table's name.
+        bodies: root of the packs, see `connectors.archive.places`; None where an earlier version has not said it.
     """
 
     sequence: int
@@ -93,6 +94,7 @@ class ArchiveCommit:
     ranges: Mapping[str, CommittedRange] = field(default_factory=dict)
     counts: RunCounts | None = None
     files: Mapping[str, tuple[DataFile, ...]] = field(default_factory=dict)
+    bodies: str | None = None
 
     @property
     def bytes(self) -> int:
@@ -128,6 +130,7 @@ class ArchiveCommit:
             {broker: CommittedRange(**entry) for broker, entry in value["ranges"].items()},
             RunCounts(**counts) if counts else None,
             {table: tuple(DataFile(**entry) for entry in entries) for table, entries in files.items()},
+            value.get("bodies"),
         )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Literal
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
@@ -130,7 +131,13 @@ def append_rows(table_uri: str, schema: StructType, rows: pa.Table) -> None:
 
 
 def advance(
-    table_uri: str, schema: StructType, files: Iterable[DataFile], application: str, step: tuple[int | None, int]
+    table_uri: str,
+    schema: StructType,
+    files: Iterable[DataFile],
+    application: str,
+    step: tuple[int | None, int],
+    *,
+    anew: bool = False,
 ) -> bool:
     """Add files to a table whose progress is an application's number, if it is still where this one began.
 
@@ -140,6 +147,7 @@ def advance(
         files: of no partition.
         application: whose number it is.
         step: the number from which this began, None for none, and the one to which it has come.
+        anew: whether the files are all of the table from now on, instead of what it has.
 
     Returns:
         Whether that was so; another one was first if not, and nothing has changed.
@@ -149,7 +157,8 @@ def advance(
     if table.transaction_version(application) != before:
         return False
     try:
-        _add_files(table, files, (), CommitProperties(app_transactions=[Transaction(application, after)]))
+        properties = CommitProperties(app_transactions=[Transaction(application, after)])
+        _add_files(table, files, (), properties, mode="overwrite" if anew else "append")
     except CommitFailedError:
         return False
     return True
@@ -182,14 +191,18 @@ def write_once(
 
 
 def _add_files(
-    table: DeltaTable, files: Iterable[DataFile], partitions: Sequence[str], properties: CommitProperties
+    table: DeltaTable,
+    files: Iterable[DataFile],
+    partitions: Sequence[str],
+    properties: CommitProperties,
+    mode: Literal["append", "overwrite"] = "append",
 ) -> None:
     now = time.time_ns() // 1_000_000
     actions: list[AddAction | RemoveAction] = [
         AddAction(file.path, file.size, dict.fromkeys(partitions, file.store_date), now, True, file.statistics)
         for file in files
     ]
-    table.create_write_transaction(actions, "append", table.schema(), list(partitions), commit_properties=properties)
+    table.create_write_transaction(actions, mode, table.schema(), list(partitions), commit_properties=properties)
 
 
 def open_or_create(table_uri: str, schema: StructType, partitions: Sequence[str] = ()) -> DeltaTable:

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from connectors.lake.statistics import file_statistics
@@ -112,10 +111,6 @@ def open_table_file(table_uri: str, path: str, s3: S3Options | None = None) -> I
     """
     if is_s3(table_uri):
         with write_object(s3 or s3_options(), f"{table_uri}/{path}") as output:
-            yield output
-    elif "://" in table_uri:
-        filesystem, root = pafs.FileSystem.from_uri(table_uri)
-        with filesystem.open_output_stream(f"{root}/{path}") as output:
             yield output
     else:
         local = Path(table_uri) / path

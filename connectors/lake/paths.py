@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -15,6 +16,8 @@ STREAMS = "_streams"
 """Folder of the checkpoints of streams into a lake; it may be there before the first table."""
 _TABLE_MARK = "_delta_log"
 _NAME = "Name an empty or a new one"
+# A URL of such a folder is another folder's to deltalake, which then finds no log, no files, or nothing at all.
+_UNSAFE = re.compile(r"[\x00-\x1f\x7f\\\[\]^|#?]|%[0-9A-Fa-f]{2}")
 
 
 class LakeError(Exception):
@@ -31,6 +34,7 @@ class LakePaths:
             on the driver, and travels with the paths to workers.
 
     Raises:
+        LakeError: if a lake cannot be in such a place: another kind of store, or a folder of a name that fails.
         S3Error: if a URI of an object store names no bucket.
     """
 
@@ -41,8 +45,17 @@ class LakePaths:
         if is_s3(self.root):
             object.__setattr__(self, "root", str(parse_s3_uri(self.root)))  # a frozen one has no other way
             object.__setattr__(self, "s3", self.s3 or _finding().s3_options())
-        elif self.root.startswith("file:"):
+            return
+        if self.root.startswith("file:"):
             object.__setattr__(self, "root", unquote(urlsplit(self.root).path))
+        if "://" in self.root:
+            raise LakeError(f"{self.root!r} is no place for a lake: expected a folder, or s3://bucket/prefix")
+        unsafe = _UNSAFE.search(os.path.abspath(self.root))  # noqa: PTH100 (pathlib has no such function)
+        if unsafe is not None:
+            raise LakeError(
+                f"{self.root!r} is no place for a lake: its path holds {unsafe[0]!r}, with which the library of its "
+                "tables does not find them again. Name another folder"
+            )
 
     @property
     def messages(self) -> str:
@@ -113,7 +126,6 @@ class LakePaths:
             others = [name for name in _access().first_names(self.s3, self.root, "") if not name.startswith(STREAMS)]
             if others and not found:
                 raise LakeError(f"{self.root} is not a lake: it holds other objects and no table 'messages'. {_NAME}")
-        if "://" in self.root:
             return
         root = Path(self.root)
         if not root.exists():

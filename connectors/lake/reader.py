@@ -27,6 +27,10 @@ class QueryError(Exception):
     """A question that the engine does not understand; the message is the engine's, for a user."""
 
 
+class NoTableError(LakeError):
+    """A lake to which nothing of a table has been written yet."""
+
+
 def open_table(lake: LakePaths, table: str) -> DeltaTable:
     """A table of a lake.
 
@@ -35,13 +39,14 @@ def open_table(lake: LakePaths, table: str) -> DeltaTable:
         table: messages, quarantine or archive_runs.
 
     Raises:
-        LakeError: where there is no lake, no such table in it, or no permission.
+        LakeError: where there is no lake, or no permission.
+        NoTableError: where the lake has no such table yet.
         S3Error: where an object store cannot be reached, or does not let this user in.
     """
     uri: str = getattr(lake, table)
     if lake.s3 is not None:
         lake.check_readable()
-    elif "://" not in lake.root:
+    else:
         _check_folder(Path(lake.root))
     try:
         return delta_table(uri, lake.s3)
@@ -50,7 +55,7 @@ def open_table(lake: LakePaths, table: str) -> DeltaTable:
     except TableNotFoundError:
         if table != "messages":
             open_table(lake, "messages")  # says so where this is no lake at all
-            raise LakeError(
+            raise NoTableError(
                 f"the lake {lake.root} has no table {table!r} yet: nothing has been written to it"
             ) from None
         raise LakeError(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime
 import json
 import time
+import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -114,9 +115,9 @@ def exchange_files(
     Raises:
         ConcurrentMaintenanceError: if one of `removed` is no longer in the table.
     """
-    properties = CommitProperties(
-        custom_metadata={"userMetadata": json.dumps({METADATA_KEY: note}, sort_keys=True)}, max_commit_retries=0
-    )
+    # The id tells this exchange from any other: see _version_of.
+    metadata = json.dumps({METADATA_KEY: {**note, "id": uuid.uuid4().hex}}, sort_keys=True)
+    properties = CommitProperties(custom_metadata={"userMetadata": metadata}, max_commit_retries=0)
     now = time.time_ns() // 1_000_000
     actions: list[AddAction | RemoveAction] = [
         *(RemoveAction(file.path, changes_data, now, file.size, file.partition) for file in removed),
@@ -127,6 +128,9 @@ def exchange_files(
     ]
     for attempt in range(_MOST_TRIES):
         table = delta_table(table_uri)
+        made = _version_of(table, metadata) if attempt else None
+        if made is not None:
+            return made
         there = {file.path for file in read_table_files(table)}
         gone = [file.path for file in removed if file.path not in there]
         if gone:
@@ -151,3 +155,11 @@ def exchange_files(
     raise ConcurrentMaintenanceError(
         f"{table_uri}: others made a version first {_MOST_TRIES} times; nothing of this step was kept. Run it again"
     )
+
+
+def _version_of(table: DeltaTable, metadata: str) -> int | None:
+    """The version that a try has made after all: an object store's answer was lost, and its second one refused."""
+    for entry in table.history(_MOST_TRIES):
+        if entry.get("userMetadata") == metadata:
+            return int(entry["version"])
+    return None

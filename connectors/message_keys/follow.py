@@ -1,7 +1,8 @@
 """`message_keys` follows `messages` by its Delta version: what is new there is read, and added here in one commit.
 
 The commit carries the version that it has come to, as the number of an application's transaction: whatever stops a
-follower, the next one goes on from there, and of two at once one commits.
+follower, the next one goes on from there, and of two at once one commits. A follower that stayed away until files that
+it has yet to read were vacuumed makes the table anew, of `messages` as it is.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from connectors.lake.delta import storage_options
 from connectors.lake.paths import LakePaths
 from connectors.lake.plain_files import write_plain_file
 from connectors.lake.versions import AddedFile, table_files
-from connectors.message_keys.progress import APPLICATION_ID, followed_version, new_files
+from connectors.message_keys.progress import APPLICATION_ID, followed_version, readable_files
 from connectors.message_keys.rows import COLUMNS, REPEATING, to_keys
 from schemas.tables.message_keys import MESSAGE_KEYS
 
@@ -77,7 +78,7 @@ class _Chunks:
 
 
 def follow_keys(lake: LakePaths, spark: SparkSession | None = None) -> Followed:
-    """Add the keys of what is new in `messages`.
+    """Add the keys of what is new in `messages`; where that can no longer be read, make the table anew.
 
     Args:
         lake: where the tables lie.
@@ -88,7 +89,8 @@ def follow_keys(lake: LakePaths, spark: SparkSession | None = None) -> Followed:
     """
     started = time.monotonic()
     progress = followed_version(lake)
-    files, version = new_files(lake, progress)
+    new = readable_files(lake, progress)
+    files, version = new.files, new.version
     cores = spark.sparkContext.defaultParallelism if spark else 1
     chunks = _Chunks(lake, list(_parts(files, cores)), secrets.token_hex(8))
     if spark is None or sum(file.rows or _DRIVER_ROWS for file in files) <= _DRIVER_ROWS:
@@ -97,9 +99,10 @@ def follow_keys(lake: LakePaths, spark: SparkSession | None = None) -> Followed:
         numbers = spark.range(0, len(chunks.parts), 1, numPartitions=len(chunks.parts))
         manifest = numbers.mapInArrow(partial(_write_parts, chunks), MANIFEST).collect()
         written = [ManifestRow(**row.asDict()) for row in manifest]
-    if version > progress:
+    if version > progress or new.anew:
         step = (None if progress < 0 else progress, version)
-        if not advance(lake.message_keys, MESSAGE_KEYS, [row.data_file for row in written], APPLICATION_ID, step):
+        files_of_keys = [row.data_file for row in written]
+        if not advance(lake.message_keys, MESSAGE_KEYS, files_of_keys, APPLICATION_ID, step, anew=new.anew):
             return Followed(followed_version(lake), 0, time.monotonic() - started)
     return Followed(version, sum(row.rows for row in written), time.monotonic() - started)
 

@@ -17,7 +17,7 @@ from deltalake.exceptions import TableNotFoundError
 from connectors.lake.delta import delta_table, storage_options
 from connectors.lake.paths import LakePaths
 from connectors.lake.reader import run_sql
-from connectors.lake.versions import table_files
+from connectors.lake.versions import VersionGoneError, table_files
 from connectors.message_keys.progress import BUSINESS_KEY, followed_version, new_files
 
 PLACES = pa.schema([
@@ -40,7 +40,7 @@ def find_keys(lake: LakePaths, keys: Sequence[str], kind: str = BUSINESS_KEY) ->
         A table of `PLACES`, in no order; a message that has several of the keys may be in it more than once.
 
     Raises:
-        VersionsError: where rows of `messages` were changed since.
+        VersionsError: where rows of `messages` were changed since, or what is new is no longer there to be read.
     """
     found = [_followed(lake, keys, kind), *_newer(lake, keys, kind)]
     return pa.concat_tables(table.select(PLACES.names).cast(PLACES) for table in found)
@@ -70,8 +70,14 @@ def _newer(lake: LakePaths, keys: Sequence[str], kind: str) -> Iterator[pa.Table
     folder = table_files(lake.messages, storage_options(lake.messages, lake.s3))
     column = _COLUMNS.get(kind, kind)
     for added in files:
-        with folder.open_input_file(added.name) as file:
-            rows = pq.read_table(file, columns=[*PLACES.names, column]).combine_chunks()
+        try:
+            with folder.open_input_file(added.name) as file:
+                rows = pq.read_table(file, columns=[*PLACES.names, column]).combine_chunks()
+        except FileNotFoundError:
+            raise VersionGoneError(
+                f"the data file {added.name} is no longer there: expected VACUUM to leave what message_keys has yet "
+                "to follow. Let message_keys follow, by 'commitlake archive' without --no-keys"
+            ) from None
         values = rows.column(column).combine_chunks()
         if kind == BUSINESS_KEY:
             wanted = pc.is_in(pc.list_flatten(values), pa.array(keys))

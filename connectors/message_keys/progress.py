@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow.fs as pafs
 from deltalake.exceptions import TableNotFoundError
 
 from connectors.lake.delta import delta_table, storage_options
 from connectors.lake.paths import LakePaths
-from connectors.lake.versions import AddedFile, VersionGoneError, added_versions, snapshot_files
+from connectors.lake.versions import (
+    AddedFile,
+    AddedVersion,
+    VersionGoneError,
+    added_versions,
+    snapshot_files,
+    table_files,
+)
 
 APPLICATION_ID = "commitlake.message_keys"
 BUSINESS_KEY = "key"
@@ -23,8 +34,47 @@ def followed_version(lake: LakePaths) -> int:
     return -1 if version is None else version
 
 
+@dataclass(frozen=True, slots=True)
+class NewFiles:
+    """What `message_keys` lacks of `messages`.
+
+    Attributes:
+        files: data files of `messages`.
+        version: of `messages`, to which these files lead.
+        anew: whether they are all of `messages`, because what is new alone can no longer be read.
+    """
+
+    files: Sequence[AddedFile]
+    version: int
+    anew: bool = False
+
+
+def readable_files(lake: LakePaths, after: int) -> NewFiles:
+    """What is new behind a version; where its files, or the log's, are gone, all that there is.
+
+    Files go by a vacuum after a compaction, which wrote their rows into others: a follower that stayed away longer
+    than `maintain --vacuum-after` begins anew.
+    """
+    options = storage_options(lake.messages, lake.s3)
+    try:
+        files, newest = new_files(lake, after)
+    except VersionGoneError:
+        whole = snapshot_files(lake.messages, options)
+        return NewFiles(whole.files, whole.version, anew=True)
+    whole = snapshot_files(lake.messages, options) if files else AddedVersion(newest, ())
+    replaced = sorted({file.name for file in files} - {file.name for file in whole.files})
+    found = table_files(lake.messages, options).get_file_info(replaced) if replaced else []
+    if any(info.type == pafs.FileType.NotFound for info in found):
+        return NewFiles(whole.files, whole.version, anew=True)
+    return NewFiles(files, newest)
+
+
 def new_files(lake: LakePaths, after: int) -> tuple[list[AddedFile], int]:
-    """The data files of `messages` behind a version, and its newest version."""
+    """The data files of `messages` behind a version, and its newest version; they may be gone.
+
+    Raises:
+        VersionsError: where the log no longer tells, or rows were changed.
+    """
     files: list[AddedFile] = []
     newest = after
     options = storage_options(lake.messages, lake.s3)

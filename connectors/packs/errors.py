@@ -2,7 +2,8 @@
 
 PackError                   a pack, or a reference to it, that does not give the body: what was expected, what was found
 ├── PackNameError           a name that `pack_name` never gives: such a path is not opened
-└── PackStoreError          the place of all packs, not one of them: no such bucket, no permission, no network
+└── PackStoreError          the place of all packs, not one of them: no such bucket, no permission
+    └── PackStoreUnavailableError   a server or a network that does not do now, and may later
 """
 
 from __future__ import annotations
@@ -50,3 +51,7 @@ class PackStoreError(PackError):
 
     def __str__(self) -> str:
         return f"bodies in {self.root}: expected {self.expected}, found {self.found}. {self.advice}"
+
+
+class PackStoreUnavailableError(PackStoreError):
+    """The place of all packs does not answer now: the same may go well later."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from botocore import exceptions
 
-from connectors.packs.errors import PackError, PackNameError, PackStoreError
+from connectors.packs.errors import PackError, PackNameError, PackStoreError, PackStoreUnavailableError
 from connectors.packs.names import PackFile, parse_pack_name
 from connectors.s3.clients import FEW_ATTEMPTS, MAX_ATTEMPTS, s3_client
 from connectors.s3.options import S3Options
@@ -163,7 +163,8 @@ class S3PackStore:
 
     def _store_error(self, error: Exception, expected: str) -> PackStoreError:
         trouble = trouble_of(error, self._root.bucket)
-        return PackStoreError(str(self._root), expected, trouble.found, trouble.advice)
+        kind = PackStoreUnavailableError if trouble.temporary else PackStoreError
+        return kind(str(self._root), expected, trouble.found, trouble.advice)
 
     def _pack_error(self, error: Exception, name: str) -> PackError:
         if isinstance(error, exceptions.ClientError) and error_code(error) in MISSING_OBJECT:

@@ -43,8 +43,8 @@ def with_bodies(
         The columns of `messages` and `body` (binary), a row for each row, in no order.
 
     Raises:
-        ValueError: if a column is missing, of another type, or `body` is there already; or if the bodies are in a
-            place that packs cannot be in.
+        ValueError: if a column is missing, of another type, or `body` is there already.
+        PackStoreError: if the bodies are in a place that packs cannot be in.
         S3Error: if they are in an object store, and the URI names no bucket.
     """
     _check_columns(messages.schema)

@@ -150,9 +150,10 @@ class LocalPackStore:
         """See PackStore."""
         count = 0
         for path in self._root.glob("store_date=*/broker=*/.*.tmp"):
-            if is_temporary(path.name) and _moment(path.stat().st_mtime) < before:
-                self._unlink(path)
-                count += 1
+            with suppress(FileNotFoundError):  # its writer has just given it its name
+                if is_temporary(path.name) and _moment(path.stat().st_mtime) < before:
+                    self._unlink(path)
+                    count += 1
         return count
 
     def _unlink(self, path: Path) -> None:
@@ -204,7 +205,7 @@ def open_store(location: PackLocation | str) -> PackStore:
         location: from `pack_location`; or a root alone, for an object store of this process's own environment.
 
     Raises:
-        ValueError: if the root is in a place that packs cannot be in.
+        PackStoreError: if the root is in a place that packs cannot be in.
         S3Error: if it is in an object store and names no bucket.
     """
     if isinstance(location, str):
@@ -216,7 +217,12 @@ def open_store(location: PackLocation | str) -> PackStore:
         return LocalPackStore(root)
     parts = urlsplit(root)
     if parts.scheme != "file" or parts.netloc not in {"", "localhost"}:
-        raise ValueError(f"bodies in {root}: expected a folder of this machine, a file: URI, or s3://bucket/prefix")
+        raise PackStoreError(
+            root,
+            "a folder of this machine, a file: URI, or s3://bucket/prefix",
+            f"{parts.scheme}://",
+            "Correct --bodies",
+        )
     return LocalPackStore(unquote(parts.path))
 
 

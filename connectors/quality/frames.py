@@ -1,6 +1,6 @@
 """The tables that the suites judge, made of a profile and of what else is known of the run.
 
-Each has a row per window, topic or broker, its key first. A column says what it is in its `_Frames` method; where a
+Each has a row per window, topic or broker, its key first; where a
 figure has no meaning for a row, it has the value that breaks no rule.
 """
 
@@ -66,22 +66,16 @@ class RunFacts:
     now: datetime.datetime = field(default_factory=lambda: datetime.datetime.now(datetime.UTC))
 
 
-def frames_of(profile: pa.Table, facts: RunFacts) -> dict[Grain, pd.DataFrame]:
-    """The tables of all grains.
+def windows_of(profile: pa.Table, facts: RunFacts) -> pd.DataFrame:
+    """Each window's own columns, without the runs, and what follows from its neighbours and its clock.
 
     Args:
-        profile: a table of `PROFILE`, merged.
+        profile: a table of `PROFILE`, merged; all of a queue's windows, or none.
         facts: what else is known.
 
     Raises:
         ProfileError: for a table that is no profile.
     """
-    windows = _windows(profile, facts)
-    return {Grain.WINDOW: windows, Grain.TOPIC: _topics(windows), Grain.BROKER: _brokers(windows, facts)}
-
-
-def _windows(profile: pa.Table, facts: RunFacts) -> pd.DataFrame:
-    """Each window's own columns, without the runs, and what follows from its neighbours and its clock."""
     parts = Parts.of_table(profile)
     windows = profile.drop_columns([RUNS.name]).to_pandas()
     kinds = {topic: kind_of(topic) for topic in windows["topic"].dropna().unique()}
@@ -139,8 +133,8 @@ def _between_runs(windows: pd.DataFrame, parts: Parts) -> tuple[Array, Array]:
     return np.where(blind, own[0], lost), np.where(blind, own[1], restarts)
 
 
-def _topics(windows: pd.DataFrame) -> pd.DataFrame:
-    """Sums, and how a topic's messages lie in its queues, where they are many enough to tell."""
+def topics_of(windows: pd.DataFrame) -> pd.DataFrame:
+    """Sums of all windows of some topics, and how their messages lie in their queues, where they are many enough."""
     by_queue = windows.groupby(["broker", "topic", "queue_id"], dropna=False)["messages"].sum()
     queues = by_queue.groupby(level=["broker", "topic"], dropna=False).agg(["max", "count"])
     found = windows.groupby(["broker", "topic"], dropna=False).agg(
@@ -164,9 +158,9 @@ def _topics(windows: pd.DataFrame) -> pd.DataFrame:
     return found.reset_index()
 
 
-def _brokers(windows: pd.DataFrame, facts: RunFacts) -> pd.DataFrame:
-    """Sums, beside what the run knows; what the files hold too much or too little stands with the first broker."""
-    sums = windows.groupby("broker", dropna=False)[["messages", "bytes", "lost_offsets"]].sum()
+def brokers_of(topics: pd.DataFrame, facts: RunFacts) -> pd.DataFrame:
+    """Sums of all topics, beside what the run knows; what files hold too much or too little is the first broker's."""
+    sums = topics.groupby("broker", dropna=False)[["messages", "bytes", "lost_offsets"]].sum()
     sums = sums.reindex(sums.index.union(list(facts.brokers), sort=False), fill_value=0)
     known = [facts.brokers.get(name, BrokerFacts()) for name in sums.index]
     for name in ("bad_ranges", "missing_ranges", "marked_rows"):

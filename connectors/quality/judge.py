@@ -5,22 +5,24 @@ great_expectations takes three seconds to load: `prepare` does that beside the t
 
 from __future__ import annotations
 
+import gc
 import importlib
 import logging
 import os
 import sys
 import threading
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pandas as pd
 import pyarrow as pa
 
 from connectors.quality.errors import JudgeError
-from connectors.quality.frames import KEYS, RunFacts, frames_of
+from connectors.quality.frames import KEYS, RunFacts, brokers_of, topics_of, windows_of
 from connectors.quality.report import Judgement, QualityReport
-from schemas.quality.expectation import Expectation, Suite
+from connectors.quality.stretches import joined, stretches_of
+from schemas.quality.expectation import Expectation, Grain, Suite
 from schemas.quality.suites import SUITES
 
 _EXAMPLES = 10
@@ -53,13 +55,31 @@ def judge(profile: pa.Table, suites: Iterable[Suite] = SUITES, facts: RunFacts |
         JudgeError: if an expectation cannot be judged: no such column, or an error inside great_expectations.
         ProfileError: for a table that is no profile.
     """
-    facts = facts or RunFacts()
-    frames = frames_of(profile, facts)
-    judgements: list[Judgement] = []
+    facts, suites = facts or RunFacts(), list(suites)
+    found: dict[str, list[list[Judgement]]] = {suite.name: [] for suite in suites}
+    topics = []
+    for stretch in stretches_of(profile):
+        windows = windows_of(stretch, facts)
+        _judge_all(suites, Grain.WINDOW, windows, found)
+        topics.append(topics_of(windows))
+        del windows
+        # What great_expectations keeps of a table, with copies of it, refers to itself.
+        gc.collect()
+    all_topics = pd.concat(topics, ignore_index=True) if len(topics) > 1 else topics[0]
+    _judge_all(suites, Grain.TOPIC, all_topics, found)
+    _judge_all(suites, Grain.BROKER, brokers_of(all_topics, facts), found)
+    judgements = [joined(parts, _EXAMPLES) for suite in suites for parts in zip(*found[suite.name], strict=True)]
+    return QualityReport(judgements, facts.now)
+
+
+def _judge_all(
+    suites: Iterable[Suite], grain: Grain, frame: pd.DataFrame, found: Mapping[str, list[list[Judgement]]]
+) -> None:
+    """Judge one table by all suites that are made for such; a source keeps what it has judged, and goes with it."""
     source = _open_source()
     for suite in suites:
-        judgements += _judge_suite(source, suite, frames[suite.grain])
-    return QualityReport(judgements, facts.now)
+        if suite.grain is grain:
+            found[suite.name].append(_judge_suite(source, suite, frame))
 
 
 def _judge_suite(source: Any, suite: Suite, frame: pd.DataFrame) -> list[Judgement]:
@@ -140,17 +160,27 @@ def _load() -> Any:
     # It imports parts of `re` by old names, with warnings, which are errors to those who want it so.
     for old, new in _OLD_NAMES.items():
         sys.modules.setdefault(old, importlib.import_module(new))
-    try:
-        with _LOADING:
-            import great_expectations as gx  # noqa: PLC0415 (three seconds, and only where somebody judges)
-            from great_expectations.data_context.types.base import ProgressBarsConfig  # noqa: F401, PLC0415 (likewise)
+    with _LOADING, _as_a_file():
+        import great_expectations as gx  # noqa: PLC0415 (three seconds, and only where somebody judges)
+        from great_expectations.data_context.types.base import ProgressBarsConfig  # noqa: F401, PLC0415 (likewise)
 
-            for name in _TALKATIVE:
-                logging.getLogger(name).setLevel(logging.WARNING)
-    except SystemExit as error:
-        # pyspark's part that it looks for ends a program that is no file: as `python -c`.
-        raise JudgeError("great_expectations can only be loaded by a program that is a file or a module") from error
+        for name in _TALKATIVE:
+            logging.getLogger(name).setLevel(logging.WARNING)
     return gx
+
+
+@contextmanager
+def _as_a_file() -> Iterator[None]:
+    """It looks for pyspark.sql.connect, which takes a program without a file (`python -c`) for doctests and ends it."""
+    main = sys.modules["__main__"]
+    if main.__spec__ is not None or hasattr(main, "__file__") or hasattr(sys, "ps1"):
+        yield
+        return
+    main.__file__ = ""
+    try:
+        yield
+    finally:
+        del main.__file__
 
 
 def _open_source() -> Any:

@@ -13,6 +13,9 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from schemas.quality.expectation import Expectation, Severity
 from schemas.tables.quality_results import QUALITY_RESULTS
 
+_SHOWN = 3
+_PLACES = {"broker": "broker", "topic": "topic", "queue_id": "queue"}
+
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
@@ -104,6 +107,30 @@ def sentences(report: QualityReport) -> list[str]:
     ]
 
 
+def brokers_concerned(report: QualityReport) -> list[str] | None:
+    """The brokers of all that stops the commit; None where the report does not tell all of them."""
+    names: dict[str, None] = {}
+    for found in report.critical_failures:
+        if found.unexpected > len(found.examples):
+            return None
+        for example in found.examples:
+            if example.get("broker") is None:
+                return None
+            names[str(example["broker"])] = None
+    return list(names)
+
+
 def _observed(found: Judgement) -> str:
     rows = f"{found.unexpected} of {found.judged} rows of the profile"
-    return rows if found.observed is None else f"observed {found.observed}; {rows}"
+    places = "; ".join(_place(example) for example in found.examples[:_SHOWN])
+    more = "; and more" if places and found.unexpected > _SHOWN else ""
+    told = f"{rows}: {places}{more}" if places else rows
+    return told if found.observed is None else f"observed {found.observed}; {told}"
+
+
+def _place(example: Mapping[str, object]) -> str:
+    """Where a row of the profile is; names are somebody else's, and are not to move a terminal's cursor."""
+    parts = [f"{word} {example[name]!a}" for name, word in _PLACES.items() if example.get(name) is not None]
+    if example.get("window_start") is not None:
+        parts.append(f"from {example['window_start']} on")
+    return ", ".join(parts)

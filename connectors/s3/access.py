@@ -12,7 +12,6 @@ import boto3
 from botocore import exceptions
 
 from connectors.s3.clients import FEW_ATTEMPTS, MAX_ATTEMPTS, s3_client
-from connectors.s3.errors import S3Error
 from connectors.s3.options import S3Options
 from connectors.s3.troubles import ERRORS, trouble_of
 from connectors.s3.upload import S3Upload, open_upload
@@ -35,8 +34,7 @@ def delta_options(options: S3Options) -> dict[str, str]:
             raise exceptions.NoCredentialsError
         frozen = credentials.get_frozen_credentials()
     except exceptions.BotoCoreError as error:
-        trouble = trouble_of(error, "")
-        raise S3Error(f"the object store wants credentials, found {trouble.found}", trouble.advice) from None
+        raise trouble_of(error, "").error("the object store wants credentials, ") from None
     found = {
         "aws_access_key_id": frozen.access_key,
         "aws_secret_access_key": frozen.secret_key,
@@ -69,8 +67,7 @@ def write_object(options: S3Options, uri: str) -> Iterator[S3Upload]:
         with open_upload(client, {"Bucket": place.bucket, "Key": place.prefix}) as upload:
             yield upload
     except ERRORS as error:
-        trouble = trouble_of(error, place.bucket)
-        raise S3Error(f"{place} cannot be written: found {trouble.found}", trouble.advice) from None
+        raise trouble_of(error, place.bucket).error(f"{place} cannot be written: ") from None
 
 
 def first_names(options: S3Options, uri: str, prefix: str) -> list[str]:
@@ -91,7 +88,6 @@ def first_names(options: S3Options, uri: str, prefix: str) -> list[str]:
             Bucket=place.bucket, Prefix=folder + prefix, MaxKeys=_FEW_NAMES
         )
     except ERRORS as error:
-        trouble = trouble_of(error, place.bucket)
-        raise S3Error(f"{place} cannot be listed: found {trouble.found}", trouble.advice) from None
+        raise trouble_of(error, place.bucket).error(f"{place} cannot be listed: ") from None
     names = (found["Key"].removeprefix(folder) for found in answer.get("Contents", ()))
     return [name for name in names if name]  # without the place itself, which some tools make an object

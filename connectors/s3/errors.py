@@ -1,6 +1,7 @@
-"""What can go wrong before an object store is asked.
+"""What can go wrong before an object store is asked, and when it does not answer.
 
 S3Error                     a URI, an endpoint or credentials that do not do: what was found, and what to do
+└── S3UnavailableError      a server or a network that does not do now, and may later
 """
 
 from __future__ import annotations
@@ -21,3 +22,7 @@ class S3Error(Exception):
 
     def __str__(self) -> str:
         return f"{self.found}. {self.advice}"
+
+
+class S3UnavailableError(S3Error):
+    """An object store that is too busy, not well, or cut off: the same may go well later."""

@@ -30,8 +30,7 @@ def s3_options(endpoint: str | None = None, region: str | None = None) -> S3Opti
         session = boto3.session.Session()
         profile = session._session.get_scoped_config()  # noqa: SLF001 (boto3 has no other way to its settings)
     except BotoCoreError as error:
-        trouble = trouble_of(error, "")
-        raise S3Error(f"the settings for AWS: found {trouble.found}", trouble.advice) from None
+        raise trouble_of(error, "").error("the settings for AWS: ") from None
     variables = (os.environ.get(name) for name in _ENDPOINT_VARIABLES)
     endpoint = endpoint or next(filter(None, variables), None) or profile.get("endpoint_url")
     if endpoint is not None:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from botocore import exceptions
 
+from connectors.s3.errors import S3Error, S3UnavailableError
+
 _CREDENTIALS = "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile (AWS_PROFILE), to a user of this server"
 _NETWORK = "Is the endpoint right (--s3-endpoint, AWS_ENDPOINT_URL_S3), and does the server run?"
 _LATER = "Run it again later: nothing is lost, and nothing is done twice"
@@ -17,15 +19,33 @@ _WRONG_CREDENTIALS = {
 }  # fmt: skip
 _BUSY = {"SlowDown", "ServiceUnavailable", "InternalError", "RequestTimeout", "Throttling", "RequestLimitExceeded"}
 ERRORS = (exceptions.ClientError, exceptions.BotoCoreError)
+# A server that is not there may be starting again; a certificate mends itself no more than a password does.
+_NETWORK_ERRORS = (exceptions.HTTPClientError, exceptions.IncompleteReadError, exceptions.ConnectionError)
 MISSING_OBJECT = frozenset({"NoSuchKey", "404", "NotFound"})
 
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """An error of boto3 in our words; never the error's own text where a server could have put anything into it."""
+    """An error of boto3 in our words; never the error's own text where a server could have put anything into it.
+
+    Attributes:
+        found: what there is.
+        advice: what to do.
+        temporary: whether the same may go well later, with nothing changed.
+    """
 
     found: str
     advice: str
+    temporary: bool = False
+
+    def error(self, what: str) -> S3Error:
+        """The error to raise.
+
+        Args:
+            what: the sentence's beginning: what was wanted.
+        """
+        kind = S3UnavailableError if self.temporary else S3Error
+        return kind(f"{what}found {self.found}", self.advice)
 
 
 # The first class that fits, most particular ones first; {kind} is the error's own.
@@ -56,7 +76,8 @@ def trouble_of(error: Exception, bucket: str) -> Trouble:
         return _trouble_of_answer(error, bucket)
     for kind, found, advice in _BY_CLASS:
         if isinstance(error, kind):
-            return Trouble(found.format(kind=type(error).__name__), advice)
+            temporary = kind is not exceptions.SSLError and issubclass(kind, _NETWORK_ERRORS)
+            return Trouble(found.format(kind=type(error).__name__), advice, temporary)
     raise error
 
 
@@ -72,7 +93,7 @@ def _trouble_of_answer(error: exceptions.ClientError, bucket: str) -> Trouble:
     if code in {"AccessDenied", "AllAccessDisabled"} or status == 403:
         return Trouble(f"access denied ({code})", f"Allow this user to list, read and write in the bucket {bucket!r}")
     if code in _BUSY or (status or 0) >= 500:
-        return Trouble(f"a server that is too busy or not well ({code}), also when asked again", _LATER)
+        return Trouble(f"a server that is too busy or not well ({code}), also when asked again", _LATER, temporary=True)
     return Trouble(f"the answer {code}", "See the server's log for its reason")
 
 

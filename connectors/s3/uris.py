@@ -9,6 +9,9 @@ from connectors.s3.errors import S3Error
 
 _SCHEME = re.compile(r"s3[an]?://", re.IGNORECASE)
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
+# What boto3, deltalake and Spark all write and read under one key. Of '%41' and ':' they make different keys, others
+# end deltalake with a panic; a lake there would be in two places, or lose its log.
+_UNSAFE = re.compile(r"[^\w !$&'()+,\-./;=@~]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +43,7 @@ def parse_s3_uri(uri: str) -> S3Uri:
     """Take a URI apart.
 
     Raises:
-        S3Error: if it names no bucket, or holds more than bucket and prefix.
+        S3Error: if it names no bucket, holds more than bucket and prefix, or a character that not all tools take alike.
     """
     bucket, _, prefix = _SCHEME.sub("", uri, count=1).partition("/")
     if "@" in bucket:  # the error does not repeat what may be a secret
@@ -51,6 +54,13 @@ def parse_s3_uri(uri: str) -> S3Uri:
     if not is_s3(uri) or _BUCKET.fullmatch(bucket) is None:
         raise S3Error(f"{uri!r}: expected s3://bucket/prefix", "A bucket's name has 3 to 63 letters, digits, '-', '.'")
     parts = prefix.strip("/").split("/")
-    if "?" in prefix or "#" in prefix or any(part in {"", ".", ".."} for part in parts if prefix.strip("/")):
-        raise S3Error(f"{uri!r}: expected s3://bucket/prefix", "A prefix has no '?', no '#' and no empty part")
+    if any(part in {"", ".", ".."} for part in parts if prefix.strip("/")):
+        raise S3Error(f"{uri!r}: expected s3://bucket/prefix", "A prefix has no empty part, no '.' and no '..'")
+    unsafe = "".join(sorted(set(_UNSAFE.findall(prefix))))
+    if unsafe:
+        raise S3Error(
+            f"{uri!r}: expected s3://bucket/prefix, found {unsafe!r} in the prefix",
+            "A prefix has letters, digits, spaces and !$&'()+,-./;=@_~ as they are, not encoded: its tools make "
+            "different names of others",
+        )
     return S3Uri(bucket, "/".join(parts))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import shutil
 from pathlib import Path
@@ -13,8 +14,10 @@ from pyspark.sql import SparkSession
 
 from broker_lite.store import MessageStore, StoreOptions
 from connectors.archive.run import Config, run_archive
-from jobs import audit
+from jobs import audit, maintain
+from jobs.audit_sides import Sides
 from tests.logs import messages
+from tests.unit.connectors.maintenance.lakes import GrowingLake, shop_messages
 
 SIZE = 1 << 15
 MESSAGES = 210
@@ -105,6 +108,72 @@ def test_a_difference_is_told_in_words(folder: Path, capsys: pytest.CaptureFixtu
     assert "DIFFERENT   runs and messages" in out
     assert "broker-a, topic-1, queue 1, window" in out
     assert "missing" in out
+
+
+def test_the_next_audit_of_a_session_reads_anew(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_audit(folder, capsys)[0] == 0
+    next((folder / "lake" / "bodies").rglob("*.zst")).unlink()
+    assert run_audit(folder, capsys)[0] == 3
+
+
+def test_an_archive_may_go_on_beside_it(
+    spark: SparkSession, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, whole = folder / "broker-a" / "store", Sides.counted
+
+    def archive_more(sides: Sides) -> object:
+        with MessageStore.open(store, OPTIONS) as broker:
+            for message in messages(20, seed=3):
+                broker.put(message)
+        assert run_archive(spark, Config(str(store), str(folder / "lake"))).messages == 20
+        return whole(sides)
+
+    monkeypatch.setattr(Sides, "counted", archive_more)
+    code, verdicts = run_audit(folder, capsys)
+    assert code == 0, verdicts
+    assert {verdict["messages"] for verdict in verdicts.values()} == {MESSAGES}
+
+
+def test_a_span_within_a_window_is_of_the_whole_window(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = DeltaTable(str(folder / "lake" / "messages"))
+    stored = max(table.to_pyarrow_table(columns=["store_timestamp"]).column(0).to_pylist())
+    code, verdicts = run_audit(folder, capsys, "--from", stored.isoformat(), "--no-bodies")
+    assert code == 0
+    assert {verdict["messages"] > 0 for verdict in verdicts.values()} == {True}
+    assert "compared in whole windows of ten minutes: from" in verdicts["runs-messages"]["notes"][0]
+
+
+def test_what_expired_and_what_was_never_counted_is_no_difference(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    growing = GrowingLake(tmp_path)
+    lake, today = growing.lake.root, datetime.datetime.now(datetime.UTC).date()
+    for seed, counted in enumerate([False, True, False]):
+        growing.write(shop_messages(40, days=4, seed=seed))
+        run_archive(spark, Config(str(growing.store), lake, quality=counted))
+        if seed == 0:
+            code, verdicts = run_audit(tmp_path, capsys, "--store", str(growing.store))
+            assert (code, verdicts["runs-messages"]["compared"], verdicts["messages-packs"]["messages"]) == (
+                0,
+                False,
+                40,
+            )
+            assert "no run has a profile" in verdicts["runs-messages"]["notes"][0]
+    kept = {date: f"{(today - datetime.date.fromisoformat(date)).days}d" for date in ("2023-11-16", "2023-11-17")}
+    assert maintain.main(["--lake", lake, "--quiet", "--keep", f"bodies={kept['2023-11-17']}"]) == 0
+    assert maintain.main(["--lake", lake, "--quiet", "--keep", f"messages={kept['2023-11-16']}"]) == 0
+    code, verdicts = run_audit(tmp_path, capsys, "--store", str(growing.store))
+    assert code == 0, verdicts
+    assert [verdict["messages"] for verdict in verdicts.values()] == [30, 60, 90]
+    assert verdicts["runs-messages"]["notes"] == [
+        "messages that were stored before 2023-11-16 have expired, and are left out",
+        "60 messages are left out: 2 runs have no profile of what they took, as with --no-quality, or it has expired",
+    ]
+    lost = min((tmp_path / "lake" / "bodies").rglob("*.zst"))
+    assert "store_date=2023-11-17" in str(lost)
+    lost.unlink()
+    kept_since = f"{(today - datetime.date(2023, 11, 18)).days}d"  # as a lifecycle rule would have it
+    assert run_audit(tmp_path, capsys, "--store", str(growing.store), "--bodies-kept", kept_since)[0] == 0
 
 
 def test_a_folder_that_is_no_lake_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

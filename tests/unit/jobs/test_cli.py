@@ -20,6 +20,8 @@ from connectors.commitlog.continuity import StoreReplacedError
 from connectors.commitlog.errors import DamagedLogError, OptionError, StoreError
 from connectors.lake.committer import ConcurrentArchiveError
 from connectors.lake.paths import LakeError
+from connectors.packs.errors import PackStoreError, PackStoreUnavailableError
+from connectors.s3.errors import S3Error, S3UnavailableError
 from jobs import cli
 from jobs.command import ExitCode, JobError, job_parser, run_job
 
@@ -284,6 +286,35 @@ def test_an_error_that_a_user_can_mend_is_a_sentence(
     assert err.splitlines()[0] == "commitlake fill: error: a sentence"
     assert "Traceback" not in err
     assert ("a hint" in err) == bool(getattr(error, "hint", ""))
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (S3Error("no bucket", "Make it"), 2),
+        (S3UnavailableError("a busy server", "Later"), 1),
+        (PackStoreError("s3://bucket", "a bucket", "none", "Make it"), 2),
+        (PackStoreUnavailableError("s3://bucket", "a bucket", "a busy server", "Later"), 1),
+    ],
+)
+@pytest.mark.usefixtures("root_logger")
+def test_a_scheduler_may_try_again_what_may_go_well_later(
+    error: Exception, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_with(raising(error)) == code
+    assert capsys.readouterr().err == f"commitlake fill: error: {error}\n"
+
+
+class PanicException(BaseException):
+    """What a panic in another language looks like in this one."""
+
+
+@pytest.mark.usefixtures("root_logger")
+def test_a_panic_is_a_sentence_too(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_with(raising(PanicException("Invalid object store url"))) == 1
+    assert capsys.readouterr().err.splitlines()[0] == "commitlake fill: error: PanicException: Invalid object store url"
+    with pytest.raises(GeneratorExit):
+        run_with(raising(GeneratorExit()))
 
 
 @pytest.mark.usefixtures("root_logger")

@@ -15,7 +15,9 @@ from jobs.cli import JOBS
 EXAMPLE = Path(__file__).parents[3] / "conf" / "commitlake.example.toml"
 NEEDED = {
     "archive": [],
+    "broker": ["--store", "commitlake-broker"],
     "query": [],
+    "verify": ["/store"],
     "explain": ["/store"],
     "dump": ["/store"],
     "demo": [],
@@ -52,7 +54,7 @@ def test_documented_settings_are_taken(job: str, tmp_path: Path) -> None:
         assert arguments[name.replace("-", "_")] == parsed(parser, name, value)
 
 
-@pytest.mark.parametrize("job", ["archive", "audit", "guard", "maintain"])
+@pytest.mark.parametrize("job", ["archive", "audit", "guard", "maintain", "verify"])
 def test_every_setting_of_the_nightly_jobs_is_documented(job: str) -> None:
     table = EXAMPLE.read_text().split(f"[{job}]")[1].split("\n[")[0]
     documented = set(re.findall(r"^#? ?([a-z0-9-]+) = ", table, re.MULTILINE))

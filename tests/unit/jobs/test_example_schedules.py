@@ -8,6 +8,7 @@ import os
 import shlex
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -91,3 +92,22 @@ def test_the_dag_compiles_and_calls_jobs_with_options_that_they_take() -> None:
     assert list(commands) == ["guard", "archive", "audit", "maintain"]
     for job, arguments in commands.items():
         check_arguments(job, arguments)
+
+
+@pytest.mark.parametrize(
+    ("codes", "wrong"),
+    [
+        ((0, 0, 0, 0), []),
+        ((0, 0, 0, None), ["maintain"]),  # it failed
+        ((0, 0, 3, None), ["audit"]),  # it was skipped
+        ((0, 0, None, None), ["audit"]),
+        ((3, 0, 0, 0), ["guard"]),
+        ((None, 0, 0, 0), ["guard"]),
+    ],
+)
+def test_the_dag_fails_where_a_job_found_something_or_failed(codes: tuple[int | None, ...], wrong: list[str]) -> None:
+    tree = ast.parse((EXAMPLES / "airflow_nightly.py").read_text())
+    (function,) = (node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "wrong_jobs")
+    names: dict[str, Any] = {"FOUND": 3}
+    exec(compile(ast.Module([function], []), "airflow_nightly.py", "exec"), names)
+    assert names["wrong_jobs"](dict(zip(["guard", "archive", "audit", "maintain"], codes, strict=True))) == wrong

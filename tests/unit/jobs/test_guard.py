@@ -227,6 +227,14 @@ def test_a_wrong_option_is_told_in_a_sentence(
     assert message in capsys.readouterr().err
 
 
+def test_a_lake_in_another_kind_of_store_is_refused_and_not_taken_for_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = run(capsys, write_aged(tmp_path / "broker-a", 1, 0), "gs://bucket/lake")
+    assert (code, out) == (ExitCode.USAGE, "")
+    assert "'gs://bucket/lake' is no place for a lake" in err
+
+
 def test_neither_spark_nor_compiled_code_is_loaded(tmp_path: Path) -> None:
     store = write_aged(tmp_path / "broker-a", 1, 0)
     program = (

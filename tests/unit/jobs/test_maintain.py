@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import multiprocessing
 import os
 import shutil
@@ -18,6 +19,7 @@ from deltalake import DeltaTable
 from connectors.lake.archive_log import read_last_commit
 from connectors.lake.committer import commit_messages
 from connectors.lake.data_files import DataFile
+from connectors.maintenance.expiry import read_expiries
 from connectors.message_keys.follow import follow_keys
 from connectors.message_keys.lookup import find_keys
 from connectors.packs.reader import read_body
@@ -169,14 +171,45 @@ def test_what_a_stopped_run_has_left_for_other_tables_is_kept(
         (["--keep", "mesages=30d"], "there is no table 'mesages'"),
         (["--vacuum-after", "1h"], "--vacuum-after: expected at least 1d, found 1 h"),
         (["--target-mib", "0"], "--target-mib: expected at least 1, found 0"),
+        (["--bodies", "gs://bucket/bodies", "--keep", "messages=30d"], "bodies in gs://bucket/bodies: expected"),
     ],
 )
 def test_a_wrong_option_is_told(
     growing: GrowingLake, capsys: pytest.CaptureFixture[str], more: list[str], message: str
 ) -> None:
+    before = state(growing)
     code, told = run(capsys, growing, *more)
     assert code == ExitCode.USAGE
     assert message in told
+    assert state(growing) == before
+
+
+@pytest.mark.parametrize("option", [["--keep", "messages=999999w"], ["--vacuum-after", "999999w"]])
+def test_a_time_of_which_there_is_no_date_is_told(capsys: pytest.CaptureFixture[str], option: list[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        maintain.main(["--lake", "lake", *option])
+    assert "'999999w' is too long" in capsys.readouterr().err
+
+
+def test_what_is_dropped_is_announced(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
+    run(capsys, growing, "--keep", "bodies=30d", "--keep", "messages=36500d")
+    (said,) = read_expiries(DeltaTable(growing.lake.messages)).items()
+    today = datetime.datetime.now(datetime.UTC).date()
+    assert said == ("bodies", today - datetime.timedelta(days=30))
+    run(capsys, growing, "--keep", "bodies=20d", "--keep", "messages=60d")
+    said_of = read_expiries(DeltaTable(growing.lake.messages))
+    assert said_of == {"bodies": said[1], "messages": today - datetime.timedelta(days=60)}  # no pack was left to go
+
+
+def test_packs_of_another_lake_in_the_same_place_are_left_alone(
+    growing: GrowingLake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pack = min(Path(growing.lake.bodies).rglob("*.zst"))
+    other = Path(str(pack).replace("broker=broker-a", "broker=broker-b"))
+    other.parent.mkdir(parents=True)
+    shutil.copy(pack, other)
+    run(capsys, growing, "--keep", "bodies=30d")
+    assert list(Path(growing.lake.bodies).rglob("*.zst")) == [other]
 
 
 def test_a_folder_that_is_no_lake_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

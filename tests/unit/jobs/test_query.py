@@ -21,6 +21,7 @@ from deltalake import write_deltalake
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from connectors.lake.follower import FOLLOWING
 from jobs import query
 from schemas.layouts.hosts import Host
 from schemas.layouts.message_id import serialize_message_id
@@ -592,7 +593,22 @@ def test_a_file_is_no_lake(ask: Ask, tmp_path: Path) -> None:
 
 def test_a_table_that_is_not_there_yet_is_told(ask: Ask, tmp_path: Path) -> None:
     write_deltalake(str(tmp_path / "l" / "messages"), table_of(ROWS[:1], MESSAGES), partition_by=["store_date"])
-    assert_refused(ask("--lake", tmp_path / "l", "--table", "quarantine"), "no table 'quarantine' yet")
+    assert_refused(ask("--lake", tmp_path / "l", "--table", "archive_runs"), "no table 'archive_runs' yet")
+
+
+@pytest.mark.parametrize("table", ["quarantine", "gaps", "profiles", "quality_results"])
+def test_a_table_that_is_made_with_its_first_row_has_none(ask: Ask, tmp_path: Path, table: str) -> None:
+    write_deltalake(str(tmp_path / "l" / "messages"), table_of(ROWS[:1], MESSAGES), partition_by=["store_date"])
+    asked = ["--lake", tmp_path / "l", "--table", table]
+    assert ask(*asked) == Answer(0, "", ask(*asked).err)
+    assert "no rows match" in ask(*asked).err
+    assert ask(*asked, "--count", "--quiet") == Answer(0, "0\n", "")
+    assert ask(*asked, "--output", "csv", "--quiet").out.startswith("broker,") == (table != "quality_results")
+    assert_refused(ask(*asked, "--columns", "nope"), "there is no column 'nope'")
+
+
+def test_the_tables_that_may_be_missing_are_those_that_follow() -> None:
+    assert set(query.MADE_WHEN_NEEDED) == set(FOLLOWING)
 
 
 def test_a_lake_whose_files_are_gone_is_told_without_a_trace(ask: Ask, tmp_path: Path) -> None:

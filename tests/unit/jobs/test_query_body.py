@@ -96,6 +96,17 @@ def test_the_body_of_one_message_is_all_that_is_written(
     assert ask(capfdbinary, lake, "--key", key, "--body", *options) == (0, expected, "")
 
 
+def test_a_body_goes_to_an_output_that_takes_text_only(
+    lake: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for key, code, expected in (("packed", 0, TEXT * 500), ("binary", 2, "")):
+        out = io.StringIO()
+        monkeypatch.setattr(sys, "stdout", out)
+        assert query.main(["--lake", str(lake), "--key", key, "--body"]) == code
+        assert out.getvalue() == expected
+    assert "add --body-out FILE" in capsys.readouterr().err
+
+
 def test_a_body_goes_to_a_file(lake: Path, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     code, out, err = ask(capfdbinary, lake, "--key", "binary", "--body-out", "body.bin")
     assert (code, out, err) == (0, b"", "256 bytes in body.bin\n")

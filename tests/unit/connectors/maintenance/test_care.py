@@ -7,6 +7,7 @@ import os
 import shutil
 import time
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -14,8 +15,16 @@ from deltalake import DeltaTable, write_deltalake
 
 from connectors.lake.archive_log import read_last_commit
 from connectors.lake.versions import NotAppendOnlyError, added_versions
+from connectors.maintenance import expiry
 from connectors.maintenance.compaction import compact, plan_compaction
-from connectors.maintenance.expiry import expire_files, expired_files, expired_packs, measure
+from connectors.maintenance.expiry import (
+    announce_expiry,
+    expire_files,
+    expired_files,
+    expired_packs,
+    measure,
+    read_expiries,
+)
 from connectors.maintenance.log_care import clean_log, find_garbage, vacuum, write_checkpoint
 from connectors.maintenance.orphans import find_orphans
 from connectors.packs.names import pack_name
@@ -79,6 +88,45 @@ def test_nothing_to_expire_makes_no_version(growing: GrowingLake) -> None:
     version = DeltaTable(growing.lake.messages).version()
     expire_files(growing.lake.messages, expired_files(growing.lake.messages, FIRST_DAY), FIRST_DAY)
     assert DeltaTable(growing.lake.messages).version() == version
+
+
+def test_what_expires_is_announced_and_never_taken_back(growing: GrowingLake) -> None:
+    uri = growing.lake.messages
+    assert read_expiries(DeltaTable(uri)) == {}
+    announce_expiry(uri, "bodies", FIRST_DAY + DAY)
+    announce_expiry(uri, "messages", FIRST_DAY)
+    version = DeltaTable(uri).version()
+    announce_expiry(uri, "bodies", FIRST_DAY)  # they are kept for longer from now on: what is gone stays gone
+    assert DeltaTable(uri).version() == version
+    growing.write(shop_messages(10, seed=7))
+    assert growing.archive().sequence == 3
+    assert read_expiries(DeltaTable(uri)) == {"bodies": FIRST_DAY + DAY, "messages": FIRST_DAY}
+
+
+def test_a_run_that_planned_before_an_announcement_commits_behind_it(
+    growing: GrowingLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = DeltaTable.create_write_transaction
+
+    def announce_first(table: DeltaTable, *arguments: Any, **named: Any) -> None:
+        announce_expiry(growing.lake.messages, "bodies", FIRST_DAY)
+        whole(table, *arguments, **named)
+
+    growing.write(shop_messages(10, seed=7))
+    monkeypatch.setattr(DeltaTable, "create_write_transaction", announce_first)
+    assert growing.archive().sequence == 3
+    assert len(rows_of(growing.lake.messages)) == 190
+
+
+def test_an_announcement_that_another_commit_overtakes_is_made_again(
+    growing: GrowingLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uri, stale = growing.lake.messages, DeltaTable(growing.lake.messages)
+    announce_expiry(uri, "messages", FIRST_DAY)
+    tables = iter([stale])
+    monkeypatch.setattr(expiry, "delta_table", lambda uri: next(tables, None) or DeltaTable(uri))
+    announce_expiry(uri, "bodies", FIRST_DAY)
+    assert read_expiries(DeltaTable(uri)) == {"bodies": FIRST_DAY, "messages": FIRST_DAY}
 
 
 def test_a_table_without_dates_goes_by_when_its_rows_came(growing: GrowingLake) -> None:
@@ -206,7 +254,8 @@ def test_a_pack_that_a_run_may_yet_name_is_left_alone(growing: GrowingLake) -> N
 def test_packs_expire_by_their_date(growing: GrowingLake) -> None:
     packs = list(packs_of(growing).list_packs())
     assert len(packs) == 6
-    old = expired_packs(packs, FIRST_DAY + DAY)
+    old = expired_packs(packs, FIRST_DAY + DAY, {"broker-a"})
     assert {pack.store_date for pack in old} == {FIRST_DAY}
     assert measure(old).count == 2
+    assert expired_packs(packs, FIRST_DAY + DAY, {"broker-b"}) == []
     assert len(data_files(growing.lake.messages)) == 6

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import CommitFailedError
 
 from connectors.lake.archive_log import read_last_commit
 from connectors.lake.versions import added_versions
@@ -266,4 +267,25 @@ def test_the_note_says_what_a_commit_was(growing: GrowingLake) -> None:
     compact_all(growing)
     (entry,) = DeltaTable(growing.lake.messages).history(1)
     note: dict[str, Any] = json.loads(entry["userMetadata"])
+    exchange = note["commitlake.maintain"].pop("id")
+    assert len(exchange) == 32
     assert note == {"commitlake.maintain": {"action": "compact"}}
+
+
+def test_an_exchange_whose_answer_was_lost_is_done(growing: GrowingLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, calls = DeltaTable.create_write_transaction, []
+
+    def commit_and_lose_the_answer(table: DeltaTable, *arguments: Any, **named: Any) -> None:
+        calls.append(table.version())
+        whole(table, *arguments, **named)
+        raise CommitFailedError("version already exists")  # the second try of an object store's client finds the first
+
+    uri = growing.lake.messages
+    before, version = rows_of(uri), DeltaTable(uri).version()
+    (first, *_) = plan_compaction(uri, 128 * MIB)
+    with monkeypatch.context() as patched:
+        patched.setattr(DeltaTable, "create_write_transaction", commit_and_lose_the_answer)
+        done = compact(uri, [first], SORT_COLUMNS)
+    assert (done.merged, calls) == (len(first.files), [version])
+    assert DeltaTable(uri).version() == version + 1
+    assert rows_of(uri) == before

@@ -14,11 +14,13 @@ from connectors.archive.task import ArchiveTasks
 from connectors.archive.work import find_work
 from connectors.lake.committer import advance, commit_run, open_for_append
 from connectors.lake.paths import LakePaths
+from connectors.lake.versions import VersionGoneError
 from connectors.message_keys.follow import follow_keys
 from connectors.message_keys.lookup import find_keys
 from connectors.message_keys.progress import APPLICATION_ID, followed_version
 from connectors.message_keys.rows import key_hashes
 from connectors.packs.location import PackLocation
+from jobs.query_keys import where_keys_are, where_unique_key_is
 from schemas.layouts.commitlog import NewMessage
 from schemas.tables.message_keys import MESSAGE_KEYS
 from tests.logs import new_message, open_segment, records, write_store
@@ -109,15 +111,56 @@ def test_what_was_followed_is_not_followed_again(lake: LakePaths, tmp_path: Path
 
 
 def test_of_two_followers_one_adds(lake: LakePaths, monkeypatch: pytest.MonkeyPatch) -> None:
-    def overtaken(*arguments: object) -> bool:
+    def overtaken(*arguments: object, **options: bool) -> bool:
         monkeypatch.undo()
         assert follow_keys(lake).rows == 6
-        return advance(*arguments)  # type: ignore[arg-type]
+        return advance(*arguments, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr("connectors.message_keys.follow.advance", overtaken)
     assert follow_keys(lake).rows == 0
     assert DeltaTable(lake.message_keys).to_pyarrow_table().num_rows == 6
     assert DeltaTable(lake.message_keys).transaction_version(APPLICATION_ID) == followed_version(lake)
+
+
+@pytest.fixture
+def left_behind(lake: LakePaths, tmp_path: Path) -> LakePaths:
+    """A lake whose keys followed three messages; the files of the others were merged, and vacuumed."""
+    follow_keys(lake)
+    for count in (5, 7):
+        write_store(tmp_path / "store", [(0, open_segment(SENT[:count], SIZE))])
+        archive(tmp_path / "store", lake)
+    table = DeltaTable(lake.messages)
+    table.optimize.compact()
+    table.vacuum(0, dry_run=False, enforce_retention_duration=False)
+    return lake
+
+
+def test_a_follower_that_stayed_away_too_long_makes_the_table_anew(left_behind: LakePaths, tmp_path: Path) -> None:
+    followed = follow_keys(left_behind)
+    assert followed.version == DeltaTable(left_behind.messages).version() == followed_version(left_behind)
+    assert DeltaTable(left_behind.message_keys).to_pyarrow_table().num_rows == 11
+    assert offsets(left_behind, "order-1", "it's", "订单-1") == [0, 3, 5]
+    assert follow_keys(left_behind).rows == 0
+
+
+def test_a_look_up_tells_that_what_it_lacks_is_gone_and_a_question_goes_without(left_behind: LakePaths) -> None:
+    with pytest.raises(VersionGoneError, match="without --no-keys"):
+        find_keys(left_behind, ["it's"])
+    assert where_keys_are(left_behind, ["it's"]) is None
+    assert where_unique_key_is(left_behind, "U5") is None
+
+
+def test_a_follower_behind_a_cleaned_log_makes_the_table_anew(lake: LakePaths, tmp_path: Path) -> None:
+    follow_keys(lake)
+    archive(tmp_path / "store", lake)
+    table = DeltaTable(lake.messages)
+    table.create_checkpoint()
+    for commit in (Path(lake.messages) / "_delta_log").glob("*.json"):
+        commit.unlink()
+    assert where_keys_are(lake, ["it's"]) is None
+    assert follow_keys(lake).rows == 11
+    assert offsets(lake, "it's") == [3]
+    assert DeltaTable(lake.message_keys).to_pyarrow_table().num_rows == 11
 
 
 def test_hashes_are_those_of_zlib() -> None:

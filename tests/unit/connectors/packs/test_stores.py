@@ -114,7 +114,7 @@ def test_roots_are_folders_or_file_uris(tmp_path: Path) -> None:
         output.write(memoryview(b"x"))
     assert open_store(folder.as_uri()).read_range(NAME, 0, 1) == b"x"
     for root in ("http://host/bodies", "file://elsewhere/bodies"):
-        with pytest.raises(ValueError, match="expected a folder of this machine"):
+        with pytest.raises(PackStoreError, match="expected a folder of this machine"):
             open_store(root)
 
 
@@ -161,6 +161,14 @@ def test_what_killed_writers_left_is_deleted_when_it_is_old(tmp_path: Path) -> N
     assert len(files_of(tmp_path)) == 1
     assert store.delete_unfinished(now + datetime.timedelta(hours=1)) == 1
     assert files_of(tmp_path) == []
+
+
+def test_what_a_writer_finishes_during_the_look_is_left_alone(tmp_path: Path) -> None:
+    folder, name = (tmp_path / NAME).parent, NAME.split("/")[-1]
+    folder.mkdir(parents=True)
+    (folder / f".{name}.12-0123456789abcdef.tmp").symlink_to("gone")  # listed, and not there
+    later = datetime.datetime.now(datetime.UTC) + datetime.timedelta(hours=1)
+    assert LocalPackStore(tmp_path).delete_unfinished(later) == 0
 
 
 def test_errors_of_a_store_can_be_pickled() -> None:

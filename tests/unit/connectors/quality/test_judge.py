@@ -18,7 +18,7 @@ from connectors.quality.errors import JudgeError, ProfileError
 from connectors.quality.frames import BrokerFacts, RunFacts
 from connectors.quality.judge import judge, prepare
 from connectors.quality.merging import merge_profiles
-from connectors.quality.report import QualityReport, sentences, to_table
+from connectors.quality.report import QualityReport, brokers_concerned, sentences, to_table
 from schemas.layouts.sysflag import INNER_BATCH
 from schemas.layouts.topics import HALF_TOPIC
 from schemas.quality.expectation import Expectation, Grain, Severity, Suite
@@ -209,6 +209,19 @@ def test_examples_are_the_first_few() -> None:
     assert (found.unexpected, found.judged, len(found.examples)) == (50, 50, 10)
 
 
+def test_a_sentence_says_where_and_whom_it_concerns() -> None:
+    rows = [*messages([0, 1, 5]), *messages(range(5), broker="b"), *messages([0, 3], broker="c", topic="x\x1b[2J")]
+    report = judge(profile_of(rows), suite_with("no_message_is_lost"), FACTS)
+    (line,) = (line for line in sentences(report) if "no_message_is_lost " in line)
+    assert "broker 'a', topic 'orders', queue 0, from 2026-11-20T12:00:00+00:00 on; " in line
+    assert "broker 'c', topic 'x\\x1b[2J', queue 0" in line
+    assert brokers_concerned(report) == ["a", "c"]
+    many = [message(0, broker=f"b{n:02d}", kind="odd") for n in range(20)]
+    assert brokers_concerned(judge(profile_of(many), suite_with("kinds_are_known"), FACTS)) is None
+    unnamed = judge(profile_of([message(0, broker=None, kind="odd")]), suite_with("kinds_are_known"), FACTS)
+    assert brokers_concerned(unnamed) is None
+
+
 # --- neither good nor bad ---
 
 
@@ -296,14 +309,13 @@ def test_nothing_leaves_the_machine_and_nothing_is_left_on_it(tmp_path: Path) ->
     assert list(home.rglob("*")) == []
 
 
-def test_a_program_without_a_file_is_told() -> None:
-    code = "from connectors.quality.judge import _load; _load()"
+def test_a_program_without_a_file_can_judge() -> None:
+    code = "import __main__; from connectors.quality.judge import _load; _load(); print(hasattr(__main__, '__file__'))"
     root = Path(__file__).parents[4]
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, timeout=120, check=False
     )
-    assert done.returncode == 1
-    assert "JudgeError: great_expectations can only be loaded" in done.stderr
+    assert (done.returncode, done.stdout) == (0, "False\n"), done.stderr
 
 
 def test_great_expectations_tells_nobody_of_its_folders(caplog: pytest.LogCaptureFixture) -> None:

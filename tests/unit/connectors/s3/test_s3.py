@@ -10,12 +10,15 @@ import pytest
 from botocore import exceptions
 
 from connectors.lake.delta import storage_options
-from connectors.lake.paths import LakePaths
+from connectors.lake.paths import LakeError, LakePaths
+from connectors.packs.errors import PackStoreError, PackStoreUnavailableError
 from connectors.packs.location import PackLocation, pack_location
+from connectors.packs.s3_store import S3PackStore
+from connectors.packs.stores import open_store
 from connectors.s3 import clients
 from connectors.s3.access import delta_options
 from connectors.s3.clients import s3_client
-from connectors.s3.errors import S3Error
+from connectors.s3.errors import S3Error, S3UnavailableError
 from connectors.s3.finding import s3_options
 from connectors.s3.options import S3Options
 from connectors.s3.spark import s3a_settings, spark_uri
@@ -48,6 +51,7 @@ def own_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         ("s3a://bucket/a/b", "bucket", "a/b"),
         ("s3n://my.bucket-1/a=1/", "my.bucket-1", "a=1"),
         ("S3://bucket/Prefix With Space", "bucket", "Prefix With Space"),
+        ("s3://bucket/äé日!$&'()+,-.;=@_~", "bucket", "äé日!$&'()+,-.;=@_~"),
     ],
 )
 def test_a_uri_is_a_bucket_and_a_prefix(uri: str, bucket: str, prefix: str) -> None:
@@ -59,7 +63,8 @@ def test_a_uri_is_a_bucket_and_a_prefix(uri: str, bucket: str, prefix: str) -> N
 
 @pytest.mark.parametrize(
     "uri", ["s3://", "s3:///a", "s3://B/a", "s3://a_b/c", "s3://bucket/a//b", "s3://bucket/../a", "s3://bucket/a?b",
-            "s3://bucket/a#b", "http://bucket/a", "bucket/a"],
+            "s3://bucket/a#b", "http://bucket/a", "bucket/a", "s3://bucket/a%20b", "s3://bucket/a:b", "s3://bucket/[a]",
+            "s3://bucket/a^b", "s3://bucket/a|b", "s3://bucket/a\\b", "s3://bucket/a\nb", "s3://bucket/{a}"],
 )  # fmt: skip
 def test_what_names_no_place_is_refused(uri: str) -> None:
     with pytest.raises(S3Error, match=rf"^{re.escape(repr(uri))}: expected s3://bucket/prefix"):
@@ -78,13 +83,33 @@ def test_credentials_in_a_uri_or_endpoint_are_refused_and_not_repeated(monkeypat
         assert "verysecret" not in repr(raised.value)
 
 
-@pytest.mark.parametrize("path", ["/data/lake", "lake", "file:///data/lake", "hdfs://host/lake", "s3/lake", "x-s3://a"])
+@pytest.mark.parametrize("path", ["/data/lake", "lake", "file:///data/lake", "s3/lake", "/data/a b:c%/ä"])
 def test_other_places_are_none_of_ours(path: str) -> None:
     assert not is_s3(path)
     assert pack_location(path) == PackLocation(path)
     assert LakePaths(path).s3 is None
     assert storage_options(path) is None
     assert spark_uri(path) == path
+
+
+@pytest.mark.parametrize("place", ["hdfs://host/lake", "gs://bucket/lake", "x-s3://a"])
+def test_other_stores_are_refused_for_lakes_and_for_bodies(place: str) -> None:
+    with pytest.raises(LakeError, match=f"'{place}' is no place for a lake: expected a folder, or s3://bucket/prefix"):
+        LakePaths(place)
+    with pytest.raises(PackStoreError, match="expected a folder of this machine"):
+        open_store(place)
+
+
+@pytest.mark.parametrize("name", ["a\\b", "a\nb", "a[1]", "a^b", "a|b", "a#b", "a?b", "a%20b"])
+def test_folders_that_the_library_of_tables_cannot_name_are_refused(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(LakeError, match="is no place for a lake: its path holds"):
+        LakePaths(f"/data/{name}/lake")
+    (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path / name)
+    with pytest.raises(LakeError, match="Name another folder"):
+        LakePaths("lake")
 
 
 def test_what_is_given_goes_before_the_environment_and_that_before_the_profile(
@@ -209,6 +234,31 @@ def test_errors_are_told_in_our_words(error: Exception, found: str, advice: str)
     assert found in trouble.found
     assert advice in trouble.advice
     assert "a secret" not in f"{trouble}"
+
+
+@pytest.mark.parametrize(
+    ("error", "temporary"),
+    [
+        (answer("SlowDown", 503), True),
+        (answer("Strange", 599), True),
+        (answer("InternalError", 500), True),
+        (exceptions.EndpointConnectionError(endpoint_url="u", error="e"), True),
+        (exceptions.ConnectTimeoutError(endpoint_url="u"), True),
+        (exceptions.ReadTimeoutError(endpoint_url="u", error="e"), True),
+        (exceptions.IncompleteReadError(actual_bytes=1, expected_bytes=2), True),
+        (exceptions.SSLError(endpoint_url="u", error="e"), False),
+        (exceptions.NoCredentialsError(), False),
+        (answer("AccessDenied", 403), False),
+        (answer("NoSuchBucket", 404), False),
+    ],
+)
+def test_what_may_go_well_later_is_an_error_of_its_own(error: Exception, temporary: bool) -> None:
+    trouble = trouble_of(error, "name")
+    assert trouble.temporary == temporary
+    assert isinstance(trouble.error("the lake cannot be written: "), S3UnavailableError) == temporary
+    store = open_store(PackLocation("s3://bucket/bodies", LOCAL))
+    assert isinstance(store, S3PackStore)
+    assert isinstance(store._store_error(error, "a bucket"), PackStoreUnavailableError) == temporary
 
 
 def test_an_error_that_is_not_of_boto3_stays_what_it_is() -> None:

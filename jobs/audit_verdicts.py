@@ -1,0 +1,117 @@
+"""What an audit says of two sides: the comparison, and its words."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from pipelines.profile import FIGURES, compare_profiles
+
+SHOWN = 5
+"""How many of a kind are shown."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One comparison.
+
+    Attributes:
+        expected: the side that was taken for right.
+        found: the other.
+        windows: how many windows the first has.
+        messages: how many messages.
+        differing: how many windows differ.
+        differences: the first of them.
+        notes: what else is to be said: bodies that cannot be had, what was left out.
+        compared: whether there was anything to compare; where not, a note says why.
+    """
+
+    expected: str
+    found: str
+    windows: int = 0
+    messages: int = 0
+    differing: int = 0
+    differences: Sequence[Mapping[str, Any]] = field(default=())
+    notes: Sequence[str] = field(default=())
+    compared: bool = True
+
+
+@contextmanager
+def cached(frame: DataFrame) -> Iterator[DataFrame]:
+    """A frame whose rows are kept for as long as they are wanted: another audit of the session must read anew."""
+    if frame.storageLevel.useMemory:  # whoever keeps them already lets them go
+        yield frame
+        return
+    frame = frame.cache()
+    try:
+        yield frame
+    finally:
+        frame.unpersist(blocking=True)
+
+
+def compare(
+    names: tuple[str, str],
+    expected: DataFrame,
+    found: DataFrame,
+    columns: Sequence[str] = FIGURES,
+    notes: Sequence[str] = (),
+) -> Verdict:
+    """Compare two profiles.
+
+    Args:
+        names: of the two sides.
+        expected: the profile that is taken for right.
+        found: the other.
+        columns: what is compared.
+        notes: for the verdict.
+    """
+    with cached(expected) as kept, cached(compare_profiles(kept, found, columns=columns)) as differences:
+        windows, messages = count_messages(kept)
+        first = [row.asDict() for row in differences.limit(SHOWN).collect()]
+        return Verdict(*names, windows, messages, differences.count(), first, notes)
+
+
+def count_messages(profile: DataFrame) -> tuple[int, int]:
+    """Windows and messages of a profile."""
+    counted = profile.agg(F.count("*"), F.coalesce(F.sum("messages"), F.lit(0))).first()
+    assert counted is not None  # an aggregate without groups has one row
+    return counted[0], counted[1]
+
+
+def as_json(verdicts: Sequence[Verdict]) -> str:
+    """Verdicts for a program."""
+    return json.dumps([asdict(verdict) for verdict in verdicts], default=str, indent=2, ensure_ascii=False)
+
+
+def as_text(verdicts: Sequence[Verdict]) -> str:
+    """Verdicts for people: a line each, and what differs."""
+    return "\n".join(line for verdict in verdicts for line in _lines(verdict))
+
+
+def _lines(verdict: Verdict) -> list[str]:
+    what = f"{verdict.expected} and {verdict.found}"
+    counted = f"{verdict.messages:,} messages in {verdict.windows:,} windows"
+    notes = [f"  {note}" for note in verdict.notes]
+    if not verdict.compared:
+        return [f"not done    {what}: nothing to compare", *notes]
+    if not verdict.differing:
+        return [f"the same    {what}: {counted}", *notes]
+    first = f"DIFFERENT   {what}: {verdict.differing:,} windows of {counted}"
+    return [first, *(f"  {_difference(row)}" for row in verdict.differences), *notes]
+
+
+def _difference(row: Mapping[str, Any]) -> str:
+    place = f"{row['broker']}, {row['topic']}, queue {row['queue_id']}, window {row['window_start'] or 'without time'}"
+    if row["difference"] != "different":
+        side = "expected_messages" if row["difference"] == "missing" else "found_messages"
+        return f"{place}: {row['difference']}, {row[side]} messages"
+    figures = ", ".join(
+        f"{name} expected {row[f'expected_{name}']}, found {row[f'found_{name}']}" for name in row["different_columns"]
+    )
+    return f"{place}: {figures}"

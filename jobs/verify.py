@@ -1,0 +1,137 @@
+"""Look for everything in broker stores that is not as it must be, and tell where, why, and what to do.
+
+    commitlake verify /data/rocketmq/store --local
+
+Reads the log with its checksums, the ConsumeQueues, the IndexFiles, the checkpoint, and the offsets of groups, and
+compares each with the others; with --lake the archive, too. Writes nothing but its report. A broker may be running.
+Exit codes: 0 where nothing is wrong (what is told may be worth knowing); 3 where something is; 2 for a wrong store or
+option.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jobs.command import ExitCode, JobError, job_parser, run_job
+
+if TYPE_CHECKING:
+    from connectors.commitlog.stores import Store
+    from connectors.verify.admission import Options
+    from connectors.verify.doctor import StoreReport
+
+DESCRIPTION = (
+    "Cross-check stores: log, ConsumeQueues, IndexFiles, checkpoint, groups' offsets, each against the others. Every "
+    "finding has its place, what was found and what was expected; every class of findings its cause and its cure."
+)
+EXAMPLES = (
+    ("verify /data/rocketmq/store --local", "one store, on this machine's cores, without Spark"),
+    ("verify '/mnt/brokers/{broker}/store' --html report.html", "a cluster, on Spark, with a page for others"),
+    ("verify /data/rocketmq/store --lake /data/lake", "and whether the archive has all that it should"),
+    ("verify /data/rocketmq/store --local --output json | jq '.[].findings[].code'", "for a program"),
+)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The job's arguments."""
+    parser = job_parser("verify", DESCRIPTION, EXAMPLES)
+    store_help = (
+        "store folder (the one that holds commitlog/), a glob, or several with commas between; {broker} stands for the "
+        "path component that names the broker"
+    )
+    parser.add_argument("store", metavar="STORE", help=store_help)
+    parser.add_argument("--broker", help="the store's name; the folder's where not given")
+    parser.add_argument("--local", action="store_true", help="on this machine's cores, without Spark")
+    parser.add_argument("--processes", type=_positive, metavar="N",
+                        help="with --local: how many at a time (default: one for each core)")  # fmt: skip
+    parser.add_argument("--delay-levels", type=_delay_levels, metavar="TEXT",
+                        help="the broker's messageDelayLevel, where it is not the default: '1s 5s 30s'")  # fmt: skip
+    parser.add_argument("--findings", type=_positive, default=20, metavar="N",
+                        help="of each class that are shown; all are counted (default: 20)")  # fmt: skip
+    parser.add_argument("--lake", metavar="PLACE", help="compare with this lake: a folder, or s3://bucket/prefix")
+    parser.add_argument("--s3-endpoint", metavar="URL", help="object store other than Amazon's")
+    parser.add_argument("--s3-region", metavar="NAME", help="region of the bucket")
+    parser.add_argument("--output", choices=("table", "json"), default="table", help="(default: table)")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write a page as well, which needs nothing else")
+    return parser
+
+
+def _positive(text: str) -> int:
+    if not text.isascii() or not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected 1 or more")
+    return int(text)
+
+
+def _delay_levels(text: str) -> tuple[int, ...]:
+    from connectors.facts.delay_levels import parse_delay_levels
+
+    try:
+        return parse_delay_levels(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def job(arguments: argparse.Namespace) -> ExitCode:
+    """Look, tell, and say whether anything is wrong."""
+    from connectors.commitlog.stores import find_stores
+    from connectors.facts.delay_levels import DEFAULT_DELAY_LEVELS_MS
+    from connectors.verify.admission import Options
+    from connectors.verify.errors import VerifyError
+    from connectors.verify.page import joined, write_page
+    from jobs.verify_report import print_report, summary
+
+    if arguments.local and arguments.lake:
+        raise JobError("--lake needs Spark, and --local goes without", "leave --local out")
+    options = Options(arguments.delay_levels or DEFAULT_DELAY_LEVELS_MS, limit=arguments.findings)
+    try:
+        reports = _verify(arguments, find_stores(arguments.store, arguments.broker), options)
+    except VerifyError as error:
+        raise JobError(str(error)) from None
+    if arguments.html is not None:
+        write_page(arguments.html, reports, datetime.datetime.now(datetime.UTC))
+    print_report(arguments.output, reports)
+    if not arguments.quiet:
+        print(summary(reports), file=sys.stderr)
+    return exit_code(joined(reports).codes)
+
+
+def _verify(arguments: argparse.Namespace, stores: Sequence[Store], options: Options) -> list[StoreReport]:
+    from connectors.verify.doctor import verify_stores
+    from jobs.progress import counted_progress, spark_progress
+
+    what = f"verifying {arguments.store}"
+    if arguments.local:
+        size = sum(segment.file_size for store in stores for segment in store.segments)
+        with counted_progress(what, size, "bytes", quiet=arguments.quiet) as advance:
+            return verify_stores(stores, options, processes=arguments.processes, advance=advance)
+    from connectors.spark_session import get_session
+
+    if not arguments.lake:
+        spark = get_session("verify")
+        with spark_progress(spark, what, quiet=arguments.quiet):
+            return verify_stores(stores, options, spark=spark)
+    from jobs.places import lake_of
+    from jobs.verify_lake import add_lake_findings
+
+    lake = lake_of(arguments)
+    spark = get_session("verify", lake.s3)
+    with spark_progress(spark, what, quiet=arguments.quiet):
+        reports = verify_stores(stores, options, spark=spark)
+        add_lake_findings(spark, lake, arguments.store, arguments.broker, reports)
+    return reports
+
+
+def exit_code(codes: set[str]) -> ExitCode:
+    """What a scheduler is told."""
+    from connectors.verify.classes import CLASSES, Severity
+
+    return ExitCode.DAMAGE if any(CLASSES[code].severity is not Severity.INFO for code in codes) else ExitCode.OK
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """`commitlake verify`."""
+    return run_job(build_parser(), job, argv)

@@ -1,0 +1,66 @@
+"""The archive against the stores: what audit compares, told as findings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from pyspark.sql import Row, SparkSession
+
+from connectors.lake.paths import LakePaths
+from connectors.verify.doctor import StoreReport
+from connectors.verify.findings import Finding
+from jobs.audit_moment import read_moment
+from jobs.audit_sides import Sides, Span, ranges_in_store
+from pipelines.profile import compare_profiles
+
+_CODES = {"missing": "lake_missing", "unexpected": "lake_extra", "different": "lake_different"}
+_NOTHING = "lake_not_archived"
+
+
+def add_lake_findings(
+    spark: SparkSession, lake: LakePaths, path: str, broker: str | None, reports: Sequence[StoreReport]
+) -> None:
+    """Add, to each store's report, the windows in which the lake has not what the store has of what is archived.
+
+    Args:
+        spark: the session.
+        lake: where the tables lie.
+        path: the stores, as for `find_stores`.
+        broker: the store's name, where the path does not tell it.
+        reports: of these stores.
+
+    Raises:
+        LakeError: if nothing was ever archived into the lake.
+        JobError: if an archive run has committed, and is not finished.
+    """
+    moment = read_moment(lake)
+    sides = Sides(spark, lake, lake.bodies, Span().since(moment.expired.get("messages")), moment)
+    ranges, _ = ranges_in_store(path, broker, moment.commit.stores)
+    for report in reports:
+        if report.broker not in ranges:
+            report.findings.add(
+                Finding(_NOTHING, lake.root, found="nothing of what this store still has", expected="all of it",
+                        broker=report.broker)
+            )  # fmt: skip
+    if not ranges:
+        return
+    found = sides.messages(sides.stretches(ranges))
+    differing = compare_profiles(sides.store(path, broker, ranges), found).cache()
+    by_name = {report.broker: report for report in reports}
+    for row in differing.groupBy("broker", "difference").count().collect():
+        findings, code = by_name[row["broker"]].findings, _CODES[row["difference"]]
+        same = (differing["broker"] == row["broker"]) & (differing["difference"] == row["difference"])
+        first = [_finding(code, each) for each in differing.where(same).limit(findings.limit).collect()]
+        findings.add_many(code, row["count"], first)
+    differing.unpersist()
+
+
+def _finding(code: str, row: Row) -> Finding:
+    window = f"messages, {row['window_start'] or 'without a time'}"
+    figures = [name for name in ("messages", "bytes") if f"found_{name}" in row]
+    sides = {
+        side: ", ".join(f"{row[f'{side}_{name}'] or 0} {name}" for name in figures) for side in ("found", "expected")
+    }
+    finding = Finding(code, window, queue=f"{row['topic']}/{row['queue_id']}", broker=row["broker"])
+    return replace(finding, found=sides["found"], expected=sides["expected"])

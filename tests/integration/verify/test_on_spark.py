@@ -1,0 +1,75 @@
+"""Verify on Spark, and against a lake."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from connectors.archive.run import Config, run_archive
+from connectors.commitlog.stores import find_stores
+from connectors.verify.admission import Options
+from connectors.verify.doctor import verify_stores
+from jobs import verify
+from tests.indexed_stores import SEGMENT_BYTES, write_indexed_store
+
+
+@pytest.fixture(scope="module")
+def archived(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a store and its lake."""
+    root = tmp_path_factory.mktemp("verified")
+    store = write_indexed_store(root / "broker-a" / "store", 200)
+    config = Config(str(store), str(root / "lake"), max_partition_bytes=SEGMENT_BYTES)
+    assert run_archive(spark, config).messages == 200
+    return root
+
+
+def run_verify(folder: Path, capsys: pytest.CaptureFixture[str], *more: str) -> tuple[int, list[dict[str, Any]]]:
+    """The exit code, and the stores' reports."""
+    capsys.readouterr()
+    code = verify.main([str(folder / "{broker}" / "store"), "--quiet", "--output", "json", *more])
+    return code, json.loads(capsys.readouterr().out)
+
+
+def test_spark_finds_what_one_process_finds(spark: SparkSession, archived: Path, tmp_path: Path) -> None:
+    copies = [shutil.copytree(archived / "broker-a" / "store", tmp_path / name / "store") for name in ("a", "b")]
+    shutil.rmtree(copies[0] / "consumequeue" / "rare")
+    path = copies[1] / "commitlog" / f"{SEGMENT_BYTES:020d}"
+    data = bytearray(path.read_bytes())
+    data[9] ^= 1
+    path.write_bytes(data)
+    stores = find_stores(str(tmp_path / "{broker}" / "store"))
+    here = verify_stores(stores, Options(), processes=1)
+    there = verify_stores(stores, Options(), spark=spark)
+    assert [list(report.findings) for report in here] == [list(report.findings) for report in there]
+    assert [report.findings.codes for report in here] == [{"queue_missing"}, {"log_bad_crc"}]
+    assert [report.records for report in there] == [200, 199]
+
+
+def test_a_whole_archive_is_no_finding(archived: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, (report,) = run_verify(archived, capsys, "--lake", str(archived / "lake"))
+    assert (code, report["counts"]) == (0, {})
+
+
+def test_a_message_that_the_lake_lost_is_found(
+    archived: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = Path(shutil.copytree(archived, tmp_path / "copy"))
+    DeltaTable(str(folder / "lake" / "messages")).delete("topic = 'rare'")
+    code, (report,) = run_verify(folder, capsys, "--lake", str(folder / "lake"))
+    assert code == 3
+    assert set(report["counts"]) == {"lake_missing"}
+    assert {each["queue"].split("/")[0] for each in report["findings"]} == {"rare"}
+
+
+def test_a_store_that_the_lake_does_not_know_is_told(
+    archived: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(archived / "broker-a", tmp_path / "broker-new")
+    code, (report,) = run_verify(tmp_path, capsys, "--lake", str(archived / "lake"))
+    assert (code, report["counts"]) == (0, {"lake_not_archived": 1})

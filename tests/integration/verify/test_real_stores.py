@@ -1,0 +1,59 @@
+"""Stores of real brokers, stopped and running: nothing is found that is not wrong, and what is, is."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from connectors.commitlog.stores import find_stores
+from connectors.facts.delay_levels import DEFAULT_DELAY_LEVELS, parse_delay_levels
+from connectors.verify.admission import Options
+from connectors.verify.doctor import StoreReport, verify_stores
+from tests.integration.conftest import StartBroker
+from tests.servers.java_programs import produce_every_kind
+from tests.servers.recording import RECORDING_OPTIONS, RecordedStore
+
+LEVELS = parse_delay_levels(RECORDING_OPTIONS.message_delay_level or DEFAULT_DELAY_LEVELS)
+
+
+def verify(root: Path, processes: int = 1) -> StoreReport:
+    (report,) = verify_stores(find_stores(str(root), "a"), Options(LEVELS), processes=processes)
+    return report
+
+
+def test_a_stopped_brokers_store_has_no_finding(recorded_store: RecordedStore) -> None:
+    report = verify(recorded_store.store)
+    assert dict(report.findings.counts) == {}, list(report.findings)
+    assert report.records == len(recorded_store.decoded)
+    assert report.index_files > 1
+
+
+def test_processes_find_the_same(recorded_store: RecordedStore, tmp_path: Path) -> None:
+    root = recorded_store.copy_to(tmp_path / "store")
+    shutil.rmtree(root / "index")
+    (root / "checkpoint").unlink()
+    counts = {"index_absent": 1, "checkpoint_missing": 1}
+    assert verify(root, 1).findings.counts == verify(root, 2).findings.counts == counts
+
+
+def test_other_delay_levels_are_told(recorded_store: RecordedStore) -> None:
+    (report,) = verify_stores(find_stores(str(recorded_store.store), "a"), Options(), processes=1)
+    assert set(report.findings.codes) == {"queue_wrong_tags"}
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_a_running_and_a_killed_broker_give_no_false_finding(
+    rocketmq_version: str, start_broker: StartBroker, tmp_path: Path, stopped: bool
+) -> None:
+    store = tmp_path / "store"
+    rocketmq = start_broker(rocketmq_version, store, RECORDING_OPTIONS)
+    produce_every_kind(rocketmq, "plain", "keys", "batch", "delay", "volume")
+    if stopped:
+        rocketmq.kill()
+    report = verify(store)
+    allowed = {"queue_not_dispatched", "index_not_dispatched", *(("abort_present", "log_torn_tail") if stopped else ())}
+    assert report.findings.codes <= allowed, list(report.findings)
+    assert report.is_live != stopped
+    assert report.records > 100

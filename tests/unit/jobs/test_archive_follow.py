@@ -1,0 +1,198 @@
+"""What ends `archive --follow`, and what does not: rivals, and trouble that goes by."""
+
+from __future__ import annotations
+
+import datetime
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pyspark.errors import StreamingQueryException
+
+from connectors.archive.run import Config, Result
+from connectors.commitlog.errors import StoreError
+from connectors.commitlog.plan import Snapshot, take_snapshot
+from connectors.commitlog.stores import find_stores
+from connectors.lake.committer import ConcurrentArchiveError, commit_messages, open_for_append
+from connectors.lake.paths import LakePaths
+from connectors.packs.errors import PackStoreUnavailableError
+from connectors.s3.errors import S3Error, S3UnavailableError
+from jobs import archive, archive_follow
+from jobs.archive_follow import Follower, find_left, may_go_well_later
+from tests.logs import messages, open_segment, write_store
+
+SIZE = 1 << 16
+SECOND = datetime.timedelta(seconds=1)
+TRACE = "Job aborted.\nTraceback (most recent call last):\n  File x, line 1, in y\n"
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Config:
+    """A store of twenty messages, and a lake that is not there yet."""
+    store = write_store(tmp_path / "store", [(0, open_segment(messages(20), SIZE))])
+    return Config(str(store), str(tmp_path / "lake"), "a")
+
+
+def follower(config: Config, told: Callable[[Result], None] = lambda _: None) -> Follower:
+    """One without Spark, which none of these need."""
+    return Follower(None, config, told)  # type: ignore[arg-type]
+
+
+def offer(config: Config) -> Snapshot:
+    """All of the store."""
+    return take_snapshot(find_stores(config.store, config.broker), {})
+
+
+class Query:
+    """A stream that ends at once, with an error or without."""
+
+    def __init__(self, error: Exception | None) -> None:
+        self._error = error
+
+    def awaitTermination(self, _seconds: float) -> bool:  # noqa: N802 (Spark's name)
+        """Whether it has ended."""
+        if self._error is not None:
+            raise self._error
+        return True
+
+
+def waits_of(follower: Follower, monkeypatch: pytest.MonkeyPatch, errors: list[Exception | None]) -> list[float]:
+    """Let its streams end with errors, one after the other; what is waited between them."""
+    waits: list[float] = []
+    monkeypatch.setattr(follower, "_start", lambda *_: Query(errors.pop(0)))
+    monkeypatch.setattr(follower, "_stop", SimpleNamespace(is_set=bool, wait=waits.append))
+    return waits
+
+
+# --- rivals ---
+
+
+def test_what_a_rival_has_taken_is_not_taken_again(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[Result] = []
+
+    def overtaken(_spark: object, _config: Config, work: Any) -> Result:
+        lake = LakePaths(config.lake)
+        commit_messages(open_for_append(lake.messages), [], work.commit)
+        monkeypatch.setattr(archive_follow, "run_archive", lambda *_: Result(0, {}))
+        raise ConcurrentArchiveError("another run was first")
+
+    monkeypatch.setattr(archive_follow, "run_archive", overtaken)
+    follower(config, told.append)._archive(offer(config))
+    assert len(told) == 1  # what the rival left undone behind its commit
+
+
+def test_rivals_that_are_always_first_end_nothing(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = []
+
+    def beaten(*_: object) -> Result:
+        runs.append(1)
+        raise ConcurrentArchiveError("another run was first")
+
+    monkeypatch.setattr(archive_follow, "run_archive", beaten)
+    follower(config)._archive(offer(config))
+    assert len(runs) == 5
+
+
+# --- trouble ---
+
+
+@pytest.mark.parametrize(
+    ("error", "later"),
+    [
+        (S3UnavailableError("busy", "later"), True),
+        (PackStoreUnavailableError("s3://b", "a bucket", "none", "later"), True),
+        (S3Error("no bucket", "make it"), False),
+        (StoreError("no store"), False),
+        (StreamingQueryException("the planning process has ended"), True),
+        (StreamingQueryException(f"{TRACE}OSError: broken pipe"), True),
+        (StreamingQueryException(f"{TRACE}connectors.s3.errors.S3UnavailableError: busy. later"), True),
+        (StreamingQueryException(f"{TRACE}connectors.commitlog.errors.StoreError: no store"), False),
+    ],
+)
+def test_what_may_go_well_later(error: Exception, later: bool) -> None:
+    assert may_go_well_later(error) == later
+
+
+def test_trouble_that_goes_by_is_waited_for_longer_and_longer(
+    config: Config, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    following = follower(config)
+    waits = waits_of(
+        following, monkeypatch, [StreamingQueryException("lost"), S3UnavailableError("busy", "later"), None]
+    )
+    following.follow(SECOND, 1 << 20)
+    assert waits == [4, 8]
+    assert [record.getMessage() for record in caplog.records] == [
+        "lost. It is tried again in 4 s",
+        "busy. later. It is tried again in 8 s",
+    ]
+
+
+def test_trouble_that_stays_is_raised(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    following = follower(config)
+    waits = waits_of(following, monkeypatch, [StreamingQueryException("lost") for _ in range(9)])
+    with pytest.raises(StreamingQueryException, match="lost"):
+        following.follow(SECOND, 1 << 20)
+    assert waits == [4, 8, 16, 32, 64]
+
+
+def test_an_error_of_the_user_s_is_raised_at_once(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    following = follower(config)
+    waits = waits_of(following, monkeypatch, [StoreError("no store")])
+    with pytest.raises(StoreError):
+        following.follow(SECOND, 1 << 20)
+    assert waits == []
+
+
+def test_what_follow_raises_is_not_printed_with_a_trace_too(
+    config: Config, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = logging.getLogger("py4j.clientserver")
+
+    def fails(stream: Follower, *_: object) -> Query:
+        stream._failure = StoreError("no store")
+        for error in (stream._failure, ValueError("another's")):
+            log.error("There was an exception while executing the Python Proxy on the Python Side.", exc_info=error)
+        return Query(StreamingQueryException("no store"))
+
+    monkeypatch.setattr(Follower, "_start", fails)
+    with pytest.raises(StoreError, match="no store"):
+        follower(config).follow(SECOND, 1 << 20)
+    (printed,) = caplog.records
+    assert printed.exc_info is not None
+    assert str(printed.exc_info[1]) == "another's"
+    assert log.filters == []
+
+
+# --- before the stream ---
+
+
+def test_a_store_without_a_segment_is_waited_for(config: Config, tmp_path: Path) -> None:
+    (tmp_path / "new" / "commitlog").mkdir(parents=True)
+    empty = Config(str(tmp_path / "new"), config.lake, "a")
+    assert find_left(empty) is None
+    assert find_left(config) is None
+    with pytest.raises(StoreError):
+        find_left(Config(str(tmp_path / "nowhere"), config.lake, "a"))
+
+
+def test_a_page_in_a_folder_that_is_not_there_is_refused_before_anything_is_read(
+    config: Config, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--store", config.store, "--lake", config.lake, "--quality-page", str(tmp_path / "no" / "page.html")]
+    assert archive.main(arguments) == 2
+    assert "expected a file in a folder that is there" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["--lake", "--bodies"])
+@pytest.mark.parametrize("following", [[], ["--follow"]])
+def test_a_store_of_another_kind_is_the_user_s_to_mend(
+    config: Config, option: str, following: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--store", config.store, "--lake", config.lake, option, "gs://bucket/x", *following]
+    assert archive.main(arguments) == 2
+    assert "s3://bucket/prefix" in capsys.readouterr().err
+    assert not Path(config.lake).exists()

@@ -1,0 +1,91 @@
+"""The command line of the broker; that it serves is tested with real clients."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+
+from jobs.broker import main
+from jobs.command import ExitCode
+from tests.servers.process import free_ports
+
+SMALL = ["--segment-mib", "1", "--index-slots", "100", "--index-entries", "100", "--max-message-kib", "100"]
+
+
+def run(tmp_path: Path, *arguments: str) -> int:
+    """The exit code of a command that ends by itself."""
+    return main(["--store", str(tmp_path / "store"), *SMALL, *arguments])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--listen", "localhost"], "--listen: expected IP:PORT, found 'localhost'"),
+        (["--listen", "localhost:10911"], "--listen: expected an IP address, found 'localhost'"),
+        (["--namesrv", "127.0.0.1:0"], "--namesrv: expected IP:PORT, found '127.0.0.1:0'"),
+        (["--listen", "0.0.0.0:10911"], "clients need an address to connect to"),
+        (["--name", "a b"], "--name: expected 1 to 127 characters"),
+        (["--segment-mib", "0"], "segment_size_bytes: expected"),
+        (["--delay-levels", "soon"], "message_delay_level: expected numbers with a unit"),
+        (["--accounts", "/no/such/file"], "cannot be read"),
+    ],
+)
+def test_wrong_options_are_told_in_a_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], expected: str
+) -> None:
+    assert run(tmp_path, *arguments) == ExitCode.USAGE
+    errors = capsys.readouterr().err
+    assert expected in errors
+    assert "Traceback" not in errors
+
+
+@pytest.mark.parametrize("arguments", [["--delete-hours", "25"], ["--disk-percent", "75,85"], ["--flush", "never"]])
+def test_wrong_values_are_usage(tmp_path: Path, arguments: list[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        run(tmp_path, *arguments)
+    assert ended.value.code == ExitCode.USAGE
+
+
+def test_half_an_account_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COMMITLAKE_BROKER_SECRET_KEY", "a-secret-that-is-not-shown")
+    assert run(tmp_path) == ExitCode.USAGE
+    assert "a-secret-that-is-not-shown" not in capsys.readouterr().err
+
+
+def test_a_port_that_is_taken_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        assert run(tmp_path, "--listen", address, "--namesrv", "none") == ExitCode.USAGE
+    assert "cannot listen" in capsys.readouterr().err
+    assert not (tmp_path / "store" / "abort").exists()
+
+
+def test_a_signal_ends_it_in_order(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first = free_ports(2)
+
+    def stop_when_ready() -> None:
+        for _ in range(200):
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", first)) == 0:
+                    break
+            threading.Event().wait(0.05)
+        signal.raise_signal(signal.SIGTERM)
+
+    stopper = threading.Thread(target=stop_when_ready)
+    stopper.start()
+    try:
+        arguments = ["--listen", f"127.0.0.1:{first}", "--namesrv", f"127.0.0.1:{first + 1}"]
+        assert run(tmp_path, *arguments) == ExitCode.OK
+    finally:
+        stopper.join()
+    assert f"broker broker-a on 127.0.0.1:{first}" in capsys.readouterr().err
+    assert not (tmp_path / "store" / "abort").exists()
+    assert (tmp_path / "store" / "config" / "topics.json").exists()
