@@ -1,7 +1,7 @@
 """Real servers for the integration tests: what runs long is made once a session.
 
-Two processes run the tests, as most of the time one of them waits for a server. What shares a server, a Spark session
-or a recorded store is kept in one of them; a test that measures seconds is marked `timed` and runs by itself.
+Two processes run the tests, as most of the time one of them waits for a server; a file's tests are kept in one of them,
+with the servers that they share. A test that measures seconds is marked `timed` and runs by itself.
 """
 
 from __future__ import annotations
@@ -17,17 +17,6 @@ from tests.servers.recording import RecordedStore, recorded
 from tests.servers.rocketmq import VERSIONS, BrokerOptions, RocketMQ
 
 StartBroker = Callable[..., RocketMQ]
-
-
-HERE = Path(__file__).parent
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep together what shares servers: the tests of a folder of its own, of Spark a file, and all of RocketMQ."""
-    for item in items:
-        place = item.path.relative_to(HERE)
-        group = place.parts[0] if len(place.parts) > 1 else "rocketmq"
-        item.add_marker(pytest.mark.xdist_group(str(place) if group == "spark" else group))
 
 
 @pytest.fixture(scope="session", params=VERSIONS)
