@@ -223,7 +223,7 @@ def test_a_bucket_and_a_server_that_are_not_there_are_said_so(
     assert query.main(["--lake", "s3://nobodys-bucket/lake"]) == 2
     assert "cannot be listed: found no bucket 'nobodys-bucket'. Make the bucket" in capsys.readouterr().err
     monkeypatch.setenv("AWS_REGION", "us-east-1")  # the options go into the environment, which is put back so
-    assert query.main(["--lake", f"s3://{bucket}/lake", "--s3-endpoint", "http://127.0.0.1:9"]) == 2
+    assert query.main(["--lake", f"s3://{bucket}/lake", "--s3-endpoint", "http://127.0.0.1:9"]) == 1
     assert "found no server at the endpoint. Is the endpoint right (--s3-endpoint" in capsys.readouterr().err
     assert query.main(["--lake", f"s3://{bucket}/lake", "--s3-endpoint", "localhost"]) == 2
     assert "expected http://HOST:PORT or https://HOST" in capsys.readouterr().err
