@@ -63,7 +63,6 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._options = options
         self._arrow_schema: pa.Schema = to_arrow_schema(schema, timezone="UTC")
         self._known_planner: StreamPlanner | None = None
-        self._first: Offset | None = None
 
     @property
     def _planner(self) -> StreamPlanner:
@@ -74,15 +73,10 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return self._known_planner
 
     def initialOffset(self) -> Offset:  # noqa: N802 (Spark's name)
-        """Where a new stream begins.
-
-        Spark's checkpoint has the ends of micro-batches alone. The first one is therefore empty: its end is this start,
-        so that a stream that is stopped in its first rows goes on from there, whatever was deleted meanwhile.
-        """
+        """Where a new stream begins."""
         from connectors.commitlog.stream_offsets import to_checkpoint  # noqa: PLC0415
 
-        self._first = to_checkpoint(self._planner.first())
-        return self._first
+        return to_checkpoint(self._planner.first())
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 (Spark's name)
         """What `maxBytesPerTrigger` says."""
@@ -94,11 +88,9 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._planner.stop_at_what_is_there()
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 (Spark's name)
-        """Where the next micro-batch ends; `start` itself where nothing is new, and for the first one."""
+        """Where the next micro-batch ends; `start` itself where nothing is new."""
         from connectors.commitlog.stream_offsets import from_checkpoint, to_checkpoint  # noqa: PLC0415
 
-        if start == self._first:
-            return start
         end = self._planner.next(from_checkpoint(start), limit.max_bytes if isinstance(limit, ReadMaxBytes) else None)
         return to_checkpoint(end)
 
@@ -112,7 +104,6 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         """What lies between two offsets, as partitions."""
         from connectors.commitlog.stream_offsets import from_checkpoint  # noqa: PLC0415
 
-        self._first = None  # the first micro-batch is in the checkpoint
         first, last = from_checkpoint(start), from_checkpoint(end)
         if self._options.content is Content.ROWS:
             return list(grouped(self._planner.splits(first, last)))
