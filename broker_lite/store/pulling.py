@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from broker_lite.store.consume_queue import ConsumeQueue
 from broker_lite.store.files import StoreFiles
-from broker_lite.store.reading import GetStatus
+from broker_lite.store.reading import GetStatus, place_in
 from schemas.layouts.commitlog import BLANK, Magic
 from schemas.layouts.consumequeue import ENTRY
 
@@ -65,17 +65,10 @@ def pull_records(
         accepts_record: which records are wanted; None for all.
     """
     queue = files.queues.find(topic, queue_id)
-    if queue is None:
-        return PullResult(GetStatus.NO_MATCHED_LOGIC_QUEUE, [], 0, 0, 0)
-    low, high = queue.min_offset(files.log.start), queue.max_offset
-    if high == 0:
-        return PullResult(GetStatus.NO_MESSAGE_IN_QUEUE, [], 0, low, high)
-    if queue_offset < low:
-        return PullResult(GetStatus.OFFSET_TOO_SMALL, [], low, low, high)
-    if queue_offset == high:
-        return PullResult(GetStatus.OFFSET_OVERFLOW_ONE, [], high, low, high)
-    if queue_offset > high:
-        return PullResult(GetStatus.OFFSET_OVERFLOW_BADLY, [], high, low, high)
+    where = place_in(queue, files.log.start, queue_offset)
+    if queue is None or where.status is not GetStatus.FOUND:
+        return PullResult(where.status, [], *where[1:])
+    low, high = where.min_offset, where.max_offset
     records: list[bytes] = []
     size = 0
     number = queue_offset

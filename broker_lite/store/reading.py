@@ -38,6 +38,38 @@ class GetStatus(StrEnum):
     OFFSET_OVERFLOW_BADLY = "OFFSET_OVERFLOW_BADLY"
 
 
+class Place(NamedTuple):
+    """Where a queue offset lies.
+
+    Attributes:
+        status: FOUND where there is an entry, else why there is none.
+        next_offset: the queue offset to ask for, or to ask for instead.
+        min_offset: of the queue's first message that is kept.
+        max_offset: of the queue's next message.
+    """
+
+    status: GetStatus
+    next_offset: int
+    min_offset: int
+    max_offset: int
+
+
+def place_in(queue: ConsumeQueue | None, log_start: int, queue_offset: int) -> Place:
+    """Where a queue offset lies in a queue, if there is one, of a log that begins at `log_start`."""
+    if queue is None:
+        return Place(GetStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0)
+    low, high = queue.min_offset(log_start), queue.max_offset
+    if high == 0:
+        return Place(GetStatus.NO_MESSAGE_IN_QUEUE, 0, low, high)
+    if queue_offset < low:
+        return Place(GetStatus.OFFSET_TOO_SMALL, low, low, high)
+    if queue_offset == high:
+        return Place(GetStatus.OFFSET_OVERFLOW_ONE, high, low, high)
+    if queue_offset > high:
+        return Place(GetStatus.OFFSET_OVERFLOW_BADLY, high, low, high)
+    return Place(GetStatus.FOUND, queue_offset, low, high)
+
+
 class GetResult(NamedTuple):
     """Messages of a queue.
 
@@ -80,17 +112,10 @@ class Reader:
     def get(self, topic: str, queue_id: int, queue_offset: int, max_messages: int) -> GetResult:
         """Messages of a queue from a queue offset on; see `MessageStore.get`."""
         queue = self._queues.find(topic, queue_id)
-        if queue is None:
-            return GetResult(GetStatus.NO_MATCHED_LOGIC_QUEUE, [], 0, 0, 0)
-        low, high = queue.min_offset(self._log.start), queue.max_offset
-        if high == 0:
-            return GetResult(GetStatus.NO_MESSAGE_IN_QUEUE, [], 0, low, high)
-        if queue_offset < low:
-            return GetResult(GetStatus.OFFSET_TOO_SMALL, [], low, low, high)
-        if queue_offset == high:
-            return GetResult(GetStatus.OFFSET_OVERFLOW_ONE, [], high, low, high)
-        if queue_offset > high:
-            return GetResult(GetStatus.OFFSET_OVERFLOW_BADLY, [], high, low, high)
+        where = place_in(queue, self._log.start, queue_offset)
+        if queue is None or where.status is not GetStatus.FOUND:
+            return GetResult(where.status, [], *where[1:])
+        low, high = where.min_offset, where.max_offset
         following = min(high, queue_offset + max(0, max_messages))
         messages = self._messages(queue, range(queue_offset, following))
         status = GetStatus.FOUND if messages else GetStatus.NO_MATCHED_MESSAGE

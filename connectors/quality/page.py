@@ -6,16 +6,15 @@ Its size is bounded: the largest topics are shown, the others are summed. Names 
 from __future__ import annotations
 
 import datetime
-import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from connectors.page_text import page_text
 from connectors.quality.bars import bars
 from connectors.quality.report import Judgement, QualityReport
 from connectors.quality.template import PAGE
@@ -204,5 +203,4 @@ def _name(value: object) -> str:
 
 
 def _text(text: str) -> str:
-    shown = text if len(text) <= _MOST_TEXT * 2 else f"{text[:_MOST_TEXT]}…"
-    return escape("".join("\ufffd" if unicodedata.category(each) in ("Cc", "Cs") else each for each in shown))
+    return page_text(text, _MOST_TEXT)

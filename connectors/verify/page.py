@@ -6,11 +6,10 @@ Its size is bounded, as the findings of each class are. Names come from producer
 from __future__ import annotations
 
 import datetime
-import unicodedata
 from collections.abc import Sequence
-from html import escape
 from pathlib import Path
 
+from connectors.page_text import page_text
 from connectors.verify.classes import CLASSES, FindingClass, Severity
 from connectors.verify.doctor import StoreReport
 from connectors.verify.findings import Finding, Findings
@@ -96,5 +95,4 @@ def _name(value: str) -> str:
 
 
 def _text(text: str) -> str:
-    shown = text if len(text) <= _MOST_TEXT * 2 else f"{text[:_MOST_TEXT]}…"
-    return escape("".join("\ufffd" if unicodedata.category(each) in ("Cc", "Cs") else each for each in shown))
+    return page_text(text, _MOST_TEXT)
