@@ -22,7 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from broker_lite.shop.cast import Cast, draw_cast
-from broker_lite.shop.story import MAX_RETRIES, SHIPPING_GROUP, Story, StoryClock
+from broker_lite.shop.story import MAX_RETRIES, SHIPPING_GROUP, Story
+from broker_lite.shop.timeline import StoryClock
 from broker_lite.store import MessageStore, StoreFilesError, StoreOptions
 from schemas.layouts import properties as props
 from schemas.layouts.topics import DLQ_PREFIX, RETRY_PREFIX

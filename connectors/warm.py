@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -17,10 +18,14 @@ from connectors.archive.task import ArchiveTasks
 from connectors.commitlog.batches import read_split
 from connectors.commitlog.kernel import hop
 from connectors.commitlog.kernel.borders import find_border
+from connectors.commitlog.kernel.commitlog import COMMITLOG
+from connectors.commitlog.kernel.journal.records import JOURNAL, JOURNAL_PART_COUNT
+from connectors.commitlog.layouts import StoreLayout
 from connectors.commitlog.mapping import Mapping
 from connectors.commitlog.options import Mode
 from connectors.commitlog.plan import plan_splits, take_snapshot
 from connectors.commitlog.request import Request
+from connectors.commitlog.splits import Split
 from connectors.commitlog.stores import Store, find_stores
 from connectors.facts.entries import queue_entries
 from connectors.facts.records import read_facts
@@ -29,6 +34,9 @@ from connectors.packs.frames import PackRefs
 from connectors.packs.location import pack_location
 from connectors.packs.reader import read_bodies
 from connectors.packs.stores import open_store
+from connectors.rebuild.run import rebuild_store
+from connectors.rebuild.settings import Wanted
+from schemas.layouts import journal
 from schemas.layouts.commitlog import NewMessage, serialize_blank, serialize_message
 from schemas.layouts.hosts import Host
 from schemas.layouts.segments import segment_name
@@ -38,7 +46,7 @@ _SEGMENT_BYTES = 4096
 
 
 def warm() -> int:
-    """Read a log of one message, one bad range and one property that is not UTF-8; the rows that came of it."""
+    """Read logs of one message, one bad range and one property that is not UTF-8; the rows that came of it."""
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) / "commitlog"
         folder.mkdir()
@@ -47,11 +55,14 @@ def warm() -> int:
         _archive(store, scratch)
         request = Request(to_arrow_schema(SOURCE, timezone="UTC"), Mode.PERMISSIVE)
         _map(folder / segment_name(0))
-        _find_border()
+        for tag, part_count in ((COMMITLOG, hop.PART_COUNT), (JOURNAL, JOURNAL_PART_COUNT)):
+            _find_border(tag, part_count)
         splits = plan_splits(store, take_snapshot([store]).ranges[store.broker], 64)
         for split in splits:  # what `verify` looks at
             for facts in read_facts(split):
                 list(queue_entries(facts))
+        rebuild_store(store, Path(scratch) / "rebuilt", Wanted(index_slots=4, index_entries=16), threads=1)
+        splits += _journal_splits(Path(scratch) / "jmq")
         return sum(batch.num_rows for split in splits for batch in read_split(split, request))
 
 
@@ -67,10 +78,33 @@ def _archive(store: Store, scratch: str) -> None:
     read_bodies(open_store(tasks.bodies), pack[0].as_py(), refs, rows.column("body_crc").to_numpy().astype(np.int64))
 
 
-def _find_border() -> None:
+def _journal_splits(root: Path) -> list[Split]:
+    """A journal of three messages, as RocketMQ's log is damaged."""
+    (root / journal.FOLDER).mkdir(parents=True)
+    host = Host.of("127.0.0.1", 50088)
+    data = b""
+    for number, body in enumerate((b"first", b"second", b"third")):
+        properties = (("city", "Zuerich"),)
+        message = journal.NewJournalMessage("topic", body, 0, host, "app", "key", properties=properties)
+        data += journal.serialize_message(
+            message,
+            queue_id=0,
+            queue_offset=number,
+            journal_offset=len(data),
+            receive_timestamp=0,
+            store_timestamp=0,
+            server_address=host,
+        )
+    data = data.replace(b"second", b"Second").replace(b"Zuerich", b"Z\xfcrich_", 1)
+    (root / journal.FOLDER / segment_name(0)).write_bytes(data.ljust(_SEGMENT_BYTES, b"\0"))
+    (store,) = find_stores(str(root), layouts=(StoreLayout.JOURNAL,))
+    return plan_splits(store, take_snapshot([store]).ranges[store.broker], 64)
+
+
+def _find_border(tag: Any, part_count: int) -> None:
     """What a plan of a large segment does."""
-    parts = np.empty((hop.PART_COUNT, 1), np.int64)
-    find_border(np.zeros(_SEGMENT_BYTES, np.uint8), 8, 0, 0, _SEGMENT_BYTES, _SEGMENT_BYTES, 1 << 20, parts)
+    parts = np.empty((part_count, 1), np.int64)
+    find_border(tag, np.zeros(_SEGMENT_BYTES, np.uint8), 8, 0, 0, _SEGMENT_BYTES, _SEGMENT_BYTES, 1 << 20, parts)
 
 
 def _map(path: Path) -> None:

@@ -30,3 +30,12 @@ def write_whole(path: Path, *, buffering: int = -1) -> Iterator[BinaryIO]:
         with suppress(FileNotFoundError):
             beside.unlink()
         raise
+
+
+def sync_folder(folder: Path) -> None:
+    """Put a folder's names on the disk: a new one is lost with the machine until that was done."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

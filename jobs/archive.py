@@ -2,10 +2,10 @@
 
     commitlake archive --store /data/rocketmq/store --lake /data/lake
 
-Reads the stores' CommitLogs from where the last run ended to the last whole record. Tasks write packs and data files,
-which one Delta commit adds to `messages` together with the new end offsets; the other tables follow. A run that is
-killed leaves a whole commit or none, and in that case files that no table knows of; run again, it goes on from there.
-Of two runs at once over the same store one commits, and the other says so.
+Reads the stores' logs, RocketMQ's or JMQ's, from where the last run ended to the last whole record. Tasks write packs
+and data files, which one Delta commit adds to `messages` together with the new end offsets; the other tables follow. A
+run that is killed leaves a whole commit or none, and in that case files that no table knows of; run again, it goes on
+from there. Of two runs at once over the same store one commits, and the other says so.
 
 Before the commit, suites of expectations judge the run's profile; a critical one that is not met stops it.
 
@@ -32,6 +32,7 @@ from connectors.lake.paths import LakePaths
 from jobs.archive_summary import summary
 from jobs.command import ExitCode, JobError, job_parser, run_job
 from jobs.durations import parse_duration
+from jobs.layouts import FOLDERS, add_layout_argument, layout_of
 from jobs.places import add_place_arguments, lake_of
 from jobs.progress import spark_progress
 from jobs.sizes import size_text
@@ -65,8 +66,8 @@ def build_parser() -> argparse.ArgumentParser:
     """The job's arguments."""
     parser = job_parser("archive", DESCRIPTION, EXAMPLES)
     store_help = (
-        "store folder (the one that holds commitlog/), a glob, or several with commas between; {broker} stands for the "
-        "path component that names the broker"
+        f"store folder (the one that holds {FOLDERS}), a glob, or several with commas between; {{broker}} stands for "
+        "the path component that names the broker"
     )
     parser.add_argument("--store", required=True, metavar="PATH", help=store_help)
     add_place_arguments(parser, "the lake: a folder, or s3://bucket/prefix; made where it is not there")
@@ -75,6 +76,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--bodies-moved", action="store_true", help=moved_help)
     parser.add_argument("--broker", help="the store's name; the folder's where not given")
+    add_layout_argument(parser)
     mib_help = "log whose bodies go into one pack, MiB (default: 32)"
     parser.add_argument("--partition-mib", type=int, default=32, metavar="N", help=mib_help)
     corrupt_help = (
@@ -121,6 +123,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
         bodies=arguments.bodies,
         bodies_moved=arguments.bodies_moved,
         broker=arguments.broker,
+        layout=layout_of(arguments),
         max_partition_bytes=arguments.partition_mib * MIB,
         on_corrupt=OnRefusal.FAIL if arguments.on_corrupt == "fail" else OnRefusal.KEEP,
         on_gap=OnRefusal.FAIL if arguments.on_gap == "fail" else OnRefusal.KEEP,
@@ -133,7 +136,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     _check_page(config.page)
     if arguments.follow or arguments.available_now:
         return _follow(arguments, config)
-    work = find_work(config.store, config.broker, lake)
+    work = find_work(config.store, config.broker, lake, layouts=config.layout.layouts)
     check_bodies(lake, config.bodies)
     if work.is_nothing and config.hbase is None:
         result = Result(0, work.snapshot.ranges)

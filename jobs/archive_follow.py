@@ -27,6 +27,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from connectors.archive.run import Config, Result, run_archive
 from connectors.archive.work import ArchiveWork, find_work
 from connectors.commitlog.errors import EmptyStoreError
+from connectors.commitlog.layouts import LayoutChoice
 from connectors.commitlog.plan import Snapshot
 from connectors.commitlog.stores import find_stores
 from connectors.commitlog.stream_ranges import to_snapshot
@@ -123,6 +124,7 @@ class Follower:
         reader = self._spark.readStream.format("commitlog").option("content", "ranges")
         # What is gone is the archive's to tell: it writes gaps down, or fails, by its own options.
         reader = reader.option("failOnDataLoss", "false").option("maxBytesPerTrigger", str(max_bytes))
+        reader = reader.option("layout", str(config.layout))
         if config.broker is not None:
             reader = reader.option("broker", config.broker)
         reader = reader.option("startingOffset", json.dumps(_lake_offsets(config)))
@@ -147,7 +149,8 @@ class Follower:
         """Archive what of an offer the lake does not have; what rivals take meanwhile need not be taken."""
         config = self._config
         for _ in range(_MOST_RIVALS):
-            work = find_work(config.store, config.broker, LakePaths(config.lake), until=offered)
+            lake, layouts = LakePaths(config.lake), config.layout.layouts
+            work = find_work(config.store, config.broker, lake, until=offered, layouts=layouts)
             if work.is_nothing:
                 return
             try:
@@ -202,7 +205,8 @@ def find_left(config: Config) -> ArchiveWork | None:
         CommitLogError: as for `find_work`.
     """
     try:
-        left = find_work(config.store, config.broker, LakePaths(config.lake), until=Snapshot({}))
+        lake, layouts = LakePaths(config.lake), config.layout.layouts
+        left = find_work(config.store, config.broker, lake, until=Snapshot({}), layouts=layouts)
     except EmptyStoreError:
         return None
     return left if left.unfinished or config.hbase is not None else None
@@ -217,7 +221,8 @@ def _first_line(error: Exception) -> str:
 def checkpoint_folder(config: Config) -> str:
     """Where the stream over a path keeps how far it is: in the lake, one for each path."""
     path = config.store if "://" in config.store else str(Path(config.store).absolute())
-    name = hashlib.blake2b(f"{path}\n{config.broker or ''}".encode(), digest_size=8).hexdigest()
+    layout = "" if config.layout is LayoutChoice.ANY else f"\n{config.layout}"
+    name = hashlib.blake2b(f"{path}\n{config.broker or ''}{layout}".encode(), digest_size=8).hexdigest()
     return spark_uri(f"{LakePaths(config.lake).streams}/{name}")
 
 
@@ -227,7 +232,7 @@ def _lake_offsets(config: Config) -> dict[str, int]:
     if last is None:
         return {}
     try:
-        brokers = {store.broker for store in find_stores(config.store, config.broker)}
+        brokers = {store.broker for store in find_stores(config.store, config.broker, config.layout.layouts)}
     except EmptyStoreError:
         return {}
     return {broker: progress.end for broker, progress in last.stores.items() if broker in brokers}

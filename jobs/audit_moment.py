@@ -65,8 +65,8 @@ def read_moment(lake: LakePaths) -> Moment:
     committed, commit = found
     if not _is_so(lambda: not _unfinished(lake, commit)):
         raise JobError(
-            f"run {_unfinished(lake, commit)[0].sequence} is not finished: its messages are committed, but what it "
-            "counted is not there yet",
+            f"run {commit.sequence} is not finished, or one before it: messages are committed, but what was counted "
+            "is not there yet",
             "It is still at work, or was stopped: 'commitlake archive' finishes it. Audit again then",
             ExitCode.FAILED,
         )
@@ -92,7 +92,12 @@ def wait_for_hbase(version_there: Callable[[], int | None], moment: Moment) -> N
     Raises:
         JobError: if it does not come.
     """
-    if not _is_so(lambda: (version_there() or -1) >= moment.committed):
+
+    def is_there() -> bool:
+        version = version_there()
+        return version is not None and version >= moment.committed
+
+    if not _is_so(is_there):
         raise JobError(
             f"HBase has not followed run {moment.commit.sequence}: expected version {moment.committed} of messages "
             f"there, found {version_there()}",

@@ -10,6 +10,7 @@ from typing import Self
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
+from connectors.commitlog.layouts import LayoutChoice
 from connectors.commitlog.plan import Snapshot, StoreRange
 from connectors.commitlog.stores import find_stores
 from connectors.lake.archive_log import StoreProgress
@@ -162,9 +163,11 @@ class Sides:
             rows = rows.where(_is_kept(kept_since))
         return to_profile(rows), with_found_bodies(rows, pack_location(self.bodies))
 
-    def store(self, path: str, broker: str | None, ranges: Mapping[str, StoreRange]) -> DataFrame:
+    def store(
+        self, path: str, broker: str | None, ranges: Mapping[str, StoreRange], layout: LayoutChoice = LayoutChoice.ANY
+    ) -> DataFrame:
         """What the store holds in these ranges of the brokers' logs."""
-        reader = self.spark.read.format("commitlog").option("mode", "PERMISSIVE")
+        reader = self.spark.read.format("commitlog").option("mode", "PERMISSIVE").option("layout", str(layout))
         if broker is not None:
             reader = reader.option("broker", broker)
         rows = reader.option("snapshot", Snapshot(ranges).to_json()).load(path)
@@ -218,7 +221,7 @@ def _is_kept(since: datetime.date) -> Column:
 
 
 def ranges_in_store(
-    path: str, broker: str | None, progress: Mapping[str, StoreProgress]
+    path: str, broker: str | None, progress: Mapping[str, StoreProgress], layout: LayoutChoice = LayoutChoice.ANY
 ) -> tuple[dict[str, StoreRange], Sequence[str]]:
     """Of each broker's log, what is archived and still in its store.
 
@@ -229,7 +232,7 @@ def ranges_in_store(
         CommitLogError: for a store that cannot be read.
     """
     ranges, notes, there = {}, [], set()
-    for store in find_stores(path, broker):
+    for store in find_stores(path, broker, layout.layouts):
         there.add(store.broker)
         known = progress.get(store.broker)
         start = store.segments[0].base_offset

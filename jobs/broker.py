@@ -1,9 +1,9 @@
 """A message broker that RocketMQ's clients use, with a name server beside it: one process, one folder.
 
-It writes the files that RocketMQ writes, so its store can be archived while it runs, and be taken over by RocketMQ. It
-listens on the loopback address unless it is told otherwise. SIGTERM and Ctrl-C end it in order; whatever else ends it,
-the next start recovers the store. Exit codes: 0 it was asked to end, 2 a wrong option, a port that is not free or a
-store that cannot be opened.
+It writes the files that RocketMQ writes, so its store can be archived while it runs, and be taken over by RocketMQ;
+with `--layout jmq` it writes JMQ's. It listens on the loopback address unless it is told otherwise. SIGTERM and Ctrl-C
+end it in order; whatever else ends it, the next start recovers the store. Exit codes: 0 it was asked to end, 2 a wrong
+option, a port that is not free or a store that cannot be opened.
 """
 
 from __future__ import annotations
@@ -16,26 +16,36 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from jobs.broker_store import add_store_arguments, open_store
 from jobs.command import ExitCode, JobError, job_parser, run_job
 from jobs.durations import parse_duration
 
 if TYPE_CHECKING:
     from broker_lite.broker.accounts import Accounts
     from broker_lite.broker.options import BrokerOptions
+    from broker_lite.replication.options import ReplicationOptions
     from broker_lite.server import Address
-    from broker_lite.store import StoreOptions
 
 DESCRIPTION = (
     "Run a small broker that RocketMQ's own clients can use, and a name server with it. Its store is the same as "
-    "RocketMQ's."
+    "RocketMQ's, or JMQ's."
 )
 EXAMPLES = (
     ("broker --store store", "a broker on 127.0.0.1:10911 with a name server on 127.0.0.1:9876"),
     ("broker --store store --flush sync", "every acknowledged message is on the disk"),
+    ("broker --store store --layout jmq", "the same, with the files of JMQ"),
     ("broker --store store --namesrv none --register 127.0.0.1:9876", "a broker for another name server"),
+    (
+        "broker --store store --role SYNC_MASTER --ha-listen 127.0.0.1:10912",
+        "answers wait until a slave has the message",
+    ),
+    (
+        "broker --store copy --listen 127.0.0.1:10921 --role SLAVE --broker-id 1 --register 127.0.0.1:9876",
+        "its slave: a copy of the log, for consumers",
+    ),
 )
 _NONE = "none"
-_MIB = 1 << 20
+_NAME_SERVER = "127.0.0.1:9876"
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -45,8 +55,9 @@ def build_parser() -> argparse.ArgumentParser:
     network = parser.add_argument_group("network")
     network.add_argument("--listen", default="127.0.0.1:10911", metavar="IP:PORT", help="for clients")
     network.add_argument(
-        "--namesrv", default="127.0.0.1:9876", metavar="IP:PORT", help=f"the name server's port, or {_NONE!r}"
-    )
+        "--namesrv", metavar="IP:PORT",
+        help=f"the name server's port, or {_NONE!r} (default: {_NAME_SERVER}; none for a slave)",
+    )  # fmt: skip
     network.add_argument(
         "--register", action="append", default=[], metavar="IP:PORT", help="a name server to tell of the broker"
     )
@@ -78,53 +89,49 @@ def build_parser() -> argparse.ArgumentParser:
         help="time between two such questions (default: 30s)",
     )  # fmt: skip
     names.add_argument("--transaction-check-max", type=int, default=15, metavar="N", help="how many (default: 15)")
-    files = parser.add_argument_group("store")
-    files.add_argument(
-        "--flush", choices=("async", "sync"), default="async", help="answer a send at once, or when it is on the disk"
-    )
-    files.add_argument(
-        "--segment-mib", type=float, default=1024, metavar="MIB", help="size of a CommitLog file (default: 1024)"
-    )
-    files.add_argument("--queue-entries", type=int, default=300_000, metavar="N", help="entries of a ConsumeQueue file")
-    files.add_argument("--index-slots", type=int, default=5_000_000, metavar="N", help="hash slots of an index file")
-    files.add_argument("--index-entries", type=int, default=20_000_000, metavar="N", help="entries of an index file")
-    files.add_argument("--max-message-kib", type=int, default=4096, metavar="KIB", help="largest body (default: 4096)")
-    files.add_argument(
-        "--reserved-hours", type=int, default=72, metavar="HOURS", help="age at which segments go (default: 72)"
-    )
-    files.add_argument(
-        "--delete-hours", type=_hours, default="4", metavar="H,H", help="hours of the day in which they do (default: 4)"
-    )
-    files.add_argument(
-        "--disk-percent", type=_percents, default="75,85,90", metavar="P,P,P",
-        help="how full a disk lets segments go at any hour, at any age, and stops new messages (default: 75,85,90)",
-    )  # fmt: skip
-    files.add_argument("--delay-levels", metavar="LEVELS", help="delays of the levels from 1 on, as '1s 5s 10s'")
+    _add_replication(parser)
+    add_store_arguments(parser)
     return parser
 
 
-def _hours(text: str) -> tuple[int, ...]:
-    parts = text.split(",")
-    if not all(part.isdecimal() and int(part) < 24 for part in parts):
-        raise argparse.ArgumentTypeError(f"{text!r}: expected hours from 0 to 23 with commas between")
-    return tuple(map(int, parts))
-
-
-def _percents(text: str) -> tuple[int, int, int]:
-    parts = text.split(",")
-    if len(parts) != 3 or not all(part.isdecimal() and 0 < int(part) <= 100 for part in parts):
-        raise argparse.ArgumentTypeError(f"{text!r}: expected three numbers from 1 to 100 with commas between")
-    return int(parts[0]), int(parts[1]), int(parts[2])
+def _add_replication(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("master and slave")
+    group.add_argument(
+        "--role", choices=("ASYNC_MASTER", "SYNC_MASTER", "SLAVE"), default="ASYNC_MASTER",
+        help="a SYNC_MASTER answers a send when a slave has the message; a SLAVE keeps a copy of its master's log",
+    )  # fmt: skip
+    group.add_argument(
+        "--broker-id", type=int, metavar="N", help="0 for a master, above 0 for a slave (default: 0, or 1 for a slave)"
+    )
+    group.add_argument(
+        "--ha-listen", metavar="IP:PORT",
+        help="where slaves get a master's log: whoever can connect can read all of it; clients are served two ports "
+        "below --listen then, too, where RocketMQ's slaves ask (default: nowhere)",
+    )  # fmt: skip
+    group.add_argument(
+        "--ha-master", metavar="IP:PORT",
+        help="where a slave gets the log (default: where its name server says that its master gives it)",
+    )  # fmt: skip
+    group.add_argument(
+        "--slave-read", action="store_true", help="send consumers that are far behind to a slave, as their group says"
+    )
+    group.add_argument(
+        "--slave-timeout", type=parse_duration, default="3s", metavar="TIME",
+        help="how long a SYNC_MASTER's answer waits for a slave (default: 3s)",
+    )  # fmt: skip
 
 
 def job(arguments: argparse.Namespace) -> ExitCode:
     """Open the store, and serve."""
     from broker_lite.server import ServerOptions, run_server
     from broker_lite.server.limits import Limits
-    from broker_lite.store import MessageStore, StoreError
+    from broker_lite.store import StoreError
 
     listen = _address("--listen", arguments.listen)
-    name_server = None if arguments.namesrv == _NONE else _address("--namesrv", arguments.namesrv)
+    is_slave = arguments.role == "SLAVE"
+    namesrv = arguments.namesrv or (_NONE if is_slave else _NAME_SERVER)
+    name_server = None if namesrv == _NONE else _address("--namesrv", namesrv)
+    replication = _replication_options(arguments)
     try:
         options = ServerOptions(
             listen=listen,
@@ -133,21 +140,76 @@ def job(arguments: argparse.Namespace) -> ExitCode:
             broker=_broker_options(arguments, listen),
             accounts=_accounts(arguments.accounts),
             limits=Limits(connections=arguments.max_connections, connections_of_one=arguments.max_connections),
+            replication=replication,
         )
-        store = MessageStore.open(arguments.store, _store_options(arguments, options.broker))
+        store = open_store(arguments, options.broker)
     except StoreError as error:
         raise JobError(str(error)) from error
 
     def ready() -> None:
         if not arguments.quiet:
             beside = f", name server on {name_server}" if name_server else ""
-            print(f"broker {arguments.name} on {listen}{beside}, store {arguments.store}", file=sys.stderr, flush=True)
+            what = "slave of broker" if is_slave else "broker"
+            print(f"{what} {arguments.name} on {listen}{beside}, store {arguments.store}", file=sys.stderr, flush=True)
 
     try:
         run_server(store, options, ready)
     except OSError as error:
         raise JobError(f"cannot listen: {error.strerror or error}", "choose other ports") from error
     return ExitCode.OK
+
+
+def _replication_options(arguments: argparse.Namespace) -> ReplicationOptions:
+    from broker_lite.replication.options import ReplicationOptions, Role
+    from connectors.remoting.errors import OptionError
+    from connectors.remoting.options import environment_credentials
+
+    role = Role(arguments.role)
+    is_slave = role is Role.SLAVE
+    if is_slave and arguments.ha_listen:
+        raise JobError(
+            f"--ha-listen {arguments.ha_listen}: a slave has no slaves", "leave it out, or choose another --role"
+        )
+    if not is_slave and arguments.ha_master:
+        raise JobError(f"--ha-master {arguments.ha_master}: only a slave has a master", "add --role SLAVE")
+    if role is Role.SYNC_MASTER and not arguments.ha_listen:
+        raise JobError(
+            "--role SYNC_MASTER: its slaves need a port to get the log from", "give one with --ha-listen IP:PORT"
+        )
+    if is_slave and not (arguments.ha_master or arguments.register):
+        raise JobError(
+            "--role SLAVE: it needs to know its master", "give --register IP:PORT of the master's name server"
+        )
+    if (_broker_id(arguments) > 0) is not is_slave:
+        raise JobError(
+            f"--broker-id: expected {'more than 0' if is_slave else '0'} for {role}, found {arguments.broker_id}"
+        )
+    try:
+        credentials = environment_credentials() if is_slave else None
+    except OptionError as error:
+        raise JobError(str(error)) from error
+    return ReplicationOptions(
+        role=role,
+        listen=_address("--ha-listen", arguments.ha_listen) if arguments.ha_listen else None,
+        master=_address("--ha-master", arguments.ha_master) if arguments.ha_master else None,
+        slave_timeout_ms=round(arguments.slave_timeout.total_seconds() * 1000),
+        credentials=credentials,
+    )
+
+
+def _broker_id(arguments: argparse.Namespace) -> int:
+    default = 1 if arguments.role == "SLAVE" else 0
+    return default if arguments.broker_id is None else int(arguments.broker_id)
+
+
+def _ha_address(arguments: argparse.Namespace, ip: str) -> str:
+    """Where slaves get the log, as name servers tell them; empty where they do not."""
+    from schemas.layouts.hosts import Host
+
+    if not arguments.ha_listen:
+        return ""
+    listen = _address("--ha-listen", arguments.ha_listen)
+    return str(Host.of(ip if ipaddress.ip_address(listen.host).is_unspecified else listen.host, listen.port))
 
 
 def _accounts(file: str | None) -> Accounts | None:
@@ -190,30 +252,17 @@ def _broker_options(arguments: argparse.Namespace, listen: Address) -> BrokerOpt
     return BrokerOptions(
         cluster=arguments.cluster,
         name=arguments.name,
+        broker_id=_broker_id(arguments),
+        role=arguments.role,
+        slave_read=arguments.slave_read,
         address=Host.of(ip, listen.port),
+        ha_address=_ha_address(arguments, ip),
         auto_create_topics=not arguments.no_auto_create,
         auto_create_groups=not arguments.no_auto_create,
         sync_flush=arguments.flush == "sync",
         transaction_timeout_ms=round(arguments.transaction_timeout.total_seconds() * 1000),
         transaction_check_interval_ms=round(arguments.transaction_check_interval.total_seconds() * 1000),
         transaction_check_max=arguments.transaction_check_max,
-    )
-
-
-def _store_options(arguments: argparse.Namespace, broker: BrokerOptions) -> StoreOptions:
-    from broker_lite.store import StoreOptions
-    from broker_lite.store.options import DEFAULT_DELAY_LEVELS, RetentionOptions
-    from schemas.layouts.consumequeue import ENTRY
-
-    return StoreOptions(
-        segment_size_bytes=round(arguments.segment_mib * _MIB),
-        consume_queue_file_size_bytes=arguments.queue_entries * ENTRY.size,
-        index_slots=arguments.index_slots,
-        index_entries=arguments.index_entries,
-        max_message_size_bytes=arguments.max_message_kib << 10,
-        message_delay_level=arguments.delay_levels or DEFAULT_DELAY_LEVELS,
-        store_host=broker.address,
-        retention=RetentionOptions(arguments.reserved_hours, arguments.delete_hours, *arguments.disk_percent),
     )
 
 

@@ -13,6 +13,8 @@ JOBS = {
     "archive": "take what is new in broker stores into the lake",
     "audit": "compare what was archived with stores, packs and HBase, window by window",
     "verify": "look for all that is wrong in a store, tell why, and what to do; --local needs no Spark",
+    "rebuild": "make a store's queues and index again from its log, or salvage a damaged one; --local needs no Spark",
+    "restore": "make a store that a broker starts from, out of the lake, as it was at any time; needs no Spark",
     "query": "ask the lake: by topic, key, id, time or SQL; starts without a JVM",
     "dump": "print a store's records, queues or index as JSON lines; needs no Spark",
     "guard": "tell which segments a broker will delete, when, and whether they are archived",

@@ -148,7 +148,7 @@ def _expected_errors() -> list[tuple[type[Exception], ExitCode]]:
         ("connectors.commitlog.errors", "DamagedLogError", ExitCode.DAMAGE),
         ("connectors.archive.run", "RefusedError", ExitCode.DAMAGE),
         ("connectors.archive.judging", "CriticalQualityError", ExitCode.DAMAGE),
-        ("connectors.quality.errors", "JudgeError", ExitCode.FAILED),
+        ("connectors.quality.errors", "QualityError", ExitCode.FAILED),
         ("connectors.commitlog.errors", "SegmentCutError", ExitCode.FAILED),
         ("connectors.commitlog.errors", "CommitLogError", ExitCode.USAGE),
         ("connectors.lake.paths", "LakeError", ExitCode.USAGE),

@@ -10,10 +10,11 @@ import argparse
 import shutil
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
+from broker_lite.shop_journal import fill_shop_journal
 from broker_lite.shop_traffic import fill_shop_store
 from connectors.archive.run import Config, run_archive
 from connectors.lake.paths import LakePaths
@@ -29,8 +30,10 @@ DESCRIPTION = (
 )
 EXAMPLES = (
     ("demo", "all of it, in the folder commitlake-demo"),
+    ("demo --layout jmq", "the same shop on JMQ"),
     ("demo --orders 20000 --dir /tmp/big-shop", "a larger shop"),
 )
+_FILL: Mapping[str, Callable[..., object]] = {"rocketmq": fill_shop_store, "jmq": fill_shop_journal}
 _MARK = ".commitlake-demo"
 _ORDER = "order-4711"
 _BY_TOPIC = (
@@ -48,6 +51,8 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--dir", default="commitlake-demo", metavar="DIR", help="the demo's folder (default: commitlake-demo)"
     )
+    parser.add_argument("--layout", choices=tuple(_FILL), default="rocketmq",
+                        help="whose files the shop's broker writes (default: rocketmq)")  # fmt: skip
     parser.add_argument("--orders", type=int, default=400, metavar="N", help="orders of the shop (default: 400)")
     return parser
 
@@ -61,7 +66,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     folder = _clean_folder(Path(arguments.dir))
     store, lake = folder / "broker-a" / "store", LakePaths(str(folder / "lake"))
     started = time.monotonic()
-    fill_shop_store(store, orders=arguments.orders)
+    _FILL[arguments.layout](store, orders=arguments.orders)
     _say(f"a shop's broker, with {arguments.orders} orders, in {store} ({time.monotonic() - started:.1f} s)")
     config = Config(str(store), lake.root, parser_version=VERSION)
     result = run_archive(get_session("demo"), config, progress=partial(archive_progress, quiet=arguments.quiet))
@@ -69,7 +74,8 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     _show(lake, "What lies in the log, by topic and kind:", _BY_TOPIC)
     _show(lake, f"What happened to {_ORDER}:", _BY_KEY)
     _say("\nGo on with, for example:")
-    _say(f"  .venv/bin/commitlake query --lake {lake.root} --kind dlq")
+    if arguments.layout == "rocketmq":
+        _say(f"  .venv/bin/commitlake query --lake {lake.root} --kind dlq")
     _say(f"  .venv/bin/commitlake query --lake {lake.root} --topic orders --where \"properties['city'] = '北京'\"")
     _say(f"  .venv/bin/commitlake dump {store} --body text | head -n 1")
     return ExitCode.DAMAGE if result.quarantined or result.gaps else ExitCode.OK

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from jobs.command import ExitCode, JobError, job_parser, run_job
+from jobs.layouts import FOLDERS, add_layout_argument, layout_of
 
 DESCRIPTION = (
     "Print a store's records as JSON lines, in physical order: every column of the table messages, timestamps as ms, "
@@ -31,12 +32,17 @@ EXAMPLES = (
 def build_parser() -> argparse.ArgumentParser:
     """The job's arguments."""
     parser = job_parser("dump", DESCRIPTION, EXAMPLES)
-    parser.add_argument("store", metavar="STORE", help="store folder (the one that holds commitlog/)")
+    parser.add_argument("store", metavar="STORE", help=f"store folder (the one that holds {FOLDERS})")
     parser.add_argument("--broker", help="the store's name; the folder's where not given")
+    add_layout_argument(parser)
     body_help = "print bodies: as stored, in base64; or decompressed, as UTF-8 text (default: none)"
     parser.add_argument("--body", choices=("base64", "text", "none"), default="none", help=body_help)
     what = parser.add_mutually_exclusive_group()
-    what.add_argument("--consumequeue", action="store_true", help="print the entries of the ConsumeQueue instead")
+    what.add_argument(
+        "--consumequeue",
+        action="store_true",
+        help="print the entries of the queues instead",
+    )
     what.add_argument("--index", action="store_true", help="print the entries of the IndexFiles instead")
     parser.add_argument("--topic", help="with --consumequeue: this topic only")
     parser.add_argument("--queue", type=int, help="with --consumequeue: this queue only")
@@ -53,7 +59,7 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     from connectors.commitlog.stores import find_stores, segment_size
     from jobs.dump_rows import DumpReport, dump_records, how_it_ended
 
-    stores = find_stores(arguments.store, arguments.broker)
+    stores = find_stores(arguments.store, arguments.broker, layout_of(arguments).layouts)
     if len(stores) > 1:
         raise JobError(f"{arguments.store} names {len(stores)} stores: expected one", "dump them one by one")
     report = DumpReport()
@@ -66,16 +72,20 @@ def run(arguments: argparse.Namespace) -> ExitCode:
 
 
 def _run_indexes(arguments: argparse.Namespace) -> ExitCode:
+    from connectors.commitlog.layouts import StoreLayout
     from connectors.commitlog.stores import find_stores
-    from jobs.dump_rows import dump_consume_queues, dump_index_files
+    from jobs.dump_rows import dump_index_files, dump_queues
     from schemas.layouts.indexfile import Geometry
 
-    root = Path(find_stores(arguments.store, arguments.broker or "store")[0].root)
+    store = find_stores(arguments.store, arguments.broker or "store", layout_of(arguments).layouts)[0]
+    root = Path(store.root)
+    if arguments.index and store.layout is not StoreLayout.COMMITLOG:
+        raise JobError(f"{arguments.store} has no IndexFiles: expected a RocketMQ store, found a {store.layout}")
     if arguments.index:
         geometry = None if arguments.index_slots is None else Geometry(arguments.index_slots, arguments.index_entries)
         count = _print(dump_index_files(root, geometry))
     else:
-        count = _print(dump_consume_queues(root, arguments.topic, arguments.queue))
+        count = _print(dump_queues(store, arguments.topic, arguments.queue))
     print(f"{count} entries", file=sys.stderr)
     return ExitCode.OK
 

@@ -6,13 +6,15 @@ import base64
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from connectors.commitlog.bodies import decompress
 from connectors.commitlog.errors import BodyError
 from connectors.commitlog.indexes import walk_consume_queues, walk_index_files
-from connectors.commitlog.records import Found, row_of, walk_store
+from connectors.commitlog.layouts import StoreLayout, rules_of
+from connectors.commitlog.records import Found, walk_store
 from connectors.commitlog.stores import Store
-from schemas.layouts.commitlog import Message
+from connectors.journal.queue_files import walk_queue_files
 from schemas.layouts.indexfile import Geometry
 from schemas.layouts.scan import SpanKind
 
@@ -49,12 +51,12 @@ def dump_records(store: Store, segment_bytes: int, body: str, report: DumpReport
         report.last = found
         if found.message is not None:
             report.records += 1
-            yield record_row(found.message, store.broker, found.segment, body)
+            yield record_row(found.message, store, found.segment, body)
 
 
-def record_row(message: Message, broker: str, segment: str, body: str) -> Row:
+def record_row(message: Any, store: Store, segment: str, body: str) -> Row:
     """A record as `dump` prints it."""
-    row: Row = {**row_of(message, broker), "segment": segment}
+    row: Row = {**rules_of(store.layout).row_of(message, store.broker), "segment": segment}
     if body == "base64":
         row["body"] = base64.b64encode(message.body).decode()
     elif body == "text":
@@ -62,7 +64,7 @@ def record_row(message: Message, broker: str, segment: str, body: str) -> Row:
     return row
 
 
-def _text(message: Message) -> str | None:
+def _text(message: Any) -> str | None:
     """The body as a producer wrote it; null where it cannot be decompressed."""
     try:
         return decompress(message.body, message.sys_flag).decode("utf-8", "replace")
@@ -97,8 +99,12 @@ def how_it_ended(report: DumpReport) -> str:
     return f"stopped in segment {last.segment} at physical offset {why}"
 
 
-def dump_consume_queues(root: Path, topic: str | None, queue_id: int | None) -> Iterator[Row]:
+def dump_queues(store: Store, topic: str | None, queue_id: int | None) -> Iterator[Row]:
     """One row per entry of the store's queues."""
+    return _DUMPS[store.layout](Path(store.root), topic, queue_id)
+
+
+def _dump_consume_queues(root: Path, topic: str | None, queue_id: int | None) -> Iterator[Row]:
     for found in walk_consume_queues(root, topic, queue_id):
         yield {
             "topic": found.topic,
@@ -108,6 +114,20 @@ def dump_consume_queues(root: Path, topic: str | None, queue_id: int | None) -> 
             "size": found.entry.size,
             "tags_code": found.entry.tags_code,
         }
+
+
+def _dump_queue_files(root: Path, topic: str | None, queue_id: int | None) -> Iterator[Row]:
+    for found in walk_queue_files(root, topic, queue_id):
+        yield {
+            "topic": found.topic,
+            "queue_id": found.queue_id,
+            "queue_offset": found.queue_offset,
+            "physical_offset": found.entry.journal_offset,
+            "size": found.entry.size,
+        }
+
+
+_DUMPS = {StoreLayout.COMMITLOG: _dump_consume_queues, StoreLayout.JOURNAL: _dump_queue_files}
 
 
 def dump_index_files(root: Path, geometry: Geometry | None) -> Iterator[Row]:

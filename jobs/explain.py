@@ -16,13 +16,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from jobs.command import ExitCode, JobError, job_parser, run_job
+from jobs.layouts import FOLDERS, add_layout_argument, layout_of
 from jobs.times import join_times, parse_time
 
 if TYPE_CHECKING:
     from connectors.commitlog.read_plan import ReadPlan
 
 DESCRIPTION = (
-    "Tell what a read of stores would do: which segments it would skip by offset and by time, whether a ConsumeQueue "
+    "Tell what a read of stores would do: which segments it would skip by offset and by time, whether a queue "
     "or an IndexFile would answer it or a scan, and why an index would not be used. Options are those of the Spark "
     "source; an option given twice takes either value. Times are store times in UTC, --from inclusive, --to exclusive."
 )
@@ -43,8 +44,9 @@ _MILLISECOND = datetime.timedelta(milliseconds=1)
 def build_parser() -> argparse.ArgumentParser:
     """The job's arguments."""
     parser = job_parser("explain", DESCRIPTION, EXAMPLES)
-    parser.add_argument("store", metavar="STORE", help="store folder (the one that holds commitlog/), or a glob")
+    parser.add_argument("store", metavar="STORE", help=f"store folder (the one that holds {FOLDERS}), or a glob")
     parser.add_argument("--broker", help="the store's name; the folder's where not given")
+    add_layout_argument(parser)
     parser.add_argument("--topic", action="append", default=[], help="stored topic")
     parser.add_argument("--queue", action="append", default=[], type=int, help="queue id")
     parser.add_argument("--key", action="append", default=[], help="business key or unique key; needs --topic")
@@ -114,6 +116,7 @@ def _options(arguments: argparse.Namespace) -> dict[str, str]:
     given = {
         "path": arguments.store,
         "broker": arguments.broker,
+        "layout": str(layout_of(arguments)),
         "topics": ",".join(arguments.topic) or None,
         "queueIds": ",".join(map(str, arguments.queue)) or None,
         "keys": ",".join(arguments.key) or None,

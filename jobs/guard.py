@@ -20,6 +20,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from jobs.command import ExitCode, JobError, job_parser, run_job
 from jobs.durations import parse_duration
+from jobs.layouts import FOLDERS, add_layout_argument, layout_of
 from jobs.places import lake_of
 
 if TYPE_CHECKING:
@@ -48,8 +49,8 @@ def build_parser() -> argparse.ArgumentParser:
     """The job's arguments."""
     parser = job_parser("guard", DESCRIPTION, EXAMPLES)
     store_help = (
-        "store folder (the one that holds commitlog/), a glob, or several with commas between; {broker} stands for the "
-        "path component that names the broker"
+        f"store folder (the one that holds {FOLDERS}), a glob, or several with commas between; {{broker}} stands for "
+        "the path component that names the broker"
     )
     parser.add_argument("--store", required=True, metavar="PATH", help=store_help)
     parser.add_argument("--lake", required=True, metavar="PLACE",
@@ -57,6 +58,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--s3-endpoint", metavar="URL", help="object store other than Amazon's")
     parser.add_argument("--s3-region", metavar="NAME", help="region of the bucket")
     parser.add_argument("--broker", help="the store's name; the folder's where not given")
+    add_layout_argument(parser)
     parser.add_argument("--broker-conf", metavar="FILE",
                         help="the broker's settings ({broker}: its name); else its defaults")  # fmt: skip
     parser.add_argument("--within", type=parse_duration, default="12h", metavar="TIME",
@@ -81,7 +83,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
 
     now = datetime.datetime.now(datetime.UTC)
     progress = _read_progress(lake_of(arguments))
-    stores = find_stores(arguments.store, arguments.broker)
+    stores = find_stores(arguments.store, arguments.broker, layout_of(arguments).layouts)
     watched = watch_stores(stores, progress or {}, _rules_of(arguments), now, arguments.within)
     print_report(arguments.output, watched, now)
     for line in warning_lines(watched):

@@ -10,14 +10,16 @@ from enum import StrEnum
 from pathlib import Path
 
 from connectors.commitlog.continuity import StoreReplacedError, check_continuity
+from connectors.commitlog.layouts import StoreLayout
 from connectors.commitlog.stores import Store
 from connectors.lake.archive_log import StoreProgress
 from connectors.retention.disk import Disk, read_disk
 from connectors.retention.forecast import Forecast, forecast
 from connectors.retention.rules import Rules
 from connectors.retention.segments import Archived, StoredSegment, growth, read_segments
+from schemas.layouts import jmq_queue
 
-_CONSUME_QUEUE = "consumequeue"
+_QUEUES = {StoreLayout.COMMITLOG: "consumequeue", StoreLayout.JOURNAL: jmq_queue.FOLDER}
 
 
 class Verdict(StrEnum):
@@ -46,7 +48,7 @@ class WatchedStore:
 
     Attributes:
         broker: its name.
-        root: its `commitlog` folder.
+        root: the folder of its log.
         rules: its broker's.
         segments: in order of their offsets.
         disks: that of the log, then that of the ConsumeQueues where it is another one.
@@ -135,7 +137,7 @@ def _disks_of(store: Store, rules: Rules) -> list[Disk]:
     if "://" in store.root:
         return []
     log = Path(store.root)
-    queues = Path(rules.conf.store_path or log.parent) / _CONSUME_QUEUE
+    queues = Path(rules.conf.store_path or log.parent) / _QUEUES[store.layout]
     disks = [read_disk(log)]
     if queues.is_dir() and queues.stat().st_dev != disks[0].device:
         disks.append(read_disk(queues))

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jobs.command import ExitCode, JobError, job_parser, run_job
+from jobs.store_arguments import delay_levels, positive
 
 if TYPE_CHECKING:
     from connectors.commitlog.stores import Store
@@ -46,11 +47,11 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("store", metavar="STORE", help=store_help)
     parser.add_argument("--broker", help="the store's name; the folder's where not given")
     parser.add_argument("--local", action="store_true", help="on this machine's cores, without Spark")
-    parser.add_argument("--processes", type=_positive, metavar="N",
+    parser.add_argument("--processes", type=positive, metavar="N",
                         help="with --local: how many at a time (default: one for each core)")  # fmt: skip
-    parser.add_argument("--delay-levels", type=_delay_levels, metavar="TEXT",
+    parser.add_argument("--delay-levels", type=delay_levels, metavar="TEXT",
                         help="the broker's messageDelayLevel, where it is not the default: '1s 5s 30s'")  # fmt: skip
-    parser.add_argument("--findings", type=_positive, default=20, metavar="N",
+    parser.add_argument("--findings", type=positive, default=20, metavar="N",
                         help="of each class that are shown; all are counted (default: 20)")  # fmt: skip
     parser.add_argument("--lake", metavar="PLACE", help="compare with this lake: a folder, or s3://bucket/prefix")
     parser.add_argument("--s3-endpoint", metavar="URL", help="object store other than Amazon's")
@@ -58,21 +59,6 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--output", choices=("table", "json"), default="table", help="(default: table)")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write a page as well, which needs nothing else")
     return parser
-
-
-def _positive(text: str) -> int:
-    if not text.isascii() or not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r}: expected 1 or more")
-    return int(text)
-
-
-def _delay_levels(text: str) -> tuple[int, ...]:
-    from connectors.facts.delay_levels import parse_delay_levels
-
-    try:
-        return parse_delay_levels(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def job(arguments: argparse.Namespace) -> ExitCode:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 
+from connectors.commitlog.plan import StoreRange
 from connectors.lake.paths import LakePaths
 from connectors.verify.doctor import StoreReport
 from connectors.verify.findings import Finding
@@ -45,8 +46,7 @@ def add_lake_findings(
             )  # fmt: skip
     if not ranges:
         return
-    found = sides.messages(sides.stretches(ranges))
-    differing = compare_profiles(sides.store(path, broker, ranges), found).cache()
+    differing = _differing(sides, path, broker, ranges)
     by_name = {report.broker: report for report in reports}
     for row in differing.groupBy("broker", "difference").count().collect():
         findings, code = by_name[row["broker"]].findings, _CODES[row["difference"]]
@@ -54,6 +54,17 @@ def add_lake_findings(
         first = [_finding(code, each) for each in differing.where(same).limit(findings.limit).collect()]
         findings.add_many(code, row["count"], first)
     differing.unpersist()
+
+
+def _differing(sides: Sides, path: str, broker: str | None, ranges: Mapping[str, StoreRange]) -> DataFrame:
+    """Windows that differ, cached; a broker that deletes its oldest segments meanwhile is no difference."""
+    while True:
+        found = sides.messages(sides.stretches(ranges))
+        differing = compare_profiles(sides.store(path, broker, ranges), found).cache()
+        before, (ranges, _) = ranges, ranges_in_store(path, broker, sides.moment.commit.stores)
+        if differing.isEmpty() or ranges == before or not ranges:
+            return differing
+        differing.unpersist()
 
 
 def _finding(code: str, row: Row) -> Finding:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 
 from broker_lite.store.options import DEFAULT_STORE_HOST
 from schemas.layouts.hosts import Host
+
+_IN_MEMORY_BYTES = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * 2 // 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,8 +19,11 @@ class BrokerOptions:
         cluster: name of its cluster.
         name: its own; masters and slaves that belong together share it.
         broker_id: 0 for a master.
+        role: ASYNC_MASTER, SYNC_MASTER or SLAVE, for those who ask.
         address: where clients reach it.
         ha_address: where slaves get its log.
+        slave_read: whether consumers that are far behind are sent to a slave, as their group's settings say.
+        in_memory_bytes: what is written after a message before RocketMQ takes it for no longer in memory.
         auto_create_topics: whether a send to an unknown topic makes it, after the model of TBW102.
         auto_create_groups: whether consumers of an unknown group make it.
         trace_topic: whether there is a topic for the clients' traces.
@@ -36,8 +42,11 @@ class BrokerOptions:
     cluster: str = "DefaultCluster"
     name: str = "broker-a"
     broker_id: int = 0
+    role: str = "ASYNC_MASTER"
     address: Host = DEFAULT_STORE_HOST
     ha_address: str = ""
+    slave_read: bool = False
+    in_memory_bytes: int = _IN_MEMORY_BYTES
     auto_create_topics: bool = True
     auto_create_groups: bool = True
     trace_topic: bool = True

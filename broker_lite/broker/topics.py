@@ -5,6 +5,7 @@ Source: TopicConfigManager, TopicValidator (5.5.0).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from broker_lite.broker.options import BrokerOptions
@@ -32,6 +33,9 @@ TEMPLATE_QUEUES = 8
 SCHEDULE_QUEUES = 18
 CLUSTER_QUEUES = 16
 
+PARKING_TOPICS = {SCHEDULE_TOPIC: SCHEDULE_QUEUES, HALF_TOPIC: 1, OP_TOPIC: 1, GIVEN_UP_TOPIC: 1}
+"""Where RocketMQ's layout keeps messages that are not consumed yet, or that nobody decided."""
+
 NOT_FOR_PRODUCERS = frozenset(
     {SCHEDULE_TOPIC, HALF_TOPIC, OP_TOPIC, GIVEN_UP_TOPIC, SELF_TEST_TOPIC, OFFSET_MOVED_TOPIC}
 )
@@ -42,8 +46,14 @@ _SYSTEM_TOPICS = NOT_FOR_PRODUCERS | {AUTO_CREATE_TOPIC, "BenchmarkTest", TRACE_
 class TopicTable:
     """Topics by name, kept in `topics.json`."""
 
-    def __init__(self, config: Topics, options: BrokerOptions) -> None:
-        """Make the topics that every broker has."""
+    def __init__(self, config: Topics, options: BrokerOptions, layout_topics: Mapping[str, int]) -> None:
+        """Make the topics that every broker has.
+
+        Args:
+            config: the table on the disk.
+            options: the broker's.
+            layout_topics: those that the store's layout needs, with the number of their queues.
+        """
         self._config = config
         self._known: dict[str, tuple[Any, TopicConfig]] = {}
         inherit = PERM_INHERIT if options.auto_create_topics else 0
@@ -53,10 +63,7 @@ class TopicTable:
             else ("", 0, 0),
             (SELF_TEST_TOPIC, 1, READ_WRITE),
             (OFFSET_MOVED_TOPIC, 1, READ_WRITE),
-            (SCHEDULE_TOPIC, SCHEDULE_QUEUES, READ_WRITE),
-            (HALF_TOPIC, 1, READ_WRITE),
-            (OP_TOPIC, 1, READ_WRITE),
-            (GIVEN_UP_TOPIC, 1, READ_WRITE),
+            *((topic, queues, READ_WRITE) for topic, queues in layout_topics.items()),
             (options.cluster, CLUSTER_QUEUES, READ_WRITE | inherit),
             (options.name, 1, READ_WRITE | inherit),
             (f"{options.cluster}_REPLY_TOPIC", 1, READ_WRITE),

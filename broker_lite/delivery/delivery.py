@@ -18,8 +18,10 @@ from broker_lite.delivery.timers import Timers, asks_for_timer
 from broker_lite.delivery.transactions import Transactions
 from broker_lite.store import MessageRefusedError, MessageStore, PutResult
 from broker_lite.store.dispatch import parse_delay_level
+from broker_lite.store.prepared import SentMessage
 from schemas.layouts import properties as props
 from schemas.layouts.commitlog import Message, NewMessage
+from schemas.layouts.hosts import Host
 
 DEFAULT_MAX_DELAY_MS = 3 * 86_400_000
 
@@ -43,6 +45,11 @@ class Delivery:
         self._transactions = Transactions(store)
         self._timers = Timers(store, timer_max_delay_ms)
 
+    @property
+    def delay_levels(self) -> int:
+        """How many delay levels there are."""
+        return len(self.store.options.delay_levels_ms)
+
     def send(self, message: NewMessage) -> PutResult:
         """Take a producer's message.
 
@@ -61,12 +68,16 @@ class Delivery:
             return self.store.put(self._timers.park(message, known, self.store.clock()))
         return self._put(message, known.get(props.DELAY))
 
+    def take(self, message: SentMessage) -> PutResult:
+        """The same as `send`, of a message as it has come."""
+        return self.send(message.with_pairs())
+
     def _put(self, message: NewMessage, delay: str | None) -> PutResult:
         level = parse_delay_level(delay)
         if delay is not None and level is None:
             raise MessageRefusedError(f"{props.DELAY}: expected an integer, found {delay!r}")
         if level is not None and level > 0:
-            message = rewrites.park(message, min(level, len(self.store.options.delay_levels_ms)))
+            message = rewrites.park(message, min(level, self.delay_levels))
         return self.store.put(message)
 
     def next_due_ms(self) -> int | None:
@@ -84,7 +95,13 @@ class Delivery:
         return self._schedule.deliver_due(now_ms, limit) + self._timers.deliver_due(now_ms, limit)
 
     def send_back(
-        self, group: str, physical_offset: int, *, delay_level: int = 0, max_reconsume_times: int | None = None
+        self,
+        group: str,
+        physical_offset: int,
+        *,
+        delay_level: int = 0,
+        max_reconsume_times: int | None = None,
+        client: Host | None = None,  # noqa: ARG002 (RocketMQ does not keep who it was)
     ) -> PutResult | None:
         """Take back a message that a consumer has failed on.
 
@@ -96,6 +113,7 @@ class Delivery:
             physical_offset: of the record that the consumer had.
             delay_level: 0 for 3 and the retries so far; below 0 for the dead letter topic at once.
             max_reconsume_times: how many retries there are; else what the group has.
+            client: the consumer.
 
         Returns:
             Where it was stored; None for a group without retry queues, whose failures are dropped.
@@ -116,6 +134,10 @@ class Delivery:
         # RocketMQ draws the retry queue by lot.
         queue_id = failed.physical_offset % limits.retry_queues
         return self._put(rewrites.send_back(failed, group, queue_id, level), str(level))
+
+    def find_half(self, physical_offset: int) -> Message | None:
+        """The message whose record begins at an offset; it may be no half."""
+        return self.store.get_at(physical_offset)
 
     def commit(self, producer_group: str, half_offset: int) -> PutResult:
         """Let consumers see the message of a half; see `Transactions.commit`."""

@@ -25,7 +25,7 @@ from broker_lite.handlers import (
 )
 from broker_lite.handlers.kinds import Handlers
 from broker_lite.protocol import Channel
-from broker_lite.store import DiskFullError, MessageRefusedError, StoreError, StoreUnusableError
+from broker_lite.store import DiskFullError, MessageRefusedError, StoreError, StoreUnusableError, UnsupportedError
 from schemas.layouts.remoting import Command
 from schemas.remoting.codes import RequestCode, ResponseCode
 from schemas.remoting.errors import CommandError, SignatureError
@@ -68,6 +68,7 @@ _CODES_FOR: tuple[tuple[type[Exception], ResponseCode], ...] = (
     (MessageRefusedError, ResponseCode.MESSAGE_ILLEGAL),
     (DiskFullError, ResponseCode.SERVICE_NOT_AVAILABLE),
     (StoreUnusableError, ResponseCode.SERVICE_NOT_AVAILABLE),
+    (UnsupportedError, ResponseCode.REQUEST_CODE_NOT_SUPPORTED),
 )
 
 
@@ -170,10 +171,15 @@ class Dispatcher:
         if now_ms >= self._next_check_ms:
             self._next_check_ms = now_ms + broker.options.transaction_check_interval_ms
             transactions.ask_producers(broker, now_ms)
+        self._attend_clients(now_ms)
+        return len(delivered) >= DELIVERED_AT_ONCE
+
+    def _attend_clients(self, now_ms: int) -> None:
+        """Answer the pulls for which something has come, or which have waited long enough; see who has gone."""
+        broker = self.broker
         if now_ms >= self._next_poll_ms:
             self._next_poll_ms = now_ms + broker.options.long_poll_check_ms
             pulling.answer_late(broker, now_ms)
             broker.notify_members(broker.clients.expire(now_ms))
             broker.locks.expire(now_ms)
         self.answer_arrived()
-        return len(delivered) >= DELIVERED_AT_ONCE

@@ -15,7 +15,7 @@ from schemas.remoting.headers import SendBackRequest
 from schemas.remoting.versions import Version
 
 
-def send_back(broker: Broker, _channel: Channel, request: Command) -> Command:
+def send_back(broker: Broker, channel: Channel, request: Command) -> Command:
     """Take a message back: it comes again later, or goes to the dead letters."""
     header = from_ext_fields(SendBackRequest, request.ext_fields)
     group = broker.groups.find(header.group)
@@ -30,7 +30,7 @@ def send_back(broker: Broker, _channel: Channel, request: Command) -> Command:
     limit = header.max_reconsume_times if request.version >= Version.V3_4_9 else None
     try:
         result = broker.delivery.send_back(
-            header.group, header.offset, delay_level=header.delay_level, max_reconsume_times=limit
+            header.group, header.offset, delay_level=header.delay_level, max_reconsume_times=limit, client=channel.peer
         )
     except SendBackError as error:
         return request.reply(ResponseCode.SYSTEM_ERROR, remark=str(error))

@@ -5,8 +5,6 @@ Source: ConsumerManageProcessor, AdminBrokerProcessor (5.5.0).
 
 from __future__ import annotations
 
-import os
-
 from broker_lite.broker.broker import Broker
 from broker_lite.handlers.kinds import Handlers
 from broker_lite.protocol import Channel
@@ -23,9 +21,6 @@ from schemas.remoting.headers import (
     UpdateConsumerOffsetRequest,
 )
 
-_IN_MEMORY_BYTES = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * 2 // 5
-"""What is written after a message before RocketMQ takes it for no longer in memory."""
-
 
 def query_offset(broker: Broker, _channel: Channel, request: Command) -> Command:
     """Where a group goes on in a queue; a new group begins at 0 where all of the queue is there and recent."""
@@ -36,14 +31,14 @@ def query_offset(broker: Broker, _channel: Channel, request: Command) -> Command
         return request.reply(ResponseCode.SUCCESS, to_ext_fields(OffsetResponse(offset)))
     if header.set_zero_if_not_found is not False and store.min_offset(header.topic, header.queue_id) <= 0:
         first = store.entry_at(header.topic, header.queue_id, 0)
-        if first is not None and store.max_physical_offset - first.physical_offset <= _IN_MEMORY_BYTES:
+        if first is not None and store.max_physical_offset - first.physical_offset <= broker.options.in_memory_bytes:
             return request.reply(ResponseCode.SUCCESS, to_ext_fields(OffsetResponse(0)))
     return request.reply(
         ResponseCode.QUERY_NOT_FOUND, remark="Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"
     )
 
 
-def update_offset(broker: Broker, _channel: Channel, request: Command) -> Command:
+def update_offset(broker: Broker, channel: Channel, request: Command) -> Command:
     """A group has consumed everything before an offset."""
     header = from_ext_fields(UpdateConsumerOffsetRequest, request.ext_fields)
     topic = broker.topics.find(header.topic)
@@ -61,8 +56,8 @@ def update_offset(broker: Broker, _channel: Channel, request: Command) -> Comman
         return request.reply(ResponseCode.SYSTEM_ERROR, remark=remark)
     if broker.is_reset(header.topic, header.consumer_group, header.queue_id):
         return request.reply(ResponseCode.SYSTEM_ERROR, remark="Offset has been previously reset")
-    broker.store.config.consumer_offsets.commit(
-        header.topic, header.consumer_group, header.queue_id, header.commit_offset
+    broker.store.config.consumer_offsets.acknowledge(
+        header.topic, header.consumer_group, header.queue_id, header.commit_offset, channel.peer
     )
     return request.reply(ResponseCode.SUCCESS)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from broker_lite.broker import statistics
 from broker_lite.broker.broker import Broker
 from broker_lite.broker.clients import BROADCASTING
@@ -11,16 +13,19 @@ from broker_lite.handlers.kinds import Handlers
 from broker_lite.protocol import Channel
 from broker_lite.store import GetStatus
 from broker_lite.store.pulling import PullLimits
+from schemas.layouts.commitlog import HEAD
 from schemas.layouts.remoting import Command
 from schemas.remoting.codes import RequestCode, ResponseCode
 from schemas.remoting.configs import SubscriptionGroupConfig
 from schemas.remoting.ext_fields import from_ext_fields, to_ext_fields
 from schemas.remoting.headers import PullMessageRequest, PullMessageResponse, PullSysFlag
 from schemas.remoting.heartbeats import TAG_EXPRESSION, SubscriptionData, subscription_of_tags
-from schemas.remoting.routes import PERM_READ
+from schemas.remoting.routes import MASTER_ID, PERM_READ
 
 MAX_SUSPEND_MS = 600_000
 """RocketMQ has no limit; a consumer asks for 15 to 30 s."""
+
+_PHYSICAL_OFFSET = [field.name for field in HEAD.fields].index("physical_offset")
 
 _CODES = {
     GetStatus.FOUND: ResponseCode.SUCCESS,
@@ -44,10 +49,10 @@ def pull_message(broker: Broker, channel: Channel, request: Command) -> Command 
     may_wait = bool(header.sys_flag & PullSysFlag.SUSPEND)
     commits = header.sys_flag & PullSysFlag.COMMIT_OFFSET and may_wait and header.commit_offset >= 0
     if commits and not broker.is_reset(header.topic, header.consumer_group, header.queue_id):
-        broker.store.config.consumer_offsets.commit(
-            header.topic, header.consumer_group, header.queue_id, header.commit_offset
+        broker.store.config.consumer_offsets.acknowledge(
+            header.topic, header.consumer_group, header.queue_id, header.commit_offset, channel.peer
         )
-    answer = _reset(broker, request, header) or _pull(broker, request, header, wanted)
+    answer = _reset(broker, request, header) or _pull(broker, request, header, wanted, group)
     if answer.code != ResponseCode.PULL_NOT_FOUND or not may_wait:
         return answer
     deadline_ms = broker.now_ms() + min(max(0, header.suspend_timeout_millis), MAX_SUSPEND_MS)
@@ -113,7 +118,13 @@ def _own_subscription(header: PullMessageRequest) -> SubscriptionData:
     return SubscriptionData(header.topic, expression, sub_version=header.sub_version, expression_type=kind)
 
 
-def _pull(broker: Broker, request: Command, header: PullMessageRequest, wanted: Filter) -> Command:
+def _pull(
+    broker: Broker,
+    request: Command,
+    header: PullMessageRequest,
+    wanted: Filter,
+    group: SubscriptionGroupConfig | None = None,
+) -> Command:
     options = broker.options
     limit_bytes = options.max_transfer_bytes
     if header.max_msg_bytes is not None and header.max_msg_bytes > 0:
@@ -126,7 +137,7 @@ def _pull(broker: Broker, request: Command, header: PullMessageRequest, wanted: 
     if code is None:
         code = ResponseCode.PULL_OFFSET_MOVED if header.queue_offset else ResponseCode.PULL_NOT_FOUND
     response = PullMessageResponse(
-        suggest_which_broker_id=options.broker_id,
+        suggest_which_broker_id=_suggested(broker, group, result.records),
         next_begin_offset=result.next_offset,
         min_offset=result.min_offset,
         max_offset=result.max_offset,
@@ -135,11 +146,22 @@ def _pull(broker: Broker, request: Command, header: PullMessageRequest, wanted: 
     )
     body = b"".join(result.records)
     if result.records:
-        key = f"{header.topic}@{header.consumer_group}"
+        topic, group_name, queue_id, offset = header.topic, header.consumer_group, header.queue_id, header.queue_offset
+        broker.store.config.consumer_offsets.hand_out(topic, group_name, queue_id, offset, result.next_offset)
+        key = f"{topic}@{group_name}"
         broker.statistics.add(statistics.GROUP_GET_NUMS, key, len(result.records))
         broker.statistics.add(statistics.GROUP_GET_SIZE, key, len(body))
         broker.statistics.add(statistics.BROKER_GET_NUMS, options.cluster, len(result.records))
     return request.reply(code, to_ext_fields(response), body, result.status.value)
+
+
+def _suggested(broker: Broker, group: SubscriptionGroupConfig | None, found: Sequence[bytes]) -> int:
+    """Who is to be asked next: the master, or for what is long written a slave, where that is wanted."""
+    if group is None or not found or not broker.options.slave_read:
+        return MASTER_ID
+    last: int = HEAD.unpack(found[-1])[_PHYSICAL_OFFSET]
+    is_behind = broker.store.log_end - last > broker.options.in_memory_bytes
+    return group.which_broker_when_consume_slowly if is_behind else group.broker_id
 
 
 def _reset(broker: Broker, request: Command, header: PullMessageRequest) -> Command | None:
@@ -149,7 +171,7 @@ def _reset(broker: Broker, request: Command, header: PullMessageRequest) -> Comm
         return None
     store, topic, queue_id = broker.store, header.topic, header.queue_id
     response = PullMessageResponse(
-        broker.options.broker_id, target, store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
+        MASTER_ID, target, store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
     )
     return request.reply(ResponseCode.PULL_OFFSET_MOVED, to_ext_fields(response), remark="OFFSET_RESET")
 

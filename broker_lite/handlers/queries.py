@@ -34,7 +34,7 @@ def query_message(broker: Broker, _channel: Channel, request: Command) -> Comman
     records: list[bytes] = []
     for message in found:
         if sum(map(len, records)) + message.size <= _ANSWER_BYTES:
-            records.append(broker.store.record_at(message.physical_offset, message.size))
+            records.append(broker.store.record_of(message))
     if not records:
         return request.reply(ResponseCode.QUERY_NOT_FOUND, remark="can not find message, maybe time range not correct")
     last = found[-1]
@@ -48,7 +48,7 @@ def view_message(broker: Broker, _channel: Channel, request: Command) -> Command
     message = broker.store.get_at(header.offset)
     if message is None:
         return request.reply(ResponseCode.SYSTEM_ERROR, remark=f"can not find message by the offset, {header.offset}")
-    return request.reply(ResponseCode.SUCCESS, body=broker.store.record_at(message.physical_offset, message.size))
+    return request.reply(ResponseCode.SUCCESS, body=broker.store.record_of(message))
 
 
 def query_consume_queue(broker: Broker, _channel: Channel, request: Command) -> Command:

@@ -29,7 +29,7 @@ def consume_directly(broker: Broker, channel: Channel, request: Command) -> Comm
         message = broker.store.get_by_id(header.msg_id or "")
     except LayoutError as error:
         return request.reply(ResponseCode.SYSTEM_ERROR, remark=str(error))
-    body = b"" if message is None else broker.store.record_at(message.physical_offset, message.size)
+    body = b"" if message is None else broker.store.record_of(message)
     fields = dict(request.ext_fields) | {"brokerName": broker.options.name}
     relayed = replace(request, ext_fields=fields, body=body)
     return _relay(broker, channel, request, header.consumer_group, header.client_id, relayed)

@@ -11,8 +11,8 @@ from broker_lite.broker.broker import CLUSTER, REGION, TRACE_ON, Broker
 from broker_lite.broker.clients import Member
 from broker_lite.handlers.kinds import Handlers
 from broker_lite.protocol import Channel
+from broker_lite.store.prepared import SentMessage
 from schemas.layouts import properties as props
-from schemas.layouts.commitlog import NewMessage
 from schemas.layouts.properties import parse_properties
 from schemas.layouts.remoting import Command
 from schemas.remoting.codes import RequestCode, ResponseCode
@@ -48,22 +48,17 @@ def send_reply(broker: Broker, channel: Channel, request: Command) -> Command | 
     known |= {REGION: broker.options.region, TRACE_ON: "true"}
     known.pop(CLUSTER, None)
     queue_id = max(0, header.queue_id)
-    message = NewMessage(
-        f"{broker.options.cluster}_REPLY_TOPIC",
-        bytes(request.body),
-        header.born_timestamp,
-        channel.peer,
-        0,
-        header.flag,
-        header.sys_flag,
-        properties=tuple(known.items()),
-    )
+    text = "".join(f"{key}\x01{value}\x02" for key, value in known.items())
+    message = SentMessage(
+        f"{broker.options.cluster}_REPLY_TOPIC", 0, bytes(request.body), header.born_timestamp, channel.peer,
+        header.flag, header.sys_flag, 0, known, text.encode("utf-8", "replace"), header.producer_group,
+    )  # fmt: skip
     asker = _find_client(broker, known.get(REPLY_TO_CLIENT))
     if asker is None:
         remark = f"push reply message fail, channel of <{known.get(REPLY_TO_CLIENT)}> not found."
         return request.reply(ResponseCode.SYSTEM_ERROR, remark=remark)
-    asker.channel.ask(_push(broker, channel, header, known, bytes(request.body)), lambda _: None)
-    result = broker.store.put(message)
+    asker.channel.ask(_push(broker, channel, header, text, bytes(request.body)), lambda _: None)
+    result = broker.store.send(message)
     response = SendMessageResponse(result.msg_id, queue_id, result.queue_offset, known.get(props.UNIQ_KEY))
     return request.reply(ResponseCode.SUCCESS, to_ext_fields(response))
 
@@ -75,8 +70,7 @@ def _find_client(broker: Broker, client_id: str | None) -> Member | None:
     return None
 
 
-def _push(broker: Broker, channel: Channel, header: SendMessageRequest, known: dict[str, str], body: bytes) -> Command:
-    text = "".join(f"{key}\x01{value}\x02" for key, value in known.items())
+def _push(broker: Broker, channel: Channel, header: SendMessageRequest, properties: str, body: bytes) -> Command:
     pushed = ReplyRequest(
         str(channel.peer),
         str(broker.options.address),
@@ -89,7 +83,7 @@ def _push(broker: Broker, channel: Channel, header: SendMessageRequest, known: d
         header.sys_flag,
         header.born_timestamp,
         header.flag,
-        text,
+        properties,
         header.reconsume_times,
         header.unit_mode,
     )

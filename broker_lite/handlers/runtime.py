@@ -94,7 +94,7 @@ def _disk(broker: Broker) -> dict[str, str]:
 def _delays(broker: Broker) -> dict[str, str]:
     offsets = broker.store.config.delay_offsets
     table = {}
-    for level in range(1, len(broker.store.options.delay_levels_ms) + 1):
+    for level in range(1, broker.delivery.delay_levels + 1):
         end = broker.store.max_offset(SCHEDULE_TOPIC, level - 1)
         if end:
             table[f"scheduleMessageOffset_{level}"] = f"{offsets.get(level)},{end}"

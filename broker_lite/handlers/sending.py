@@ -105,12 +105,12 @@ def _send_one(
         known |= {CLUSTER: broker.options.cluster, REGION: broker.options.region, TRACE_ON: "true"}
     message = SentMessage(
         topic, queue_id, bytes(request.body), header.born_timestamp, channel.peer, header.flag, header.sys_flag,
-        header.reconsume_times or 0, known, stored,
+        header.reconsume_times or 0, known, stored, header.producer_group,
     )  # fmt: skip
     if is_plain and not _is_special(known):
-        result = broker.store.append(broker.store.preparing.prepare_sent(message))
+        result = broker.store.send(message)
     else:
-        result = broker.delivery.send(_marked(broker, message).with_pairs())
+        result = broker.delivery.take(_marked(broker, message))
     return _stored(broker, request, header, config.topic_name, [result], known[props.UNIQ_KEY])
 
 
@@ -160,15 +160,14 @@ def _send_batch(broker: Broker, channel: Channel, request: Command, header: Send
     if not items or sum(len(item.body) for item in items) > broker.store.options.max_message_size_bytes:
         remark = f"expected a batch of 1 to {broker.store.options.max_message_size_bytes} bytes"
         return request.reply(ResponseCode.MESSAGE_ILLEGAL, remark=remark)
-    prepared = []
+    messages = []
     for item in items:
         known = _known(str(item.properties, "utf-8", "replace"))
-        message = SentMessage(
+        messages.append(SentMessage(
             header.topic, header.queue_id, item.body, header.born_timestamp, channel.peer, item.flag, header.sys_flag,
-            header.reconsume_times or 0, known, item.properties,
-        )  # fmt: skip
-        prepared.append(broker.store.preparing.prepare_sent(message))
-    results = broker.store.append_batch(prepared)
+            header.reconsume_times or 0, known, item.properties, header.producer_group,
+        ))  # fmt: skip
+    results = broker.store.send_batch(messages)
     unique_key = _known(header.properties or "").get(props.UNIQ_KEY)
     return _stored(broker, request, header, header.topic, results, unique_key)
 
@@ -190,10 +189,11 @@ def _stored(
     if request.is_one_way:
         return request.reply(ResponseCode.SUCCESS)
     # By hand, as in `_parse`: one for each message.
+    first = results[0]
     fields = {
-        "msgId": ",".join([result.msg_id for result in results]) if len(results) > 1 else results[0].msg_id,
-        "queueId": str(header.queue_id),
-        "queueOffset": str(results[0].queue_offset),
+        "msgId": ",".join([result.msg_id for result in results]) if len(results) > 1 else first.msg_id,
+        "queueId": str(header.queue_id if first.queue_id is None else first.queue_id),
+        "queueOffset": str(first.queue_offset),
         "MSG_REGION": broker.options.region,
         "TRACE_ON": "true",
     }

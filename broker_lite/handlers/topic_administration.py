@@ -19,8 +19,6 @@ from schemas.remoting.errors import HeaderError
 from schemas.remoting.ext_fields import from_ext_fields, to_ext_fields
 from schemas.remoting.json_fields import parse_body, serialize_body
 
-MAX_QUEUES = 1024
-"""RocketMQ has no limit; a queue is a folder."""
 _FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
 
 
@@ -68,8 +66,9 @@ def _wrong(broker: Broker, config: TopicConfig) -> str | None:
         return f"the topic must have 1 to 127 characters of %|a-zA-Z0-9_-, found {config.topic_name[:100]!r}"
     if broker.topics.is_system(config.topic_name):
         return f"The topic[{config.topic_name}] is conflict with system topic."
-    if not (0 < config.read_queue_nums <= MAX_QUEUES and 0 < config.write_queue_nums <= MAX_QUEUES):
-        return f"expected 1 to {MAX_QUEUES} queues, found {config.read_queue_nums} and {config.write_queue_nums}"
+    most = broker.store.max_queues
+    if not (0 < config.read_queue_nums <= most and 0 < config.write_queue_nums <= most):
+        return f"expected 1 to {most} queues, found {config.read_queue_nums} and {config.write_queue_nums}"
     if not 0 <= config.perm < 8 or config.topic_filter_type not in _FILTER_TYPES:
         return f"expected perm 0 to 7 and a filter type of {_FILTER_TYPES}, found {config}"
     return None
@@ -122,7 +121,7 @@ def delete_topic(broker: Broker, _channel: Channel, request: Command) -> Command
 
 def broker_config(broker: Broker, _channel: Channel, request: Command) -> Command:
     """The broker's settings under the names that RocketMQ has for them."""
-    options, store = broker.options, broker.store.options
+    options = broker.options
     settings = {
         "brokerName": options.name,
         "brokerClusterName": options.cluster,
@@ -133,14 +132,10 @@ def broker_config(broker: Broker, _channel: Channel, request: Command) -> Comman
         "autoCreateSubscriptionGroup": str(options.auto_create_groups).lower(),
         "traceTopicEnable": str(options.trace_topic).lower(),
         "flushDiskType": "SYNC_FLUSH" if options.sync_flush else "ASYNC_FLUSH",
-        "brokerRole": "SYNC_MASTER" if options.broker_id == 0 and options.ha_address else "ASYNC_MASTER",
+        "brokerRole": options.role,
+        "slaveReadEnable": str(options.slave_read).lower(),
         "storePathRootDir": broker.store.path,
-        "mappedFileSizeCommitLog": store.segment_size_bytes,
-        "mappedFileSizeConsumeQueue": store.consume_queue_file_size_bytes,
-        "maxHashSlotNum": store.index_slots,
-        "maxIndexNum": store.index_entries,
-        "maxMessageSize": store.max_message_size_bytes,
-        "messageDelayLevel": store.message_delay_level,
+        **broker.store.options.settings,
         "transactionTimeOut": options.transaction_timeout_ms,
         "transactionCheckInterval": options.transaction_check_interval_ms,
         "transactionCheckMax": options.transaction_check_max,

@@ -27,7 +27,7 @@ _turn = itertools.count()
 def end_transaction(broker: Broker, _channel: Channel, request: Command) -> Command | None:
     """A producer commits or rolls back; where it does not know yet, it will be asked again."""
     header = from_ext_fields(EndTransactionRequest, request.ext_fields)
-    half = broker.store.get_at(header.commit_log_offset)
+    half = broker.delivery.find_half(header.commit_log_offset)
     if half is None or half.queue_offset != header.tran_state_table_offset:
         remark = "The transaction state table offset wrong" if half else "Find prepared transaction message failed"
         return request.reply(ResponseCode.SYSTEM_ERROR, remark=remark)

@@ -7,24 +7,24 @@ open: when it ends, the name server takes the broker for dead. Source: BrokerOut
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
 import zlib
+from collections.abc import Callable
 from typing import ClassVar
 
 from broker_lite.broker.options import BrokerOptions
 from broker_lite.nameserver import NameServer
-from broker_lite.protocol import FrameReader
+from broker_lite.replication.asking import Asker
 from schemas.layouts.commitlog import CRC_MASK
 from schemas.layouts.errors import LayoutError
-from schemas.layouts.remoting import Command, serialize_command
+from schemas.layouts.remoting import Command
 from schemas.remoting.codes import RequestCode, ResponseCode, code_name
 from schemas.remoting.configs import RegisterBrokerBody, TopicConfigs
-from schemas.remoting.ext_fields import to_ext_fields
+from schemas.remoting.errors import CommandError
+from schemas.remoting.ext_fields import from_ext_fields, to_ext_fields
 from schemas.remoting.json_fields import serialize_body
-from schemas.remoting.name_server_headers import BrokerRequest, RegisterBrokerRequest
+from schemas.remoting.name_server_headers import BrokerRequest, RegisterBrokerRequest, RegisterBrokerResponse
 
-TIMEOUT_SECONDS = 3.0
 RETRY_SECONDS = 5.0
 _logger = logging.getLogger(__name__)
 
@@ -64,14 +64,29 @@ class LocalRegistration(Registration):
 class RemoteRegistration(Registration):
     """At another process."""
 
-    def __init__(self, host: str, port: int, options: BrokerOptions, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        options: BrokerOptions,
+        loop: asyncio.AbstractEventLoop,
+        told: Callable[[RegisterBrokerResponse], None] = lambda _: None,
+    ) -> None:
+        """Begin to keep a name server informed.
+
+        Args:
+            host: the name server's.
+            port: the name server's.
+            options: the broker's.
+            loop: where everything runs.
+            told: is called with what the name server says, whenever the broker has registered.
+        """
         self._place = (host, port)
         self._options = options
+        self._told = told
         self._changed = asyncio.Event()
         self._topics = TopicConfigs()
-        self._opaque = itertools.count()
-        self._writer: asyncio.StreamWriter | None = None
-        self._reader: asyncio.StreamReader | None = None
+        self._asker = Asker(host, port)
         self._task = loop.create_task(self._keep_registered())
 
     def register(self, topics: TopicConfigs) -> None:
@@ -85,40 +100,21 @@ class RemoteRegistration(Registration):
             self._changed.clear()
             try:
                 await self._register()
-            except (OSError, TimeoutError, LayoutError, asyncio.IncompleteReadError) as error:
+            except (OSError, TimeoutError, LayoutError, CommandError) as error:
                 _logger.warning("name server %s:%d cannot be told of the broker: %r", *self._place, error)
-                self._disconnect()
                 await asyncio.sleep(RETRY_SECONDS)
                 self._changed.set()
 
     async def _register(self) -> None:
         body = serialize_body(RegisterBrokerBody(self._topics))
         header = _request(self._options)._replace(body_crc32=zlib.crc32(body) & CRC_MASK)
-        answer = await self._ask(Command(RequestCode.REGISTER_BROKER, to_ext_fields(header), body))
+        answer = await self._asker.ask(Command(RequestCode.REGISTER_BROKER, to_ext_fields(header), body))
         if answer.code != ResponseCode.SUCCESS:
             _logger.warning(
                 "name server %s:%d refuses the broker: %s, %s", *self._place, code_name(answer.code), answer.remark
             )
-
-    async def _ask(self, request: Command) -> Command:
-        async with asyncio.timeout(TIMEOUT_SECONDS):
-            if self._writer is None or self._reader is None:
-                self._reader, self._writer = await asyncio.open_connection(*self._place)
-            request.opaque = next(self._opaque)
-            self._writer.write(serialize_command(request))
-            frames = FrameReader()
-            while True:
-                data = await self._reader.read(1 << 16)
-                if not data:
-                    raise ConnectionResetError("the name server has closed the connection")
-                for command in frames.feed(data):
-                    if command.is_response and command.opaque == request.opaque:
-                        return command
-
-    def _disconnect(self) -> None:
-        if self._writer is not None:
-            self._writer.close()
-        self._writer = self._reader = None
+            return
+        self._told(from_ext_fields(RegisterBrokerResponse, answer.ext_fields))
 
     async def unregister(self) -> None:
         """Tell that the broker goes."""
@@ -127,10 +123,10 @@ class RemoteRegistration(Registration):
         options = self._options
         header = BrokerRequest(options.name, str(options.address), options.cluster, options.broker_id)
         try:
-            await self._ask(Command(RequestCode.UNREGISTER_BROKER, to_ext_fields(header)))
+            await self._asker.ask(Command(RequestCode.UNREGISTER_BROKER, to_ext_fields(header)))
         except (OSError, TimeoutError, LayoutError) as error:
             _logger.warning("name server %s:%d was not told of the end: %r", *self._place, error)
-        self._disconnect()
+        self._asker.close()
 
 
 def _request(options: BrokerOptions) -> RegisterBrokerRequest:

@@ -1,4 +1,4 @@
-"""A broker, and a name server beside it if wanted, on the network.
+"""A broker, and a name server beside it if wanted, on the network; a master with slaves, or a slave.
 
     run_server(MessageStore.open(folder), ServerOptions(listen=Address("127.0.0.1", 10911)))
 
@@ -18,22 +18,26 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from broker_lite.broker.accounts import Accounts
-from broker_lite.broker.broker import Broker
+from broker_lite.broker.interfaces import BrokerStore
 from broker_lite.broker.options import BrokerOptions
 from broker_lite.handlers.dispatcher import Dispatcher
 from broker_lite.nameserver import NameServer
 from broker_lite.protocol import Channel
+from broker_lite.replication.options import ReplicationOptions
+from broker_lite.replication.part import Part
 from broker_lite.server.connections import Connection, Connections, Service
 from broker_lite.server.limits import Limits
 from broker_lite.server.registration import LocalRegistration, Registration, RemoteRegistration
 from broker_lite.server.syncing import Syncing
-from broker_lite.store import MessageStore, StoreError
+from broker_lite.store import StoreError
 from schemas.layouts.remoting import Command
 
 TICK_SECONDS = 0.1
 HOUSEKEEPING_SECONDS = 5.0
 STOP_SECONDS = 10.0
 BACKLOG = 4096
+FAST_PORT_DISTANCE = 2
+"""Two below its port RocketMQ listens once more, for those who must not wait behind pulls (the "VIP channel")."""
 _logger = logging.getLogger(__name__)
 
 
@@ -58,6 +62,7 @@ class ServerOptions:
         broker: the broker's settings.
         limits: of each port.
         accounts: who may use the broker; None for everybody.
+        replication: whether the broker is a master or a slave, and where they meet.
     """
 
     listen: Address
@@ -66,13 +71,21 @@ class ServerOptions:
     broker: BrokerOptions = field(default_factory=BrokerOptions)
     limits: Limits = field(default_factory=Limits)
     accounts: Accounts | None = None
+    replication: ReplicationOptions = field(default_factory=ReplicationOptions)
 
 
 class _BrokerService:
     """The broker's port."""
 
-    def __init__(self, dispatcher: Dispatcher, registration: Callable[[], None], sync: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        replicate: Callable[[], None],
+        registration: Callable[[], None],
+        sync: Callable[[], None],
+    ) -> None:
         self._dispatcher = dispatcher
+        self._replicate = replicate
         self._register_changes = registration
         self._sync = sync
 
@@ -80,6 +93,7 @@ class _BrokerService:
         self._dispatcher.handle(channel, request)
 
     def handled(self) -> None:
+        self._replicate()
         self._dispatcher.answer_arrived()
         self._register_changes()
         if self._dispatcher.wants_sync:
@@ -110,7 +124,7 @@ class _NameServerService:
 class Server:
     """A running broker."""
 
-    def __init__(self, store: MessageStore, options: ServerOptions) -> None:
+    def __init__(self, store: BrokerStore, options: ServerOptions) -> None:
         """Describe it; `run` runs it.
 
         Args:
@@ -119,7 +133,8 @@ class Server:
         """
         self._store = store
         self._options = options
-        self._dispatcher = Dispatcher(Broker(store, options.broker), options.accounts)
+        self._part = Part(store, options.broker, options.replication, options.accounts)
+        self._dispatcher = self._part.dispatcher
         self._stop = asyncio.Event()
         self._ports: list[tuple[asyncio.Server, Connections]] = []
         self._registrations: list[Registration] = []
@@ -160,10 +175,17 @@ class Server:
             name_server = NameServer(self._store.clock)
             await self._open(loop, self._options.name_server, _NameServerService(name_server))
             self._registrations.append(LocalRegistration(name_server, self._options.broker))
-        service = _BrokerService(self._dispatcher, self._register_changes, syncing.request)
+        service = _BrokerService(self._dispatcher, self._part.send, self._register_changes, syncing.request)
         await self._open(loop, self._options.listen, service)
         for address in self._options.register_at:
-            self._registrations.append(RemoteRegistration(address.host, address.port, self._options.broker, loop))
+            self._registrations.append(
+                RemoteRegistration(address.host, address.port, self._options.broker, loop, self._part.told)
+            )
+        await self._part.start(loop)
+        if self._part.has_slaves:
+            # RocketMQ's slaves ask for topics at its second port.
+            host, port = self._options.listen
+            await self._open(loop, Address(host, port - FAST_PORT_DISTANCE), service)
 
     async def _open(self, loop: asyncio.AbstractEventLoop, address: Address, service: Service) -> None:
         connections = Connections(service, self._options.limits, loop)
@@ -187,6 +209,7 @@ class Server:
             has_more = False
             try:
                 has_more = self._dispatcher.tick(self._store.clock())
+                self._part.send()
                 self._register_changes()
                 if self._dispatcher.wants_sync:
                     syncing.request()
@@ -202,7 +225,7 @@ class Server:
             for _, connections in self._ports:
                 connections.close_idle()
             await loop.run_in_executor(None, self._clean)
-            if loop.time() - registered_at >= Registration.EVERY_SECONDS:
+            if self._part.is_looking or loop.time() - registered_at >= Registration.EVERY_SECONDS:
                 registered_at = loop.time()
                 self._register()
             for registration in self._registrations:
@@ -225,26 +248,29 @@ class Server:
         """Take nothing more, and get out what is owed."""
         for registration in self._registrations:
             await registration.unregister()
+        await self._part.leave_master()
         for server, connections in self._ports:
             server.close()
             connections.stop_reading()
         deadline = asyncio.get_running_loop().time() + STOP_SECONDS
         while asyncio.get_running_loop().time() < deadline:
+            is_owed = self._part.is_owed(self._store.clock())
             if self._dispatcher.wants_sync:
                 syncing.request()
-            elif not any(connections.unsent_bytes for _, connections in self._ports):
+            elif not is_owed and not any(connections.unsent_bytes for _, connections in self._ports):
                 break
             await asyncio.sleep(0.01)
         for _, connections in self._ports:
             connections.close()
+        await self._part.leave_slaves()
         await asyncio.sleep(0)
 
 
-def run_server(store: MessageStore, options: ServerOptions, ready: Callable[[], None] = lambda: None) -> None:
+def run_server(store: BrokerStore, options: ServerOptions, ready: Callable[[], None] = lambda: None) -> None:
     """Serve until SIGTERM or SIGINT, and close the store.
 
     Args:
-        store: an open store.
+        store: an open store, in any layout.
         options: where and how.
         ready: is called when clients find the broker.
 

@@ -6,7 +6,8 @@ import asyncio
 import threading
 from collections.abc import Callable
 
-from broker_lite.store import MessageStore, StoreError
+from broker_lite.broker.interfaces import BrokerStore
+from broker_lite.store import StoreError
 
 
 class Syncing:
@@ -14,7 +15,7 @@ class Syncing:
 
     def __init__(
         self,
-        store: MessageStore,
+        store: BrokerStore,
         loop: asyncio.AbstractEventLoop,
         synced: Callable[[int], None],
         failed: Callable[[BaseException], None],

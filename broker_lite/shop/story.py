@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import heapq
 import random
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
 from broker_lite.delivery import Delivery
 from broker_lite.shop.cast import FEATURED_ORDER, Cast, Order
 from broker_lite.shop.messages import QUEUES, Producer
+from broker_lite.shop.timeline import DAY, HOUR, MINUTE, StoryClock, Timeline
 from broker_lite.store import MessageStore
 from schemas.layouts import properties as props
 from schemas.layouts.commitlog import Message
 from schemas.layouts.hosts import Host
 from schemas.layouts.topics import RETRY_PREFIX
-
-SECOND = 1_000
-MINUTE = 60 * SECOND
-HOUR = 60 * MINUTE
-DAY = 24 * HOUR
 
 STORY_MS = 3 * DAY
 LAST_ORDER_BEFORE_END_MS = 10 * MINUTE
@@ -34,17 +28,6 @@ SETTLEMENT_BATCH = 16
 SHIPPING_GROUP = "shipping-service"
 MAIL_GROUP = "mail-service"
 MAX_RETRIES = 3
-
-
-@dataclass
-class StoryClock:
-    """The story's time; the store's clock."""
-
-    now_ms: int
-
-    def __call__(self) -> int:
-        """The time, in ms since 1970."""
-        return self.now_ms
 
 
 @dataclass
@@ -68,8 +51,7 @@ class Story:
 
     def __post_init__(self) -> None:
         self.delivery = Delivery(self.store)
-        self._events: list[tuple[int, int, Callable[[], None]]] = []
-        self._scheduled = 0
+        self._timeline = Timeline(self.clock)
         self._to_settle: list[Order] = []
         self._orders = {order.key: order for order in self.cast.orders}
 
@@ -80,11 +62,10 @@ class Story:
         self._set_up()
         step = (STORY_MS - LAST_ORDER_BEFORE_END_MS) // len(self.cast.orders)
         for number, order in enumerate(self.cast.orders):
-            self._at(start_ms + number * step + self.rng.randrange(step), partial(self._create, order))
+            self._timeline.at(start_ms + number * step + self.rng.randrange(step), partial(self._create, order))
         for day in range(1, STORY_MS // DAY):
-            self._at(start_ms + day * DAY, self._settle)
-        while self._events and self._events[0][0] < end_ms:
-            time_ms, _, event = heapq.heappop(self._events)
+            self._timeline.at(start_ms + day * DAY, self._settle)
+        for time_ms, event in self._timeline.until(end_ms):
             self._advance(time_ms)
             event()
             self._ship()
@@ -96,13 +77,6 @@ class Story:
             self.store.config.topics.create(topic, queues)
         self.store.config.groups.create(SHIPPING_GROUP, retry_max_times=MAX_RETRIES)
         self.store.config.groups.create(MAIL_GROUP)
-
-    def _at(self, time_ms: int, event: Callable[[], None]) -> None:
-        heapq.heappush(self._events, (time_ms, self._scheduled, event))
-        self._scheduled += 1
-
-    def _in(self, delay_ms: int, event: Callable[[], None]) -> None:
-        self._at(self.clock.now_ms + delay_ms, event)
 
     def _advance(self, time_ms: int) -> None:
         """Let time pass, and the broker deliver on the way what becomes due."""
@@ -122,21 +96,21 @@ class Story:
             return
         decide_in_ms = self.rng.randint(20, 900)
         if order.number in self.cast.rolled_back:
-            self._in(decide_in_ms, partial(self.delivery.rollback, group, half.physical_offset))
+            self._timeline.after(decide_in_ms, partial(self.delivery.rollback, group, half.physical_offset))
         else:
-            self._in(decide_in_ms, partial(self._created, order, half.physical_offset))
+            self._timeline.after(decide_in_ms, partial(self._created, order, half.physical_offset))
 
     def _created(self, order: Order, half_offset: int) -> None:
         self.delivery.commit(self.shop.group, half_offset)
         self._send(self.shop, ("payments", "reminder"), order, {"due": order.amount}, {props.DELAY: REMINDER_LEVEL})
         if order.number == FEATURED_ORDER:
-            self._in(FEATURED_PAYS_IN_MS, partial(self._paid, order))
+            self._timeline.after(FEATURED_PAYS_IN_MS, partial(self._paid, order))
             return
         pays_in_ms = self.rng.randint(2 * MINUTE, 3 * HOUR)
         if self.rng.random() < DECLINED_SHARE:
             declined = partial(self._send, self.cashier, ("payments", "declined"), order, {"reason": "card expired"})
-            self._in(pays_in_ms // 2, declined)
-        self._in(pays_in_ms, partial(self._paid, order))
+            self._timeline.after(pays_in_ms // 2, declined)
+        self._timeline.after(pays_in_ms, partial(self._paid, order))
 
     def _send(
         self,
@@ -152,7 +126,7 @@ class Story:
         self._send(self.cashier, ("payments", "paid"), order, {"amount": order.amount})
         self._to_settle.append(order)
         request = partial(self._send, self.shipper, ("shipments", "requested"), order, {"city": order.city})
-        self._in(self.rng.randint(10 * MINUTE, 40 * MINUTE), request)
+        self._timeline.after(self.rng.randint(10 * MINUTE, 40 * MINUTE), request)
 
     def _settle(self) -> None:
         """The day's payments in batches, each for one queue."""

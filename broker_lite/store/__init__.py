@@ -10,6 +10,7 @@ from broker_lite.store.errors import (
     StoreFilesError,
     StoreLockedError,
     StoreUnusableError,
+    UnsupportedError,
 )
 from broker_lite.store.options import FlushMode, StoreOptions
 from broker_lite.store.reading import GetResult, GetStatus
@@ -34,5 +35,6 @@ __all__ = [
     "StoreLockedError",
     "StoreOptions",
     "StoreUnusableError",
+    "UnsupportedError",
     "system_clock",
 ]

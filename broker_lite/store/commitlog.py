@@ -82,6 +82,44 @@ class CommitLog:
         self.files.append(records[0] if len(records) == 1 else b"".join(records))
         return offset
 
+    def append_copy(self, physical_offset: int, data: bytes) -> None:
+        """Append bytes of another log, which stand at the same offset there; an empty log begins with their segment.
+
+        Raises:
+            DiskFullError: if there is no room for the next segment.
+        """
+        if self.files.is_empty:
+            self.files.begin_at(physical_offset)
+        assert physical_offset == self.end, "a copy has no gap"
+        if not self._rest_is_clear:
+            self._clear_rest()
+        self.files.append(data)
+
+    def cut(self, physical_offset: int) -> None:
+        """Let the log end at an offset; what stood behind it is erased by the next append."""
+        self.files.truncate(physical_offset)
+        self._rest_is_clear = False
+
+    def drop_doubtful(self, last_record: int, vouched_timestamp: int) -> None:
+        """Let a copy of a log end behind a record that is known to be whole.
+
+        A copy grows by any number of bytes. What is here of a last record can pass for all of it, its checksum leaving
+        out everything but the body: it would stay different from the master's for ever.
+
+        Args:
+            last_record: physical offset of the last record that the checkpoint vouches for; 0 in those of brokers that
+                do not tell: the last segment is in doubt then, or where there is no other, what is behind its first
+                record. Without that one a master would begin with its newest segment.
+            vouched_timestamp: store time of that record, as the checkpoint has it.
+        """
+        if self.files.is_empty:
+            return
+        known = self.message_at(last_record) if self.start <= last_record < self.end else None
+        if last_record == 0 and known is not None:
+            is_vouched_for = len(self.files.file_starts) == 1 and 0 < known.store_timestamp <= vouched_timestamp
+            known = known if is_vouched_for else None
+        self.files.truncate(self.files.file_starts[-1] if known is None else last_record + known.size)
+
     def _clear_rest(self) -> None:
         """Erase what recovery has left behind the log's end, at the first append.
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from broker_lite.store.config_file import ConfigFile, is_number
+from schemas.layouts.hosts import Host
 from schemas.layouts.topics import DLQ_PREFIX, HALF_TOPIC, OP_TOPIC, RETRY_PREFIX, SCHEDULE_TOPIC
 
 DEFAULT_TOPIC_QUEUES = 4
@@ -140,6 +141,13 @@ class ConsumerOffsets(ConfigFile):
         with self._guard:
             self.entries.setdefault(f"{topic}@{group}", {})[queue_id] = offset
             self.mark_changed()
+
+    def acknowledge(self, topic: str, group: str, queue_id: int, offset: int, client: Host) -> None:  # noqa: ARG002
+        """Note the same at the word of a member of the group; who it was, RocketMQ does not keep."""
+        self.commit(topic, group, queue_id, offset)
+
+    def hand_out(self, topic: str, group: str, queue_id: int, offset: int, following: int) -> None:
+        """Nothing: which messages were given to somebody, RocketMQ does not keep."""
 
     def remove(self, is_gone: Callable[[str, str], bool]) -> None:
         """Forget the offsets of topics and groups that are gone."""

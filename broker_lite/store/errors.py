@@ -8,6 +8,7 @@
     ├── DiskFullError          no room for the next file; nothing was written
     ├── MessageRefusedError    a message that a broker refuses, as MESSAGE_ILLEGAL
     ├── IndexDisabledError     a look-up by key in a store that keeps no index
+    ├── UnsupportedError       something that a store's layout has no place for
     └── StoreUnusableError     closed, or a write to its files failed half-way; opening it anew recovers it
 
 Bytes that are wrong are `schemas.layouts.errors.LayoutError`.
@@ -46,6 +47,10 @@ class MessageRefusedError(StoreError, ValueError):
 
 class IndexDisabledError(StoreError):
     """A look-up by key in a store that keeps no index."""
+
+
+class UnsupportedError(StoreError):
+    """A store's layout has no place for this, whatever its settings."""
 
 
 class StoreUnusableError(StoreError):

@@ -93,10 +93,15 @@ class FileQueue:
         memory, position = self.locate(offset)
         return memory[position : position + size]
 
-    def begin_at(self, offset: int) -> None:
-        """Let an empty queue begin with the file that holds `offset`; the bytes before it are zeros."""
+    def begin_at(self, offset: int, *, exactly: bool = False) -> None:
+        """Let an empty queue begin with the file that holds `offset`; the bytes before it are zeros.
+
+        Args:
+            offset: what the first append is not before.
+            exactly: begin with a file whose first byte this is, wherever others begin.
+        """
         assert self.is_empty, "a queue with files cannot begin elsewhere"
-        self.start = offset - offset % self.file_size
+        self.start = offset if exactly else offset - offset % self.file_size
         self.end = self.synced = self.start
 
     def prepare(self, size: int) -> None:
@@ -105,11 +110,14 @@ class FileQueue:
         Raises:
             DiskFullError: if the disk has none for the next file.
         """
-        while self.room < size:
+        while self.start + len(self._files) * self.file_size - self.end < size:
             self._add_file()
 
     def reserve(self) -> tuple[mmap.mmap, int]:
         """The memory and the position at which the next byte goes; the caller then moves `end`."""
+        position = self.end - self.start - (len(self._files) - 1) * self.file_size
+        if 0 <= position < self.file_size:  # in the last file, as nearly always
+            return self._files[-1].memory, position
         self.prepare(1)
         return self.locate(self.end)
 

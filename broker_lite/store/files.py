@@ -56,3 +56,9 @@ class StoreFiles:
             config=ConfigFiles(root, clock),
             mappings=mappings,
         )
+
+    def delete_expired(self, min_physical_offset: int) -> None:
+        """Remove the files of queues and index that only lead before an offset of the log."""
+        self.queues.delete_expired(min_physical_offset)
+        if self.index is not None:
+            self.index.drop_expired(min_physical_offset)

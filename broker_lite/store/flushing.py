@@ -11,10 +11,14 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Callable
+from typing import Protocol
 
 from broker_lite.store.errors import StoreUnusableError
+from broker_lite.store.file_queue import FileQueue
 from broker_lite.store.files import StoreFiles
 from broker_lite.store.options import FlushMode, StoreOptions
+from broker_lite.store.progress import Progress
 from broker_lite.store.writing import Writer
 
 QUEUE_FLUSH_INTERVAL_SECONDS = 1.0
@@ -23,17 +27,41 @@ CONFIG_SAVE_INTERVAL_SECONDS = 5.0
 _logger = logging.getLogger(__name__)
 
 
-class Flusher:
-    """Syncs a store's files, on demand and in a thread of its own."""
+class FlushOptions(Protocol):
+    """What of a store's options says when its log is flushed."""
 
-    def __init__(self, options: StoreOptions, writer: Writer, files: StoreFiles) -> None:
+    @property
+    def flush_mode(self) -> FlushMode:
+        """Whether somebody waits for each flush."""
+
+    @property
+    def flush_interval_ms(self) -> int:
+        """Time between two flushes in ASYNC mode."""
+
+
+class LogWriter(Protocol):
+    """What of a store's writer concerns whoever puts the store on the disk."""
+
+    failure: BaseException | None
+    last: Progress
+
+    def check_usable(self) -> None:
+        """Refuse to go on with a store that failed."""
+
+
+class LogFlusher:
+    """Syncs a log, on demand and in a thread of its own, and what follows from the log less often.
+
+    A subclass says what else there is.
+    """
+
+    def __init__(
+        self, options: FlushOptions, writer: LogWriter, log_files: FileQueue, save_config: Callable[[], None]
+    ) -> None:
         self._options = options
         self._writer = writer
-        self._log = files.log
-        self._queues = files.queues
-        self._index = files.index
-        self._checkpoint = files.checkpoint
-        self._config = files.config
+        self._log_files = log_files
+        self._save_config = save_config
         self._guard = threading.Lock()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="store-flusher", daemon=True)
@@ -60,44 +88,38 @@ class Flusher:
         """
         # Whoever had the guard before may have synced this message too: there is nothing left to do then.
         self.sync_log()
-        assert self._log.files.synced >= log_end
+        assert self._log_files.synced >= log_end
 
     def sync_log(self) -> int:
         """Put the log on the disk; gives the offset up to which it is there."""
         with self._guard:
             self._sync_log()
-            return self._log.files.synced
+            return self._log_files.synced
 
     def _sync_log(self) -> None:
         self._writer.check_usable()
         progress = self._writer.last
         try:
-            self._log.files.sync(progress.log_end)
+            self._log_files.sync(progress.log_end)
         except OSError as error:
             self._writer.failure = error
-            raise StoreUnusableError(f"{self._log.files.folder} cannot be synced: {error}") from error
-        if progress.store_timestamp:
-            self._checkpoint.update(physic_msg_timestamp=progress.store_timestamp)
+            raise StoreUnusableError(f"{self._log_files.folder} cannot be synced: {error}") from error
+        self._note_synced_log(progress)
+
+    def _note_synced_log(self, progress: Progress) -> None:
+        """Remember how far the log is on the disk; the guard is held."""
 
     def sync_rest(self) -> None:
-        """Put the queues and the full index files on the disk, and then the checkpoint."""
+        """Put what follows from the log on the disk, and then the checkpoint."""
         with self._guard:
-            progress = self._writer.last
             try:
-                self._queues.sync()
-                if self._index is not None:
-                    self._index.sync_full_files()
-                    if self._index.synced_timestamp:
-                        self._checkpoint.update(index_msg_timestamp=self._index.synced_timestamp)
-                if progress.store_timestamp:
-                    self._checkpoint.update(
-                        logics_msg_timestamp=progress.store_timestamp,
-                        logics_physical_offset=progress.last_record,
-                    )
-                self._checkpoint.save()
+                self._sync_rest()
             except OSError as error:
                 self._writer.failure = error
                 raise StoreUnusableError(f"queues, index or checkpoint cannot be synced: {error}") from error
+
+    def _sync_rest(self) -> None:
+        raise NotImplementedError
 
     def _run(self) -> None:
         seconds = QUEUE_FLUSH_INTERVAL_SECONDS
@@ -113,9 +135,40 @@ class Flusher:
                     self.sync_rest()
                 if now >= config_due:
                     config_due = now + CONFIG_SAVE_INTERVAL_SECONDS
-                    self._config.save_changed()
+                    self._save_config()
             except (StoreUnusableError, OSError) as error:
                 # The next put says so too.
                 _logger.error("flushing has ended: %s", error)
                 self._writer.failure = self._writer.failure or error
                 return
+
+
+class Flusher(LogFlusher):
+    """Syncs the files of a store in RocketMQ's layout."""
+
+    def __init__(self, options: StoreOptions, writer: Writer, files: StoreFiles) -> None:
+        super().__init__(options, writer, files.log.files, files.config.save_changed)
+        self._queues = files.queues
+        self._index = files.index
+        self._checkpoint = files.checkpoint
+        self._log_synced = writer.last
+
+    def _note_synced_log(self, progress: Progress) -> None:
+        self._log_synced = progress
+        if progress.store_timestamp:
+            self._checkpoint.update(physic_msg_timestamp=progress.store_timestamp)
+
+    def _sync_rest(self) -> None:
+        progress = self._writer.last
+        self._queues.sync()
+        if self._index is not None:
+            self._index.sync_full_files()
+            if self._index.synced_timestamp:
+                self._checkpoint.update(index_msg_timestamp=self._index.synced_timestamp)
+        if progress.store_timestamp:
+            self._checkpoint.update(
+                logics_msg_timestamp=progress.store_timestamp,
+                # Of the log, too, all is on the disk up to there: a copy trusts nothing behind it.
+                logics_physical_offset=self._log_synced.last_record,
+            )
+        self._checkpoint.save()

@@ -68,6 +68,10 @@ class LookUps:
         with self._reading():
             return self._files.log.files.read(physical_offset, size)
 
+    def record_of(self, message: Message) -> bytes:
+        """The bytes of a message that was found, as clients get it."""
+        return self.record_at(message.physical_offset, message.size)
+
     def get_by_id(self, msg_id: str) -> Message | None:
         """The message with an offset message id; None where this store has none.
 

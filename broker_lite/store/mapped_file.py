@@ -23,6 +23,8 @@ DEFAULT_MAX_MAPPED_FILES = 256
 
 _CLEARED_AT_ONCE = 1 << 20
 
+_NO_FILES_WITHOUT_A_NAME = frozenset({errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT, errno.EXDEV})
+
 
 class Mappings:
     """Keeps the number of files that are mapped at once within a limit: the longest mapped goes first."""
@@ -73,11 +75,12 @@ class MappedFile:
         """
         path.parent.mkdir(parents=True, exist_ok=True)
         check_disk(path.parent, size)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
-        try:
-            os.ftruncate(descriptor, size)
-        finally:
-            os.close(descriptor)
+        if not _appear_whole(path, size):
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
+            try:
+                os.ftruncate(descriptor, size)
+            finally:
+                os.close(descriptor)
         return cls(path, size, mappings)
 
     @property
@@ -126,6 +129,32 @@ class MappedFile:
         """Remove the file."""
         self.unmap()
         self.path.unlink()
+
+
+def _appear_whole(path: Path, size: int) -> bool:
+    """Create a file that has its size from the first moment: one of another size is refused when a store is opened.
+
+    Returns:
+        False where filesystem or system cannot: a process that is killed in between leaves an empty file there.
+    """
+    if not hasattr(os, "O_TMPFILE"):
+        return False
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        descriptor = os.open(".", os.O_RDWR | os.O_TMPFILE, 0o644, dir_fd=folder)
+        try:
+            os.ftruncate(descriptor, size)
+            # With a folder given it is linkat, which follows the link to the file that has no name yet.
+            os.link(f"/proc/self/fd/{descriptor}", path.name, dst_dir_fd=folder, follow_symlinks=True)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        if error.errno in _NO_FILES_WITHOUT_A_NAME:
+            return False
+        raise
+    finally:
+        os.close(folder)
+    return True
 
 
 def _written_stretches(descriptor: int, start: int, end: int) -> Iterator[tuple[int, int]]:

@@ -134,6 +134,18 @@ class StoreOptions:
         parse_delay_levels(self.message_delay_level)
 
     @property
+    def settings(self) -> dict[str, object]:
+        """The same under the names that RocketMQ has for them."""
+        return {
+            "mappedFileSizeCommitLog": self.segment_size_bytes,
+            "mappedFileSizeConsumeQueue": self.consume_queue_file_size_bytes,
+            "maxHashSlotNum": self.index_slots,
+            "maxIndexNum": self.index_entries,
+            "maxMessageSize": self.max_message_size_bytes,
+            "messageDelayLevel": self.message_delay_level,
+        }
+
+    @property
     def delay_levels_ms(self) -> tuple[int, ...]:
         """The delays of levels 1, 2, 3, ..."""
         return parse_delay_levels(self.message_delay_level)

@@ -74,6 +74,7 @@ class SentMessage(NamedTuple):
     reconsume_times: int
     properties: Mapping[str, str]
     stored_properties: bytes
+    producer_group: str = ""
 
     def with_pairs(self) -> NewMessage:
         """The message as a store takes it that knows nothing of it."""
@@ -156,7 +157,7 @@ class Preparing:
         Raises:
             MessageRefusedError: if a broker would refuse it.
         """
-        topic, queue_id, body, born_timestamp, born_host, flag, sys_flag, reconsume_times, known, stored = message
+        topic, queue_id, body, born_timestamp, born_host, flag, sys_flag, reconsume_times, known, stored, _ = message
         name = _encoded_topic(topic)
         is_v4 = len(born_host.address) == 4 and len(self._store_host.address) == 4
         if not is_v4 or len(name) > MAX_V1_TOPIC_LENGTH or queue_id < 0:

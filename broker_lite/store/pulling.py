@@ -74,7 +74,7 @@ def pull_records(
     number = queue_offset
     for number in range(queue_offset, min(high, queue_offset + max(MAX_EXAMINED, limits.messages))):
         physical_offset, record_size, code = ENTRY.struct.unpack_from(*queue.files.locate(number * ENTRY.size))
-        if codes is not None and not _is_wanted(code, codes):
+        if codes is not None and not is_wanted(code, codes):
             continue
         if records and (len(records) >= limits.messages or size + record_size > limits.bytes):
             break
@@ -89,7 +89,7 @@ def pull_records(
     return PullResult(status, records, number, low, high)
 
 
-def _is_wanted(code: int, codes: Container[int]) -> bool:
+def is_wanted(code: int, codes: Container[int]) -> bool:
     """Whether a tag's hash is among those wanted; 64 bits of it are stored, of which Java compares the lower 32."""
     return ((code + 0x80000000) & 0xFFFFFFFF) - 0x80000000 in codes
 
@@ -108,6 +108,6 @@ def first_wanted(queue: ConsumeQueue | None, queue_offset: int, codes: Container
     if queue is None:
         return None
     for number in range(max(queue_offset, queue.first_number), queue.max_offset):
-        if codes is None or _is_wanted(queue.entry(number).tags_code, codes):
+        if codes is None or is_wanted(queue.entry(number).tags_code, codes):
             return number
     return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from enum import StrEnum
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from broker_lite.store.consume_queue import ConsumeQueue
 from broker_lite.store.errors import IndexDisabledError, StoreFilesError
@@ -54,7 +54,18 @@ class Place(NamedTuple):
     max_offset: int
 
 
-def place_in(queue: ConsumeQueue | None, log_start: int, queue_offset: int) -> Place:
+class Numbered(Protocol):
+    """A queue, as far as its numbers go."""
+
+    @property
+    def max_offset(self) -> int:
+        """Queue offset of the next message."""
+
+    def min_offset(self, min_physical_offset: int, /) -> int:
+        """Queue offset of the first entry whose record the log still has."""
+
+
+def place_in(queue: Numbered | None, log_start: int, queue_offset: int) -> Place:
     """Where a queue offset lies in a queue, if there is one, of a log that begins at `log_start`."""
     if queue is None:
         return Place(GetStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0)

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from broker_lite.store.files import StoreFiles
+from broker_lite.store.file_queue import FileQueue
 from broker_lite.store.options import RetentionOptions
 
 _HOUR_SECONDS = 3600
@@ -35,10 +35,25 @@ class Retention:
     """The rule, applied to one store; the caller holds the store's locks."""
 
     def __init__(
-        self, root: Path, files: StoreFiles, options: RetentionOptions, used: Callable[[Path], int] = used_percent
+        self,
+        root: Path,
+        log: FileQueue,
+        expire: Callable[[int], None],
+        options: RetentionOptions,
+        used: Callable[[Path], int] = used_percent,
     ) -> None:
+        """Apply the rule.
+
+        Args:
+            root: the store's folder.
+            log: its log.
+            expire: deletes what only leads before an offset of the log.
+            options: the rule's numbers.
+            used: how full a folder's disk is.
+        """
         self._root = root
-        self._files = files
+        self._log = log
+        self._expire = expire
         self._options = options
         self._used = used
 
@@ -56,7 +71,7 @@ class Retention:
         if not (is_time or is_forced or used > options.disk_max_used_percent):
             return 0
         oldest_kept = now_seconds - options.file_reserved_hours * _HOUR_SECONDS
-        log = self._files.log.files
+        log = self._log
         count = 0
         for modified in log.modified_seconds()[: options.delete_batch]:
             if not is_forced and modified > oldest_kept:
@@ -67,8 +82,6 @@ class Retention:
         if count <= 0:
             return 0
         log.delete_first(count)
-        self._files.queues.delete_expired(log.start)
-        if self._files.index is not None:
-            self._files.index.drop_expired(log.start)
+        self._expire(log.start)
         _logger.info("%d segments were deleted; the log begins at %d, the disk was %d %% full", count, log.start, used)
         return count

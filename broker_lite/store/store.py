@@ -23,12 +23,15 @@ from broker_lite.store.flushing import Flusher
 from broker_lite.store.lookups import LookUps
 from broker_lite.store.options import FlushMode, StoreOptions
 from broker_lite.store.ownership import AbortMark, StoreLock
-from broker_lite.store.prepared import Prepared, Preparing
+from broker_lite.store.prepared import Preparing, SentMessage
+from broker_lite.store.progress import Progress
 from broker_lite.store.reading import Reader
 from broker_lite.store.recovery import Recovery
 from broker_lite.store.retention import Retention
 from broker_lite.store.writing import PutResult, Writer
 from schemas.layouts.commitlog import NewMessage
+
+MAX_QUEUES = 1024
 
 
 def system_clock() -> int:
@@ -46,7 +49,9 @@ class MessageStore(LookUps):
         recovery: what was found when it was opened.
     """
 
-    def __init__(self, path: Path, options: StoreOptions, clock: Callable[[], int], lock: StoreLock) -> None:
+    def __init__(
+        self, path: Path, options: StoreOptions, clock: Callable[[], int], lock: StoreLock, *, is_copy: bool
+    ) -> None:
         """Load and recover the files of a folder whose lock is held; use `open`."""
         self.path = path
         self.options = options
@@ -56,6 +61,9 @@ class MessageStore(LookUps):
         self._files = StoreFiles.load(path, options, clock)
         # From here on files are changed: whoever finds them in the middle of it must know.
         self._abort.set()
+        if is_copy:
+            checkpoint = self._files.checkpoint.value
+            self._files.log.drop_doubtful(checkpoint.logics_physical_offset, checkpoint.logics_msg_timestamp)
         self.recovery = Recovery(self._files, Dispatching(options)).run(crashed=self._abort.was_found)
         for queue in self._files.queues:
             self.config.topics.ensure(queue.topic, queue.queue_id)
@@ -63,16 +71,31 @@ class MessageStore(LookUps):
         self._writer.last = self.recovery.progress
         self._reader = Reader(self._files)
         self._flusher = Flusher(options, self._writer, self._files)
-        self._retention = Retention(path, self._files, options.retention)
+        self._retention = Retention(path, self._files.log.files, self._files.delete_expired, options.retention)
 
     @property
     def config(self) -> ConfigFiles:
         """Topics, groups and offsets."""
         return self._files.config
 
+    @property
+    def files(self) -> StoreFiles:
+        """The files themselves, for whoever copies another store's log into them; the writer's lock guards them."""
+        return self._files
+
+    @property
+    def writer(self) -> Writer:
+        """What knows how far the log has come; see `files`."""
+        return self._writer
+
     @classmethod
     def open(
-        cls, path: str | Path, options: StoreOptions | None = None, *, clock: Callable[[], int] = system_clock
+        cls,
+        path: str | Path,
+        options: StoreOptions | None = None,
+        *,
+        clock: Callable[[], int] = system_clock,
+        is_copy: bool = False,
     ) -> MessageStore:
         """Open a folder, which is created if it is not there, and recover what is in it.
 
@@ -80,6 +103,8 @@ class MessageStore(LookUps):
             path: the store's root.
             options: its settings; file sizes must be those of the files that are there.
             clock: gives ms since 1970.
+            is_copy: whether the log is a copy, whose end its master will send again where it is in doubt; see
+                `CommitLog.drop_doubtful`.
 
         Raises:
             StoreLockedError: if a broker or another store has it open.
@@ -90,7 +115,7 @@ class MessageStore(LookUps):
         root.mkdir(parents=True, exist_ok=True)
         lock = StoreLock(root)
         try:
-            store = cls(root, options or StoreOptions(), clock, lock)
+            store = cls(root, options or StoreOptions(), clock, lock, is_copy=is_copy)
         except BaseException:
             lock.release()
             raise
@@ -144,16 +169,16 @@ class MessageStore(LookUps):
 
     @property
     def preparing(self) -> Preparing:
-        """Makes records of messages, for `append`."""
+        """Makes records of messages, as `send` does."""
         return self._writer.preparing
 
-    def append(self, message: Prepared) -> PutResult:
-        """Store a prepared message, without waiting for the disk in any mode; see `put`."""
-        return self._writer.append_one(message)
+    def send(self, message: SentMessage) -> PutResult:
+        """Store a producer's message without waiting for the disk in any mode; see `put`."""
+        return self._writer.append_one(self._writer.preparing.prepare_sent(message))
 
-    def append_batch(self, messages: Sequence[Prepared]) -> list[PutResult]:
-        """Store prepared messages of one queue together, as `append`."""
-        return self._writer.append(messages)
+    def send_batch(self, messages: Sequence[SentMessage]) -> list[PutResult]:
+        """Store messages of one queue together, as `send`."""
+        return self._writer.append([self._writer.preparing.prepare_sent(message) for message in messages])
 
     def take_arrived(self) -> set[tuple[str, int]]:
         """Topic and number of the queues that got messages since the last call."""
@@ -182,6 +207,17 @@ class MessageStore(LookUps):
         """Delete the segments that may go, and what leads to them; tells how many went. See `Retention`."""
         with self._flusher.paused(), self._reading():
             return self._retention.clean(now_seconds)
+
+    def cut_log(self, progress: Progress) -> None:
+        """Let the log end where its last sound record does; nothing may lead behind it."""
+        with self._flusher.paused(), self._reading():
+            self._files.log.cut(progress.log_end)
+            self._writer.last = progress
+
+    @property
+    def max_queues(self) -> int:
+        """How many queues a topic may have: RocketMQ has no limit, but a queue is a folder."""
+        return MAX_QUEUES
 
     @property
     def is_disk_full(self) -> bool:

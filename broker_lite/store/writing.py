@@ -34,6 +34,7 @@ class PutResult(NamedTuple):
         queue_offset: its number in its queue.
         store_timestamp: the store's clock, ms.
         store_host: the store's address.
+        queue_id: its queue, where the store has chosen it; None where the producer has.
     """
 
     physical_offset: int
@@ -41,6 +42,7 @@ class PutResult(NamedTuple):
     queue_offset: int
     store_timestamp: int
     store_host: Host
+    queue_id: int | None = None
 
     @property
     def msg_id(self) -> str:

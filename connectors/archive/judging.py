@@ -11,22 +11,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from connectors.archive.counts import RefusalCounts
 from connectors.archive.manifest import ManifestRow
+from connectors.archive.profiles_file import open_profiles_file
+from connectors.archive.staged import gather_profiles
 from connectors.archive.work import ArchiveWork
 from connectors.lake.committer import append_rows
 from connectors.lake.data_files import DataFile
 from connectors.lake.paths import LakePaths
 from connectors.lake.plain_files import write_plain_file
+from connectors.quality.figures import PageFigures
 from connectors.quality.frames import BrokerFacts, RunFacts
-from connectors.quality.judge import judge
-from connectors.quality.merging import merge_profiles
+from connectors.quality.judge import Judging
 from connectors.quality.page import write_page
 from connectors.quality.report import QualityReport, brokers_concerned, sentences, to_table
-from connectors.quality.wire import parse_profile, to_profiles
+from connectors.quality.stretches import stretches_of
 from schemas.tables.quality_results import QUALITY_RESULTS
 
 PAGE = "quality.html"
@@ -50,7 +49,7 @@ class Judged:
 
 
 def judge_run(lake: LakePaths, work: ArchiveWork, manifest: Sequence[ManifestRow], page: str | None) -> Judged:
-    """Let the suites judge what the tasks have seen.
+    """Let the suites judge what the tasks have seen, piece by piece: no more than one is in memory.
 
     Args:
         lake: where the tables lie.
@@ -61,28 +60,34 @@ def judge_run(lake: LakePaths, work: ArchiveWork, manifest: Sequence[ManifestRow
     Raises:
         CriticalQualityError: where a critical expectation was not met.
         JudgeError: where one could not be judged.
+        ProfileError: where a task's profile is gone or damaged.
     """
-    profile = _merged(manifest)
-    report = judge(profile, facts=_facts(work, manifest))
     run_id = work.commit.run_id
-    where = Path(page) if page else None if lake.s3 else Path(lake.root) / PAGE
-    if where is not None:
-        write_page(where, report, profile, run_id=run_id)
-    results = to_table(report, run_id=run_id)
-    if not report.passed:
-        append_rows(lake.quality_results, QUALITY_RESULTS, results)
-        told = "\n  ".join(sentences(report))
-        shown = f" {where} shows it." if where is not None else ""
-        raise CriticalQualityError(
-            f"{len(report.critical_failures)} critical expectations were not met, and nothing was archived.{shown} "
-            f"{_ways_out(report, work)}\n  {told}"
-        )
-    return Judged(
-        {
-            "profiles": _write(to_profiles(profile, run_id), lake.profiles, run_id),
-            "quality_results": _write(results, lake.quality_results, run_id),
-        },
-        sentences(report),
+    judging, figures = Judging(facts=_facts(work, manifest)), PageFigures()
+    with open_profiles_file(lake, run_id) as profiles:  # not there, where the run is stopped
+        for piece in gather_profiles(lake, manifest):
+            for stretch in stretches_of(piece):
+                judging.add(stretch)
+                figures.add(stretch)
+                profiles.add(stretch)
+        report = judging.report()
+        results = to_table(report, run_id=run_id)
+        where = Path(page) if page else None if lake.s3 else Path(lake.root) / PAGE
+        if where is not None:
+            write_page(where, report, figures, run_id=run_id)
+        if not report.passed:
+            append_rows(lake.quality_results, QUALITY_RESULTS, results)
+            raise _stopped(report, work, where)
+    written = write_plain_file(results, lake.quality_results, f"part-{run_id}.zstd.parquet")
+    return Judged({"profiles": profiles.written, "quality_results": written}, sentences(report))
+
+
+def _stopped(report: QualityReport, work: ArchiveWork, where: Path | None) -> CriticalQualityError:
+    told = "\n  ".join(sentences(report))
+    shown = f" {where} shows it." if where is not None else ""
+    return CriticalQualityError(
+        f"{len(report.critical_failures)} critical expectations were not met, and nothing was archived.{shown} "
+        f"{_ways_out(report, work)}\n  {told}"
     )
 
 
@@ -95,28 +100,6 @@ def _ways_out(report: QualityReport, work: ArchiveWork) -> str:
         return without
     names = ", ".join(ascii(name) for name in concerned)
     return f"This is of {names} alone: a --store that names only the others archives these meanwhile. {without}"
-
-
-def _merged(manifest: Sequence[ManifestRow]) -> pa.Table:
-    """The run's profile. To merge takes several times what is merged, so that it is done one broker at a time."""
-    parts = [parse_profile(row.profile) for row in manifest if row.profile is not None]
-    if not parts:
-        return merge_profiles([])
-    all_of_them = pa.concat_tables(parts)
-    brokers = pc.unique(all_of_them.column("broker")).to_pylist()
-    if len(brokers) <= 1:
-        return merge_profiles([all_of_them])
-    in_order = sorted(brokers, key=lambda name: (name is None, name or ""))
-    return pa.concat_tables(merge_profiles([_of_broker(all_of_them, name)]) for name in in_order)
-
-
-def _of_broker(profile: pa.Table, name: str | None) -> pa.Table:
-    column = profile.column("broker")
-    return profile.filter(pc.is_null(column) if name is None else pc.equal(column, name))
-
-
-def _write(rows: pa.Table, table_uri: str, run_id: str) -> DataFile:
-    return write_plain_file(rows, table_uri, f"part-{run_id}.zstd.parquet")
 
 
 def _facts(work: ArchiveWork, manifest: Sequence[ManifestRow]) -> RunFacts:

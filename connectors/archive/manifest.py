@@ -1,6 +1,7 @@
 """What a task of an archive run tells the driver: the files that it has written, and what it could not read.
 
-Rows are few and small, whatever the log's size and state: a data file holds some ten thousand rows or more.
+Rows are few and small, whatever the log's size and state: a data file holds some ten thousand rows or more, and a
+profile that is large is in a file, see `connectors.archive.staged`.
 """
 
 from __future__ import annotations
@@ -28,8 +29,22 @@ MANIFEST = StructType(
         StructField("refused", StringType()),
         StructField("first_refused", StringType()),
         StructField("profile", BinaryType()),
+        StructField("profile_path", StringType()),
     ]
 )
+
+
+@dataclass(frozen=True, slots=True)
+class TaskProfile:
+    """A task's profile as the driver is told of it.
+
+    Attributes:
+        data: the profile; or, where it is in a file, that file's index: see `connectors.quality.partitions`.
+        path: of the file, relative to the folder of the table `profiles`; empty for none.
+    """
+
+    data: bytes
+    path: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +61,8 @@ class ManifestRow:
         pack_bytes: bytes of packs.
         refused: what could not be read, by broker: JSON of its counts.
         first_refused: the first of it, in words.
-        profile: of the rows, see `connectors.quality.wire`; None where none was made.
+        profile: of the rows, see `TaskProfile.data`; None where none was made.
+        profile_path: see `TaskProfile.path`.
     """
 
     table: str = ""
@@ -59,6 +75,7 @@ class ManifestRow:
     refused: str = ""
     first_refused: str = ""
     profile: bytes | None = None
+    profile_path: str = ""
 
     @classmethod
     def of_file(cls, file: DataFile, table: str) -> ManifestRow:
@@ -67,7 +84,7 @@ class ManifestRow:
 
     @classmethod
     def of_task(
-        cls, pack_bytes: int, refused: Mapping[str, RefusalCounts], first_refused: str, profile: bytes | None
+        cls, pack_bytes: int, refused: Mapping[str, RefusalCounts], first_refused: str, profile: TaskProfile | None
     ) -> ManifestRow:
         """The row for what goes with all files of a task."""
         counts = {broker: asdict(count) for broker, count in refused.items()}
@@ -75,13 +92,19 @@ class ManifestRow:
             pack_bytes=pack_bytes,
             refused=json.dumps(counts) if counts else "",
             first_refused=first_refused,
-            profile=profile,
+            profile=profile.data if profile else None,
+            profile_path=profile.path if profile else "",
         )
 
     @property
     def refusal_counts(self) -> dict[str, RefusalCounts]:
         """What could not be read, by broker."""
         return {broker: RefusalCounts(**counts) for broker, counts in json.loads(self.refused or "{}").items()}
+
+    @property
+    def told_profile(self) -> TaskProfile | None:
+        """The task's profile, where it was wanted."""
+        return None if self.profile is None else TaskProfile(self.profile, self.profile_path)
 
     @property
     def data_file(self) -> DataFile:

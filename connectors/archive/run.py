@@ -2,6 +2,7 @@
 
     work      stores, ranges, how far the lake has come            work.py
     tasks     packs, and data files that no table knows of yet     task.py
+    staged    the tasks' profiles, on their way to the driver      staged.py
     quality   the suites judge what the tasks have seen            judging.py
     commit    data files and end offsets in one Delta commit       connectors.lake.committer
     follow    what the commit names for the other tables           connectors.lake.follower
@@ -28,8 +29,10 @@ from pyspark.sql import SparkSession
 from connectors.archive.judging import Judged, judge_run
 from connectors.archive.manifest import ManifestRow
 from connectors.archive.places import bodies_root, check_bodies, check_same_root
+from connectors.archive.staged import staging
 from connectors.archive.task import ArchiveTasks
 from connectors.archive.work import ArchiveWork, find_work
+from connectors.commitlog.layouts import LayoutChoice
 from connectors.commitlog.plan import StoreRange
 from connectors.commitlog.splits import Split
 from connectors.hbase.errors import ConcurrentFollowError
@@ -76,6 +79,7 @@ class Config:
         bodies: root of the packs; in the lake where not given.
         bodies_moved: whether all packs were moved there from where they were.
         broker: the store's name, where the path does not tell it.
+        layout: which stores of the path are meant.
         max_partition_bytes: log bytes whose bodies go into one pack; a task takes several of them.
         on_corrupt: what to do about ranges that hold no intact record.
         on_gap: what to do about segments that are not there.
@@ -89,6 +93,7 @@ class Config:
     store: str
     lake: str
     broker: str | None = None
+    layout: LayoutChoice = LayoutChoice.ANY
     bodies: str | None = None
     bodies_moved: bool = False
     max_partition_bytes: int = 32 * MIB
@@ -166,7 +171,7 @@ def run_archive(
     lake = LakePaths(config.lake)
     if work is None:
         check_bodies(lake, config.bodies)
-        work = find_work(config.store, config.broker, lake)
+        work = find_work(config.store, config.broker, lake, layouts=config.layout.layouts)
     recovered = [commit.sequence for commit in work.unfinished]
     if not work.snapshot.size:
         if work.unfinished:
@@ -191,10 +196,11 @@ def run_archive(
     if config.quality:
         prepare()
     tasks = ArchiveTasks(splits, lake, bodies, work.commit.run_id, config.parser_version, config.quality)
-    with progress(spark, work.snapshot.size) if progress else nullcontext():
-        manifest = [ManifestRow(**row.asDict()) for row in tasks.dataframe(spark).collect()]
-    _check_refused(manifest, config)
-    judged = judge_run(lake, work, manifest, config.page) if config.quality else Judged()
+    with staging(lake, work.commit.run_id) as manifest:
+        with progress(spark, work.snapshot.size) if progress else nullcontext():
+            manifest.extend(ManifestRow(**row.asDict()) for row in tasks.dataframe(spark).collect())
+        _check_refused(manifest, config)
+        judged = judge_run(lake, work, manifest, config.page) if config.quality else Judged()
     commit = _commit(config, work, manifest, judged, started_at)
     finish_runs(lake, commit.run_id, config.parser_version)
     followed = _follow_keys(lake, config, spark)

@@ -19,9 +19,10 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from connectors.archive.bodies import BodyPacks
-from connectors.archive.manifest import MANIFEST, ManifestRow, to_batch
+from connectors.archive.manifest import MANIFEST, ManifestRow, TaskProfile, to_batch
 from connectors.archive.refusals import Refusals
 from connectors.archive.rows import WaitingRows, join_rows
+from connectors.archive.staged import inline_bytes, stage_profile
 from connectors.commitlog.batches import read_split
 from connectors.commitlog.options import Mode
 from connectors.commitlog.refused import CORRUPT_RECORD
@@ -33,7 +34,6 @@ from connectors.lake.data_files import DataFile
 from connectors.lake.paths import LakePaths
 from connectors.packs.location import PackLocation
 from connectors.packs.stores import open_store
-from connectors.quality.wire import serialize_profile
 from schemas.tables.messages import BODY, SOURCE
 
 _COLUMNS = StructType([field for field in SOURCE if field.name != BODY.name])
@@ -51,7 +51,7 @@ class ArchiveTasks:
         splits: the ranges; each has packs of its own, a data file may hold the rows of several.
         lake: where the tables lie.
         bodies: where packs go.
-        run_id: part of the data files' names, so that runs do not meet there.
+        run_id: part of the files' names, so that runs do not meet there.
         parser_version: for the rows of what could not be read.
         profiled: whether a profile of the rows is wanted.
     """
@@ -67,12 +67,17 @@ class ArchiveTasks:
         """The manifest: a row for each file. To collect it is to do the work."""
         # A task costs Spark some 50 ms besides its work: two rounds of the cores, unless the ranges are many.
         cores = spark.sparkContext.defaultParallelism
-        count = min(len(self.splits), max(2 * cores, -(-len(self.splits) // _MOST_SPLITS)))
-        numbers = spark.range(0, len(self.splits), 1, numPartitions=max(1, count))
-        return numbers.mapInArrow(partial(_run_tasks, self), MANIFEST)
+        count = max(1, min(len(self.splits), max(2 * cores, -(-len(self.splits) // _MOST_SPLITS))))
+        numbers = spark.range(0, len(self.splits), 1, numPartitions=count)
+        return numbers.mapInArrow(partial(_run_tasks, self, inline_bytes(count)), MANIFEST)
 
-    def run(self, numbers: Sequence[int]) -> Iterator[ManifestRow]:
-        """Do the task for some of the ranges; a row for each file, and one for all that goes with them."""
+    def run(self, numbers: Sequence[int], most_inline: int = inline_bytes(1)) -> Iterator[ManifestRow]:
+        """Do the task for some of the ranges; a row for each file, and one for all that goes with them.
+
+        Args:
+            numbers: of the ranges.
+            most_inline: bytes of a profile that goes to the driver in the manifest; a larger one is staged.
+        """
         # Two attempts of one task at the same time must not write into one another's files.
         name = f"part-{numbers[0]:05d}-{self.run_id}-{secrets.token_hex(4)}"
         waiting = WaitingRows(self.lake, name, profiled=self.profiled)
@@ -96,7 +101,9 @@ class ArchiveTasks:
             yield from refusals.finish()
             for one in closing:
                 one.result()
-        profile = None if waiting.profile is None else serialize_profile(waiting.profile)
+        profile: TaskProfile | None = None
+        if waiting.profile is not None:
+            profile = stage_profile(waiting.profile, self.lake, self.run_id, name, most_inline)
         yield ManifestRow.of_task(pack_bytes, refusals.counts, refusals.first, profile)
 
 
@@ -122,8 +129,8 @@ def _request() -> Request:
     return Request(to_arrow_schema(_COLUMNS, timezone="UTC"), Mode.PERMISSIVE, encoded=True)
 
 
-def _run_tasks(tasks: ArchiveTasks, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _run_tasks(tasks: ArchiveTasks, most_inline: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     numbers = [number for batch in batches for number in batch.column(0).to_pylist()]
     if numbers:
-        yield to_batch(tasks.run(numbers))
+        yield to_batch(tasks.run(numbers, most_inline))
     settle()

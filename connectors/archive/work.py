@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from connectors.commitlog.continuity import check_continuity, record_digest
 from connectors.commitlog.errors import StoreError
+from connectors.commitlog.layouts import ALL_LAYOUTS, StoreLayout
 from connectors.commitlog.plan import Snapshot, StoreRange, TailKind, plan_splits, take_snapshot
 from connectors.commitlog.splits import Split
 from connectors.commitlog.stores import Store, find_stores
@@ -66,7 +67,13 @@ class ArchiveWork:
         return [split for splits in planned for split in splits]
 
 
-def find_work(path: str, broker: str | None, lake: LakePaths, until: Snapshot | None = None) -> ArchiveWork:
+def find_work(
+    path: str,
+    broker: str | None,
+    lake: LakePaths,
+    until: Snapshot | None = None,
+    layouts: Sequence[StoreLayout] = ALL_LAYOUTS,
+) -> ArchiveWork:
     """See how far the lake has come, and what the stores have beyond that.
 
     Args:
@@ -75,6 +82,7 @@ def find_work(path: str, broker: str | None, lake: LakePaths, until: Snapshot | 
         lake: where the tables lie.
         until: how far to go in each store, as a stream offers it; all that is there where not given. Where to begin is
             the lake's to say: what is offered again adds nothing. A stream has seen to it that the lake may be written.
+        layouts: which stores of the path are meant.
 
     Raises:
         CommitLogError: for a store that cannot be read, or is another than the one that was archived.
@@ -82,7 +90,7 @@ def find_work(path: str, broker: str | None, lake: LakePaths, until: Snapshot | 
     """
     if until is None:
         lake.check_writable()
-    stores = find_stores(path, broker)
+    stores = find_stores(path, broker, layouts)
     for store in stores:
         _check_name(store)
     last = read_last_commit(lake.messages) or ArchiveCommit(0, "")

@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow as pa
 
 from connectors.commitlog.arrow import Array
-from connectors.commitlog.decoded import DecodedBatch
-from connectors.commitlog.decoder import Decoder
+from connectors.commitlog.decoded import DecodedBatch, Texts
 from connectors.commitlog.errors import SplitError
 from connectors.commitlog.files import OpenSegment, SegmentFile
 from connectors.commitlog.kernel import hop as kernel
+from connectors.commitlog.kernels import kernel_of
 from connectors.commitlog.keys import KEY_COLUMNS, rows_with_keys, rows_with_topics
 from connectors.commitlog.listed import walk_listed, wanted_parts
 from connectors.commitlog.options import Mode
@@ -96,7 +96,7 @@ def _read_listed(
     file: SegmentFile, split: ListedSplit, request: Request, refused: Refused, reader: _Rows
 ) -> Iterator[pa.RecordBatch]:
     for step in walk_listed(file, split, request.max_batch_bytes, request.max_record_bytes):
-        parts = wanted_parts(step, request.filters)
+        parts = wanted_parts(step, request.filters, split.layout)
         if step.bad and request.mode is Mode.FAILFAST:
             parts = parts[:, : np.searchsorted(parts[kernel.START], step.bad[0].start - step.origin)]
         yield from reader.batches_of(step.window, step.origin, parts)
@@ -115,7 +115,8 @@ class _Rows:
             columns |= KEY_COLUMNS
         if request.filters.topics_by_text:
             columns.add("topic")
-        self.decoder = Decoder(columns, split.broker, request.filters, encoded=request.encoded)
+        decoder = kernel_of(split.layout).decoder
+        self.decoder = decoder(columns, split.broker, request.filters, encoded=request.encoded)
 
     def batches_of(self, window: Array, origin: int, parts: Array) -> Iterator[pa.RecordBatch]:
         """Batches of records that are found already."""
@@ -147,27 +148,30 @@ class _Rows:
             return
         if not wanted.all():
             decoded = self.decoder.decode(decoded.window, decoded.origin, decoded.parts[:, wanted])
-        damaged = decoded.rows_not_utf8()
+        damaged = decoded.rows_to_mend()
         if not len(damaged):
             batch = RowBatch(decoded, self._request, self._refused).build()
             if batch is not None:
                 yield batch
             return
         notes, replaced = self._mend(decoded, damaged)
-        window, parts = decoded.with_properties(replaced)
+        window, parts = decoded.with_texts(replaced)
         for first, mended in self._decoded(window, decoded.origin, parts):
             here = {row - first: value for row, value in notes.items() if first <= row < first + mended.rows}
             batch = RowBatch(mended, self._request, self._refused, here).build()
             if batch is not None:
                 yield batch
 
-    def _mend(self, decoded: DecodedBatch, damaged: Array) -> tuple[Notes, dict[int, bytes]]:
-        """Put U+FFFD where properties are not UTF-8, as RocketMQ's own decoder does, and say so."""
+    def _mend(self, decoded: DecodedBatch, damaged: Array) -> tuple[Notes, dict[int, Texts]]:
+        """Put U+FFFD where texts are not UTF-8, as the brokers' own decoders do, and say so."""
         notes: Notes = {}
-        replaced = {}
+        replaced: dict[int, Texts] = {}
         for row in damaged.tolist():
-            raw = decoded.raw_properties(row)
-            replaced[row] = raw.decode("utf-8", "replace").encode()
-            found = first_not_utf8(raw)
-            note(notes, decoded, row, self._refused, Fault.PROPERTIES_ENCODING, "properties in UTF-8", found, raw)
+            replaced[row] = {}
+            for text in decoded.texts_to_mend(row):
+                replaced[row][text.part] = text.mended
+                if text.name:
+                    expected, found = f"{text.name} in UTF-8", first_not_utf8(text.raw)
+                    fault = Fault.PROPERTIES_ENCODING
+                    note(notes, decoded, row, self._refused, fault, expected, found, text.raw)
         return notes, replaced

@@ -13,8 +13,8 @@ import numpy as np
 
 from connectors.commitlog.errors import StoreError
 from connectors.commitlog.files import OpenSegment
+from connectors.commitlog.layouts import rules_of
 from connectors.commitlog.stores import Segment, Store
-from schemas.layouts.commitlog import BLANK
 
 _DIGEST_SIZE = 16
 
@@ -28,14 +28,14 @@ def record_digest(store: Store, physical_offset: int) -> tuple[int, str] | None:
     segment = _segment_at(store, physical_offset)
     if segment is None:
         return None
-    position = physical_offset - segment.base_offset
+    position, rules = physical_offset - segment.base_offset, rules_of(store.layout)
     try:
         with OpenSegment(segment.path) as file:
-            head = np.empty(BLANK.size, np.uint8)
-            if file.read_into(head, position) < BLANK.size:
+            head = np.empty(rules.head_bytes, np.uint8)
+            if file.read_into(head, position) < len(head):
                 return None
-            size = int(BLANK.unpack(head.data)[0])
-            if not BLANK.size <= size <= segment.file_size - position:
+            size = rules.size_of(head.data)
+            if not rules.head_bytes <= size <= segment.file_size - position:
                 return None
             record = np.empty(size, np.uint8)
             if file.read_into(record, position) < size:

@@ -18,6 +18,7 @@ import numpy as np
 from connectors.commitlog.files import SegmentFile
 from connectors.commitlog.kernel import hop
 from connectors.commitlog.kernel.borders import NONE_AT_ALL, find_border
+from connectors.commitlog.kernels import kernel_of
 from connectors.commitlog.splits import Split
 from connectors.commitlog.walk import End, walk
 from connectors.commitlog.windows import Windows
@@ -62,12 +63,14 @@ def _looked_up(file: SegmentFile, whole: Split, at: int, max_record_bytes: int) 
     begin = at - LOOK_BACK_BYTES
     end = min(whole.end, at + LOOK_BACK_BYTES)
     windows = Windows(file, whole.base_offset, LOOK_BACK_BYTES + _WINDOW_BYTES, end - begin)
-    parts = np.empty((hop.PART_COUNT, 1), np.int64)
+    kernel = kernel_of(whole.layout)
+    parts = np.empty((kernel.part_count, 1), np.int64)
     while True:
         with windows.open(begin, end) as opened:
             found = find_border(
-                opened.window, opened.length, begin, at, whole.segment_end, whole.file_end, max_record_bytes, parts
-            )
+                kernel.tag, opened.window, opened.length, begin, at, whole.segment_end, whole.file_end,
+                max_record_bytes, parts,
+            )  # fmt: skip
             is_all = opened.is_end_of_file or opened.length >= end - begin
             if opened.was_cut:
                 windows.only_read()

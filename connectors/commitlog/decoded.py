@@ -5,7 +5,7 @@ Names and meanings are those of `schemas.tables.messages`. A column is made when
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -18,17 +18,43 @@ from connectors.commitlog.distinct import Distinct
 from connectors.commitlog.kernel import buffers as b
 from connectors.commitlog.kernel import hop as h
 from connectors.commitlog.kernel.memory import PADDING
-from schemas.layouts.properties import parse_priority
+from schemas.layouts.properties import (
+    KEYS,
+    UNIQ_KEY,
+    first_value,
+    parse_priority,
+    parse_properties,
+    split_keys,
+)
 from schemas.layouts.sysflag import COMPRESSED, COMPRESSION_MASK, body_codec
 from schemas.layouts.topics import Kind, kind_of
 
 _MICROSECONDS = 1000  # in a millisecond
 _TIMESTAMP = pa.timestamp("us", tz="UTC")
 _SIZE_BYTES = 4  # total_size, a record's first field
+Texts = dict[int, bytes]
+"""Texts of a record by the rows of `parts` with their places; the rows behind these have the lengths."""
 _KINDS = Dictionary([str(kind) for kind in Kind])
 _KIND_CODES = {kind: code for code, kind in enumerate(Kind)}
 
 PROPERTY_COLUMNS = frozenset({"unique_key", "keys", "tags", "priority", "properties"})
+
+
+@dataclass(frozen=True, slots=True)
+class MendedText:
+    """A text that cannot become a column as it is stored.
+
+    Attributes:
+        part: the row of `parts` with its place.
+        name: what it is, for the note on it; empty where nothing of it is lost.
+        raw: as stored.
+        mended: the same, as it can be decoded.
+    """
+
+    part: int
+    name: str
+    raw: bytes
+    mended: bytes
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +64,7 @@ class DecodedBatch:
     Attributes:
         window: the log's bytes, of which `parts` says where the records are. Valid until the walk goes on.
         origin: physical offset of the window's first byte.
-        parts: int64[PART_COUNT, rows], see `kernel.hop`.
+        parts: int64[parts, rows], see `kernel.hop`.
         broker: the store's name.
         columns: what the kernel filled, as is `text`.
         text: see `columns`.
@@ -81,12 +107,13 @@ class DecodedBatch:
         if name in self.numbers32:
             return arrow.fixed(self._int32(name), pa.int32())
         if name in _BUILDERS:
-            return _BUILDERS[name](self)
+            built: pa.Array = getattr(self, _BUILDERS[name])()
+            return built
         return arrow.fixed(self.int64(name), pa.int64())
 
     def first_rows(self, count: int) -> DecodedBatch:
         """The same batch with its first records only."""
-        return DecodedBatch(**{**self.__dict__, "parts": self.parts[:, :count]})
+        return type(self)(**{**self.__dict__, "parts": self.parts[:, :count]})
 
     def extent_of(self, row: int) -> tuple[int, int]:
         """Physical offsets of a record's first byte, and of the byte behind it."""
@@ -94,24 +121,35 @@ class DecodedBatch:
         size = int.from_bytes(self.window[start : start + _SIZE_BYTES].tobytes())
         return self.origin + start, self.origin + start + size
 
-    def raw_properties(self, row: int) -> bytes:
-        """A record's properties as stored."""
-        start = self.parts[h.PROPERTIES, row]
-        return bytes(self.window[start : start + self.parts[h.PROPERTIES_LENGTH, row]])
+    def raw_text(self, part: int, row: int) -> bytes:
+        """A text of a record as stored; `part` is the row of `parts` with its place."""
+        start = self.parts[part, row]
+        return bytes(self.window[start : start + self.parts[part + 1, row]])
 
-    def rows_not_utf8(self) -> Array:
-        """The rows whose properties are not UTF-8; here they have none."""
+    def texts_to_mend(self, row: int) -> list[MendedText]:
+        """Of a row to mend, the texts that are not UTF-8: U+FFFD stands for what is not."""
+        raw = self.raw_text(h.PROPERTIES, row)
+        return [MendedText(h.PROPERTIES, "properties", raw, raw.decode("utf-8", "replace").encode())]
+
+    def keys_once_mended(self, row: int) -> set[str | None]:
+        """The keys that a row to mend will have."""
+        pairs = parse_properties(self.raw_text(h.PROPERTIES, row))
+        return {first_value(pairs, UNIQ_KEY), *split_keys(dict(pairs).get(KEYS, ""))}
+
+    def rows_to_mend(self) -> Array:
+        """The rows with a text that is not UTF-8; here they have none."""
         rows = self.text.not_utf8[: self.text.used[b.NOT_UTF8]]
         return rows[rows < self.rows]
 
-    def with_properties(self, replaced: dict[int, bytes]) -> tuple[Array, Array]:
-        """A window and places of the same records with other properties, by row; they lie behind a copy of all."""
+    def with_texts(self, replaced: dict[int, Texts]) -> tuple[Array, Array]:
+        """A window and places of the same records with other texts, by row; they lie behind a copy of all."""
         end = int((self.parts[h.PROPERTIES] + self.parts[h.PROPERTIES_LENGTH]).max())
         pieces, parts = [self.window[:end]], self.parts.copy()
-        for row, data in replaced.items():
-            pieces.append(np.frombuffer(data, np.uint8))
-            parts[h.PROPERTIES, row], parts[h.PROPERTIES_LENGTH, row] = end, len(data)
-            end += len(data)
+        for row, texts in replaced.items():
+            for part, data in texts.items():
+                pieces.append(np.frombuffer(data, np.uint8))
+                parts[part, row], parts[part + 1, row] = end, len(data)
+                end += len(data)
         return np.concatenate([*pieces, np.zeros(PADDING, np.uint8)]), parts
 
     def _int32(self, name: str) -> Array:
@@ -220,6 +258,10 @@ class DecodedBatch:
         """Bodies as stored."""
         return arrow.spans(self.window, self.parts[h.BODY], self.parts[h.BODY_LENGTH], pa.binary())
 
+    def sys_flag_column(self) -> pa.Array:
+        """Flag bits."""
+        return arrow.fixed(self.sys_flags, pa.int32())
+
     def _timestamps(self, name: str) -> pa.Array:
         return arrow.fixed(self.int64(name) * _MICROSECONDS, _TIMESTAMP)
 
@@ -234,22 +276,22 @@ class DecodedBatch:
 
 _NO_CODEC = Dictionary([str(body_codec(0))])
 
-_BUILDERS: dict[str, Callable[[DecodedBatch], pa.Array]] = {
-    "broker": DecodedBatch.brokers,
-    "topic": DecodedBatch.topic_column,
-    "msg_id": DecodedBatch.message_ids,
-    "unique_key": DecodedBatch.unique_keys,
-    "keys": DecodedBatch.keys,
-    "tags": DecodedBatch.tag_column,
-    "kind": DecodedBatch.kinds,
-    "born_timestamp": DecodedBatch.born_timestamps,
-    "store_timestamp": DecodedBatch.store_timestamps,
-    "born_host": DecodedBatch.born_host_column,
-    "store_host": DecodedBatch.store_host_column,
-    "sys_flag": lambda it: arrow.fixed(it.sys_flags, pa.int32()),
-    "priority": DecodedBatch.priority,
-    "body_size": DecodedBatch.body_sizes,
-    "body_codec": DecodedBatch.body_codecs,
-    "properties": DecodedBatch.properties,
-    "body": DecodedBatch.bodies,
+_BUILDERS: dict[str, str] = {
+    "broker": "brokers",
+    "topic": "topic_column",
+    "msg_id": "message_ids",
+    "unique_key": "unique_keys",
+    "keys": "keys",
+    "tags": "tag_column",
+    "kind": "kinds",
+    "born_timestamp": "born_timestamps",
+    "store_timestamp": "store_timestamps",
+    "born_host": "born_host_column",
+    "store_host": "store_host_column",
+    "sys_flag": "sys_flag_column",
+    "priority": "priority",
+    "body_size": "body_sizes",
+    "body_codec": "body_codecs",
+    "properties": "properties",
+    "body": "bodies",
 }

@@ -7,7 +7,8 @@ then gives them as a `DecodedBatch`.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -17,25 +18,27 @@ from connectors.commitlog.decoded import DecodedBatch
 from connectors.commitlog.distinct import Distinct, host_text, utf8_text
 from connectors.commitlog.filters import Filters
 from connectors.commitlog.kernel import buffers as b
+from connectors.commitlog.kernel import commitlog_columns as fields
 from connectors.commitlog.kernel import decode as kernel
 from connectors.commitlog.kernel import hop as h
+from connectors.commitlog.kernel.commitlog import COMMITLOG
 from connectors.commitlog.walk import Place
 from schemas.layouts.commitlog import HEAD, STORED, TAIL
 
 FIELDS32 = {
-    "size": (kernel.FROM_START, HEAD.offset_of("total_size")),
-    "queue_id": (kernel.FROM_START, HEAD.offset_of("queue_id")),
-    "flag": (kernel.FROM_START, HEAD.offset_of("flag")),
-    "body_crc": (kernel.FROM_START, HEAD.offset_of("body_crc")),
-    "reconsume_times": (kernel.FROM_BODY, TAIL.offset_of("reconsume_times") - TAIL.size),
+    "size": (fields.FROM_START, HEAD.offset_of("total_size")),
+    "queue_id": (fields.FROM_START, HEAD.offset_of("queue_id")),
+    "flag": (fields.FROM_START, HEAD.offset_of("flag")),
+    "body_crc": (fields.FROM_START, HEAD.offset_of("body_crc")),
+    "reconsume_times": (fields.FROM_BODY, TAIL.offset_of("reconsume_times") - TAIL.size),
 }
 FIELDS64 = {
-    "physical_offset": (kernel.FROM_START, HEAD.offset_of("physical_offset")),
-    "queue_offset": (kernel.FROM_START, HEAD.offset_of("queue_offset")),
-    "born_timestamp": (kernel.FROM_START, HEAD.offset_of("born_timestamp")),
-    "store_timestamp": (kernel.FROM_STORE_HOST, -STORED.size),
+    "physical_offset": (fields.FROM_START, HEAD.offset_of("physical_offset")),
+    "queue_offset": (fields.FROM_START, HEAD.offset_of("queue_offset")),
+    "born_timestamp": (fields.FROM_START, HEAD.offset_of("born_timestamp")),
+    "store_timestamp": (fields.FROM_STORE_HOST, -STORED.size),
     "prepared_transaction_offset": (
-        kernel.FROM_BODY,
+        fields.FROM_BODY,
         TAIL.offset_of("prepared_transaction_offset") - TAIL.size,
     ),
 }
@@ -54,8 +57,8 @@ _BITS = {
 _SEED = np.uint64(secrets.randbits(64))  # a producer who could foresee the hashes could make them collide
 
 
-def _table(fields: list[tuple[int, int]]) -> Array:
-    return np.array(fields, np.int64).reshape(-1, 2)
+def _table(places: list[tuple[int, ...]]) -> Array:
+    return np.array(places, np.int64).reshape(len(places), len(places[0]) if places else 2)
 
 
 class Decoder:
@@ -68,26 +71,48 @@ class Decoder:
         encoded: give repeated strings as dictionary arrays.
     """
 
+    # What differs by layout.
+    _layout: ClassVar[Any] = COMMITLOG
+    _part_count: ClassVar[int] = h.PART_COUNT
+    _fields32: ClassVar[Mapping[str, tuple[int, ...]]] = FIELDS32
+    _fields64: ClassVar[Mapping[str, tuple[int, ...]]] = FIELDS64
+    _bits: ClassVar[Mapping[str, int]] = _BITS
+    _most_entries: ClassVar[int] = b.MOST_ENTRIES
+    _batch: ClassVar[type[DecodedBatch]] = DecodedBatch
+
     def __init__(self, columns: Collection[str], broker: str, filters: Filters, *, encoded: bool = False) -> None:
         self._broker = broker
         self._encoded = encoded
-        self._numbers32 = [name for name in FIELDS32 if name in columns]
-        self._numbers64 = [name for name in FIELDS64 if name in columns]
+        self._numbers32 = [name for name in self._fields32 if name in columns]
+        self._numbers64 = [name for name in self._fields64 if name in columns]
         self._wanted = 0
         for name in columns:
-            self._wanted |= _BITS.get(name, 0)
+            self._wanted |= self._bits.get(name, 0)
         self._plan = b.Plan(
             self._wanted,
             _SEED,
-            _table([FIELDS32[name] for name in self._numbers32]),
-            _table([FIELDS64[name] for name in self._numbers64]),
+            _table([self._fields32[name] for name in self._numbers32]),
+            _table([self._fields64[name] for name in self._numbers64]),
+            self._id_suffix(),
         )
         self._choice = make_choice(filters)
-        self._scratch = b.make_scratch()
-        self._names = Distinct(_SEED, utf8_text, b.NAMES)
-        self._topics, self._tags = Distinct(_SEED, utf8_text), Distinct(_SEED, utf8_text)
-        self._born_hosts, self._store_hosts = Distinct(_SEED, host_text), Distinct(_SEED, host_text)
-        self._parts = np.empty((h.PART_COUNT, b.ROWS + 1), np.int64)
+        self._scratch = b.make_scratch(self._most_entries)
+        self._names, self._topics, self._tags, self._born_hosts, self._store_hosts = self._distinct(_SEED)
+        self._parts = np.empty((self._part_count, b.ROWS + 1), np.int64)
+
+    def _distinct(self, seed: np.uint64) -> tuple[Distinct, Distinct, Distinct, Distinct, Distinct]:
+        """Names of properties, topics, tags, producers' and brokers' hosts."""
+        return (
+            Distinct(seed, utf8_text, b.NAMES),
+            Distinct(seed, utf8_text),
+            Distinct(seed, utf8_text),
+            Distinct(seed, host_text),
+            Distinct(seed, host_text),
+        )
+
+    def _id_suffix(self) -> Array:
+        """What ids end in that no record has."""
+        return b.NO_SUFFIX
 
     def _outputs(self) -> tuple[object, ...]:
         """What the kernel writes to; columns and text are new, the last ones have become a batch."""
@@ -101,13 +126,13 @@ class Decoder:
 
     def hop(self, place: Place, state: Array, faults: Array) -> Array:
         """Walk on from `state[POSITION]`, decoding; the places of the records that are wanted. See `walk.Hop`."""
-        kernel.read_batch(*place, state, self._parts, faults, self._choice, self._plan, *self._outputs())
+        kernel.read_batch(self._layout, *place, state, self._parts, faults, self._choice, self._plan, *self._outputs())
         parts: Array = self._parts[:, : state[h.RECORDS]]
         return parts
 
     def take(self, window: Array, origin: int, parts: Array) -> DecodedBatch:
         """The records that the last `hop` found."""
-        return DecodedBatch(
+        return self._batch(
             window=window,
             origin=origin,
             parts=parts,
@@ -127,5 +152,5 @@ class Decoder:
     def decode(self, window: Array, origin: int, parts: Array) -> DecodedBatch:
         """Decode the first of these records that are found already, as many as one batch holds."""
         chosen = np.ascontiguousarray(parts[:, : b.ROWS])
-        count = kernel.decode_records(window, chosen, self._plan, *self._outputs())
+        count = kernel.decode_records(self._layout, window, chosen, self._plan, *self._outputs())
         return self.take(window, origin, chosen[:, :count])

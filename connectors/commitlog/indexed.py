@@ -8,6 +8,7 @@ from pathlib import Path
 from connectors.commitlog.files import OpenSegment
 from connectors.commitlog.filters import Filters
 from connectors.commitlog.index_answer import Index, IndexUnusable
+from connectors.commitlog.kernels import kernel_of
 from connectors.commitlog.key_index import KeyIndex
 from connectors.commitlog.look import message_at
 from connectors.commitlog.options import Options
@@ -28,7 +29,8 @@ class Indexes:
 def open_indexes(store: Store, store_range: StoreRange, options: Options, filters: Filters) -> Indexes:
     """The indexes that lie beside a store's log and know what a read wants; none for one that wants all topics."""
     by_queue = filters.topics is not None or filters.queue_ids is not None
-    by_key = filters.keys is not None and filters.topics is not None
+    kernel = kernel_of(store.layout)
+    by_key = filters.keys is not None and filters.topics is not None and kernel.has_key_index
     if not (by_queue or by_key):
         return Indexes()
     if not options.use_indexes:
@@ -48,9 +50,9 @@ def open_indexes(store: Store, store_range: StoreRange, options: Options, filter
             reasons += [f"{KeyIndex.name}: {note}" for note in index.notes]
     if by_queue:
         try:
-            usable.append(QueueIndex(folder, filters, options.max_record_bytes))
+            usable.append(QueueIndex(folder, filters, options.max_record_bytes, kernel.queues))
         except IndexUnusable as unusable:
-            reasons.append(f"{QueueIndex.name}: {unusable}")
+            reasons.append(f"{kernel.queues.name}: {unusable}")
     return Indexes(tuple(usable), tuple(reasons))
 
 
@@ -67,7 +69,8 @@ class _Log:
             if whole.start <= offset < whole.end and not whole.missing:
                 try:
                     with OpenSegment(whole.path) as file:
-                        return message_at(file, whole, offset, self._max_record_bytes)
+                        message: Message | None = message_at(file, whole, offset, self._max_record_bytes)
+                        return message
                 except FileNotFoundError:
                     return None  # deleted since it was listed
         return None

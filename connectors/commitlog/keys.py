@@ -9,7 +9,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from connectors.commitlog.decoded import DecodedBatch
-from schemas.layouts import properties as props
 
 KEY_COLUMNS = frozenset({"unique_key", "keys"})
 """What a decoder must be told of, so that records can be compared with keys."""
@@ -21,10 +20,8 @@ def rows_with_keys(decoded: DecodedBatch, wanted: frozenset[str]) -> np.ndarray[
     Properties that are not UTF-8 have no columns yet: they are looked at as they will be once they are mended.
     """
     found = have_keys(decoded.column("unique_key"), decoded.column("keys"), wanted)
-    for row in decoded.rows_not_utf8().tolist():
-        pairs = props.parse_properties(decoded.raw_properties(row))
-        keys = props.split_keys(dict(pairs).get(props.KEYS, ""))
-        found[row] = not wanted.isdisjoint({props.first_value(pairs, props.UNIQ_KEY), *keys})
+    for row in decoded.rows_to_mend().tolist():
+        found[row] = not wanted.isdisjoint(decoded.keys_once_mended(row))
     return found
 
 

@@ -19,14 +19,14 @@ from connectors.commitlog.files import SegmentFile, Window
 from connectors.commitlog.filters import Filters
 from connectors.commitlog.kernel import hop
 from connectors.commitlog.kernel.memory import PADDING
+from connectors.commitlog.kernels import kernel_of
+from connectors.commitlog.layouts import StoreLayout, rules_of
 from connectors.commitlog.splits import Array, ListedSplit, groups
-from connectors.commitlog.walk import BadRange, Step, numbers_at
-from schemas.layouts.commitlog import HEAD, STORED
-from schemas.layouts.scan import Fault, SpanKind, examine
+from connectors.commitlog.walk import BadRange, Step
+from schemas.layouts.scan import Fault, SpanKind
 
 _WINDOW_SPAN = 64 << 20
 _STEP_RECORDS = 8192
-_AT_QUEUE_ID, _AT_QUEUE_OFFSET = HEAD.offset_of("queue_id"), HEAD.offset_of("queue_offset")
 
 
 def walk_listed(file: SegmentFile, split: ListedSplit, window_bytes: int, max_record_bytes: int) -> Iterator[Step]:
@@ -51,19 +51,19 @@ def walk_listed(file: SegmentFile, split: ListedSplit, window_bytes: int, max_re
         yield Step(buffer, origin, parts, bad)
 
 
-def wanted_parts(step: Step, filters: Filters) -> Array:
+def wanted_parts(step: Step, filters: Filters, layout: StoreLayout) -> Array:
     """The parts of those records of a step that pass the filters by topic, queue, offset and time."""
-    parts = step.parts
+    parts, kernel = step.parts, kernel_of(layout)
     starts = parts[hop.START]
     kept = np.ones(parts.shape[1], bool)
     if filters.topics is not None:
         topics = [name.encode() for name in filters.topics if isinstance(name, str)]
         kept &= np.logical_or.reduce([np.zeros_like(kept), *(_say(step.window, parts, topic) for topic in topics)])
     if filters.queue_ids is not None:
-        kept &= np.isin(numbers_at(step.window, starts + _AT_QUEUE_ID, ">i4"), list(filters.queue_ids))
+        kept &= np.isin(kernel.queue_ids(step.window, parts), list(filters.queue_ids))
     _keep_between(kept, step.origin + starts, filters.min_offset, filters.end_offset)
     if filters.min_store_timestamp is not None or filters.end_store_timestamp is not None:
-        times = numbers_at(step.window, parts[hop.STORE_HOST] - STORED.size, ">i8")
+        times = kernel.store_times(step.window, parts)
         _keep_between(kept, times, filters.min_store_timestamp, filters.end_store_timestamp)
     return np.ascontiguousarray(parts[:, kept])
 
@@ -105,7 +105,8 @@ class _Reader:
         self._read_to = np.zeros(len(self.offsets), np.int64)
         self._state = np.zeros(hop.STATE_SIZE, np.int64)
         self._faults = np.empty((2, 3), np.int64)
-        self._parts = np.empty((hop.PART_COUNT, 0), np.int64)
+        self._kernel = kernel_of(split.layout)
+        self._parts = np.empty((self._kernel.part_count, 0), np.int64)
 
     def fill(self, window: Window, file: SegmentFile, first: int, last: int) -> None:
         """Read the records of a step into its window."""
@@ -119,7 +120,7 @@ class _Reader:
     def examine(self, window: Window, first: int, last: int) -> tuple[Array, list[BadRange]]:
         """Where the parts of a step's records lie in its window, and the damaged ones among them."""
         if self._parts.shape[1] < last - first + 2:
-            self._parts = np.empty((hop.PART_COUNT, last - first + 2), np.int64)
+            self._parts = np.empty((self._kernel.part_count, last - first + 2), np.int64)
         origin = int(self.offsets[first])
         self._state[hop.RECORDS] = 0
         bad: list[BadRange] = []
@@ -150,8 +151,8 @@ class _Reader:
             return False
         state[hop.POSITION], state[hop.BAD_START], state[hop.FAULTS] = self.offsets[begin], -1, 0
         hop.hop(
-            window, stop - origin, origin, stop, split.segment_end, split.file_end, self._max_record_bytes, True, state,
-            self._parts, self._faults,
+            self._kernel.tag, window, stop - origin, origin, stop, split.segment_end, split.file_end,
+            self._max_record_bytes, True, state, self._parts, self._faults,
         )  # fmt: skip
         return bool(
             state[hop.STOP] == hop.STOP_LIMIT
@@ -179,7 +180,8 @@ class _Reader:
         if start + size > self._read_to[row]:
             return BadRange(start, start + size, Fault.CUT)
         bounds = self._split.bounds(self._max_record_bytes)
-        finding = examine(window.data[: start + size - origin], start - origin, start, bounds)
+        view = window.data[: start + size - origin]
+        finding = rules_of(self._split.layout).examine(view, start - origin, start, bounds)
         if finding.fault is Fault.BODY_CRC and finding.size == size:
             return BadRange(start, start + size, Fault.BODY_CRC)
         if finding.kind is SpanKind.RECORD:
@@ -198,9 +200,9 @@ class _Reader:
         split = self._split
         numbers = split.array("queue_numbers")[rows]
         queue_ids = np.array([queue_id for _, queue_id in split.queues], np.int64)[numbers]
-        self._compare("queue id", rows, queue_ids, numbers_at(window, parts[hop.START] + _AT_QUEUE_ID, ">i4"))
+        self._compare("queue id", rows, queue_ids, self._kernel.queue_ids(window, parts))
         queue_offsets = split.array("queue_offsets")[rows]
-        found = numbers_at(window, parts[hop.START] + _AT_QUEUE_OFFSET, ">i8")
+        found = self._kernel.queue_offsets(window, parts)
         self._compare("queue offset", rows, queue_offsets, found)
         topics = [topic for topic, _ in split.queues]
         for topic in dict.fromkeys(topics):
@@ -223,7 +225,7 @@ class _Reader:
         index = "an IndexFile"
         if split.queues:
             topic, queue_id = split.queues[split.array("queue_numbers")[row]]
-            index = f"entry {split.array('queue_offsets')[row]} of the ConsumeQueue {topic}/{queue_id}"
+            index = f"entry {split.array('queue_offsets')[row]} of the {self._kernel.queues.name} {topic}/{queue_id}"
         return IndexMismatchError(
             f"{split.path}, byte {start - split.base_offset} (physical offset {start}): expected {expected}, "
             f"as {index} says, found {found}. "

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from connectors.commitlog.files import SegmentFile
+from connectors.commitlog.layouts import rules_of
 from connectors.commitlog.splits import Split
-from schemas.layouts.commitlog import BLANK, Message, parse_message
-from schemas.layouts.scan import Finding, SpanKind, examine
+from schemas.layouts.scan import Finding, SpanKind
 
 _FIRST_LOOK = 4096
 
@@ -21,21 +23,21 @@ def look_at(file: SegmentFile, split: Split, offset: int, max_record_bytes: int)
         offset: where to look.
         max_record_bytes: larger sizes are faults.
     """
-    bounds = split.bounds(max_record_bytes)
+    bounds, rules = split.bounds(max_record_bytes), rules_of(split.layout)
     view = _read(file, split, offset, _FIRST_LOOK)
-    finding = examine(view, 0, offset, bounds)
-    if finding.kind is SpanKind.MORE and len(view) >= BLANK.size:
-        view = _read(file, split, offset, BLANK.unpack(view)[0])
-        finding = examine(view, 0, offset, bounds)
+    finding = rules.examine(view, 0, offset, bounds)
+    if finding.kind is SpanKind.MORE and len(view) >= rules.head_bytes:
+        view = _read(file, split, offset, rules.size_of(view))
+        finding = rules.examine(view, 0, offset, bounds)
     return finding, view
 
 
-def message_at(file: SegmentFile, split: Split, offset: int, max_record_bytes: int) -> Message | None:
-    """The record at a physical offset, or None where none proves itself."""
+def message_at(file: SegmentFile, split: Split, offset: int, max_record_bytes: int) -> Any:
+    """The record at a physical offset, a message of its layout; None where none proves itself."""
     finding, view = look_at(file, split, offset, max_record_bytes)
     if finding.kind is not SpanKind.RECORD:
         return None
-    found = parse_message(view)
+    found = rules_of(split.layout).parse(view)
     return None if found is None else found[0]
 
 

@@ -5,6 +5,7 @@
 | path | (needed) | a store (the folder that holds `commitlog/`), a `commitlog` folder, a glob, or several with commas |
 | | | between; `{broker}` stands for one path component, which names the broker |
 | broker | from the path | the store's name; for a path that gives one store |
+| layout | the format's | commitlog, journal or any: which stores of the path are meant |
 | mode | FAILFAST | FAILFAST, PERMISSIVE (bad ranges become rows with `_corrupt_record`) or DROPMALFORMED (counted) |
 | columns | all but body | comma-separated; what is not named is not decoded. `.schema(...)` does the same |
 | body | none | none, stored or decompressed: whether there is a column `body`, and what it holds |
@@ -45,6 +46,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from connectors.commitlog.errors import OptionError
+from connectors.commitlog.layouts import LayoutChoice
 from connectors.commitlog.option_values import OptionValues, Start
 from connectors.option_names import known_options
 from schemas.layouts.scan import DEFAULT_MAX_RECORD_BYTES
@@ -52,9 +54,9 @@ from schemas.layouts.scan import DEFAULT_MAX_RECORD_BYTES
 BY_SIZE = 0
 """As `max_partition_bytes`: chosen by the size of what is read, see `read_plan.partition_bytes`."""
 _KNOWN = (
-    "path", "broker", "mode", "columns", "body", "maxBodyBytes", "maxPartitionBytes", "maxBatchBytes", "maxRecordBytes",
-    "topics", "queueIds", "keys", "startingTimestamp", "endingTimestamp", "clockTolerance", "startingOffset",
-    "endingOffset", "useIndexes", "snapshot", "maxBytesPerTrigger", "failOnDataLoss", "content",
+    "path", "broker", "layout", "mode", "columns", "body", "maxBodyBytes", "maxPartitionBytes", "maxBatchBytes",
+    "maxRecordBytes", "topics", "queueIds", "keys", "startingTimestamp", "endingTimestamp", "clockTolerance",
+    "startingOffset", "endingOffset", "useIndexes", "snapshot", "maxBytesPerTrigger", "failOnDataLoss", "content",
 )  # fmt: skip
 
 _FOR_STREAMS = ("maxBytesPerTrigger", "failOnDataLoss", "content")
@@ -97,6 +99,7 @@ class Options:
 
     path: str
     broker: str | None = None
+    layout: LayoutChoice = LayoutChoice.COMMITLOG
     mode: Mode = Mode.FAILFAST
     columns: tuple[str, ...] | None = None
     body: BodyForm = BodyForm.NONE
@@ -121,8 +124,12 @@ class Options:
     given: frozenset[str] = frozenset()
 
     @classmethod
-    def parse(cls, given: Mapping[str, str]) -> Options:
+    def parse(cls, given: Mapping[str, str], layout: LayoutChoice = LayoutChoice.COMMITLOG) -> Options:
         """Options as Spark hands them over: strings, names in any case.
+
+        Args:
+            given: the options.
+            layout: which stores are meant where they do not say.
 
         Raises:
             OptionError: for a name that is not known, or a value that does not fit.
@@ -139,6 +146,7 @@ class Options:
         return cls(
             path=values["path"],
             broker=values.get("broker"),
+            layout=read.choice("layout", LayoutChoice, layout),
             mode=read.choice("mode", Mode, Mode.FAILFAST, upper=True),
             columns=read.names("columns"),
             body=read.choice("body", BodyForm, BodyForm.NONE),

@@ -24,11 +24,13 @@ from connectors.commitlog.cuts import find_cuts
 from connectors.commitlog.errors import OptionError, StoreError
 from connectors.commitlog.files import LocalFile, OpenSegment, SegmentFile
 from connectors.commitlog.kernel import hop
+from connectors.commitlog.kernels import kernel_of
+from connectors.commitlog.layouts import StoreLayout, rules_of
 from connectors.commitlog.look import look_at
 from connectors.commitlog.splits import Split
 from connectors.commitlog.stores import Segment, Store, segment_size, segment_sizes
 from connectors.commitlog.walk import End, walk
-from schemas.layouts.scan import DEFAULT_MAX_RECORD_BYTES, SpanKind, examine
+from schemas.layouts.scan import DEFAULT_MAX_RECORD_BYTES, SpanKind
 from schemas.layouts.segments import segment_name
 
 logger = logging.getLogger(__name__)
@@ -133,23 +135,33 @@ def _range_of(store: Store, start: int | None, max_record_bytes: int, until: int
         if begin >= segment.base_offset + segment.file_size:
             continue  # made, or copied, without a byte of what is looked for
         with OpenSegment(segment.path) as file:
-            if until is not None and until <= segment.base_offset and _has_begun(file, segment, size, max_record_bytes):
+            if (
+                until is not None
+                and until <= segment.base_offset
+                and _has_begun(file, store.layout, segment, size, max_record_bytes)
+            ):
                 return StoreRange(first, max(first, segment.base_offset), TailKind.CLOSED)
-            found = end_of_segment(file, segment, begin, size, max_record_bytes)
+            found = end_of_segment(file, segment, begin, size, max_record_bytes, layout=store.layout)
         if found is not None:
             return replace(found, start=first)
     return StoreRange(first, first)
 
 
-def _has_begun(file: SegmentFile, segment: Segment, size: int, max_record_bytes: int) -> bool:
+def _has_begun(file: SegmentFile, layout: StoreLayout, segment: Segment, size: int, max_record_bytes: int) -> bool:
     """Whether a segment's first record proves itself."""
     base, file_end = segment.base_offset, segment.base_offset + segment.file_size
-    split = Split("", segment.path, base, base, file_end, base + size, file_end)
+    split = Split("", segment.path, base, base, file_end, base + size, file_end, layout=layout)
     return look_at(file, split, base, max_record_bytes)[0].kind is SpanKind.RECORD
 
 
 def end_of_segment(
-    file: SegmentFile, segment: Segment, begin: int, size: int, max_record_bytes: int, reach: int | None = None
+    file: SegmentFile,
+    segment: Segment,
+    begin: int,
+    size: int,
+    max_record_bytes: int,
+    reach: int | None = None,
+    layout: StoreLayout = StoreLayout.COMMITLOG,
 ) -> StoreRange | None:
     """Where the data of a segment ends, or None where it has none from `begin` on.
 
@@ -163,13 +175,15 @@ def end_of_segment(
         size: bytes of this segment, see `stores.segment_sizes`.
         max_record_bytes: larger sizes are faults.
         reach: a physical offset behind which nobody looks, but for the rest of a record that begins before it.
+        layout: what its records are.
     """
     file_end = segment.base_offset + segment.file_size
     reach = file_end if reach is None else reach
     if isinstance(file, LocalFile) and file.next_data(begin - segment.base_offset) is None:
         return None
-    split = Split("", segment.path, segment.base_offset, begin, reach, segment.base_offset + size, file_end)
-    end, records, bad_end = End(), _LastRecords(), begin
+    base, segment_end = segment.base_offset, segment.base_offset + size
+    split = Split("", segment.path, base, begin, reach, segment_end, file_end, layout=layout)
+    end, records, bad_end = End(), _LastRecords(layout), begin
     for step in walk(file, split, _WINDOW_BYTES, max_record_bytes, end, verify=False):
         if step.parts.shape[1]:
             records.add(step.origin, step.parts)
@@ -190,9 +204,11 @@ def end_of_segment(
 class _LastRecords:
     """The records seen last: enough to step back over those that did not get to disk as a whole."""
 
-    def __init__(self) -> None:
+    def __init__(self, layout: StoreLayout) -> None:
         self._origin = 0
-        self._parts = np.empty((hop.PART_COUNT, 0), np.int64)
+        self._examine = rules_of(layout).examine
+        self._texts = kernel_of(layout).texts
+        self._parts = np.empty((kernel_of(layout).part_count, 0), np.int64)
 
     def add(self, origin: int, parts: Array) -> None:
         """Remember the records of one step instead of those before.
@@ -237,14 +253,15 @@ class _LastRecords:
             start, stop = begins[row], ends[row]
             window = np.empty(stop - start, np.uint8)
             length = file.read_into(window, start - split.base_offset)
-            if examine(window.data[:length], 0, start, bounds).kind is SpanKind.RECORD and self._has_texts(window, row):
+            finding = self._examine(window.data[:length], 0, start, bounds)
+            if finding.kind is SpanKind.RECORD and self._has_texts(window, row):
                 return start, stop
         return None, begins[0] if begins else default
 
     def _has_texts(self, window: Array, row: int) -> bool:
-        parts = self._parts[:, row] - self._parts[hop.START, row]
-        topic_end = parts[hop.TOPIC] + self._parts[hop.TOPIC_LENGTH, row]
-        return bool(window[parts[hop.TOPIC] : topic_end].all() and window[parts[hop.PROPERTIES] :].all())
+        parts = self._parts[:, row]
+        spans = ((parts[place] - parts[hop.START], parts[length]) for place, length in self._texts)
+        return all(window[begin : begin + length].all() for begin, length in spans)
 
 
 def plan_splits(
@@ -287,7 +304,8 @@ def _segment_ranges(store: Store, store_range: StoreRange) -> Iterator[Split]:
         if segment.file_size > size:
             logger.warning("%s has %d bytes, %d more than its neighbours leave room for: they are not read",
                            segment.path, segment.file_size, segment.file_size - size)  # fmt: skip
-        yield Split(store.broker, segment.path, segment.base_offset, start, end, segment_end, file_end)
+        base, path = segment.base_offset, segment.path
+        yield Split(store.broker, path, base, start, end, segment_end, file_end, layout=store.layout)
         expected = end
     if expected < store_range.end:
         yield _missing(store, expected, store_range.end, common)
@@ -296,7 +314,7 @@ def _segment_ranges(store: Store, store_range: StoreRange) -> Iterator[Split]:
 def _missing(store: Store, start: int, end: int, size: int) -> Split:
     base_offset = start - start % size
     path = f"{store.root}/{segment_name(base_offset)}"
-    return Split(store.broker, path, base_offset, start, end, end, end, missing=True)
+    return Split(store.broker, path, base_offset, start, end, end, end, missing=True, layout=store.layout)
 
 
 def divide(whole: Split, max_partition_bytes: int, max_record_bytes: int, until: int | None = None) -> list[Split]:

@@ -13,7 +13,6 @@ Left out are the queues `%LMQ%...`: their entries lead to records of other topic
 from __future__ import annotations
 
 import os
-import re
 from bisect import bisect_left
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,45 +21,48 @@ import numpy as np
 
 from connectors.commitlog.filters import Filters
 from connectors.commitlog.index_answer import Answer, Array, IndexUnusable, check_that_it_pays
+from connectors.commitlog.queue_formats import BEHIND_ALL, CONSUME_QUEUES, QueueFormat
 from connectors.commitlog.splits import Split
-from schemas.layouts.commitlog import MIN_RECORD_SIZE
-from schemas.layouts.consumequeue import ENTRY, PRE_BLANK, parse_entry
 from schemas.layouts.segments import parse_segment_name
 
-FOLDER = "consumequeue"
-_ENTRY = np.dtype(ENTRY.numpy_fields)
-_LIGHT_QUEUES = "%LMQ%"
-_BROKER_NAMES = re.compile(r"[%|a-zA-Z0-9_-]+")
-_BEFORE_ALL, _BEHIND_ALL = -1, 1 << 63
+_ENTRY = np.dtype([("offset", np.int64), ("size", np.int64)])
 
 
 class QueueIndex:
-    """The ConsumeQueues of one store, asked for some topics and queues.
+    """The queues of one store, asked for some topics and queues of them.
 
     Attributes:
         name: what a plan calls it.
     """
 
-    name = "ConsumeQueue"
-
-    def __init__(self, store_folder: Path, filters: Filters, max_record_bytes: int) -> None:
+    def __init__(
+        self, store_folder: Path, filters: Filters, max_record_bytes: int, queues: QueueFormat = CONSUME_QUEUES
+    ) -> None:
         """List the queues; no entry is read.
+
+        Args:
+            store_folder: what the log and the queues lie in.
+            filters: what is wanted.
+            max_record_bytes: larger sizes are faults.
+            queues: what they are.
 
         Raises:
             IndexUnusable: where there are none, or they may not be read.
         """
+        self.name = queues.name
+        self._format = queues
         self._filters = filters
         self._max_record_bytes = max_record_bytes
         # A topic that is not UTF-8 in the log has U+FFFD in its name here, and another name as a folder.
-        odd = sorted(name for name in filters.topics or () if not _BROKER_NAMES.fullmatch(str(name)))
+        odd = sorted(name for name in filters.topics or () if not queues.topics.fullmatch(str(name)))
         if odd:
             raise IndexUnusable(f"no broker has a topic {odd[0]!r}")
         try:
-            self._queues = list(_queues(store_folder / FOLDER))
+            self._queues = list(_queues(store_folder / queues.folder, queues))
         except OSError as error:
             raise IndexUnusable(f"{error.filename}: {error.strerror}") from None
         if not self._queues:
-            raise IndexUnusable(f"{store_folder / FOLDER} holds no queue")
+            raise IndexUnusable(f"{store_folder / queues.folder} holds no queue")
         self._wanted = np.array([self._is_wanted(queue) for queue in self._queues], bool)
         self._wanted_first = np.flatnonzero(self._wanted).tolist()
 
@@ -97,7 +99,7 @@ class QueueIndex:
         queue_offsets = np.concatenate([in_queue for in_queue, _ in found.values()])
         order = np.argsort(offsets, kind="stable")
         offsets, sizes, numbers = offsets[order], sizes[order], numbers[order]
-        unknown = _unclaimed(offsets, sizes, whole, self._max_record_bytes)
+        unknown = _unclaimed(offsets, sizes, whole, (self._format.min_record_size, self._max_record_bytes))
         wanted = self._wanted[numbers]
         places = np.cumsum(self._wanted, dtype=np.int32) - 1
         return Answer(
@@ -113,17 +115,18 @@ class QueueIndex:
 def _columns(entries: list[Array]) -> tuple[Array, Array]:
     """Physical offsets and sizes of entries."""
     together = np.concatenate([np.empty(0, _ENTRY), *entries])
-    return together["physical_offset"].astype(np.int64), together["size"].astype(np.int64)
+    return together["offset"], together["size"]
 
 
-def _unclaimed(offsets: Array, sizes: Array, whole: Split, max_record_bytes: int) -> list[tuple[int, int]]:
+def _unclaimed(offsets: Array, sizes: Array, whole: Split, sound: tuple[int, int]) -> list[tuple[int, int]]:
     """The ranges that no entry claims.
 
     Raises:
         IndexUnusable: where an entry claims what cannot be a record, or what another one claims.
     """
-    if len(sizes) and (sizes.min() < MIN_RECORD_SIZE or sizes.max() > max_record_bytes):
-        raise IndexUnusable(f"an entry has a size that is not {MIN_RECORD_SIZE} to {max_record_bytes} bytes")
+    least, most = sound
+    if len(sizes) and (sizes.min() < least or sizes.max() > most):
+        raise IndexUnusable(f"an entry has a size that is not {least} to {most} bytes")
     starts = np.append(offsets, whole.end)
     ends = np.insert(offsets + sizes, 0, whole.start)
     if (starts < ends).any():
@@ -133,12 +136,12 @@ def _unclaimed(offsets: Array, sizes: Array, whole: Split, max_record_bytes: int
     return [(int(ends[place]), int(starts[place])) for place in open_ranges]
 
 
-def _queues(folder: Path) -> Iterator[_Queue]:
+def _queues(folder: Path, queues: QueueFormat) -> Iterator[_Queue]:
     for topic in sorted(folder.iterdir()):
-        if topic.is_dir() and not topic.name.startswith(_LIGHT_QUEUES):
+        if topic.is_dir() and not (queues.no_queues and topic.name.startswith(queues.no_queues)):
             for queue in sorted(topic.iterdir()):
                 if queue.name.isdecimal() and queue.is_dir():
-                    yield _Queue(topic.name, int(queue.name), queue)
+                    yield _Queue(topic.name, int(queue.name), queue, queues)
 
 
 class _Queue:
@@ -147,11 +150,11 @@ class _Queue:
     Where they do not, too few are found, and the rest is left open.
     """
 
-    def __init__(self, topic: str, queue_id: int, folder: Path) -> None:
+    def __init__(self, topic: str, queue_id: int, folder: Path, queues: QueueFormat) -> None:
         self.topic = topic
         self.queue_id = queue_id
         paths = [(base, path) for path in folder.iterdir() if (base := parse_segment_name(path.name)) is not None]
-        self._files = [_QueueFile(path, base) for base, path in sorted(paths)]
+        self._files = [_QueueFile(path, base, queues) for base, path in sorted(paths)]
 
     def between(self, start: int, end: int) -> tuple[Array, Array]:
         """Queue offsets and entries of the records from a physical offset on and before another."""
@@ -166,9 +169,10 @@ class _Queue:
 class _QueueFile:
     """One file of a queue."""
 
-    def __init__(self, path: Path, base: int) -> None:
+    def __init__(self, path: Path, base: int, queues: QueueFormat) -> None:
         self._path = path
-        self._first_number = base // ENTRY.size
+        self._format = queues
+        self._first_number = base // queues.entry.size
         self._edges: tuple[int, int] | None = None
 
     def between(self, start: int, end: int) -> tuple[int, Array]:
@@ -178,13 +182,14 @@ class _QueueFile:
             return nothing
         descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            count = os.fstat(descriptor).st_size // ENTRY.size
+            unit = self._format.entry.size
+            count = os.fstat(descriptor).st_size // unit
 
             def place(number: int) -> int:
-                return _place_of(os.pread(descriptor, ENTRY.size, number * ENTRY.size))
+                return self._format.place_of(os.pread(descriptor, unit, number * unit))
 
             if self._edges is None:
-                written = bisect_left(range(count), _BEHIND_ALL, key=place)
+                written = bisect_left(range(count), BEHIND_ALL, key=place)
                 if not written:
                     return nothing
                 self._edges = place(0), place(written - 1)
@@ -192,19 +197,15 @@ class _QueueFile:
                     return nothing
             first = bisect_left(range(count), start, key=place)
             behind = bisect_left(range(count), end, key=place)
-            data = os.pread(descriptor, max(0, behind - first) * ENTRY.size, first * ENTRY.size)
+            data = os.pread(descriptor, max(0, behind - first) * unit, first * unit)
         finally:
             os.close(descriptor)
-        entries = np.frombuffer(data, _ENTRY, len(data) // ENTRY.size)
-        kept = (entries["physical_offset"] >= start) & (entries["physical_offset"] < end) & (entries["size"] > 0)
+        entries = self._parsed(data)
+        kept = (entries["offset"] >= start) & (entries["offset"] < end) & (entries["size"] > 0)
         return (self._first_number + first, entries) if kept.all() else nothing
 
-
-def _place_of(data: bytes) -> int:
-    """Where an entry sorts: filler before everything, what the broker would not take behind it."""
-    if len(data) < ENTRY.size:
-        return _BEHIND_ALL
-    entry = parse_entry(data)
-    if entry == PRE_BLANK:
-        return _BEFORE_ALL
-    return entry.physical_offset if entry.is_valid else _BEHIND_ALL
+    def _parsed(self, data: bytes) -> Array:
+        stored = np.frombuffer(data, np.dtype(self._format.entry.numpy_fields), len(data) // self._format.entry.size)
+        entries = np.empty(len(stored), _ENTRY)
+        entries["offset"], entries["size"] = stored[self._format.offset_field], stored["size"]
+        return entries

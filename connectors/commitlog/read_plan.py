@@ -6,7 +6,7 @@ A plan is made on the driver, from the options and the filters, in this order:
 2. segments outside the offsets that are wanted are left out, and not opened;
 3. of the others the bounds of their store times are found (`time_bounds`), where times are filtered, and segments
    outside them are left out, after a look at a few more of their records: a clock may have been wrong for a while;
-4. in what remains, keys are looked up in the IndexFiles (`key_index`), else topics and queues in the ConsumeQueues
+4. in what remains, keys are looked up in the IndexFiles (`key_index`), else topics and queues in the queues
    (`queue_index`), segment by segment, where the index is sound and it pays; else the segment is scanned.
 
 A place where a segment is missing is left out only where it could hold nothing that is wanted. Damage in what is left
@@ -42,6 +42,7 @@ class Way(StrEnum):
 
     SCAN = "scan"
     CONSUME_QUEUE = "ConsumeQueue"
+    QUEUE_FILE = "queue file"
     INDEX_FILE = "IndexFile"
     SKIPPED_BY_OFFSET = "skipped by offset"
     SKIPPED_BY_TIME = "skipped by time"
@@ -183,7 +184,7 @@ def plan_read(options: Options, narrowing: Narrowing) -> ReadPlan:
     Raises:
         StoreError: where the path gives no store, or the snapshot names one that is not there.
     """
-    stores = find_stores(options.path, options.broker)
+    stores = find_stores(options.path, options.broker, options.layout.layouts)
     if options.snapshot is None:
         wanted = [store for store in stores if narrowing.brokers is None or store.broker in narrowing.brokers]
         until = narrowing.filters.end_offset

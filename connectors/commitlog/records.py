@@ -9,14 +9,16 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from connectors.commitlog.files import LocalFile, OpenSegment, SegmentFile
+from connectors.commitlog.layouts import StoreLayout, rules_of
 from connectors.commitlog.stores import Segment, Store, own_size
 from schemas.layouts import properties as props
-from schemas.layouts.commitlog import Message, parse_message
-from schemas.layouts.scan import Bounds, Fault, SegmentScanner, Span, SpanKind
+from schemas.layouts.commitlog import Message
+from schemas.layouts.scan import Bounds, Fault, Span, SpanKind
 from schemas.layouts.segments import segment_name
 from schemas.layouts.topics import kind_of
 
@@ -25,11 +27,11 @@ _WINDOW_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A stretch of a store: a message where it is a record, else what the span says."""
+    """A stretch of a store: a message of its layout where it is a record, else what the span says."""
 
     segment: str
     span: Span
-    message: Message | None = None
+    message: Any = None
 
 
 def walk_store(store: Store, segment_bytes: int) -> Iterator[Found]:
@@ -50,7 +52,7 @@ def walk_store(store: Store, segment_bytes: int) -> Iterator[Found]:
         base = segment.base_offset
         name = segment_name(base)
         size = own_size(segment, following, segment_bytes)
-        for found in _walk_segment(segment, name, size):
+        for found in _walk_segment(store.layout, segment, name, size):
             if found.span.kind is SpanKind.UNWRITTEN:
                 if not (torn and found.span.start == base):  # a segment made ahead hides no torn end
                     zeros = zeros or found
@@ -94,24 +96,22 @@ def _fault(segment: str, start: int, end: int, fault: Fault, expected: str, foun
     return Found(segment, Span(SpanKind.FAULT, start, end, fault, expected, found))
 
 
-def _walk_segment(segment: Segment, name: str, segment_bytes: int) -> Iterator[Found]:
+def _walk_segment(layout: StoreLayout, segment: Segment, name: str, segment_bytes: int) -> Iterator[Found]:
     with OpenSegment(segment.path) as file:
         base = segment.base_offset
         file_end = base + segment.file_size
         if isinstance(file, LocalFile) and file.next_data(0) is None:
             yield Found(name, Span(SpanKind.UNWRITTEN, base, file_end))
             return
-        scanner = SegmentScanner(base, Bounds(base + segment_bytes, file_end))
+        rules = rules_of(layout)
+        scanner = rules.scanner(base, Bounds(base + segment_bytes, file_end))
         size = _WINDOW_BYTES
         while not scanner.done:
             origin = scanner.position
             window = _read(file, origin - base, min(size, file_end - origin))
             for span in scanner.feed(window):
-                parsed = (
-                    parse_message(window, span.start - origin, verify_crc=False)
-                    if span.kind is SpanKind.RECORD
-                    else None
-                )
+                is_record = span.kind is SpanKind.RECORD
+                parsed = rules.parse(window[span.start - origin :]) if is_record else None
                 yield Found(name, span, parsed[0] if parsed else None)
             if scanner.position == origin:
                 if len(window) < min(size, file_end - origin):

@@ -21,7 +21,7 @@ pushdown=True)` asks for it, which is safe where every DataFrame of this source 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -31,6 +31,7 @@ from pyspark.sql.types import StructType
 
 from connectors.commitlog.errors import OptionError
 from connectors.commitlog.filters import narrow
+from connectors.commitlog.layouts import LayoutChoice
 from connectors.commitlog.options import BodyForm, Content, Mode, Options
 from connectors.commitlog.splits import Split
 from connectors.commitlog.stream_ranges import RANGES
@@ -44,40 +45,55 @@ if TYPE_CHECKING:
 PUSHDOWN_SETTING = "spark.sql.python.filterPushdown.enabled"
 
 
-class CommitLogDataSource(DataSource):
-    """Reads RocketMQ's CommitLog, and broker_lite's; see the module and its options."""
+class LogDataSource(DataSource):
+    """Reads the logs of stores of one layout, unless the option `layout` says otherwise; see the module."""
 
-    @classmethod
-    def name(cls) -> str:
-        """The name for `format`."""
-        return "commitlog"
+    layout: ClassVar[LayoutChoice]
+
+    def _parse(self) -> Options:
+        return Options.parse(self.options, self.layout)
 
     def schema(self) -> StructType:
         """The columns that the options ask for, in the table's order."""
-        options = Options.parse(self.options)
+        options = self._parse()
         if options.content is Content.RANGES:
             return RANGES
         return _schema_of(options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of these columns."""
-        return CommitLogReader(Options.parse(self.options).for_batch(), schema)
+        return CommitLogReader(self._parse().for_batch(), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
         """A reader of these columns, as a stream."""
         from connectors.commitlog.stream import CommitLogStreamReader  # noqa: PLC0415
 
-        options = Options.parse(self.options).for_stream()
+        options = self._parse().for_stream()
         _check_schema(schema, options)
         return CommitLogStreamReader(options, schema)
 
 
-class PushdownCommitLogDataSource(CommitLogDataSource):
-    """The same, taking Spark's predicates; all are returned to Spark, which applies them again."""
+class CommitLogDataSource(LogDataSource):
+    """Reads RocketMQ's CommitLog, and broker_lite's; see the module and its options."""
+
+    layout = LayoutChoice.COMMITLOG
+
+    @classmethod
+    def name(cls) -> str:
+        """The name for `format`."""
+        return "commitlog"
+
+
+class Pushdown(LogDataSource):
+    """With a source: the same, taking Spark's predicates; all are returned to Spark, which applies them again."""
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of these columns that takes filters."""
-        return PushdownCommitLogReader(Options.parse(self.options).for_batch(), schema)
+        return PushdownCommitLogReader(self._parse().for_batch(), schema)
+
+
+class PushdownCommitLogDataSource(Pushdown, CommitLogDataSource):
+    """`CommitLogDataSource`, taking Spark's predicates."""
 
 
 def _schema_of(options: Options) -> StructType:
@@ -163,6 +179,11 @@ def register(spark: SparkSession, *, pushdown: bool = False) -> None:
         spark: the session.
         pushdown: also let Spark push predicates; read the module's warning first.
     """
+    register_source(spark, PushdownCommitLogDataSource if pushdown else CommitLogDataSource, pushdown=pushdown)
+
+
+def register_source(spark: SparkSession, source: type[LogDataSource], *, pushdown: bool) -> None:
+    """Make a source known to a session, and let Spark push predicates where it takes them."""
     if pushdown:
         spark.conf.set(PUSHDOWN_SETTING, "true")
-    spark.dataSource.register(PushdownCommitLogDataSource if pushdown else CommitLogDataSource)
+    spark.dataSource.register(source)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from pyspark.sql.datasource import InputPartition
 
+from connectors.commitlog.layouts import StoreLayout
 from schemas.layouts.scan import Bounds
 
 
@@ -24,6 +25,7 @@ class Split(InputPartition):
         segment_end: physical offset behind the segment.
         file_end: physical offset behind the bytes that the file has.
         missing: there is no such segment: all of the range is a gap.
+        layout: what its records are.
     """
 
     broker: str
@@ -34,6 +36,7 @@ class Split(InputPartition):
     segment_end: int
     file_end: int
     missing: bool = False
+    layout: StoreLayout = StoreLayout.COMMITLOG
 
     @property
     def size(self) -> int:

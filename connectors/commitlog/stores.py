@@ -1,8 +1,8 @@
 """Which stores a path names, and which segments they have.
 
-A store is a folder with a `commitlog` folder in it; either may be named. The broker's name is, in this order: the
-option `broker`, the path component that `{broker}` stands for, the store folder's name, or its parent's where that is
-just `store`. Nothing that is read from a store becomes part of a path.
+A store is a folder with a `commitlog` or a `journal` folder in it, which tells its layout; either may be named. The
+broker's name is, in this order: the option `broker`, the path component that `{broker}` stands for, the store folder's
+name, or its parent's where that is just `store`. Nothing that is read from a store becomes part of a path.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import translate
 from itertools import pairwise
@@ -19,18 +19,19 @@ import pyarrow.fs as pafs
 
 from connectors.commitlog.errors import EmptyStoreError, OptionError, StoreError
 from connectors.commitlog.files import resolve_filesystem
+from connectors.commitlog.layouts import ALL_LAYOUTS, ROCKETMQ, StoreLayout, folder_names
 from schemas.layouts.segments import parse_segment_name
 
 logger = logging.getLogger(__name__)
 
-COMMITLOG = "commitlog"
+COMMITLOG = str(StoreLayout.COMMITLOG)
 _GENERIC_STORE_NAME = "store"
 _MOST_PARTS = 1000  # segments between two that are there; more than that says nothing about their size
 _PLACEHOLDER = "{broker}"
 _PERMISSION_HINT = "run as the broker's user, or give read permission"
 _WILDCARDS = re.compile(r"[*?\[]|" + re.escape(_PLACEHOLDER))
 _NEVER_HOLDS_A_STORE = frozenset(
-    {COMMITLOG, "consumequeue", "consumequeue_ext", "batchconsumequeue", "index", "config"}
+    {*ALL_LAYOUTS, "consumequeue", "consumequeue_ext", "batchconsumequeue", "index", "config", "queue", "consume"}
 )
 
 
@@ -55,13 +56,15 @@ class Store:
 
     Attributes:
         broker: the store's name.
-        root: its `commitlog` folder, as a path or URI.
+        root: its `commitlog` or `journal` folder, as a path or URI.
         segments: its files, in order of their offsets.
+        layout: what its records are.
     """
 
     broker: str
     root: str
     segments: tuple[Segment, ...]
+    layout: StoreLayout = StoreLayout.COMMITLOG
 
 
 def segment_size(store: Store) -> int:
@@ -110,10 +113,15 @@ def own_size(segment: Segment, following: int | None, common: int) -> int:
     return min(-(-segment.file_size // common) * common, distance)
 
 
-def find_stores(path: str, broker: str | None = None) -> list[Store]:
+def find_stores(path: str, broker: str | None = None, layouts: Sequence[StoreLayout] = ROCKETMQ) -> list[Store]:
     """The stores that a path, a glob or a comma-separated list of them names, in order of their names.
 
     A store without a segment is an error where it is named, and passed over where a glob found it.
+
+    Args:
+        path: see above.
+        broker: the store's name, where the path gives one store.
+        layouts: what the caller can read; what else there is is not looked for.
 
     Raises:
         StoreError: where nothing is there, where it is no store, or where it may not be read.
@@ -125,7 +133,7 @@ def find_stores(path: str, broker: str | None = None) -> list[Store]:
         raise StoreError(f"{path!r} is no path that can be read: expected one in UTF-8") from None
     found: dict[str, Store] = {}
     for pattern in (part.strip() for part in path.split(",") if part.strip()):
-        for root, name in _expand(pattern):
+        for root, name in _expand(pattern, layouts):
             try:
                 store = _list_store(pattern, root, broker or name)
             except EmptyStoreError as error:
@@ -140,7 +148,7 @@ def find_stores(path: str, broker: str | None = None) -> list[Store]:
                 )
             found[store.broker] = store
     if not found:
-        raise StoreError(f"no store matches {path!r}: expected folders with a '{COMMITLOG}' folder in them")
+        raise StoreError(f"no store matches {path!r}: expected folders with a {folder_names(layouts)} folder in them")
     return [found[name] for name in sorted(found)]
 
 
@@ -149,21 +157,36 @@ def is_glob(pattern: str) -> bool:
     return bool(_WILDCARDS.search(pattern))
 
 
-def _expand(pattern: str) -> Iterator[tuple[str, str]]:
-    """The commitlog folders (inner path) that a pattern names, each with its broker's name."""
+def _expand(pattern: str, layouts: Sequence[StoreLayout]) -> Iterator[tuple[str, str]]:
+    """The logs' folders (inner path) that a pattern names, each with its broker's name."""
     filesystem, inner_path = resolve_filesystem(pattern)
     if not is_glob(inner_path):
-        root = _commitlog_folder(filesystem, pattern, inner_path)
+        root = _log_folder(filesystem, pattern, inner_path, layouts)
         yield root, _default_name(root)
         return
     parts = inner_path.rstrip("/").split("/")
-    if parts[-1] != COMMITLOG:
-        parts.append(COMMITLOG)
+    wanted = layouts
+    if parts[-1] in layouts:
+        wanted = [StoreLayout(parts.pop())]
     fixed = next(number for number, part in enumerate(parts) if _WILDCARDS.search(part))
-    matcher = _matcher(parts)
-    for folder in _walk(filesystem, "/".join(parts[:fixed]) or "/"):
-        if match := matcher.fullmatch(folder):
-            yield folder, match.groupdict().get("broker") or _default_name(folder)
+    matchers = [_matcher([*parts, layout]) for layout in wanted]
+    for folders in _walk(filesystem, "/".join(parts[:fixed]) or "/", wanted):
+        found = [match for folder in folders for matcher in matchers if (match := matcher.fullmatch(folder))]
+        if found:
+            _check_one(found[0].string.rsplit("/", 1)[0], [match.string for match in found])
+            folder = found[0].string
+            yield folder, found[0].groupdict().get("broker") or _default_name(folder)
+
+
+def _check_one(folder: str, found: Sequence[str]) -> None:
+    """Refuse a folder with logs of two layouts: which one a user means is not for us to say."""
+    if len(found) > 1:
+        names = " and ".join(f"'{path.rsplit('/', 1)[1]}'" for path in found)
+        choices = ", ".join(f"--layout {layout}" for layout in StoreLayout)
+        raise StoreError(
+            f"{folder} holds {names}: expected one of them. Say which one is meant ({choices}; the source's option "
+            "layout), or name the folder itself"
+        )
 
 
 def _matcher(parts: list[str]) -> re.Pattern[str]:
@@ -179,21 +202,21 @@ def _matcher(parts: list[str]) -> re.Pattern[str]:
     return re.compile("".join(pieces).removesuffix("/"))
 
 
-def _walk(filesystem: pafs.FileSystem, folder: str) -> Iterator[str]:
-    """Every `commitlog` folder below a folder; what cannot hold one is not entered."""
+def _walk(filesystem: pafs.FileSystem, folder: str, layouts: Sequence[StoreLayout]) -> Iterator[list[str]]:
+    """The logs' folders in each folder below one; what cannot hold one is not entered."""
     try:
         entries = filesystem.get_file_info(pafs.FileSelector(folder))
     except FileNotFoundError:
         return
     except PermissionError as error:
         raise StoreError(f"{folder} may not be read: {error.strerror or error}") from None
-    for entry in sorted(_nameable(folder, entries), key=lambda info: info.path):
-        if entry.type != pafs.FileType.Directory:
-            continue
-        if entry.base_name == COMMITLOG:
-            yield entry.path
-        if entry.base_name not in _NEVER_HOLDS_A_STORE:
-            yield from _walk(filesystem, entry.path)
+    inner = sorted(
+        (entry.path, entry.base_name) for entry in _nameable(folder, entries) if entry.type == pafs.FileType.Directory
+    )
+    yield [path for path, name in inner if name in layouts]
+    for path, name in inner:
+        if name not in _NEVER_HOLDS_A_STORE:
+            yield from _walk(filesystem, path, layouts)
 
 
 def _nameable(folder: str, entries: Iterable[pafs.FileInfo]) -> Iterator[pafs.FileInfo]:
@@ -208,21 +231,24 @@ def _nameable(folder: str, entries: Iterable[pafs.FileInfo]) -> Iterator[pafs.Fi
         yield entry
 
 
-def _commitlog_folder(filesystem: pafs.FileSystem, given: str, path: str) -> str:
+def _log_folder(filesystem: pafs.FileSystem, given: str, path: str, layouts: Sequence[StoreLayout]) -> str:
     path = path.rstrip("/")
     try:
-        info, inside = filesystem.get_file_info([path, f"{path}/{COMMITLOG}"])
+        info, *inside = filesystem.get_file_info([path, *(f"{path}/{layout}" for layout in layouts)])
     except PermissionError:
         raise StoreError(f"{given} may not be read: {_PERMISSION_HINT}") from None
-    if inside.type == pafs.FileType.Directory:
-        return str(inside.path)
+    found = [str(folder.path) for folder in inside if folder.type == pafs.FileType.Directory]
+    if found:
+        _check_one(given, found)
+        return found[0]
+    names = folder_names(layouts)
     if info.type == pafs.FileType.NotFound:
-        raise StoreError(f"{given} does not exist: expected a broker's store folder, the one that holds '{COMMITLOG}'")
+        raise StoreError(f"{given} does not exist: expected a broker's store folder, the one that holds {names}")
     if info.type == pafs.FileType.File:
-        raise StoreError(f"{given} is a file: expected the store folder, the one that holds '{COMMITLOG}'")
-    if info.base_name == COMMITLOG:
+        raise StoreError(f"{given} is a file: expected the store folder, the one that holds {names}")
+    if info.base_name in layouts:
         return path
-    raise StoreError(f"{given} is not a store: there is no '{COMMITLOG}' folder in it")
+    raise StoreError(f"{given} is not a store: there is no {names} folder in it")
 
 
 def _default_name(root: str) -> str:
@@ -246,4 +272,5 @@ def _list_store(given: str, root: str, broker: str) -> Store:
             segments.append(Segment(prefix + entry.path, base_offset, entry.size))
     if not segments:
         raise EmptyStoreError(f"{prefix}{root} holds no segment: the broker has not stored a message yet")
-    return Store(broker, prefix + root, tuple(sorted(segments, key=lambda segment: segment.base_offset)))
+    in_order = tuple(sorted(segments, key=lambda segment: segment.base_offset))
+    return Store(broker, prefix + root, in_order, StoreLayout(root.rsplit("/", 1)[1]))

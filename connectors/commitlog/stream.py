@@ -74,9 +74,9 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     def initialOffset(self) -> Offset:  # noqa: N802 (Spark's name)
         """Where a new stream begins."""
-        from connectors.commitlog.stream_offsets import to_checkpoint  # noqa: PLC0415
+        from connectors.commitlog.stream_offsets import initial_checkpoint  # noqa: PLC0415
 
-        return to_checkpoint(self._planner.first())
+        return initial_checkpoint(self._planner.first())
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 (Spark's name)
         """What `maxBytesPerTrigger` says."""
@@ -89,10 +89,10 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 (Spark's name)
         """Where the next micro-batch ends; `start` itself where nothing is new."""
-        from connectors.commitlog.stream_offsets import from_checkpoint, to_checkpoint  # noqa: PLC0415
+        from connectors.commitlog.stream_offsets import from_checkpoint, next_checkpoint  # noqa: PLC0415
 
         end = self._planner.next(from_checkpoint(start), limit.max_bytes if isinstance(limit, ReadMaxBytes) else None)
-        return to_checkpoint(end)
+        return next_checkpoint(start, end)
 
     def reportLatestOffset(self) -> Offset | None:  # noqa: N802 (Spark's name)
         """The logs' ends as the last micro-batch saw them, for the query's progress."""
@@ -102,9 +102,9 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         """What lies between two offsets, as partitions."""
-        from connectors.commitlog.stream_offsets import from_checkpoint  # noqa: PLC0415
+        from connectors.commitlog.stream_offsets import batch_between  # noqa: PLC0415
 
-        first, last = from_checkpoint(start), from_checkpoint(end)
+        first, last = batch_between(start, end)
         if self._options.content is Content.ROWS:
             return list(grouped(self._planner.splits(first, last)))
         from connectors.commitlog.stream_ranges import to_batch  # noqa: PLC0415

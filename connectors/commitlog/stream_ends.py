@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from connectors.commitlog.files import OpenSegment, SegmentFile
+from connectors.commitlog.layouts import StoreLayout
 from connectors.commitlog.plan import StoreRange, TailKind, end_of_segment, take_snapshot
 from connectors.commitlog.stores import Segment, Store
 from connectors.commitlog.stream_offsets import StorePosition, known_record, segment_at, size_of
@@ -59,14 +60,14 @@ class LogEnd:
     def _look_on(self, store: Store, known: StorePosition) -> StorePosition:
         segment = segment_at(store, known.offset)
         while segment is not None and _has_data(segment, known.offset):
-            found = self._end_of_new(segment, known.offset, size_of(store, segment))
+            found = self._end_of_new(store.layout, segment, known.offset, size_of(store, segment))
             known = _position(store, found, known)
             if found.tail is not TailKind.CLOSED:
                 break
             segment = segment_at(store, known.offset)
         return known
 
-    def _end_of_new(self, segment: Segment, begin: int, size: int) -> StoreRange:
+    def _end_of_new(self, layout: StoreLayout, segment: Segment, begin: int, size: int) -> StoreRange:
         """Where the data of a segment ends, looking no further than it takes to know."""
         file_end = segment.base_offset + segment.file_size
         found = StoreRange(begin, begin)
@@ -75,7 +76,7 @@ class LogEnd:
             with OpenSegment(segment.path) as file:
                 while True:
                     reach = min(file_end, found.end + ahead)
-                    step = end_of_segment(file, segment, found.end, size, self._max_record_bytes, reach)
+                    step = end_of_segment(file, segment, found.end, size, self._max_record_bytes, reach, layout)
                     if step is None:
                         return found
                     last_record = found.last_record if step.last_record is None else step.last_record

@@ -6,6 +6,10 @@
 `record` is the last one that was taken, or at the start the first to be, by which the store is known again: a broker
 that was set up anew under an old name has other records there. What is digested of it is written before its body, so
 that it is whole where the body is.
+
+Spark keeps where a micro-batch ends, and asks the source again where a stream begins when its first one did not finish;
+that is another place by then, where a segment was deleted. So a beginning says `initial`, and the first end
+behind it has it as `first`: the first micro-batch is what lies between those two, whenever it is planned.
 """
 
 from __future__ import annotations
@@ -21,12 +25,10 @@ import numpy as np
 from connectors.commitlog.continuity import StoreReplacedError
 from connectors.commitlog.errors import CheckpointError
 from connectors.commitlog.files import OpenSegment
+from connectors.commitlog.layouts import rules_of
 from connectors.commitlog.stores import Segment, Store, segment_sizes
-from schemas.layouts.commitlog import BLANK, HEAD, STORED
-from schemas.layouts.hosts import V4_SIZE
 
 VERSION = 1
-_DIGESTED_BYTES = HEAD.size + V4_SIZE + STORED.size  # up to the store time; no record is that short
 _DIGEST_SIZE = 8
 
 
@@ -71,6 +73,34 @@ def to_checkpoint(positions: Mapping[str, StorePosition]) -> dict[str, Any]:
         if position.record is not None:
             stores[broker]["record"] = asdict(position.record)
     return {"version": VERSION, "stores": stores}
+
+
+def initial_checkpoint(positions: Mapping[str, StorePosition]) -> dict[str, Any]:
+    """Where a stream begins."""
+    return {**to_checkpoint(positions), "initial": True}
+
+
+def next_checkpoint(start: Mapping[str, Any], end: Mapping[str, StorePosition]) -> dict[str, Any]:
+    """What Spark keeps for the micro-batch from one checkpoint up to `end`; `start` itself where nothing is new."""
+    value = to_checkpoint(end)
+    if value["stores"] == start["stores"]:
+        return dict(start)
+    return {**value, "first": start["stores"]} if start.get("initial") else value
+
+
+def batch_between(start: Mapping[str, Any], end: Mapping[str, Any]) -> tuple[Positions, Positions]:
+    """Where a micro-batch begins and ends.
+
+    Args:
+        start: what Spark takes for its beginning: of a stream's first micro-batch, where it would begin by now.
+        end: what it has kept.
+
+    Raises:
+        CheckpointError: if they are not what the functions above give.
+    """
+    first = end.get("first")
+    begin = start if first is None else {"version": end.get("version"), "stores": first}
+    return from_checkpoint(begin), from_checkpoint(end)
 
 
 def from_checkpoint(value: Mapping[str, Any]) -> Positions:
@@ -121,14 +151,15 @@ def known_record(store: Store, offset: int) -> KnownRecord | None:
     segment = segment_at(store, offset)
     if segment is None:
         return None
-    head = np.empty(_DIGESTED_BYTES, np.uint8)
+    rules = rules_of(store.layout)
+    head = np.empty(rules.known_bytes, np.uint8)
     try:
         with OpenSegment(segment.path) as file:
             if file.read_into(head, offset - segment.base_offset) < len(head):
                 return None
     except FileNotFoundError:
         return None
-    size = int(BLANK.unpack(head.data)[0])
+    size = rules.size_of(head.data)
     return KnownRecord(offset, size, hashlib.blake2b(head.data, digest_size=_DIGEST_SIZE).hexdigest())
 
 

@@ -58,7 +58,7 @@ class StreamPlanner:
             OptionError: for a start at which no record begins.
         """
         try:
-            stores = find_stores(self._options.path, self._options.broker)
+            stores = self._find_stores()
         except EmptyStoreError as error:
             logger.warning("%s: waiting for it", error)
             stores = []
@@ -141,11 +141,14 @@ class StreamPlanner:
         self._lost(split.broker, split.start, split.end, f"there is no segment {split.path}")
         return self._options.mode is Mode.PERMISSIVE
 
+    def _find_stores(self) -> list[Store]:
+        return find_stores(self._options.path, self._options.broker, self._options.layout.layouts)
+
     def _list(self, start: Mapping[str, StorePosition]) -> None:
         """See which stores there are now."""
         reason = ""
         try:
-            self._stores = {store.broker: store for store in find_stores(self._options.path, self._options.broker)}
+            self._stores = {store.broker: store for store in self._find_stores()}
         except StoreError as error:
             self._stores = {}
             reason = f": {error}"

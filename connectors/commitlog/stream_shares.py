@@ -58,7 +58,8 @@ def _cut(store: Store, start: StorePosition, end: int, at: int, max_record_bytes
     base, file_end = segment.base_offset, segment.base_offset + segment.file_size
     segment_end = base + size_of(store, segment)
     begin = max(base, start.offset)
-    whole = Split(store.broker, segment.path, base, begin, min(segment_end, end), segment_end, file_end)
+    reach = min(segment_end, end)
+    whole = Split(store.broker, segment.path, base, begin, reach, segment_end, file_end, layout=store.layout)
     try:
         with OpenSegment(segment.path) as file:
             last = find_cut(file, whole, at, max_record_bytes)

@@ -24,11 +24,11 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from connectors.commitlog.files import OpenSegment, SegmentFile
-from connectors.commitlog.kernel import hop
+from connectors.commitlog.kernels import kernel_of
+from connectors.commitlog.layouts import StoreLayout
 from connectors.commitlog.look import message_at
 from connectors.commitlog.splits import Array, Split
-from connectors.commitlog.walk import End, Step, numbers_at, walk
-from schemas.layouts.commitlog import STORED
+from connectors.commitlog.walk import End, Step, walk
 
 _READERS = 16  # behind a URI every look is a request, and they are waited for together
 PROBES = 16
@@ -135,14 +135,14 @@ def _extremes(file: SegmentFile, part: Split, max_record_bytes: int) -> list[int
     found: list[int] = []
     for step in walk(file, part, _PROBE_BYTES, max_record_bytes, End(), verify=False):
         if step.parts.shape[1]:
-            times = store_times(step)
+            times = store_times(step, part.layout)
             found += [int(times.min()), int(times.max())]
     return found
 
 
-def store_times(step: Step) -> Array:
+def store_times(step: Step, layout: StoreLayout) -> Array:
     """The store times of a step's records, in ms."""
-    return numbers_at(step.window, step.parts[hop.STORE_HOST] - STORED.size, ">i8")
+    return kernel_of(layout).store_times(step.window, step.parts)
 
 
 def _time_at(whole: Split, offset: int, max_record_bytes: int) -> int | None:

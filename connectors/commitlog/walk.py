@@ -17,6 +17,8 @@ from connectors.commitlog.arrow import Array
 from connectors.commitlog.errors import SegmentCutError
 from connectors.commitlog.files import LocalFile, SegmentFile, Window
 from connectors.commitlog.kernel import hop as kernel
+from connectors.commitlog.kernels import kernel_of
+from connectors.commitlog.layouts import StoreLayout
 from connectors.commitlog.splits import Split
 from connectors.commitlog.windows import Windows
 from schemas.layouts.commitlog import BLANK
@@ -42,7 +44,7 @@ class Step:
     Attributes:
         window: the bytes; valid until the next step.
         origin: physical offset of the window's first byte.
-        parts: int64[PART_COUNT, records], see `kernel.hop`; valid until the next step.
+        parts: int64[parts, records], see `kernel.hop`; valid until the next step.
         bad: bad ranges that end in this window.
     """
 
@@ -66,7 +68,7 @@ class End:
 
 
 class Place(NamedTuple):
-    """Where the kernel looks: the first arguments of `kernel.hop`, in its order."""
+    """Where the kernel looks: arguments of `kernel.hop` behind the layout, in its order."""
 
     window: Window
     length: int
@@ -82,12 +84,13 @@ Hop = Callable[[Place, Array, Array], Array]
 """Goes on from `state[POSITION]`, by `(place, state, faults)`; gives the places of the records it found."""
 
 
-def find_places() -> Hop:
+def find_places(layout: StoreLayout) -> Hop:
     """The hop that finds records, and no more."""
-    parts = np.empty((kernel.PART_COUNT, _PLACES + 1), np.int64)
+    compiled = kernel_of(layout)
+    parts = np.empty((compiled.part_count, _PLACES + 1), np.int64)
 
     def hop(place: Place, state: Array, faults: Array) -> Array:
-        kernel.hop(*place, state, parts, faults)
+        kernel.hop(compiled.tag, *place, state, parts, faults)
         found: Array = parts[:, : state[kernel.RECORDS]]
         return found
 
@@ -120,7 +123,7 @@ def walk(
     Raises:
         SegmentCutError: if the file was cut while the caller looked at a step.
     """
-    hop = hop or find_places()
+    hop = hop or find_places(split.layout)
     state = np.zeros(kernel.STATE_SIZE, np.int64)
     state[kernel.POSITION] = split.start
     state[kernel.BAD_START] = -1
@@ -171,13 +174,6 @@ def walk(
             np.empty((kernel.PART_COUNT, 0), np.int64),
             [BadRange(start, split.end, Fault.CUT)],
         )
-
-
-def numbers_at(window: Window, positions: Array, code: str) -> Array:
-    """Fields of a window at some positions, as numbers; `code` is theirs as numpy has it, such as ">i8"."""
-    size = np.dtype(code).itemsize
-    found: Array = window[positions[:, None] + np.arange(size)].view(code).reshape(-1).astype(np.int64)
-    return found
 
 
 def _skip_hole(file: SegmentFile, base_offset: int, limit: int, state: Array) -> None:

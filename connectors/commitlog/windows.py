@@ -11,6 +11,7 @@ from typing import Self
 
 import numpy as np
 
+from connectors.commitlog.arrow import Array
 from connectors.commitlog.files import LocalFile, SegmentFile, Window
 from connectors.commitlog.kernel.memory import PADDING
 from connectors.commitlog.mapping import Mapping
@@ -94,3 +95,10 @@ class Windows:
         """Make windows larger: the next record does not fit."""
         self._size = max(self._size, 2 * self._last)
         self._map_bytes = 0  # a mapping ends with the file, and PADDING bytes of it do not count: it may never grow
+
+
+def numbers_at(window: Window, positions: Array, code: str) -> Array:
+    """Fields of a window at some positions, as numbers; `code` is theirs as numpy has it, such as ">i8"."""
+    size = np.dtype(code).itemsize
+    found: Array = window[positions[:, None] + np.arange(size)].view(code).reshape(-1).astype(np.int64)
+    return found

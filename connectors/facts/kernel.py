@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 import numpy as np
 
 from connectors.commitlog.kernel import hop as h
+from connectors.commitlog.kernel.commitlog import COMMITLOG
 from connectors.commitlog.kernel.compiled import compiled
 from connectors.commitlog.kernel.memory import (
     PADDING,
@@ -327,7 +328,7 @@ def read_facts(
     while state[h.STOP] == h.STOP_ROOM and rows < room and state[h.FAULTS] < faults.shape[0]:
         state[h.RECORDS] = 0
         chunk = parts[:, rows : rows + min(CHUNK, room - rows) + 1]
-        h.hop(window, length, origin, limit, segment_end, file_end, max_record, verify, state, chunk, faults)
+        h.hop(COMMITLOG, window, length, origin, limit, segment_end, file_end, max_record, verify, state, chunk, faults)
         found = state[h.RECORDS]
         taken = _note_records(window, parts, rows, found, seed, topics, out)
         rows += taken

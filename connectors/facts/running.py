@@ -10,7 +10,7 @@ import multiprocessing
 import os
 import pickle
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -46,20 +46,31 @@ def run_tasks(
     if spark is not None:
         yield from _run_on_spark(function, tasks, spark)
         return
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    count = min(len(tasks), _MOST_PROCESSES, cores if processes is None else processes)
+    count = min(len(tasks), _MOST_PROCESSES, cores() if processes is None else processes)
     if count <= 1:
         for number, task in enumerate(tasks):
             yield number, function(task)
         return
     # Not by fork: what this process has running (Arrow's threads, a JVM's sockets) does not survive it.
     with ProcessPoolExecutor(count, mp_context=multiprocessing.get_context("forkserver")) as pool:
-        numbers = {pool.submit(function, task): number for number, task in enumerate(tasks)}
-        try:
-            for done in as_completed(numbers):
-                yield numbers[done], done.result()
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
+        yield from run_in_pool(pool, function, tasks)
+
+
+def run_in_pool(
+    pool: Executor, function: Callable[[Task], Result], tasks: Sequence[Task]
+) -> Iterator[tuple[int, Result]]:
+    """Each task's number and result, as they are done; the pool is of no use behind that."""
+    numbers = {pool.submit(function, task): number for number, task in enumerate(tasks)}
+    try:
+        for done in as_completed(numbers):
+            yield numbers[done], done.result()
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def cores() -> int:
+    """How many this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _run_on_spark(

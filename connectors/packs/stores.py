@@ -15,7 +15,7 @@ from connectors.packs.errors import PackError, PackNameError, PackStoreError
 from connectors.packs.location import PackLocation, pack_location
 from connectors.packs.names import PackFile, parse_pack_name
 from connectors.packs.s3_store import S3PackStore
-from connectors.whole_files import write_whole
+from connectors.whole_files import sync_folder, write_whole
 
 _TEMPORARY = re.compile(r"\.[0-9]{20}-[0-9]{20}-[0-9a-f]{16}\.zst\.[0-9]+-[0-9a-f]{16}\.tmp")
 
@@ -108,7 +108,7 @@ class LocalPackStore:
         # Unbuffered: what comes is a frame, and a raw file may take less than all of it; see _WholeWrites.
         with write_whole(path, buffering=0) as file:
             yield _WholeWrites(file.fileno())
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
 
     def read_range(self, name: str, offset: int, length: int) -> bytes:
         """See PackStore."""
@@ -239,15 +239,7 @@ def _make_folder(folder: Path) -> None:
         folder = folder.parent
     for new in reversed(missing):
         new.mkdir(exist_ok=True)  # another task may make it, too
-        _sync_folder(new.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        sync_folder(new.parent)
 
 
 def _moment(seconds: float) -> datetime.datetime:

@@ -25,6 +25,7 @@ Array = npt.NDArray[Any]
 KEYS = {Grain.WINDOW: list(KEY_COLUMNS), Grain.TOPIC: ["broker", "topic"], Grain.BROKER: ["broker"]}
 """The columns that tell a row of each table."""
 _MANY_MESSAGES, _MANY_QUEUES = 1000, 4
+_SUMMED = ["messages", "bytes", "lost_offsets"]
 _OFFSETS_OF_THEIR_OWN = frozenset({Kind.HALF, Kind.OP})  # brokers rewrite these; no consumer reads them by offset
 _CLIENTS = frozenset({Kind.NORMAL})
 
@@ -158,9 +159,19 @@ def topics_of(windows: pd.DataFrame) -> pd.DataFrame:
     return found.reset_index()
 
 
+def broker_sums(topics: pd.DataFrame) -> pd.DataFrame:
+    """What some topics add to their brokers' sums."""
+    return topics.groupby("broker", dropna=False)[_SUMMED].sum().reset_index()
+
+
 def brokers_of(topics: pd.DataFrame, facts: RunFacts) -> pd.DataFrame:
-    """Sums of all topics, beside what the run knows; what files hold too much or too little is the first broker's."""
-    sums = topics.groupby("broker", dropna=False)[["messages", "bytes", "lost_offsets"]].sum()
+    """Sums of all topics, beside what the run knows; what files hold too much or too little is the first broker's.
+
+    Args:
+        topics: a row for each; or several tables of `broker_sums`, one below the other.
+        facts: what else is known.
+    """
+    sums = topics.groupby("broker", dropna=False)[_SUMMED].sum()
     sums = sums.reindex(sums.index.union(list(facts.brokers), sort=False), fill_value=0)
     known = [facts.brokers.get(name, BrokerFacts()) for name in sums.index]
     for name in ("bad_ranges", "missing_ranges", "marked_rows"):

@@ -19,9 +19,9 @@ import pandas as pd
 import pyarrow as pa
 
 from connectors.quality.errors import JudgeError
-from connectors.quality.frames import KEYS, RunFacts, brokers_of, topics_of, windows_of
+from connectors.quality.frames import KEYS, RunFacts, broker_sums, brokers_of, topics_of, windows_of
 from connectors.quality.report import Judgement, QualityReport
-from connectors.quality.stretches import joined, stretches_of
+from connectors.quality.stretches import STRETCH_ROWS, joined, stretches_of
 from schemas.quality.expectation import Expectation, Grain, Suite
 from schemas.quality.suites import SUITES
 
@@ -55,21 +55,70 @@ def judge(profile: pa.Table, suites: Iterable[Suite] = SUITES, facts: RunFacts |
         JudgeError: if an expectation cannot be judged: no such column, or an error inside great_expectations.
         ProfileError: for a table that is no profile.
     """
-    facts, suites = facts or RunFacts(), list(suites)
-    found: dict[str, list[list[Judgement]]] = {suite.name: [] for suite in suites}
-    topics = []
+    judging = Judging(suites, facts)
     for stretch in stretches_of(profile):
-        windows = windows_of(stretch, facts)
-        _judge_all(suites, Grain.WINDOW, windows, found)
-        topics.append(topics_of(windows))
+        judging.add(stretch)
+    return judging.report()
+
+
+class Judging:
+    """A judgement that is made stretch by stretch, so that no more than one is in memory.
+
+    What is kept of a stretch is its judgements, sums for each broker, and the sums of its topics until these are as
+    many as a stretch has rows.
+
+    Args:
+        suites: what is expected.
+        facts: what else the run knows; as for `judge`.
+    """
+
+    def __init__(self, suites: Iterable[Suite] = SUITES, facts: RunFacts | None = None) -> None:
+        self._facts, self._suites = facts or RunFacts(), list(suites)
+        self._found: dict[str, list[list[Judgement]]] = {suite.name: [] for suite in self._suites}
+        self._topics: list[pd.DataFrame] = []
+        self._brokers: list[pd.DataFrame] = []
+
+    def add(self, stretch: pa.Table) -> None:
+        """Judge the windows of some topics.
+
+        Args:
+            stretch: a table of `PROFILE`, merged: all windows of each of its topics.
+
+        Raises:
+            JudgeError: as for `judge`.
+            ProfileError: for a table that is no profile.
+        """
+        windows = windows_of(stretch, self._facts)
+        self._judge(Grain.WINDOW, windows)
+        self._topics.append(topics_of(windows))
         del windows
         # What great_expectations keeps of a table, with copies of it, refers to itself.
         gc.collect()
-    all_topics = pd.concat(topics, ignore_index=True) if len(topics) > 1 else topics[0]
-    _judge_all(suites, Grain.TOPIC, all_topics, found)
-    _judge_all(suites, Grain.BROKER, brokers_of(all_topics, facts), found)
-    judgements = [joined(parts, _EXAMPLES) for suite in suites for parts in zip(*found[suite.name], strict=True)]
-    return QualityReport(judgements, facts.now)
+        if sum(map(len, self._topics)) >= STRETCH_ROWS:
+            self._judge_topics()
+
+    def report(self) -> QualityReport:
+        """The judgement on all stretches; at least one, if only an empty one, was added.
+
+        Raises:
+            JudgeError: as for `judge`.
+        """
+        if self._topics:
+            self._judge_topics()
+        self._judge(Grain.BROKER, brokers_of(pd.concat(self._brokers, ignore_index=True), self._facts))
+        judgements = [
+            joined(parts, _EXAMPLES) for suite in self._suites for parts in zip(*self._found[suite.name], strict=True)
+        ]
+        return QualityReport(judgements, self._facts.now)
+
+    def _judge_topics(self) -> None:
+        topics = pd.concat(self._topics, ignore_index=True) if len(self._topics) > 1 else self._topics[0]
+        self._topics = []
+        self._judge(Grain.TOPIC, topics)
+        self._brokers.append(broker_sums(topics))
+
+    def _judge(self, grain: Grain, frame: pd.DataFrame) -> None:
+        _judge_all(self._suites, grain, frame, self._found)
 
 
 def _judge_all(

@@ -7,50 +7,35 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from connectors.page_text import page_text
 from connectors.quality.bars import bars
+from connectors.quality.figures import PageFigures, Span
 from connectors.quality.report import Judgement, QualityReport
 from connectors.quality.template import PAGE
 from connectors.whole_files import write_whole
-from schemas.tables.profile import WINDOW_SECONDS
 
 _MOST_TEXT = 160
-_TOPIC = ["broker", "topic"]
 _WIDE, _NARROW = 96, 36
-_SECONDS = datetime.timedelta(seconds=WINDOW_SECONDS)
 
 
-@dataclass(frozen=True, slots=True)
-class _Span:
-    """The time that all pictures show."""
-
-    begin: datetime.datetime
-    end: datetime.datetime
-
-
-def write_page(path: Path, report: QualityReport, profile: pa.Table, *, run_id: str, topics: int = 30) -> None:
+def write_page(path: Path, report: QualityReport, figures: PageFigures, *, run_id: str) -> None:
     """Write the page; a file of that name is replaced at once.
 
     Args:
         path: of the file.
         report: what was judged.
-        profile: the table of `PROFILE` that was judged.
+        figures: of the profile that was judged.
         run_id: the archive run's.
-        topics: how many are shown, the largest first.
     """
-    page = render_page(report, profile, run_id=run_id, topics=topics)
+    page = render_page(report, figures, run_id=run_id)
     with write_whole(path) as file:
         file.write(page.encode("utf-8", "replace"))
 
 
-def render_page(report: QualityReport, profile: pa.Table, *, run_id: str, topics: int = 30) -> str:
+def render_page(report: QualityReport, figures: PageFigures, *, run_id: str) -> str:
     """The page's text; the arguments are those of `write_page`."""
     failed = [*report.critical_failures, *report.warnings]
     met = [found for found in report.judgements if found.success]
@@ -60,10 +45,10 @@ def render_page(report: QualityReport, profile: pa.Table, *, run_id: str, topics
         kind=kind,
         verdict=_text(verdict),
         run=_text(f"Run {run_id}, judged {report.judged_at:%Y-%m-%d %H:%M:%S} UTC"),
-        tiles=_tiles(report, profile),
-        picture=_picture(profile),
+        tiles=_tiles(report, figures),
+        picture=_picture(figures),
         failed="".join(map(_failure, failed)) or "<p>All expectations are met.</p>",
-        topics=_topic_rows(profile, topics),
+        topics=_topic_rows(figures),
         met="".join(map(_met_row, met)),
         met_count=len(met),
     )
@@ -77,24 +62,24 @@ def _verdict(report: QualityReport) -> tuple[str, str]:
     return "passed", "good"
 
 
-def _tiles(report: QualityReport, profile: pa.Table) -> str:
+def _tiles(report: QualityReport, figures: PageFigures) -> str:
     met = sum(found.success for found in report.judgements)
-    figures = {
-        "messages": f"{_sum(profile, 'messages'):,}",
-        "log": _bytes(_sum(profile, "bytes")),
-        "brokers": f"{_distinct(profile, ['broker']):,}",
-        "topics": f"{_distinct(profile, _TOPIC):,}",
-        "queues": f"{_distinct(profile, [*_TOPIC, 'queue_id']):,}",
+    tiles = {
+        "messages": f"{figures.messages:,}",
+        "log": _bytes(figures.bytes),
+        "brokers": f"{figures.brokers:,}",
+        "topics": f"{figures.topics:,}",
+        "queues": f"{figures.queues:,}",
         "critical": f"{len(report.critical_failures)}",
         "warnings": f"{len(report.warnings)}",
         "expectations met": f"{met} of {len(report.judgements)}",
     }
-    return "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in figures.items())
+    return "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in tiles.items())
 
 
-def _picture(profile: pa.Table) -> str:
-    span = _span(profile)
-    return bars(_by_window(profile), span.begin, span.end, _WIDE) if span else ""
+def _picture(figures: PageFigures) -> str:
+    span = figures.span
+    return bars(figures.by_window, span.begin, span.end, _WIDE) if span else ""
 
 
 def _failure(found: Judgement) -> str:
@@ -123,62 +108,24 @@ def _met_row(found: Judgement) -> str:
     return f"<tr><td>{_text(found.suite)}</td><td>{_text(_words(wanted.name))}</td><td>{wanted.severity}</td></tr>"
 
 
-def _topic_rows(profile: pa.Table, most: int) -> str:
-    grouped = profile.group_by(_TOPIC).aggregate(
-        [("messages", "sum"), ("bytes", "sum"), ("missing_offsets", "sum"), ("queue_id", "count_distinct")]
-    )
-    ordered = grouped.sort_by([("messages_sum", "descending"), ("topic", "ascending"), ("broker", "ascending")])
-    shown, others = ordered.slice(0, most).to_pylist(), ordered.slice(most)
-    span = _span(profile)
-    counts = _by_topic_and_window(profile, {(row["broker"], row["topic"]) for row in shown})
-    lines = [_topic_row(row, counts.get((row["broker"], row["topic"]), {}), span) for row in shown]
-    if others.num_rows:
+def _topic_rows(figures: PageFigures) -> str:
+    span, shown, others = figures.span, figures.shown, figures.others
+    lines = [_topic_row(row, figures.of_topic((row["broker"], row["topic"])), span) for row in shown]
+    if figures.topics > len(shown):
         lines.append(
-            f"<tr><td>{others.num_rows:,} others</td><td></td><td>{_sum(others, 'messages_sum'):,}</td>"
-            f"<td>{_bytes(_sum(others, 'bytes_sum'))}</td><td></td><td>{_sum(others, 'missing_offsets_sum'):,}</td>"
-            "<td></td></tr>"
+            f"<tr><td>{figures.topics - len(shown):,} others</td><td></td><td>{others['messages']:,}</td>"
+            f"<td>{_bytes(others['bytes'])}</td><td></td><td>{others['missing_offsets']:,}</td><td></td></tr>"
         )
     return "".join(lines)
 
 
-def _topic_row(row: Mapping[str, Any], counts: Mapping[datetime.datetime, int], span: _Span | None) -> str:
+def _topic_row(row: Mapping[str, Any], counts: Mapping[datetime.datetime, int], span: Span | None) -> str:
     picture = bars(counts, span.begin, span.end, _NARROW) if span else ""
     return (
         f"<tr><td>{_name(row['topic'])}</td><td>{_name(row['broker'])}</td><td>{row['messages_sum']:,}</td>"
         f"<td>{_bytes(row['bytes_sum'])}</td><td>{row['queue_id_count_distinct']:,}</td>"
         f"<td>{row['missing_offsets_sum']:,}</td><td>{picture}</td></tr>"
     )
-
-
-def _by_topic_and_window(
-    profile: pa.Table, shown: set[tuple[str, str]]
-) -> dict[tuple[str, str], dict[datetime.datetime, int]]:
-    names = pa.array(sorted({topic for _, topic in shown if topic is not None}), pa.string())
-    chosen = profile.filter(pc.is_in(profile.column("topic"), names))
-    found: dict[tuple[str, str], dict[datetime.datetime, int]] = {}
-    for row in chosen.group_by([*_TOPIC, "window_start"]).aggregate([("messages", "sum")]).to_pylist():
-        key = row["broker"], row["topic"]
-        if key in shown and row["window_start"] is not None:
-            found.setdefault(key, {})[row["window_start"]] = row["messages_sum"]
-    return found
-
-
-def _by_window(profile: pa.Table) -> dict[datetime.datetime, int]:
-    sums = profile.group_by("window_start").aggregate([("messages", "sum")]).to_pylist()
-    return {row["window_start"]: row["messages_sum"] for row in sums if row["window_start"] is not None}
-
-
-def _span(profile: pa.Table) -> _Span | None:
-    times = pc.min_max(profile.column("window_start")).as_py()
-    return None if times["min"] is None else _Span(times["min"], times["max"] + _SECONDS)
-
-
-def _sum(table: pa.Table, name: str) -> int:
-    return int(pc.sum(table.column(name)).as_py() or 0)
-
-
-def _distinct(profile: pa.Table, names: list[str]) -> int:
-    return int(profile.group_by(names).aggregate([]).num_rows)
 
 
 def _bytes(count: float) -> str:

@@ -12,11 +12,12 @@ from connectors.quality import kernel
 from connectors.quality.merging import combine
 from connectors.quality.parts import QUEUE, SUMS, Parts
 from connectors.quality.rows import Rows
-from schemas.layouts.commitlog import MIN_RECORD_SIZE
+from schemas.layouts import commitlog, journal
 from schemas.layouts.scan import DEFAULT_MAX_RECORD_BYTES
 from schemas.tables.profile import BORN_TOLERANCE_MS, WINDOW_SECONDS
 
 _WINDOW_US = WINDOW_SECONDS * 1_000_000
+_MIN_RECORD_SIZE = min(commitlog.MIN_RECORD_SIZE, journal.MIN_RECORD_SIZE)
 _EXTREMES = [kernel.GREATEST] * kernel.LEASTS + [kernel.LEAST] * kernel.LEASTS
 
 
@@ -60,7 +61,7 @@ def _parts(rows: Rows) -> Parts:
         stores,
         rows.numbers("born_timestamp"),
         nulls,
-        MIN_RECORD_SIZE,
+        _MIN_RECORD_SIZE,
         DEFAULT_MAX_RECORD_BYTES,
         BORN_TOLERANCE_MS * 1000,
         out,

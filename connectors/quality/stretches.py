@@ -1,7 +1,8 @@
 """A profile in stretches, judged one after the other: what is in memory is bounded, and what is found is the same.
 
 A row of a profile takes up two kilobytes while it is judged, and a catch-up of a large cluster has millions. No rule of
-the suites looks beyond a topic but for sums, so that a stretch is some whole topics.
+the suites looks beyond a topic but for sums, so that a stretch is some whole topics. Where a run's profile is never in
+memory as a whole, it comes in pieces of whole topics, and each is divided so.
 """
 
 from __future__ import annotations

@@ -9,7 +9,8 @@ from connectors.quality.errors import ProfileError
 from connectors.quality.parts import SCHEMA
 from schemas.tables.profile import PROFILES, RUN_ID
 
-_TABLE = to_arrow_schema(PROFILES, timezone="UTC")
+PROFILES_SCHEMA = to_arrow_schema(PROFILES, timezone="UTC")
+"""Of the table `profiles`."""
 
 
 def serialize_profile(profile: pa.Table) -> bytes:
@@ -44,4 +45,4 @@ def to_profiles(profile: pa.Table, run_id: str) -> pa.Table:
         run_id: the archive run's.
     """
     run_ids = pa.repeat(pa.scalar(run_id, pa.string()), profile.num_rows)
-    return profile.select(SCHEMA.names).append_column(RUN_ID.name, run_ids).cast(_TABLE)
+    return profile.select(SCHEMA.names).append_column(RUN_ID.name, run_ids).cast(PROFILES_SCHEMA)

@@ -192,8 +192,12 @@ class Puller:
         Offsets that the broker no longer has are passed over. Raises what `pull` does.
         """
         while begin < end:
-            result = self.pull(queue, begin, expression=expression)
-            yield from (message for message in result.messages if message.queue_offset < end)
+            most = min(DEFAULT_BATCH, end - begin)
+            result = self.pull(queue, begin, expression=expression, max_messages=most)
+            # Without a filter as many entries were looked at as messages came: none is behind the end. Where a log lost
+            # messages, a broker's entries stand in front of the numbers in the records, which must not be asked then.
+            is_within = expression == ALL_TAGS
+            yield from (message for message in result.messages if is_within or message.queue_offset < end)
             if result.next_offset <= begin:
                 return
             begin = result.next_offset

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow.fs as pafs
 
 from connectors.commitlog.files import OpenSegment, resolve_filesystem
+from connectors.commitlog.layouts import StoreLayout, rules_of
 from connectors.commitlog.stores import Segment, Store
-from schemas.layouts.commitlog import BLANK, Magic
 from schemas.layouts.segments import segment_name
 
 _BLOCK_BYTES = 512  # what st_blocks counts in
@@ -78,8 +78,8 @@ def read_segments(store: Store, archived_end: int) -> list[StoredSegment]:
     for segment in store.segments:
         try:
             size, allocated, modified = _look_at(segment)
-            head = _read_head(segment, 0)
-            archived = _archived(segment, archived_end)
+            head = _read_head(store.layout, segment, 0)
+            archived = _archived(store.layout, segment, archived_end)
         except FileNotFoundError:
             continue
         begun = any(head)
@@ -110,19 +110,20 @@ def _time(seconds: float) -> datetime.datetime:
     return datetime.datetime.fromtimestamp(seconds, datetime.UTC)
 
 
-def _archived(segment: Segment, archived_end: int) -> Archived:
+def _archived(layout: StoreLayout, segment: Segment, archived_end: int) -> Archived:
     if archived_end <= segment.base_offset:
         return Archived.NO
     if archived_end >= segment.base_offset + segment.file_size:
         return Archived.YES
     # Behind its last message a segment has zeros as long as it is being written, and a filler when it is closed.
-    head = _read_head(segment, archived_end - segment.base_offset)
-    is_filler = len(head) == BLANK.size and BLANK.unpack(head)[1] == Magic.BLANK
+    head = _read_head(layout, segment, archived_end - segment.base_offset)
+    rules = rules_of(layout)
+    is_filler = len(head) == rules.head_bytes and rules.is_filler(memoryview(head))
     return Archived.YES if is_filler or not any(head) else Archived.PARTLY
 
 
-def _read_head(segment: Segment, position: int) -> bytes:
-    window = np.zeros(BLANK.size, np.uint8)
+def _read_head(layout: StoreLayout, segment: Segment, position: int) -> bytes:
+    window = np.zeros(rules_of(layout).head_bytes, np.uint8)
     with OpenSegment(segment.path) as file:
         return window[: file.read_into(window, position)].tobytes()
 

@@ -6,15 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from connectors.commitlog.files import OpenSegment
-from connectors.commitlog.look import message_at
 from connectors.commitlog.plan import TailKind
-from connectors.commitlog.splits import Split
 from connectors.commitlog.stores import COMMITLOG, Store, segment_size
 from connectors.facts.delay_levels import DEFAULT_DELAY_LEVELS_MS
 from connectors.verify import index_files
 from connectors.verify.findings import DEFAULT_LIMIT, Finding, Findings
 from connectors.verify.index_files import IndexPart, open_part, read_between
+from connectors.verify.log_records import LogRecords
 from connectors.verify.small_files import SmallFiles, read_small_files
 from connectors.verify.store_view import (
     ABORT,
@@ -29,7 +27,6 @@ from connectors.verify.store_view import (
     range_of,
 )
 from schemas.layouts.errors import LayoutError
-from schemas.layouts.scan import DEFAULT_MAX_RECORD_BYTES
 from schemas.layouts.segments import parse_segment_name
 
 DEFAULT_PARTITION_BYTES = 256 << 20
@@ -90,6 +87,7 @@ def admit(store: Store, options: Options) -> Admitted:
     view = StoreView(
         broker=store.broker,
         root=str(root),
+        segments=store.segments,
         start=log.start,
         end=log.end,
         tail=log.tail,
@@ -212,12 +210,5 @@ def _compare_span(
 
 def _record_time(store: Store, offset: int) -> int | None:
     """The store time of the record at an offset, if one proves itself there."""
-    size = segment_size(store)
-    for segment in store.segments:
-        base, end = segment.base_offset, segment.base_offset + segment.file_size
-        if base <= offset < end:
-            split = Split(store.broker, segment.path, base, base, end, max(end, base + size), end)
-            with OpenSegment(segment.path) as file:
-                message = message_at(file, split, offset, DEFAULT_MAX_RECORD_BYTES)
-            return None if message is None else message.store_timestamp
-    return None
+    message = LogRecords(store.segments).at(offset)
+    return None if message is None else message.store_timestamp

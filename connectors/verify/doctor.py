@@ -137,9 +137,9 @@ def _conclude(patient: _Patient) -> StoreReport:
     ends = QueueEnds(view, bad, findings)
     bounds = {}
     for topic, queue_id in sorted({*queues, *admitted.queues}):
-        runs = queues.get((topic, queue_id), [])
+        runs: Sequence[Run] = queues.get((topic, queue_id), [])
         if topic not in view.batch_topics:  # there a record takes as many numbers as it has messages
-            check_order(runs, bad, findings)
+            runs = check_order(runs, bad, findings)
         bounds[topic, queue_id] = ends.check(topic, queue_id, runs)
     newest = max((report.newest_time for report in reports), default=0)
     check_marks(view, admitted.small, newest, findings)

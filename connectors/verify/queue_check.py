@@ -12,6 +12,7 @@ from connectors.commitlog.stores import COMMITLOG
 from connectors.facts.entries import QueueEntries
 from connectors.facts.kernel import Array
 from connectors.verify.findings import Finding, Findings
+from connectors.verify.log_records import LogRecords
 from connectors.verify.queue_files import QueueFiles, is_filler, is_valid
 from connectors.verify.store_view import StoreView
 
@@ -66,6 +67,8 @@ class QueueChecker:
     def __init__(self, view: StoreView, findings: Findings) -> None:
         self._view = view
         self._findings = findings
+        self._records = LogRecords(view.segments)
+        self._begins: dict[str, int] = {}
 
     def check(self, entries: QueueEntries) -> list[Run]:
         """Compare a queue's records of a chunk; their runs."""
@@ -76,9 +79,29 @@ class QueueChecker:
         ):  # a queue without a file is one finding, and not as many as it has records
             if len(found) > 1:
                 found = self._with_right_numbers(files, found)
+            begun_at = self._begun_at(files)
             for run, rows in found:
-                self._check_run(files, run, entries, rows)
+                if run.last_offset >= begun_at or run.first < files.first_number:
+                    self._check_run(files, run, entries, rows)
         return [run for run, _ in found]
+
+    def _begun_at(self, files: QueueFiles) -> int:
+        """Where the log has the record of the queue's first entry.
+
+        A record before it that has its number, or a later one, is of a topic of the same name that was deleted: its
+        entries went with it, and those under its number are another's. Without such a record all are compared.
+        """
+        if files.name not in self._begins:
+            number = files.first_number
+            offset = int(files.read(number, number + 1)[0]["physical_offset"])
+            message = self._records.at(offset)
+            is_its = message is not None and (message.topic, message.queue_id, message.queue_offset) == (
+                files.topic,
+                files.queue_id,
+                number,
+            )
+            self._begins[files.name] = offset if is_its else 0
+        return self._begins[files.name]
 
     def _with_right_numbers(self, files: QueueFiles, found: list[tuple[Run, slice]]) -> list[tuple[Run, slice]]:
         """The runs, those with a wrong number under the one that their entry has."""

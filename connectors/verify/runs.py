@@ -35,26 +35,31 @@ class BadRanges:
         return bisect_left(self.starts, first) < bisect_left(self.starts, last)
 
 
-def check_order(runs: Sequence[Run], bad: BadRanges, findings: Findings) -> None:
+def check_order(runs: Sequence[Run], bad: BadRanges, findings: Findings) -> Sequence[Run]:
     """See that the numbers of one queue rise along the log.
 
     Args:
         runs: of one queue, in the order of the log.
         bad: what of the log cannot be read.
         findings: takes what is not so; numbers that are left out are another matter, see `loose`.
+
+    Returns:
+        The runs from where the queue began for the last time: those before are of a topic that was deleted.
     """
-    expected, last_offset = None, -1
-    for run in runs:
+    expected, last_offset, begin = None, -1, 0
+    for place, run in enumerate(runs):
         if expected is not None and run.first < expected:
             code = _code_of(run, expected, is_behind_damage=bad.any_between(last_offset, run.first_offset))
             findings.add(
                 Finding(code, COMMITLOG, None, run.first_offset, f"{run.topic}/{run.queue_id}", run.first,
                         f"number {run.first}", f"number {expected}")
             )  # fmt: skip
-            expected = run.end if code == "log_queue_restarted" else max(expected, run.end)
+            is_new = code == "log_queue_restarted"
+            expected, begin = (run.end, place) if is_new else (max(expected, run.end), begin)
         else:
             expected = run.end
         last_offset = run.last_offset
+    return runs[begin:]
 
 
 def _code_of(run: Run, expected: int, *, is_behind_damage: bool) -> str:

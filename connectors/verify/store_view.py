@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from connectors.commitlog.plan import StoreRange, TailKind, take_snapshot
-from connectors.commitlog.stores import Store
+from connectors.commitlog.stores import Segment, Store
 from connectors.verify.errors import VerifyError
 from connectors.verify.index_files import IndexPart
 from connectors.verify.queue_files import FOLDER as QUEUES
@@ -36,6 +36,7 @@ class StoreView:
     Attributes:
         broker: its name.
         root: the store's folder.
+        segments: the log's files, in order of their offsets.
         start: physical offset of the log's first byte.
         end: behind the last record that proves itself.
         tail: what lies behind it.
@@ -53,6 +54,7 @@ class StoreView:
 
     broker: str
     root: str
+    segments: tuple[Segment, ...]
     start: int
     end: int
     tail: TailKind

@@ -22,4 +22,22 @@ def java_hash(text: str) -> int:
         units = text.encode("utf-16-be", "surrogatepass")
         for high, low in zip(units[::2], units[1::2], strict=True):
             value = (31 * value + (high << 8 | low)) & _MASK
+    return _signed(value)
+
+
+def java_hash_behind(head: int, tail: str) -> int:
+    """The hash of a text of which a first part is hashed already.
+
+    Args:
+        head: `java_hash` of the first part.
+        tail: the rest.
+    """
+    if tail.isascii() and len(tail) < _SHORT:
+        start = _SHORT - len(tail)
+        return _signed((head * _WEIGHTS[start - 1] + sum(map(mul, tail.encode(), _WEIGHTS[start:]))) & _MASK)
+    units = len(tail.encode("utf-16-be", "surrogatepass")) // 2
+    return _signed((head * pow(31, units, 1 << 32) + java_hash(tail)) & _MASK)
+
+
+def _signed(value: int) -> int:
     return value - (1 << 32) if value >> 31 else value

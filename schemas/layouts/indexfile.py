@@ -15,10 +15,11 @@ IndexService.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 from schemas.layouts.errors import LayoutError
-from schemas.layouts.hashing import java_hash
+from schemas.layouts.hashing import java_hash, java_hash_behind
 from schemas.layouts.layout import Field, Layout, ReadableBuffer
 
 DEFAULT_SLOTS = 5_000_000
@@ -43,6 +44,7 @@ ENTRY = Layout(
 assert (HEADER.size, SLOT.size, ENTRY.size) == (40, 4, 20)
 assert HEADER.offset_of("used_slots") == 32
 _INT_MAX = 2**31 - 1
+_UNIQUE_KEY_LENGTH, _CLIENT_LENGTH = 32, 20
 
 
 class Header(NamedTuple):
@@ -126,8 +128,15 @@ def serialize_entry(entry: Entry) -> bytes:
 
 def key_hash(topic: str, key: str) -> int:
     """What the index stores for a key: abs(hashCode), and 0 for the one value that has no abs."""
-    value = abs(java_hash(f"{topic}#{key}"))
+    # Of the UNIQ_KEYs that one client makes, the first part is the same.
+    head = key[:_CLIENT_LENGTH] if len(key) == _UNIQUE_KEY_LENGTH else ""
+    value = abs(java_hash_behind(_head_hash(topic, head), key[len(head) :]))
     return 0 if value > _INT_MAX else value
+
+
+@lru_cache(maxsize=4096)
+def _head_hash(topic: str, head: str) -> int:
+    return java_hash(f"{topic}#{head}")
 
 
 def tags_key(tags: str) -> str:

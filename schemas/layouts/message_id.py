@@ -8,6 +8,7 @@ Source: MessageDecoder.createMessageId and decodeMessageId.
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 from typing import NamedTuple
 
 from schemas.layouts.errors import LayoutError
@@ -46,4 +47,9 @@ def parse_message_id(text: str) -> MessageId:
 
 def serialize_message_id(store_host: Host, physical_offset: int) -> str:
     """The id of the record at `physical_offset` in the log of `store_host`."""
-    return (serialize_host(store_host) + _OFFSET.pack(physical_offset)).hex().upper()
+    return _host_text(store_host) + _OFFSET.pack(physical_offset).hex().upper()
+
+
+@lru_cache(maxsize=64)
+def _host_text(host: Host) -> str:
+    return serialize_host(host).hex().upper()

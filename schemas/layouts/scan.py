@@ -25,7 +25,7 @@ follow it or not.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -35,10 +35,6 @@ from schemas.layouts.errors import LayoutError
 DEFAULT_MAX_RECORD_BYTES = 64 << 20
 """No released broker stores more than 4 MiB and 64 KiB unless told to; a remoting frame ends at 16 MiB. What claims
 more is a fault, so that a reader's memory has a bound."""
-
-_LANDMARK = re.compile(rb"\xda\xa3\x20[\xa7\xab]|\xcb\xd4\x31\x94", re.DOTALL)
-_LANDMARK_POSITION = BLANK.offset_of("magic")
-_LANDMARK_SIZE = 4
 
 
 class SpanKind(StrEnum):
@@ -186,6 +182,29 @@ def any_data(view: memoryview) -> bool:
     return any(bytes(view[start : start + step]).strip(b"\0") for start in range(0, len(view), step))
 
 
+class Rules(NamedTuple):
+    """What a scanner must know of a format.
+
+    Attributes:
+        examine: tells what stands at a position, as the function of that name does.
+        landmark: bytes that every record and every BLANK has; a search stops there.
+        landmark_position: where they stand in it.
+        landmark_size: how many they are.
+        proving: the faults that a record may have and prove itself all the same, because its size is beyond doubt.
+    """
+
+    examine: Callable[[memoryview, int, int, Bounds], Finding]
+    landmark: re.Pattern[bytes]
+    landmark_position: int
+    landmark_size: int
+    proving: frozenset[Fault] = frozenset()
+
+
+COMMITLOG = Rules(
+    examine, re.compile(rb"\xda\xa3\x20[\xa7\xab]|\xcb\xd4\x31\x94", re.DOTALL), BLANK.offset_of("magic"), 4
+)
+
+
 class SegmentScanner:
     """Turns windows of a segment into spans; the spans follow one another without a gap.
 
@@ -198,11 +217,12 @@ class SegmentScanner:
     It touches no file, keeps no bytes, and needs windows no larger than the largest record.
     """
 
-    def __init__(self, start: int, bounds: Bounds) -> None:
+    def __init__(self, start: int, bounds: Bounds, rules: Rules = COMMITLOG) -> None:
         """Begin at the physical offset `start`, which must be where a record should begin."""
         self.position = start
         self.done = start >= bounds.file_end
         self._bounds = bounds
+        self._rules = rules
         self._bad: tuple[int, Finding] | None = None
         self._blank: Span | None = None
         self._all_zeros = False
@@ -226,7 +246,7 @@ class SegmentScanner:
 
     def _step(self, view: memoryview, origin: int) -> Span | None:
         start = self.position
-        finding = examine(view, start - origin, start, self._bounds)
+        finding = self._rules.examine(view, start - origin, start, self._bounds)
         match finding.kind:
             case SpanKind.MORE:
                 return None
@@ -247,13 +267,14 @@ class SegmentScanner:
     def _search(self, view: memoryview, origin: int) -> Span | None:
         """Go on to the next position that proves itself; None where the window ends first."""
         self._all_zeros = self._all_zeros and not any_data(view[self.position - origin :])
-        while found := _LANDMARK.search(view, self.position - origin + _LANDMARK_POSITION):
-            candidate = found.start() - _LANDMARK_POSITION
-            finding = examine(view, candidate, origin + candidate, self._bounds)
+        rules = self._rules
+        while found := rules.landmark.search(view, self.position - origin + rules.landmark_position):
+            candidate = found.start() - rules.landmark_position
+            finding = rules.examine(view, candidate, origin + candidate, self._bounds)
             self.position = origin + candidate
             if finding.kind is SpanKind.MORE:
                 return None
-            if finding.kind is SpanKind.RECORD:
+            if finding.kind is SpanKind.RECORD or finding.fault in rules.proving:
                 self._blank = None
                 return self._end_bad_range(self.position)
             if finding.kind is SpanKind.BLANK and self._blank is None:
@@ -263,7 +284,7 @@ class SegmentScanner:
         if window_end >= self._bounds.file_end:
             return self._end_bad_range(self._bounds.file_end if self._blank is None else self._blank.start)
         # A landmark may begin in this window's last bytes: look at them again, with what follows.
-        self.position = max(self.position, window_end - _LANDMARK_POSITION - _LANDMARK_SIZE + 1)
+        self.position = max(self.position, window_end - rules.landmark_position - rules.landmark_size + 1)
         return None
 
     def _end_bad_range(self, end: int) -> Span:

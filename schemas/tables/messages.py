@@ -4,8 +4,8 @@ Primary key: (`broker`, `physical_offset`). Partitioned by `store_date`; within 
 and queue offset, so that a file's statistics answer queries by topic and by time. Both sources, RocketMQ's CommitLog
 and JMQ's journal, give these columns; where one has no such thing, the column is null.
 
-`MESSAGES` is what the lake stores. `SOURCE` is what the Spark source `commitlog` can give: the same without the
-partition column and `body_ref`, with the body and with `_corrupt_record`.
+`MESSAGES` is what the lake stores. `SOURCE` is what the Spark sources `commitlog` and `journal` can give: the same
+without the partition column and `body_ref`, with the body and with `_corrupt_record`.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ _METADATA = [
     _column("topic", StringType(), "where it is stored: a delayed or failed message lies in a topic of the broker's"),
     _column("queue_id", IntegerType(), "queue of the topic"),
     _column("queue_offset", LongType(), "number of the message in its queue, from 0"),
-    _column("msg_id", StringType(), "offset message id (store host, port, offset), as brokers print it"),
+    _column("msg_id", StringType(), "offset message id (store host, port, offset), as brokers print it; JMQ's own id"),
     _column(
         "unique_key", StringType(), "client message id (UNIQ_KEY); stays the same through delay, retry and dead letter"
     ),
     _column("keys", ArrayType(StringType(), containsNull=False), "business keys; null where the producer set none"),
-    _column("tags", StringType(), "the message's tag"),
+    _column("tags", StringType(), "the message's tag; JMQ: the business tag"),
     _column("kind", StringType(), "normal, delay, retry, dlq, half, op, trace, timer or system"),
     _column("born_timestamp", TimestampType(), "producer's clock, UTC, millisecond precision"),
     _column("store_timestamp", TimestampType(), "broker's clock, UTC, millisecond precision"),

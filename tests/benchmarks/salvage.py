@@ -1,9 +1,11 @@
 """How much of a log survives damage: faults at random places, and every record that none of them hit must be read.
 
     python -m tests.benchmarks.salvage --gib 1 --faults 1000
+    python -m tests.benchmarks.salvage --gib 1 --faults 1000 --brokers
 
-Faults are what disks and copies do: a flipped bit, a stretch of zeros, of other bytes, of the log's own bytes from
-elsewhere, sectors of 512 bytes and pages of 4 KiB. A record is hit where any of its bytes has changed.
+With --brokers, a real broker is started on the damaged log, and another on the salvaged one, and both are asked for all
+that they have. Faults are what disks and copies do: a flipped bit, a stretch of zeros, of other bytes, of the log's own
+bytes from elsewhere, sectors of 512 bytes and pages of 4 KiB. A record is hit where any of its bytes has changed.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from connectors.commitlog.request import Request
 from connectors.commitlog.stores import find_stores
 from schemas.tables.messages import CORRUPT_RECORD, SOURCE
 from tests.benchmarks.corpus import make_corpora
+from tests.benchmarks.salvage_brokers import Served, serve
 
 _SCHEMA = StructType([SOURCE["physical_offset"], SOURCE["size"], CORRUPT_RECORD])
 _PARTITION = 32 << 20
@@ -45,6 +48,7 @@ class Salvage:
         read: records that were read and not touched.
         wrong: rows for places where no record of the log began.
         quarantined: bad ranges that were told.
+        served: what brokers make of it, where they were asked.
     """
 
     faults: int
@@ -53,6 +57,7 @@ class Salvage:
     read: int
     wrong: int
     quarantined: int
+    served: Served | None = None
 
     @property
     def share(self) -> float:
@@ -122,7 +127,7 @@ def records_of(store: Path) -> Found:
     return Found(starts, sizes, table.num_rows - messages.num_rows)
 
 
-def measure(whole: Path, work: Path, faults: int, seed: int) -> Salvage:
+def measure(whole: Path, work: Path, faults: int, seed: int, *, with_brokers: bool = False) -> Salvage:
     """Damage a copy of a store, and see what is read of it.
 
     Args:
@@ -130,6 +135,7 @@ def measure(whole: Path, work: Path, faults: int, seed: int) -> Salvage:
         work: folder for the copy.
         faults: how many.
         seed: the same seed gives the same faults.
+        with_brokers: also see what real brokers serve of it.
     """
     before = records_of(whole)
     starts, sizes = before.starts, before.sizes
@@ -141,7 +147,8 @@ def measure(whole: Path, work: Path, faults: int, seed: int) -> Salvage:
     after = records_of(copy)
     read = np.isin(starts[~hit], after.starts).sum()
     wrong = (~np.isin(after.starts, starts)).sum()
-    return Salvage(faults, len(starts), int(hit.sum()), int(read), int(wrong), after.bad_ranges)
+    served = serve(copy, starts[~hit], work) if with_brokers else None
+    return Salvage(faults, len(starts), int(hit.sum()), int(read), int(wrong), after.bad_ranges, served)
 
 
 def main() -> None:
@@ -150,14 +157,21 @@ def main() -> None:
     parser.add_argument("--gib", type=float, default=1, help="size of the log (default: 1)")
     parser.add_argument("--faults", type=int, default=1000, help="of the whole log (default: 1000)")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--brokers", action="store_true", help="also see what real brokers serve of it")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="salvage-") as folder:
         (corpus,) = make_corpora(Path(folder), arguments.gib, 1024, [1])
-        result = measure(corpus.store, Path(folder), arguments.faults, arguments.seed)
+        result = measure(corpus.store, Path(folder), arguments.faults, arguments.seed, with_brokers=arguments.brokers)
     print(
         f"{result.faults} faults hit {result.hit:,} of {result.records:,} records; of the others {result.read:,} were "
         f"read, {100 * result.share:.4f} %; {result.quarantined:,} bad ranges told, {result.wrong} rows that are none"
     )
+    if result.served is not None:
+        served = result.served
+        print(
+            f"of the {served.intact:,} intact records a broker serves {served.itself:,} of the damaged log, and "
+            f"{served.salvaged:,}, {100 * served.salvaged / served.intact:.4f} %, of the salvaged one"
+        )
 
 
 if __name__ == "__main__":

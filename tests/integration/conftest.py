@@ -6,17 +6,34 @@ with the servers that they share. A test that measures seconds is marked `timed`
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
+from connectors.spark_session import get_session
 from tests.servers import rocketmq
 from tests.servers.recording import RecordedStore, recorded
 from tests.servers.rocketmq import VERSIONS, BrokerOptions, RocketMQ
 
 StartBroker = Callable[..., RocketMQ]
+LONGEST = (
+    "test_killed_archive.py",
+    "test_guard_real_broker.py",
+    "test_stream_kills.py",
+    "test_lake.py",
+    "test_audit.py",
+)
+"""Files that take minutes begin first: at the end one process would have the last of them, and the other nothing."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put them first, in that order; all others as they are."""
+    places = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path.name, len(places)))
 
 
 @pytest.fixture(scope="session", params=VERSIONS)
@@ -34,7 +51,18 @@ def rocketmq_jars(rocketmq_version: str) -> Path:
 @pytest.fixture(scope="session")
 def recorded_store(rocketmq_version: str, tmp_path_factory: pytest.TempPathFactory) -> RecordedStore:
     """A store that a real broker of the version wrote, with a record of every kind. Read only."""
-    return recorded(rocketmq_version, tmp_path_factory.mktemp(f"rocketmq-{rocketmq_version}-"))
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent  # which all processes of a run share
+    return recorded(rocketmq_version, folder / "recorded")
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """The session that a job would have, with Delta and the source; a process has one, whoever asks for it."""
+    session = get_session("tests")
+    yield session
+    session.stop()
 
 
 @pytest.fixture

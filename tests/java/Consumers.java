@@ -2,7 +2,6 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CountDownLatch;
-import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.MessageSelector;
@@ -32,9 +31,12 @@ import org.apache.rocketmq.common.message.MessageExt;
  * <p>Output: an object for each message, with the consumer that got it. After the last one it waits a second for more.
  */
 public final class Consumers {
-    private static final AtomicInteger COUNT = new AtomicInteger();
+    private static final java.util.Set<String> SEEN = ConcurrentHashMap.newKeySet();
+    private static final java.util.Set<Integer> BUSY = ConcurrentHashMap.newKeySet();
     private static final CountDownLatch ALL_HAVE_QUEUES = new CountDownLatch(1);
     private static final java.util.Set<String> PUT_OFF = ConcurrentHashMap.newKeySet();
+
+    private static volatile boolean broadcasting;
 
     public static void main(String[] arguments) {
         Clients.runAndExit(() -> run(arguments));
@@ -57,10 +59,13 @@ public final class Consumers {
                 running.stream().allMatch(consumer -> hasQueues(consumer, arguments[2])));
         ALL_HAVE_QUEUES.countDown();
         if (way.equals("failover")) {
-            Clients.waitUntil("half of the messages", seconds, () -> COUNT.get() >= messages / 2);
+            Clients.waitUntil("half of the messages", seconds, () -> SEEN.size() >= messages / 2);
             running.remove(0).shutdown();
         }
-        Clients.waitUntil(messages + " messages", way.equals("forever") ? 3600 : seconds, () -> COUNT.get() >= messages);
+        Clients.waitUntil(messages + " messages", way.equals("forever") ? 3600 : seconds, () -> SEEN.size() >= messages);
+        if (way.equals("concurrent")) {
+            Clients.waitUntil("messages for every consumer", seconds, () -> BUSY.size() >= consumers);
+        }
         Thread.sleep(1000);
         for (DefaultMQPushConsumer consumer : running) {
             consumer.shutdown();
@@ -106,6 +111,7 @@ public final class Consumers {
 
     /** Makes a consumer get everything; the type of the setting has another package in 4.9 than in 5. */
     private static void broadcast(DefaultMQPushConsumer consumer) throws Exception {
+        broadcasting = true;
         for (java.lang.reflect.Method method : DefaultMQPushConsumer.class.getMethods()) {
             if (method.getName().equals("setMessageModel")) {
                 Object broadcasting = method.getParameterTypes()[0].getField("BROADCASTING").get(null);
@@ -120,9 +126,9 @@ public final class Consumers {
         consumer.subscribe(arguments[2], arguments[4]);
         consumer.start();
         long deadline = System.currentTimeMillis() + seconds * 1000L;
-        while (COUNT.get() < messages) {
+        while (SEEN.size() < messages) {
             if (System.currentTimeMillis() > deadline) {
-                throw new IllegalStateException("read " + COUNT + " messages, expected " + messages);
+                throw new IllegalStateException("read " + SEEN.size() + " messages, expected " + messages);
             }
             for (MessageExt message : consumer.poll(500)) {
                 print(message, 0);
@@ -147,7 +153,9 @@ public final class Consumers {
     }
 
     private static void print(MessageExt message, int number) {
-        COUNT.incrementAndGet();
+        // What comes twice counts once; what consumers of a broadcast get, for each of them.
+        SEEN.add(message.getMsgId() + (broadcasting ? "-" + number : ""));
+        BUSY.add(number);
         Lines.print(Lines.row(
                 "consumer", number,
                 "topic", message.getTopic(),

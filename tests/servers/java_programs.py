@@ -56,7 +56,13 @@ def compiled_programs(version: str) -> Path:
     return build_once(cache_folder() / "classes" / f"{version}-{name}", build)
 
 
-def run_java(server: RocketMQ | str, program: str, arguments: Sequence[str], timeout_seconds: float = 180) -> list[Row]:
+def run_java(
+    server: RocketMQ | str,
+    program: str,
+    arguments: Sequence[str],
+    timeout_seconds: float = 180,
+    jvm: Sequence[str] = JVM,
+) -> list[Row]:
     """Run one of the programs and return the objects that it printed.
 
     Args:
@@ -64,6 +70,7 @@ def run_java(server: RocketMQ | str, program: str, arguments: Sequence[str], tim
         program: The class's name.
         arguments: Its arguments, all of them: a name server is not added.
         timeout_seconds: When to give it up.
+        jvm: Settings of the virtual machine; by default those of a program that is over soon.
 
     Raises:
         JavaProgramError: It ended with another code than 0, or not in time.
@@ -73,7 +80,7 @@ def run_java(server: RocketMQ | str, program: str, arguments: Sequence[str], tim
     with tempfile.TemporaryDirectory() as home:
         # 4.9.x's client writes its log below the user's home; native libraries are unpacked and
         # test certificates made in the folder for temporary files, and left there.
-        command = [java_command(), *JVM, *CLIENT, f"-Duser.home={home}"]
+        command = [java_command(), *jvm, *CLIENT, f"-Duser.home={home}"]
         command += [f"-Djava.io.tmpdir={home}", f"-Drocketmq.client.logRoot={home}"]
         command += ["-cp", f"{classes}:{rocketmq_jars(version)}/*", program, *arguments]
         try:

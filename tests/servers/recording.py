@@ -84,15 +84,15 @@ class RecordedStore:
 def recorded(version: str, folder: Path) -> RecordedStore:
     """Return a recorded store.
 
-    It is written now, or was in an earlier run where `COMMITLAKE_REUSE_RECORDED` is set.
+    It is written now, unless another process of this run has, or an earlier run where `COMMITLAKE_REUSE_RECORDED` is
+    set.
 
     Args:
         version: One of `VERSIONS`.
-        folder: An own folder to write it to.
+        folder: The run's folder for what is recorded.
     """
     if not os.environ.get("COMMITLAKE_REUSE_RECORDED"):
-        record(version, folder)
-        return _load(folder)
+        return _load(build_once(folder / version, lambda beside: record(version, beside)))
     sources = sorted([*SOURCES.glob("*.java"), *Path(__file__).parent.glob("*.py")])
     name = digest([version, *(source.read_text() for source in sources)])
     target = cache_folder() / "recorded" / f"{version}-{name}"

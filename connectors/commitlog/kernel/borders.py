@@ -11,24 +11,20 @@ import numpy as np
 
 from connectors.commitlog.kernel import hop as h
 from connectors.commitlog.kernel.compiled import compiled
-from connectors.commitlog.kernel.memory import load_be_i32, load_be_i64
-from schemas.layouts.commitlog import HEAD
+from connectors.commitlog.kernel.layouts import agrees, examine, head_of, head_size, next_landmark
 
 NONE_HERE = -1
 """There is no such record in the window; a larger one may show it."""
 NONE_AT_ALL = -2
 """Something says that the segment's data ends before it."""
 
-_AT_SIZE = HEAD.offset_of("total_size")
-_AT_PHYSICAL_OFFSET = HEAD.offset_of("physical_offset")
-_HEAD_SIZE = HEAD.size
-
 
 @compiled
-def find_border(window, length, origin, at, segment_end, file_end, max_record, parts):
+def find_border(layout, window, length, origin, at, segment_end, file_end, max_record, parts):
     """Where the first record at or behind `at` begins that nothing spans which begins in the window.
 
     Args:
+        layout: see `layouts`.
         window: uint8 array; its first `length` bytes are those of the segment from `origin` on.
         length: bytes of the window that count.
         origin: physical offset of the window's first byte.
@@ -42,25 +38,26 @@ def find_border(window, length, origin, at, segment_end, file_end, max_record, p
         Its physical offset, NONE_HERE or NONE_AT_ALL.
     """
     reach = np.int64(0)
-    position = h.next_landmark(window, 0, length)
+    position = next_landmark(layout, window, 0, length, origin)
     while position >= 0:
         offset = origin + position
-        kind, size = h.examine(
-            window, length, position, offset, segment_end, file_end, max_record, False, parts, np.int64(0)
+        kind, size = examine(
+            layout, window, length, position, offset, segment_end, file_end, max_record, False, parts, np.int64(0)
         )
         if kind == h.BLANK:
             return NONE_AT_ALL
         if kind == h.MORE:
-            if length - position < _HEAD_SIZE:
+            if length - position < head_size(layout):
                 return NONE_HERE
-            if load_be_i64(window, position + _AT_PHYSICAL_OFFSET) == offset:
+            own_offset, own_size = head_of(layout, window, position)
+            if own_offset == offset:
                 if reach <= offset and offset >= at:
                     return NONE_HERE
-                reach = max(reach, offset + np.int64(load_be_i32(window, position + _AT_SIZE)))
+                reach = max(reach, offset + own_size)
         elif kind == h.RECORD:
             is_border = reach <= offset and offset >= at
-            if is_border and h.agrees(window, position, parts[h.BODY, 0], parts[h.BODY_LENGTH, 0]):
+            if is_border and agrees(layout, window, position, parts[h.BODY, 0], parts[h.BODY_LENGTH, 0]):
                 return offset
             reach = max(reach, offset + size)
-        position = h.next_landmark(window, position + 1, length)
+        position = next_landmark(layout, window, position + 1, length, origin)
     return NONE_HERE

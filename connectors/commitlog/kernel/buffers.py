@@ -108,6 +108,9 @@ def make_columns(numbers32: int, numbers64: int, *, message_ids: bool) -> Column
     )
 
 
+NO_SUFFIX: Array = np.empty(0, np.uint8)
+
+
 class Plan(NamedTuple):
     """Which columns are wanted.
 
@@ -116,12 +119,14 @@ class Plan(NamedTuple):
         seed: of the hashes, uint64.
         fields32: int64[n, 2], for each column of `numbers32` the row of `parts` it is found from, and how far.
         fields64: int64[n, 2], likewise.
+        id_suffix: what ids end in where a layout stores none, and OVERWRITE bytes more; else empty.
     """
 
     wanted: int
     seed: np.uint64
     fields32: Array
     fields64: Array
+    id_suffix: Array = NO_SUFFIX
 
 
 class Choice(NamedTuple):
@@ -204,8 +209,8 @@ class Scratch(NamedTuple):
     Attributes:
         serial: int64[1], of the last record.
         seen: int64, for each name: the serial number of the last record that had it, and which entry it was.
-        likely: int64[MOST_ENTRIES], the names of the entries of the last record: the next has the same, mostly.
-        values: int64[2, MOST_ENTRIES], positions and lengths of the values of this record.
+        likely: int64, the names of the entries of the last record: the next has the same, mostly.
+        values: int64[2, n], positions and lengths of the values of this record.
     """
 
     serial: Array
@@ -214,11 +219,11 @@ class Scratch(NamedTuple):
     values: Array
 
 
-def make_scratch() -> Scratch:
-    """Empty scratch."""
+def make_scratch(most_entries: int = MOST_ENTRIES) -> Scratch:
+    """Empty scratch for records of at most so many properties."""
     return Scratch(
         serial=np.zeros(1, np.int64),
         seen=np.zeros(_DISTINCT, np.int64),
-        likely=np.full(MOST_ENTRIES, -1, np.int64),
-        values=np.empty((2, MOST_ENTRIES), np.int64),
+        likely=np.full(most_entries, -1, np.int64),
+        values=np.empty((2, most_entries), np.int64),
     )

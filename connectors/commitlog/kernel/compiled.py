@@ -19,7 +19,7 @@ from numba.extending import intrinsic
 
 _HERE = Path(__file__).parent
 _PROJECT = _HERE.parents[2]
-_SOURCES = ("connectors/commitlog/kernel", "connectors/packs", "schemas/layouts")
+_SOURCES = ("connectors/commitlog/kernel", "connectors/commitlog/kernel/journal", "connectors/packs", "schemas/layouts")
 
 
 def _digest() -> str:
@@ -44,13 +44,14 @@ def _cache_folder() -> str:
 if not os.environ.get("NUMBA_CACHE_DIR"):
     setattr(numba.config, "CACHE_DIR", _cache_folder())  # noqa: B010 (numba makes its settings at run time)
 
-_OPTIONS: dict[str, Any] = {
+LINKED_OPTIONS: dict[str, Any] = {
     "nogil": True,
-    "cache": True,
     # Nothing here allocates. Counting references would cost more than all the rest of a record.
     "_nrt": False,
     "error_model": "numpy",
 }
+"""Of what becomes part of a function that is kept."""
+_OPTIONS: dict[str, Any] = {**LINKED_OPTIONS, "cache": True}
 
 compiled: Callable[[Callable[..., Any]], Callable[..., Any]] = njit(**_OPTIONS)
 """A function of the kernel."""

@@ -10,39 +10,18 @@ import numpy as np
 
 from connectors.commitlog.kernel import buffers as b
 from connectors.commitlog.kernel import hop as h
-from connectors.commitlog.kernel.columns import (
-    gather_i32,
-    gather_i64,
-    intern_hosts,
-    intern_spans,
-    write_message_ids,
-)
 from connectors.commitlog.kernel.compiled import compiled
-from connectors.commitlog.kernel.memory import OVERWRITE, PADDING, load_be_i32, load_be_i64
-from connectors.commitlog.kernel.properties import split_properties
+from connectors.commitlog.kernel.layouts import decode, filtered_by, text_size
+from connectors.commitlog.kernel.memory import OVERWRITE, PADDING
 from connectors.commitlog.kernel.strings import DISTINCT, TEXT_END
-from schemas.layouts.commitlog import HEAD, STORED, TAIL
-from schemas.layouts.sysflag import BORN_HOST_V6, STORE_HOST_V6
 
 CHUNK = 256
 """Records that are hopped over before they are decoded: few enough to stay in the cache."""
 
-FROM_START, FROM_STORE_HOST, FROM_BODY = h.START, h.STORE_HOST, h.BODY
-"""Rows of `parts` that fields are found from."""
-
-# Columns of `fields32` and `fields64`: a row of `parts`, and how far from there the field lies.
-FIELD_BASE, FIELD_OFFSET = range(2)
-
 # Places in `bounds`: of the records wanted, the first that is and the first that is not.
 MIN_OFFSET, END_OFFSET, MIN_STORE_TIME, END_STORE_TIME = range(4)
 
-_SYS_FLAG = HEAD.offset_of("sys_flag")
-_PHYSICAL_OFFSET = HEAD.offset_of("physical_offset")
-_QUEUE_ID = HEAD.offset_of("queue_id")
-_STORE_TIME = -STORED.size
-_HEAD_SIZE, _TAIL_SIZE = HEAD.size, TAIL.size
 _NO_LIMIT = np.iinfo(np.int64).max
-_FIXED_NEED = 64  # bytes that a record may need besides its topic and properties: hosts
 _ENTRY_SIZE = 4  # bytes of the smallest property, about
 _KEY_SIZE = 2  # of the smallest key and its space
 
@@ -63,19 +42,16 @@ def _is_topic(window, position, length, topics, topic_offsets):
 
 
 @compiled
-def _keep_wanted(window, parts, first, count, choice):
+def _keep_wanted(layout, window, parts, first, count, choice):
     """Close up the records that are wanted; how many there are."""
     kept = first
     for row in range(first, first + count):
-        start = parts[h.START, row]
-        offset = load_be_i64(window, start + _PHYSICAL_OFFSET)
+        offset, time, queue_id = filtered_by(layout, window, parts, row)
         if offset < choice.bounds[MIN_OFFSET] or offset >= choice.bounds[END_OFFSET]:
             continue
-        time = load_be_i64(window, parts[h.STORE_HOST, row] + _STORE_TIME)
         if time < choice.bounds[MIN_STORE_TIME] or time >= choice.bounds[END_STORE_TIME]:
             continue
         if len(choice.queue_ids) > 0:
-            queue_id = load_be_i32(window, start + _QUEUE_ID)
             found = False
             for number in range(len(choice.queue_ids)):
                 found |= choice.queue_ids[number] == queue_id
@@ -86,7 +62,7 @@ def _keep_wanted(window, parts, first, count, choice):
         ):
             continue
         if kept != row:
-            for part in range(h.PART_COUNT):
+            for part in range(parts.shape[0]):
                 parts[part, kept] = parts[part, row]
         kept += 1
     return kept - first
@@ -99,8 +75,9 @@ def _text_left(interner):
 
 
 @compiled
-def _fitting(parts, first, count, wanted, interners, text):
+def _fitting(layout, parts, first, count, plan, interners, text):
     """How many of these records all outputs are sure to have room for."""
+    wanted = plan.wanted
     room = np.int64(_NO_LIMIT)
     if wanted & b.WANT_ENTRIES:
         room = min(room, _ENTRY_SIZE * (len(text.names) - text.used[b.ENTRIES]))
@@ -113,66 +90,29 @@ def _fitting(parts, first, count, wanted, interners, text):
     room = min(room, _text_left(interners[0]), _text_left(interners[1]), _text_left(interners[2]))
     room = min(room, _text_left(interners[3]), _text_left(interners[4]))
     for row in range(first, first + count):
-        room -= parts[h.TOPIC_LENGTH, row] + parts[h.PROPERTIES_LENGTH, row] + _FIXED_NEED
+        room -= text_size(layout, parts, row, plan)
         if room < 0:
             return row - first
     return count
 
 
 @compiled
-def _decode(window, parts, first, count, plan, interners, scratch, out, text):
-    """Decode these records into the rows with the same numbers."""
-    names, topics, tags, born_hosts, store_hosts = interners
-    wanted, seed = plan.wanted, plan.seed
-    end = first + count
-    for column in range(len(plan.fields32)):
-        base, offset = plan.fields32[column, FIELD_BASE], plan.fields32[column, FIELD_OFFSET]
-        gather_i32(window, parts[base, first:end], offset, out.numbers32[column, first:end])
-    for column in range(len(plan.fields64)):
-        base, offset = plan.fields64[column, FIELD_BASE], plan.fields64[column, FIELD_OFFSET]
-        gather_i64(window, parts[base, first:end], offset, out.numbers64[column, first:end])
-    flags = out.sys_flags[first:end]
-    gather_i32(window, parts[h.START, first:end], _SYS_FLAG, flags)
-    if wanted & b.WANT_TOPIC:
-        intern_spans(
-            window, parts[h.TOPIC, first:end], parts[h.TOPIC_LENGTH, first:end], seed, topics,
-            out.codes[b.TOPIC, first:end],
-        )  # fmt: skip
-    if wanted & b.WANT_BORN_HOST:
-        intern_hosts(
-            window, parts[h.START, first:end], _HEAD_SIZE, flags, BORN_HOST_V6, seed, born_hosts,
-            out.codes[b.BORN_HOST, first:end],
-        )  # fmt: skip
-    if wanted & b.WANT_STORE_HOST:
-        intern_hosts(
-            window, parts[h.STORE_HOST, first:end], 0, flags, STORE_HOST_V6, seed, store_hosts,
-            out.codes[b.STORE_HOST, first:end],
-        )  # fmt: skip
-    if wanted & b.WANT_MESSAGE_ID:
-        out.message_id_size[0] = write_message_ids(
-            window, parts, first, count, out.sys_flags, STORE_HOST_V6, _PHYSICAL_OFFSET, out.message_id_size[0],
-            out.message_id_offsets, out.message_ids,
-        )  # fmt: skip
-    if wanted & b.WANT_TEXT:
-        split_properties(window, parts, first, count, seed, wanted, names, tags, scratch, out.codes[b.TAGS], text)
-
-
-@compiled
-def decode_records(window, parts, plan, interners, scratch, out, text):
+def decode_records(layout, window, parts, plan, interners, scratch, out, text):
     """Decode records that are found already; how many there was room for."""
-    count = _fitting(parts, 0, parts.shape[1], plan.wanted, interners, text)
-    _decode(window, parts, 0, count, plan, interners, scratch, out, text)
+    count = _fitting(layout, parts, 0, parts.shape[1], plan, interners, text)
+    decode(layout, window, parts, 0, count, plan, interners, scratch, out, text)
     return count
 
 
 @compiled
 def read_batch(
-    window, length, origin, limit, segment_end, file_end, max_record, verify, state, parts, faults, choice, plan,
-    interners, scratch, out, text,
+    layout, window, length, origin, limit, segment_end, file_end, max_record, verify, state, parts, faults, choice,
+    plan, interners, scratch, out, text,
 ):  # fmt: skip
     """Hop and decode until `state[STOP]`; see `hop` for what is not said here.
 
     Args:
+        layout: see `layouts`.
         window: see `hop`.
         length: see `hop`.
         origin: see `hop`.
@@ -182,7 +122,7 @@ def read_batch(
         max_record: see `hop`.
         verify: see `hop`.
         state: see `hop`; the caller empties RECORDS and FAULTS.
-        parts: int64[PART_COUNT, ROWS + 1] out.
+        parts: int64[parts, ROWS + 1] out.
         faults: int64[room, 3] out.
         choice: which records are wanted.
         plan: which columns are.
@@ -197,12 +137,12 @@ def read_batch(
     while state[h.STOP] == h.STOP_ROOM and rows < room and state[h.FAULTS] < faults.shape[0]:
         state[h.RECORDS] = 0
         chunk = parts[:, rows : rows + min(CHUNK, room - rows) + 1]
-        h.hop(window, length, origin, limit, segment_end, file_end, max_record, verify, state, chunk, faults)
+        h.hop(layout, window, length, origin, limit, segment_end, file_end, max_record, verify, state, chunk, faults)
         found = state[h.RECORDS]
         if choice.chooses:
-            found = _keep_wanted(window, parts, rows, found, choice)
-        fitting = _fitting(parts, rows, found, plan.wanted, interners, text)
-        _decode(window, parts, rows, fitting, plan, interners, scratch, out, text)
+            found = _keep_wanted(layout, window, parts, rows, found, choice)
+        fitting = _fitting(layout, parts, rows, found, plan, interners, text)
+        decode(layout, window, parts, rows, fitting, plan, interners, scratch, out, text)
         rows += fitting
         if fitting < found:
             # Take the others again, with whatever was found behind them.

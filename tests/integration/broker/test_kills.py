@@ -6,6 +6,7 @@ import os
 import random
 import socket
 import threading
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -64,10 +65,50 @@ class Producer(threading.Thread):
             self._socket.close()
 
 
+def check_rocketmq(root: Path, acknowledged: Mapping[str, str]) -> None:
+    """See that a store in RocketMQ's layout has all messages with these keys and ids, and no gap."""
+    from broker_lite.store import MessageStore, StoreOptions
+
+    options = StoreOptions(
+        segment_size_bytes=1 << 20, consume_queue_file_size_bytes=2000, index_slots=200, index_entries=800,
+        max_message_size_bytes=512 << 10,
+    )  # fmt: skip
+    with MessageStore.open(root, options) as store:
+        for key, msg_id in acknowledged.items():
+            found = store.get_at(parse_message_id(msg_id).physical_offset)
+            assert found is not None, key
+            assert found.unique_key == key
+            assert store.entry_at("orders", found.queue_id, found.queue_offset) is not None
+        for queue_id in range(4):
+            offsets = [one.queue_offset for one in store.get("orders", queue_id, 0, 1 << 30).messages]
+            assert offsets == list(range(len(offsets)))
+
+
+def check_jmq(root: Path, acknowledged: Mapping[str, str]) -> None:
+    """See the same of a store in JMQ's layout."""
+    from broker_lite.journal import JournalOptions, JournalStore
+
+    options = JournalOptions(
+        journal_file_size_bytes=1 << 20, queue_file_size_bytes=2200, max_body_size_bytes=512 << 10
+    )  # fmt: skip
+    with JournalStore.open(root, options) as store:
+        for key, msg_id in acknowledged.items():
+            found = store.get_at(parse_message_id(msg_id).physical_offset)
+            assert found is not None, key
+            assert found.properties["UNIQ_KEY"] == key
+            assert store.get("orders", found.queue_id, found.queue_offset, 1).messages == [found]
+        for queue_id in range(4):
+            offsets = [one.queue_offset for one in store.get("orders", queue_id, 0, 1 << 30).messages]
+            assert offsets == list(range(len(offsets)))
+
+
 @pytest.mark.parametrize("seed", range(KILLS // TURNS))
-def test_what_was_acknowledged_survives(tmp_path: Path, seed: int) -> None:
+@pytest.mark.parametrize(("layout", "check"), [("rocketmq", check_rocketmq), ("jmq", check_jmq)])
+def test_what_was_acknowledged_survives(
+    tmp_path: Path, seed: int, layout: str, check: Callable[[Path, Mapping[str, str]], None]
+) -> None:
     moment = random.Random(seed)
-    broker = BrokerLite(tmp_path / "broker", options=(*SMALL_FILES, "--flush", "sync"))
+    broker = BrokerLite(tmp_path / "broker", options=(*SMALL_FILES, "--flush", "sync", "--layout", layout))
     acknowledged: dict[str, str] = {}
     for turn in range(TURNS):
         broker.start()
@@ -79,18 +120,4 @@ def test_what_was_acknowledged_survives(tmp_path: Path, seed: int) -> None:
         for producer in producers:
             producer.join()
             acknowledged |= producer.acknowledged
-    from broker_lite.store import MessageStore, StoreOptions
-
-    options = StoreOptions(
-        segment_size_bytes=1 << 20, consume_queue_file_size_bytes=2000, index_slots=200, index_entries=800,
-        max_message_size_bytes=512 << 10,
-    )  # fmt: skip
-    with MessageStore.open(broker.store, options) as store:
-        for key, msg_id in acknowledged.items():
-            found = store.get_at(parse_message_id(msg_id).physical_offset)
-            assert found is not None, key
-            assert found.unique_key == key
-            assert store.entry_at("orders", found.queue_id, found.queue_offset) is not None
-        for queue_id in range(4):
-            offsets = [one.queue_offset for one in store.get("orders", queue_id, 0, 1 << 30).messages]
-            assert offsets == list(range(len(offsets)))
+    check(broker.store, acknowledged)

@@ -10,7 +10,6 @@ from pyspark.sql import SparkSession
 
 from connectors.hbase import register
 from connectors.hbase.options import Options
-from connectors.spark_session import get_session
 from tests.servers.hbase import HBase
 
 _numbers = itertools.count(1)
@@ -32,9 +31,7 @@ def options(hbase: HBase) -> Options:
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
+def spark(spark: SparkSession) -> SparkSession:
     """The session that a job would have, with the source `hbase`."""
-    session = get_session("tests")
-    register(session)
-    yield session
-    session.stop()
+    register(spark)
+    return spark

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from deltalake import DeltaTable
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from broker_lite.store import MessageStore, StoreOptions
 from connectors.archive.run import Config, run_archive
@@ -96,6 +96,22 @@ def test_a_body_that_cannot_be_had_turns_it_red(folder: Path, capsys: pytest.Cap
 
 def test_what_the_store_has_lost_is_not_missed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "broker-a" / "store" / "commitlog" / f"{0:020d}").unlink()
+    code, verdicts = run_audit(folder, capsys)
+    assert code == 0
+    assert 0 < verdicts["store-messages"]["messages"] < MESSAGES
+
+
+def test_a_segment_that_the_broker_deletes_beside_it_is_no_difference(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    oldest = folder / "broker-a" / "store" / "commitlog" / f"{0:020d}"
+    whole = Sides.store
+
+    def deleted(sides: Sides, *arguments: Any) -> DataFrame:
+        oldest.unlink(missing_ok=True)  # behind the plan, before the read
+        return whole(sides, *arguments)
+
+    monkeypatch.setattr(Sides, "store", deleted)
     code, verdicts = run_audit(folder, capsys)
     assert code == 0
     assert 0 < verdicts["store-messages"]["messages"] < MESSAGES

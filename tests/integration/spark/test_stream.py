@@ -68,6 +68,21 @@ class Sink:
         )
 
 
+class FailingSink(Sink):
+    """Fails once, in the micro-batch with a number."""
+
+    def __init__(self, spark: SparkSession, folder: Path, path: Path | str, fails_at: int) -> None:
+        super().__init__(spark, folder, path)
+        self._fails_at = fails_at
+        self.failed: list[Row] = []
+
+    def _take(self, batch: DataFrame, number: int) -> None:
+        if number == self._fails_at and not self.failed:
+            self.failed = spark_rows(batch)
+            raise ValueError("stopped on purpose")
+        super()._take(batch, number)
+
+
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
     """Where a broker's store is."""
@@ -126,22 +141,27 @@ def test_a_restart_goes_on_where_the_checkpoint_is(sink: Sink, broker: MessageSt
 def test_a_batch_that_failed_comes_again_with_the_same_rows(
     spark: SparkSession, tmp_path: Path, broker: MessageStore, store: Path
 ) -> None:
-    class Failing(Sink):
-        failed: list[Row] = []  # noqa: RUF012 (one object, one test)
-
-        def _take(self, batch: DataFrame, _number: int) -> None:
-            if _number == 1 and not self.failed:
-                self.failed = spark_rows(batch)
-                raise ValueError("stopped on purpose")
-            super()._take(batch, _number)
-
-    sink = Failing(spark, tmp_path, store)
+    sink = FailingSink(spark, tmp_path, store, fails_at=1)
     put(broker, 100)
     assert "stopped on purpose" in sink.fails(maxBytesPerTrigger=4000)
     put(broker, 20, 2)
     sink.run(maxBytesPerTrigger=100_000)  # the first batch is what the checkpoint says, whatever the option
     assert sink.batches[1] == sink.failed
     assert sink.rows == plain_rows(store)
+
+
+def test_what_a_first_batch_that_failed_had_and_is_deleted_by_now_is_told(
+    spark: SparkSession, tmp_path: Path, broker: MessageStore, store: Path
+) -> None:
+    sink = FailingSink(spark, tmp_path, store, fails_at=0)
+    put(broker, 250)
+    sink.fails()
+    (store / "commitlog" / segment_name(0)).unlink()
+    assert f"physical offsets 0 to {SIZE} ({SIZE} bytes) are gone" in sink.fails()
+    rows = sink.run(failOnDataLoss="false", mode="PERMISSIVE")
+    gaps = [row["_corrupt_record"] for row in rows if row["_corrupt_record"]]
+    assert [(gap["start"], gap["end"], gap["reason"]) for gap in gaps] == [(0, SIZE, "missing_segment")]
+    assert intact(rows) == plain_rows(store)
 
 
 def test_a_cluster_is_one_stream_and_a_new_broker_joins_it(spark: SparkSession, tmp_path: Path) -> None:

@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 from deltalake import DeltaTable
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from connectors.archive.run import Config, run_archive
 from connectors.commitlog.stores import find_stores
 from connectors.verify.admission import Options
 from connectors.verify.doctor import verify_stores
 from jobs import verify
+from jobs.audit_sides import Sides
 from tests.indexed_stores import SEGMENT_BYTES, write_indexed_store
 
 
@@ -65,6 +66,44 @@ def test_a_message_that_the_lake_lost_is_found(
     assert code == 3
     assert set(report["counts"]) == {"lake_missing"}
     assert {each["queue"].split("/")[0] for each in report["findings"]} == {"rare"}
+
+
+def test_a_message_that_the_lake_has_otherwise_is_found(
+    archived: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = Path(shutil.copytree(archived, tmp_path / "copy"))
+    DeltaTable(str(folder / "lake" / "messages")).update({"body_crc": "body_crc + 1"}, predicate="topic = 'rare'")
+    code, (report,) = run_verify(folder, capsys, "--lake", str(folder / "lake"))
+    assert code == 3
+    assert set(report["counts"]) == {"lake_different"}
+    assert {each["queue"].split("/")[0] for each in report["findings"]} == {"rare"}
+
+
+def test_a_message_that_only_the_lake_has_is_found(
+    archived: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = Path(shutil.copytree(archived, tmp_path / "copy"))
+    DeltaTable(str(folder / "lake" / "messages")).update({"topic": "'elsewhere'"}, predicate="topic = 'rare'")
+    code, (report,) = run_verify(folder, capsys, "--lake", str(folder / "lake"))
+    assert code == 3
+    assert set(report["counts"]) == {"lake_missing", "lake_extra"}
+    queues = {each["code"]: each["queue"].split("/")[0] for each in report["findings"]}
+    assert queues == {"lake_missing": "rare", "lake_extra": "elsewhere"}
+
+
+def test_a_segment_that_the_broker_deletes_meanwhile_is_no_finding_of_the_lake(
+    archived: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = Path(shutil.copytree(archived, tmp_path / "copy"))
+    whole = Sides.store
+
+    def deleted(sides: Sides, *arguments: Any) -> DataFrame:
+        (folder / "broker-a" / "store" / "commitlog" / f"{0:020d}").unlink(missing_ok=True)
+        return whole(sides, *arguments)
+
+    monkeypatch.setattr(Sides, "store", deleted)
+    _, (report,) = run_verify(folder, capsys, "--lake", str(folder / "lake"))
+    assert not {code for code in report["counts"] if code.startswith("lake_")}
 
 
 def test_a_store_that_the_lake_does_not_know_is_told(

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,6 +16,7 @@ from broker_lite.broker.broker import Broker
 from broker_lite.broker.options import BrokerOptions
 from broker_lite.broker.sql92 import SqlError, compile_sql92
 from broker_lite.handlers.dispatcher import HANDLERS, Dispatcher
+from broker_lite.jmq import JmqStore
 from broker_lite.nameserver import NameServer
 from broker_lite.protocol import Channel, FrameReader
 from broker_lite.store import MessageStore
@@ -25,6 +27,7 @@ from schemas.remoting.codes import RequestCode
 from tests.hypothesis_profiles import load
 from tests.unit.broker_lite.broker_builders import pull_fields, send_fields
 from tests.unit.broker_lite.builders import SMALL, Clock
+from tests.unit.broker_lite.jmq.builders import OPTIONS as JMQ_OPTIONS
 
 load()
 
@@ -141,11 +144,24 @@ def nothing_unexpected() -> Iterator[None]:
         raise AssertionError(record.getMessage()) from (record.exc_info[1] if record.exc_info else None)
 
 
-@given(st.lists(commands(), max_size=12))
-def test_any_requests_are_answered_once_and_the_store_recovers(requests: list[Command]) -> None:
+def open_rocketmq(folder: Path, clock: Clock) -> MessageStore:
+    """A small store in RocketMQ's layout."""
+    return MessageStore.open(folder, SMALL, clock=clock)
+
+
+def open_jmq(folder: Path, clock: Clock) -> JmqStore:
+    """The same in JMQ's."""
+    return JmqStore.open(folder, JMQ_OPTIONS, clock=clock)
+
+
+@pytest.mark.parametrize("open_store", [open_rocketmq, open_jmq])
+@given(requests=st.lists(commands(), max_size=12))
+def test_any_requests_are_answered_once_and_the_store_recovers(
+    open_store: Callable[[Path, Clock], MessageStore | JmqStore], requests: list[Command]
+) -> None:
     with tempfile.TemporaryDirectory() as folder:
         clock, sent = Clock(), list[bytes]()
-        with MessageStore.open(Path(folder), SMALL, clock=clock) as store:
+        with open_store(Path(folder), clock) as store:
             dispatcher = Dispatcher(Broker(store, BrokerOptions()))
             channel = Channel(PEER, sent.append, lambda: None)
             with nothing_unexpected():
@@ -153,7 +169,7 @@ def test_any_requests_are_answered_once_and_the_store_recovers(requests: list[Co
                     dispatcher.handle(channel, request)
                     clock.now_ms += 40_000
                     dispatcher.tick(clock.now_ms)
-            assert store._writer.failure is None
+            assert (store.journal if isinstance(store, JmqStore) else store)._writer.failure is None
             end = store.log_end
         answers = FrameReader().feed(b"".join(sent))
         for request in requests:
@@ -164,7 +180,7 @@ def test_any_requests_are_answered_once_and_the_store_recovers(requests: list[Co
             # A question that is handed on to a consumer is answered when that answers.
             assert len(found) <= same
             assert found or request.code in {223, 307, 309}
-        with MessageStore.open(Path(folder), SMALL, clock=clock) as again:
+        with open_store(Path(folder), clock) as again:
             assert again.log_end == end
 
 

@@ -99,6 +99,13 @@ def records(body: bytes | memoryview) -> list[Message]:
     return found
 
 
+def message_store(dispatcher: Dispatcher) -> MessageStore:
+    """The store of a broker whose files have RocketMQ's layout."""
+    store = dispatcher.broker.store
+    assert isinstance(store, MessageStore)
+    return store
+
+
 def open_broker(
     root: Path, clock: Clock, options: BrokerOptions | None = None, accounts: Accounts | None = None
 ) -> Dispatcher:

@@ -37,7 +37,7 @@ def test_both_ways_write_the_same(store: MessageStore, message: SentMessage) -> 
     quick = store.preparing.prepare_sent(message)
     general = store.preparing.prepare(message.with_pairs())
     assert quick == general
-    assert store.append(quick).size == store.put(message.with_pairs()).size
+    assert store.send(message).size == store.put(message.with_pairs()).size
     first, second = store.get(message.topic, 1, 0).messages
     assert (first.body, first.raw_properties, first.sys_flag) == (second.body, second.raw_properties, second.sys_flag)
 
@@ -59,13 +59,12 @@ def test_both_ways_write_the_same(store: MessageStore, message: SentMessage) -> 
 )
 def test_what_is_refused_leaves_nothing(store: MessageStore, changes: dict[str, object]) -> None:
     with pytest.raises(MessageRefusedError):
-        store.append(store.preparing.prepare_sent(sent(**changes)))
+        store.send(sent(**changes))
     assert store.log_end == 0
 
 
 def test_a_batch_is_appended_together(store: MessageStore) -> None:
-    prepared = [store.preparing.prepare_sent(sent(body=b"x" * 700)) for _ in range(4)]
-    results = store.append_batch(prepared)
+    results = store.send_batch([sent(body=b"x" * 700) for _ in range(4)])
     assert [result.queue_offset for result in results] == [0, 1, 2, 3]
     assert store.take_arrived() == {("orders", 1)}
     assert store.take_arrived() == set()

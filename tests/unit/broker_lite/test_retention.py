@@ -23,7 +23,8 @@ OTHER_HOUR = (HOUR + 12) % 24
 def retention(store: MessageStore, used: int = 10, **changes: object) -> Retention:
     """The rule on a disk of which so much is used."""
     options = replace(RetentionOptions(delete_hours=(HOUR,)), **changes)  # type: ignore[arg-type]
-    return Retention(store.path, store._files, options, lambda _: used)
+    files = store._files
+    return Retention(store.path, files.log.files, files.delete_expired, options, lambda _: used)
 
 
 def segments(store: MessageStore) -> list[Path]:

@@ -32,6 +32,16 @@ def run(tmp_path: Path, *arguments: str) -> int:
         (["--segment-mib", "0"], "segment_size_bytes: expected"),
         (["--delay-levels", "soon"], "message_delay_level: expected numbers with a unit"),
         (["--accounts", "/no/such/file"], "cannot be read"),
+        (["--role", "SLAVE"], "it needs to know its master"),
+        (["--role", "SYNC_MASTER"], "its slaves need a port"),
+        (["--ha-master", "127.0.0.1:1"], "only a slave has a master"),
+        (["--broker-id", "2"], "--broker-id: expected 0"),
+        (["--role", "SLAVE", "--register", "127.0.0.1:1", "--broker-id", "0"], "expected more than 0"),
+        (["--layout", "jmq", "--role", "SLAVE", "--register", "127.0.0.1:1"], "its journal is not copied to slaves"),
+        (["--layout", "jmq", "--ha-listen", "127.0.0.1:1"], "its journal is not copied to slaves"),
+        (["--layout", "jmq", "--delay-levels", "1s"], "its messages cannot wait"),
+        (["--layout", "jmq", "--listen", "[::1]:10911"], "expected an IPv4 address for --layout jmq"),
+        (["--layout", "jmq", "--segment-mib", "0"], "journal_file_size_bytes: expected"),
     ],
 )
 def test_wrong_options_are_told_in_a_line(
@@ -41,6 +51,16 @@ def test_wrong_options_are_told_in_a_line(
     errors = capsys.readouterr().err
     assert expected in errors
     assert "Traceback" not in errors
+
+
+@pytest.mark.parametrize(("folder", "layout"), [("journal", "rocketmq"), ("commitlog", "jmq")])
+def test_a_store_of_another_layout_is_left_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], folder: str, layout: str
+) -> None:
+    (tmp_path / "store" / folder).mkdir(parents=True)
+    assert run(tmp_path, "--layout", layout) == ExitCode.USAGE
+    assert f"--layout {layout}: {tmp_path / 'store'} holds a store in the layout" in capsys.readouterr().err
+    assert [path.name for path in (tmp_path / "store").iterdir()] == [folder]
 
 
 @pytest.mark.parametrize("arguments", [["--delete-hours", "25"], ["--disk-percent", "75,85"], ["--flush", "never"]])

@@ -18,6 +18,8 @@ NEEDED = {
     "broker": ["--store", "commitlake-broker"],
     "query": [],
     "verify": ["/store"],
+    "rebuild": ["/store", "--out", "/out"],
+    "restore": ["--out", "/out"],
     "explain": ["/store"],
     "dump": ["/store"],
     "demo": [],

@@ -67,7 +67,7 @@ def test_lines_tell_how_much_is_done(capsys: pytest.CaptureFixture[str]) -> None
         time.sleep(0.25)
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "reading: 1,234 of 10,000 bytes done, 0 s"
-    assert len(lines) == 2  # one each tenth
+    assert 1 <= len(lines) <= 3  # one each tenth
 
 
 def test_quiet_work_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
@@ -101,14 +101,14 @@ def test_stages_that_are_over_count_as_done(capsys: pytest.CaptureFixture[str]) 
     assert [tasks.count(), tasks.count()] == [(3, 4), (4 + 1 + 0, 4 + 2 + 10)]
     with spark_progress(spark, "archiving", quiet=False):
         time.sleep(0.15)
-    assert capsys.readouterr().err == "archiving: 1 of 12 tasks done, 0 s\n"
+    assert set(capsys.readouterr().err.splitlines()) == {"archiving: 1 of 12 tasks done, 0 s"}
 
 
 def test_before_the_first_stage_nothing_is_known(capsys: pytest.CaptureFixture[str]) -> None:
     spark: Any = Spark(*[{}] * 50)
     with spark_progress(spark, "archiving", quiet=False):
         time.sleep(0.15)
-    assert capsys.readouterr().err == "archiving: started, 0 s\n"
+    assert set(capsys.readouterr().err.splitlines()) == {"archiving: started, 0 s"}
 
 
 def test_a_jvm_that_goes_away_is_left_to_the_work_to_tell(capsys: pytest.CaptureFixture[str]) -> None:

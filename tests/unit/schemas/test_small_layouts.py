@@ -7,7 +7,7 @@ import pytest
 from schemas.layouts import checkpoint, consumequeue, indexfile
 from schemas.layouts.checkpoint import Checkpoint, parse_checkpoint, serialize_checkpoint
 from schemas.layouts.errors import LayoutError, UnserializableError
-from schemas.layouts.hashing import java_hash
+from schemas.layouts.hashing import java_hash, java_hash_behind
 from schemas.layouts.hosts import Host, parse_host, serialize_host
 from schemas.layouts.layout import Field, Layout
 from schemas.layouts.message_id import parse_message_id, serialize_message_id
@@ -73,6 +73,14 @@ def test_priority_is_a_number_or_nothing(text: str | None, priority: int | None)
 def test_hash_is_javas(text: str, code: int) -> None:
     assert java_hash(text) == code
     assert consumequeue.tags_code(text) == code
+
+
+@pytest.mark.parametrize("head", ["", "orders#", "字\U0001f600", "x" * 200])
+@pytest.mark.parametrize(
+    "tail", ["", "0", "7F0000010A0018B4AAC2", "字", "a\U0001f600b", "\ud800", "y" * 127, "y" * 128]
+)
+def test_a_hash_goes_on_behind_what_is_hashed_already(head: str, tail: str) -> None:
+    assert java_hash_behind(java_hash(head), tail) == java_hash(head + tail)
 
 
 def test_queue_entry_is_the_brokers() -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from broker_lite.broker.options import BrokerOptions
 from broker_lite.handlers.dispatcher import Dispatcher
 from schemas.remoting.codes import RequestCode, ResponseCode
-from tests.unit.broker_lite.broker_builders import Peer, pull_fields, records, send_fields
+from tests.unit.broker_lite.broker_builders import Peer, message_store, open_broker, pull_fields, records, send_fields
 from tests.unit.broker_lite.builders import Clock
 
 SEND, PULL = RequestCode.SEND_MESSAGE_V2, RequestCode.PULL_MESSAGE
@@ -27,7 +30,7 @@ def test_records_come_as_they_are_stored(peer: Peer, dispatcher: Dispatcher) -> 
     assert {name: answer.ext_fields[name] for name in ("nextBeginOffset", "minOffset", "maxOffset")} == {
         "nextBeginOffset": "5", "minOffset": "0", "maxOffset": "5",
     }  # fmt: skip
-    assert records(answer.body) == dispatcher.broker.store.get("orders", 0, 1).messages
+    assert records(answer.body) == message_store(dispatcher).get("orders", 0, 1).messages
 
 
 @pytest.mark.parametrize(
@@ -49,6 +52,19 @@ def test_a_filter_that_passes_nothing_moves_on(peer: Peer) -> None:
     send(peer, 3)
     answer = peer.ask(PULL, pull_fields("orders", subscription="other"))
     assert (answer.code, answer.ext_fields["nextBeginOffset"]) == (ResponseCode.PULL_RETRY_IMMEDIATELY, "3")
+
+
+@pytest.mark.parametrize(("slave_read", "written_after", "suggested"), [(False, 10, 0), (True, 10, 1), (True, 0, 0)])
+def test_who_is_far_behind_is_sent_to_a_slave(
+    tmp_path: Path, clock: Clock, slave_read: bool, written_after: int, suggested: int
+) -> None:
+    options = BrokerOptions(slave_read=slave_read, in_memory_bytes=1000)
+    dispatcher = open_broker(tmp_path / "master", clock, options)
+    with dispatcher.broker.store:
+        peer = Peer(dispatcher)
+        send(peer, 1 + written_after)
+        answer = peer.ask(PULL, pull_fields("orders", maxMsgNums=1))
+        assert answer.ext_fields["suggestWhichBrokerId"] == str(suggested)
 
 
 def test_an_answer_has_its_limits_and_at_least_one_record(peer: Peer) -> None:

@@ -10,7 +10,7 @@ from schemas.layouts.topics import SCHEDULE_TOPIC, TIMER_TOPIC
 from schemas.remoting.batch import BatchItem, serialize_batch
 from schemas.remoting.codes import RequestCode, ResponseCode
 from schemas.remoting.routes import PERM_READ
-from tests.unit.broker_lite.broker_builders import Peer, send_fields
+from tests.unit.broker_lite.broker_builders import Peer, message_store, send_fields
 from tests.unit.broker_lite.builders import BORN_MS, Clock
 
 SEND = RequestCode.SEND_MESSAGE_V2
@@ -124,7 +124,7 @@ def test_a_batch_that_is_none_is_refused(peer: Peer, body: bytes) -> None:
 def test_a_delayed_message_comes_when_its_time_has_come(peer: Peer, dispatcher: Dispatcher, clock: Clock) -> None:
     answer = peer.ask(SEND, send_fields("orders", {"UNIQ_KEY": "U1", "DELAY": "2"}, e=1), b"late")
     assert answer.ext_fields["queueId"] == "1"
-    store = dispatcher.broker.store
+    store = message_store(dispatcher)
     assert (store.max_offset(SCHEDULE_TOPIC, 1), store.max_offset("orders", 1)) == (1, 0)
     clock.now_ms += 5_000
     dispatcher.tick(clock.now_ms)
@@ -141,7 +141,7 @@ def test_a_timer_message_comes_at_its_second(
     start = clock.now_ms
     text = str(start + value) if is_absolute else str(value)
     peer.ask(SEND, send_fields("orders", {"UNIQ_KEY": "U1", name: text}), b"timed")
-    store = dispatcher.broker.store
+    store = message_store(dispatcher)
     parked = store.get(TIMER_TOPIC, 0, 0).messages[0]
     due = int(parked.properties["TIMER_OUT_MS"])
     assert due % 1000 == 0

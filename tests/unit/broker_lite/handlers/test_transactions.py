@@ -9,7 +9,7 @@ from schemas.layouts.topics import HALF_TOPIC
 from schemas.remoting.codes import RequestCode, ResponseCode
 from schemas.remoting.heartbeats import Heartbeat, ProducerData
 from schemas.remoting.json_fields import serialize_body
-from tests.unit.broker_lite.broker_builders import Peer, send_fields
+from tests.unit.broker_lite.broker_builders import Peer, message_store, send_fields
 from tests.unit.broker_lite.builders import BORN_MS, Clock
 
 COMMIT, ROLLBACK, UNKNOWN = 8, 12, 0
@@ -45,7 +45,7 @@ def look(dispatcher: Dispatcher, clock: Clock, seconds: int = 31) -> None:
 
 def test_a_commit_shows_the_message(peer: Peer, dispatcher: Dispatcher) -> None:
     half = send_half(peer)
-    store = dispatcher.broker.store
+    store = message_store(dispatcher)
     assert store.max_offset("orders", 1) == 0
     assert decide(peer, half, COMMIT) == ResponseCode.SUCCESS
     (message,) = store.get("orders", 1, 0).messages
@@ -120,12 +120,12 @@ def test_a_half_that_nobody_knows_is_given_up(peer: Peer, dispatcher: Dispatcher
     send_half(peer)
     for _ in range(15):
         look(dispatcher, clock)
-    store = dispatcher.broker.store
+    store = message_store(dispatcher)
     assert store.max_offset("TRANS_CHECK_MAX_TIME_TOPIC", 0) == 0
     look(dispatcher, clock)
     (given_up,) = store.get("TRANS_CHECK_MAX_TIME_TOPIC", 0, 0).messages
     assert given_up.properties["TRANSACTION_CHECK_TIMES"] == "15"
-    assert dispatcher.broker.delivery.pending_halves() == []
+    assert dispatcher.broker.delivery.take_due_halves(clock.now_ms, 0, 15) == []
 
 
 def test_nobody_is_asked_while_a_half_is_immune(peer: Peer, dispatcher: Dispatcher, clock: Clock) -> None:

@@ -14,9 +14,12 @@ from connectors.commitlog.stores import Store, find_stores
 from connectors.commitlog.stream_offsets import (
     KnownRecord,
     StorePosition,
+    batch_between,
     check_same_store,
     from_checkpoint,
+    initial_checkpoint,
     known_record,
+    next_checkpoint,
     to_checkpoint,
 )
 from tests.logs import closed_segment, messages, open_segment, records, write_store
@@ -52,6 +55,20 @@ def test_positions_come_back_from_a_checkpoint(positions: dict[str, StorePositio
     kept = json.dumps(to_checkpoint(positions))
     assert from_checkpoint(json.loads(kept)) == positions
     assert json.dumps(to_checkpoint(from_checkpoint(json.loads(kept)))) == kept
+
+
+def test_a_first_batch_begins_where_the_stream_began_whatever_is_first_by_now() -> None:
+    began, end = {"b": StorePosition(100)}, {"b": StorePosition(300), "c": StorePosition(0)}
+    first = next_checkpoint(initial_checkpoint(began), end)
+    later = initial_checkpoint({"b": StorePosition(200), "c": StorePosition(50)})
+    assert batch_between(later, first) == (began, end)
+    second = next_checkpoint(first, {"b": StorePosition(400)})
+    assert batch_between(first, second) == (end, {"b": StorePosition(400)})
+
+
+def test_where_nothing_is_new_a_checkpoint_stays_as_it_is() -> None:
+    for start in (initial_checkpoint({"b": StorePosition(7)}), to_checkpoint({"b": StorePosition(7)})):
+        assert json.dumps(next_checkpoint(start, {"b": StorePosition(7)})) == json.dumps(start)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from connectors.archive.staged import stage_profile
 from connectors.lake.archive_log import read_last_commit
 from connectors.lake.versions import NotAppendOnlyError, added_versions
 from connectors.maintenance import expiry
@@ -31,6 +32,7 @@ from connectors.packs.names import pack_name
 from connectors.packs.stores import LocalPackStore
 from tests.unit.connectors.maintenance.lakes import GrowingLake, data_files, rows_of, shop_messages
 from tests.unit.connectors.packs.making import TOKEN
+from tests.unit.connectors.quality.making import many_windows
 
 DAY = datetime.timedelta(days=1)
 WEEK = 7 * DAY
@@ -140,6 +142,24 @@ def test_a_table_without_dates_goes_by_when_its_rows_came(growing: GrowingLake) 
 
 
 # --- VACUUM and logs ---
+
+
+def test_vacuum_deletes_the_profiles_that_a_killed_run_has_staged(growing: GrowingLake) -> None:
+    profile = many_windows(range(3))
+    paths = []
+    for run in ("killed", "running"):
+        told = stage_profile(profile, growing.lake, run, "part-00000", 0)
+        paths.append(Path(growing.lake.profiles) / told.path)
+    unfinished = paths[0].with_name(".part-00001.arrow.99-0123456789abcdef.tmp")
+    unfinished.write_bytes(b"x")
+    write_deltalake(growing.lake.profiles, pa.table({"run_id": ["r"]}))
+    for path in (paths[0], unfinished):
+        make_older(path, WEEK + DAY)
+    found = find_garbage(growing.lake.profiles, WEEK)
+    assert (found.count, found.bytes > 10_000) == (2, True)
+    vacuum(growing.lake.profiles, WEEK)
+    assert [path.exists() for path in (*paths, unfinished)] == [False, True, False]
+    assert DeltaTable(growing.lake.profiles).to_pyarrow_table().to_pylist() == [{"run_id": "r"}]
 
 
 def test_vacuum_deletes_what_no_version_needs_and_nothing_young(growing: GrowingLake) -> None:

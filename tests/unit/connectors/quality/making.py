@@ -6,13 +6,16 @@ import datetime
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from connectors.quality.merging import merge_profiles
+from connectors.quality.parts import FIRST, LAST, QUEUE, SUMS, Parts
 from connectors.quality.profile import profile_rows
 from connectors.quality.rows import COLUMNS
 from schemas.tables.messages import MESSAGES
+from schemas.tables.profile import WINDOW_SECONDS
 
 Row = dict[str, Any]
 NOON = datetime.datetime(2026, 11, 20, 12, tzinfo=datetime.UTC)
@@ -82,3 +85,38 @@ def only(rows: Sequence[Row]) -> Row:
 def merged(*parts: Sequence[Row]) -> list[Row]:
     """The merged profile of several tasks' rows."""
     return list(merge_profiles(map(profile_of, parts)).to_pylist())
+
+
+def many_windows(windows: range, *, broker: str = "a", topics: int = 100, queues: int = 4) -> pa.Table:
+    """A sound profile of ten messages of each queue in each window, of so many topics of one broker."""
+    count = len(windows) * topics * queues
+    window, queue = np.divmod(np.arange(count), topics * queues)
+    window += windows.start
+    start = int(NOON.timestamp()) * 1_000_000 + window * WINDOW_SECONDS * 1_000_000
+    place = (window * topics * queues + queue) * 10_000
+    first = {
+        "first_queue_offset": window * 10,
+        "first_physical_offset": place,
+        "min_store_timestamp": start,
+        "min_born_timestamp": start,
+        "min_size": np.full(count, 200),
+    }
+    beyond = (9, 9000, 9_000_000, 9_000_000, 0)
+    last = {name: first[of] + more for name, of, more in zip(LAST, FIRST, beyond, strict=True)}
+    sums = {"messages": 10, "bytes": 2000, "body_bytes": 500, "queue_offsets": 10}
+    values = {name: np.full(count, sums.get(name, 0)) for name in (*SUMS, *QUEUE)} | first | last
+    values["checksum"] = np.random.default_rng(7).integers(-(1 << 62), 1 << 62, count)
+    runs = [values[name] for name in (FIRST[1], LAST[1], FIRST[0], LAST[0])]
+    names = pa.array([f"topic-{number:06d}" for number in range(topics)])
+    return Parts(
+        keys=[
+            pa.array([broker]).take(pa.array(np.zeros(count, np.int64))),
+            names.take(pa.array(queue // queues)),
+            pa.array(queue % queues, pa.int32()),
+            pa.array(start, pa.timestamp("us", "UTC")),
+        ],
+        values=values,
+        runs=np.array(runs),
+        run_counts=np.ones(count, np.int64),
+        known=np.ones(count, bool),
+    ).to_table()

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from connectors.quality.bars import bars
+from connectors.quality.figures import PageFigures
 from connectors.quality.page import render_page, write_page
 from connectors.quality.report import Judgement, QualityReport
 from schemas.quality.expectation import Expectation
@@ -72,8 +73,16 @@ def _examples(failures: dict[str, Row], each: Expectation) -> tuple[Row, ...]:
     return (failures[each.name],) if each.name in failures else ()
 
 
-def page_of(report: QualityReport, profile: pa.Table, topics: int = 30) -> Page:
-    return Page(render_page(report, profile, run_id="run", topics=topics))
+def figures_of(*stretches: pa.Table, most: int = 30) -> PageFigures:
+    """The figures of a profile that comes in stretches."""
+    figures = PageFigures(most)
+    for stretch in stretches:
+        figures.add(stretch)
+    return figures
+
+
+def page_of(report: QualityReport, profile: pa.Table) -> Page:
+    return Page(render_page(report, figures_of(profile), run_id="run"))
 
 
 def test_a_good_run_has_a_page_that_says_so() -> None:
@@ -102,7 +111,7 @@ def test_what_is_not_met_comes_first_and_says_why_and_what_to_do() -> None:
 
 
 def test_nothing_comes_from_elsewhere() -> None:
-    text = render_page(report_of(), profile_of(messages(range(3))), run_id="r")
+    text = render_page(report_of(), figures_of(profile_of(messages(range(3)))), run_id="r")
     assert not re.search(r"https?:|//|url\(|@import|<script|<link|<img|<iframe", text)
     assert "default-src 'none'" in text
     assert "prefers-color-scheme: dark" in text
@@ -125,8 +134,7 @@ def test_hostile_names_are_text() -> None:
 
 def test_the_page_is_bounded() -> None:
     rows = [message(n * 700, topic=f"{n:04d}-" + "x" * 240, queue_offset=0) for n in range(1500)]
-    profile = profile_of(rows)
-    text = render_page(report_of(), profile, run_id="r", topics=20)
+    text = render_page(report_of(), figures_of(profile_of(rows), most=20), run_id="r")
     assert len(text) < 60_000
     page = Page(text)
     assert "1,480 others" in page.text
@@ -140,13 +148,13 @@ def test_a_run_without_messages_or_times_has_a_page() -> None:
 
 def test_a_page_is_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "quality.html"
-    write_page(path, report_of(), profile_of(messages([0])), run_id="r")
+    write_page(path, report_of(), figures_of(profile_of(messages([0]))), run_id="r")
     first = path.read_bytes()
     assert first.startswith(b"<!DOCTYPE html>")
     assert [each.name for each in tmp_path.iterdir()] == ["quality.html"]
     monkeypatch.setattr("connectors.whole_files.os.fsync", lambda _: (_ for _ in ()).throw(OSError("disk full")))
     with pytest.raises(OSError, match="disk full"):
-        write_page(path, report_of(), profile_of(messages([0, 1])), run_id="r")
+        write_page(path, report_of(), figures_of(profile_of(messages([0, 1]))), run_id="r")
     assert path.read_bytes() == first
     assert [each.name for each in tmp_path.iterdir()] == ["quality.html"]
 

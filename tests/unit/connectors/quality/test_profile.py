@@ -87,7 +87,7 @@ def test_messages_without_a_time_have_a_window_without_one() -> None:
         ({"body_ref": None}, "null_body_ref"),
         ({"reconsume_times": -1}, "negative_values"),
         ({"queue_id": -1}, "negative_values"),
-        ({"size": 90}, "size_violations"),
+        ({"size": 71}, "size_violations"),
         ({"size": 1 << 30}, "size_violations"),
         ({"body_codec": "unknown"}, "unknown_codecs"),
         ({"body_codec": None}, "unknown_codecs"),

@@ -7,14 +7,10 @@ import datetime
 import pyarrow as pa
 import pytest
 
-from connectors.archive import judging
-from connectors.archive.manifest import ManifestRow
 from connectors.quality import judge as judging_module
 from connectors.quality.frames import BrokerFacts, RunFacts
 from connectors.quality.judge import judge
-from connectors.quality.merging import merge_profiles
 from connectors.quality.stretches import stretches_of
-from connectors.quality.wire import serialize_profile
 from tests.unit.connectors.quality.making import NOON, message, profile_of
 
 LATER = NOON + datetime.timedelta(hours=8)
@@ -60,16 +56,7 @@ def test_topics_that_do_not_lie_together_are_put_together() -> None:
 def test_the_judgement_is_that_of_one_piece(monkeypatch: pytest.MonkeyPatch) -> None:
     profile = profile_of(ROWS)
     whole = judge(profile, facts=FACTS)
-    monkeypatch.setattr(judging_module, "stretches_of", lambda table: stretches_of(table, 10))
+    monkeypatch.setattr(judging_module, "stretches_of", lambda table: stretches_of(table, 20))
+    monkeypatch.setattr(judging_module, "STRETCH_ROWS", 3)  # topics are judged before all are known, too
     assert list(judge(profile, facts=FACTS).judgements) == list(whole.judgements)
     assert len([found for found in whole.judgements if not found.success]) >= 6
-
-
-def test_profiles_are_merged_broker_by_broker_to_the_same() -> None:
-    parts = [profile_of(ROWS[start::3]) for start in range(3)]
-    manifest = [ManifestRow(profile=serialize_profile(part)) for part in parts]
-    assert judging._merged(manifest).equals(merge_profiles(parts))
-    unnamed = [*parts, profile_of([message(0, broker=None)])]
-    manifest = [ManifestRow(profile=serialize_profile(part)) for part in unnamed]
-    assert judging._merged(manifest).equals(merge_profiles(unnamed))
-    assert not judging._merged([]).num_rows

@@ -50,7 +50,7 @@ def check(properties: list[bytes]) -> None:
     bad = [row for row, data in enumerate(properties) if not is_utf8(data)]
     first, found = 0, []
     for batch in batches:
-        found += [first + row for row in batch.rows_not_utf8().tolist()]
+        found += [first + row for row in batch.rows_to_mend().tolist()]
         first += batch.rows
     assert found == bad
     pairs = [parse_properties(data) if is_utf8(data) else [] for data in properties]

@@ -1,0 +1,61 @@
+"""Everything that the folder of a store in JMQ's layout holds, opened together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from broker_lite.journal.checkpoint_file import JournalCheckpointFile
+from broker_lite.journal.consume_log import ConsumeLog
+from broker_lite.journal.journal import Journal
+from broker_lite.journal.offset_file import OffsetFile
+from broker_lite.journal.options import JournalOptions
+from broker_lite.journal.queues import JournalQueues
+from broker_lite.store.mapped_file import Mappings
+from schemas.layouts import jmq_consumption, jmq_queue, journal
+
+
+@dataclass(frozen=True)
+class JournalFiles:
+    """The files of one store.
+
+    Attributes:
+        journal: the messages.
+        queues: every topic's queues.
+        offsets: how far each application has consumed them.
+        consume_log: what became of each message.
+        checkpoint: how far they are on the disk.
+        mappings: what maps them into memory.
+    """
+
+    journal: Journal
+    queues: JournalQueues
+    offsets: OffsetFile
+    consume_log: ConsumeLog
+    checkpoint: JournalCheckpointFile
+    mappings: Mappings
+
+    @classmethod
+    def load(cls, root: Path, options: JournalOptions, clock: Callable[[], int]) -> JournalFiles:
+        """Open the files below `root`; folders that are missing are made.
+
+        Raises:
+            StoreFilesError: if files do not fit the options or one another.
+            ConfigFileError: if the offset file is broken, and its `.bak` too.
+        """
+        for folder in (journal.FOLDER, jmq_queue.FOLDER, jmq_consumption.FOLDER):
+            (root / folder).mkdir(parents=True, exist_ok=True)
+        mappings = Mappings()
+        return cls(
+            journal=Journal(root, options, mappings),
+            queues=JournalQueues(root, options.queue_file_size_bytes, mappings),
+            offsets=OffsetFile(root, clock),
+            consume_log=ConsumeLog(root, options.consume_file_size_bytes, mappings),
+            checkpoint=JournalCheckpointFile(root),
+            mappings=mappings,
+        )
+
+    def delete_expired(self, min_journal_offset: int) -> None:
+        """Remove the files of queues that only lead before an offset of the journal."""
+        self.queues.delete_expired(min_journal_offset)

@@ -1,0 +1,116 @@
+"""Bringing journal and queues together when a store is opened.
+
+The journal is read from where the checkpoint says that all before it was on the disk, queues too; without a checkpoint
+that can be believed, from its start. What is read is entered into the queues, which have dropped what they had from
+there on. Queues that do not have as many messages as the checkpoint has counted, or that lack one in front of what is
+read, are built anew from the journal's start; entries of expired messages stay, because they carry the numbers on.
+
+The journal ends where no whole record stands. That is so behind what is known to have been written: the checkpoint's
+end, and all files but the last. Before it, what cannot be read is damage: it is skipped, and the messages that were in
+it are lost, but none that can be read. What stands behind the end stays in the file until the first message is put.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+
+from broker_lite.journal.files import JournalFiles
+from broker_lite.journal.queues import QueueGapError
+from broker_lite.store.progress import Progress
+from schemas.layouts.errors import LayoutError
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class JournalRecovery:
+    """What was found when a store was opened.
+
+    Attributes:
+        crashed: whether the store was not closed by whoever had it open before.
+        start: journal offset at which reading began.
+        records: how many records were read.
+        progress: where the journal ends, and its last record.
+        stopped_by: what stands at the end, in words.
+        lost_bytes: how many bytes before the end were damaged, of those that were read.
+    """
+
+    crashed: bool
+    start: int = 0
+    records: int = 0
+    progress: Progress = field(default_factory=Progress)
+    stopped_by: str = "no journal"
+    lost_bytes: int = 0
+
+    @property
+    def end(self) -> int:
+        """Journal offset at which the journal ends."""
+        return self.progress.log_end
+
+
+def recover(files: JournalFiles, *, crashed: bool) -> JournalRecovery:
+    """Find the journal's end, and make the queues agree with the journal.
+
+    Args:
+        files: the store's.
+        crashed: whether `abort` was found.
+    """
+    journal, queues = files.journal, files.queues
+    if journal.files.is_empty:
+        queues.recover(0)
+        return JournalRecovery(crashed)
+    known = _known_progress(files)
+    sound_end = _sound_end(files)
+    if known.log_end:
+        queues.recover(known.log_end)
+        if files.checkpoint.value is None or queues.entries != files.checkpoint.value.entries:
+            _logger.warning("all queues are built anew: they do not have what the checkpoint has counted")
+            known = Progress()
+    try:
+        report = _read(files, crashed, known, sound_end)
+    except QueueGapError as error:
+        _logger.warning("all queues are built anew: %s", error)
+        report = _read(files, crashed, Progress(), sound_end)
+    journal.files.truncate(report.end)
+    return report
+
+
+def _known_progress(files: JournalFiles) -> Progress:
+    """What the checkpoint vouches for; zeros where it is of another journal, or of none."""
+    checkpoint, journal = files.checkpoint.value, files.journal
+    if checkpoint is None or not journal.start < checkpoint.journal_end <= journal.end:
+        return Progress()
+    last = journal.message_at(checkpoint.last_record, verify_crc=False)
+    if last is None or last.journal_offset + last.size != checkpoint.journal_end:
+        return Progress()
+    return Progress(checkpoint.journal_end, last.store_timestamp, last.journal_offset)
+
+
+def _sound_end(files: JournalFiles) -> int:
+    """Up to where the journal is known to have been written, whether or not it can be read.
+
+    When a file was begun, the one before it was full; of the last one, the checkpoint tells. If that is of another
+    journal, what is skipped is no harm: only records that know their place are taken.
+    """
+    checkpoint, journal = files.checkpoint.value, files.journal
+    last_start = journal.files.file_starts[-1]
+    return last_start if checkpoint is None else max(last_start, min(checkpoint.journal_end, journal.end))
+
+
+def _read(files: JournalFiles, crashed: bool, known: Progress, sound_end: int) -> JournalRecovery:
+    journal, queues = files.journal, files.queues
+    is_from_start = not known.log_end
+    last = Progress(journal.start) if is_from_start else known
+    start = last.log_end
+    if is_from_start:
+        queues.recover(start)
+    journal.lost_bytes = records = 0
+    while True:
+        try:
+            message = journal.next_message(last.log_end, sound_end)
+        except LayoutError as error:
+            return JournalRecovery(crashed, start, records, last, str(error), journal.lost_bytes)
+        queues.dispatch_again(message, from_journal_start=is_from_start, journal_start=journal.start)
+        last = Progress(message.journal_offset + message.size, message.store_timestamp, message.journal_offset)
+        records += 1

@@ -1,0 +1,136 @@
+"""The log of a slave: bytes of the master's, at the same offsets, and the queues and the index that follow from them.
+
+Bytes come cut anywhere. A record is entered into its queue and the index when all of it is here; what is here of the
+next one already counts as log, and recovery drops it if the process ends before the rest comes. Source:
+DefaultMessageStore.appendToCommitLog, ReputMessageService (5.5.0), which enters records in a thread of its own.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from broker_lite.replication.errors import CopyError
+from broker_lite.store import DiskFullError, MessageStore, StoreUnusableError
+from broker_lite.store.consume_queue import ConsumeQueue
+from broker_lite.store.dispatch import Dispatch, Dispatching
+from broker_lite.store.progress import Progress
+from schemas.layouts.commitlog import BLANK, MIN_RECORD_SIZE, Magic, Message
+from schemas.layouts.errors import LayoutError
+
+_logger = logging.getLogger(__name__)
+
+
+class LogCopy:
+    """What appends to a slave's store; nothing else may."""
+
+    def __init__(self, store: MessageStore) -> None:
+        """Go on where the store's log ends.
+
+        Args:
+            store: an open store to which nobody puts messages.
+        """
+        self._store = store
+        self._files = store.files
+        self._log = store.files.log
+        self._writer = store.writer
+        self._dispatching = Dispatching(store.options)
+        self._known = store.recovery.progress
+
+    @property
+    def segment_size(self) -> int:
+        """Of the log's files."""
+        return self._log.files.file_size
+
+    @property
+    def end(self) -> int | None:
+        """Physical offset behind the last byte; None in an empty store, which can begin anywhere."""
+        with self._writer.lock:
+            return None if self._log.files.is_empty else self._log.end
+
+    def append(self, physical_offset: int, data: bytes) -> None:
+        """Append bytes of one segment, and enter the records that they make whole.
+
+        Raises:
+            CopyError: if what stands there is no record; the log ends before it then.
+            DiskFullError: if there is no room; the log ends before the first record that could not be entered.
+            StoreUnusableError: if the store was closed, or a write failed half-way.
+        """
+        is_first = not self._known.store_timestamp
+        try:
+            with self._writer.lock:
+                self._append(physical_offset, data)
+        except (LayoutError, DiskFullError) as error:
+            # Not within the lock: whoever syncs or deletes files has another one first.
+            self._store.cut_log(self._known)
+            if isinstance(error, DiskFullError):
+                raise
+            raise CopyError(f"expected a record of the master's log, found another thing: {error}") from error
+        if is_first and self._known.store_timestamp:
+            # A copy that ends before anything is vouched for would be empty, and begin with another segment.
+            self._store.flush()
+
+    def _append(self, physical_offset: int, data: bytes) -> None:
+        if self._writer.is_closed:
+            raise StoreUnusableError("expected an open store, found it closed")
+        self._writer.check_usable()
+        if self._log.files.is_empty:
+            self._known = Progress(physical_offset)
+        self._log.append_copy(physical_offset, data)
+        try:
+            self._enter_records()
+        except (LayoutError, DiskFullError):
+            raise
+        except BaseException as error:
+            self._writer.failure = error
+            raise
+        self._writer.last = self._known._replace(log_end=self._log.end)
+
+    def _enter_records(self) -> None:
+        while (found := self._next()) is not None:
+            size, message = found
+            if message is None:
+                self._known = self._known._replace(log_end=self._known.log_end + size)
+                continue
+            self._enter(self._dispatching.of_message(message))
+            self._known = Progress(message.physical_offset + size, message.store_timestamp, message.physical_offset)
+
+    def _next(self) -> tuple[int, Message | None] | None:
+        """Size of what comes next, and the message if it is no BLANK; None where it is not all here yet.
+
+        Raises:
+            LayoutError: if it is neither.
+        """
+        position = self._known.log_end
+        here = self._log.end - position
+        if here < BLANK.size:
+            return None
+        size, magic = BLANK.unpack(*self._log.files.locate(position))
+        room = self.segment_size - position % self.segment_size
+        if magic == Magic.BLANK:
+            return (room, None) if here >= room else None
+        if magic in (Magic.V1, Magic.V2) and not MIN_RECORD_SIZE <= size <= room:
+            raise LayoutError("total_size", position, f"{MIN_RECORD_SIZE} to {room} bytes", f"{size}")
+        if magic in (Magic.V1, Magic.V2) and here < size:
+            return None
+        return size, self._log.parse_at(position)
+
+    def _enter(self, record: Dispatch) -> None:
+        queues, index = self._files.queues, self._files.index
+        if record.is_queued:
+            queue = queues.find(record.topic, record.queue_id)
+            if queue is not None and _is_new_beginning(queue, record):
+                _logger.info("%s/%d begins anew with message %d", queue.topic, queue.queue_id, record.queue_offset)
+                queue.files.delete()
+                queue.last_record = queue.max_physical_offset = -1
+            # Every record since the log's first is here: where a queue has a gap, the master's has it, too.
+            queues.dispatch_again(record, from_log_start=True)
+            if queues.find(record.topic, record.queue_id) is not None:
+                self._files.config.topics.ensure(record.topic, record.queue_id)
+                self._writer.arrived.add((record.topic, record.queue_id))
+        if index is not None:
+            index.put_again(record)
+
+
+def _is_new_beginning(queue: ConsumeQueue, record: Dispatch) -> bool:
+    """Whether a queue's numbers go back: on the master its topic was deleted, and came again."""
+    return record.queue_offset < queue.max_offset and record.physical_offset > queue.last_record

@@ -1,0 +1,204 @@
+"""A master's connections to its slaves: each gets the log from where it says that it ends.
+
+A slave is sent as much as it reads: what it leaves unread stays in the log, and costs no memory. Source:
+DefaultHAService, DefaultHAConnection (5.5.0).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import cast
+
+from broker_lite.replication.errors import PeerError
+from broker_lite.replication.options import ReplicationOptions
+from broker_lite.replication.protocol import MasterSide
+from broker_lite.store import MessageStore, StoreError
+
+_UNREAD_BYTES = 1 << 20
+"""What is on the way to one slave."""
+_logger = logging.getLogger(__name__)
+
+
+class Master:
+    """Gives a store's log to slaves.
+
+    Attributes:
+        acknowledged: how far some slave has come; as RocketMQ counts, also if that one has gone since.
+    """
+
+    def __init__(
+        self,
+        store: MessageStore,
+        options: ReplicationOptions,
+        loop: asyncio.AbstractEventLoop,
+        progressed: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        """Begin without a slave.
+
+        Args:
+            store: whose log.
+            options: how.
+            loop: where everything runs.
+            progressed: is told how far some slave has come, whenever that rises.
+        """
+        self.acknowledged = 0
+        self.options = options
+        self.loop = loop
+        self.store = store
+        self._progressed = progressed
+        self._slaves: dict[SlaveConnection, None] = {}
+        self._server: asyncio.Server | None = None
+        self._ticking: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Listen.
+
+        Raises:
+            OSError: if the port is not free.
+        """
+        assert self.options.listen is not None
+        self._server = await self.loop.create_server(lambda: SlaveConnection(self), *self.options.listen)
+        self._ticking = self.loop.create_task(self._tick())
+
+    async def stop(self) -> None:
+        """Let the slaves go."""
+        if self._ticking is not None:
+            self._ticking.cancel()
+        if self._server is not None:
+            self._server.close()
+        for slave in list(self._slaves):
+            slave.close()
+        await asyncio.sleep(0)
+
+    def add(self, slave: SlaveConnection) -> bool:
+        """Note a connection; tells whether there may be one more."""
+        if len(self._slaves) >= self.options.connections:
+            return False
+        self._slaves[slave] = None
+        return True
+
+    def discard(self, slave: SlaveConnection) -> None:
+        """Note that a connection has ended."""
+        self._slaves.pop(slave, None)
+
+    def acknowledge(self, offset: int) -> None:
+        """Note how far a slave is."""
+        if offset > self.acknowledged:
+            self.acknowledged = offset
+            self._progressed(offset)
+
+    def has_slave_near(self, offset: int) -> bool:
+        """Whether there is a slave that may soon have the log up to an offset."""
+        is_there = any(slave.is_begun for slave in self._slaves)
+        return is_there and offset - self.acknowledged < self.options.max_gap_bytes
+
+    def send(self) -> None:
+        """Send what the slaves do not have yet; to be called when the log has grown."""
+        for slave in list(self._slaves):
+            slave.send()
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(min(1.0, self.options.heartbeat_seconds / 2))
+            for slave in list(self._slaves):
+                slave.tick()
+
+
+class SlaveConnection(asyncio.Protocol):
+    """One slave."""
+
+    def __init__(self, master: Master) -> None:
+        self._master = master
+        self._side = MasterSide(master.store.options.segment_size_bytes, master.options.batch_bytes)
+        self._transport: asyncio.Transport | None = None
+        self._is_paused = False
+        self._heard_at = self._sent_at = master.loop.time()
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether the slave has said where it is."""
+        return self._side.acknowledged is not None
+
+    @property
+    def _peer(self) -> str:
+        host, port = self._transport.get_extra_info("peername")[:2] if self._transport else ("?", 0)
+        return f"{host}:{port}"
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take the connection, unless there are too many."""
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(_UNREAD_BYTES)
+        if not self._master.add(self):
+            _logger.warning("a slave from %s is refused: there are too many", self._peer)
+            self._transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        """Take reports, and send what they ask for."""
+        self._heard_at = self._master.loop.time()
+        begun = self.is_begun
+        try:
+            self._side.receive(data, self._log())
+        except (PeerError, StoreError) as error:
+            self._refuse(error)
+            return
+        if not begun and self.is_begun:
+            _logger.info("slave %s gets the log from %d on", self._peer, self._side.next_offset)
+        if self._side.acknowledged is not None:
+            self._master.acknowledge(self._side.acknowledged)
+        self.send()
+
+    def _log(self) -> range:
+        return range(self._master.store.min_physical_offset, self._master.store.log_end)
+
+    def send(self) -> None:
+        """Send what the slave does not have, as much as it reads."""
+        transport = self._transport
+        if transport is None or self._is_paused or not self.is_begun:
+            return
+        try:
+            while not self._is_paused and not transport.is_closing():
+                due = self._side.due(self._log())
+                if due is None:
+                    return
+                self._write(self._side.transfer(self._master.store.record_at(*due)))
+        except (PeerError, StoreError) as error:
+            self._refuse(error)
+
+    def _write(self, data: bytes) -> None:
+        if data and self._transport is not None:
+            self._transport.write(data)
+            self._sent_at = self._master.loop.time()
+
+    def _refuse(self, error: Exception) -> None:
+        _logger.warning("slave %s is cut off: %s", self._peer, error)
+        if self._transport is not None:
+            self._transport.abort()
+
+    def tick(self) -> None:
+        """Give a sign of life where nothing else was sent for long; cut off who gives none."""
+        now, options = self._master.loop.time(), self._master.options
+        if now - self._heard_at > options.housekeeping_seconds:
+            self._refuse(PeerError(f"expected a report every {options.heartbeat_seconds:.0f} s, found none"))
+        elif now - self._sent_at >= options.heartbeat_seconds and not self._is_paused:
+            self._write(self._side.sign_of_life())
+
+    def pause_writing(self) -> None:
+        """The slave is slow."""
+        self._is_paused = True
+
+    def resume_writing(self) -> None:
+        """The slave has read."""
+        self._is_paused = False
+        self.send()
+
+    def close(self) -> None:
+        """End the connection."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 (why makes no difference)
+        """Forget the slave."""
+        self._master.discard(self)
+        self._transport = None

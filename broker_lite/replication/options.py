@@ -1,0 +1,50 @@
+"""Settings of replication; names and defaults are those of RocketMQ's MessageStoreConfig, with units."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from broker_lite.replication.protocol import DEFAULT_BATCH_BYTES
+from schemas.remoting.signing import Credentials
+
+
+class Role(StrEnum):
+    """What a broker is: `brokerRole`."""
+
+    ASYNC_MASTER = "ASYNC_MASTER"
+    SYNC_MASTER = "SYNC_MASTER"
+    SLAVE = "SLAVE"
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicationOptions:
+    """How a broker's log is copied.
+
+    Attributes:
+        role: what the broker is; an answer of a SYNC_MASTER to a send waits for a slave.
+        listen: where a master gives its log to slaves: whoever can connect can read all of it. None for nowhere.
+        master: where a slave gets the log (`haMasterAddress`); None for the place that a name server tells.
+        heartbeat_seconds: the longest time without a word from either side (`haSendHeartbeatInterval`).
+        housekeeping_seconds: after this long without a word the other side is gone (`haHousekeepingInterval`).
+        batch_bytes: what a master sends at once (`haTransferBatchSize`).
+        slave_timeout_ms: how long an answer waits for a slave (`slaveTimeout`).
+        max_gap_bytes: a slave that is further behind is not waited for (`haMaxGapNotInSync`, `haSlaveFallbehindMax`).
+        retry_seconds: after this long a slave connects again.
+        synchronize_seconds: how often a slave asks for topics, groups and offsets.
+        connections: slaves that a master has at once.
+        credentials: sign what a slave asks its master; None where the master lets everybody ask.
+    """
+
+    role: Role = Role.ASYNC_MASTER
+    listen: tuple[str, int] | None = None
+    master: tuple[str, int] | None = None
+    heartbeat_seconds: float = 5.0
+    housekeeping_seconds: float = 20.0
+    batch_bytes: int = DEFAULT_BATCH_BYTES
+    slave_timeout_ms: int = 3_000
+    max_gap_bytes: int = 256 << 20
+    retry_seconds: float = 5.0
+    synchronize_seconds: float = 10.0
+    connections: int = 16
+    credentials: Credentials | None = None

@@ -1,0 +1,53 @@
+"""A broker that is a slave: it answers pulls and questions, and takes nothing that would go into the log.
+
+What it refuses, and in which words, is RocketMQ's: a producer hears that the broker is busy, and tries another one.
+Source: SendMessageProcessor.rejectRequest, EndTransactionProcessor, AdminBrokerProcessor.validateSlave,
+DefaultPullMessageResultHandler (5.5.0).
+"""
+
+from __future__ import annotations
+
+from broker_lite.handlers.dispatcher import Dispatcher
+from broker_lite.protocol import Channel
+from schemas.layouts.remoting import Command
+from schemas.remoting.codes import RequestCode, ResponseCode
+
+_BUSY = "[REJECTREQUEST]system busy, start flow control for a while"
+_NOT_HERE = "Can't modify topic or subscription group from slave broker, please execute it from master broker."
+
+_REFUSALS: dict[int, tuple[ResponseCode, str | None]] = {
+    RequestCode.SEND_MESSAGE: (ResponseCode.SYSTEM_BUSY, _BUSY),
+    RequestCode.SEND_MESSAGE_V2: (ResponseCode.SYSTEM_BUSY, _BUSY),
+    RequestCode.SEND_BATCH_MESSAGE: (ResponseCode.SYSTEM_BUSY, _BUSY),
+    RequestCode.CONSUMER_SEND_MSG_BACK: (ResponseCode.SYSTEM_BUSY, _BUSY),
+    RequestCode.SEND_REPLY_MESSAGE: (ResponseCode.SYSTEM_BUSY, _BUSY),
+    RequestCode.SEND_REPLY_MESSAGE_V2: (ResponseCode.SYSTEM_BUSY, _BUSY),
+    RequestCode.END_TRANSACTION: (ResponseCode.SLAVE_NOT_AVAILABLE, None),
+    RequestCode.UPDATE_AND_CREATE_TOPIC: (ResponseCode.SYSTEM_ERROR, _NOT_HERE),
+    RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: (ResponseCode.SYSTEM_ERROR, _NOT_HERE),
+    RequestCode.DELETE_TOPIC_IN_BROKER: (ResponseCode.SYSTEM_ERROR, _NOT_HERE),
+    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: (ResponseCode.SYSTEM_ERROR, _NOT_HERE),
+    RequestCode.DELETE_SUBSCRIPTIONGROUP: (ResponseCode.SYSTEM_ERROR, _NOT_HERE),
+}
+_PULLS = frozenset({RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE})
+
+
+class SlaveDispatcher(Dispatcher):
+    """A dispatcher of a store that only `LogCopy` writes to."""
+
+    def _answer(self, channel: Channel, request: Command) -> Command | None:
+        refusal = _REFUSALS.get(request.code)
+        if refusal is not None:
+            return request.reply(refusal[0], remark=refusal[1])
+        answer = super()._answer(channel, request)
+        if answer is not None and answer.code == ResponseCode.PULL_OFFSET_MOVED and request.code in _PULLS:
+            # What is not here may be at the master: where it is further, and where it has kept more.
+            fields = {**answer.ext_fields, "nextBeginOffset": request.ext_fields.get("queueOffset", "0")}
+            return request.reply(ResponseCode.PULL_RETRY_IMMEDIATELY, fields, remark=answer.remark)
+        return answer
+
+    def tick(self, now_ms: int) -> bool:
+        """Do what is due by itself: delayed messages and transactions are the master's work."""
+        self.broker.statistics.tick(now_ms)
+        self._attend_clients(now_ms)
+        return False

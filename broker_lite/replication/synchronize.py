@@ -1,0 +1,103 @@
+"""What a slave needs and the log does not have: topics, groups, and how far groups and delay levels are.
+
+Asked of the master every ten seconds. Topics and groups are then those of the master; of consumers' offsets those that
+the master has replace the slave's own. Source: SlaveSynchronize (5.5.0).
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import NamedTuple, TypeVar
+
+from broker_lite.broker.broker import Broker
+from broker_lite.broker.groups import is_valid_group
+from broker_lite.replication.asking import Asker
+from broker_lite.replication.errors import PeerError
+from broker_lite.store.topic_names import is_valid_topic
+from schemas.layouts.errors import LayoutError
+from schemas.layouts.remoting import Command
+from schemas.remoting.codes import RequestCode, ResponseCode, code_name
+from schemas.remoting.configs import DataVersion, SubscriptionGroups, TopicConfigs
+from schemas.remoting.errors import CommandError
+from schemas.remoting.json_fields import parse_body, to_json
+from schemas.remoting.statistics import ConsumerOffsetTable, DelayOffsetTable
+
+B = TypeVar("B", bound=NamedTuple)
+_logger = logging.getLogger(__name__)
+
+
+class Synchronizer:
+    """Keeps a slave's tables as its master's are."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._topics_version: DataVersion | None = None
+        self._groups_version: DataVersion | None = None
+
+    async def run(self, master: Asker) -> bool:
+        """Ask for everything once; tells whether all of it came. What did not come stays as it was."""
+        try:
+            self.take_topics(await self._get(master, RequestCode.GET_ALL_TOPIC_CONFIG, TopicConfigs))
+            self.take_consumer_offsets(
+                await self._get(master, RequestCode.GET_ALL_CONSUMER_OFFSET, ConsumerOffsetTable)
+            )
+            self.take_delay_offsets(await self._get(master, RequestCode.GET_ALL_DELAY_OFFSET, DelayOffsetTable))
+            self.take_groups(await self._get(master, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, SubscriptionGroups))
+        except (OSError, TimeoutError, LayoutError, CommandError, PeerError) as error:
+            _logger.warning("topics, groups and offsets were not all got from master %s:%d: %r", *master.place, error)
+            return False
+        return True
+
+    @staticmethod
+    async def _get(master: Asker, code: RequestCode, kind: type[B]) -> B:
+        answer = await master.ask(Command(code))
+        if answer.code != ResponseCode.SUCCESS:
+            raise PeerError(f"request {code}: expected SUCCESS, found {code_name(answer.code)}, {answer.remark}")
+        return parse_body(kind, answer.body)
+
+    def take_topics(self, found: TopicConfigs) -> None:
+        """Have the master's topics, and no others; the queues of one that is gone stay until they expire."""
+        topics, config = self._broker.topics, self._broker.store.config.topics
+        if found.data_version == self._topics_version:
+            return
+        wanted = {name: one for name, one in found.topic_config_table.items() if is_valid_topic(name)}
+        for name in [name for name in config.entries if name not in wanted]:
+            topics.remove(name)
+        for name, one in wanted.items():
+            if topics.find(name) != one:
+                topics.put(one._replace(topic_name=name))
+        config.mark_changed()
+        config.document["dataVersion"] = to_json(found.data_version)
+        self._topics_version = found.data_version
+
+    def take_groups(self, found: SubscriptionGroups) -> None:
+        """Have the master's groups, and no others."""
+        groups, config = self._broker.groups, self._broker.store.config.groups
+        if found.data_version == self._groups_version:
+            return
+        wanted = {name: one for name, one in found.subscription_group_table.items() if is_valid_group(name)}
+        for name in [name for name in config.entries if name not in wanted]:
+            groups.remove(name)
+        for name, one in wanted.items():
+            if name not in config.entries or groups.find(name) != one:
+                groups.put(one._replace(group_name=name))
+        config.mark_changed()
+        config.document["dataVersion"] = to_json(found.data_version)
+        self._groups_version = found.data_version
+
+    def take_consumer_offsets(self, found: ConsumerOffsetTable) -> None:
+        """Know how far the groups are at the master."""
+        offsets = self._broker.store.config.consumer_offsets
+        for key, queues in found.offset_table.items():
+            topic, _, group = key.partition("@")
+            known = offsets.entries.get(key, {})
+            for queue_id, offset in queues.items():
+                if known.get(queue_id) != offset:
+                    offsets.commit(topic, group, queue_id, offset)
+
+    def take_delay_offsets(self, found: DelayOffsetTable) -> None:
+        """Know which delayed messages the master has delivered."""
+        offsets = self._broker.store.config.delay_offsets
+        for level, offset in found.offset_table.items():
+            if offsets.entries.get(level) != offset:
+                offsets.set(level, offset)

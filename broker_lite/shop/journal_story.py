@@ -1,0 +1,192 @@
+"""The shop's story on JMQ: its own producers and consumers, in the order of their times."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import partial
+from typing import Any, NamedTuple
+
+from broker_lite.journal import Batch, Consuming, JournalStore
+from broker_lite.shop.cast import FEATURED_ORDER, Cast, Order
+from broker_lite.shop.timeline import DAY, HOUR, MINUTE, StoryClock, Timeline
+from schemas.layouts.hosts import Host
+from schemas.layouts.jmq_offsets import ConsumedQueue
+from schemas.layouts.journal import JournalMessage, NewJournalMessage
+
+STORY_MS = 3 * DAY
+LAST_ORDER_BEFORE_END_MS = 10 * MINUTE
+FEATURED_PAYS_IN_MS = 80 * MINUTE
+DECLINED_SHARE = 0.05
+MAIL_IS_BEHIND_MS = 6 * HOUR
+SETTLEMENT_BATCH = 16
+CONSUMED_AT_ONCE = 32
+
+SHIPPING_APP = "shipping-service"
+MAIL_APP = "mail-service"
+MAX_RETRIES = 3
+
+
+class Step(IntEnum):
+    """What a message tells: its business tag."""
+
+    CREATED = 1
+    PAID = 2
+    DECLINED = 3
+    REQUESTED = 4
+    SHIPPED = 5
+    SETTLED = 6
+
+
+class App(NamedTuple):
+    """One process of the shop."""
+
+    name: str
+    host: Host
+
+
+SHOP = App("shop", Host.of("10.0.1.10", 41200))
+CASHIER = App("cashier", Host.of("10.0.1.11", 41300))
+SHIPPER = App("shipper", Host.of("10.0.1.12", 41400))
+CARRIER = Host.of("10.0.1.21", 42100)
+MAILER = Host.of("10.0.1.22", 42200)
+
+
+@dataclass
+class JournalStory:
+    """Plays the story once.
+
+    Attributes:
+        store: where it is written.
+        clock: the clock of that store.
+        cast: who plays.
+        rng: all chance.
+    """
+
+    store: JournalStore
+    clock: StoryClock
+    cast: Cast
+    rng: random.Random
+
+    def __post_init__(self) -> None:
+        self.consuming = Consuming(self.store)
+        self._timeline = Timeline(self.clock)
+        self._to_settle: list[Order] = []
+        self._orders = {order.key: order for order in self.cast.orders}
+
+    def play(self) -> None:
+        """Play all of it, from the clock's time on."""
+        start_ms = self.clock.now_ms
+        end_ms = start_ms + STORY_MS
+        step = (STORY_MS - LAST_ORDER_BEFORE_END_MS) // len(self.cast.orders)
+        for number, order in enumerate(self.cast.orders):
+            self._timeline.at(start_ms + number * step + self.rng.randrange(step), partial(self._create, order))
+        for day in range(1, STORY_MS // DAY):
+            self._timeline.at(start_ms + day * DAY, self._settle)
+        for hour in range(1, STORY_MS // HOUR):
+            self._timeline.at(start_ms + hour * HOUR, self._send_mail)
+        for time_ms, event in self._timeline.until(end_ms):
+            self._advance(time_ms)
+            event()
+            self._ship()
+        self._advance(end_ms)
+
+    def _advance(self, time_ms: int) -> None:
+        """Let time pass; what comes again on the way is shipped then."""
+        while (due_ms := self.consuming.retries.next_due_ms("shipments", SHIPPING_APP)) is not None:
+            if due_ms > time_ms:
+                break
+            self.clock.now_ms = max(due_ms, self.clock.now_ms)
+            self._ship_again()
+        self.clock.now_ms = time_ms
+
+    def _message(
+        self, app: App, topic: str, step: Step, order: Order, content: Mapping[str, Any], *, is_ordered: bool = True
+    ) -> NewJournalMessage:
+        body = json.dumps({"order": order.number, **content}, ensure_ascii=False).encode()
+        properties = {"step": step.name.lower(), **order.user_properties}
+        return NewJournalMessage(
+            topic=topic,
+            body=body,
+            send_timestamp=self.clock.now_ms,
+            client_address=app.host,
+            app=app.name,
+            business_id=order.key,
+            business_tag=step,
+            is_ordered=is_ordered,
+            properties=tuple(properties.items()),
+        )
+
+    def _send(self, app: App, topic: str, step: Step, order: Order, content: Mapping[str, Any]) -> None:
+        self.store.put(self._message(app, topic, step, order, content))
+
+    def _create(self, order: Order) -> None:
+        lines = [line._asdict() for line in order.lines]
+        content = {"customer": order.customer, "city": order.city, "lines": lines, "amount": order.amount}
+        self._send(SHOP, "orders", Step.CREATED, order, content)
+        if order.number in self.cast.rolled_back | self.cast.pending:
+            return  # nobody pays
+        pays_in_ms = self.rng.randint(2 * MINUTE, 3 * HOUR)
+        if order.number == FEATURED_ORDER:
+            pays_in_ms = FEATURED_PAYS_IN_MS
+        elif self.rng.random() < DECLINED_SHARE:
+            declined = partial(self._send, CASHIER, "payments", Step.DECLINED, order, {"reason": "card expired"})
+            self._timeline.after(pays_in_ms // 2, declined)
+        self._timeline.after(pays_in_ms, partial(self._paid, order))
+
+    def _paid(self, order: Order) -> None:
+        self._send(CASHIER, "payments", Step.PAID, order, {"amount": order.amount})
+        self._to_settle.append(order)
+        request = partial(self._send, SHIPPER, "shipments", Step.REQUESTED, order, {"city": order.city})
+        self._timeline.after(self.rng.randint(10 * MINUTE, 40 * MINUTE), request)
+
+    def _settle(self) -> None:
+        """The day's payments in batches, each in the queue that the broker chooses."""
+        for start in range(0, len(self._to_settle), SETTLEMENT_BATCH):
+            batch = self._to_settle[start : start + SETTLEMENT_BATCH]
+            self.store.put_batch(
+                [
+                    self._message(CASHIER, "payments", Step.SETTLED, order, {"amount": order.amount}, is_ordered=False)
+                    for order in batch
+                ]
+            )
+        self._to_settle.clear()
+
+    def _ship(self) -> None:
+        """The shipping service consumes what there is for it."""
+        for queue_id in range(self.store.options.queue_count_of("shipments")):
+            while (batch := self._take("shipments", SHIPPING_APP, queue_id, CARRIER)) is not None:
+                failures = {
+                    message.queue_offset: "the carrier refuses it"
+                    for message in batch.messages
+                    if not self._hand_over(message, 1)
+                }
+                self.consuming.finish(batch, failures)
+
+    def _ship_again(self) -> None:
+        for retry in self.consuming.take_retries("shipments", SHIPPING_APP, CONSUMED_AT_ONCE):
+            is_shipped = self._hand_over(retry.message, retry.attempt)
+            self.consuming.finish_retry(retry, CARRIER, None if is_shipped else "the carrier refuses it again")
+
+    def _hand_over(self, message: JournalMessage, attempt: int) -> bool:
+        order = self._orders[message.business_id]
+        if attempt <= self.cast.failures.get(order.number, 0):
+            return False
+        self._send(SHIPPER, "orders", Step.SHIPPED, order, {"city": order.city, "attempt": attempt})
+        return True
+
+    def _send_mail(self) -> None:
+        """The mail service has consumed the payments up to a time, six hours ago."""
+        for queue_id in range(self.store.options.queue_count_of("payments")):
+            end = self.store.offset_by_time("payments", queue_id, self.clock.now_ms - MAIL_IS_BEHIND_MS)
+            while (batch := self._take("payments", MAIL_APP, queue_id, MAILER, end)) is not None:
+                self.consuming.finish(batch)
+
+    def _take(self, topic: str, app: str, queue_id: int, client: Host, end: int | None = None) -> Batch | None:
+        place = ConsumedQueue(topic, app, queue_id)
+        done = self.store.offsets.get(place).ack
+        most = CONSUMED_AT_ONCE if end is None else min(CONSUMED_AT_ONCE, end - done)
+        return self.consuming.take(topic, app, queue_id, client, most) if most > 0 else None

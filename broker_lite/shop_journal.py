@@ -1,0 +1,116 @@
+"""Three days in the life of the same small shop, written into a store in JMQ's layout.
+
+An order is `created` in `orders`, and paid for in `payments` (`paid`, sometimes `declined` before); at night the
+payments of the day are `settled`, in batches. A paid order goes to `shipments` (`requested`), where the application
+`shipping-service` hands it to a carrier and reports `shipped` to `orders`. All messages of an order have its key as
+their business id, which chooses their queue; the settlements' queues are chosen by their weights. Some hand-overs fail
+and come again after 1, 3 and 9 seconds; a few fail for good, and are dead letters of the retry store. JMQ has no
+transactions and no delays, so nobody is reminded here, and who does not pay has only `created` something.
+
+order-4711 is created, paid after 80 minutes, refused by the carrier twice, and shipped at the third attempt.
+
+At the end the mail service is six hours behind. The clock is the story's own, so the same arguments give the same
+records.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from broker_lite.journal import JournalOptions, JournalStore, RetryStatus
+from broker_lite.shop.cast import draw_cast
+from broker_lite.shop.journal_story import MAX_RETRIES, SHIPPING_APP, JournalStory
+from broker_lite.shop.timeline import StoryClock
+from broker_lite.shop_traffic import DEFAULT_ORDERS, DEFAULT_START_MS
+from broker_lite.store import StoreFilesError
+
+SHOP_JOURNAL_OPTIONS = JournalOptions(
+    journal_file_size_bytes=256 << 10,
+    queue_file_size_bytes=22 * 100,
+    consume_file_size_bytes=16 << 10,
+    max_body_size_bytes=64 << 10,
+    queue_weights={"payments": (3, 1, 1, 1), "shipments": (1, 1)},
+    retry_max_attempts=MAX_RETRIES,
+)
+"""Files so small that several of every kind are written."""
+
+
+@dataclass(frozen=True)
+class ShopJournal:
+    """What was written.
+
+    Attributes:
+        path: the store.
+        options: what it must be opened with.
+        start_ms: when the story began.
+        end_ms: when it ended.
+        records: how many records the journal has.
+        by_topic: how many of them each topic has.
+        failed: keys of orders whose shipping has failed at least once.
+        dead_lettered: keys of those that could not be shipped.
+    """
+
+    path: Path
+    options: JournalOptions
+    start_ms: int
+    end_ms: int
+    records: int
+    by_topic: dict[str, int]
+    failed: list[str]
+    dead_lettered: list[str]
+
+
+def fill_shop_journal(
+    path: str | Path,
+    *,
+    orders: int = DEFAULT_ORDERS,
+    seed: int = 0,
+    start_ms: int = DEFAULT_START_MS,
+    options: JournalOptions = SHOP_JOURNAL_OPTIONS,
+) -> ShopJournal:
+    """Write the shop's three days into a new store, and close it.
+
+    Args:
+        path: a folder that holds no messages yet.
+        orders: how many orders there are; order-4711 is one of them.
+        seed: of all chance.
+        start_ms: when the story begins; it ends three days later.
+        options: what the store is like.
+
+    Raises:
+        ValueError: for fewer orders than the story needs.
+        StoreFilesError: if the folder has messages already.
+    """
+    rng = random.Random(seed)  # noqa: S311 - the story must be the same again, not secret
+    cast = draw_cast(orders, rng, MAX_RETRIES)
+    clock = StoryClock(start_ms)
+    with JournalStore.open(path, options, clock=clock, chance=rng) as store:
+        if store.max_journal_offset:
+            raise StoreFilesError(f"{path}: expected a store without messages, found {store.max_journal_offset} bytes")
+        story = JournalStory(store, clock, cast, rng)
+        try:
+            story.play()
+            return _summary(story, start_ms)
+        finally:
+            story.consuming.close()
+
+
+def _summary(story: JournalStory, start_ms: int) -> ShopJournal:
+    store = story.store
+    by_topic: Counter[str] = Counter()
+    for topic, queue_id in store.queues:
+        by_topic[topic] += store.max_offset(topic, queue_id)
+    failed = story.consuming.retries.select("topic = ? AND app = ?", ("shipments", SHIPPING_APP))
+    return ShopJournal(
+        path=store.path,
+        options=store.options,
+        start_ms=start_ms,
+        end_ms=story.clock.now_ms,
+        records=by_topic.total(),
+        by_topic=dict(sorted(by_topic.items())),
+        failed=sorted(retry.message.business_id for retry in failed),
+        dead_lettered=sorted(retry.message.business_id for retry in failed if retry.status is RetryStatus.DEAD),
+    )

@@ -1,0 +1,201 @@
+"""The first pass: a range of the log, its entries by queue and its keys in their order, as a part."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from connectors.commitlog.splits import Split
+from connectors.facts.entries import QueueEntries, queue_entries
+from connectors.facts.kernel import Array
+from connectors.facts.records import Facts, read_facts
+from connectors.rebuild.chaining import merge_tags
+from connectors.rebuild.entries import to_batch_entries, to_entries
+from connectors.rebuild.parts import KeyBlock, Keys, PartWriter, Queue, QueueBlock, Table, Totals, read_table
+from connectors.rebuild.settings import Settings
+
+_MOST_NAME_BYTES = 255
+_NO_NAMES = frozenset({"", ".", ".."})
+
+
+@dataclass(frozen=True, slots=True)
+class CollectTask:
+    """One range.
+
+    Attributes:
+        split: which.
+        settings: the broker's.
+        path: of the part.
+    """
+
+    split: Split
+    settings: Settings
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """What a part has.
+
+    Attributes:
+        totals: of its range.
+        counts: entries of each queue.
+    """
+
+    totals: Totals
+    counts: dict[Queue, int]
+
+
+def can_be_folder(topic: str) -> bool:
+    """Whether a topic can be the name of a folder, and of none but its own."""
+    return (
+        topic not in _NO_NAMES
+        and "/" not in topic
+        and topic.isprintable()
+        and len(topic.encode("utf-8", "replace")) <= _MOST_NAME_BYTES
+    )
+
+
+def collect(task: CollectTask) -> Collected:
+    """Read a range and write its part, or find that it is there from an earlier run.
+
+    Raises:
+        SegmentCutError: if the file was cut while it was read.
+        StoreError: if it may not be read.
+    """
+    path = Path(task.path)
+    table = read_table(path)
+    if table is None:
+        with PartWriter(path) as writer:
+            collecting = _Collecting(writer, task.settings)
+            for facts in read_facts(task.split, delay_levels_ms=task.settings.delay_levels_ms):
+                collecting.add(facts)
+            table = collecting.table()
+            writer.finish(table)
+    return Collected(table.totals, table.counts())
+
+
+@dataclass
+class _Rows:
+    """The entries of one queue in a range, chunk by chunk.
+
+    Attributes:
+        entries: uint8, one behind the other.
+        numbers: int64, their queue offsets.
+        has_twice: a record has two of them.
+    """
+
+    entries: list[Array] = field(default_factory=list)
+    numbers: list[Array] = field(default_factory=list)
+    has_twice: bool = False
+
+
+class _Collecting:
+    """Gathers what the chunks of a range give; the keys go to the part at once, the entries when all are there."""
+
+    def __init__(self, writer: PartWriter, settings: Settings) -> None:
+        self._writer = writer
+        self._settings = settings
+        self._wanted = None if settings.topics is None else frozenset(settings.topics)
+        self._batch_topics = frozenset(settings.batch_topics)
+        self._queues: dict[Queue, _Rows] = {}
+        self._keys: list[KeyBlock] = []
+        self._totals = Totals()
+        self._names: dict[str, bool] = {}
+
+    def add(self, facts: Facts) -> None:
+        """Take a chunk."""
+        totals = Totals(bad_ranges=len(facts.bad), bad_bytes=sum(bad.end - bad.start for bad in facts.bad))
+        if facts.rows:
+            refused = self._add_queues(facts)
+            queued = np.flatnonzero(facts.is_queued)
+            keyed = self._add_keys(facts) if self._wanted is None else None
+            totals = replace(
+                totals,
+                records=facts.rows,
+                refused=refused,
+                last_offset=int(facts.physical_offset[-1]),
+                last_time=int(facts.store_timestamp[-1]),
+                queued_offset=int(facts.physical_offset[queued[-1]]) if len(queued) else -1,
+                queued_time=int(facts.store_timestamp[queued[-1]]) if len(queued) else 0,
+                keys=0 if keyed is None else len(keyed.hashes),
+                last_keyed=-1 if keyed is None else int(keyed.offsets[-1]),
+            )
+        self._totals = self._totals.joined(totals)
+
+    def _add_queues(self, facts: Facts) -> int:
+        refused = 0
+        for queue, columns in _by_kind(facts, self._batch_topics):
+            if not self._is_possible(queue):
+                refused += len(columns)
+                continue
+            if self._wanted is not None and queue.topic not in self._wanted:
+                continue
+            rows = self._queues.setdefault(queue, _Rows())
+            entries = to_batch_entries(columns) if queue.is_batch else to_entries(columns)
+            rows.entries.append(entries.view(np.uint8))  # joined as they are, numpy would turn their bytes round
+            rows.numbers.append(columns.queue_offset)
+            # A record can be in a light queue twice, of which a broker enters one.
+            rows.has_twice |= not (np.diff(columns.physical_offset) > 0).all()
+        return refused
+
+    def _is_possible(self, queue: Queue) -> bool:
+        known = self._names.get(queue.topic)
+        if known is None:
+            known = self._names[queue.topic] = can_be_folder(queue.topic)
+        return known and queue.queue_id >= 0
+
+    def _add_keys(self, facts: Facts) -> Keys | None:
+        """Write the keys of a chunk in the order in which brokers enter them; rows without a key are left out."""
+        hashes, ends = facts.key_hashes, facts.key_ends
+        if self._settings.index_tags:
+            tags = facts.tags_hash
+            together = np.empty(len(hashes) + int((tags >= 0).sum()), np.int32)
+            with_tags = np.empty(facts.rows, np.int32)
+            merge_tags(hashes, ends, tags, together, with_tags)
+            hashes, ends = together, with_tags
+        if not len(hashes):
+            return None
+        rows = np.flatnonzero(np.diff(ends, prepend=0))
+        keys = Keys(facts.physical_offset[rows], facts.store_timestamp[rows], ends[rows].astype(np.int64), hashes)
+        self._keys.append(self._writer.put_keys(keys))
+        return keys
+
+    def table(self) -> Table:
+        """Write the entries; where everything is."""
+        return Table(self._totals, {queue: self._put(rows) for queue, rows in self._queues.items()}, tuple(self._keys))
+
+    def _put(self, rows: _Rows) -> QueueBlock:
+        entries, numbers = np.concatenate(rows.entries), np.concatenate(rows.numbers)
+        plain = not rows.has_twice and int(numbers[0]) >= 0 and bool((np.diff(numbers) == 1).all())
+        return self._writer.put_queue(entries, numbers, plain=plain)
+
+
+def _by_kind(facts: Facts, batch_topics: frozenset[str]) -> Iterator[tuple[Queue, QueueEntries]]:
+    """The entries of every queue; those of a topic for inner batches are of another kind, and inner batches always."""
+    batches = facts.physical_offset[facts.is_batch]
+    for columns in queue_entries(facts):
+        queue = Queue(columns.topic, columns.queue_id, columns.topic in batch_topics)
+        if queue.is_batch or not len(batches):
+            yield queue, columns
+            continue
+        is_batch = np.isin(columns.physical_offset, batches)
+        for kind, rows in ((False, ~is_batch), (True, is_batch)):
+            if rows.any():
+                yield replace(queue, is_batch=kind), _chosen(columns, rows)
+
+
+def _chosen(columns: QueueEntries, rows: Array) -> QueueEntries:
+    return QueueEntries(
+        columns.topic,
+        columns.queue_id,
+        columns.queue_offset[rows],
+        columns.physical_offset[rows],
+        columns.size[rows],
+        columns.tags_code[rows],
+        columns.store_timestamp[rows],
+        columns.batch_size[rows],
+    )

@@ -1,0 +1,137 @@
+"""A run: which log, up to where, with which settings. A run that was interrupted goes on with the same."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from connectors.commitlog.files import OpenSegment
+from connectors.commitlog.plan import StoreRange, divide, segment_ranges, take_snapshot
+from connectors.commitlog.splits import Split
+from connectors.commitlog.stores import Store, segment_sizes
+from connectors.rebuild.durable import write_whole
+from connectors.rebuild.errors import RebuildError
+from connectors.rebuild.settings import BATCH_QUEUES, CHECKPOINT, INDEX, QUEUES, Settings
+from connectors.rebuild.topics import TOPICS
+from schemas.layouts.commitlog import BLANK
+from schemas.layouts.scan import DEFAULT_MAX_RECORD_BYTES
+
+WORK = ".rebuild"
+PARTITION_BYTES = 64 << 20
+"""Of the log, for one task; its entries are held in memory until all are there, at most a third of that."""
+PLAN, _VERSION = "plan.json", 1
+WRITTEN = (QUEUES, BATCH_QUEUES, INDEX, CHECKPOINT, TOPICS)
+"""What a run makes."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One run.
+
+    Attributes:
+        root: the store's folder.
+        out: the folder that gets what is made.
+        start: physical offset of the log's first byte.
+        end: behind the last record.
+        settings: the broker's.
+        partition_bytes: of the log, for one task.
+    """
+
+    root: Path
+    out: Path
+    start: int
+    end: int
+    settings: Settings
+    partition_bytes: int = PARTITION_BYTES
+
+    @property
+    def work(self) -> Path:
+        """Where what is not whole is kept until the run is done."""
+        return self.out / WORK
+
+    @property
+    def parts(self) -> Path:
+        """Where the parts are."""
+        return self.work / "parts"
+
+    def splits(self, store: Store) -> list[Split]:
+        """The ranges of the log, in order."""
+        return [
+            split
+            for whole in segment_ranges(store, StoreRange(self.start, self.end))
+            for split in divide(whole, self.partition_bytes, DEFAULT_MAX_RECORD_BYTES)
+        ]
+
+    def to_document(self) -> dict[str, Any]:
+        """What is written of it."""
+        return {
+            "version": _VERSION,
+            "root": str(self.root),
+            "start": self.start,
+            "end": self.end,
+            "partition_bytes": self.partition_bytes,
+            "settings": json.loads(json.dumps(asdict(self.settings))),
+        }
+
+
+def begin_or_go_on(
+    store: Store, root: Path, out: Path, settings: Settings, partition_bytes: int = PARTITION_BYTES
+) -> Plan:
+    """The plan of a new run, written; or that of one which was interrupted.
+
+    Raises:
+        RebuildError: if the folder holds anything else.
+    """
+    now = log_range(store, partition_bytes)
+    plan = Plan(root, out, now.start, now.end, settings, partition_bytes)
+    known = _read(plan.work / PLAN)
+    if known is None:
+        for name in WRITTEN:
+            if (out / name).exists() and not (name == TOPICS and out == root):
+                raise RebuildError(f"{out} holds {name}: expected a folder without, as nothing is overwritten")
+        plan.parts.mkdir(parents=True, exist_ok=True)
+        write_whole(plan.work / PLAN, json.dumps(plan.to_document(), indent=2).encode())
+        return plan
+    wanted = plan.to_document() | {"end": known.get("end")}
+    if known != wanted or not isinstance(known["end"], int) or known["end"] > now.end:
+        raise RebuildError(
+            f"{out} holds an unfinished run for another store, or with other options: delete it, or choose another"
+        )
+    return Plan(root, out, now.start, known["end"], settings, partition_bytes)
+
+
+def log_range(store: Store, partition_bytes: int = PARTITION_BYTES) -> StoreRange:
+    """Where the log begins, and where it ends.
+
+    The end is looked for from the last place on that the newest segment can be divided at: to hop through all of it
+    would take as long as half of the rest of the run.
+    """
+    for segment, size in zip(reversed(store.segments), reversed(segment_sizes(store)), strict=True):
+        base = segment.base_offset
+        file_end = base + min(segment.file_size, size)
+        whole = Split(store.broker, segment.path, base, base, file_end, base + size, file_end)
+        with OpenSegment(segment.path) as file:
+            head = np.zeros(BLANK.size, np.uint8)
+            file.read_into(head, 0)
+        if not head.any():
+            continue  # made in advance, without a record yet
+        last = divide(whole, partition_bytes, DEFAULT_MAX_RECORD_BYTES)[-1].start
+        if last > base:
+            found = take_snapshot([store], {store.broker: last}).ranges[store.broker]
+            return replace(found, start=store.segments[0].base_offset)
+        break
+    return take_snapshot([store]).ranges[store.broker]
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    try:
+        document = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except ValueError:
+        return {}
+    return document if isinstance(document, dict) else {}

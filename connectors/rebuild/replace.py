@@ -1,0 +1,158 @@
+"""Rebuilt files in the place of a store's own, which are kept beside as `<name>.old-<time>`.
+
+The files are built in a folder of the store's, verified against its log there, and then renamed, one after the other. A
+crash between two renames leaves a store that lacks some of them, which a broker makes itself; run again, the rest is
+renamed. Queues that the log has no record of any longer go with the new ones: they carry their numbers on.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from connectors.commitlog.stores import COMMITLOG, Store, find_stores
+from connectors.facts.delay_levels import DEFAULT_DELAY_LEVELS_MS
+from connectors.rebuild.durable import remove_but_last, write_whole
+from connectors.rebuild.errors import DisagreementError
+from connectors.rebuild.plan import WORK, WRITTEN
+from connectors.rebuild.settings import BATCH_QUEUES, CHECKPOINT, QUEUES
+from connectors.verify.admission import Options
+from connectors.verify.classes import CLASSES, Severity
+from connectors.verify.doctor import verify_stores
+from connectors.verify.findings import Findings
+from connectors.whole_files import sync_folder
+
+FOLDER = ".rebuilt-in-place"
+_STARTED = ".replacing"
+_FINDINGS = 1000
+_QUEUE_CLASSES = "queue_"
+_OF_THE_LOG = frozenset({"log_lost_messages", "log_torn_tail", "log_torn_clean", "log_stray_file"})
+"""What the log may have: no index can be other for it, and a broker starts all the same."""
+
+
+class Replacement:
+    """The rebuilt files of a store, in its own folder, until they take their places."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self.out = root / FOLDER
+
+    @property
+    def has_started(self) -> bool:
+        """Whether an earlier run was interrupted while it renamed."""
+        return (self.out / _STARTED).exists()
+
+    def clear(self) -> None:
+        """Remove what an earlier run has made, but not replaced, unless it can go on."""
+        if not self.has_started and not (self.out / WORK).exists():
+            shutil.rmtree(self.out, ignore_errors=True)
+
+    def take_over_old_queues(self, topics: Sequence[str] | None) -> int:
+        """Copy the queues of which the log has no record; how many.
+
+        Args:
+            topics: those that are rebuilt, None for all.
+        """
+        count = 0
+        for kind in (QUEUES, BATCH_QUEUES):
+            for folder in sorted((self._root / kind).glob("*/*")):
+                new = self.out / kind / folder.parent.name / folder.name
+                is_wanted = topics is None or folder.parent.name in topics
+                if is_wanted and folder.is_dir() and not new.exists() and any(folder.iterdir()):
+                    new.parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copytree(folder, new)
+                    count += 1
+        return count
+
+    def verify(
+        self,
+        store: Store,
+        shifted: Sequence[str],
+        topics: Sequence[str] | None = None,
+        delay_levels_ms: tuple[int, ...] = DEFAULT_DELAY_LEVELS_MS,
+    ) -> None:
+        """See that the new files agree with the log, all of it.
+
+        Args:
+            store: whose log it is.
+            shifted: queues that lack messages: what follows these stands in front of its number.
+            topics: those that were rebuilt, None for all.
+            delay_levels_ms: the broker's messageDelayLevel.
+
+        Raises:
+            DisagreementError: naming the first that does not.
+        """
+        link = self.out / COMMITLOG
+        link.unlink(missing_ok=True)
+        link.symlink_to(self._root / COMMITLOG, target_is_directory=True)
+        try:
+            stores = find_stores(str(self.out), store.broker)
+            (report,) = verify_stores(stores, Options(delay_levels_ms, limit=_FINDINGS), processes=1)
+        finally:
+            link.unlink()
+        _refuse(report.findings, frozenset(shifted), None if topics is None else frozenset(topics))
+
+    def replace(self, stamp: str) -> list[Path]:
+        """Rename old files away and new ones in; the old ones.
+
+        Args:
+            stamp: what the old files' names end in, with a number behind it where some have that name already.
+        """
+        started = self.out / _STARTED
+        if not started.exists():
+            paths = [str(path) for path in self._new_paths()]
+            write_whole(started, json.dumps({"stamp": self._unused(stamp), "paths": paths}).encode())
+        known = json.loads(started.read_bytes())
+        old = []
+        for path in map(Path, known["paths"]):
+            place, new = self._root / path, self.out / path
+            if not new.exists():
+                continue  # renamed before the run was interrupted
+            if place.exists():
+                kept = self._root / f"{path.parts[0]}.old-{known['stamp']}" / Path(*path.parts[1:])
+                kept.parent.mkdir(parents=True, exist_ok=True)
+                place.rename(kept)
+                old.append(kept)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            new.rename(place)
+            sync_folder(place.parent)
+        remove_but_last(self.out, _STARTED)
+        sync_folder(self._root)
+        return old
+
+    def _unused(self, stamp: str) -> str:
+        names = itertools.chain([stamp], (f"{stamp}-{number}" for number in itertools.count(2)))
+        return next(name for name in names if not any(self._root.glob(f"*.old-{name}")))
+
+    def _new_paths(self) -> list[Path]:
+        """What is there to be renamed: whole folders where all was rebuilt, else those of topics."""
+        if (self.out / CHECKPOINT).exists():
+            return [Path(name) for name in WRITTEN if (self.out / name).exists()]
+        kinds = [kind for kind in (QUEUES, BATCH_QUEUES) if (self.out / kind).exists()]
+        return [Path(kind) / folder.name for kind in kinds for folder in sorted((self.out / kind).iterdir())]
+
+
+def _refuse(findings: Findings, shifted: frozenset[str], topics: frozenset[str] | None) -> None:
+    """Raise for the first finding that speaks against the new files."""
+    for code in sorted(findings.codes - _OF_THE_LOG):
+        if CLASSES[code].severity is Severity.INFO:
+            continue
+        is_queue = code.startswith(_QUEUE_CLASSES)
+        if topics is not None and not is_queue and not code.startswith("log_"):
+            continue  # nothing else was made
+        kept = findings.kept[code]
+        against = [each for each in kept if not (is_queue and _is_explained(each.queue, shifted, topics))]
+        if not against and len(kept) < findings.counts[code]:
+            against = kept  # more than can be looked at
+        if against:
+            first = against[0]
+            raise DisagreementError(
+                f"nothing was replaced: {code} at {first.place}: expected {first.expected}, found {first.found}"
+            )
+
+
+def _is_explained(queue: str, shifted: frozenset[str], topics: frozenset[str] | None) -> bool:
+    return queue in shifted or (topics is not None and queue.rpartition("/")[0] not in topics)

@@ -1,0 +1,182 @@
+"""All of a rebuild: the log in ranges, the queues and the index from what these give, the small files at the end.
+
+Run again after it was interrupted, it goes on with what is not done yet. Nothing is ever written into the store.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from connectors.commitlog.splits import Split
+from connectors.commitlog.stores import Store
+from connectors.rebuild.checkpoint import checkpoint_of
+from connectors.rebuild.collect import Collected, CollectTask, collect
+from connectors.rebuild.durable import remove_but_last, write_whole
+from connectors.rebuild.errors import RebuildError
+from connectors.rebuild.index import IndexBuilt, IndexTask, build_index, name_files, plan_index
+from connectors.rebuild.parts import Queue, Totals
+from connectors.rebuild.plan import PARTITION_BYTES, PLAN, Plan, begin_or_go_on
+from connectors.rebuild.queues import QueuesBuilt, QueueTask, build_queues, group_queues
+from connectors.rebuild.settings import CHECKPOINT, Settings, Wanted, find_settings
+from connectors.rebuild.topics import TOPICS, topics_of
+from connectors.rebuild.work import run_work
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Advance = Callable[[int], None]
+_ENTRIES_OF_A_TASK = 1 << 20
+_MOST_QUEUE_TASKS = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    """What came of a run.
+
+    Attributes:
+        out: where it is.
+        settings: the broker's, as they were found or given.
+        bytes: of the log.
+        totals: of its records.
+        entries: of all queues.
+        queues: how many.
+        queue_files: files of queues that this run wrote.
+        index_files: how many.
+        skipped: entries that brokers pass over, as the queue has their numbers.
+        shifted: entries that stand in front of their numbers, as the log lacks others.
+        shifted_queues: the queues that have such entries, as `topic/queue id`.
+    """
+
+    out: Path
+    settings: Settings
+    bytes: int
+    totals: Totals
+    entries: int
+    queues: int
+    queue_files: int
+    index_files: int
+    skipped: int
+    shifted: int
+    shifted_queues: tuple[str, ...]
+
+
+def rebuild_store(
+    store: Store,
+    out: Path,
+    wanted: Wanted,
+    *,
+    spark: SparkSession | None = None,
+    threads: int | None = None,
+    advance: Advance | None = None,
+    partition_bytes: int = PARTITION_BYTES,
+) -> Rebuilt:
+    """Make the indexes of a store.
+
+    Args:
+        store: from `find_stores`.
+        out: the folder that gets them: new, or with an interrupted run of the same.
+        wanted: what the user says of the broker's settings.
+        spark: the session that does it; this process without one.
+        threads: how many of this process.
+        advance: is told how many bytes of log more are read.
+        partition_bytes: of the log, for one task.
+
+    Raises:
+        RebuildError: for a store, a folder or options that cannot be used.
+        StoreError: for a store that may not be read.
+    """
+    if "://" in store.root:
+        raise RebuildError(f"{store.root}: expected a store on a local or mounted disk")
+    root = Path(store.root).resolve().parent
+    plan = begin_or_go_on(store, root, out.resolve(), find_settings(root, wanted), partition_bytes)
+    splits = plan.splits(store)
+    collected, counts = _collect(plan, splits, spark, threads, advance)
+    if mixed := _mixed_topics(counts):
+        # Only now is it known that single messages of these topics are in BatchConsumeQueues, too.
+        shutil.rmtree(plan.parts)
+        plan.parts.mkdir()
+        settings = replace(plan.settings, batch_topics=tuple(sorted({*plan.settings.batch_topics, *mixed})))
+        collected, counts = _collect(replace(plan, settings=settings), splits, spark, threads, None)
+    return _build(plan, collected, counts, _part_paths(plan, splits), spark, threads)
+
+
+def _part_paths(plan: Plan, splits: Sequence[Split]) -> list[str]:
+    return [str(plan.parts / f"{number:08d}.part") for number in range(len(splits))]
+
+
+def _collect(
+    plan: Plan, splits: Sequence[Split], spark: SparkSession | None, threads: int | None, advance: Advance | None
+) -> tuple[list[Collected], dict[Queue, int]]:
+    """The first pass: what each part has, and how many entries each queue has in all of them."""
+    paths = _part_paths(plan, splits)
+    tasks = [CollectTask(split, plan.settings, path) for split, path in zip(splits, paths, strict=True)]
+    done: dict[int, Collected] = {}
+    for number, result in run_work(collect, tasks, spark=spark, threads=threads):
+        done[number] = result
+        if advance is not None:
+            advance(splits[number].size)
+    collected = [done[number] for number in range(len(tasks))]
+    counts: Counter[Queue] = Counter()
+    for each in collected:
+        counts.update(each.counts)
+    return collected, dict(counts)
+
+
+def _mixed_topics(counts: dict[Queue, int]) -> set[str]:
+    """Topics with both kinds of queues, which no topic has."""
+    kinds = [{queue.topic for queue in counts if queue.is_batch is kind} for kind in (True, False)]
+    return kinds[0] & kinds[1]
+
+
+def _build(
+    plan: Plan,
+    collected: list[Collected],
+    counts: dict[Queue, int],
+    parts: list[str],
+    spark: SparkSession | None,
+    threads: int | None,
+) -> Rebuilt:
+    """The second pass, and what comes after it."""
+    settings, out, work = plan.settings, str(plan.out), str(plan.work)
+    entries = sum(counts.values())
+    groups = group_queues(counts, min(_MOST_QUEUE_TASKS, 2 + entries // _ENTRIES_OF_A_TASK))
+    queue_tasks = [
+        QueueTask(number, queues, tuple(parts), work, out, settings) for number, queues in enumerate(groups) if queues
+    ]
+    totals = reduce(Totals.joined, (each.totals for each in collected), Totals())
+    is_whole = settings.topics is None
+    index_tasks = plan_index([each.totals for each in collected], parts, plan.work, settings) if is_whole else []
+    tasks: list[QueueTask | IndexTask] = [*index_tasks, *queue_tasks]
+    built = dict(run_work(_build_one, tasks, spark=spark, threads=threads))
+    queues = [each for each in built.values() if isinstance(each, QueuesBuilt)]
+    files = [each for _, each in sorted(built.items()) if isinstance(each, IndexBuilt)]
+    if is_whole:
+        name_files(files, plan.out)
+        index_time = max((each.header.end_timestamp for each in files if each.is_full), default=0)
+        checkpoint = checkpoint_of(plan.root, totals, index_time, plan.end, has_physical=settings.index_tags)
+        write_whole(plan.out / TOPICS, topics_of(plan.root, counts, totals.last_time))
+        write_whole(plan.out / CHECKPOINT, checkpoint)
+    remove_but_last(plan.work, PLAN)
+    return Rebuilt(
+        out=plan.out,
+        settings=settings,
+        bytes=plan.end - plan.start,
+        totals=totals,
+        entries=entries,
+        queues=len(counts),
+        queue_files=sum(each.files for each in queues),
+        index_files=len(files),
+        skipped=sum(each.skipped for each in queues),
+        shifted=sum(each.shifted for each in queues),
+        shifted_queues=tuple(name for each in queues for name in each.shifted_queues),
+    )
+
+
+def _build_one(task: QueueTask | IndexTask) -> QueuesBuilt | IndexBuilt:
+    return build_index(task) if isinstance(task, IndexTask) else build_queues(task)

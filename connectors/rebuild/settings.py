@@ -1,0 +1,155 @@
+"""What a broker's settings were: the log does not tell them, but what is left of the indexes does.
+
+The size of queue files is that of most which are there, else 6,000,000 bytes; slots and entries of the index follow
+from an IndexFile's size, else they are 5,000,000 and 20,000,000. Brokers since 5.5 enter tags: what is in the newest
+IndexFile tells; else the checkpoint's `logics_physical_offset`, which they alone write; else a broker is a new one.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from connectors.facts.delay_levels import DEFAULT_DELAY_LEVELS_MS
+from connectors.rebuild.errors import RebuildError
+from connectors.rebuild.index_tags import index_has_tags
+from connectors.rebuild.topics import batch_topics_of
+from connectors.verify.store_view import has_rocksdb_queues, list_queues, queue_file_size
+from schemas.layouts import batchconsumequeue, consumequeue
+from schemas.layouts.checkpoint import Checkpoint, parse_checkpoint
+from schemas.layouts.errors import LayoutError
+from schemas.layouts.indexfile import Geometry, geometry_of
+
+CHECKPOINT, INDEX, QUEUES, BATCH_QUEUES = "checkpoint", "index", "consumequeue", "batchconsumequeue"
+_INDEX_NAME_LENGTH = 17
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What the user says; None leaves it to what is found.
+
+    Attributes:
+        topics: whose queues are made; all, and index, checkpoint and topics.json as well, where not given.
+        queue_file_size: bytes of a ConsumeQueue's file.
+        index_slots: slots of an IndexFile.
+        index_entries: its entries.
+        index_tags: whether records are entered under their TAGS.
+        delay_levels_ms: the broker's messageDelayLevel.
+        close_heads: see `Settings`.
+    """
+
+    topics: tuple[str, ...] | None = None
+    queue_file_size: int | None = None
+    index_slots: int | None = None
+    index_entries: int | None = None
+    index_tags: bool | None = None
+    delay_levels_ms: tuple[int, ...] = DEFAULT_DELAY_LEVELS_MS
+    close_heads: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The broker's settings.
+
+    Attributes:
+        queue_file_size: bytes of a ConsumeQueue's file.
+        batch_file_size: bytes of a BatchConsumeQueue's file.
+        index_slots: slots of an IndexFile.
+        index_entries: its entries; one fewer are used.
+        index_tags: whether records are entered under their TAGS.
+        delay_levels_ms: messageDelayLevel.
+        topics: whose queues are made, None for all.
+        close_heads: queues whose first messages the log lacks begin at 0 all the same. A broker puts filler there,
+            which leads to offset 0: where the log begins there, it passes over the queue's messages in the first
+            segment, as of a file that is gone.
+        batch_topics: whose queues are BatchConsumeQueues.
+    """
+
+    queue_file_size: int
+    batch_file_size: int
+    index_slots: int
+    index_entries: int
+    index_tags: bool
+    delay_levels_ms: tuple[int, ...]
+    topics: tuple[str, ...] | None
+    close_heads: bool
+    batch_topics: tuple[str, ...] = ()
+
+    @property
+    def geometry(self) -> Geometry:
+        """Where things stand in an IndexFile."""
+        return Geometry(self.index_slots, self.index_entries)
+
+
+def find_settings(root: Path, wanted: Wanted) -> Settings:
+    """The settings of the broker that wrote a store.
+
+    Raises:
+        RebuildError: for sizes that no broker takes, and for a store whose queues are in RocksDB.
+    """
+    if has_rocksdb_queues(root):
+        raise RebuildError(f"{root}: expected queues in files, found queues in RocksDB, which the broker makes itself")
+    size = wanted.queue_file_size or queue_file_size(root, list_queues(root))
+    if size <= 0 or size % consumequeue.ENTRY.size:
+        raise RebuildError(f"size of queue files: expected a multiple of {consumequeue.ENTRY.size}, found {size}")
+    files = _index_files(root)
+    found = _geometry_of(files)
+    slots, entries = wanted.index_slots or found.slots, wanted.index_entries or found.entries
+    if slots < 1 or entries < 2:  # entry 0 is never used
+        raise RebuildError(f"IndexFile: expected 1 slot and 2 entries or more, found {slots} and {entries}")
+    return Settings(
+        queue_file_size=size,
+        batch_file_size=_batch_file_size(root),
+        index_slots=slots,
+        index_entries=entries,
+        index_tags=_has_tags(root, files, found) if wanted.index_tags is None else wanted.index_tags,
+        delay_levels_ms=wanted.delay_levels_ms,
+        topics=wanted.topics,
+        close_heads=wanted.close_heads,
+        batch_topics=tuple(sorted(batch_topics_of(root))),
+    )
+
+
+def read_checkpoint(root: Path) -> Checkpoint | None:
+    """The store's checkpoint, or None where there is none that can be read."""
+    with suppress(OSError, LayoutError):
+        return parse_checkpoint((root / CHECKPOINT).read_bytes())
+    return None
+
+
+def _has_tags(root: Path, index_files: list[Path], geometry: Geometry) -> bool:
+    told = index_has_tags(root, index_files, geometry)
+    if told is not None:
+        return told
+    checkpoint = read_checkpoint(root)
+    return checkpoint is None or checkpoint.logics_physical_offset > 0
+
+
+def _index_files(root: Path) -> list[Path]:
+    """The store's IndexFiles, oldest first."""
+    with suppress(FileNotFoundError):
+        return [
+            Path(entry.path)
+            for entry in sorted(os.scandir(root / INDEX), key=lambda each: each.name)
+            if len(entry.name) == _INDEX_NAME_LENGTH and entry.name.isdecimal() and entry.is_file()
+        ]
+    return []
+
+
+def _geometry_of(index_files: list[Path]) -> Geometry:
+    """Slots and entries of the IndexFiles; the defaults where none has a size that tells."""
+    for path in index_files:
+        with suppress(LayoutError, FileNotFoundError):
+            return geometry_of(path.stat().st_size)
+    return Geometry()
+
+
+def _batch_file_size(root: Path) -> int:
+    """The size of the first BatchConsumeQueue file that has one which such a file can have."""
+    for path in sorted((root / BATCH_QUEUES).glob("*/*/*")):
+        size = path.stat().st_size
+        if path.is_file() and size and size % batchconsumequeue.ENTRY.size == 0:
+            return size
+    return batchconsumequeue.DEFAULT_FILE_ENTRIES * batchconsumequeue.ENTRY.size

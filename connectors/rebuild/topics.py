@@ -1,0 +1,78 @@
+"""topics.json: what it says, and what the log says of topics.
+
+Of a topic the log tells the name, and that it has at least as many queues as the highest number says. What
+topics.json says already stays; topics that the broker makes itself when it starts are left to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from connectors.rebuild.parts import Queue
+from schemas.layouts.topics import Kind, kind_of
+from schemas.remoting.fastjson import parse_fastjson, serialize_fastjson
+
+TOPICS = "config/topics.json"
+_TABLE = "topicConfigTable"
+_LIGHT_PREFIX = "%LMQ%"
+_READ_AND_WRITE = 6
+_BROKERS_OWN = frozenset({Kind.DELAY, Kind.HALF, Kind.OP, Kind.TIMER, Kind.SYSTEM})
+_BATCH_QUEUES: Mapping[str, str] = {"queue.type": "BatchCQ"}
+
+
+def topics_of(root: Path, queues: Iterable[Queue], timestamp: int) -> bytes:
+    """The bytes of topics.json.
+
+    Args:
+        root: the store's folder, whose own topics.json is taken over.
+        queues: all that have an entry.
+        timestamp: of the newest record, ms; the file's version.
+    """
+    document = _known(root / TOPICS)
+    table = document.setdefault(_TABLE, {})
+    found: dict[str, tuple[int, bool]] = {}
+    for queue in queues:
+        if kind_of(queue.topic) not in _BROKERS_OWN and not queue.topic.startswith(_LIGHT_PREFIX):
+            count, is_batch = found.get(queue.topic, (0, False))
+            found[queue.topic] = max(count, queue.queue_id + 1), is_batch or queue.is_batch
+    for topic, (count, is_batch) in sorted(found.items()):
+        table.setdefault(topic, _config(topic, count, is_batch=is_batch))
+    document.setdefault("dataVersion", {"counter": 1, "stateVersion": 0, "timestamp": timestamp})
+    return str(serialize_fastjson(document)).encode()
+
+
+def batch_topics_of(root: Path) -> set[str]:
+    """Topics of which topics.json says that their queues are BatchConsumeQueues."""
+    table = _known(root / TOPICS).get(_TABLE, {})
+    return {
+        str(topic)
+        for topic, config in table.items()
+        if isinstance(config, dict)
+        and isinstance(attributes := config.get("attributes"), dict)
+        and attributes.items() >= _BATCH_QUEUES.items()
+    }
+
+
+def _config(topic: str, queues: int, *, is_batch: bool) -> dict[str, Any]:
+    return {
+        "attributes": dict(_BATCH_QUEUES) if is_batch else {},
+        "order": False,
+        "perm": _READ_AND_WRITE,
+        "readQueueNums": queues,
+        "topicFilterType": "SINGLE_TAG",
+        "topicName": topic,
+        "topicSysFlag": 0,
+        "writeQueueNums": queues,
+    }
+
+
+def _known(path: Path) -> dict[str, Any]:
+    """What the file says; nothing where it does not say what such a file says."""
+    try:
+        document = parse_fastjson(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    is_table = isinstance(document, dict) and isinstance(document.get(_TABLE), dict)
+    return dict(document) if is_table else {}

@@ -1,0 +1,117 @@
+"""The files under `config/` that the log does not tell: how far groups and delays have come.
+
+    consumerOffset.json     of a file that is given: what the restored queues have; empty without one
+    delayOffset.json        delays that were due when the log ends are done, those of the last ten seconds are not
+    subscriptionGroup.json  groups of which offsets or retries tell, with a broker's own settings
+
+A message whose delay ended in the last ten seconds may be delivered a second time: a broker writes down every ten
+seconds how far it has come, and one that was killed does the same. topics.json is the rebuild's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from connectors.restore.errors import RestoreError
+from schemas.layouts.topics import RETRY_PREFIX
+from schemas.remoting.fastjson import parse_fastjson, serialize_fastjson
+
+DELIVERY_MS = 10_000
+"""How often a broker writes down which delays are done."""
+_OFFSETS = "offsetTable"
+_GROUP = {
+    "brokerId": 0, "consumeBroadcastEnable": True, "consumeEnable": True, "consumeFromMinEnable": True,
+    "notifyConsumerIdsChangedEnable": True, "retryMaxTimes": 16, "retryQueueNums": 1,
+    "whichBrokerWhenConsumeSlowly": 1,
+}  # fmt: skip
+
+Table = dict[str, dict[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOffsets:
+    """Groups' offsets for a restored store.
+
+    Attributes:
+        table: for each `topic@group` and queue, the next message.
+        set_back: how many lay behind their queues' ends, and are these now.
+        left_out: how many were of queues of which the log has no message.
+    """
+
+    table: Table
+    set_back: int = 0
+    left_out: int = 0
+
+    @property
+    def groups(self) -> set[str]:
+        """The groups that have one."""
+        return {key.rpartition("@")[2] for key in self.table}
+
+
+def parse_offsets(data: bytes, name: str) -> Table:
+    """What a consumerOffset.json says.
+
+    Raises:
+        RestoreError: if it is none.
+    """
+    try:
+        table = parse_fastjson(data)[_OFFSETS]
+        parsed = {key: {int(queue): offset for queue, offset in queues.items()} for key, queues in table.items()}
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise RestoreError(
+            f'{name}: expected a consumerOffset.json, {{"{_OFFSETS}":{{"topic@group":{{0:17}}}}}}'
+        ) from None
+    for key, queues in parsed.items():
+        for queue, offset in queues.items():
+            if "@" not in key or type(offset) is not int or not 0 <= offset < 1 << 63:
+                raise RestoreError(
+                    f"{name}: {key!r}, queue {queue}: expected topic@group and an offset, found {offset!r}"
+                )
+    return parsed
+
+
+def fit_offsets(table: Table, ends: Mapping[tuple[str, int], int]) -> GroupOffsets:
+    """Offsets that the restored queues can have.
+
+    Args:
+        table: from `parse_offsets`.
+        ends: of each topic and queue with a message: the number behind its last.
+    """
+    fitting: Table = {}
+    set_back = left_out = 0
+    for key, queues in table.items():
+        topic = key.rpartition("@")[0]
+        for queue, offset in queues.items():
+            end = ends.get((topic, queue))
+            if end is None:
+                left_out += 1
+                continue
+            set_back += offset > end
+            fitting.setdefault(key, {})[queue] = min(offset, end)
+    return GroupOffsets(fitting, set_back, left_out)
+
+
+def config_files(
+    offsets: GroupOffsets, topics: Iterable[str], delays: Mapping[int, int], timestamp: int
+) -> dict[str, bytes]:
+    """The files by their names.
+
+    Args:
+        offsets: of groups.
+        topics: that have a message.
+        delays: by delay level: the first message that is still to be delivered.
+        timestamp: of the newest record, ms; the files' version.
+    """
+    groups = offsets.groups | {topic.removeprefix(RETRY_PREFIX) for topic in topics if topic.startswith(RETRY_PREFIX)}
+    version = {"counter": 1, "stateVersion": 0, "timestamp": timestamp}
+    documents: dict[str, dict[str, Any]] = {
+        "consumerOffset.json": {"dataVersion": version, _OFFSETS: offsets.table},
+        "delayOffset.json": {"dataVersion": version, _OFFSETS: dict(sorted(delays.items()))},
+        "subscriptionGroup.json": {
+            "dataVersion": version,
+            "subscriptionGroupTable": {group: _GROUP | {"groupName": group} for group in sorted(groups)},
+        },
+    }
+    return {name: serialize_fastjson(document).encode() for name, document in documents.items()}

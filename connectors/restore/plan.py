@@ -1,0 +1,140 @@
+"""A run: which log of which lake, in which segments. A run that was interrupted goes on with the same."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from connectors.commitlog.stores import COMMITLOG
+from connectors.rebuild.durable import write_whole
+from connectors.restore.errors import RestoreError
+from connectors.restore.rows import Chosen, LogRange
+from connectors.restore.segment import Lost, SegmentRestored
+from schemas.layouts.segments import segment_name
+
+WORK = ".restore"
+PLAN, _DONE, _VERSION = "plan.json", "done", 1
+_INDEX_BYTES = 100
+"""Of queues and index for each record, about, and generously."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One run.
+
+    Attributes:
+        out: the folder that gets the store.
+        lake: root of the lake.
+        chosen: what is asked for.
+        log: where that lies.
+        segment_size: bytes of a segment.
+        skip: whether records without bodies are left out.
+    """
+
+    out: Path
+    lake: str
+    chosen: Chosen
+    log: LogRange
+    segment_size: int
+    skip: bool
+
+    @property
+    def work(self) -> Path:
+        """Where the log is until it is whole, and what is known of its segments."""
+        return self.out / WORK
+
+    @property
+    def commitlog(self) -> Path:
+        """Where the segments are until all are there."""
+        return self.work / COMMITLOG
+
+    @property
+    def bases(self) -> range:
+        """The first offset of each segment."""
+        first = self.log.start - self.log.start % self.segment_size
+        return range(first, self.log.end, self.segment_size)
+
+    def read_done(self, base: int) -> SegmentRestored | None:
+        """What came of a segment; None where it is still to be written."""
+        try:
+            known = json.loads(self._done(base).read_bytes())
+            known["lost"] = tuple(Lost(**each) for each in known["lost"])
+            known["filled"] = tuple((start, end) for start, end in known["filled"])
+            known["first"] = tuple(known["first"]) if known["first"] else None
+            return SegmentRestored(**known | {"made_up": tuple(known["made_up"])})
+        except FileNotFoundError:
+            return None
+
+    def write_done(self, base: int, restored: SegmentRestored) -> None:
+        """Note what came of a segment, which has its name."""
+        write_whole(self._done(base), json.dumps(asdict(restored)).encode())
+
+    def _done(self, base: int) -> Path:
+        return self.work / _DONE / f"{segment_name(base)}.json"
+
+    def question(self) -> dict[str, Any]:
+        """What makes it another run's where it is another."""
+        wanted = {name: None if value is None else str(value) for name, value in asdict(self.chosen).items()}
+        return {"version": _VERSION, "lake": self.lake, "chosen": wanted, "skip": self.skip}
+
+    def write(self) -> None:
+        """Keep it."""
+        document = self.question() | {"log": asdict(self.log), "segment_size": self.segment_size}
+        self.commitlog.mkdir(parents=True, exist_ok=True)
+        write_whole(self.work / PLAN, json.dumps(document, indent=2).encode())
+
+
+def check_out(out: Path) -> bool:
+    """Whether an interrupted run is to go on in a folder.
+
+    Raises:
+        RestoreError: if it holds anything else.
+    """
+    if (out / WORK / PLAN).exists():
+        return True
+    if out.exists() and not out.is_dir():
+        raise RestoreError(f"{out} is a file: expected a new or an empty folder")
+    others = sorted(path.name for path in out.iterdir() if path.name != WORK) if out.exists() else []
+    if others:
+        raise RestoreError(f"{out} holds {others[0]}: expected a new or an empty folder, as nothing is overwritten")
+    return False
+
+
+def go_on(plan: Plan) -> Plan:
+    """The plan of the interrupted run in a folder, of which this one knows what is asked for.
+
+    Raises:
+        RestoreError: if it is another's.
+    """
+    known: dict[str, Any] = {}
+    try:
+        known = json.loads((plan.work / PLAN).read_bytes())
+        if {name: known[name] for name in plan.question()} == plan.question():
+            size = known["segment_size"] if plan.segment_size == 0 else plan.segment_size
+            if size == known["segment_size"]:
+                return Plan(plan.out, plan.lake, plan.chosen, LogRange(**known["log"]), size, plan.skip)
+    except (ValueError, KeyError, TypeError):
+        pass
+    raise RestoreError(
+        f"{plan.out} holds an unfinished run of another lake, or with other options: delete it, or choose another"
+    )
+
+
+def check_disk(plan: Plan) -> None:
+    """Refuse to begin what the disk has no room for.
+
+    Raises:
+        RestoreError: if it has not.
+    """
+    folder = next(folder for folder in (plan.out, *plan.out.absolute().parents) if folder.exists())
+    done = sum(1 for _ in (plan.work / _DONE).glob("*.json"))
+    needed = (len(plan.bases) - done) * plan.segment_size + plan.log.records * _INDEX_BYTES
+    free = shutil.disk_usage(folder).free
+    if free < needed:
+        raise RestoreError(
+            f"{plan.out}: expected {needed:,} bytes of free disk for {len(plan.bases):,} segments and their indexes, "
+            f"found {free:,}. Restore a shorter range, or elsewhere"
+        )

@@ -1,0 +1,10 @@
+"""What keeps a log from being salvaged.
+
+SalvageError    a store or a folder that cannot be used as it is
+"""
+
+from __future__ import annotations
+
+
+class SalvageError(Exception):
+    """A log that cannot be salvaged; the message is for a user."""

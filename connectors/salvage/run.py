@@ -1,0 +1,184 @@
+"""All of a salvage: every segment written anew into another folder, and a list of what was damaged."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from connectors.commitlog.plan import segment_ranges, take_snapshot
+from connectors.commitlog.splits import Split
+from connectors.commitlog.stores import COMMITLOG, Store, segment_size
+from connectors.rebuild.durable import write_whole
+from connectors.rebuild.work import run_work
+from connectors.salvage.errors import SalvageError
+from connectors.salvage.segments import SegmentSalvaged, SegmentTask, salvage_segment
+from connectors.whole_files import sync_folder
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CONFIG, DAMAGES, MOVED = "config", "salvage-damages.jsonl", "salvage-moved.jsonl"
+_WORK, _SUMMARY = ".salvage", "salvage.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Salvaged:
+    """What came of a log.
+
+    Attributes:
+        out: where it is.
+        bytes: of the log.
+        segments: that were written.
+        records: that are intact, and there.
+        damages: ranges without an intact record.
+        damaged_bytes: how long they are together.
+        moved: records that are not at their own offsets.
+    """
+
+    out: Path
+    bytes: int
+    segments: int
+    records: int
+    damages: int
+    damaged_bytes: int
+    moved: int
+
+
+def salvage_store(
+    store: Store,
+    out: Path,
+    *,
+    spark: SparkSession | None = None,
+    threads: int | None = None,
+    advance: Callable[[int], None] | None = None,
+) -> Salvaged:
+    """Write a clean log, beside its place until it is whole; with it goes the store's `config`.
+
+    Where an earlier run of the same has done so already, nothing is done: what follows a salvage can be run again.
+
+    Args:
+        store: from `find_stores`; it is not changed.
+        out: the folder that gets `commitlog`.
+        spark: the session that does it; this process without one.
+        threads: how many of this process.
+        advance: is told how many bytes of log more are done.
+
+    Raises:
+        SalvageError: for a folder that has another log already, and for segments of several sizes.
+        StoreError: for a store that may not be read.
+    """
+    if "://" in store.root:
+        raise SalvageError(f"{store.root}: expected a store on a local or mounted disk")
+    if (out / COMMITLOG).exists():
+        return _known(store, out)
+    work = out / _WORK
+    shutil.rmtree(work, ignore_errors=True)
+    (work / COMMITLOG).mkdir(parents=True)
+    tasks = _tasks(store, work / COMMITLOG)
+    done: dict[int, SegmentSalvaged] = {}
+    for number, result in run_work(salvage_segment, tasks, spark=spark, threads=threads):
+        done[number] = result
+        if advance is not None:
+            advance(tasks[number].split.size)
+    _fill_empty(tasks, done)
+    in_order = [done[number] for number in range(len(tasks))]
+    damages = [damage for each in in_order for damage in each.damages]
+    moved = [pair for each in in_order for pair in each.moved]
+    _write_lines(out / DAMAGES, (asdict(damage) for damage in damages))
+    if moved:
+        _write_lines(out / MOVED, ({"before": before, "now": now} for before, now in moved))
+    _copy_config(Path(store.root).parent, out)
+    salvaged = Salvaged(
+        out,
+        sum(task.split.size for task in tasks),
+        len(tasks),
+        sum(each.records for each in in_order),
+        len(damages),
+        sum(damage.end - damage.start for damage in damages),
+        len(moved),
+    )
+    sync_folder(work / COMMITLOG)
+    write_whole(out / _SUMMARY, json.dumps(_source(store) | {"salvaged": _counts(salvaged)}).encode())
+    (work / COMMITLOG).rename(out / COMMITLOG)
+    sync_folder(out)
+    work.rmdir()
+    return salvaged
+
+
+def _source(store: Store) -> dict[str, Any]:
+    """What tells one log from another, and from what it was before somebody changed it."""
+    files = [
+        [segment.base_offset, segment.file_size, Path(segment.path).stat().st_mtime_ns] for segment in store.segments
+    ]
+    return {"log": str(Path(store.root).resolve()), "segments": files}
+
+
+def _counts(salvaged: Salvaged) -> dict[str, int]:
+    return {name: value for name, value in asdict(salvaged).items() if name != "out"}
+
+
+def _known(store: Store, out: Path) -> Salvaged:
+    """What an earlier run has made of the same log."""
+    try:
+        document = json.loads((out / _SUMMARY).read_bytes())
+        salvaged = Salvaged(out, **document.pop("salvaged"))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        document = None
+    if document != _source(store):
+        raise SalvageError(f"{out} holds {COMMITLOG}: expected a folder without, as nothing is overwritten")
+    return salvaged
+
+
+def _tasks(store: Store, folder: Path) -> list[SegmentTask]:
+    """A task for every segment from the oldest to the newest, missing ones included."""
+    size = segment_size(store)
+    found = take_snapshot([store]).ranges[store.broker]
+    splits = [each for split in segment_ranges(store, found) for each in _by_segment(split, size)]
+    for split in splits:
+        if not split.missing and split.segment_end - split.base_offset != size:
+            raise SalvageError(
+                f"{split.path}: expected {size} bytes, as most segments have, found room for "
+                f"{split.segment_end - split.base_offset}: a broker loads segments of one size only"
+            )
+    if not splits:
+        raise SalvageError(f"{store.root}: expected records, found none that is intact")
+    newest = splits[-1].base_offset
+    return [SegmentTask(split, size, split.base_offset == newest, 0, str(folder)) for split in splits]
+
+
+def _by_segment(split: Split, size: int) -> Iterator[Split]:
+    """A range where segments are missing, segment by segment."""
+    if not split.missing:
+        yield split
+        return
+    for base in range(split.base_offset, split.end, size):
+        yield replace(
+            split, base_offset=base, start=base, end=base + size, segment_end=base + size, file_end=base + size
+        )
+
+
+def _fill_empty(tasks: list[SegmentTask], done: dict[int, SegmentSalvaged]) -> None:
+    """Write segments without a record again: their fillers take the time of the record before."""
+    time = next((done[number].first_time for number in range(len(tasks)) if done[number].records), 0)
+    for number, task in enumerate(tasks):
+        if done[number].records:
+            time = done[number].last_time
+        else:
+            done[number] = salvage_segment(replace(task, store_timestamp=time))
+
+
+def _copy_config(root: Path, out: Path) -> None:
+    """What topics, groups and offsets there were; a broker makes what is missing."""
+    for path in sorted((root / CONFIG).glob("*.json")):
+        if path.is_file():
+            (out / CONFIG).mkdir(exist_ok=True)
+            shutil.copyfile(path, out / CONFIG / path.name)
+
+
+def _write_lines(path: Path, rows: Iterable[object]) -> None:
+    with path.open("w", encoding="utf-8") as file:
+        file.writelines(json.dumps(row) + "\n" for row in rows)

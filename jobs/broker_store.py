@@ -1,0 +1,150 @@
+"""The broker's store on the command line: which layout its files have, and how large they are."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jobs.command import JobError
+
+if TYPE_CHECKING:
+    from broker_lite.broker.interfaces import BrokerStore
+    from broker_lite.broker.options import BrokerOptions
+    from broker_lite.journal import JournalOptions
+    from broker_lite.store import StoreOptions
+    from broker_lite.store.options import RetentionOptions
+
+_MIB = 1 << 20
+_ROCKETMQ, _JMQ = "rocketmq", "jmq"
+_DEFAULT_LOG_MIB = {_ROCKETMQ: 1024, _JMQ: 128}
+
+
+def add_store_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say what the store is like."""
+    files = parser.add_argument_group("store")
+    files.add_argument(
+        "--layout", choices=tuple(_DEFAULT_LOG_MIB), default=_ROCKETMQ,
+        help="whose files the store has (default: rocketmq); jmq has no delays, transactions, keys or slaves",
+    )  # fmt: skip
+    files.add_argument(
+        "--flush", choices=("async", "sync"), default="async", help="answer a send at once, or when it is on the disk"
+    )
+    files.add_argument(
+        "--segment-mib", type=float, metavar="MIB",
+        help="size of a file of the CommitLog, or the journal (default: 1024, of the journal 128)",
+    )  # fmt: skip
+    files.add_argument("--queue-entries", type=int, default=300_000, metavar="N", help="entries of a queue's file")
+    files.add_argument("--index-slots", type=int, default=5_000_000, metavar="N", help="hash slots of an index file")
+    files.add_argument("--index-entries", type=int, default=20_000_000, metavar="N", help="entries of an index file")
+    files.add_argument("--max-message-kib", type=int, default=4096, metavar="KIB", help="largest body (default: 4096)")
+    files.add_argument(
+        "--reserved-hours", type=int, default=72, metavar="HOURS", help="age at which segments go (default: 72)"
+    )
+    files.add_argument(
+        "--delete-hours", type=_hours, default="4", metavar="H,H", help="hours of the day in which they do (default: 4)"
+    )
+    files.add_argument(
+        "--disk-percent", type=_percents, default="75,85,90", metavar="P,P,P",
+        help="how full a disk lets segments go at any hour, at any age, and stops new messages (default: 75,85,90)",
+    )  # fmt: skip
+    files.add_argument("--delay-levels", metavar="LEVELS", help="delays of the levels from 1 on, as '1s 5s 10s'")
+
+
+def _hours(text: str) -> tuple[int, ...]:
+    parts = text.split(",")
+    if not all(part.isdecimal() and int(part) < 24 for part in parts):
+        raise argparse.ArgumentTypeError(f"{text!r}: expected hours from 0 to 23 with commas between")
+    return tuple(map(int, parts))
+
+
+def _percents(text: str) -> tuple[int, int, int]:
+    parts = text.split(",")
+    if len(parts) != 3 or not all(part.isdecimal() and 0 < int(part) <= 100 for part in parts):
+        raise argparse.ArgumentTypeError(f"{text!r}: expected three numbers from 1 to 100 with commas between")
+    return int(parts[0]), int(parts[1]), int(parts[2])
+
+
+def open_store(arguments: argparse.Namespace, broker: BrokerOptions) -> BrokerStore:
+    """Open the store that the command line describes.
+
+    Args:
+        arguments: those of `add_store_arguments`, and the broker's.
+        broker: the broker's settings.
+
+    Raises:
+        JobError: if the folder holds a store of another layout, or an option does not go with the layout.
+        StoreError: if it cannot be opened.
+    """
+    from broker_lite.broker.layouts import Layout, layout_of
+    from broker_lite.jmq import JmqStore
+    from broker_lite.store import MessageStore
+
+    layout = Layout(arguments.layout)
+    found = layout_of(Path(arguments.store))
+    if found not in (None, layout):
+        raise JobError(
+            f"--layout {layout}: {arguments.store} holds a store in the layout {found}",
+            f"add --layout {found}, or name another folder",
+        )
+    if layout is Layout.JMQ:
+        _check_jmq(arguments, broker)
+        return JmqStore.open(arguments.store, _journal_options(arguments, broker), cluster=broker.cluster)
+    is_slave = arguments.role == "SLAVE"
+    return MessageStore.open(arguments.store, _store_options(arguments, broker), is_copy=is_slave)
+
+
+def _check_jmq(arguments: argparse.Namespace, broker: BrokerOptions) -> None:
+    if arguments.role != "ASYNC_MASTER" or arguments.ha_listen:
+        raise JobError("--layout jmq: its journal is not copied to slaves", "leave out --role and --ha-listen")
+    if arguments.delay_levels:
+        raise JobError("--layout jmq: its messages cannot wait", "leave out --delay-levels")
+    if broker.address.is_v6:
+        raise JobError(
+            f"--listen: expected an IPv4 address for --layout jmq, whose records have no room for {broker.address}",
+            "choose another address",
+        )
+
+
+def _segment_bytes(arguments: argparse.Namespace) -> int:
+    mib = _DEFAULT_LOG_MIB[arguments.layout] if arguments.segment_mib is None else arguments.segment_mib
+    return round(mib * _MIB)
+
+
+def _retention(arguments: argparse.Namespace) -> RetentionOptions:
+    from broker_lite.store.options import RetentionOptions
+
+    return RetentionOptions(arguments.reserved_hours, arguments.delete_hours, *arguments.disk_percent)
+
+
+def _journal_options(arguments: argparse.Namespace, broker: BrokerOptions) -> JournalOptions:
+    from broker_lite.journal import JournalOptions
+    from broker_lite.store import FlushMode
+    from schemas.layouts.jmq_queue import ENTRY
+
+    return JournalOptions(
+        journal_file_size_bytes=_segment_bytes(arguments),
+        queue_file_size_bytes=arguments.queue_entries * ENTRY.size,
+        flush_mode=FlushMode(arguments.flush),
+        max_body_size_bytes=arguments.max_message_kib << 10,
+        broker_name=broker.name,
+        server_address=broker.address,
+        retention=_retention(arguments),
+    )
+
+
+def _store_options(arguments: argparse.Namespace, broker: BrokerOptions) -> StoreOptions:
+    from broker_lite.store import StoreOptions
+    from broker_lite.store.options import DEFAULT_DELAY_LEVELS
+    from schemas.layouts.consumequeue import ENTRY
+
+    return StoreOptions(
+        segment_size_bytes=_segment_bytes(arguments),
+        consume_queue_file_size_bytes=arguments.queue_entries * ENTRY.size,
+        index_slots=arguments.index_slots,
+        index_entries=arguments.index_entries,
+        max_message_size_bytes=arguments.max_message_kib << 10,
+        message_delay_level=arguments.delay_levels or DEFAULT_DELAY_LEVELS,
+        store_host=broker.address,
+        retention=_retention(arguments),
+    )

@@ -1,0 +1,21 @@
+"""The argument that says which layout stores have."""
+
+from __future__ import annotations
+
+import argparse
+
+from connectors.commitlog.layouts import LayoutChoice, StoreLayout
+
+FOLDERS = "commitlog/ or journal/"
+"""What a store folder holds, for a help text."""
+_HELP = "of a folder that holds both, RocketMQ's commitlog/ or JMQ's journal/ is meant; else found from the folder"
+
+
+def add_layout_argument(parser: argparse.ArgumentParser) -> None:
+    """Add `--layout`."""
+    parser.add_argument("--layout", choices=tuple(map(str, StoreLayout)), help=_HELP)
+
+
+def layout_of(arguments: argparse.Namespace) -> LayoutChoice:
+    """What it says; a job without it finds the layout from the folder alone."""
+    return LayoutChoice(getattr(arguments, "layout", None) or LayoutChoice.ANY)

@@ -1,0 +1,180 @@
+"""Make a store's ConsumeQueues, IndexFiles, checkpoint and topics.json again, from its log.
+
+    commitlake rebuild /data/rocketmq/store --out /data/rebuilt --local
+    commitlake rebuild /data/rocketmq/store --in-place --local
+    commitlake rebuild /data/rocketmq/store --out /data/clean --salvage --local
+
+Every file is byte for byte what the broker would write, but for the names of IndexFiles, which are times of creation,
+and for what the log does not tell: entries of messages that have expired, and the checkpoint's times of flushes.
+Without --in-place nothing is written into the store. Run again after it was interrupted, it goes on. With --salvage a
+damaged log is written anew first: every intact record at its own offset, and between them what a broker steps over.
+Exit codes: 0 where all is made; 3 where the log is damaged, and a broker would end it there; 4 where a broker has the
+store open that is to be changed; 2 for a wrong store, folder or option.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jobs.command import ExitCode, JobError, job_parser, run_job
+from jobs.store_arguments import delay_levels, positive
+
+if TYPE_CHECKING:
+    from connectors.commitlog.stores import Store
+    from connectors.rebuild.run import Rebuilt
+    from connectors.rebuild.settings import Wanted
+    from connectors.salvage.run import Salvaged
+
+DESCRIPTION = (
+    "Make ConsumeQueues, IndexFiles, checkpoint and topics.json from a store's log, as its broker would, many times "
+    "faster and in any folder; or, with --salvage, a clean log from a damaged one."
+)
+EXAMPLES = (
+    ("rebuild /data/rocketmq/store --out /data/rebuilt --local", "on this machine's cores, without Spark"),
+    ("rebuild /data/rocketmq/store --in-place --local", "of a stopped broker: verified, then replaced"),
+    ("rebuild /data/rocketmq/store --out /data/rebuilt --topic orders", "the queues of one topic, on Spark"),
+    ("rebuild /data/rocketmq/store --out /data/clean --salvage --local", "a whole store from a damaged one"),
+)  # fmt: skip
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The job's arguments."""
+    parser = job_parser("rebuild", DESCRIPTION, EXAMPLES)
+    parser.add_argument("store", metavar="STORE", help="store folder, the one that holds commitlog/")
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument("--out", type=Path, metavar="DIR", help="folder for what is made: new, or of an interrupted run")
+    where.add_argument("--in-place", action="store_true",
+                       help="replace the store's own files, which stay beside as NAME.old-TIME")  # fmt: skip
+    parser.add_argument("--salvage", action="store_true", help="write a clean log into DIR first, and rebuild from it")
+    parser.add_argument(
+        "--topic", action="append", metavar="NAME", help="only the queues of this topic; may be repeated"
+    )
+    parser.add_argument("--local", action="store_true", help="on this machine's cores, without Spark")
+    parser.add_argument("--threads", type=positive, metavar="N",
+                        help="with --local: how many at a time (default: one for each core)")  # fmt: skip
+    parser.add_argument("--delay-levels", type=delay_levels, metavar="TEXT",
+                        help="the broker's messageDelayLevel, where it is not the default: '1s 5s 30s'")  # fmt: skip
+    parser.add_argument("--queue-file-size", type=positive, metavar="BYTES",
+                        help="mappedFileSizeConsumeQueue (default: that of the store's files, or 6000000)")  # fmt: skip
+    parser.add_argument("--index-slots", type=positive, metavar="N",
+                        help="maxHashSlotNum (default: by the size of the store's IndexFiles, or 5000000)")  # fmt: skip
+    parser.add_argument("--index-entries", type=positive, metavar="N",
+                        help="maxIndexNum (default: likewise, or 20000000)")  # fmt: skip
+    parser.add_argument("--index-tags", choices=("yes", "no"),
+                        help="index tags, as brokers since 5.5 do (default: by the checkpoint)")  # fmt: skip
+    return parser
+
+
+def job(arguments: argparse.Namespace) -> ExitCode:
+    """Rebuild one store, and tell what came of it."""
+    from connectors.commitlog.stores import find_stores
+    from connectors.rebuild.errors import BusyStoreError, DisagreementError, RebuildError
+    from connectors.salvage.errors import SalvageError
+
+    if arguments.salvage and arguments.in_place:
+        raise JobError("--salvage changes no store: it writes a new one", "give --out")
+    if arguments.salvage and arguments.topic:
+        raise JobError("--salvage takes all of a log", "leave --topic out")
+    stores = find_stores(arguments.store)
+    if len(stores) != 1:
+        raise JobError(f"{arguments.store}: expected one store, found {len(stores)}")
+    try:
+        return _rebuild(arguments, stores[0])
+    except BusyStoreError as error:
+        raise JobError(str(error), "stop the broker, or give --out", ExitCode.REFUSED) from None
+    except DisagreementError as error:
+        hint = "a damaged log: --salvage with --out writes a clean one; 'commitlake verify' tells all that is wrong"
+        raise JobError(str(error), hint, ExitCode.DAMAGE) from None
+    except (RebuildError, SalvageError) as error:
+        raise JobError(str(error)) from None
+
+
+def _rebuild(arguments: argparse.Namespace, store: Store) -> ExitCode:
+    from jobs.rebuild_in_place import rebuild_in_place
+    from jobs.rebuild_run import run_rebuild, run_salvage
+
+    wanted = wanted_of(arguments)
+    if arguments.in_place:
+        rebuilt = rebuild_in_place(arguments, store, wanted)
+    elif arguments.salvage:
+        salvaged, rebuilt = run_salvage(arguments, store, wanted)
+        _say(arguments, salvage_summary(salvaged))
+    else:
+        rebuilt = run_rebuild(arguments, store, arguments.out, wanted)
+    if rebuilt is not None:
+        for line in summary(rebuilt):
+            _say(arguments, line)
+    return exit_code(rebuilt)
+
+
+def wanted_of(arguments: argparse.Namespace) -> Wanted:
+    """What the arguments say of the broker's settings."""
+    from connectors.facts.delay_levels import DEFAULT_DELAY_LEVELS_MS
+    from connectors.rebuild.settings import Wanted
+
+    return Wanted(
+        topics=tuple(sorted(set(arguments.topic))) if arguments.topic else None,
+        queue_file_size=arguments.queue_file_size,
+        index_slots=arguments.index_slots,
+        index_entries=arguments.index_entries,
+        index_tags=None if arguments.index_tags is None else arguments.index_tags == "yes",
+        delay_levels_ms=arguments.delay_levels or DEFAULT_DELAY_LEVELS_MS,
+    )
+
+
+def _say(arguments: argparse.Namespace, line: str) -> None:
+    if not arguments.quiet:
+        print(line, file=sys.stderr)
+
+
+def summary(rebuilt: Rebuilt) -> list[str]:
+    """What was made, and what of the log speaks against it."""
+    from jobs.sizes import size_text
+
+    totals = rebuilt.totals
+    first = (
+        f"{totals.records:,} records in {size_text(rebuilt.bytes)}: {rebuilt.entries:,} entries of {rebuilt.queues:,} "
+        f"queues, {totals.keys:,} keys in {rebuilt.index_files:,} index files; in {rebuilt.out}"
+    )
+    lines = [first]
+    if totals.bad_ranges:
+        lines.append(
+            f"{totals.bad_ranges:,} ranges of the log, {size_text(totals.bad_bytes)}, hold no intact record: a broker "
+            "ends its log at the first of them; --salvage writes one that it reads to its end"
+        )
+    if rebuilt.shifted:
+        lines.append(
+            f"{rebuilt.shifted:,} entries of {len(rebuilt.shifted_queues):,} queues stand in front of their messages' "
+            "numbers, as a broker would put them: the log lacks messages before them"
+        )
+    if rebuilt.skipped:
+        lines.append(f"{rebuilt.skipped:,} entries are passed over, as brokers do: their queues had their numbers")
+    if totals.refused:
+        lines.append(f"{totals.refused:,} entries are left out: no folder can have their topics' names")
+    return lines
+
+
+def salvage_summary(salvaged: Salvaged) -> str:
+    """What was saved."""
+    from connectors.salvage.run import DAMAGES, MOVED
+    from jobs.sizes import size_text
+
+    text = (
+        f"{salvaged.records:,} intact records of {size_text(salvaged.bytes)} in {salvaged.segments:,} segments; "
+        f"{salvaged.damages:,} damaged ranges, {size_text(salvaged.damaged_bytes)}, listed in {salvaged.out / DAMAGES}"
+    )
+    return text + (f"; {salvaged.moved:,} records moved, see {salvaged.out / MOVED}" if salvaged.moved else "")
+
+
+def exit_code(rebuilt: Rebuilt | None) -> ExitCode:
+    """What a scheduler is told."""
+    return ExitCode.DAMAGE if rebuilt is not None and rebuilt.totals.bad_ranges else ExitCode.OK
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """`commitlake rebuild`."""
+    return run_job(build_parser(), job, argv)

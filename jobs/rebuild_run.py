@@ -1,0 +1,67 @@
+"""A rebuild and a salvage with their progress, on this machine's cores or on Spark."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from connectors.commitlog.stores import Store, find_stores
+from connectors.rebuild.run import Rebuilt, rebuild_store
+from connectors.rebuild.settings import Wanted
+from connectors.salvage.run import Salvaged, salvage_store
+from jobs.progress import counted_progress, spark_progress
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
+
+def run_rebuild(arguments: argparse.Namespace, store: Store, out: Path, wanted: Wanted) -> Rebuilt:
+    """Rebuild a store into a folder."""
+    with _progress(arguments, f"rebuilding {arguments.store}", store) as (spark, advance):
+        return rebuild_store(store, out, wanted, spark=spark, threads=arguments.threads, advance=advance)
+
+
+def run_salvage(arguments: argparse.Namespace, store: Store, wanted: Wanted) -> tuple[Salvaged, Rebuilt]:
+    """Write a clean log, and rebuild what belongs to it beside it."""
+    with _progress(arguments, f"salvaging {arguments.store}", store) as (spark, advance):
+        salvaged = salvage_store(store, arguments.out, spark=spark, threads=arguments.threads, advance=advance)
+    (clean,) = find_stores(str(arguments.out), store.broker)
+    return salvaged, run_rebuild(arguments, clean, arguments.out, with_settings_of(store, wanted))
+
+
+def with_settings_of(store: Store, wanted: Wanted) -> Wanted:
+    """What the user says, and what is left of the damaged store says where the user does not."""
+    from connectors.rebuild.settings import find_settings
+
+    found = find_settings(Path(store.root).parent, wanted)
+    return Wanted(
+        wanted.topics,
+        found.queue_file_size,
+        found.index_slots,
+        found.index_entries,
+        found.index_tags,
+        wanted.delay_levels_ms,
+        close_heads=store.segments[0].base_offset == 0,
+    )
+
+
+@contextmanager
+def _progress(
+    arguments: argparse.Namespace, what: str, store: Store
+) -> Iterator[tuple[SparkSession | None, Callable[[int], None] | None]]:
+    """The session, where there is one, and what is told how far the work is."""
+    if arguments.local:
+        size = sum(segment.file_size for segment in store.segments)
+        with counted_progress(what, size, "bytes", quiet=arguments.quiet) as advance:
+            yield None, advance
+        return
+    from connectors.spark_session import get_session
+
+    spark = get_session("rebuild")
+    with spark_progress(spark, what, quiet=arguments.quiet):
+        yield spark, None

@@ -1,0 +1,182 @@
+"""Make a store that a broker starts from, out of what the lake has of its log.
+
+    commitlake restore --lake /data/lake --broker broker-a --out /data/restored
+    commitlake restore --lake /data/lake --at 2026-11-20T14:00 --offsets consumerOffset.json --out /data/restored
+
+Reads `messages` and the packs of bodies, and writes a folder that a broker takes as its storePathRootDir: the log,
+every record at its own physical offset and byte for byte as it was; fillers, which brokers step over, for what the lake
+does not have of it; ConsumeQueues, IndexFiles, checkpoint and topics.json, made from the log; and groups' offsets. It
+needs no Spark. Run again after it was interrupted, it goes on. Exit codes: 0 where all of the range is there; 3 where
+the lake lacks records or bodies of it; 2 for a wrong lake, folder or option, or a body that cannot be had.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jobs.command import ExitCode, JobError, job_parser, run_job
+from jobs.places import add_place_arguments, bodies_of, lake_of
+from jobs.rebuild import wanted_of
+from jobs.store_arguments import delay_levels, positive
+from jobs.times import join_times, parse_time
+
+if TYPE_CHECKING:
+    from connectors.restore.run import Restored
+
+DESCRIPTION = (
+    "Make a store that a broker starts from, out of what the lake has of its log: segment files, ConsumeQueues, index, "
+    "topics.json and group offsets, all of it or as it was at a time. Needs no Spark."
+)
+EXAMPLES = (
+    ("restore --lake /data/lake --out /data/restored", "all of a broker's log, from a lake with one broker"),
+    ("restore --lake /data/lake --broker broker-a --at 2026-11-20T14:00 --out /data/restored", "as it was at a time"),
+    ("restore --lake /data/lake --from -2h --to -1h --out /data/hour", "one hour, for a look with a consumer"),
+    ("restore --lake s3://archive/lake --out /data/restored --on-missing skip", "without bodies that have expired"),
+    ("restore --lake /data/lake --offsets config/consumerOffset.json --out /data/restored", "groups go on from there"),
+)  # fmt: skip
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The job's arguments."""
+    parser = job_parser("restore", DESCRIPTION, EXAMPLES)
+    add_place_arguments(parser)
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR",
+                        help="folder for the store: new, empty, or of an interrupted run")  # fmt: skip
+    parser.add_argument("--broker", metavar="NAME", help="the store's name (default: the lake's only one)")
+    parser.add_argument("--from", dest="start", type=parse_time, metavar="TIME",
+                        help="begin with the first record stored then or later: 2026-11-20T14:00, -2h")  # fmt: skip
+    parser.add_argument("--to", dest="end", type=parse_time, metavar="TIME",
+                        help="end with the last record stored before")  # fmt: skip
+    parser.add_argument("--at", type=parse_time, metavar="TIME", help="the store as it was then: all before that time")
+    parser.add_argument("--from-offset", type=_offset, metavar="N", help="begin at this physical offset")
+    parser.add_argument("--to-offset", type=_offset, metavar="N", help="end before this physical offset")
+    parser.add_argument("--segment-size", type=positive, metavar="BYTES",
+                        help="mappedFileSizeCommitLog (default: as the records tell, mostly 1073741824)")  # fmt: skip
+    parser.add_argument("--offsets", type=Path, metavar="FILE",
+                        help="a consumerOffset.json with groups' offsets (default: groups begin anew)")  # fmt: skip
+    parser.add_argument("--on-missing", choices=("fail", "skip"), default="fail",
+                        help="a body that cannot be had: fail, or put a filler there (default: fail)")  # fmt: skip
+    parser.add_argument("--threads", type=positive, default=2, metavar="N", help="how many at a time (default: 2)")
+    parser.add_argument("--delay-levels", type=delay_levels, metavar="TEXT",
+                        help="the broker's messageDelayLevel, where it is not the default: '1s 5s 30s'")  # fmt: skip
+    parser.add_argument("--queue-file-size", type=positive, metavar="BYTES",
+                        help="mappedFileSizeConsumeQueue (default: 6000000)")  # fmt: skip
+    parser.add_argument("--index-slots", type=positive, metavar="N", help="maxHashSlotNum (default: 5000000)")
+    parser.add_argument("--index-entries", type=positive, metavar="N", help="maxIndexNum (default: 20000000)")
+    parser.add_argument(
+        "--index-tags", choices=("yes", "no"), help="index tags, as brokers since 5.5 do (default: yes)"
+    )
+    parser.set_defaults(topic=None)
+    return parser
+
+
+def _offset(text: str) -> int:
+    if not text.isascii() or not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a physical offset, 0 or more")
+    return int(text)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise JobError(f"--offsets {path}: {error.strerror or error}") from None
+
+
+def job(arguments: argparse.Namespace) -> ExitCode:
+    """Restore one store, and tell what came of it."""
+    from connectors.lake.reader import QueryError
+    from connectors.rebuild.errors import RebuildError
+    from connectors.restore.errors import RestoreError
+
+    _check(arguments)
+    try:
+        restored = _restore(arguments)
+    except QueryError as error:
+        raise JobError(f"the table messages cannot be read: {error}") from None
+    except (RestoreError, RebuildError) as error:
+        raise JobError(str(error)) from None
+    if not arguments.quiet:
+        print("\n".join(summary(restored)), file=sys.stderr)
+    return ExitCode.DAMAGE if restored.lost or restored.lacking else ExitCode.OK
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    if arguments.at is not None and (arguments.start is not None or arguments.end is not None):
+        raise JobError("--at and --from or --to do not go together", "--at is all before a time")
+    if arguments.start and arguments.end and arguments.start >= arguments.end:
+        raise JobError(f"--from {arguments.start} is not before --to {arguments.end}")
+    first, last = arguments.from_offset, arguments.to_offset
+    if first is not None and last is not None and first >= last:
+        raise JobError(f"--from-offset {first} is not less than --to-offset {last}")
+
+
+def _restore(arguments: argparse.Namespace) -> Restored:
+    from connectors.restore.config import parse_offsets
+    from connectors.restore.rows import Chosen
+    from connectors.restore.run import restore_store
+    from jobs.restore_progress import shown
+
+    lake = lake_of(arguments)
+    offsets = arguments.offsets and parse_offsets(_read(arguments.offsets), str(arguments.offsets))
+    end = arguments.end if arguments.at is None else arguments.at
+    chosen = Chosen(arguments.broker or "", arguments.from_offset, arguments.to_offset, arguments.start, end)
+    with shown(f"restoring into {arguments.out}", quiet=arguments.quiet) as begin:
+        return restore_store(
+            lake,
+            bodies_of(arguments, lake),
+            arguments.out,
+            chosen,
+            settings=wanted_of(arguments),
+            segment_size=arguments.segment_size,
+            offsets=offsets,
+            skip=arguments.on_missing == "skip",
+            threads=arguments.threads,
+            begin=begin,
+        )
+
+
+def summary(restored: Restored) -> list[str]:
+    """What was made, and what is not as the broker had it."""
+    from connectors.restore.run import NOTES
+    from jobs.sizes import size_text
+
+    log, rebuilt = restored.log, restored.rebuilt
+    made = (
+        f"{restored.broker}: {restored.records:,} records from physical offset {log.start} to {log.end}, in "
+        f"{restored.segments:,} segments of {restored.segment_size:,} bytes; {rebuilt.entries:,} entries of "
+        f"{rebuilt.queues:,} queues, {rebuilt.totals.keys:,} keys; in {restored.out}"
+    )
+    lines = [made]
+    if restored.lacking:
+        lines.append(
+            f"{restored.lacking:,} stretches, {size_text(restored.lacking_bytes)}, hold no record: fillers stand there"
+        )
+    if restored.lost:
+        lines.append(f"{restored.lost:,} records are left out, {restored.lost_bodies:,} of them for want of a body")
+    if restored.made_up:
+        lines.append(
+            f"{restored.made_up:,} records say the same in other bytes: the lake does not have their properties' text"
+        )
+    if restored.lacking or restored.lost or restored.made_up:
+        lines.append(f"{restored.out / NOTES} lists them")
+    if restored.offsets is None:
+        lines.append("no offsets of groups: each begins as its consumers say; --offsets takes a consumerOffset.json")
+    elif restored.offsets.set_back or restored.offsets.left_out:
+        lines.append(
+            f"{restored.offsets.set_back:,} offsets of groups lay behind the log, and stand at its end now; "
+            f"{restored.offsets.left_out:,} were of queues without a message, and are left out"
+        )
+    if restored.segment_size != 1 << 30:
+        lines.append(f"the broker needs mappedFileSizeCommitLog={restored.segment_size}")
+    return lines
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """`commitlake restore`."""
+    joined = join_times(sys.argv[1:] if argv is None else argv, "--from", "--to", "--at")
+    return run_job(build_parser(), job, joined)

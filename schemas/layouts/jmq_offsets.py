@@ -1,0 +1,103 @@
+"""`offset/offset.json`: how far each application has consumed each queue.
+
+    {"version":1,"updated":1700000000000,
+     "consumers":{"<topic>":{"<app>":{"<queueId>":{"ack":120,"pull":130,"time":1700000000000}}}}}
+
+`ack` is the queue offset up to which everything is done, `pull` the next to be handed out (not below `ack`), `time`
+that of the last acknowledgement, ms. The previous version is kept as `offset.json.bak`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from schemas.layouts.errors import LayoutError
+from schemas.layouts.journal import MAX_QUEUE_ID
+
+FOLDER = "offset"
+FILE_NAME = "offset.json"
+VERSION = 1
+_MAX_OFFSET = (1 << 63) - 1
+
+
+class ConsumedQueue(NamedTuple):
+    """Whose progress, and where."""
+
+    topic: str
+    app: str
+    queue_id: int
+
+
+class Position(NamedTuple):
+    """How far an application has come in a queue; see the module's docstring."""
+
+    ack: int
+    pull: int
+    time: int
+
+
+Positions = dict[ConsumedQueue, Position]
+
+
+def parse_offsets(data: bytes) -> tuple[Positions, int]:
+    """The positions in a file's bytes, and when it was written, ms.
+
+    Raises:
+        LayoutError: if it is no such file.
+    """
+    try:
+        document = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise LayoutError("offset.json", 0, "a JSON document", str(error)) from error
+    fields = _object("offset.json", document)
+    if (version := fields.get("version")) != VERSION:
+        raise LayoutError("version", 0, f"{VERSION}", f"{version!r}"[:100])
+    positions = {}
+    for topic, apps in _object("consumers", fields.get("consumers")).items():
+        for app, queues in _object(topic, apps).items():
+            for queue_id, position in _object(app, queues).items():
+                place = ConsumedQueue(topic, app, _queue_id(queue_id))
+                positions[place] = _position(place, _object(queue_id, position))
+    return positions, _number("updated", fields.get("updated"))
+
+
+def _object(name: str, value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise LayoutError(name[:100], 0, "an object", f"{value!r}"[:100])
+    return value
+
+
+def _queue_id(text: str) -> int:
+    number = int(text) if text.isascii() and text.isdecimal() and len(text) <= 3 else -1
+    if not 0 <= number <= MAX_QUEUE_ID or str(number) != text:
+        raise LayoutError("queue_id", 0, f"0 to {MAX_QUEUE_ID}", repr(text[:100]))
+    return number
+
+
+def _position(place: ConsumedQueue, fields: Mapping[str, Any]) -> Position:
+    position = Position(*(_number(name, fields.get(name)) for name in Position._fields))
+    if position.ack > position.pull:
+        raise LayoutError("pull", 0, f"at least ack, {position.ack}, for {tuple(place)}", f"{position.pull}")
+    return position
+
+
+def _number(name: str, value: Any) -> int:
+    if type(value) is not int or not 0 <= value <= _MAX_OFFSET:
+        raise LayoutError(name, 0, f"a number from 0 to {_MAX_OFFSET}", f"{value!r}"[:100])
+    return value
+
+
+def serialize_offsets(positions: Mapping[ConsumedQueue, Position], updated: int) -> bytes:
+    """The whole file.
+
+    Args:
+        positions: of every application and queue.
+        updated: when it is written, ms.
+    """
+    consumers: dict[str, dict[str, dict[str, dict[str, int]]]] = {}
+    for (topic, app, queue_id), position in sorted(positions.items()):
+        consumers.setdefault(topic, {}).setdefault(app, {})[str(queue_id)] = position._asdict()
+    document = {"version": VERSION, "updated": updated, "consumers": consumers}
+    return json.dumps(document, separators=(",", ":")).encode()

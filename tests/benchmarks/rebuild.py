@@ -1,0 +1,177 @@
+"""A rebuild beside a real broker's own, of the same log, on this machine.
+
+    python -m tests.benchmarks.rebuild --gib 1 --factors 1,4
+
+Makes stores of a shop's messages (`tests.benchmarks.corpus`), rebuilds each several times on this machine's cores, and
+then starts a broker on a copy of the log that has no indexes. The broker's time is taken from its process's start to
+the last entry of every queue and of the index, which its files tell; and from the first entry on, as a JVM's start is
+no rebuild. At the end its files are compared with ours, byte by byte.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import statistics
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from connectors.commitlog.stores import find_stores
+from connectors.rebuild.run import Rebuilt, rebuild_store
+from connectors.rebuild.settings import Wanted
+from schemas.layouts.consumequeue import ENTRY
+from schemas.layouts.indexfile import ENTRY as INDEX_ENTRY
+from schemas.layouts.indexfile import geometry_of, parse_header
+from tests.benchmarks.corpus import GIB, Corpus, make_corpora
+from tests.benchmarks.machine import machine
+from tests.servers.rocketmq import BrokerOptions, RocketMQ
+
+_POLL_SECONDS = 0.02
+_TIMEOUT_SECONDS = 1800
+_WARM_UP_GIB = 1 / 64
+
+
+@dataclass(frozen=True, slots=True)
+class Sign:
+    """Bytes of a file that are written last: when they are there, so is all before them.
+
+    Attributes:
+        folder: that holds the file, from the store's folder on.
+        name: of the file; any where not given, as an IndexFile's cannot be foreseen.
+        position: of the bytes.
+        expected: what they are.
+    """
+
+    folder: Path
+    name: str | None
+    position: int
+    expected: bytes
+
+    def is_there(self, root: Path) -> bool:
+        """Whether the file has them."""
+        folder = root / self.folder
+        if not folder.is_dir():
+            return False
+        paths = [folder / self.name] if self.name else sorted(folder.iterdir())
+        return any(path.exists() and _read(path, self.position, len(self.expected)) == self.expected for path in paths)
+
+
+def _read(path: Path, position: int, size: int) -> bytes:
+    with path.open("rb") as file:
+        file.seek(position)
+        return file.read(size)
+
+
+def signs_of(out: Path) -> list[Sign]:
+    """The last entry of every queue and of the last index file."""
+    signs = []
+    for folder in sorted((out / "consumequeue").glob("*/*")):
+        path = max(folder.iterdir())
+        data = path.read_bytes().rstrip(b"\0")
+        position = (len(data) - 1) // ENTRY.size * ENTRY.size
+        expected = path.read_bytes()[position : position + ENTRY.size]
+        signs.append(Sign(folder.relative_to(out), path.name, position, expected))
+    path = max((out / "index").iterdir())
+    header = parse_header(_read(path, 0, 40))
+    position = geometry_of(path.stat().st_size).entry_position(header.index_count - 1)
+    signs.append(Sign(Path("index"), None, position, _read(path, position, INDEX_ENTRY.size)))
+    return signs
+
+
+def rebuild_once(store: Path, out: Path) -> tuple[float, Rebuilt]:
+    """Seconds of one rebuild."""
+    shutil.rmtree(out, ignore_errors=True)
+    (found,) = find_stores(str(store), "a")
+    begun = time.perf_counter()
+    rebuilt = rebuild_store(found, out, Wanted())
+    return time.perf_counter() - begun, rebuilt
+
+
+def brokers_own(store: Path, signs: Sequence[Sign], folder: Path, segment_bytes: int) -> tuple[float, float, Path]:
+    """Seconds of a broker from its start, and from its first entry, to the last of all entries; and its store."""
+    copy = folder / "store"
+    shutil.copytree(store / "commitlog", copy / "commitlog", copy_function=shutil.copyfile)
+    servers = RocketMQ("5.5.0", folder, store=copy, options=BrokerOptions(segment_size_bytes=segment_bytes))
+    servers.start_name_server()
+    starter = threading.Thread(target=servers.start_broker)
+    begun = time.perf_counter()
+    first = 0.0
+    starter.start()
+    try:
+        left = list(signs)
+        while left:
+            left = [sign for sign in left if not sign.is_there(copy)]
+            if not first and (copy / "index").is_dir() and any((copy / "index").iterdir()):
+                first = time.perf_counter()
+            if time.perf_counter() - begun > _TIMEOUT_SECONDS:
+                raise TimeoutError(f"{len(left)} of {len(signs)} queues are not complete")
+            time.sleep(_POLL_SECONDS)
+        ended = time.perf_counter()
+    finally:
+        starter.join()
+        servers.stop()
+    return ended - begun, ended - first, copy
+
+
+def differences(theirs: Path, ours: Path) -> int:
+    """Files that are not equal; index files by their order."""
+    queues = {path.relative_to(theirs): path for path in (theirs / "consumequeue").rglob("*") if path.is_file()}
+    own = {path.relative_to(ours): path for path in (ours / "consumequeue").rglob("*") if path.is_file()}
+    # A broker has queues of its own topics, too, once it has put something there.
+    count = sum(name not in queues or queues[name].read_bytes() != path.read_bytes() for name, path in own.items())
+    pairs = zip(sorted((theirs / "index").iterdir()), sorted((ours / "index").iterdir()), strict=True)
+    return count + sum(before.read_bytes() != after.read_bytes() for before, after in pairs)
+
+
+def measure(corpus: Corpus, runs: int, work: Path, *, with_broker: bool) -> None:
+    """Tell what a store takes."""
+    out = work / "out"
+    size = sum(path.stat().st_size for path in (corpus.store / "commitlog").iterdir())
+    times = []
+    for _ in range(runs):
+        seconds, rebuilt = rebuild_once(corpus.store, out)
+        times.append(seconds)
+    ours = statistics.median(times)
+    print(
+        f"{size / GIB:g} GiB, {corpus.messages:,} messages, {rebuilt.totals.keys:,} keys: rebuilt in {ours:.2f} s, "
+        f"{size / GIB / ours:.2f} GiB/s (of {', '.join(f'{each:.2f}' for each in times)})",
+        flush=True,
+    )
+    if not with_broker:
+        return
+    segment = max(path.stat().st_size for path in (corpus.store / "commitlog").iterdir())
+    with tempfile.TemporaryDirectory(prefix="broker-", dir=work) as folder:
+        gross, net, theirs = brokers_own(corpus.store, signs_of(out), Path(folder), segment)
+        print(
+            f"  the broker's own: {gross:.2f} s from its start, {net:.2f} s from its first entry, {net / ours:.1f} and "
+            f"{gross / ours:.1f} times as long; {differences(theirs, out)} of its files differ",
+            flush=True,
+        )
+
+
+def main() -> None:
+    """Make the stores, measure, tell."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--gib", type=float, default=1, help="size of the smallest log (default: 1)")
+    parser.add_argument("--factors", default="1", help="its multiples, with commas between (default: 1)")
+    parser.add_argument("--runs", type=int, default=3, help="of each rebuild (default: 3)")
+    parser.add_argument("--corpora", type=Path, help="folder that keeps the stores for the next time")
+    parser.add_argument("--no-broker", action="store_true", help="only the rebuild")
+    arguments = parser.parse_args()
+    print(*(f"{name}: {value}" for name, value in machine().items()), sep="\n")
+    with tempfile.TemporaryDirectory(prefix="rebuild-") as folder:
+        work = Path(folder)
+        corpora = arguments.corpora or work
+        (small,) = make_corpora(work, _WARM_UP_GIB, 1024, [1])
+        rebuild_once(small.store, work / "warm")  # compiled now, or found compiled
+        factors = [int(each) for each in arguments.factors.split(",")]
+        for corpus in make_corpora(corpora, arguments.gib, 1024, factors):
+            measure(corpus, arguments.runs, work, with_broker=not arguments.no_broker)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,72 @@
+"""What a real broker serves of a damaged log: as it is, and once it is salvaged and rebuilt."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from connectors.commitlog.arrow import Array
+from connectors.commitlog.stores import find_stores
+from connectors.rebuild.run import rebuild_store
+from connectors.rebuild.settings import Wanted
+from connectors.remoting.options import Options
+from connectors.remoting.puller import Puller
+from connectors.salvage.run import salvage_store
+from tests.servers.rocketmq import BrokerOptions, RocketMQ
+
+VERSION = "5.5.0"
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """Of the intact records.
+
+    Attributes:
+        intact: how many there are.
+        itself: how many a broker serves that is started on the damaged log, and makes its indexes from it.
+        salvaged: how many one serves that is started on the salvaged log.
+    """
+
+    intact: int
+    itself: int
+    salvaged: int
+
+
+def serve(damaged: Path, intact: Array, work: Path) -> Served:
+    """Start brokers on both, and pull all that they have.
+
+    Args:
+        damaged: a store without indexes; its broker changes it.
+        intact: physical offsets of the records that no fault touched.
+        work: folder for the salvaged store, and for what the brokers write.
+    """
+    (store,) = find_stores(str(damaged), "a")
+    clean = salvage_store(store, work / "clean").out
+    (store,) = find_stores(str(clean), "a")
+    rebuild_store(store, clean, Wanted(close_heads=True))
+    topics = sorted(path.name for path in (clean / "consumequeue").iterdir())
+    segment = max(path.stat().st_size for path in (damaged / "commitlog").iterdir())
+    salvaged = np.isin(_pulled(clean, topics, segment, work / "on-clean"), intact).sum()
+    # With the topics that were found: what is measured is what becomes of messages, and not of configuration.
+    shutil.copytree(clean / "config", damaged / "config", dirs_exist_ok=True)
+    (damaged / "abort").touch()
+    itself = np.isin(_pulled(damaged, topics, segment, work / "on-damaged"), intact).sum()
+    return Served(len(intact), int(itself), int(salvaged))
+
+
+def _pulled(store: Path, topics: list[str], segment_bytes: int, folder: Path) -> Array:
+    """Physical offsets of all messages that a broker gives."""
+    options = BrokerOptions(segment_size_bytes=segment_bytes)
+    found: list[int] = []
+    with (
+        RocketMQ(VERSION, folder, store=store, options=options) as servers,
+        Puller("salvage", Options(servers.name_server_address)) as puller,
+    ):
+        for topic in topics:
+            for queue in puller.queues(topic):
+                messages = puller.read(queue, puller.min_offset(queue), puller.max_offset(queue))
+                found.extend(message.physical_offset for message in messages)
+    return np.array(found, np.int64)

@@ -1,0 +1,5 @@
+"""Random damage, as fast as it goes: what peers send and what files hold, changed at random, million by million.
+
+mutation  bytes that are nearly right      targets  what is tried with them, and what may come of it
+stores    a store with damaged files       running  cases in turns, with a bound on memory (`python -m tests.fuzz`)
+"""

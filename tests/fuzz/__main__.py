@@ -1,0 +1,58 @@
+"""`poe fuzz`: random damage to what peers send and what files hold, until a case does what none may do.
+
+    python -m tests.fuzz --cases 10000000
+
+Each target runs in a process of its own. The exit code is 1 where a case failed; the same seed finds it again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+
+from tests.fuzz.running import TARGETS, run_cases
+
+SHARES = {"frames": 0.5, "requests": 0.2, "layouts": 0.295, "stores": 0.005}
+"""A store takes four hundred times as long as a frame."""
+_PIECES = 8
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The arguments."""
+    parser = argparse.ArgumentParser(prog="poe fuzz", description=__doc__.splitlines()[0])
+    parser.add_argument("--cases", type=int, default=10_000_000, help="of all targets (default: 10000000)")
+    parser.add_argument("--seed", type=int, default=1, help="of all that is random (default: 1)")
+    parser.add_argument("--only", choices=sorted(TARGETS), help="one target (default: all)")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run all cases, and tell what came of them."""
+    arguments = build_parser().parse_args(argv)
+    shares = {arguments.only: 1.0} if arguments.only else SHARES
+    started, failed = time.monotonic(), 0
+    jobs = [
+        (name, arguments.seed * _PIECES + piece, max(1, int(arguments.cases * share / _PIECES)))
+        for piece in range(_PIECES)
+        for name, share in shares.items()
+    ]
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(os.cpu_count(), context, max_tasks_per_child=1) as pool:
+        running = [(job, pool.submit(run_cases, *job)) for job in jobs]
+        for (name, seed, cases), future in running:
+            error = future.exception()
+            failed += error is not None
+            told = f"FAILED: {error}" if error else f"{cases:,} cases, {future.result()} MiB more memory"
+            print(f"{time.monotonic() - started:6.0f} s  {name}, seed {seed}: {told}", flush=True)
+    total = sum(cases for _, _, cases in jobs)
+    print(f"{total:,} cases in {time.monotonic() - started:.0f} s, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,65 @@
+"""Cases of one target in a row, with a bound on the memory that they may take."""
+
+from __future__ import annotations
+
+import logging
+import random
+import resource
+from collections.abc import Callable, Mapping
+
+from tests.fuzz.stores import Stores
+from tests.fuzz.targets import Frames, Layouts, Requests, Target
+
+TARGETS: Mapping[str, Callable[[random.Random], Target]] = {
+    "frames": Frames, "requests": Requests, "layouts": Layouts, "stores": Stores,
+}  # fmt: skip
+MEMORY_MIB = 96
+"""What the cases of one target may take more than the first of them did."""
+_FIRST = 2000
+_STEP = 500
+
+
+class CaseError(Exception):
+    """A case that did what none may do."""
+
+
+def run_cases(name: str, seed: int, cases: int, advance: Callable[[int], object] = lambda _: None) -> int:
+    """Try a target with so many cases.
+
+    Args:
+        name: of the target.
+        seed: of all that is random.
+        cases: how many.
+        advance: told of each step's cases.
+
+    Returns:
+        MiB by which the process has grown behind the first cases.
+
+    Raises:
+        CaseError: for the first case that raises, or where memory grows beyond `MEMORY_MIB`.
+    """
+    target = TARGETS[name](random.Random(f"{name} {seed}"))
+    base = 0
+    log = logging.getLogger("broker_lite")
+    level = log.level
+    log.setLevel(logging.ERROR)  # what they warn of is what is done here
+    try:
+        for number in range(cases):
+            try:
+                target.try_one()
+            except Exception as error:
+                raise CaseError(f"{name}, seed {seed}, case {number}: {type(error).__name__}: {error}") from error
+            if (number + 1) % _STEP == 0:
+                advance(_STEP)
+                if number < _FIRST:
+                    base = _peak_mib()
+                elif (grown := _peak_mib() - base) > MEMORY_MIB:
+                    raise CaseError(f"{name}, seed {seed}: {grown} MiB more after {number + 1} cases")
+    finally:
+        target.close()
+        log.setLevel(level)
+    return max(0, _peak_mib() - base) if base else 0
+
+
+def _peak_mib() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10

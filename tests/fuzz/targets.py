@@ -1,0 +1,244 @@
+"""What is tried with random bytes: each case gives a value or a documented error, and nothing else may happen."""
+
+from __future__ import annotations
+
+import logging
+import random
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+from broker_lite.broker.broker import Broker
+from broker_lite.broker.options import BrokerOptions
+from broker_lite.handlers.dispatcher import HANDLERS, Dispatcher
+from broker_lite.nameserver import NameServer
+from broker_lite.protocol import Channel, FrameReader
+from broker_lite.store import MessageStore
+from schemas.layouts import batchconsumequeue, consumequeue, indexfile
+from schemas.layouts.checkpoint import parse_checkpoint
+from schemas.layouts.commitlog import parse_message
+from schemas.layouts.errors import LayoutError
+from schemas.layouts.hosts import Host
+from schemas.layouts.message_id import parse_message_id
+from schemas.layouts.properties import parse_properties
+from schemas.layouts.remoting import (
+    FLAG_ONE_WAY,
+    FLAG_RESPONSE,
+    Command,
+    SerializeType,
+    parse_command,
+    serialize_command,
+)
+from schemas.remoting.batch import parse_batch
+from schemas.remoting.codes import RequestCode
+from tests.fuzz.mutation import Mutator
+from tests.logs import messages, records
+from tests.unit.broker_lite.broker_builders import pull_fields, send_fields
+from tests.unit.broker_lite.builders import SMALL, Clock
+
+PEER = Host.of("127.0.0.1", 50123)
+FRAME_LIMIT = 1 << 16
+_CASES_OF_A_STORE = 20_000
+_ANSWERED_LATER = {RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE}
+_HANDED_ON = {
+    RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS,
+    RequestCode.GET_CONSUMER_RUNNING_INFO,
+    RequestCode.CONSUME_MESSAGE_DIRECTLY,
+    RequestCode.SEND_REPLY_MESSAGE,
+    RequestCode.SEND_REPLY_MESSAGE_V2,
+}
+_WORDS = (
+    "orders", "TBW102", "SCHEDULE_TOPIC_XXXX", "%RETRY%g", "g", "*", "TAG", "SQL92", "true", "", "0", "1", "8", "-1",
+    "4294967296", "9223372036854775808", "a > 5 and b in ('x')", "../../etc", "\x00", "字", "\ud800", "x" * 300,
+    "KEYS\x01a b c\x02TAGS\x01t\x02", "DELAY\x013\x02", "TRAN_MSG\x01true\x02PGROUP\x01g\x02", "\x01\x02\x01",
+)  # fmt: skip
+_BODIES = (
+    b"", b"body", b"{}", b"[]", b'{"clientID":"c","consumerDataSet":[{"groupName":"g","subscriptionDataSet":[]}]}',
+    b'{"offsetTable":{{"topic":"orders","queueId":0}:1}}', b'{"topicConfigTable":{}}', b"a=b\n", b"\xff" * 40,
+    b"[" * 300,
+)  # fmt: skip
+
+
+class Target(Protocol):
+    """Something that is tried."""
+
+    def try_one(self) -> None:
+        """One case; raises what may not happen."""
+
+    def close(self) -> None:
+        """Leave nothing behind."""
+
+
+class Frames:
+    """Streams of frames, in pieces."""
+
+    def __init__(self, chance: random.Random) -> None:
+        fields = {key: str(value) for key, value in send_fields("orders", {"KEYS": "a b"}).items()}
+        commands = [
+            Command(code, some, body, remark, opaque, flag, serialize_type=kind)
+            for kind in SerializeType
+            for code, some, body, remark, opaque, flag in (
+                (310, fields, b"body" * 20, None, 7, 0),
+                (0, {}, b"", "no\tproblem", 1 << 30, FLAG_RESPONSE),
+                (34, {}, _BODIES[4], None, 0, FLAG_ONE_WAY),
+            )
+        ]
+        samples = [serialize_command(command) for command in commands]
+        self._mutator = Mutator(
+            chance, [*samples, samples[0] + samples[1]], (b'"', b"{", b"\\u", b"extFields", b"\xff")
+        )
+
+    def try_one(self) -> None:
+        """Commands, or no frames; what comes out can be written again."""
+        data = self._mutator.next()
+        reader = FrameReader(FRAME_LIMIT)
+        middle = len(data) // 2
+        try:
+            commands = reader.feed(data[:middle])
+            commands += reader.feed(data[middle:])
+        except LayoutError:
+            return
+        assert reader.waiting_bytes <= len(data)
+        for command in commands:
+            if command.serialize_type == SerializeType.JSON:
+                again = parse_command(serialize_command(command))
+                assert again is not None
+                assert again[0] == command
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class Requests:
+    """Requests that are nearly right, to a broker and to a name server, which answer each once."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self._chance = chance
+        self._codes = [*HANDLERS, *(int(code) for code in RequestCode)]
+        self._names = sorted({*send_fields("x"), *pull_fields("x"), "group", "offset", "key", "clientID", "timestamp"})
+        self._bodies = Mutator(chance, _BODIES)
+        self._logger, self._unexpected = logging.getLogger("broker_lite.handlers.dispatcher"), _Unexpected()
+        self._logger.addHandler(self._unexpected)
+        self._folder: Path | None = None
+        self._cases = 0
+
+    def _open(self) -> None:
+        """A new store: what strangers may fill it with is not what is tried here."""
+        self._close_store()
+        self._folder, self._clock = Path(tempfile.mkdtemp(prefix="fuzz-")), Clock()
+        self._store = MessageStore.open(self._folder, SMALL, clock=self._clock)
+        self._dispatcher, self._name_server = Dispatcher(Broker(self._store, BrokerOptions())), NameServer(self._clock)
+        self._sent: list[bytes] = []
+        self._channel = Channel(PEER, self._sent.append, lambda: None)
+
+    def try_one(self) -> None:
+        """An answer, or none to what asks for none."""
+        if self._cases % _CASES_OF_A_STORE == 0:
+            self._open()
+        self._cases += 1
+        request = self._request()
+        self._sent.clear()
+        self._dispatcher.handle(self._channel, request)
+        answers = [each for each in FrameReader().feed(b"".join(self._sent)) if each.flag & FLAG_RESPONSE]
+        if request.is_one_way:
+            assert not answers
+        elif request.code not in _ANSWERED_LATER | _HANDED_ON:
+            assert [answer.opaque for answer in answers] == [request.opaque], request
+        assert self._store._writer.failure is None
+        self._unexpected.check()
+        serialize_command(self._name_server.handle(self._channel, request))
+        if self._chance.random() < 0.1:
+            self._clock.now_ms += 40_000
+            self._dispatcher.tick(self._clock.now_ms)
+            self._name_server.tick()
+
+    def _request(self) -> Command:
+        chance = self._chance
+        base = chance.choice(({}, send_fields("orders"), pull_fields("orders")))
+        fields = {key: str(value) for key, value in base.items()}
+        for _ in range(int(chance.random() * 5)):
+            fields[chance.choice(self._names)] = chance.choice(_WORDS)
+        if fields and chance.random() < 0.2:
+            del fields[chance.choice(list(fields))]
+        body = self._bodies.next() if chance.random() < 0.5 else chance.choice(_BODIES)
+        flag = FLAG_ONE_WAY if chance.random() < 0.2 else 0
+        return Command(chance.choice(self._codes), fields, body, opaque=self._cases & 0x7FFFFFFF, flag=flag)
+
+    def _close_store(self) -> None:
+        if self._folder is not None:
+            self._store.close()
+            shutil.rmtree(self._folder)
+            self._folder = None
+
+    def close(self) -> None:
+        """Close the store, and remove it."""
+        self._logger.removeHandler(self._unexpected)
+        self._close_store()
+
+
+class _Unexpected(logging.Handler):
+    """Errors of handlers that nobody has thought of: they are answered, too, but are ours to mend."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self._found: logging.LogRecord | None = None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._found = record
+
+    def check(self) -> None:
+        found, self._found = self._found, None
+        if found is not None:
+            raise AssertionError(found.getMessage()) from (found.exc_info[1] if found.exc_info else None)
+
+
+class Layouts:
+    """Records, entries of indexes and small files."""
+
+    def __init__(self, chance: random.Random) -> None:
+        sent = records(messages(12))
+        entry = consumequeue.ENTRY
+        queue = b"".join(entry.pack(number * 100, 100, number) for number in range(4))
+        words = (b"\x01", b"\x02", b"KEYS", b"\xda\xa3\x20\xa7")
+        self._cases: list[tuple[Mutator, Callable[[bytes], object]]] = [
+            (Mutator(chance, [*sent, sent[0] + sent[1]], words), _parse_records),
+            (Mutator(chance, [queue, bytes(60)]), _parse_entries),
+            (Mutator(chance, [b"KEYS\x01a b\x02TAGS\x01t\x02", b""], words), parse_properties),
+            (Mutator(chance, [bytes(64), bytes(4096)]), parse_checkpoint),
+            (Mutator(chance, [sent[3][:60], bytes(80)]), parse_batch),
+            (Mutator(chance, [b"7F00000100002A9F0000000000001F2C"]), _parse_id),
+        ]
+        self._chance = chance
+
+    def try_one(self) -> None:
+        """A value, or an error of the layout."""
+        mutator, parse = self._chance.choice(self._cases)
+        data = mutator.next()
+        try:
+            parse(data)
+        except LayoutError:
+            return
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def _parse_records(data: bytes) -> None:
+    position = 0
+    while (parsed := parse_message(data, position)) is not None:
+        assert 0 < parsed[1] <= len(data) - position
+        position += parsed[1]
+
+
+def _parse_entries(data: bytes) -> None:
+    data = data.ljust(64, b"\0")  # who reads them reads whole ones
+    consumequeue.parse_entry(data)
+    batchconsumequeue.parse_entry(data)
+    indexfile.parse_header(data)
+    indexfile.parse_entry(data, 0)
+
+
+def _parse_id(data: bytes) -> None:
+    parse_message_id(str(data, "latin-1"))

@@ -1,0 +1,330 @@
+"""A master and a slave as processes: one log, byte for byte, whoever is killed; and what a slave does and refuses."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import socket
+import threading
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+import pytest
+
+from connectors.remoting.errors import RefusedError
+from schemas.layouts.remoting import Command, parse_command, serialize_command
+from schemas.remoting.admin_headers import CreateTopicRequest
+from schemas.remoting.codes import RequestCode, ResponseCode
+from schemas.remoting.configs import SubscriptionGroups, TopicConfigs
+from schemas.remoting.headers import OffsetResponse, QueueRequest, UpdateConsumerOffsetRequest
+from schemas.remoting.statistics import ConsumerOffsetTable
+from tests.integration.broker.test_kills import Producer
+from tests.servers.broker_lite import SMALL_FILES, BrokerLite
+from tests.servers.process import free_ports
+from tests.servers.remoting import ask, max_offset
+from tests.unit.broker_lite.broker_builders import pull_fields, records, send_fields
+
+KILLS = int(os.environ.get("COMMITLAKE_KILLS", "30")) // 5
+CATCH_UP_SECONDS = 60
+PROMPT = ("--slave-timeout", "1s")
+
+
+class MemberLite(BrokerLite):
+    """A broker that is killed more than once, at its own name server or one that is there already."""
+
+    def __init__(self, folder: Path, *options: str, name_server: str | None = None) -> None:
+        register = ("--register", name_server, "--namesrv", "none") if name_server else ()
+        # A master also takes the port two below its own.
+        super().__init__(folder, options=(*SMALL_FILES, *options), broker_port=free_ports(4) + 2)
+        # The last of an option that is given twice counts.
+        self._options = (*self._options, *register)
+        self._registered_at = name_server
+
+    @property
+    def name_server_address(self) -> str:
+        """Where it is waited for."""
+        return self._registered_at or super().name_server_address
+
+    def kill(self) -> None:
+        """Kill the process that runs now, if one does."""
+        self.process.kill()
+
+
+def master_lite(folder: Path, *options: str, name_server: str | None = None) -> MemberLite:
+    """A master that gives its log away."""
+    return MemberLite(folder, "--ha-listen", f"127.0.0.1:{free_ports(1)}", *options, name_server=name_server)
+
+
+def slave_lite(folder: Path, name_server: str) -> MemberLite:
+    """A slave."""
+    return MemberLite(folder, "--role", "SLAVE", name_server=name_server)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[tuple[MemberLite, MemberLite]]:
+    """A master and its slave."""
+    with ExitStack() as running:
+        master = master_lite(tmp_path / "master").start()
+        running.callback(master.kill)
+        slave = slave_lite(tmp_path / "slave", master.name_server_address)
+        slave.start()
+        running.callback(slave.kill)
+        yield master, slave
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = CATCH_UP_SECONDS) -> None:
+    """Wait, not for ever."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def log_files(store: Path) -> dict[str, bytes]:
+    """Every segment's bytes; RocketMQ makes one more before it needs it."""
+    found = {path.name: path.read_bytes() for path in sorted((store / "commitlog").glob("*"))}
+    return {name: data for name, data in found.items() if data.strip(b"\0")}
+
+
+def queue_files(store: Path) -> dict[str, tuple[int, int]]:
+    """Of every queue's file how many bytes are written, and their CRC; one may be made before it is needed."""
+    found = {str(path.relative_to(store)): path.read_bytes().rstrip(b"\0") for path in store.glob("consumequeue/*/*/*")}
+    return {name: (len(data), zlib.crc32(data)) for name, data in sorted(found.items()) if data}
+
+
+def wait_until_queues_same(master: Path, slave: Path) -> None:
+    """Wait until a slave's queues are the master's."""
+    with suppress(AssertionError):
+        wait_until(lambda: queue_files(slave) == queue_files(master))
+    assert queue_files(slave) == queue_files(master)
+
+
+def wait_until_same(master: Path, slave: Path) -> None:
+    """Wait until a slave has the master's log, from the slave's first segment on."""
+
+    def same() -> bool:
+        ours, theirs = log_files(slave), log_files(master)
+        return bool(ours) and ours == {name: data for name, data in theirs.items() if name >= min(ours)}
+
+    wait_until(same)
+
+
+def send(address: str, number: int = 0, topic: str = "orders", body: bytes = b"x" * 300, **properties: str) -> Command:
+    """Send one message, and give the answer, whatever its code."""
+    host, _, port = address.rpartition(":")
+    known = {"UNIQ_KEY": f"{number:032d}", **properties}
+    fields = {key: str(value) for key, value in send_fields(topic, known, e=number % 4).items()}
+    with socket.create_connection((host, int(port)), timeout=30) as connection:
+        connection.sendall(serialize_command(Command(RequestCode.SEND_MESSAGE_V2, fields, body, opaque=number)))
+        buffer = b""
+        while (parsed := parse_command(buffer)) is None:
+            data = connection.recv(1 << 16)
+            assert data
+            buffer += data
+    return parsed[0]
+
+
+def send_for(address: str, seconds: float, name: str) -> dict[str, str]:
+    """What three producers that send for a while get acknowledged."""
+    producers = [Producer(address, f"{name}-{number}") for number in range(3)]
+    for producer in producers:
+        producer.start()
+    time.sleep(seconds)
+    acknowledged: dict[str, str] = {}
+    for producer in producers:
+        producer._socket.shutdown(socket.SHUT_RDWR)
+        producer.join()
+        acknowledged |= producer.acknowledged
+    return acknowledged
+
+
+def test_a_slave_follows_while_messages_come(cluster: tuple[MemberLite, MemberLite]) -> None:
+    master, slave = cluster
+    assert send(master.broker_address).code == ResponseCode.SUCCESS
+    wait_until_same(master.store, slave.store)
+    acknowledged = send_for(master.broker_address, 4, "busy")
+    wait_until_same(master.store, slave.store)
+    assert len(log_files(slave.store)) > 2
+    for queue_id in range(4):
+        assert max_offset(slave.broker_address, "orders", queue_id) == max_offset(
+            master.broker_address, "orders", queue_id
+        )
+    assert sum(max_offset(slave.broker_address, "orders", queue_id) for queue_id in range(4)) >= len(acknowledged) > 0
+    wait_until_queues_same(master.store, slave.store)
+
+
+def test_a_slave_that_comes_late_begins_with_the_masters_last_segment(tmp_path: Path) -> None:
+    master = master_lite(tmp_path / "master").start()
+    try:
+        send_for(master.broker_address, 3, "early")
+        names = list(log_files(master.store))
+        assert len(names) > 1
+        with slave_lite(tmp_path / "slave", master.name_server_address) as slave:
+            wait_until_same(master.store, slave.store)
+            assert list(log_files(slave.store)) == names[-1:]
+            low = ask(slave.broker_address, RequestCode.GET_MIN_OFFSET, QueueRequest("orders", 0))
+            assert low.header(OffsetResponse).offset > 0
+    finally:
+        master.kill()
+
+
+@pytest.mark.parametrize("seed", range(KILLS))
+def test_the_log_is_the_same_whoever_is_killed(cluster: tuple[MemberLite, MemberLite], seed: int) -> None:
+    master, slave = cluster
+    # A slave that was killed before it had anything would begin with the last segment, and its queues with it.
+    assert send(master.broker_address).code == ResponseCode.SUCCESS
+    wait_until_same(master.store, slave.store)
+    moment = random.Random(seed)
+    for turn in range(3):
+        sending = threading.Thread(target=send_until_it_breaks, args=(master.broker_address, f"{seed}-{turn}"))
+        sending.start()
+        time.sleep(moment.uniform(0.2, 1.5))
+        slave_too = moment.random() < 0.7
+        if slave_too:
+            slave.kill()
+            time.sleep(moment.choice([0, 0.3]))
+        master.kill()
+        sending.join()
+        master.start()
+        if slave_too:
+            slave.start()
+    assert send(master.broker_address, 1).code == ResponseCode.SUCCESS
+    wait_until_same(master.store, slave.store)
+    wait_until_queues_same(master.store, slave.store)
+
+
+def send_until_it_breaks(address: str, name: str) -> None:
+    """Send until the broker is killed."""
+    producer = Producer(address, name)
+    producer.start()
+    producer.join()
+
+
+def test_a_sync_master_tells_what_its_slave_has(tmp_path: Path) -> None:
+    master = master_lite(tmp_path / "master", "--role", "SYNC_MASTER", *PROMPT).start()
+    slave = slave_lite(tmp_path / "slave", master.name_server_address)
+    try:
+        answer = send(master.broker_address, 1)
+        assert answer.code == ResponseCode.SLAVE_NOT_AVAILABLE
+        assert answer.ext_fields["queueOffset"] == "0"
+        slave.start()
+        wait_until(lambda: send(master.broker_address, 2).code == ResponseCode.SUCCESS)
+        # It has it by the time that it is acknowledged.
+        known = max_offset(slave.broker_address, "orders", 3)
+        assert send(master.broker_address, 3).code == ResponseCode.SUCCESS
+        assert max_offset(slave.broker_address, "orders", 3) == known + 1
+        os.kill(slave.process.pid, signal.SIGSTOP)
+        started = time.monotonic()
+        assert send(master.broker_address, 7).code == ResponseCode.FLUSH_SLAVE_TIMEOUT
+        assert 0.9 < time.monotonic() - started < 5
+        assert send(master.broker_address, 11, WAIT="false").code == ResponseCode.SUCCESS
+        os.kill(slave.process.pid, signal.SIGCONT)
+        wait_until(lambda: max_offset(slave.broker_address, "orders", 3) == known + 3)
+        assert send(master.broker_address, 15).code == ResponseCode.SUCCESS
+        slave.kill()
+        wait_until(lambda: send(master.broker_address, 19).code == ResponseCode.SLAVE_NOT_AVAILABLE)
+    finally:
+        slave.kill()
+        master.kill()
+
+
+def test_a_sync_master_with_sync_flush_waits_for_both(tmp_path: Path) -> None:
+    master = master_lite(tmp_path / "master", "--role", "SYNC_MASTER", "--flush", "sync").start()
+    slave = slave_lite(tmp_path / "slave", master.name_server_address)
+    try:
+        slave.start()
+        wait_until(lambda: send(master.broker_address, 1).code == ResponseCode.SUCCESS)
+        acknowledged = send_for(master.broker_address, 2, "both")
+        assert len(acknowledged) > 100
+        found = sum(max_offset(slave.broker_address, "orders", queue_id) for queue_id in range(4))
+        assert found >= len(acknowledged)
+    finally:
+        slave.kill()
+        master.kill()
+
+
+def test_a_slave_refuses_what_would_go_into_the_log(cluster: tuple[MemberLite, MemberLite]) -> None:
+    _, slave = cluster
+    answer = send(slave.broker_address, 1)
+    assert answer.code == ResponseCode.SYSTEM_BUSY
+    assert answer.remark == "[REJECTREQUEST]system busy, start flow control for a while"
+    create = CreateTopicRequest("new", "TBW102", 4, 4, 6, "SINGLE_TAG")
+    with pytest.raises(RefusedError, match="from slave broker, please execute it from master broker"):
+        ask(slave.broker_address, RequestCode.UPDATE_AND_CREATE_TOPIC, create)
+
+
+def test_a_slave_knows_the_masters_topics_groups_and_offsets(cluster: tuple[MemberLite, MemberLite]) -> None:
+    master, slave = cluster
+    create = CreateTopicRequest("seven", "TBW102", 7, 7, 6, "SINGLE_TAG")
+    ask(master.broker_address, RequestCode.UPDATE_AND_CREATE_TOPIC, create)
+    assert send(master.broker_address, 1, "seven").code == ResponseCode.SUCCESS
+    update = UpdateConsumerOffsetRequest("readers", "seven", 1, 1)
+    ask(master.broker_address, RequestCode.UPDATE_CONSUMER_OFFSET, update)
+
+    def known() -> bool:
+        topics = ask(slave.broker_address, RequestCode.GET_ALL_TOPIC_CONFIG).value(TopicConfigs)
+        groups = ask(slave.broker_address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG).value(SubscriptionGroups)
+        offsets = ask(slave.broker_address, RequestCode.GET_ALL_CONSUMER_OFFSET).value(ConsumerOffsetTable)
+        seven = topics.topic_config_table.get("seven")
+        return (
+            seven is not None
+            and seven.read_queue_nums == 7
+            and "readers" in groups.subscription_group_table
+            and offsets.offset_table.get("seven@readers") == {1: 1}
+        )
+
+    wait_until(known, 30)
+    assert ask(slave.broker_address, RequestCode.GET_ALL_TOPIC_CONFIG).value(TopicConfigs) == ask(
+        master.broker_address, RequestCode.GET_ALL_TOPIC_CONFIG
+    ).value(TopicConfigs)
+
+
+def test_pulls_are_answered_and_sent_back_to_the_master(cluster: tuple[MemberLite, MemberLite]) -> None:
+    master, slave = cluster
+    assert send(master.broker_address, 0).code == ResponseCode.SUCCESS
+    wait_until_same(master.store, slave.store)
+    found = pull(slave.broker_address, 0)
+    assert found.code == ResponseCode.SUCCESS
+    assert [one.body for one in records(found.body)] == [b"x" * 300]
+    assert found.ext_fields["suggestWhichBrokerId"] == "0"
+    # A consumer that is further than the slave keeps its place.
+    ahead = pull(slave.broker_address, 5)
+    assert ahead.code == ResponseCode.PULL_RETRY_IMMEDIATELY
+    assert ahead.ext_fields["nextBeginOffset"] == "5"
+
+
+def pull(address: str, offset: int) -> Command:
+    """Pull once."""
+    host, _, port = address.rpartition(":")
+    fields = {key: str(value) for key, value in pull_fields("orders", 0, offset).items()}
+    with socket.create_connection((host, int(port)), timeout=30) as connection:
+        connection.sendall(serialize_command(Command(RequestCode.PULL_MESSAGE, fields)))
+        buffer = b""
+        while (parsed := parse_command(buffer)) is None:
+            data = connection.recv(1 << 16)
+            assert data
+            buffer += data
+    return parsed[0]
+
+
+@pytest.mark.parametrize("lie", [1 << 40, -5, 3])
+def test_a_slave_that_lies_is_cut_off(cluster: tuple[MemberLite, MemberLite], lie: int) -> None:
+    master, slave = cluster
+    assert send(master.broker_address, 0).code == ResponseCode.SUCCESS
+    place = master._options[master._options.index("--ha-listen") + 1].rpartition(":")
+    with socket.create_connection((place[0], int(place[2])), timeout=30) as liar:
+        liar.sendall((0).to_bytes(8, "big") + lie.to_bytes(8, "big", signed=True))
+        received = b""
+        try:
+            while data := liar.recv(1 << 16):
+                received += data
+        except ConnectionResetError:
+            pass
+        assert len(received) < 1 << 20
+    # The others do not notice.
+    assert send(master.broker_address, 1).code == ResponseCode.SUCCESS
+    wait_until_same(master.store, slave.store)

@@ -1,0 +1,117 @@
+"""RocketMQ's slave of our master, our slave of RocketMQ's master, and consumers on each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from schemas.remoting.codes import RequestCode
+from schemas.remoting.configs import TopicConfigs
+from tests.integration.broker.test_replication import master_lite, slave_lite, wait_until, wait_until_same
+from tests.servers.java_programs import run_java
+from tests.servers.remoting import ask, max_offset
+from tests.servers.rocketmq import SMALL_FILES, RocketMQ
+
+QUEUES = 4
+PROMPT = {"haSendHeartbeatInterval": 500}
+KINDS = ("volume", "plain", "batch", "ordered", "tags", "big")
+
+
+@pytest.fixture
+def running() -> Iterator[ExitStack]:
+    """What is started is killed at the end."""
+    with ExitStack() as stack:
+        yield stack
+
+
+@pytest.fixture
+def names(rocketmq_version: str, tmp_path: Path, running: ExitStack) -> RocketMQ:
+    """A real name server, which outlives masters."""
+    server = RocketMQ(rocketmq_version, tmp_path / "names")
+    server.start_name_server()
+    running.callback(server.kill)
+    return server
+
+
+def real_broker(names: RocketMQ, folder: Path, running: ExitStack, **settings: object) -> RocketMQ:
+    """A real broker at the name server of another."""
+    options = replace(SMALL_FILES, extra={**PROMPT, **settings})
+    broker = RocketMQ(names.version, folder, options=options)
+    broker._name_server_port = names._name_server_port
+    running.callback(broker.kill)
+    broker.start_broker()
+    return broker
+
+
+def check_consumers_read_all(names: RocketMQ, sent: list[dict[str, str]], kill_master: Callable[[], None]) -> None:
+    """A consumer gets every message of the volume from the slave alone."""
+    kill_master()
+    wanted = {row["unique_key"] for row in sent if row["kind"] == "volume"}
+    arguments = [names.name_server_address, "concurrent", "EveryVolume", "late", "*", "1", str(len(wanted)), "90"]
+    assert {row["unique_key"] for row in run_java(names.version, "Consumers", arguments)} == wanted
+
+
+def test_a_real_slave_of_our_master(names: RocketMQ, tmp_path: Path, running: ExitStack) -> None:
+    master = master_lite(tmp_path / "master", name_server=names.name_server_address).start()
+    running.callback(master.kill)
+    settings = {"brokerRole": "SLAVE", "brokerId": 1, "slaveReadEnable": True}
+    slave = real_broker(names, tmp_path / "slave", running, **settings)
+    # A slave that comes when there are several segments gets only the last one.
+    run_java(names.version, "ProduceEveryKind", [names.name_server_address, "plain"])
+    wait_until_same(master.store, slave.store)
+    sent = run_java(names.version, "ProduceEveryKind", [names.name_server_address, *KINDS])
+    wait_until_same(master.store, slave.store)
+    for queue_id in range(QUEUES):
+        expected = max_offset(master.broker_address, "EveryVolume", queue_id)
+        wait_until(lambda queue_id=queue_id, expected=expected: (  # type: ignore[misc]
+            max_offset(slave.broker_address, "EveryVolume", queue_id) == expected
+        ))  # fmt: skip
+    # Killed and started again, it goes on where it was.
+    slave.kill_broker()
+    sent += run_java(names.version, "ProduceEveryKind", [names.name_server_address, "volume"])
+    slave.start_broker()
+    wait_until_same(master.store, slave.store)
+
+    def knows_topics() -> bool:
+        topics = ask(slave.broker_address, RequestCode.GET_ALL_TOPIC_CONFIG).value(TopicConfigs).topic_config_table
+        return "EveryVolume" in topics
+
+    wait_until(knows_topics, 90)
+    check_consumers_read_all(names, sent, master.kill)
+
+
+def test_our_slave_of_a_real_master(names: RocketMQ, tmp_path: Path, running: ExitStack) -> None:
+    master = real_broker(names, tmp_path / "master", running)
+    slave = slave_lite(tmp_path / "slave", names.name_server_address).start()
+    running.callback(slave.kill)
+    run_java(names.version, "ProduceEveryKind", [names.name_server_address, "plain"])
+    wait_until_same(master.store, slave.store)
+    sent = run_java(names.version, "ProduceEveryKind", [names.name_server_address, *KINDS])
+    wait_until_same(master.store, slave.store)
+    slave.kill()
+    sent += run_java(names.version, "ProduceEveryKind", [names.name_server_address, "volume"])
+    slave.start()
+    wait_until_same(master.store, slave.store)
+    theirs, ours = (
+        ask(server.broker_address, RequestCode.GET_ALL_TOPIC_CONFIG).value(TopicConfigs).topic_config_table
+        for server in (master, slave)
+    )
+    assert theirs.keys() == ours.keys()
+    check_consumers_read_all(names, sent, master.kill_broker)
+
+
+def test_a_real_sync_master_waits_for_our_slave(names: RocketMQ, tmp_path: Path, running: ExitStack) -> None:
+    master = real_broker(names, tmp_path / "master", running, brokerRole="SYNC_MASTER", inSyncReplicas=2)
+    slave = slave_lite(tmp_path / "slave", names.name_server_address).start()
+    running.callback(slave.kill)
+    run_java(names.version, "ProduceEveryKind", [names.name_server_address, "plain"])
+    wait_until_same(master.store, slave.store)
+    sent = run_java(names.version, "ProduceEveryKind", [names.name_server_address, "volume"])
+    # By the time that the last one was acknowledged, it is there.
+    found = sum(max_offset(slave.broker_address, "EveryVolume", queue_id) for queue_id in range(QUEUES))
+    assert found == len(sent)
+    assert {row["status"] for row in sent if "status" in row} <= {"SEND_OK"}

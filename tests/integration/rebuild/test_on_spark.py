@@ -1,0 +1,67 @@
+"""Rebuild and salvage on Spark make the same bytes as in one process."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from connectors.commitlog.stores import find_stores
+from connectors.rebuild.run import rebuild_store
+from connectors.rebuild.settings import Wanted
+from connectors.salvage.run import salvage_store
+from jobs import rebuild
+from schemas.layouts.segments import segment_name
+from tests.indexed_stores import SEGMENT_BYTES, write_indexed_store
+
+
+@pytest.fixture(scope="module")
+def intact(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store that nobody changes."""
+    return write_indexed_store(tmp_path_factory.mktemp("indexed") / "broker-a" / "store")
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    """All files below a folder, by their names from there on."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_rebuild_on_spark_is_the_same(spark: SparkSession, intact: Path, tmp_path: Path) -> None:
+    (store,) = find_stores(str(intact))
+    here = rebuild_store(store, tmp_path / "here", Wanted(), threads=1, partition_bytes=SEGMENT_BYTES)
+    there = rebuild_store(store, tmp_path / "there", Wanted(), spark=spark, partition_bytes=SEGMENT_BYTES)
+    assert files_of(here.out) == files_of(there.out)
+    assert (here.totals, here.entries, here.queue_files) == (there.totals, there.entries, there.queue_files)
+
+
+def test_a_salvage_on_spark_is_the_same(spark: SparkSession, intact: Path, tmp_path: Path) -> None:
+    root = Path(shutil.copytree(intact, tmp_path / "damaged"))
+    for number in range(3):
+        path = root / "commitlog" / segment_name(number * SEGMENT_BYTES)
+        data = bytearray(path.read_bytes())
+        data[4] ^= 1  # the first record's magic
+        path.write_bytes(data)
+    (root / "commitlog" / segment_name(3 * SEGMENT_BYTES)).unlink()
+    (store,) = find_stores(str(root))
+    here = salvage_store(store, tmp_path / "here", threads=1)
+    there = salvage_store(store, tmp_path / "there", spark=spark)
+    assert files_of(here.out) == files_of(there.out)
+    assert here.damages == there.damages == 4
+
+
+def test_the_job_runs_on_spark(spark: SparkSession, intact: Path, tmp_path: Path) -> None:
+    assert rebuild.main([str(intact), "--out", str(tmp_path / "out"), "--quiet"]) == 0
+    assert (tmp_path / "out" / "checkpoint").exists()
+
+
+def test_an_error_on_a_worker_is_a_sentence(
+    spark: SparkSession, intact: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = Path(shutil.copytree(intact, tmp_path / "cut"))
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / ".rebuild").touch()  # where the parts should go
+    assert rebuild.main([str(root), "--out", str(out), "--quiet"]) != 0
+    assert capsys.readouterr().err.startswith("commitlake rebuild: error:")

@@ -1,0 +1,98 @@
+"""What is archived of real brokers' stores, restored: byte by byte, and served by brokers to their Java clients."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from connectors.archive.task import ArchiveTasks
+from connectors.archive.work import find_work
+from connectors.lake.committer import commit_run, open_for_append
+from connectors.lake.paths import LakePaths
+from connectors.packs.location import PackLocation
+from connectors.rebuild.settings import Wanted, find_settings
+from connectors.restore.config import parse_offsets
+from connectors.restore.rows import Chosen
+from connectors.restore.run import NOTES, Restored, restore_store
+from tests.integration.rebuild.test_real_brokers import LEVELS, assert_same, assert_serves, business, ipv4
+from tests.servers.java_programs import consume_all, dump_store
+from tests.servers.recording import RECORDING_OPTIONS, RecordedStore
+from tests.servers.rocketmq import RocketMQ
+
+StartBroker = Callable[..., RocketMQ]
+
+
+@pytest.fixture(scope="module")
+def lake(recorded_store: RecordedStore, tmp_path_factory: pytest.TempPathFactory) -> LakePaths:
+    """A lake of all that the broker wrote."""
+    lake = LakePaths(str(tmp_path_factory.mktemp("restored") / "lake"))
+    work = find_work(str(recorded_store.store), "a", lake)
+    open_for_append(lake.messages)
+    tasks = ArchiveTasks(work.splits(400_000), lake, PackLocation(lake.bodies), work.commit.run_id, "1")
+    manifest = list(tasks.run(range(len(tasks.splits))))
+    commit_run(lake.messages, [row.data_file for row in manifest if row.path], work.commit, work.started_from)
+    return lake
+
+
+def restore(lake: LakePaths, like: RecordedStore, out: Path, chosen: Chosen | None = None) -> Restored:
+    """Restore with the settings that a store's files tell."""
+    found = find_settings(like.store, Wanted(delay_levels_ms=LEVELS))
+    sizes = found.queue_file_size, found.index_slots, found.index_entries
+    wanted = Wanted(None, *sizes, like.version == "5.5.0", LEVELS)
+    path = like.store / "config" / "consumerOffset.json"
+    offsets = parse_offsets(path.read_bytes(), str(path))
+    return restore_store(lake, lake.bodies, out, chosen or Chosen(""), settings=wanted, offsets=offsets)
+
+
+def test_all_is_equal_to_what_the_broker_wrote(recorded_store: RecordedStore, lake: LakePaths, tmp_path: Path) -> None:
+    restored = restore(lake, recorded_store, tmp_path / "out")
+    assert restored.records == len(recorded_store.decoded)
+    assert (restored.lost, restored.lacking) == (0, 0)
+    notes = (restored.out / NOTES).read_text().splitlines() if restored.made_up else []
+    made_up = {json.loads(line)["start"] for line in notes}
+    # Older brokers put a batch's properties behind each message's own: the table has the last of each only.
+    assert bool(made_up) == (recorded_store.version == "4.9.7")
+    for row in recorded_store.decoded:
+        theirs, ours = (root / "commitlog" / row["segment"] for root in (recorded_store.store, restored.out))
+        place = row["physical_offset"] - int(row["segment"])
+        with theirs.open("rb") as one, ours.open("rb") as other:
+            one.seek(place)
+            other.seek(place)
+            assert one.read(row["size"]) == other.read(row["size"])
+    assert_same(recorded_store.store, restored.out)
+
+
+def test_a_broker_serves_every_message_of_a_restored_store(
+    recorded_store: RecordedStore, lake: LakePaths, start_broker: StartBroker, tmp_path: Path
+) -> None:
+    restored = restore(lake, recorded_store, tmp_path / "store")
+    before = (restored.out / "consumequeue").rglob("0*")
+    queues = {path: path.read_bytes() for path in before if path.is_file()}
+    servers = start_broker(recorded_store.version, restored.out, RECORDING_OPTIONS, recorded_store.broker_port)
+    assert_serves(servers, ipv4(business(recorded_store.decoded)))
+    servers.stop_broker()
+    assert [path for path, data in queues.items() if not path.read_bytes().startswith(data.rstrip(b"\0"))] == []
+
+
+def test_a_broker_starts_from_a_store_as_it_was_at_a_time(
+    recorded_store: RecordedStore, lake: LakePaths, start_broker: StartBroker, tmp_path: Path
+) -> None:
+    rows = sorted(recorded_store.decoded, key=lambda row: int(row["physical_offset"]))
+    at = rows[len(rows) // 2]["store_timestamp"]
+    moment = datetime.datetime.fromtimestamp(at / 1000, datetime.UTC)
+    restored = restore(lake, recorded_store, tmp_path / "store", Chosen("", end=moment))
+    wanted = [row for row in rows if row["store_timestamp"] < at]
+    assert restored.records == len(wanted) < len(rows)
+    assert len(dump_store(recorded_store.version, restored.out)) == len(wanted)
+    servers = start_broker(recorded_store.version, restored.out, RECORDING_OPTIONS, recorded_store.broker_port)
+    kept = ipv4(business(wanted))
+    assert_serves(servers, kept)
+    # What it delivers or retries from now on is new; nothing that was stored later is there.
+    served = consume_all(servers, *sorted({row["topic"] for row in kept}))
+    later = {row["msg_id"] for row in rows if row["store_timestamp"] >= at}
+    known = {(row["physical_offset"], row["store_timestamp"]) for row in rows if row["msg_id"] in later}
+    assert [row for row in served if (row["physical_offset"], row["store_timestamp"]) in known] == []

@@ -1,0 +1,57 @@
+"""A lake and its packs in an object store, restored to a disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from connectors.archive.task import ArchiveTasks
+from connectors.archive.work import find_work
+from connectors.lake.committer import commit_run, open_for_append
+from connectors.lake.paths import LakePaths
+from connectors.packs.location import pack_location
+from connectors.packs.stores import open_store
+from jobs.command import ExitCode
+from jobs.restore import main
+from tests.indexed_stores import write_indexed_store
+from tests.integration.s3.conftest import bucket, s3_environment, s3_server
+
+__all__ = ["bucket", "s3_environment", "s3_server"]  # fixtures
+SIZES = ("--queue-file-size", "320", "--index-slots", "50", "--index-entries", "200")
+
+
+@pytest.fixture
+def lake(tmp_path: Path, bucket: str) -> LakePaths:
+    """A lake of a small store."""
+    lake = LakePaths(f"s3://{bucket}/lake")
+    work = find_work(str(write_indexed_store(tmp_path / "store")), "a", lake)
+    open_for_append(lake.messages)
+    tasks = ArchiveTasks(work.splits(20_000), lake, pack_location(lake.bodies), work.commit.run_id, "1")
+    manifest = list(tasks.run(range(len(tasks.splits))))
+    commit_run(lake.messages, [row.data_file for row in manifest if row.path], work.commit, work.started_from)
+    return lake
+
+
+def segments(root: Path) -> list[bytes]:
+    """A log's files."""
+    return [path.read_bytes() for path in sorted((root / "commitlog").iterdir())]
+
+
+def test_every_segment_is_what_it_was(lake: LakePaths, tmp_path: Path) -> None:
+    assert main(["--lake", lake.root, "--out", str(tmp_path / "out"), *SIZES]) == ExitCode.OK
+    assert segments(tmp_path / "out") == segments(tmp_path / "store")
+
+
+def test_bodies_that_have_expired_are_left_out(
+    lake: LakePaths, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = open_store(pack_location(lake.bodies))
+    first = next(iter(store.list_packs()))
+    store.delete([first.name])
+    arguments = ["--lake", lake.root, "--out", str(tmp_path / "out"), *SIZES]
+    assert main(arguments) == ExitCode.USAGE
+    assert "--on-missing skip" in capsys.readouterr().err
+    assert main([*arguments[:3], str(tmp_path / "other"), *SIZES, "--on-missing", "skip"]) == ExitCode.DAMAGE
+    assert "for want of a body" in capsys.readouterr().err
+    assert segments(tmp_path / "other")[3:] == segments(tmp_path / "store")[3:]

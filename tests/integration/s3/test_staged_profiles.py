@@ -1,0 +1,44 @@
+"""Profiles of tasks in a lake in an object store: staged, read piece by piece, and deleted with the run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from connectors.archive.manifest import ManifestRow
+from connectors.archive.profiles_file import open_profiles_file
+from connectors.archive.staged import gather_profiles, stage_profile, staging
+from connectors.lake.paths import LakePaths
+from connectors.quality.errors import ProfileError
+from connectors.quality.merging import merge_profiles
+from tests.servers.s3 import S3Server
+from tests.unit.connectors.quality.making import many_windows
+
+TASKS = [many_windows(range(first, first + 2), broker=broker) for first in (0, 2) for broker in "xyz"]
+
+
+def names_in(server: S3Server, bucket: str) -> Sequence[str]:
+    """All objects of a bucket."""
+    return [found["Key"] for found in server.client().list_objects_v2(Bucket=bucket).get("Contents", ())]
+
+
+def test_staged_profiles_are_gathered_and_go_with_the_run(s3_server: S3Server, bucket: str) -> None:
+    lake = LakePaths(f"s3://{bucket}/some/lake")
+    with staging(lake, "run") as manifest:
+        for number, profile in enumerate(TASKS):
+            most_inline = 1 << 20 if number == 3 else 0
+            told = stage_profile(profile, lake, "run", f"part-{number}", most_inline)
+            manifest.append(ManifestRow.of_task(0, {}, "", told))
+        assert len(names_in(s3_server, bucket)) == len(TASKS) - 1
+        with open_profiles_file(lake, "run") as file:
+            pieces = []
+            for piece in gather_profiles(lake, manifest, 300):
+                pieces.append(piece)
+                file.add(piece)
+        assert len(pieces) > 3
+        assert merge_profiles(pieces).equals(merge_profiles(TASKS))
+        assert file.written.rows == sum(map(len, TASKS))
+    assert names_in(s3_server, bucket) == ["some/lake/profiles/part-run.zstd.parquet"]
+    with pytest.raises(ProfileError, match="expected a task's profile, found no file"):
+        list(gather_profiles(lake, manifest))

@@ -1,0 +1,104 @@
+"""A consumer that is killed: every message is consumed, or waits in the retry store; none is lost on the way.
+
+The process takes batches, fails by chance, and prints what it has finished after `finish` has returned; it is killed
+with SIGKILL at a moment by chance. Messages may be given out again, but what was told is not forgotten.
+"""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import time
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+from hypothesis import settings
+
+from broker_lite.journal import ArchiveView, Consuming, JournalStore
+from broker_lite.store import FlushMode
+from schemas.layouts.jmq_consumption import Consumption, Outcome
+from tests.hypothesis_profiles import load
+from tests.unit.broker_lite.journal.builders import CLIENT, SMALL, message
+
+load()
+
+KILLS = max(5, settings().max_examples // 60)
+COUNT = 6000
+OPTIONS = replace(
+    SMALL, journal_file_size_bytes=1 << 16, queue_count=3, consume_file_size_bytes=1 << 14, flush_mode=FlushMode.SYNC
+)
+CONSUMER = """
+import random, sys
+from broker_lite.journal import Consuming, JournalStore
+from tests.property.broker_lite.test_journal_killed_consumer import OPTIONS
+from tests.unit.broker_lite.journal.builders import CLIENT
+
+chance = random.Random(int(sys.argv[2]))
+print("opening", flush=True)
+with JournalStore.open(sys.argv[1], OPTIONS) as store:
+    consuming = Consuming(store)
+    while True:
+        batch = consuming.take("orders", "mail", chance.randrange(3), CLIENT, 5)
+        if batch is not None:
+            failed = {one.queue_offset: "by chance" for one in batch.messages if chance.random() < 0.1}
+            consuming.finish(batch, failed)
+            for one in batch.messages:
+                print(one.queue_id, one.queue_offset, 2 if one.queue_offset in failed else 1, flush=True)
+        if chance.random() < 0.1:
+            store.offsets.save_changed()
+"""
+
+
+def consume_until_killed(root: Path, seed: int, seconds: float) -> Counter[tuple[int, int, int]]:
+    """Let a process consume, kill it after a while, and return what it had said to have finished."""
+    command = [sys.executable, "-c", CONSUMER, str(root), str(seed)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "opening\n"
+        time.sleep(seconds)
+        process.kill()
+        lines = process.stdout.read().split("\n")
+    return Counter((int(a), int(b), int(c)) for a, b, c in map(str.split, lines[:-1]))
+
+
+def test_no_message_is_lost_between_queue_retry_store_and_consumers(tmp_path: Path) -> None:
+    chance = random.Random(4711)
+    root = tmp_path / "store"
+    with JournalStore.open(root, replace(OPTIONS, flush_mode=FlushMode.ASYNC)) as store:
+        for number in range(COUNT):
+            store.put(message(number), number % 3)
+    told: Counter[tuple[int, int, int]] = Counter()
+    for kill in range(KILLS):
+        told += consume_until_killed(root, kill, chance.uniform(0.02, 0.3))
+    assert told
+    with JournalStore.open(root, OPTIONS) as store:
+        consuming = Consuming(store)
+        for queue_id in range(3):
+            while (batch := consuming.take("orders", "mail", queue_id, CLIENT, 100)) is not None:
+                consuming.finish(batch)
+        store.flush()
+        logged = Counter((one.queue_id, one.queue_offset, int(one.outcome)) for one in all_consumptions(store))
+        assert not told - logged
+        everything = {(queue_id, number) for queue_id in range(3) for number in range(COUNT // 3)}
+        assert {(queue_id, number) for queue_id, number, _ in logged} == everything
+        waiting = set()
+        time.sleep(1)  # until the last retry is due
+        while retries := consuming.take_retries("orders", "mail", 1000):
+            for retry in retries:
+                waiting.add((retry.message.queue_id, retry.message.queue_offset))
+                assert retry.message.body == b"body %d" % (retry.message.queue_offset * 3 + retry.message.queue_id)
+                consuming.retries.delete([retry.id])
+        assert {place[:2] for place in logged if place[2] == Outcome.FAILED} <= waiting
+        consuming.close()
+
+
+def all_consumptions(store: JournalStore) -> list[Consumption]:
+    """Everything that the archive's agent is told."""
+    found: list[Consumption] = []
+    place = 0
+    while (some := ArchiveView(store).consumed(place, 500))[0]:
+        found += some[0]
+        place = some[1]
+    return found

@@ -1,0 +1,44 @@
+"""A little of `poe fuzz` in every run, and the proof that it can fail."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tests.fuzz import running
+from tests.fuzz.mutation import Mutator
+from tests.fuzz.running import CaseError, run_cases
+
+
+@pytest.mark.parametrize(
+    ("name", "cases"), [("frames", 20_000), ("requests", 5000), ("layouts", 20_000), ("stores", 100)]
+)
+def test_random_damage_gives_values_or_documented_errors(name: str, cases: int) -> None:
+    run_cases(name, 1, cases)
+
+
+def test_a_case_that_fails_is_named_and_comes_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Fragile:
+        def __init__(self, chance: random.Random) -> None:
+            self._chance = chance
+
+        def try_one(self) -> None:
+            if self._chance.random() < 0.01:
+                raise KeyError("frag")
+
+        def close(self) -> None:
+            pass
+
+    monkeypatch.setattr(running, "TARGETS", {"fragile": Fragile})
+    told = set()
+    for _ in range(2):
+        with pytest.raises(CaseError, match=r"fragile, seed 3, case .*KeyError") as error:
+            run_cases("fragile", 3, 10_000)
+        told.add(str(error.value))
+    assert len(told) == 1
+
+
+def test_the_same_seed_gives_the_same_bytes() -> None:
+    made = [[Mutator(random.Random(seed), [b"abc" * 9, b"x"], [b"!"]).next() for _ in range(3)] for seed in (5, 5, 6)]
+    assert made[0] == made[1] != made[2]

@@ -1,0 +1,245 @@
+"""The law of JMQ's formats: what is written is read again, and any bytes give a value or a documented error."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from dataclasses import asdict
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schemas.layouts.errors import LayoutError
+from schemas.layouts.hosts import Host
+from schemas.layouts.jmq_consumption import Consumption, Outcome, parse_consumption, serialize_consumption
+from schemas.layouts.jmq_message_id import MessagePlace, parse_message_id, serialize_message_id
+from schemas.layouts.jmq_offsets import ConsumedQueue, Position, parse_offsets, serialize_offsets
+from schemas.layouts.jmq_queue import ENTRY, Entry, count_valid, parse_entry, serialize_entry
+from schemas.layouts.journal import (
+    NewJournalMessage,
+    delay_of,
+    parse_message,
+    serialize_filler,
+    serialize_message,
+)
+from schemas.layouts.journal_body import compress_body, original_body
+from schemas.layouts.journal_properties import parse_properties, serialize_properties
+from schemas.layouts.journal_scan import JournalScanner
+from schemas.layouts.scan import Bounds, Fault, Span, SpanKind
+from tests.hypothesis_profiles import load
+from tests.logs import damage
+
+load()
+
+SIZE = 4096
+BYTE, SHORT, LONG = st.integers(0, 255), st.integers(0, 65535), st.integers(0, (1 << 64) - 1)
+SIGNED = st.integers(-(1 << 63), (1 << 63) - 1)
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
+NAMES = TEXTS.filter(bool)
+HOSTS = st.builds(Host, st.binary(min_size=4, max_size=4), SHORT)
+PAIRS = st.lists(st.tuples(st.text("ab\\=\nü", min_size=1, max_size=5) | NAMES, st.text("ab\\=\nü", max_size=5)))
+MESSAGES = st.builds(
+    NewJournalMessage,
+    topic=NAMES,
+    body=st.binary(max_size=300) | st.integers(0, 900).map(lambda size: b"x" * size),
+    send_timestamp=SIGNED,
+    client_address=HOSTS,
+    app=TEXTS,
+    business_id=TEXTS,
+    business_tag=SHORT,
+    priority=BYTE,
+    is_compressed=st.booleans(),
+    is_ordered=st.booleans(),
+    properties=PAIRS,
+)
+CONSUMPTIONS = st.builds(
+    Consumption,
+    topic=NAMES,
+    queue_id=BYTE,
+    queue_offset=LONG,
+    journal_offset=LONG,
+    app=TEXTS,
+    outcome=st.sampled_from(Outcome),
+    consume_timestamp=SIGNED,
+    attempt=SHORT,
+    client_address=HOSTS,
+)
+NEAR = st.one_of(st.binary(max_size=400), st.binary(max_size=300).map(lambda rest: b"\0\0\0\x60\x12\x34" + rest))
+
+
+@given(MESSAGES, BYTE, LONG, LONG, SIGNED, SIGNED, HOSTS)
+def test_any_message_is_read_as_it_was_written(
+    new: NewJournalMessage, queue_id: int, number: int, offset: int, received: int, stored: int, server: Host
+) -> None:
+    record = serialize_message(
+        new,
+        queue_id=queue_id,
+        queue_offset=number,
+        journal_offset=offset,
+        receive_timestamp=received,
+        store_timestamp=stored,
+        server_address=server,
+    )
+    parsed = parse_message(record)
+    assert parsed is not None
+    message, size = parsed
+    assert size == len(record)
+    for field, value in asdict(new).items():
+        if field not in {"properties", "client_address"}:
+            assert getattr(message, field) == value, field
+    assert message.property_pairs == list(new.properties)
+    assert (message.client_address, message.server_address) == (new.client_address, server)
+    assert (message.queue_id, message.queue_offset, message.journal_offset) == (queue_id, number, offset)
+    assert message.receive_timestamp == new.send_timestamp + delay_of(received, new.send_timestamp)
+    assert message.store_timestamp == new.send_timestamp + delay_of(stored, new.send_timestamp)
+
+
+@given(st.binary(max_size=2000))
+def test_any_body_comes_back(body: bytes) -> None:
+    stored, compressed = compress_body(body)
+    new = NewJournalMessage("t", stored, 0, Host.of("1.2.3.4", 5), is_compressed=compressed)
+    record = serialize_message(
+        new,
+        queue_id=0,
+        queue_offset=0,
+        journal_offset=0,
+        receive_timestamp=0,
+        store_timestamp=0,
+        server_address=new.client_address,
+    )
+    parsed = parse_message(record)
+    assert parsed is not None
+    assert original_body(parsed[0]) == body
+    assert len(stored) <= len(body)
+
+
+@given(NEAR, st.integers(0, 10))
+def test_any_bytes_give_a_message_or_a_documented_error(data: bytes, offset: int) -> None:
+    try:
+        parsed = parse_message(data, min(offset, len(data)))
+        if parsed is None:
+            return
+        assert parsed[1] <= len(data)
+        original_body(parsed[0], 10_000)
+    except LayoutError as error:
+        assert error.expected
+        assert error.found
+
+
+@given(st.binary(max_size=200), st.booleans())
+def test_any_bytes_of_the_small_files_give_a_value_or_a_documented_error(data: bytes, near: bool) -> None:
+    with contextlib.suppress(LayoutError):
+        parse_entry(data.ljust(ENTRY.size, b"\0"))
+    with contextlib.suppress(LayoutError):
+        parse_consumption(b"\0\x40\xc0\x5e" + data if near else data)
+    with contextlib.suppress(LayoutError):
+        parse_offsets(data)
+    for key, _ in parse_properties(data):
+        assert key
+    whole = len(data) - len(data) % ENTRY.size
+    assert 0 <= count_valid(data[:whole]) <= whole // ENTRY.size
+
+
+@given(st.text(max_size=40) | st.from_regex(r"[a/@]{1,4}/[0-9]{1,3}/[0-9]{1,4}@[a-z]", fullmatch=True))
+def test_any_text_is_an_id_or_a_documented_error(text: str) -> None:
+    with contextlib.suppress(LayoutError):
+        assert serialize_message_id(parse_message_id(text)) == text
+
+
+@given(NAMES, BYTE, LONG, NAMES.filter(lambda name: "@" not in name))
+def test_any_id_is_read_as_it_was_written(topic: str, queue_id: int, number: int, broker: str) -> None:
+    place = MessagePlace(topic, queue_id, number, broker)
+    assert parse_message_id(serialize_message_id(place)) == place
+
+
+@given(PAIRS)
+def test_any_properties_are_read_as_they_were_written(pairs: list[tuple[str, str]]) -> None:
+    assert parse_properties(serialize_properties(pairs)) == pairs
+
+
+@given(CONSUMPTIONS)
+def test_any_consumption_is_read_as_it_was_written(consumption: Consumption) -> None:
+    record = serialize_consumption(consumption)
+    assert parse_consumption(record) == (consumption, len(record))
+
+
+@given(st.builds(Entry, LONG, st.integers(0, (1 << 32) - 1), SHORT))
+def test_any_entry_is_read_as_it_was_written(entry: Entry) -> None:
+    assert parse_entry(serialize_entry(entry)) == entry
+
+
+@given(
+    st.dictionaries(
+        st.builds(ConsumedQueue, TEXTS, TEXTS, BYTE),
+        st.builds(lambda a, b, c: Position(min(a, b), max(a, b), c), *[st.integers(0, (1 << 63) - 1)] * 3),
+    )
+)
+def test_any_positions_are_read_as_they_were_written(positions: dict[ConsumedQueue, Position]) -> None:
+    assert parse_offsets(serialize_offsets(positions, 1)) == (positions, 1)
+
+
+def journal_file(chance: random.Random, closed: bool) -> tuple[bytes, list[int]]:
+    """A journal file of random records, and where they end; some bodies hold records that know their place."""
+    offset, number, out = 0, 0, []
+    ends = []
+    while True:
+        body = chance.randbytes(chance.randrange(200))
+        if chance.random() < 0.3:
+            inner = NewJournalMessage("fake", b"evil", 0, Host.of("1.2.3.4", 5))
+            body = serialized(inner, offset + 67, number) + body
+        record = serialized(NewJournalMessage("orders", body, 0, Host.of("1.2.3.4", 5)), offset, number)
+        if offset + len(record) + 6 > SIZE:
+            break
+        out.append(record)
+        offset += len(record)
+        ends.append(offset)
+        number += 1
+    data = b"".join(out)
+    return (data + serialize_filler(SIZE - len(data)) if closed else data).ljust(SIZE, b"\0"), ends
+
+
+def serialized(new: NewJournalMessage, offset: int, number: int) -> bytes:
+    """A record at a place."""
+    return serialize_message(
+        new,
+        queue_id=0,
+        queue_offset=number,
+        journal_offset=offset,
+        receive_timestamp=0,
+        store_timestamp=0,
+        server_address=new.client_address,
+    )
+
+
+def scan(data: bytes, window: int) -> list[Span]:
+    """All spans of a file, read in windows of a size."""
+    scanner, spans, size = JournalScanner(0, Bounds(SIZE, len(data))), list[Span](), window
+    while not scanner.done:
+        position = scanner.position
+        spans += list(scanner.feed(data[position : position + size]))
+        if scanner.position == position:
+            size *= 2
+    return spans
+
+
+@given(seed=st.integers(0, 2**32), faults=st.integers(0, 4), window=st.integers(16, SIZE), closed=st.booleans())
+def test_every_intact_record_of_a_damaged_file_is_found(seed: int, faults: int, window: int, closed: bool) -> None:
+    chance = random.Random(seed)
+    whole, ends = journal_file(chance, closed)
+    data = whole
+    for _ in range(faults):
+        data = damage(data, chance)[:SIZE]
+    spans = scan(data, window)
+    assert spans == scan(data, SIZE)
+    assert [span.start for span in spans[1:]] == [span.end for span in spans[:-1]]
+    if spans:
+        assert (spans[0].start, spans[-1].end) in {(0, len(data)), (0, SIZE)}
+    found = {(span.start, span.end) for span in spans if span.kind is SpanKind.RECORD}
+    if not faults:
+        assert sorted(found) == list(zip([0, *ends], ends, strict=False))
+        return
+    # A record whose bytes are as they were is found, unless a size before it, which is beyond doubt, says more.
+    trusted = [span for span in spans if span.kind is not SpanKind.FAULT or span.fault is Fault.BODY_CRC]
+    for start, end in zip([0, *ends], ends, strict=False):
+        if data[start:end] == whole[start:end] and (start, end) not in found:
+            assert any(span.start < start < span.end for span in trusted)

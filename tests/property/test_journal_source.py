@@ -1,0 +1,228 @@
+"""The law of hostile journals: intact records are all found, bad ranges are named, and both readers say the same.
+
+The plain scanner (`schemas.layouts.journal_scan`) and the compiled walk share no code beyond the declared layouts.
+"""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from broker_lite.journal import JournalOptions, JournalStore
+from connectors.commitlog.batches import read_split
+from connectors.commitlog.errors import DamagedLogError
+from connectors.commitlog.layouts import ALL_LAYOUTS, StoreLayout, rules_of
+from connectors.commitlog.options import Mode
+from connectors.commitlog.plan import plan_splits, take_snapshot
+from connectors.commitlog.records import walk_store
+from connectors.commitlog.request import Request
+from connectors.commitlog.splits import Split
+from connectors.commitlog.stores import find_stores
+from schemas.layouts.hosts import Host
+from schemas.layouts.journal import NewJournalMessage
+from schemas.layouts.journal_body import original_body
+from schemas.layouts.scan import Fault, SpanKind
+from schemas.tables.messages import SOURCE
+from tests.hypothesis_profiles import load
+from tests.journals import closed_file, messages, new_message, open_file, records, write_journal
+from tests.logs import damage
+
+load()
+
+SIZE = 4096
+SCHEMA = to_arrow_schema(SOURCE, timezone="UTC")
+SOFT = {str(fault) for fault in (Fault.TOPIC_ENCODING, Fault.PROPERTIES_ENCODING, Fault.TIMESTAMP)}
+ROW_OF = rules_of(StoreLayout.JOURNAL).row_of
+NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=40)
+ODD = st.sampled_from(["a", "ü", "a=b", "a\\", "\n", "\\=", "jmq.app", "_jmq.app", "jmq.receive_timestamp", "=app"])
+PAIRS = st.lists(st.tuples(ODD | NAMES, st.text("ab\\=\nü", max_size=70)), max_size=8)
+MESSAGES = st.builds(
+    NewJournalMessage,
+    topic=st.sampled_from(["orders", "paid", "%RETRY%x"]),
+    body=st.binary(max_size=100) | st.integers(0, 900).map(lambda size: b"x" * size),
+    send_timestamp=st.integers(0, 4_000_000_000_000),
+    client_address=st.builds(Host, st.binary(min_size=4, max_size=4), st.integers(0, 65535)),
+    app=NAMES | st.just(""),
+    business_id=NAMES | st.just(""),
+    business_tag=st.integers(0, 65535),
+    priority=st.integers(0, 255),
+    is_ordered=st.booleans(),
+    properties=PAIRS,
+)
+
+
+def read_all(splits: list[Split], mode: Mode, **request: int) -> list[dict[str, object]]:
+    """Rows of a read, in the journal's order."""
+    wanted = Request(SCHEMA, mode, **request)  # type: ignore[arg-type]
+    batches = [batch for split in splits for batch in read_split(split, wanted)]
+    table = pa.Table.from_batches(batches, schema=SCHEMA)
+    table.validate(full=True)
+    rows: list[dict[str, object]] = table.to_pylist()
+    return sorted(rows, key=lambda row: (row["physical_offset"], row["size"] is None))
+
+
+@given(
+    seed=st.integers(0, 2**32), faults=st.integers(0, 4), window=st.integers(16, 4000), partition=st.integers(64, 8000)
+)
+def test_compiled_reader_agrees_with_the_plain_one(
+    seed: int, faults: int, window: int, partition: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    chance = random.Random(seed)
+    files = [(0, closed_file(messages(12, seed), SIZE)), (SIZE, open_file(messages(9, seed + 1), SIZE, SIZE))]
+    for _ in range(faults):
+        victim = chance.randrange(2)
+        base, data = files[victim]
+        files[victim] = (base, damage(data, chance)[:SIZE])
+    check_store(write_journal(tmp_path_factory.mktemp("store"), files), window, partition)
+
+
+@given(
+    seed=st.integers(0, 2**32), faults=st.integers(0, 3), window=st.integers(16, 4000), partition=st.integers(64, 3000)
+)
+def test_compiled_reader_agrees_with_the_plain_one_on_hostile_bodies(
+    seed: int, faults: int, window: int, partition: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    chance = random.Random(seed)
+    data = b""
+    while len(data) < SIZE - 1000:
+        # A body that holds whole records, with the offsets that they have there.
+        inner = b"".join(records(messages(chance.randrange(3), seed, 50), len(data) + 67))
+        body = bytes(chance.randrange(2) * chance.randrange(40)) + inner
+        data += records([new_message(chance.randrange(100), body=body)], len(data))[0]
+    starts = read_starts(data)
+    files = [(0, data.ljust(SIZE, b"\0")), (SIZE, open_file(messages(5, seed), SIZE, SIZE))]
+    for _ in range(faults):
+        files[0] = (0, damage(files[0][1], chance)[:SIZE])
+    root = write_journal(tmp_path_factory.mktemp("store"), files)
+    check_store(root, window, partition)
+    if not faults:
+        (store,) = find_stores(str(root), "b", ALL_LAYOUTS)
+        rows = read_all(plan_splits(store, take_snapshot([store]).ranges["b"], partition), Mode.DROPMALFORMED)
+        assert [row["physical_offset"] for row in rows][: len(starts)] == starts
+
+
+def read_starts(data: bytes) -> list[int]:
+    """Where records begin, hopping by their sizes."""
+    starts, position = [], 0
+    while position < len(data):
+        starts.append(position)
+        position += int.from_bytes(data[position : position + 4])
+    return starts
+
+
+@given(raw=st.lists(st.binary(max_size=60), min_size=3, max_size=3), seed=st.integers(0, 2**32))
+def test_texts_of_any_bytes_are_shown_as_the_plain_reader_shows_them(
+    raw: list[bytes], seed: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    app, key, properties = raw
+    chance = random.Random(seed)
+    properties = bytes(chance.choice(b"ab\\=\n") if value < 200 else value for value in properties)
+    lengths = [(b"\x01A", app), (b"\x01B", key), (b"\x00\x03C=C", properties)]
+    record = records([new_message(0, app="A", business_id="B", properties=(("C", "C"),))])[0]
+    head, tail = record[: -len(b"".join(old for old, _ in lengths))], b""
+    for old, new in lengths:
+        tail += len(new).to_bytes(1 if len(old) == 2 else 2) + new
+    data = (len(head + tail)).to_bytes(4) + (head + tail)[4:]
+    data += records([new_message(1)], len(data))[0]
+    check_store(write_journal(tmp_path_factory.mktemp("store"), [(0, data.ljust(SIZE, b"\0"))]), 4000, SIZE)
+
+
+@given(new=st.lists(MESSAGES, max_size=30), partition=st.integers(64, 8000))
+def test_what_a_broker_stores_comes_back_through_the_source(
+    new: list[NewJournalMessage], partition: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    root = tmp_path_factory.mktemp("store")
+    options = JournalOptions(
+        journal_file_size_bytes=SIZE, max_body_size_bytes=1000, queue_count=2, broker_name="broker-a"
+    )
+    stored = []
+    with JournalStore.open(root, options, clock=lambda: 1_700_000_000_000) as broker:
+        # Behind them a message without a NUL in its texts: such a one, as the last, could be one not yet written.
+        for message in [*filter(_is_accepted, new), new_message()]:
+            result = broker.put(message)
+            found = broker.get(message.topic, result.queue_id, result.queue_offset, 1).messages[0]
+            assert original_body(found) == message.body
+            stored.append((ROW_OF(found, "broker-a"), found.body, message))
+    (store,) = find_stores(str(root), "broker-a", ALL_LAYOUTS)
+    rows = read_all(plan_splits(store, take_snapshot([store]).ranges["broker-a"], partition), Mode.FAILFAST)
+    assert len(rows) == len(stored)
+    for row, (plain, body, message) in zip(rows, stored, strict=True):
+        check_row(row, plain, body)
+        assert row["keys"] == ([message.business_id] if message.business_id else None)
+        assert row["unique_key"] == f"{row['topic']}/{row['queue_id']}/{row['queue_offset']}@broker-a"
+        assert (row["tags"], row["priority"]) == (str(message.business_tag), message.priority)
+        shown = dict(row["properties"])  # type: ignore[call-overload]
+        own = {"jmq.receive_timestamp"} | ({"jmq.app"} if message.app else set())
+        assert shown.get("jmq.app", "") == message.app
+        assert sorted(shown[name] for name in shown.keys() - own) == sorted(dict(message.properties).values())
+
+
+def _is_accepted(message: NewJournalMessage) -> bool:
+    """Whether the broker takes it: an ordered message has a business id, and all of them fit a file."""
+    if message.is_ordered and not message.business_id:
+        return False
+    texts = [message.app, message.business_id, *(text for pair in message.properties for text in pair)]
+    return sum(2 * len(text.encode()) + 1 for text in texts) + len(message.body) < SIZE - 200 and all(
+        len(text.encode()) <= 255 for text in texts[:2]
+    )
+
+
+def check_store(root: Path, window: int, partition: int) -> None:
+    """Compare the two readers on one store."""
+    (store,) = find_stores(str(root), "b", ALL_LAYOUTS)
+    store_range = take_snapshot([store]).ranges["b"]
+    plain = list(walk_store(store, SIZE))
+    read = [found for found in plain if found.message is not None]
+    expected = [found for found in read if found.span.start < store_range.end]
+    for found in read[len(expected) :]:  # the last ones, whose texts may not be written yet
+        texts = (found.message.topic, found.message.app, found.message.business_id, found.message.raw_properties)
+        assert any("\0" in text if isinstance(text, str) else 0 in text for text in texts)
+    rows = read_all(plan_splits(store, store_range, partition), Mode.PERMISSIVE, max_batch_bytes=window)
+    good = [row for row in rows if row["size"] is not None]
+    assert [row["physical_offset"] for row in good] == [found.span.start for found in expected]
+    for row, found in zip(good, expected, strict=True):
+        check_row(row, ROW_OF(found.message, "b"), found.message.body)
+    bad: list[Any] = [row["_corrupt_record"] for row in rows if row["size"] is None]
+    assert sum(record["end"] - record["start"] for record in bad) == bad_bytes(plain, store_range.end)
+    assert all(record["reason"] and record["expected"] and record["found"] for record in bad)
+    if bad:
+        with pytest.raises(DamagedLogError, match="expected"):
+            read_all(plan_splits(store, store_range, partition), Mode.FAILFAST)
+    dropped = read_all(plan_splits(store, store_range, partition), Mode.DROPMALFORMED, max_batch_bytes=window)
+    assert [row["physical_offset"] for row in dropped] == [
+        row["physical_offset"] for row in good if row["_corrupt_record"] is None
+    ]
+
+
+def bad_bytes(plain: list[Any], end: int) -> int:
+    """Bytes in bad ranges before the end of the snapshot, as the plain reader sees them."""
+    return sum(
+        min(found.span.end, end) - found.span.start
+        for found in plain
+        if found.span.kind is SpanKind.FAULT and found.span.start < end
+    )
+
+
+def check_row(row: dict[str, object], plain: dict[str, object], body: bytes) -> None:
+    """One row, column by column."""
+    note = row["_corrupt_record"]
+    for name, value in plain.items():
+        if name in ("magic", "body_sha256"):
+            continue
+        found = row[name]
+        if name in ("born_timestamp", "store_timestamp"):
+            if note is not None and found is None:
+                continue
+            found = round(found.timestamp() * 1000)  # type: ignore[attr-defined]
+        if name == "properties":
+            found = dict(found)  # type: ignore[call-overload]
+        assert found == value, name
+    assert row["body"] == body
+    assert note is None or note["reason"] in SOFT  # type: ignore[index]

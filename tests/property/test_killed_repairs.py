@@ -1,0 +1,165 @@
+"""Rebuilds, salvages and restores that are killed at any of their steps: run again, they end as if nothing had been.
+
+A step is a call that changes the names or the durability of files. One of them, by its number, kills the process.
+"""
+
+from __future__ import annotations
+
+import itertools
+import multiprocessing
+import os
+import random
+import re
+import shutil
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from connectors.archive.task import ArchiveTasks
+from connectors.archive.work import find_work
+from connectors.lake.committer import commit_run, open_for_append
+from connectors.lake.paths import LakePaths
+from connectors.packs.location import PackLocation
+from jobs import rebuild, restore
+from jobs.command import ExitCode
+from schemas.layouts.segments import segment_name
+from tests.indexed_stores import write_indexed_store
+
+COUNT = 120
+STEPS = ("fsync", "rename", "replace", "mkdir", "unlink", "rmdir", "truncate", "ftruncate")
+KILLS = int(os.environ.get("COMMITLAKE_KILLS", "12")) // 4
+LOCAL = ("--local", "--threads", "1", "--quiet")
+SIZES = ("--queue-file-size", "320", "--index-slots", "50", "--index-entries", "200", "--threads", "1", "--quiet")
+NO_STEP = 0
+
+Main = Callable[[list[str]], int]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store that nobody changes."""
+    return write_indexed_store(tmp_path_factory.mktemp("whole") / "broker-a" / "store", COUNT)
+
+
+@pytest.fixture(scope="module")
+def lake(whole: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lake of it."""
+    places = LakePaths(str(tmp_path_factory.mktemp("lake")))
+    work = find_work(str(whole), None, places)
+    open_for_append(places.messages)
+    tasks = ArchiveTasks(work.splits(5000), places, PackLocation(places.bodies), work.commit.run_id, "1")
+    manifest = list(tasks.run(range(len(tasks.splits))))
+    commit_run(places.messages, [row.data_file for row in manifest if row.path], work.commit, work.started_from)
+    return Path(places.root)
+
+
+def run_counted(main: Main, arguments: list[str], step: int, counter: str) -> None:
+    """In a process of its own: run a job, killed as it comes to a step."""
+    numbers = itertools.count(1)
+    descriptor = os.open(counter, os.O_WRONLY | os.O_CREAT)
+
+    def counted(function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*positional: Any, **named: Any) -> Any:
+            number = next(numbers)
+            os.pwrite(descriptor, b"%d" % number, 0)
+            if number == step:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return function(*positional, **named)
+
+        return call
+
+    for name in STEPS:
+        setattr(os, name, counted(getattr(os, name)))
+    os._exit(main(arguments))
+
+
+def run(main: Main, arguments: list[str], counter: Path, step: int = NO_STEP) -> tuple[int, int]:
+    """A job's exit code, or the signal that ended it, below 0; and how many steps it took."""
+    counter.unlink(missing_ok=True)
+    context = multiprocessing.get_context("forkserver")
+    process = context.Process(target=run_counted, args=(main, arguments, step, str(counter)))
+    process.start()
+    process.join()
+    code = process.exitcode
+    process.close()
+    assert code is not None
+    return code, int(counter.read_bytes())
+
+
+def files_of(root: Path) -> dict[str, bytes]:
+    """Every file but the lock; names of IndexFiles by their order, and of the checkpoint what is no time of a flush."""
+    found: dict[str, bytes] = {}
+    for path in sorted(root.rglob("*")):
+        if not path.is_file() or path.name == "lock":
+            continue
+        name = str(path.relative_to(root))
+        if ".old-" in name:
+            name = re.sub(r"\.old-[^/]*", ".old", name)
+        if path.parent.name.split(".")[0] == "index":
+            name = f"{Path(name).parent}/{sorted(path.parent.iterdir()).index(path)}"
+        found[name] = path.read_bytes()
+    return found
+
+
+def steps_to_die_at(count: int, seed: int) -> Iterator[int]:
+    """The first, the last, and some between."""
+    between = random.Random(seed).sample(range(2, count), min(KILLS, count - 2))
+    return iter(sorted({1, count, *between}))
+
+
+def die_and_go_on(main: Main, arguments: Callable[[Path], list[str]], places: Iterator[Path], seed: int) -> None:
+    """Run a job undisturbed, then killed at each of some steps in other places; all must be the same in the end."""
+    undisturbed, counter = next(places), next(places) / "counter"
+    code = main(arguments(undisturbed))
+    expected = files_of(undisturbed)
+    assert code in (ExitCode.OK, ExitCode.DAMAGE)
+    run(main, arguments(next(places)), counter)  # its imports are steps, too, while they are not compiled
+    count = run(main, arguments(next(places)), counter)[1]
+    assert count > KILLS
+    for step in steps_to_die_at(count, seed):
+        place = next(places)
+        assert run(main, arguments(place), counter, step) == (-signal.SIGKILL, step)
+        again = main(arguments(place))
+        # Killed at its last step it had made all, and what is there is not overwritten.
+        assert again == code or (step == count and again == ExitCode.USAGE), step
+        found = files_of(place)
+        assert sorted(found) == sorted(expected), step
+        assert [name for name in expected if found[name] != expected[name]] == [], step
+
+
+def folders(tmp_path: Path) -> Iterator[Path]:
+    """New folders."""
+    for number in itertools.count():
+        (tmp_path / str(number)).mkdir()
+        yield tmp_path / str(number)
+
+
+def copies(whole: Path, tmp_path: Path) -> Iterator[Path]:
+    """Copies of a store, each a broker's own."""
+    for number in itertools.count():
+        yield Path(shutil.copytree(whole, tmp_path / f"broker-{number}" / "store"))
+
+
+def test_a_rebuild(whole: Path, tmp_path: Path) -> None:
+    die_and_go_on(rebuild.main, lambda out: [str(whole), "--out", str(out), *LOCAL], folders(tmp_path), seed=1)
+
+
+def test_a_rebuild_in_place(whole: Path, tmp_path: Path) -> None:
+    die_and_go_on(rebuild.main, lambda root: [str(root), "--in-place", *LOCAL], copies(whole, tmp_path), seed=2)
+
+
+def test_a_salvage(whole: Path, tmp_path: Path) -> None:
+    store = Path(shutil.copytree(whole, tmp_path / "damaged" / "store"))
+    path = store / "commitlog" / segment_name(0)
+    data = bytearray(path.read_bytes())
+    data[int.from_bytes(data[:4], "big") + 90] ^= 1
+    path.write_bytes(data)
+    arguments = [str(store), "--salvage", *LOCAL]
+    die_and_go_on(rebuild.main, lambda out: [*arguments, "--out", str(out)], folders(tmp_path), seed=3)
+
+
+def test_a_restore(lake: Path, tmp_path: Path) -> None:
+    die_and_go_on(restore.main, lambda out: ["--lake", str(lake), "--out", str(out), *SIZES], folders(tmp_path), seed=4)

@@ -1,0 +1,151 @@
+"""A master and slaves over real connections in one loop: signs of life, slow and silent peers, and too many of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from pathlib import Path
+
+import pytest
+
+from broker_lite.broker.broker import Broker
+from broker_lite.broker.options import BrokerOptions
+from broker_lite.replication.log_copy import LogCopy
+from broker_lite.replication.master import Master
+from broker_lite.replication.options import ReplicationOptions, Role
+from broker_lite.replication.protocol import TRANSFER
+from broker_lite.replication.slave import Slave
+from broker_lite.replication.synchronize import Synchronizer
+from broker_lite.store import MessageStore
+from tests.servers.process import free_ports
+from tests.unit.broker_lite.builders import SMALL, Clock, all_messages, fill
+
+SECONDS = 20
+
+
+def options(**changes: object) -> ReplicationOptions:
+    """Quick ones, at a free port."""
+    values: dict[str, object] = {
+        "listen": ("127.0.0.1", free_ports(1)),
+        "heartbeat_seconds": 0.1,
+        "housekeeping_seconds": 5.0,
+        "retry_seconds": 0.1,
+        "batch_bytes": 700,
+    }
+    return ReplicationOptions(**(values | changes))  # type: ignore[arg-type]
+
+
+def with_master(
+    root: Path, settings: ReplicationOptions, use: Callable[[Master], Coroutine[None, None, None]], count: int = 40
+) -> None:
+    """Use a master with a small log."""
+
+    async def run() -> None:
+        master = Master(store, settings, asyncio.get_running_loop())
+        await master.start()
+        try:
+            async with asyncio.timeout(SECONDS):
+                await use(master)
+        finally:
+            await master.stop()
+
+    with MessageStore.open(root, SMALL, clock=Clock()) as store:
+        fill(store, count)
+        asyncio.run(run())
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait; the caller has a limit."""
+    while not condition():
+        await asyncio.sleep(0.01)
+
+
+async def with_slave(root: Path, settings: ReplicationOptions, use: Callable[[MessageStore], Awaitable[None]]) -> None:
+    """Use a slave of a master that listens."""
+    with MessageStore.open(root, SMALL, clock=Clock(), is_copy=True) as store:
+        synchronizer = Synchronizer(Broker(store, BrokerOptions()))
+        place = options(role=Role.SLAVE, listen=None, master=settings.listen)
+        slave = Slave(LogCopy(store), synchronizer, place, lambda: None)
+        slave.start(asyncio.get_running_loop())
+        try:
+            await use(store)
+        finally:
+            await slave.stop()
+
+
+async def has_ended(reader: asyncio.StreamReader) -> bool:
+    """Read to the end; the caller has a limit."""
+    try:
+        while await reader.read(1 << 16):
+            pass
+    except ConnectionError:
+        pass
+    return True
+
+
+def test_a_slave_follows_and_comes_back(root: Path, tmp_path: Path) -> None:
+    settings = options()
+
+    async def use(master: Master) -> None:
+        async def follow(copy: MessageStore) -> None:
+            fill(master.store, 10, 100)
+            master.send()
+            await until(lambda: master.acknowledged == master.store.log_end)
+            # The newest segment, and what follows.
+            wanted = {
+                key: [one for one in messages if one.physical_offset >= copy.min_physical_offset]
+                for key, messages in all_messages(master.store).items()
+            }
+            assert all_messages(copy) == wanted
+            assert master.has_slave_near(master.store.log_end)
+
+        await with_slave(tmp_path / "slave", settings, follow)
+        await until(lambda: not master.has_slave_near(master.store.log_end))
+        fill(master.store, 30, 200)
+        await with_slave(tmp_path / "slave", settings, follow)
+
+    with_master(root, settings, use)
+
+
+def test_a_master_gives_signs_of_life(root: Path) -> None:
+    settings = options()
+
+    async def use(master: Master) -> None:
+        assert settings.listen is not None
+        reader, writer = await asyncio.open_connection(*settings.listen)
+        writer.write(master.store.log_end.to_bytes(8, "big"))
+        for _ in range(2):
+            assert TRANSFER.unpack(await reader.readexactly(TRANSFER.size)) == (master.store.log_end, 0)
+        writer.close()
+
+    with_master(root, settings, use)
+
+
+@pytest.mark.parametrize("says", [b"", (0).to_bytes(8, "big")])
+def test_a_silent_slave_is_cut_off(root: Path, says: bytes) -> None:
+    settings = options(housekeeping_seconds=0.3)
+
+    async def use(master: Master) -> None:
+        assert settings.listen is not None
+        reader, writer = await asyncio.open_connection(*settings.listen)
+        writer.write(says)
+        assert await has_ended(reader)
+        writer.close()
+
+    with_master(root, settings, use)
+
+
+def test_there_are_not_more_slaves_than_wanted(root: Path) -> None:
+    settings = options(connections=1)
+
+    async def use(master: Master) -> None:
+        assert settings.listen is not None
+        first, first_writer = await asyncio.open_connection(*settings.listen)
+        first_writer.write((0).to_bytes(8, "big"))
+        assert await first.readexactly(TRANSFER.size)
+        second, second_writer = await asyncio.open_connection(*settings.listen)
+        assert await has_ended(second)
+        for writer in (first_writer, second_writer):
+            writer.close()
+
+    with_master(root, settings, use)

@@ -1,0 +1,201 @@
+"""A copy of a log, however its bytes come: the same files, queues and answers as the master's."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from broker_lite.delivery import Delivery
+from broker_lite.replication.errors import CopyError
+from broker_lite.replication.log_copy import LogCopy
+from broker_lite.store import DiskFullError, MessageStore, StoreUnusableError
+from tests.unit.broker_lite.builders import BROKER, SMALL, Clock, all_messages, crash, fill, message, queue_entries
+
+SEGMENT = SMALL.segment_size_bytes
+
+
+def log_bytes(store: MessageStore) -> bytes:
+    """What a master would send, from its first byte on."""
+    files = store.files.log.files
+    end = store.max_physical_offset
+    return b"".join(files.read(start, min(SEGMENT, end - start)) for start in files.file_starts if start < end)
+
+
+def copy(log: LogCopy, data: bytes, start: int = 0, size: int = 700) -> None:
+    """Append bytes as they come from a master: stretches that end with each segment."""
+    position = 0
+    while position < len(data):
+        offset = start + position
+        step = min(size, SEGMENT - offset % SEGMENT, len(data) - position)
+        log.append(offset, data[position : position + step])
+        position += step
+
+
+@pytest.fixture
+def master(tmp_path: Path) -> Iterator[MessageStore]:
+    """A store with three segments."""
+    with MessageStore.open(tmp_path / "master", SMALL, clock=Clock()) as store:
+        fill(store, 40)
+        store.put(message(40, "delayed", properties=(("DELAY", "3"), ("UNIQ_KEY", "D" * 32))))
+        fill(store, 20, 41, topic="payments")
+        yield store
+
+
+@pytest.mark.parametrize("more", [0, 1, 300, 2000])
+def test_a_slave_that_ends_at_once_keeps_its_first_record(root: Path, master: MessageStore, more: int) -> None:
+    first = master.get_at(0)
+    assert first is not None
+    slave = MessageStore.open(root, SMALL, clock=Clock())
+    copy(LogCopy(slave), log_bytes(master)[: first.size + more], size=first.size + more)
+    crash(slave)
+    with MessageStore.open(root, SMALL, clock=Clock(), is_copy=True) as again:
+        assert (LogCopy(again).end or 0) >= first.size
+        assert again.get_at(0) == first
+
+
+@pytest.mark.parametrize("size", [1, 7, 91, 700, SEGMENT])
+def test_a_copy_has_the_masters_log_queues_and_index(root: Path, master: MessageStore, size: int) -> None:
+    with MessageStore.open(root, SMALL, clock=Clock()) as slave:
+        copy(LogCopy(slave), log_bytes(master), size=size)
+        assert all_messages(slave) == all_messages(master)
+        assert slave.max_physical_offset == master.max_physical_offset == slave.log_end
+        for number in range(61):
+            key = f"order-{number}"
+            assert slave.get_by_key("orders", key) == master.get_by_key("orders", key)
+        assert slave.take_arrived() == set(master.queues)
+        assert slave.config.topics.entries.keys() >= {"orders", "payments", "delayed"}
+    assert master.max_physical_offset > 2 * SEGMENT
+    master.close()
+    for path in (root.parent / "master" / "commitlog").iterdir():
+        assert (root / "commitlog" / path.name).read_bytes() == path.read_bytes()
+
+
+def test_parts_of_a_record_do_not_show(root: Path, master: MessageStore) -> None:
+    data = log_bytes(master)
+    first = master.get_at(0)
+    assert first is not None
+    with MessageStore.open(root, SMALL, clock=Clock()) as slave:
+        log = LogCopy(slave)
+        for position in range(first.size - 1):
+            log.append(position, data[position : position + 1])
+            assert log.end == slave.log_end == position + 1
+            assert slave.queues == []
+        log.append(first.size - 1, data[first.size - 1 : first.size])
+        assert slave.get("orders", 0, 0).messages == [first]
+
+
+def test_a_copy_begins_with_the_segment_that_the_master_sends(root: Path, master: MessageStore) -> None:
+    data = log_bytes(master)
+    with MessageStore.open(root, SMALL, clock=Clock()) as slave:
+        log = LogCopy(slave)
+        assert log.end is None
+        copy(log, data[SEGMENT:], SEGMENT)
+        assert slave.min_physical_offset == SEGMENT
+        low = slave.min_offset("orders", 0)
+        assert low > 0
+        wanted = [one for one in all_messages(master)["orders", 0] if one.physical_offset >= SEGMENT]
+        assert slave.get("orders", 0, low, 100).messages == wanted
+    with MessageStore.open(root, SMALL, clock=Clock()) as again:
+        assert again.get("orders", 0, low, 100).messages == wanted
+
+
+@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("end", [crash, MessageStore.close])
+def test_a_slave_that_ends_anywhere_goes_on_at_a_record(
+    root: Path, master: MessageStore, end: Callable[[MessageStore], None], seed: int
+) -> None:
+    moment = random.Random(seed)
+    data = log_bytes(master)
+    cut = moment.randrange(1, len(data))
+    first = master.get_at(0)
+    assert first is not None
+    slave = MessageStore.open(root, SMALL, clock=Clock())
+    copy(LogCopy(slave), data[:cut], size=moment.randrange(50, 900))
+    end(slave)
+    with MessageStore.open(root, SMALL, clock=Clock(), is_copy=True) as again:
+        log = LogCopy(again)
+        start = log.end or 0
+        assert start <= cut
+        # A crash takes what was not synced yet, of a second at most; never all, if there is one record.
+        assert start > cut - SEGMENT if end is MessageStore.close else start > 0 or cut < first.size
+        copy(log, data[start:], start)
+        assert all_messages(again) == all_messages(master)
+        assert log_bytes(again) == data
+
+
+def test_what_is_no_record_ends_the_copy_before_it(root: Path, master: MessageStore) -> None:
+    data = bytearray(log_bytes(master))
+    second = master.get("orders", 1, 0).messages[0]
+    data[second.physical_offset + 90] ^= 0xFF
+    with MessageStore.open(root, SMALL, clock=Clock()) as slave:
+        log = LogCopy(slave)
+        with pytest.raises(CopyError, match=f"body_crc at byte {second.physical_offset + 8}"):
+            copy(log, bytes(data))
+        assert log.end == slave.log_end == second.physical_offset
+        # When the master sends what is sound, it goes on.
+        copy(log, log_bytes(master)[second.physical_offset :], second.physical_offset)
+        assert all_messages(slave) == all_messages(master)
+
+
+@pytest.mark.parametrize("size", [-1, 0, 90, SEGMENT + 1, (1 << 31) - 1])
+def test_a_size_that_lies_is_refused_before_the_record_is_here(root: Path, size: int) -> None:
+    with MessageStore.open(root, SMALL, clock=Clock()) as slave:
+        log = LogCopy(slave)
+        with pytest.raises(CopyError, match="total_size"):
+            log.append(0, size.to_bytes(4, "big", signed=True) + bytes.fromhex("daa320a7"))
+        assert slave.log_end == 0
+
+
+def test_a_topic_that_was_deleted_and_came_again_begins_anew(root: Path, master: MessageStore) -> None:
+    master.delete_queues("orders")
+    results = fill(master, 6, 100)
+    assert results[0].queue_offset == 0
+    with MessageStore.open(root, SMALL, clock=Clock()) as slave:
+        copy(LogCopy(slave), log_bytes(master))
+        assert all_messages(slave) == all_messages(master)
+    assert [entry.physical_offset for entry in queue_entries(root)] == [one.physical_offset for one in results[::2]]
+
+
+def test_a_full_disk_leaves_a_copy_that_goes_on(
+    root: Path, master: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = log_bytes(master)
+    with MessageStore.open(root, SMALL, clock=Clock()) as slave:
+        log = LogCopy(slave)
+        copy(log, data[:3000])
+        with monkeypatch.context() as patched:
+            full = SimpleNamespace(f_bavail=0, f_frsize=1)
+            patched.setattr("broker_lite.store.mapped_file.os.statvfs", lambda _: full)
+            with pytest.raises(DiskFullError):
+                copy(log, data[3000:], 3000)
+        start = log.end
+        assert start is not None
+        copy(log, data[start:], start)
+        assert all_messages(slave) == all_messages(master)
+        assert slave.get_by_key("orders", "order-20") == master.get_by_key("orders", "order-20")
+
+
+def test_a_closed_store_takes_nothing(root: Path) -> None:
+    slave = MessageStore.open(root, SMALL, clock=Clock())
+    log = LogCopy(slave)
+    slave.close()
+    with pytest.raises(StoreUnusableError, match="found it closed"):
+        log.append(0, b"x")
+
+
+def test_a_slave_that_becomes_the_master_delivers_what_waits(root: Path, tmp_path: Path) -> None:
+    clock = Clock()
+    with MessageStore.open(tmp_path / "old", SMALL, clock=clock) as old:
+        Delivery(old).send(message(1, properties=(("DELAY", "1"), ("UNIQ_KEY", "D" * 32))))
+        data = log_bytes(old)
+    with MessageStore.open(root, SMALL, clock=clock) as slave:
+        copy(LogCopy(slave), data)
+    clock.now_ms += 10_000
+    with MessageStore.open(root, SMALL, clock=clock) as new:
+        (delivered,) = Delivery(new).deliver_due(clock.now_ms)
+        assert delivered.store_host == BROKER
+        assert [one.body for one in new.get("orders", 0, 0).messages] == [b"body 1"]

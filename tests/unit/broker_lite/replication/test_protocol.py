@@ -1,0 +1,189 @@
+"""What a master and a slave send one another, whole and cut at each byte, and what they must not send."""
+
+from __future__ import annotations
+
+import random
+import struct
+
+import pytest
+
+from broker_lite.replication.errors import PeerError
+from broker_lite.replication.protocol import MAX_BODY_BYTES, REPORT, TRANSFER, MasterSide, SlaveSide, Stretch
+
+SEGMENT = 4096
+LOG = range(2 * SEGMENT, 4 * SEGMENT + 100)
+"""Three segments of a log whose first two have gone."""
+
+
+def report(offset: int) -> bytes:
+    return struct.pack(">q", offset)
+
+
+def transfer(offset: int, body: bytes, size: int | None = None) -> bytes:
+    return struct.pack(">qi", offset, len(body) if size is None else size) + body
+
+
+@pytest.mark.parametrize(
+    ("first", "begins"),
+    [
+        (0, 4 * SEGMENT),  # an empty slave: the last segment
+        (LOG.start, LOG.start),
+        (3 * SEGMENT + 17, 3 * SEGMENT + 17),  # in the middle of a record
+        (LOG.stop, LOG.stop),
+    ],
+)
+def test_the_first_report_tells_where_to_begin(first: int, begins: int) -> None:
+    master = MasterSide(SEGMENT)
+    assert master.due(LOG) is None
+    assert master.sign_of_life() == b""
+    master.receive(report(first), LOG)
+    assert master.next_offset == begins
+    assert master.acknowledged == first
+    assert master.sign_of_life() == transfer(begins, b"")
+
+
+def test_an_empty_slave_of_an_empty_master_begins_at_the_start() -> None:
+    master = MasterSide(SEGMENT)
+    master.receive(report(0), range(0))
+    assert master.due(range(0)) is None
+    assert master.due(range(10)) == (0, 10)
+
+
+def test_a_log_that_ends_with_a_segment_is_begun_behind_it() -> None:
+    master = MasterSide(SEGMENT)
+    master.receive(report(0), range(2 * SEGMENT))
+    assert master.next_offset == 2 * SEGMENT
+    assert master.due(range(2 * SEGMENT)) is None
+
+
+def test_bodies_end_with_the_batch_the_segment_and_the_log() -> None:
+    master = MasterSide(SEGMENT, batch_bytes=3000)
+    master.receive(report(3 * SEGMENT), LOG)
+    sizes = []
+    while (due := master.due(LOG)) is not None:
+        offset, size = due
+        sizes.append(size)
+        assert master.transfer(b"x" * size) == transfer(offset, b"x" * size)
+    assert sizes == [3000, SEGMENT - 3000, 100]
+    assert master.next_offset == LOG.stop
+
+
+@pytest.mark.parametrize("first", [-1, 1, LOG.start - 1, LOG.stop + 1, (1 << 63) - 1])
+def test_a_slave_that_has_what_the_master_has_not_is_refused(first: int) -> None:
+    with pytest.raises(PeerError, match=f"found {first}"):
+        MasterSide(SEGMENT).receive(report(first), LOG)
+
+
+@pytest.mark.parametrize("lie", [-1, LOG.start, LOG.stop + 1])
+def test_an_acknowledgement_of_what_was_not_sent_is_refused(lie: int) -> None:
+    master = MasterSide(SEGMENT)
+    master.receive(report(LOG.start + 50), LOG)
+    master.transfer(b"x" * 10)
+    master.receive(report(LOG.start + 60), LOG)
+    assert master.acknowledged == LOG.start + 60
+    with pytest.raises(PeerError, match=f"expected an offset from {LOG.start + 60} to {LOG.start + 60}, found {lie}"):
+        master.receive(report(lie), LOG)
+
+
+def test_a_slave_that_is_too_slow_is_told_so() -> None:
+    master = MasterSide(SEGMENT)
+    master.receive(report(LOG.start), LOG)
+    with pytest.raises(PeerError, match=f"expected a slave that has read up to {3 * SEGMENT}"):
+        master.due(range(3 * SEGMENT, LOG.stop))
+
+
+def test_reports_come_in_any_pieces() -> None:
+    stream = report(0) + report(0) + report(4 * SEGMENT)
+    for cut in range(len(stream) + 1):
+        master = MasterSide(SEGMENT)
+        master.receive(stream[:cut], LOG)
+        assert master.acknowledged == {0: None, 3: 4 * SEGMENT}.get(cut // REPORT.size, 0)
+        master.receive(stream[cut:], LOG)
+        assert master.acknowledged == master.next_offset == 4 * SEGMENT
+
+
+def test_transfers_come_in_any_pieces() -> None:
+    stream = (
+        transfer(SEGMENT, b"")  # a sign of life
+        + transfer(SEGMENT, b"abc" * 10)
+        + transfer(SEGMENT + 30, b"d")
+        + transfer(SEGMENT + 31, b"")
+    )
+    for cut in range(len(stream) + 1):
+        slave = SlaveSide(SEGMENT, SEGMENT)
+        found = slave.receive(stream[:cut]) + slave.receive(stream[cut:])
+        assert b"".join(stretch.data for stretch in found) == b"abc" * 10 + b"d"
+        offset = SEGMENT
+        for stretch in found:
+            assert stretch.physical_offset == offset
+            offset += len(stretch.data)
+        assert slave.report() == report(SEGMENT + 31)
+
+
+def test_an_empty_slave_begins_with_the_segment_that_it_is_given() -> None:
+    slave = SlaveSide(SEGMENT, None)
+    assert slave.report() == report(0)
+    # Before there is anything, a master may say where it is going to begin.
+    assert slave.receive(transfer(5 * SEGMENT, b"")) == []
+    assert slave.report() == report(0)
+    assert slave.receive(transfer(3 * SEGMENT, b"xy")) == [Stretch(3 * SEGMENT, b"xy")]
+    assert slave.report() == report(3 * SEGMENT + 2)
+
+
+@pytest.mark.parametrize("offset", [0, 99, 101, -100, (1 << 63) - 1, -(1 << 63)])
+@pytest.mark.parametrize("body", [b"", b"x"])
+def test_bytes_that_do_not_follow_are_refused(offset: int, body: bytes) -> None:
+    with pytest.raises(PeerError, match=f"expected 100, where this log ends, found {offset}"):
+        SlaveSide(SEGMENT, 100).receive(transfer(offset, body))
+
+
+@pytest.mark.parametrize("size", [-1, -(1 << 31), MAX_BODY_BYTES + 1, (1 << 31) - 1])
+def test_a_size_that_no_master_sends_is_refused_before_the_body(size: int) -> None:
+    slave = SlaveSide(1 << 30, 0)
+    with pytest.raises(PeerError, match=f"body_size: expected 0 to {MAX_BODY_BYTES}, found {size}"):
+        slave.receive(transfer(0, b"", size))
+
+
+def test_a_body_stays_in_its_segment() -> None:
+    slave = SlaveSide(SEGMENT, SEGMENT - 10)
+    with pytest.raises(PeerError, match="expected at most 10, the rest of a segment"):
+        slave.receive(transfer(SEGMENT - 10, b"x" * 11))
+    assert SlaveSide(SEGMENT, SEGMENT - 10).receive(transfer(SEGMENT - 10, b"x" * 10))
+
+
+@pytest.mark.parametrize("offset", [-SEGMENT, 100, SEGMENT + 1])
+def test_an_empty_slave_begins_with_a_whole_segment(offset: int) -> None:
+    with pytest.raises(PeerError, match="expected the start of a segment"):
+        SlaveSide(SEGMENT, None).receive(transfer(offset, b"x"))
+
+
+def test_any_bytes_give_stretches_that_follow_or_an_error() -> None:
+    moment = random.Random(7)
+    for _ in range(3000):
+        slave = SlaveSide(SEGMENT, SEGMENT)
+        data = bytearray(transfer(SEGMENT, moment.randbytes(20)) + transfer(SEGMENT + 20, moment.randbytes(5)))
+        data[moment.randrange(len(data))] ^= 1 << moment.randrange(8)
+        expected = SEGMENT
+        try:
+            for stretch in slave.receive(bytes(data)):
+                assert stretch.physical_offset == expected
+                expected += len(stretch.data)
+        except PeerError:
+            continue
+        assert len(slave._header) < TRANSFER.size
+
+
+def test_what_a_master_sends_a_slave_takes() -> None:
+    moment = random.Random(3)
+    log = moment.randbytes(2 * SEGMENT + 1000)
+    master, slave = MasterSide(SEGMENT, batch_bytes=700), SlaveSide(SEGMENT, 123)
+    copied = bytearray(log[:123])
+    master.receive(slave.report(), range(len(log)))
+    while (due := master.due(range(len(log)))) is not None:
+        offset, size = due
+        for stretch in slave.receive(master.transfer(log[offset : offset + size])):
+            assert stretch.physical_offset == len(copied)
+            copied += stretch.data
+        master.receive(slave.report(), range(len(log)))
+        assert master.acknowledged == len(copied)
+    assert bytes(copied) == log

@@ -1,0 +1,74 @@
+"""What a slave answers: pulls as a master does, but that nobody is sent back; and what it refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from broker_lite.broker.broker import Broker
+from broker_lite.broker.options import BrokerOptions
+from broker_lite.delivery import Delivery
+from broker_lite.replication.slave_broker import SlaveDispatcher
+from broker_lite.store import MessageStore
+from schemas.layouts.properties import DELAY
+from schemas.remoting.codes import RequestCode, ResponseCode
+from tests.unit.broker_lite.broker_builders import Peer, pull_fields, records, send_fields
+from tests.unit.broker_lite.builders import SMALL, Clock, fill, message
+
+
+@pytest.fixture
+def peer(root: Path, clock: Clock) -> Iterator[Peer]:
+    """A client of a slave whose log has messages."""
+    with MessageStore.open(root, SMALL, clock=clock) as store:
+        broker = Broker(store, BrokerOptions())
+        fill(store, 6)
+        Delivery(store).send(message(9, properties=((DELAY, "1"), ("UNIQ_KEY", "D" * 32))))
+        store.take_arrived()
+        yield Peer(SlaveDispatcher(broker))
+
+
+@pytest.mark.parametrize(
+    ("code", "answer"),
+    [
+        (RequestCode.SEND_MESSAGE, ResponseCode.SYSTEM_BUSY),
+        (RequestCode.SEND_MESSAGE_V2, ResponseCode.SYSTEM_BUSY),
+        (RequestCode.SEND_BATCH_MESSAGE, ResponseCode.SYSTEM_BUSY),
+        (RequestCode.CONSUMER_SEND_MSG_BACK, ResponseCode.SYSTEM_BUSY),
+        (RequestCode.SEND_REPLY_MESSAGE, ResponseCode.SYSTEM_BUSY),
+        (RequestCode.END_TRANSACTION, ResponseCode.SLAVE_NOT_AVAILABLE),
+        (RequestCode.UPDATE_AND_CREATE_TOPIC, ResponseCode.SYSTEM_ERROR),
+        (RequestCode.DELETE_TOPIC_IN_BROKER, ResponseCode.SYSTEM_ERROR),
+    ],
+)
+def test_nothing_goes_into_a_slaves_log(peer: Peer, code: RequestCode, answer: ResponseCode) -> None:
+    end = peer.dispatcher.broker.store.log_end
+    assert peer.ask(code, send_fields("orders"), b"body").code == answer
+    assert peer.dispatcher.broker.store.log_end == end
+
+
+def test_pulls_find_what_is_there(peer: Peer) -> None:
+    answer = peer.ask(RequestCode.PULL_MESSAGE, pull_fields("orders"))
+    assert answer.code == ResponseCode.SUCCESS
+    assert [one.body for one in records(answer.body)] == [b"body 0", b"body 2", b"body 4"]
+
+
+def test_a_consumer_that_is_further_keeps_its_place(peer: Peer) -> None:
+    answer = peer.ask(RequestCode.PULL_MESSAGE, pull_fields("orders", offset=50))
+    assert answer.code == ResponseCode.PULL_RETRY_IMMEDIATELY
+    assert answer.ext_fields["nextBeginOffset"] == "50"
+    assert answer.ext_fields["maxOffset"] == "3"
+
+
+def test_delayed_messages_are_the_masters_work(peer: Peer, clock: Clock) -> None:
+    end = peer.dispatcher.broker.store.log_end
+    assert not peer.dispatcher.tick(clock.now_ms + 3_600_000)
+    assert peer.dispatcher.broker.store.log_end == end
+
+
+def test_a_pull_that_waits_is_answered_when_its_time_is_over(peer: Peer, clock: Clock) -> None:
+    assert peer.ask_later(RequestCode.PULL_MESSAGE, pull_fields("orders", offset=3, sysFlag=6)) == []
+    clock.now_ms += 20_000
+    peer.dispatcher.tick(clock.now_ms)
+    assert [answer.code for answer in peer.sent] == [ResponseCode.PULL_NOT_FOUND]

@@ -1,0 +1,121 @@
+"""When a sync master answers, and what: by how far disk and slave are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from broker_lite.broker.broker import Broker
+from broker_lite.broker.options import BrokerOptions
+from broker_lite.replication.sync_master import SyncMasterDispatcher
+from broker_lite.store import MessageStore
+from schemas.layouts.remoting import Command
+from schemas.remoting.codes import RequestCode, ResponseCode
+from tests.unit.broker_lite.broker_builders import Peer, send_fields
+from tests.unit.broker_lite.builders import SMALL, Clock
+
+TIMEOUT_MS = 3000
+
+
+class Slaves:
+    """Whether there is a slave that keeps up."""
+
+    def __init__(self) -> None:
+        self.are_near = True
+
+    def near(self, _log_end: int) -> bool:
+        """Whether there is one, however long the log is."""
+        return self.are_near
+
+
+@pytest.fixture
+def slaves() -> Slaves:
+    """One that does."""
+    return Slaves()
+
+
+@pytest.fixture(params=[False, True], ids=["async flush", "sync flush"])
+def peer(request: pytest.FixtureRequest, root: Path, clock: Clock, slaves: Slaves) -> Iterator[Peer]:
+    """A client of a sync master."""
+    with MessageStore.open(root, SMALL, clock=clock) as store:
+        broker = Broker(store, BrokerOptions(sync_flush=request.param))
+        yield Peer(SyncMasterDispatcher(broker, None, slaves.near, TIMEOUT_MS))
+
+
+def master(peer: Peer) -> SyncMasterDispatcher:
+    """What the client asks."""
+    assert isinstance(peer.dispatcher, SyncMasterDispatcher)
+    return peer.dispatcher
+
+
+def send(peer: Peer, **properties: str) -> list[Command]:
+    """What comes at once."""
+    fields = send_fields("orders", {"UNIQ_KEY": "U" * 32, **properties})
+    return peer.ask_later(RequestCode.SEND_MESSAGE_V2, fields, b"body")
+
+
+def synced(peer: Peer) -> None:
+    """All of the log is on the disk."""
+    if master(peer).wants_sync:
+        master(peer).synced(peer.dispatcher.broker.store.log_end)
+
+
+def test_an_answer_waits_for_the_slave(peer: Peer) -> None:
+    assert send(peer) == []
+    end = peer.dispatcher.broker.store.log_end
+    synced(peer)
+    master(peer).copied(end - 1)
+    assert peer.sent == []
+    assert master(peer).is_waiting
+    master(peer).copied(end)
+    assert [answer.code for answer in peer.sent] == [ResponseCode.SUCCESS]
+    assert not master(peer).is_waiting
+
+
+def test_what_the_slave_has_waits_for_the_disk(peer: Peer) -> None:
+    send(peer)
+    master(peer).copied(peer.dispatcher.broker.store.log_end)
+    assert len(peer.sent) == (0 if peer.dispatcher.broker.options.sync_flush else 1)
+    synced(peer)
+    assert [answer.code for answer in peer.sent] == [ResponseCode.SUCCESS]
+
+
+def test_a_slow_slave_is_not_waited_for_long(peer: Peer, clock: Clock) -> None:
+    send(peer)
+    synced(peer)
+    peer.dispatcher.tick(clock.now_ms + TIMEOUT_MS - 1)
+    assert peer.sent == []
+    peer.dispatcher.tick(clock.now_ms + TIMEOUT_MS)
+    (answer,) = peer.sent
+    assert answer.code == ResponseCode.FLUSH_SLAVE_TIMEOUT
+    assert answer.ext_fields["queueOffset"] == "0"
+
+
+def test_where_no_slave_is_near_nothing_is_waited_for(peer: Peer, slaves: Slaves) -> None:
+    slaves.are_near = False
+    send(peer)
+    synced(peer)
+    assert [answer.code for answer in peer.sent] == [ResponseCode.SLAVE_NOT_AVAILABLE]
+
+
+def test_a_message_that_does_not_want_it_does_not_wait_for_a_slave(peer: Peer, slaves: Slaves) -> None:
+    send(peer, WAIT="false")
+    synced(peer)
+    assert [answer.code for answer in peer.sent] == [ResponseCode.SUCCESS]
+
+
+def test_questions_and_refusals_are_answered_at_once(peer: Peer, slaves: Slaves) -> None:
+    slaves.are_near = False
+    assert peer.ask(RequestCode.GET_MAX_OFFSET, {"topic": "orders", "queueId": 0}).code == ResponseCode.SUCCESS
+    refused = peer.ask(RequestCode.SEND_MESSAGE_V2, send_fields("not a topic"))
+    assert refused.code == ResponseCode.INVALID_PARAMETER
+
+
+def test_a_broken_disk_is_told_to_all_who_wait(peer: Peer) -> None:
+    send(peer)
+    send(peer)
+    master(peer).sync_failed(OSError("no disk"))
+    assert [answer.code for answer in peer.sent] == [ResponseCode.SERVICE_NOT_AVAILABLE] * 2
+    assert not master(peer).is_waiting

@@ -1,0 +1,83 @@
+"""A slave's tables after it has asked its master; and places that brokers and name servers tell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from broker_lite.broker.broker import Broker
+from broker_lite.broker.options import BrokerOptions
+from broker_lite.replication.slave import parse_place
+from broker_lite.replication.synchronize import Synchronizer
+from broker_lite.store import MessageStore
+from schemas.remoting.configs import (
+    DataVersion,
+    SubscriptionGroupConfig,
+    SubscriptionGroups,
+    TopicConfig,
+    TopicConfigs,
+)
+from schemas.remoting.statistics import ConsumerOffsetTable, DelayOffsetTable
+from tests.unit.broker_lite.builders import SMALL, Clock
+
+VERSION = DataVersion(timestamp=1_700_000_000_000, counter=7)
+
+
+@pytest.fixture
+def broker(root: Path, clock: Clock) -> Iterator[Broker]:
+    """A slave without a network."""
+    with MessageStore.open(root, SMALL, clock=clock) as store:
+        yield Broker(store, BrokerOptions())
+
+
+def test_topics_become_the_masters(broker: Broker) -> None:
+    synchronizer = Synchronizer(broker)
+    topics = {"orders": TopicConfig("orders", 3, 3, 6), "../up": TopicConfig("../up", 1, 1, 6)}
+    synchronizer.take_topics(TopicConfigs(topics, VERSION))
+    assert broker.topics.all() == TopicConfigs({"orders": TopicConfig("orders", 3, 3, 6, attributes=None)}, VERSION)
+    # What has the same version is the same; a new version counts, also where a topic has gone.
+    synchronizer.take_topics(TopicConfigs({}, VERSION))
+    assert broker.topics.find("orders") is not None
+    synchronizer.take_topics(TopicConfigs({}, VERSION._replace(counter=8)))
+    assert broker.topics.find("orders") is None
+
+
+def test_groups_become_the_masters(broker: Broker) -> None:
+    broker.groups.find("own")
+    groups = {"readers": SubscriptionGroupConfig("readers", retry_max_times=3), "a b": SubscriptionGroupConfig("a b")}
+    Synchronizer(broker).take_groups(SubscriptionGroups(groups, VERSION))
+    assert list(broker.store.config.groups.entries) == ["readers"]
+    found = broker.groups.find("readers")
+    assert found is not None
+    assert found.retry_max_times == 3
+
+
+def test_offsets_of_the_master_replace_those_of_the_slave(broker: Broker) -> None:
+    offsets = broker.store.config.consumer_offsets
+    offsets.commit("orders", "readers", 0, 5)
+    offsets.commit("orders", "others", 0, 9)
+    table = ConsumerOffsetTable({"orders@readers": {0: 4, 1: 8}})
+    Synchronizer(broker).take_consumer_offsets(table)
+    assert offsets.entries == {"orders@readers": {0: 4, 1: 8}, "orders@others": {0: 9}}
+    Synchronizer(broker).take_delay_offsets(DelayOffsetTable({3: 17}))
+    assert broker.store.config.delay_offsets.get(3) == 17
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("10.0.0.1:10912", ("10.0.0.1", 10912)),
+        ("[::1]:10912", ("::1", 10912)),
+        ("", None),
+        (None, None),
+        ("10.0.0.1", None),
+        (":10912", None),
+        ("10.0.0.1:0", None),
+        ("10.0.0.1:65536", None),
+        ("10.0.0.1:x", None),
+    ],
+)
+def test_an_address_is_host_and_port(text: str | None, place: tuple[str, int] | None) -> None:
+    assert parse_place(text) == place

@@ -1,0 +1,53 @@
+"""A new file of a store has its size from the moment at which it has a name, whatever ends its process."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker_lite.store.mapped_file import MappedFile, Mappings
+
+SIZE = 4096
+
+
+class KilledError(Exception):
+    """What ends a process."""
+
+
+def die(*_: object) -> None:
+    raise KilledError
+
+
+def test_a_process_that_dies_before_the_size_is_set_leaves_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "ftruncate", die)
+    with pytest.raises(KilledError):
+        MappedFile.create(tmp_path / "queue" / "0", SIZE, Mappings())
+    assert list((tmp_path / "queue").iterdir()) == []
+
+
+def test_a_file_that_is_there_is_never_replaced(tmp_path: Path) -> None:
+    (tmp_path / "0").write_bytes(b"there")
+    with pytest.raises(FileExistsError):
+        MappedFile.create(tmp_path / "0", SIZE, Mappings())
+    assert (tmp_path / "0").read_bytes() == b"there"
+
+
+def test_a_filesystem_without_nameless_files_gets_them_the_plain_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = os.open
+
+    def refuse(path: Any, flags: int, *rest: Any, **named: Any) -> int:
+        if flags & os.O_TMPFILE == os.O_TMPFILE:
+            raise OSError(errno.EOPNOTSUPP, "not supported")
+        return plain(path, flags, *rest, **named)
+
+    monkeypatch.setattr(os, "open", refuse)
+    file = MappedFile.create(tmp_path / "0", SIZE, Mappings())
+    assert file.path.stat().st_size == SIZE

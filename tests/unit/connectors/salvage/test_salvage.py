@@ -1,0 +1,209 @@
+"""A salvaged log has every intact record at its own offset, and nothing that stops a reader."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from broker_lite.store import MessageStore, StoreOptions
+from connectors.commitlog.stores import find_stores
+from connectors.salvage.errors import SalvageError
+from connectors.salvage.fillers import MIN_FILLER_BYTES, TOPIC, filler, fillers
+from connectors.salvage.run import DAMAGES, MOVED, Salvaged, salvage_store
+from schemas.layouts.commitlog import BLANK, HEAD, MIN_RECORD_SIZE, Magic, Message, body_crc, parse_message
+from schemas.layouts.scan import Bounds, SegmentScanner, SpanKind
+from schemas.layouts.segments import segment_name
+from schemas.layouts.sysflag import TransactionType
+from tests.logs import START_MS, closed_segment, messages, open_segment, records, write_store
+
+SEGMENT = 1 << 15
+COUNT = 120
+
+
+def salvage(root: Path, threads: int = 1) -> Salvaged:
+    (store,) = find_stores(str(root), "a")
+    return salvage_store(store, root.parent / "clean", threads=threads)
+
+
+def log_of(root: Path) -> list[Message]:
+    """All records of a log that has no fault in it."""
+    found = []
+    for path in sorted((root / "commitlog").iterdir()):
+        data, base = path.read_bytes(), int(path.name)
+        assert len(data) == SEGMENT
+        for span in SegmentScanner(base, Bounds(base + SEGMENT, base + SEGMENT)).feed(data):
+            assert span.kind is not SpanKind.FAULT, span
+            if span.kind is SpanKind.RECORD:
+                parsed = parse_message(data, span.start - base)
+                assert parsed is not None
+                found.append(parsed[0])
+    return found
+
+
+def kept(root: Path) -> list[Message]:
+    """Those that are no fillers."""
+    return [message for message in log_of(root) if not message.sys_flag & TransactionType.ROLLBACK]
+
+
+def write_damaged(root: Path, faults: int, seed: int) -> list[Message]:
+    """A log of three segments with random faults; the records that none of them hit."""
+    chance = random.Random(seed)
+    intact, segments = [], []
+    for number in range(3):
+        base = number * SEGMENT
+        wanted = messages(COUNT, seed=number)
+        parts = records(wanted, base)
+        whole = closed_segment(wanted, SEGMENT, base) if number < 2 else open_segment(wanted, SEGMENT, base)
+        data = bytearray(whole)
+        end = sum(map(len, parts))
+        changed = bytearray(len(data))
+        for _ in range(faults):
+            at = chance.randrange(end - 600)
+            size = chance.choice([1, 4, 64, 512])
+            noise = chance.randbytes(size) if chance.random() < 0.5 else bytes(size)
+            for place, byte in enumerate(noise, at):
+                changed[place] |= data[place] != byte
+                data[place] = byte
+        at = 0
+        for part in parts:
+            # Bytes that no checksum covers may change without a trace: the record is then another, and intact.
+            parsed = parse_message(bytes(data), at) if not any(changed[at : at + len(part)]) else None
+            intact += [parsed[0]] if parsed is not None else []
+            at += len(part)
+        segments.append((base, bytes(data)))
+    write_store(root, segments)
+    return intact
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_every_intact_record_is_at_its_own_offset(tmp_path: Path, seed: int) -> None:
+    intact = write_damaged(tmp_path / "damaged", 1 + seed, seed)
+    salvaged = salvage(tmp_path / "damaged", threads=1 + seed % 2)
+    found = {message.physical_offset: message for message in kept(salvaged.out)}
+    assert [message for message in intact if found.get(message.physical_offset) != message] == []
+    assert salvaged.records == len(found)
+    assert salvaged.damages == len((salvaged.out / DAMAGES).read_text().splitlines()) > 0
+
+
+def test_a_whole_log_is_copied_byte_for_byte(tmp_path: Path) -> None:
+    root = write_store(
+        tmp_path / "whole", [(0, closed_segment(messages(COUNT), SEGMENT)), (SEGMENT, open_segment([], SEGMENT))]
+    )
+    salvaged = salvage(root)
+    assert (salvaged.damages, salvaged.damaged_bytes, salvaged.moved, salvaged.records) == (0, 0, 0, COUNT)
+    name = segment_name(0)
+    assert (salvaged.out / "commitlog" / name).read_bytes() == (root / "commitlog" / name).read_bytes()
+
+
+def three_segments(root: Path) -> Path:
+    """A whole log."""
+    closed = [(base, closed_segment(messages(COUNT, seed=base), SEGMENT, base)) for base in (0, SEGMENT)]
+    return write_store(root, [*closed, (2 * SEGMENT, open_segment(messages(COUNT), SEGMENT, 2 * SEGMENT))])
+
+
+def test_a_missing_segment_becomes_one_that_a_broker_steps_over(tmp_path: Path) -> None:
+    root = three_segments(tmp_path / "missing")
+    (root / "commitlog" / segment_name(SEGMENT)).unlink()
+    salvaged = salvage(root)
+    data = (salvaged.out / "commitlog" / segment_name(SEGMENT)).read_bytes()
+    parsed = parse_message(data)
+    assert parsed is not None
+    first, size = parsed
+    assert (first.physical_offset, first.topic, size) == (SEGMENT, TOPIC[:1], MIN_FILLER_BYTES)
+    assert BLANK.unpack(data, size) == (SEGMENT - size, Magic.BLANK)
+    assert first.store_timestamp == START_MS + 1000 + COUNT - 1  # the newest before it, for the broker's look-ups
+    assert len(kept(salvaged.out)) == 2 * COUNT
+
+
+@pytest.mark.parametrize("damage", ["blank", "cut", "tail", "head"])
+def test_the_ends_of_segments_are_mended(tmp_path: Path, damage: str) -> None:
+    root = three_segments(tmp_path / "damaged")
+    path = root / "commitlog" / segment_name(SEGMENT)
+    data = bytearray(path.read_bytes())
+    end = sum(map(len, records(messages(COUNT, seed=SEGMENT), SEGMENT)))
+    match damage:
+        case "blank":
+            data[end : end + 8] = bytes(8)
+        case "cut":
+            del data[end - 10 :]
+        case "tail":
+            data[end - 30 : end + 8] = b"\xff" * 38
+        case "head":
+            data[:10] = b"\xff" * 10
+    path.write_bytes(data)
+    salvaged = salvage(root)
+    assert len(kept(salvaged.out)) == 3 * COUNT - (damage != "blank")
+    assert salvaged.damages == 1
+
+
+def test_a_torn_end_of_the_log_is_left_out(tmp_path: Path) -> None:
+    root = three_segments(tmp_path / "torn")
+    path = max((root / "commitlog").iterdir())
+    data = bytearray(path.read_bytes())
+    end = sum(map(len, records(messages(COUNT), 2 * SEGMENT)))
+    data[end - 20 :] = bytes(len(data) - end + 20)
+    path.write_bytes(data)
+    salvaged = salvage(root)
+    assert len(kept(salvaged.out)) == 3 * COUNT - 1
+    assert not any((salvaged.out / "commitlog" / path.name).read_bytes()[end:])
+
+
+def test_a_range_too_small_for_a_filler_moves_what_follows_and_a_map_tells(tmp_path: Path) -> None:
+    gap = MIN_FILLER_BYTES - 20
+    wanted = messages(20)
+    before = b"".join(records(wanted[:10]))
+    behind = records(wanted[10:], len(before) + gap)
+    data = before + b"\xee" * gap + b"".join(behind)
+    root = write_store(tmp_path / "forged", [(0, data.ljust(SEGMENT, b"\0"))])
+    salvaged = salvage(root)
+    rows = [json.loads(line) for line in (salvaged.out / MOVED).read_text().splitlines()]
+    assert [row["before"] - row["now"] for row in rows] == [gap] * 10
+    found = kept(salvaged.out)
+    assert [message.physical_offset for message in found[10:]] == [row["now"] for row in rows]
+    assert [message.body for message in found] == [message.body for message in wanted]
+
+
+def test_a_broker_reads_a_salvaged_log_to_its_end_and_a_damaged_one_to_the_damage(tmp_path: Path) -> None:
+    root = three_segments(tmp_path / "damaged")
+    path = root / "commitlog" / segment_name(0)
+    data = bytearray(path.read_bytes())
+    data[len(records(messages(1, seed=0))[0]) + 90] ^= 1
+    path.write_bytes(data)
+    salvaged = salvage(root)
+    options = StoreOptions(segment_size_bytes=SEGMENT, index_slots=50, index_entries=200)
+    with MessageStore.open(salvaged.out, options) as store:
+        assert store.recovery.records == 3 * COUNT
+    with MessageStore.open(root, options) as store:
+        assert store.recovery.records == 1
+
+
+@pytest.mark.parametrize("size", [MIN_FILLER_BYTES, MIN_FILLER_BYTES + 1, MIN_RECORD_SIZE + len(TOPIC) + 1, 5000])
+def test_a_filler_is_a_whole_record_of_its_size(size: int) -> None:
+    data = filler(4096, size, START_MS)
+    parsed = parse_message(data)
+    assert parsed is not None
+    message, found = parsed
+    assert (found, len(data), message.physical_offset, message.store_timestamp) == (size, size, 4096, START_MS)
+    assert message.sys_flag == TransactionType.ROLLBACK
+    assert HEAD.unpack(data)[2] == body_crc(message.body)
+
+
+@pytest.mark.parametrize("size", [4 << 20, (4 << 20) + 1, (8 << 20) + 5])
+def test_a_large_range_becomes_several_fillers(size: int) -> None:
+    sizes = [len(each) for each in fillers(0, size, START_MS)]
+    assert sum(sizes) == size
+    assert max(sizes) <= 4 << 20
+    assert min(sizes) >= MIN_FILLER_BYTES
+
+
+def test_nothing_is_overwritten_and_no_log_without_a_record_is_salvaged(tmp_path: Path) -> None:
+    root = three_segments(tmp_path / "whole")
+    (tmp_path / "clean" / "commitlog").mkdir(parents=True)
+    with pytest.raises(SalvageError, match="holds commitlog: expected a folder without"):
+        salvage(root)
+    empty = write_store(tmp_path / "empty" / "store", [(0, bytes(SEGMENT))])
+    with pytest.raises(SalvageError, match="expected records, found none that is intact"):
+        salvage(empty)
