@@ -134,10 +134,7 @@ class FileQueue:
 
     def truncate(self, offset: int) -> None:
         """Let the queue end at an offset; files behind it are deleted, other bytes stay as they are."""
-        keep = max(0, -(-(offset - self.start) // self.file_size))
-        for file in self._files[keep:]:
-            file.delete()
-        del self._files[keep:]
+        self._delete_from(max(0, -(-(offset - self.start) // self.file_size)))
         self.end = max(offset, self.start)
         self.synced = min(self.synced, self.end)
 
@@ -180,7 +177,11 @@ class FileQueue:
 
     def delete(self) -> None:
         """Remove all files: the queue is then new and empty."""
-        for file in self._files:
-            file.delete()
-        self._files.clear()
+        self._delete_from(0)
         self.start = self.end = self.synced = 0
+
+    def _delete_from(self, keep: int) -> None:
+        # The newest first: a process that is killed in between leaves a shorter queue, not one with a file missing.
+        while len(self._files) > keep:
+            self._files[-1].delete()
+            del self._files[-1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,10 @@ import pytest
 from broker_lite.store import StoreFilesError
 from broker_lite.store.file_queue import FileQueue
 from broker_lite.store.mapped_file import MappedFile, Mappings
+
+
+class KilledError(Exception):
+    """What ends a process."""
 
 
 def opened(folder: Path, mappings: Mappings | None = None) -> FileQueue:
@@ -50,6 +55,27 @@ def test_truncate_deletes_the_files_behind(tmp_path: Path, end: int, left: list[
     files.end = 30
     files.truncate(end)
     assert (files.end, names(tmp_path)) == (end, left)
+
+
+@pytest.mark.parametrize("survived", range(4))
+@pytest.mark.parametrize("remove", [FileQueue.delete, lambda files: files.truncate(0)], ids=["delete", "truncate"])
+def test_a_process_that_dies_while_files_are_deleted_leaves_no_hole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, remove: Callable[[FileQueue], None], survived: int
+) -> None:
+    files = opened(tmp_path)
+    files.prepare(40)
+    plain, left = Path.unlink, [None] * survived
+
+    def unlink(path: Path) -> None:
+        if not left:
+            raise KilledError
+        left.pop()
+        plain(path)
+
+    monkeypatch.setattr(Path, "unlink", unlink)
+    with pytest.raises(KilledError):
+        remove(files)
+    assert opened(tmp_path).end == 40 - 10 * survived
 
 
 def test_rest_of_a_file_is_cleared_and_stays_sparse(tmp_path: Path) -> None:
