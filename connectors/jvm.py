@@ -18,11 +18,10 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 
 from connectors.java import JavaError, java_home
+from connectors.spark_noise import without_noise
 
 _ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
 _STANDARD_ERROR = 2
-# Said by every JVM that is asked for the module, which Spark always does; no setting silences it.
-_NOISE = ("WARNING: Using incubator modules", "WARNING: package sun.security.action")
 
 
 def launch(settings: Mapping[str, str]) -> JavaGateway:
@@ -98,12 +97,11 @@ class _Said:
         self._reader.start()
 
     def _pass_on(self, read_end: int) -> None:
-        with os.fdopen(read_end, "rb") as lines:
-            for line in lines:
-                text = line.decode(errors="replace")
-                if not text.startswith(_NOISE):
-                    self._last = text.strip() or self._last
-                    os.write(_STANDARD_ERROR, line)  # where the child itself would have written, whatever sys.stderr is
+        with os.fdopen(read_end, encoding="utf-8", errors="surrogateescape", newline="") as lines:
+            for line in without_noise(lines):
+                self._last = line.strip() or self._last
+                # Where the child itself would have written, whatever sys.stderr is.
+                os.write(_STANDARD_ERROR, line.encode(errors="surrogateescape"))
 
     def close(self) -> None:
         """Leave the pipe to the child."""
