@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from broker_lite.store.commitlog import CommitLog
@@ -97,6 +97,20 @@ class ConsumeQueue:
         self.files.end += ENTRY.size
         self.last_record = physical_offset
         self.max_physical_offset = physical_offset + size
+
+    def append_all(self, entries: Sequence[tuple[int, int, int]]) -> None:
+        """Append the next entries: physical offset, size and code of tags of each."""
+        done = 0
+        while done < len(entries):
+            memory, position = self.files.reserve()
+            fitting = entries[done : done + (self.files.file_size - position) // ENTRY.size]
+            for number, entry in enumerate(fitting):
+                _pack_entry(memory, position + number * ENTRY.size, *entry)
+            self.files.end += len(fitting) * ENTRY.size
+            done += len(fitting)
+        if entries:
+            self.last_record, size, _ = entries[-1]
+            self.max_physical_offset = self.last_record + size
 
     def append_again(self, record: Dispatch, *, from_log_start: bool) -> None:
         """Append the entry of a record that was read from the log, unless the queue has it already.

@@ -93,15 +93,21 @@ class IndexFile:
         """How many entries it takes yet."""
         return max(0, self._geometry.entries - self.header.index_count)
 
-    def put(self, key_hashes: Sequence[int], physical_offset: int, store_timestamp: int) -> None:
-        """Append an entry for each hash of a record's keys, not more than there is room for."""
-        if not key_hashes:
+    def put(self, entries: Sequence[tuple[int, int]], store_timestamp: int) -> None:
+        """Append entries of records that were stored at the same time, not more than there is room for.
+
+        Args:
+            entries: the hash of a key, and the physical offset of its record.
+            store_timestamp: of the records, ms.
+        """
+        if not entries:
             return
         memory, slots = self._file.memory, self._geometry.slots
         begin, _, begin_offset, _, used_slots, number = self.header
         position = self._geometry.entry_position(number)
         time_diff = time_diff_seconds(store_timestamp, begin)
-        for key_hash in key_hashes:
+        physical_offset = 0
+        for key_hash, physical_offset in entries:
             slot = _FIRST_SLOT + SLOT.size * (key_hash % slots)
             newest = _unpack_slot(memory, slot)[0]
             if not 0 < newest <= number:

@@ -8,7 +8,7 @@ follows from the log. Source: org.apache.rocketmq.store.index.IndexService.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -54,19 +54,26 @@ class MessageIndex:
         """Offset of the last record that has an entry; -1 where there is none."""
         return next((file.header.end_physical_offset for file in reversed(self._files) if not file.is_empty), -1)
 
-    def put(self, topic: str, keys: Iterable[str], physical_offset: int, store_timestamp: int) -> None:
-        """Enter a record under all its keys.
+    def put(self, topic: str, records: Sequence[tuple[Sequence[str], int]], store_timestamp: int) -> None:
+        """Enter records of a topic that were stored at the same time, each under all its keys.
+
+        Args:
+            topic: their topic.
+            records: keys and physical offset of each.
+            store_timestamp: when they were stored, ms.
 
         Raises:
             DiskFullError: if there is no room for the next file.
         """
-        hashes = [_hash_of(topic, key) for key in keys]
-        file = self._file_with_room()  # RocketMQ makes the next file even for a record without keys
-        while len(hashes) > (room := file.room):
-            file.put(hashes[:room], physical_offset, store_timestamp)
-            del hashes[:room]
+        entries = [(_hash_of(topic, key), offset) for keys, offset in records for key in keys]
+        file = self._file_with_room()
+        while len(entries) > (room := file.room):
+            file.put(entries[:room], store_timestamp)
+            del entries[:room]
             file = self._file_with_room()
-        file.put(hashes, physical_offset, store_timestamp)
+        file.put(entries, store_timestamp)
+        if file.is_full and not records[-1][0]:
+            self._file_with_room()  # RocketMQ makes the next file even for a record without keys
 
     def check_room(self, entries: int) -> None:
         """Make sure that so many entries can be put.
@@ -84,13 +91,13 @@ class MessageIndex:
         end = self.end_physical_offset
         if record.physical_offset < end:
             return
-        keys: Iterable[str] = record.index_keys
+        keys: Sequence[str] = record.index_keys
         if record.physical_offset == end:
             # Its file may have become full between two of its keys, and the next one have been lost.
             keys = [key for key in keys if not self._has(record, key)]
             if not keys:
                 return
-        self.put(record.topic, keys, record.physical_offset, record.store_timestamp)
+        self.put(record.topic, [(keys, record.physical_offset)], record.store_timestamp)
 
     def _has(self, record: Dispatch, key: str) -> bool:
         time = record.store_timestamp

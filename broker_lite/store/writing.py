@@ -124,7 +124,7 @@ class Writer:
                 if queued:
                     queue.append(offset, size, tags_code + store_timestamp if is_due_later else tags_code)
                 if index is not None:
-                    index.put(topic, index_keys, offset, store_timestamp)
+                    index.put(topic, ((index_keys, offset),), store_timestamp)
             except BaseException as error:
                 raise self._fail(offset, error) from error
             self.last = Progress(log.end, store_timestamp, offset)
@@ -185,15 +185,20 @@ class Writer:
     def _dispatch(
         self, queue: ConsumeQueue, messages: Sequence[Prepared], offset: int, store_timestamp: int
     ) -> list[PutResult]:
-        index, store_host = self._index, self._options.store_host
-        results = []
-        for topic, _, record, _, queued, tags_code, is_due_later, index_keys in messages:
+        store_host = self._options.store_host
+        results: list[PutResult] = []
+        entries: list[tuple[int, int, int]] = []
+        keyed: list[tuple[tuple[str, ...], int]] = []
+        queue_offset = queue.max_offset
+        for _, _, record, _, queued, tags_code, is_due_later, index_keys in messages:
             size = len(record)
-            queue_offset = queue.max_offset if queued else 0
+            results.append(PutResult(offset, size, queue_offset if queued else 0, store_timestamp, store_host))
             if queued:
-                queue.append(offset, size, tags_code + store_timestamp if is_due_later else tags_code)
-            if index is not None:
-                index.put(topic, index_keys, offset, store_timestamp)
-            results.append(PutResult(offset, size, queue_offset, store_timestamp, store_host))
+                entries.append((offset, size, tags_code + store_timestamp if is_due_later else tags_code))
+                queue_offset += 1
+            keyed.append((index_keys, offset))
             offset += size
+        queue.append_all(entries)
+        if self._index is not None:
+            self._index.put(queue.topic, keyed, store_timestamp)
         return results

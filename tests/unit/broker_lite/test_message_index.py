@@ -96,7 +96,7 @@ def test_new_file_begins_with_the_end_of_the_one_before(tmp_path: Path) -> None:
     file = IndexFile.create(tmp_path / "20231114221320456", GEOMETRY, Mappings(), previous)
     assert parse_header((tmp_path / "20231114221320456").read_bytes()) == Header(2000, 2000, 500, 500, 0, 1)
     assert file.is_empty
-    file.put([1], 600, 62_000)
+    file.put([(1, 600)], 62_000)
     # The quirk: the first entry's time is counted from the previous end, the header's begin is its own.
     assert header_and_entries((tmp_path / "20231114221320456").read_bytes()) == (
         Header(62_000, 62_000, 600, 600, 1, 2),
@@ -106,7 +106,7 @@ def test_new_file_begins_with_the_end_of_the_one_before(tmp_path: Path) -> None:
 
 def test_entries_of_one_slot_are_chained_from_the_newest(tmp_path: Path) -> None:
     file = IndexFile.create(tmp_path / "20231114221320456", GEOMETRY, Mappings(), None)
-    file.put([3, 3 + GEOMETRY.slots, 4, 3], 100, STORED_MS)
+    file.put([(key, 100) for key in (3, 3 + GEOMETRY.slots, 4, 3)], STORED_MS)
     header, entries = header_and_entries((tmp_path / "20231114221320456").read_bytes())
     assert [entry.previous_entry for entry in entries] == [0, 1, 0, 2]
     assert (header.used_slots, header.index_count) == (2, 5)
@@ -114,7 +114,7 @@ def test_entries_of_one_slot_are_chained_from_the_newest(tmp_path: Path) -> None
 
 def test_chain_that_leads_in_a_circle_ends(tmp_path: Path) -> None:
     file = IndexFile.create(tmp_path / "20231114221320456", GEOMETRY, Mappings(), None)
-    file.put([3, 3], 100, STORED_MS)
+    file.put([(3, 100), (3, 100)], STORED_MS)
     memory = file._file.memory
     at = GEOMETRY.entry_position(1)
     memory[at : at + ENTRY.size] = ENTRY.pack(3, 100, 0, 2)
@@ -175,5 +175,5 @@ def test_other_files_in_the_folder_are_left_alone(root: Path, clock: Clock) -> N
 def test_lookup_reads_the_newest_file_first(tmp_path: Path, clock: Clock) -> None:
     index = MessageIndex(tmp_path, Geometry(3, 4), Mappings(), clock)
     for number in range(9):
-        index.put("orders", ["same"], number * 100, STORED_MS + number)
+        index.put("orders", [(["same"], number * 100)], STORED_MS + number)
     assert list(index.lookup("orders", "same", 0, 1 << 62)) == [number * 100 for number in range(8, -1, -1)]

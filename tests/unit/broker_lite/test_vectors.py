@@ -174,8 +174,8 @@ def test_h_filler_before_a_queue_that_begins_late(tmp_path: Path) -> None:
 def test_k_index_file(tmp_path: Path) -> None:
     path = tmp_path / "20231114221320456"
     file = IndexFile.create(path, Geometry(5, 10), Mappings(), None)
-    file.put([key_hash("TopicTest", UNIQUE_KEY), key_hash("TopicTest", "order-1001")], 0, 1700000000456)
-    file.put([key_hash("TopicTest", "order-1001")], 4096, 1700000007999)
+    file.put([(key_hash("TopicTest", key), 0) for key in (UNIQUE_KEY, "order-1001")], 1700000000456)
+    file.put([(key_hash("TopicTest", "order-1001"), 4096)], 1700000007999)
     expected = bytes.fromhex(
         "0000018b cfe569c8 0000018b cfe5873f 00000000 00000000 00000000 00001000"
         "00000002 00000004 00000000 00000001 00000000 00000000 00000003 00000000"
