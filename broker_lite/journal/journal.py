@@ -1,19 +1,17 @@
 """The journal: every message of every topic, one after another, in files of one size.
 
-A record never crosses the end of a file, and the last 6 bytes of a file are reserved: where a record and those 6 bytes
-do not fit any more, a FILLER is written and the record goes to the next file.
+The last 6 bytes of a file are reserved, for the FILLER that fills it; where fewer are left, nothing is written there.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from broker_lite.journal.options import RECORD_ALLOWANCE_BYTES, JournalOptions
-from broker_lite.store.errors import MessageRefusedError
 from broker_lite.store.file_queue import FileQueue
 from broker_lite.store.mapped_file import Mappings
+from broker_lite.store.record_log import RecordLog
 from schemas.layouts.errors import LayoutError
 from schemas.layouts.journal import (
     END_RESERVE,
@@ -31,12 +29,10 @@ _SEARCH_BYTES = 1 << 20
 _logger = logging.getLogger(__name__)
 
 
-class Journal:
+class Journal(RecordLog):
     """The journal files of a store.
 
     Attributes:
-        files: the files.
-        max_record_bytes: no record is larger.
         lost_bytes: damaged ones that `next_message` has gone past.
     """
 
@@ -46,56 +42,9 @@ class Journal:
         Raises:
             StoreFilesError: if the files do not have the size of the options, or one is missing.
         """
-        size = options.journal_file_size_bytes
-        self.files = FileQueue(root / FOLDER, size, "journal_file_size_bytes", mappings)
-        self.max_record_bytes = min(size - END_RESERVE, options.max_body_size_bytes + RECORD_ALLOWANCE_BYTES)
+        files = FileQueue(root / FOLDER, options.journal_file_size_bytes, "journal_file_size_bytes", mappings)
+        super().__init__(files, END_RESERVE, options.max_body_size_bytes + RECORD_ALLOWANCE_BYTES)
         self.lost_bytes = 0
-        self._rest_is_clear = False
-
-    @property
-    def start(self) -> int:
-        """Journal offset of the first byte that is kept."""
-        return self.files.start
-
-    @property
-    def end(self) -> int:
-        """Journal offset behind the last record."""
-        return self.files.end
-
-    def check_size(self, size: int) -> None:
-        """Refuse records that must stand together and cannot.
-
-        Raises:
-            MessageRefusedError: if a file has less room.
-        """
-        if size > (largest := self.files.file_size - END_RESERVE):
-            raise MessageRefusedError(
-                f"record: expected at most {largest} bytes, for a file of {self.files.file_size}, found {size}"
-            )
-
-    def append(self, records: Sequence[bytes | bytearray], relocate: Callable[[int], None]) -> int:
-        """Append records that must stand together, and whose size was checked.
-
-        Args:
-            records: as they are at the journal's end.
-            relocate: makes them what they are at another journal offset; their sizes do not depend on it.
-
-        Returns:
-            The journal offset of the first record.
-
-        Raises:
-            DiskFullError: if there is no room for the next file.
-        """
-        if not self._rest_is_clear:
-            # What recovery has left behind the end would follow a record of the right size without a gap.
-            self.files.clear_rest()
-            self._rest_is_clear = True
-        if 0 < self.files.room < sum(map(len, records)) + END_RESERVE:
-            self._fill_file()
-            relocate(self.end)
-        offset = self.end
-        self.files.append(records[0] if len(records) == 1 else b"".join(records))
-        return offset
 
     def _fill_file(self) -> None:
         room = self.files.room

@@ -11,12 +11,12 @@ from __future__ import annotations
 import logging
 import zlib
 from bisect import bisect_left
-from collections.abc import Iterator
 from pathlib import Path
 
 from broker_lite.store.errors import StoreFilesError
 from broker_lite.store.file_queue import FileQueue
 from broker_lite.store.mapped_file import Mappings
+from broker_lite.store.queue_table import QueueGapError, QueueTable
 from broker_lite.store.topic_names import is_valid_topic
 from schemas.layouts.errors import LayoutError
 from schemas.layouts.jmq_queue import CRC_POSITION, ENTRY, FOLDER, Entry, count_valid, parse_entry
@@ -26,10 +26,6 @@ _MAX_QUEUE_OFFSET = (1 << 63) // ENTRY.size // 2
 """A larger one, times 22, would not be an offset; only a damaged or forged record has it."""
 _pack_entry = ENTRY.struct.pack_into
 _logger = logging.getLogger(__name__)
-
-
-class QueueGapError(Exception):
-    """A queue ends before the entry that should come next: it must be built anew. Recovery handles it."""
 
 
 class JournalQueue:
@@ -194,47 +190,21 @@ class JournalQueue:
         self.files.clear_rest()
 
 
-class JournalQueues:
+class JournalQueues(QueueTable[JournalQueue]):
     """All queues of a store."""
 
     def __init__(self, root: Path, file_size: int, mappings: Mappings) -> None:
-        """Open the queues that the store at `root` has; `recover` must tell where they end.
-
-        Raises:
-            StoreFilesError: if their files do not have the size given, or one is missing.
-        """
-        self._folder = root / FOLDER
-        self._file_size = file_size
-        self._mappings = mappings
-        self._queues: dict[tuple[str, int], JournalQueue] = {}
+        """Open the queues that the store at `root` has, see `QueueTable`; `recover` must tell where they end."""
+        super().__init__(root / FOLDER, file_size, "queue_file_size_bytes", mappings)
         self._refused: set[str] = set()
-        for topic in sorted(path for path in self._folder.glob("*") if path.is_dir()):
-            for queue in sorted(path.name for path in topic.iterdir() if path.is_dir() and path.name.isdecimal()):
-                if queue == str(int(queue)):
-                    self._add(topic.name, int(queue))
 
-    def __iter__(self) -> Iterator[JournalQueue]:
-        """The queues, those opened first coming first; other threads may add some meanwhile."""
-        return iter(list(self._queues.values()))
+    def _queue(self, topic: str, queue_id: int, files: FileQueue) -> JournalQueue:
+        return JournalQueue(topic, queue_id, files)
 
     @property
     def entries(self) -> int:
         """The next queue offsets of all queues, added up: a queue that is missing, or has lost something, shows."""
         return sum(queue.max_offset for queue in self)
-
-    def find(self, topic: str, queue_id: int) -> JournalQueue | None:
-        """The queue, if it exists."""
-        return self._queues.get((topic, queue_id))
-
-    def find_or_create(self, topic: str, queue_id: int) -> JournalQueue:
-        """The queue; its folder comes with its first entry."""
-        return self._queues.get((topic, queue_id)) or self._add(topic, queue_id)
-
-    def _add(self, topic: str, queue_id: int) -> JournalQueue:
-        folder = self._folder / topic / str(queue_id)
-        files = FileQueue(folder, self._file_size, "queue_file_size_bytes", self._mappings)
-        queue = self._queues[topic, queue_id] = JournalQueue(topic, queue_id, files)
-        return queue
 
     def dispatch_again(self, message: JournalMessage, *, from_journal_start: bool, journal_start: int) -> None:
         """Append a record that was read from the journal to its queue.
@@ -264,13 +234,3 @@ class JournalQueues:
             except StoreFilesError as error:
                 _logger.warning("%s/%d is built anew: %s", queue.topic, queue.queue_id, error)
                 queue.truncate_to(queue.files.start)
-
-    def delete_expired(self, min_journal_offset: int) -> None:
-        """Remove the files of all queues that only lead before an offset of the journal."""
-        for queue in self:
-            queue.delete_expired(min_journal_offset)
-
-    def sync(self) -> None:
-        """Put all entries on the disk."""
-        for queue in self:
-            queue.files.sync(queue.files.end)

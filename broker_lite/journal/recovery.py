@@ -16,8 +16,8 @@ import logging
 from dataclasses import dataclass, field
 
 from broker_lite.journal.files import JournalFiles
-from broker_lite.journal.queues import QueueGapError
 from broker_lite.store.progress import Progress
+from broker_lite.store.queue_table import QueueGapError
 from schemas.layouts.errors import LayoutError
 
 _logger = logging.getLogger(__name__)

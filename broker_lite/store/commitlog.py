@@ -1,32 +1,24 @@
 """The CommitLog: every message of every topic, one after another, in segments.
 
-A record never crosses the end of a segment, and the last 8 bytes of a segment are reserved: where a record and those 8
-bytes do not fit any more, a BLANK is written and the record goes to the next segment. The records of a batch stand in
-one segment, or all of them go to the next one. Source: CommitLog.DefaultAppendMessageCallback.
+The last 8 bytes of a segment are reserved, for the BLANK that fills it. Source: CommitLog.DefaultAppendMessageCallback.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from broker_lite.store.errors import MessageRefusedError
 from broker_lite.store.file_queue import FileQueue
 from broker_lite.store.mapped_file import Mappings
 from broker_lite.store.options import RECORD_ALLOWANCE_BYTES, StoreOptions
+from broker_lite.store.record_log import RecordLog
 from schemas.layouts.commitlog import BLANK, END_RESERVE, Magic, Message, parse_message, serialize_blank
 from schemas.layouts.errors import LayoutError
 
 FOLDER = "commitlog"
 
 
-class CommitLog:
-    """The segments of a store.
-
-    Attributes:
-        files: the segments.
-        max_record_bytes: no record is larger.
-    """
+class CommitLog(RecordLog):
+    """The segments of a store."""
 
     def __init__(self, root: Path, options: StoreOptions, mappings: Mappings) -> None:
         """Open the segments of the store at `root`; `files.truncate` must tell where the log ends.
@@ -34,53 +26,8 @@ class CommitLog:
         Raises:
             StoreFilesError: if the files do not have the size of the options, or one is missing.
         """
-        size = options.segment_size_bytes
-        self.files = FileQueue(root / FOLDER, size, "segment_size_bytes", mappings)
-        self.max_record_bytes = min(size - END_RESERVE, options.max_message_size_bytes + RECORD_ALLOWANCE_BYTES)
-        self._rest_is_clear = False
-
-    @property
-    def start(self) -> int:
-        """Physical offset of the first byte that is kept."""
-        return self.files.start
-
-    @property
-    def end(self) -> int:
-        """Physical offset behind the last record."""
-        return self.files.end
-
-    def check_size(self, size: int) -> None:
-        """Refuse records that must stand together and cannot.
-
-        Raises:
-            MessageRefusedError: if a segment has less room.
-        """
-        if size > (largest := self.files.file_size - END_RESERVE):
-            raise MessageRefusedError(
-                f"record: expected at most {largest} bytes, for a segment of {self.files.file_size}, found {size}"
-            )
-
-    def append(self, records: Sequence[bytes | bytearray], relocate: Callable[[int], None]) -> int:
-        """Append records that must stand together, and whose size was checked.
-
-        Args:
-            records: as they are at the log's end.
-            relocate: makes them what they are at another physical offset; their sizes do not depend on it.
-
-        Returns:
-            The physical offset of the first record.
-
-        Raises:
-            DiskFullError: if there is no room for the next segment.
-        """
-        if not self._rest_is_clear:
-            self._clear_rest()
-        if 0 < self.files.room < sum(map(len, records)) + END_RESERVE:
-            self._fill_segment()
-            relocate(self.end)
-        offset = self.end
-        self.files.append(records[0] if len(records) == 1 else b"".join(records))
-        return offset
+        files = FileQueue(root / FOLDER, options.segment_size_bytes, "segment_size_bytes", mappings)
+        super().__init__(files, END_RESERVE, options.max_message_size_bytes + RECORD_ALLOWANCE_BYTES)
 
     def append_copy(self, physical_offset: int, data: bytes) -> None:
         """Append bytes of another log, which stand at the same offset there; an empty log begins with their segment.
@@ -120,16 +67,7 @@ class CommitLog:
             known = known if is_vouched_for else None
         self.files.truncate(self.files.file_starts[-1] if known is None else last_record + known.size)
 
-    def _clear_rest(self) -> None:
-        """Erase what recovery has left behind the log's end, at the first append.
-
-        RocketMQ does not. But where a new record is as long as the broken one that it replaces, the old records behind
-        it would follow it without a gap, and the next recovery would take them for new ones.
-        """
-        self.files.clear_rest()
-        self._rest_is_clear = True
-
-    def _fill_segment(self) -> None:
+    def _fill_file(self) -> None:
         """Write the BLANK; only its 8 bytes change, however much room it declares."""
         room = self.files.room
         self.files.append(serialize_blank(room))

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from broker_lite.store.commitlog import CommitLog
 from broker_lite.store.dispatch import Dispatch
 from broker_lite.store.file_queue import FileQueue
 from broker_lite.store.mapped_file import Mappings
+from broker_lite.store.queue_table import QueueGapError, QueueTable
 from broker_lite.store.topic_names import is_valid_topic
 from schemas.layouts.consumequeue import ENTRY, PRE_BLANK, Entry, parse_entry, serialize_entry
 
@@ -25,10 +26,6 @@ _MAX_QUEUE_OFFSET = (1 << 63) // ENTRY.size // 2
 """A larger one, times 20, would not be an offset; only a damaged or forged record has it."""
 _pack_entry = ENTRY.struct.pack_into
 _logger = logging.getLogger(__name__)
-
-
-class QueueGapError(Exception):
-    """A queue ends before the entry that should come next: it must be built anew. Recovery handles it."""
 
 
 class ConsumeQueue:
@@ -192,28 +189,20 @@ def _count_valid(data: bytes) -> int:
     return count
 
 
-class ConsumeQueues:
-    """All queues of a store."""
+class ConsumeQueues(QueueTable[ConsumeQueue]):
+    """All queues of a store.
+
+    Attributes:
+        refused_topics: names in records that no broker accepts.
+    """
 
     def __init__(self, root: Path, file_size: int, mappings: Mappings) -> None:
-        """Open the queues that the store at `root` has.
-
-        Raises:
-            StoreFilesError: if their files do not have the size given, or one is missing.
-        """
-        self._folder = root / FOLDER
-        self._file_size = file_size
-        self._mappings = mappings
-        self._queues: dict[tuple[str, int], ConsumeQueue] = {}
+        """Open the queues that the store at `root` has; see `QueueTable`."""
+        super().__init__(root / FOLDER, file_size, "consume_queue_file_size_bytes", mappings)
         self.refused_topics: set[str] = set()
-        for topic in sorted(path for path in self._folder.glob("*") if path.is_dir()):
-            for queue in sorted(path.name for path in topic.iterdir() if path.is_dir() and path.name.isdecimal()):
-                if queue == str(int(queue)):
-                    self._add(topic.name, int(queue))
 
-    def __iter__(self) -> Iterator[ConsumeQueue]:
-        """The queues, those opened first coming first; other threads may add some meanwhile."""
-        return iter(list(self._queues.values()))
+    def _queue(self, topic: str, queue_id: int, files: FileQueue) -> ConsumeQueue:
+        return ConsumeQueue(topic, queue_id, files)
 
     def __len__(self) -> int:
         return len(self._queues)
@@ -222,20 +211,6 @@ class ConsumeQueues:
     def last_record(self) -> int:
         """Physical offset of the last record that has an entry, -1 where no record has one."""
         return max((queue.last_record for queue in self), default=-1)
-
-    def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
-        """The queue, if it exists."""
-        return self._queues.get((topic, queue_id))
-
-    def find_or_create(self, topic: str, queue_id: int) -> ConsumeQueue:
-        """The queue; its folder comes with its first entry."""
-        return self._queues.get((topic, queue_id)) or self._add(topic, queue_id)
-
-    def _add(self, topic: str, queue_id: int) -> ConsumeQueue:
-        folder = self._folder / topic / str(queue_id)
-        files = FileQueue(folder, self._file_size, "consume_queue_file_size_bytes", self._mappings)
-        queue = self._queues[topic, queue_id] = ConsumeQueue(topic, queue_id, files)
-        return queue
 
     def dispatch_again(self, record: Dispatch, *, from_log_start: bool) -> None:
         """Append a record that was read from the log to its queue, unless it is there.
@@ -265,16 +240,6 @@ class ConsumeQueues:
         for queue in self:
             if queue.max_physical_offset > physical_offset:
                 queue.truncate_physically(physical_offset)
-
-    def delete_expired(self, min_physical_offset: int) -> None:
-        """Remove the files of all queues that only lead before an offset of the log."""
-        for queue in self:
-            queue.delete_expired(min_physical_offset)
-
-    def sync(self) -> None:
-        """Put all entries on the disk."""
-        for queue in self:
-            queue.files.sync(queue.files.end)
 
     def delete(self, topic: str) -> None:
         """Remove the queues of a topic."""

@@ -22,10 +22,10 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, field
 
-from broker_lite.store.consume_queue import QueueGapError
 from broker_lite.store.dispatch import Dispatching
 from broker_lite.store.files import StoreFiles
 from broker_lite.store.progress import Progress
+from broker_lite.store.queue_table import QueueGapError
 from schemas.layouts.errors import LayoutError
 
 _logger = logging.getLogger(__name__)

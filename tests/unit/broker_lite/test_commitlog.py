@@ -90,7 +90,7 @@ def test_batch_stays_where_it_fits_to_the_byte(root: Path) -> None:
 
 def test_batch_that_fits_into_no_segment_is_refused(root: Path) -> None:
     with MessageStore.open(root, OPTIONS, clock=Clock()) as store:
-        with pytest.raises(MessageRefusedError, match="expected at most 1016 bytes, for a segment of 1024, found 1200"):
+        with pytest.raises(MessageRefusedError, match="expected at most 1016 bytes, for a file of 1024, found 1200"):
             store.put_batch([message(body=sized(600), properties=()) for _ in range(2)])
         assert store.max_physical_offset == 0
 

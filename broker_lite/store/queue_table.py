@@ -1,0 +1,85 @@
+"""All queues of a store: a folder for each, `<topic>/<queueId>/`, in files of one size."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Generic, Protocol, TypeVar
+
+from broker_lite.store.file_queue import FileQueue
+from broker_lite.store.mapped_file import Mappings
+
+
+class QueueGapError(Exception):
+    """A queue ends before the entry that should come next: it must be built anew. Recovery handles it."""
+
+
+class Queue(Protocol):
+    """What the queues of every layout have."""
+
+    files: FileQueue
+
+    def delete_expired(self, log_offset: int, /) -> None:
+        """Remove the files that only lead before an offset of the log."""
+
+
+Q = TypeVar("Q", bound=Queue)
+
+
+class QueueTable(Generic[Q]):
+    """The queues of a store, by topic and number."""
+
+    def __init__(self, folder: Path, file_size: int, size_option: str, mappings: Mappings) -> None:
+        """Open the queues that are there.
+
+        Args:
+            folder: where the topics' folders are, or will be.
+            file_size: size of a file.
+            size_option: the option that sets it, for the error message.
+            mappings: what keeps the number of mapped files down.
+
+        Raises:
+            StoreFilesError: if their files do not have the size given, or one is missing.
+        """
+        self._folder = folder
+        self._file_size = file_size
+        self._size_option = size_option
+        self._mappings = mappings
+        self._queues: dict[tuple[str, int], Q] = {}
+        for topic in sorted(path for path in folder.glob("*") if path.is_dir()):
+            for queue in sorted(path.name for path in topic.iterdir() if path.is_dir() and path.name.isdecimal()):
+                if queue == str(int(queue)):
+                    self._add(topic.name, int(queue))
+
+    def __iter__(self) -> Iterator[Q]:
+        """The queues, those opened first coming first; other threads may add some meanwhile."""
+        return iter(list(self._queues.values()))
+
+    def find(self, topic: str, queue_id: int) -> Q | None:
+        """The queue, if it exists."""
+        return self._queues.get((topic, queue_id))
+
+    def find_or_create(self, topic: str, queue_id: int) -> Q:
+        """The queue; its folder comes with its first entry."""
+        return self._queues.get((topic, queue_id)) or self._add(topic, queue_id)
+
+    def _add(self, topic: str, queue_id: int) -> Q:
+        folder = self._folder / topic / str(queue_id)
+        files = FileQueue(folder, self._file_size, self._size_option, self._mappings)
+        queue = self._queues[topic, queue_id] = self._queue(topic, queue_id, files)
+        return queue
+
+    @abstractmethod
+    def _queue(self, topic: str, queue_id: int, files: FileQueue) -> Q:
+        """The queue that files are of."""
+
+    def delete_expired(self, log_offset: int) -> None:
+        """Remove the files of all queues that only lead before an offset of the log."""
+        for queue in self:
+            queue.delete_expired(log_offset)
+
+    def sync(self) -> None:
+        """Put all entries on the disk."""
+        for queue in self:
+            queue.files.sync(queue.files.end)
