@@ -15,8 +15,6 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from broker_lite.journal.files import JournalFiles
 from broker_lite.journal.flushing import JournalFlusher
@@ -30,6 +28,7 @@ from broker_lite.journal.writing import JournalPutResult, JournalWriter
 from broker_lite.store import system_clock
 from broker_lite.store.errors import StoreUnusableError
 from broker_lite.store.lookups import DEFAULT_MAX_MESSAGES
+from broker_lite.store.open_store import OpenStore
 from broker_lite.store.options import FlushMode
 from broker_lite.store.ownership import AbortMark, StoreLock
 from broker_lite.store.pulling import PullLimits, PullResult
@@ -40,7 +39,7 @@ from schemas.layouts.journal import JournalMessage, NewJournalMessage
 from schemas.layouts.topics import DLQ_PREFIX
 
 
-class JournalStore:
+class JournalStore(OpenStore):
     """An open store; several threads may use it.
 
     Attributes:
@@ -50,6 +49,8 @@ class JournalStore:
         recovery: what was found when it was opened.
         preparing: makes records of messages, for `append`.
     """
+
+    _writer: JournalWriter
 
     def __init__(
         self,
@@ -67,6 +68,7 @@ class JournalStore:
         self._lock = lock
         self._abort = AbortMark(path)
         self._files = JournalFiles.load(path, options, clock)
+        self._mappings = self._files.mappings
         # From here on files are changed: whoever finds them in the middle of it must know.
         self._abort.set()
         self.recovery = recover(self._files, crashed=self._abort.was_found)
@@ -120,35 +122,8 @@ class JournalStore:
         store._flusher.start()
         return store
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Put everything on the disk and give the folder back; a store that failed keeps its `abort`."""
-        with self._writer.lock:
-            if self._writer.is_closed:
-                return
-            self._writer.is_closed = True
-        self._flusher.stop()
-        try:
-            if self._writer.failure is None:
-                self.flush()
-                self.offsets.save_changed()
-                self._abort.clear()
-        finally:
-            with self._writer.lock:
-                self._files.mappings.unmap_all()
-            self._lock.release()
-
-    def flush(self) -> None:
-        """Put everything written so far on the disk, and the checkpoint after it."""
-        self._flusher.sync_log()
-        self._flusher.sync_rest()
+    def _save_rest(self) -> None:
+        self.offsets.save_changed()
 
     def put(self, message: NewJournalMessage, queue_id: int | None = None) -> JournalPutResult:
         """Store a message.
@@ -187,29 +162,6 @@ class JournalStore:
     def append_batch(self, messages: Sequence[PreparedMessage]) -> list[JournalPutResult]:
         """Store prepared messages of one queue together, as `append`."""
         return self._writer.append(messages)
-
-    def clean(self, now_seconds: float) -> int:
-        """Delete the journal's files that may go, and what leads to them; tells how many went. See `Retention`."""
-        with self._flusher.paused(), self._reading():
-            return self._retention.clean(now_seconds)
-
-    @property
-    def is_disk_full(self) -> bool:
-        """Whether the disk is too full for more messages."""
-        return self._retention.is_disk_full
-
-    def sync_log(self) -> int:
-        """Put the journal on the disk; gives the journal offset up to which it is there.
-
-        Raises:
-            StoreUnusableError: if the disk failed.
-        """
-        return self._flusher.sync_log()
-
-    def take_arrived(self) -> set[tuple[str, int]]:
-        """Topic and number of the queues that got messages since the last call."""
-        arrived, self._writer.arrived = self._writer.arrived, set()
-        return arrived
 
     @property
     def offsets(self) -> OffsetFile:
@@ -276,11 +228,6 @@ class JournalStore:
         """Journal offset behind the last record: where the next one goes, unless it must go to a new file."""
         with self._reading():
             return self._files.journal.end
-
-    @property
-    def log_end(self) -> int:
-        """As `max_journal_offset`, of a store that may be closed, and without waiting for anybody."""
-        return self._writer.last.log_end
 
     @property
     def queues(self) -> list[tuple[str, int]]:

@@ -7,7 +7,6 @@ makes the store unusable until it is opened anew, because recovery alone can bri
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -15,6 +14,7 @@ from broker_lite.journal.files import JournalFiles
 from broker_lite.journal.options import JournalOptions
 from broker_lite.journal.prepared import PreparedMessage
 from broker_lite.store.errors import MessageRefusedError, StoreUnusableError
+from broker_lite.store.log_writer import LogWriter
 from broker_lite.store.progress import Progress
 from schemas.layouts.jmq_message_id import MessagePlace, serialize_message_id
 from schemas.layouts.jmq_queue import ENTRY
@@ -44,36 +44,15 @@ class JournalPutResult(NamedTuple):
         return serialize_message_id(MessagePlace(self.topic, self.queue_id, self.queue_offset, self.broker))
 
 
-class JournalWriter:
-    """Appends messages; several threads may.
-
-    Attributes:
-        lock: held while files are written or read.
-        failure: what made the store unusable, if anything did.
-        is_closed: whether it takes no more messages.
-        last: how far it has come.
-        arrived: topic and number of the queues that have got messages since somebody emptied it.
-    """
+class JournalWriter(LogWriter):
+    """Appends messages."""
 
     def __init__(self, options: JournalOptions, clock: Callable[[], int], files: JournalFiles, last: Progress) -> None:
-        self.lock = threading.RLock()
-        self.failure: BaseException | None = None
-        self.is_closed = False
-        self.last = last
-        self.arrived: set[tuple[str, int]] = set()
+        super().__init__(last)
         self._broker = options.broker_name
         self._clock = clock
         self._journal = files.journal
         self._queues = files.queues
-
-    def check_usable(self) -> None:
-        """Refuse to write to a store whose files are not what they should be.
-
-        Raises:
-            StoreUnusableError: if a write or a sync failed before.
-        """
-        if self.failure is not None:
-            raise StoreUnusableError(f"expected a sound store, found: {self.failure}") from self.failure
 
     def append(self, messages: Sequence[PreparedMessage]) -> list[JournalPutResult]:
         """Append prepared messages of one queue, together.

@@ -17,6 +17,7 @@ from typing import Protocol
 from broker_lite.store.errors import StoreUnusableError
 from broker_lite.store.file_queue import FileQueue
 from broker_lite.store.files import StoreFiles
+from broker_lite.store.log_writer import LogWriter
 from broker_lite.store.options import FlushMode, StoreOptions
 from broker_lite.store.progress import Progress
 from broker_lite.store.writing import Writer
@@ -37,16 +38,6 @@ class FlushOptions(Protocol):
     @property
     def flush_interval_ms(self) -> int:
         """Time between two flushes in ASYNC mode."""
-
-
-class LogWriter(Protocol):
-    """What of a store's writer concerns whoever puts the store on the disk."""
-
-    failure: BaseException | None
-    last: Progress
-
-    def check_usable(self) -> None:
-        """Refuse to go on with a store that failed."""
 
 
 class LogFlusher:

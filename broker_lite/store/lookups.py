@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from broker_lite.store.errors import StoreUnusableError
 from broker_lite.store.files import StoreFiles
+from broker_lite.store.open_store import OpenStore
 from broker_lite.store.pulling import PullLimits, PullResult, first_wanted, pull_records
 from broker_lite.store.reading import DEFAULT_KEY_LIMIT, MAX_TIME_MS, GetResult, Reader
 from broker_lite.store.writing import Writer
@@ -18,10 +18,9 @@ DEFAULT_MAX_MESSAGES = 32
 """What a consumer asks for at once."""
 
 
-class LookUps:
+class LookUps(OpenStore):
     """The part of a store that reads; each method takes the store's lock."""
 
-    path: Path
     _files: StoreFiles
     _writer: Writer
     _reader: Reader

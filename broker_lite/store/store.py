@@ -13,8 +13,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from broker_lite.store.config_files import ConfigFiles
 from broker_lite.store.dispatch import Dispatching
@@ -59,6 +57,7 @@ class MessageStore(LookUps):
         self._lock = lock
         self._abort = AbortMark(path)
         self._files = StoreFiles.load(path, options, clock)
+        self._mappings = self._files.mappings
         # From here on files are changed: whoever finds them in the middle of it must know.
         self._abort.set()
         if is_copy:
@@ -67,8 +66,7 @@ class MessageStore(LookUps):
         self.recovery = Recovery(self._files, Dispatching(options)).run(crashed=self._abort.was_found)
         for queue in self._files.queues:
             self.config.topics.ensure(queue.topic, queue.queue_id)
-        self._writer = Writer(options, clock, self._files)
-        self._writer.last = self.recovery.progress
+        self._writer = Writer(options, clock, self._files, self.recovery.progress)
         self._reader = Reader(self._files)
         self._flusher = Flusher(options, self._writer, self._files)
         self._retention = Retention(path, self._files.log.files, self._files.delete_expired, options.retention)
@@ -122,37 +120,10 @@ class MessageStore(LookUps):
         store._flusher.start()
         return store
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Put everything on the disk and give the folder back; a store that failed keeps its `abort`."""
-        with self._writer.lock:
-            if self._writer.is_closed:
-                return
-            self._writer.is_closed = True
-        self._flusher.stop()
-        try:
-            if self._writer.failure is None:
-                self.flush()
-                if self._files.index is not None:
-                    self._files.index.sync()
-                self.config.save()
-                self._abort.clear()
-        finally:
-            with self._writer.lock:
-                self._files.mappings.unmap_all()
-            self._lock.release()
-
-    def flush(self) -> None:
-        """Put everything written so far on the disk, and the checkpoint after it."""
-        self._flusher.sync_log()
-        self._flusher.sync_rest()
+    def _save_rest(self) -> None:
+        if self._files.index is not None:
+            self._files.index.sync()
+        self.config.save()
 
     def put(self, message: NewMessage) -> PutResult:
         """Store a message.
@@ -180,11 +151,6 @@ class MessageStore(LookUps):
         """Store messages of one queue together, as `send`."""
         return self._writer.append([self._writer.preparing.prepare_sent(message) for message in messages])
 
-    def take_arrived(self) -> set[tuple[str, int]]:
-        """Topic and number of the queues that got messages since the last call."""
-        arrived, self._writer.arrived = self._writer.arrived, set()
-        return arrived
-
     def put_batch(self, messages: Sequence[NewMessage]) -> list[PutResult]:
         """Store messages of one queue together, as a producer's batch: one after another, in one segment, or none.
 
@@ -203,11 +169,6 @@ class MessageStore(LookUps):
         with self._reading():
             self._files.queues.delete(topic)
 
-    def clean(self, now_seconds: float) -> int:
-        """Delete the segments that may go, and what leads to them; tells how many went. See `Retention`."""
-        with self._flusher.paused(), self._reading():
-            return self._retention.clean(now_seconds)
-
     def cut_log(self, progress: Progress) -> None:
         """Let the log end where its last sound record does; nothing may lead behind it."""
         with self._flusher.paused(), self._reading():
@@ -218,21 +179,3 @@ class MessageStore(LookUps):
     def max_queues(self) -> int:
         """How many queues a topic may have: RocketMQ has no limit, but a queue is a folder."""
         return MAX_QUEUES
-
-    @property
-    def is_disk_full(self) -> bool:
-        """Whether the disk is too full for more messages."""
-        return self._retention.is_disk_full
-
-    @property
-    def log_end(self) -> int:
-        """As `max_physical_offset`, of a store that may be closed, and without waiting for anybody."""
-        return self._writer.last.log_end
-
-    def sync_log(self) -> int:
-        """Put the log on the disk; gives the physical offset up to which it is there.
-
-        Raises:
-            StoreUnusableError: if the disk failed.
-        """
-        return self._flusher.sync_log()

@@ -7,7 +7,6 @@ the store unusable until it is opened anew, because recovery alone can bring log
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -16,6 +15,7 @@ from broker_lite.store.checks import check_batch
 from broker_lite.store.consume_queue import ConsumeQueue
 from broker_lite.store.errors import StoreUnusableError
 from broker_lite.store.files import StoreFiles
+from broker_lite.store.log_writer import LogWriter
 from broker_lite.store.options import StoreOptions
 from broker_lite.store.prepared import Prepared, Preparing
 from broker_lite.store.progress import Progress
@@ -50,23 +50,15 @@ class PutResult(NamedTuple):
         return serialize_message_id(self.store_host, self.physical_offset)
 
 
-class Writer:
-    """Appends messages; several threads may.
+class Writer(LogWriter):
+    """Appends messages.
 
     Attributes:
-        lock: held while files are written or read.
-        failure: what made the store unusable, if anything did.
-        is_closed: whether it takes no more messages.
-        last: how far it has come.
         preparing: makes records of messages.
-        arrived: topic and number of the queues that have got messages since somebody emptied it.
     """
 
-    def __init__(self, options: StoreOptions, clock: Callable[[], int], files: StoreFiles) -> None:
-        self.lock = threading.RLock()
-        self.failure: BaseException | None = None
-        self.is_closed = False
-        self.last = Progress(files.log.end)
+    def __init__(self, options: StoreOptions, clock: Callable[[], int], files: StoreFiles, last: Progress) -> None:
+        super().__init__(last)
         self._options = options
         self._clock = clock
         self._log = files.log
@@ -74,7 +66,6 @@ class Writer:
         self._index = files.index
         self._topics = files.config.topics
         self.preparing = Preparing(options, files.log.max_record_bytes)
-        self.arrived: set[tuple[str, int]] = set()
 
     def put(self, messages: Sequence[NewMessage]) -> list[PutResult]:
         """Append messages of one queue, together.
@@ -141,15 +132,6 @@ class Writer:
         """Append a batch, as `put`; a batch has rules of its own."""
         check_batch(messages, self._options.max_message_size_bytes)
         return self.put(messages)
-
-    def check_usable(self) -> None:
-        """Refuse to write to a store whose files are not what they should be.
-
-        Raises:
-            StoreUnusableError: if a write or a sync failed before.
-        """
-        if self.failure is not None:
-            raise StoreUnusableError(f"expected a sound store, found: {self.failure}") from self.failure
 
     def _append(self, queue: ConsumeQueue, messages: Sequence[Prepared]) -> list[PutResult]:
         store_timestamp = self._clock()
