@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
-from tests.benchmarks.runs import Run
+from tests.benchmarks.runs import Run, Step
 
 
 class AskedProcessError(Exception):
@@ -53,6 +53,10 @@ class AskedProcess:
                 return Run(answer["seconds"], answer["bytes"], answer["messages"])
         self._said.seek(0)
         raise AskedProcessError(f"{self._process.args!r} ended when asked for {name!r}: {self._said.read()[-4000:]}")
+
+    def asking(self, name: str) -> Step:
+        """The pass as a step; see `ask`."""
+        return lambda: self.ask(name)
 
     def __enter__(self) -> Self:
         return self

@@ -22,6 +22,7 @@ from pyspark.sql.types import StructType
 
 from connectors.commitlog.batches import read_split
 from connectors.commitlog.files import OpenSegment
+from connectors.commitlog.layouts import ALL_LAYOUTS
 from connectors.commitlog.plan import plan_splits, take_snapshot
 from connectors.commitlog.request import Request
 from connectors.commitlog.splits import Split
@@ -104,7 +105,7 @@ PASSES: Mapping[str, Callable[[Reading], int]] = {
 
 def find_splits(store: Path) -> list[Split]:
     """The splits of all that a store has."""
-    (found,) = find_stores(str(store), BROKER)
+    (found,) = find_stores(str(store), BROKER, ALL_LAYOUTS)
     return plan_splits(found, take_snapshot([found]).ranges[BROKER], _SPLIT_BYTES)
 
 

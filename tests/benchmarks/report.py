@@ -22,6 +22,7 @@ SECTIONS = {
     "e": "what one writes first in PySpark, beside ours, on a sample of the log",
     "f": "what the write needs anyway: Spark's own write of the same rows; zstd of the bodies, two processes",
     "g": "growth",
+    "j": "JMQ's journal beside the CommitLog, the same messages: one core, then Spark",
 }
 _MET = {None: "", True: "[green]yes", False: "[red]no"}
 

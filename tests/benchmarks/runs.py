@@ -77,6 +77,7 @@ class Figure:
 
 Figures = dict[Name, Figure]
 Step = Callable[[], Run]
+Steps = list[tuple[Name, Step]]
 
 
 def take_turns(steps: Sequence[tuple[Name, Step]], runs: int, warm_ups: int = 1) -> Figures:

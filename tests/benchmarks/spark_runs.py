@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
 
 from connectors.archive.run import Config, run_archive
+from connectors.commitlog.layouts import ALL_LAYOUTS
 from connectors.commitlog.plan import take_snapshot
 from connectors.commitlog.stores import find_stores
 from schemas.tables.messages import PARTITION_COLUMNS, SORT_COLUMNS, STORE_DATE
@@ -29,7 +30,7 @@ class SparkRuns:
         worker_peak_mib: the most that a worker had at all while archiving, libraries included.
     """
 
-    def __init__(self, spark: SparkSession, store: Path, work: Path, messages: int) -> None:
+    def __init__(self, spark: SparkSession, store: Path, work: Path, messages: int, source: str = "commitlog") -> None:
         """Take a store.
 
         Args:
@@ -37,14 +38,16 @@ class SparkRuns:
             store: its folder.
             work: a folder for what is written.
             messages: how many messages it has.
+            source: what reads it.
         """
         self._spark = spark
+        self._source_name = source
         self._store = store
         self._lake = work / "lake"
         self._written = work / "written"
         self._rows = work / "rows"
         self._messages = messages
-        self._bytes = take_snapshot(find_stores(str(store), BROKER)).size
+        self._bytes = take_snapshot(find_stores(str(store), BROKER, ALL_LAYOUTS)).size
         self.lake_bytes: Mapping[str, int] = {}
         self.worker_mib = 0.0
         self.worker_peak_mib = 0.0
@@ -108,7 +111,7 @@ class SparkRuns:
         return self._run(started)
 
     def _source(self) -> DataFrameReader:
-        return self._spark.read.format("commitlog").option("broker", BROKER)
+        return self._spark.read.format(self._source_name).option("broker", BROKER)
 
     def _run(self, started: float) -> Run:
         return Run(time.perf_counter() - started, self._bytes, self._messages)

@@ -21,21 +21,21 @@ from connectors.spark_session import get_session
 from tests.benchmarks import java, reading
 from tests.benchmarks.asked import AskedProcess
 from tests.benchmarks.corpus import Corpus, make_corpora
+from tests.benchmarks.journals import JOURNAL, kernel_steps, make_journal, spark_steps
 from tests.benchmarks.naive import cut_sample
 from tests.benchmarks.packs import Compression, compression_pool
-from tests.benchmarks.runs import Figures, Name, Step, take_turns
+from tests.benchmarks.runs import Figures, Name, Steps, take_turns
 from tests.benchmarks.spark_runs import SparkRuns
 from tests.benchmarks.targets import GROWTH, MAIN_BODY, WORKER_MIB
 
 SAMPLE_BYTES = 128 << 20
 """One task's work for this project's source, and what a UDF's task can hold in a small session: a segment it cannot."""
 
-_KERNEL, _SPARK = "ab", "cdefg"
+_KERNEL, _SPARK = "ab", "cdefgj"
 # Java's optimizing compiler needs some hundred thousand records, and comes back to what it has compiled.
 _LEAST_WARM_UPS = 3
 _WARM_UP_GIB = 1
 
-Steps = list[tuple[Name, Step]]
 Tell = Callable[[str], None]
 
 
@@ -79,10 +79,20 @@ def measure(plan: Plan, folder: Path, work: Path, tell: Tell) -> Figures:
         for corpus in _smallest(corpora):
             tell(f"kernel and Java, bodies of {corpus.body_bytes}")
             figures |= _measure_kernel(plan, corpus, work / f"java-{corpus.body_bytes}")
+    journal = None
+    if JOURNAL in plan.sections:
+        main = _main(plan, corpora)
+        tell("the journal beside the CommitLog, one core")
+        journal = make_journal(folder, main)
+        figures |= _measure_journal_kernel(plan, main, journal)
     if set(plan.sections) & set(_SPARK):
         spark = get_session("bench")
         try:
             figures |= _measure_spark(spark, plan, corpora, work, tell)
+            if journal is not None:
+                tell("the journal beside the CommitLog, Spark")
+                steps = spark_steps(spark, main, journal, work / "journal")
+                figures |= take_turns(steps, plan.runs)
         finally:
             spark.stop()
     return figures
@@ -110,18 +120,21 @@ def _measure_kernel(plan: Plan, corpus: Corpus, work: Path) -> Figures:
         if "a" in plan.sections:
             command = [sys.executable, "-m", "tests.benchmarks.reading", str(corpus.store)]
             kernel = stack.enter_context(AskedProcess(command))
-            steps += [(Name("a", name, corpus.body_bytes), _asking(kernel, name)) for name in reading.PASSES]
+            steps += [(Name("a", name, corpus.body_bytes), kernel.asking(name)) for name in reading.PASSES]
         if "b" in plan.sections:
             program = stack.enter_context(java.decode_log(corpus.store, work))
-            steps += [
-                (Name("b", what, corpus.body_bytes), _asking(program, name)) for name, what in java.PASSES.items()
-            ]
+            steps += [(Name("b", what, corpus.body_bytes), program.asking(name)) for name, what in java.PASSES.items()]
         warm_ups = max(_LEAST_WARM_UPS, math.ceil(_WARM_UP_GIB / plan.gib) if "b" in plan.sections else 0)
         return take_turns(steps, plan.runs, warm_ups)
 
 
-def _asking(process: AskedProcess, name: str) -> Step:
-    return lambda: process.ask(name)
+def _main(plan: Plan, corpora: Sequence[Corpus]) -> Corpus:
+    return next(corpus for corpus in _smallest(corpora) if corpus.body_bytes == plan.main_body)
+
+
+def _measure_journal_kernel(plan: Plan, corpus: Corpus, journal: Path) -> Figures:
+    with ExitStack() as stack:
+        return take_turns(kernel_steps(stack, corpus, journal), plan.runs)
 
 
 def _measure_spark(spark: SparkSession, plan: Plan, corpora: Sequence[Corpus], work: Path, tell: Tell) -> Figures:

@@ -6,7 +6,7 @@ A comparison whose figures were not measured in a run is not in its table.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tests.benchmarks.runs import Figure, Figures, Name
 
@@ -20,6 +20,8 @@ MAIN_BODY = 1024
 """The size of body that the targets for Spark are for."""
 
 GROWTH = "g"
+JOURNAL_SHARE = 0.8
+"""How many messages a second of the CommitLog's the journal should come to."""
 GROWTH_ALLOWANCE = 4.3 / 4
 """How much more than in proportion to the log a run's time may grow."""
 
@@ -56,7 +58,14 @@ class Ratio:
 
 def ratios(figures: Figures) -> list[Ratio]:
     """All comparisons that these figures allow, in the order of the suite."""
-    return [*_kernel(figures), *_spark(figures), *_naive(figures), *_growth(figures), *_memory(figures)]
+    return [
+        *_kernel(figures),
+        *_spark(figures),
+        *_naive(figures),
+        *_growth(figures),
+        *_journal(figures),
+        *_memory(figures),
+    ]
 
 
 def _kernel(figures: Figures) -> Iterator[Ratio]:
@@ -123,6 +132,14 @@ def _growth(figures: Figures) -> Iterator[Ratio]:
                 yield _absolute(title, rates, above.bytes_per_second / 1e9, "GB/s", 1.3)
             title = f"{what}: time for {factor:g} times as much log"
             yield _compared(title, above.seconds, below.seconds, times, factor * GROWTH_ALLOWANCE, at_most=True)
+
+
+def _journal(figures: Figures) -> Iterator[Ratio]:
+    for name, ours in figures.items():
+        layout, _, what = name.what.partition(", ")
+        if layout == "journal":
+            theirs = figures[replace(name, what=f"CommitLog, {what}")]
+            yield from _faster(f"the journal, times as fast as the CommitLog: {what}", ours, theirs, JOURNAL_SHARE)
 
 
 def _memory(figures: Figures) -> Iterator[Ratio]:

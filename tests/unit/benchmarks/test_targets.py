@@ -52,6 +52,18 @@ def test_archive_is_compared_with_spark_s_write_and_zstd_together() -> None:
     assert (time.value, time.at_most, time.is_met) == (1.5, True, True)
 
 
+def test_the_journal_may_take_a_quarter_more_time_than_the_commitlog() -> None:
+    def beside(seconds: float) -> bool | None:
+        figures = {
+            Name("j", "CommitLog, archive", 1024): figure(1.0),
+            Name("j", "journal, archive", 1024): figure(seconds),
+        }
+        (ratio,) = ratios(figures)
+        return ratio.is_met
+
+    assert (beside(1.2), beside(1.3)) == (True, False)
+
+
 def test_growth_may_be_a_little_more_than_in_proportion() -> None:
     def growth(large: float) -> bool | None:
         figures = {Name("g", "archive", 1024, 1): figure(1.0), Name("g", "archive", 1024, 4): figure(large)}
