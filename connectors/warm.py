@@ -28,7 +28,8 @@ from connectors.commitlog.request import Request
 from connectors.commitlog.splits import Split
 from connectors.commitlog.stores import Store, find_stores
 from connectors.facts.entries import queue_entries
-from connectors.facts.records import read_facts
+from connectors.facts.jmq_queues import is_written, to_entries
+from connectors.facts.reading import read_facts
 from connectors.lake.paths import LakePaths
 from connectors.packs.frames import PackRefs
 from connectors.packs.location import pack_location
@@ -62,7 +63,11 @@ def warm() -> int:
             for facts in read_facts(split):
                 list(queue_entries(facts))
         rebuild_store(store, Path(scratch) / "rebuilt", Wanted(index_slots=4, index_entries=16), threads=1)
-        splits += _journal_splits(Path(scratch) / "jmq")
+        for split in (of_jmq := _journal_splits(Path(scratch) / "jmq")):
+            for facts in read_facts(split):
+                for entries in queue_entries(facts):
+                    is_written(to_entries(entries))
+        splits += of_jmq
         return sum(batch.num_rows for split in splits for batch in read_split(split, request))
 
 

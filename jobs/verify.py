@@ -2,8 +2,9 @@
 
     commitlake verify /data/rocketmq/store --local
 
-Reads the log with its checksums, the ConsumeQueues, the IndexFiles, the checkpoint, and the offsets of groups, and
-compares each with the others; with --lake the archive, too. Writes nothing but its report. A broker may be running.
+Reads the log with its checksums, the queues, the IndexFiles, the checkpoint, and the offsets of groups, and compares
+each with the others; with --lake the archive, too. Stores are RocketMQ's or JMQ's. Writes nothing but its report. A
+broker may be running.
 Exit codes: 0 where nothing is wrong (what is told may be worth knowing); 3 where something is; 2 for a wrong store or
 option.
 """
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jobs.command import ExitCode, JobError, job_parser, run_job
+from jobs.layouts import FOLDERS, add_layout_argument, layout_of
 from jobs.store_arguments import delay_levels, positive
 
 if TYPE_CHECKING:
@@ -26,12 +28,14 @@ if TYPE_CHECKING:
     from connectors.verify.doctor import StoreReport
 
 DESCRIPTION = (
-    "Cross-check stores: log, ConsumeQueues, IndexFiles, checkpoint, groups' offsets, each against the others. Every "
-    "finding has its place, what was found and what was expected; every class of findings its cause and its cure."
+    "Cross-check stores, RocketMQ's or JMQ's: log, queues, IndexFiles, checkpoint, groups' offsets, each against the "
+    "others. Every finding has its place, what was found and what was expected; every class of findings its cause and "
+    "its cure."
 )
 EXAMPLES = (
     ("verify /data/rocketmq/store --local", "one store, on this machine's cores, without Spark"),
     ("verify '/mnt/brokers/{broker}/store' --html report.html", "a cluster, on Spark, with a page for others"),
+    ("verify /data/jmq/store --local", "a JMQ store, found by its journal/"),
     ("verify /data/rocketmq/store --lake /data/lake", "and whether the archive has all that it should"),
     ("verify /data/rocketmq/store --local --output json | jq '.[].findings[].code'", "for a program"),
 )
@@ -41,11 +45,12 @@ def build_parser() -> argparse.ArgumentParser:
     """The job's arguments."""
     parser = job_parser("verify", DESCRIPTION, EXAMPLES)
     store_help = (
-        "store folder (the one that holds commitlog/), a glob, or several with commas between; {broker} stands for the "
-        "path component that names the broker"
+        f"store folder (the one that holds {FOLDERS}), a glob, or several with commas between; {{broker}} stands for "
+        "the path component that names the broker"
     )
     parser.add_argument("store", metavar="STORE", help=store_help)
     parser.add_argument("--broker", help="the store's name; the folder's where not given")
+    add_layout_argument(parser)
     parser.add_argument("--local", action="store_true", help="on this machine's cores, without Spark")
     parser.add_argument("--processes", type=positive, metavar="N",
                         help="with --local: how many at a time (default: one for each core)")  # fmt: skip
@@ -74,7 +79,8 @@ def job(arguments: argparse.Namespace) -> ExitCode:
         raise JobError("--lake needs Spark, and --local goes without", "leave --local out")
     options = Options(arguments.delay_levels or DEFAULT_DELAY_LEVELS_MS, limit=arguments.findings)
     try:
-        reports = _verify(arguments, find_stores(arguments.store, arguments.broker), options)
+        stores = find_stores(arguments.store, arguments.broker, layout_of(arguments).layouts)
+        reports = _verify(arguments, stores, options)
     except VerifyError as error:
         raise JobError(str(error)) from None
     if arguments.html is not None:
@@ -107,7 +113,7 @@ def _verify(arguments: argparse.Namespace, stores: Sequence[Store], options: Opt
     spark = get_session("verify", lake.s3)
     with spark_progress(spark, what, quiet=arguments.quiet):
         reports = verify_stores(stores, options, spark=spark)
-        add_lake_findings(spark, lake, arguments.store, arguments.broker, reports)
+        add_lake_findings(spark, lake, arguments.store, arguments.broker, reports, layout_of(arguments))
     return reports
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from pyspark.sql import DataFrame, Row, SparkSession
 
+from connectors.commitlog.layouts import LayoutChoice
 from connectors.commitlog.plan import StoreRange
 from connectors.lake.paths import LakePaths
 from connectors.verify.doctor import StoreReport
@@ -20,7 +21,12 @@ _NOTHING = "lake_not_archived"
 
 
 def add_lake_findings(
-    spark: SparkSession, lake: LakePaths, path: str, broker: str | None, reports: Sequence[StoreReport]
+    spark: SparkSession,
+    lake: LakePaths,
+    path: str,
+    broker: str | None,
+    reports: Sequence[StoreReport],
+    layout: LayoutChoice,
 ) -> None:
     """Add, to each store's report, the windows in which the lake has not what the store has of what is archived.
 
@@ -30,6 +36,7 @@ def add_lake_findings(
         path: the stores, as for `find_stores`.
         broker: the store's name, where the path does not tell it.
         reports: of these stores.
+        layout: which of the path's stores are meant.
 
     Raises:
         LakeError: if nothing was ever archived into the lake.
@@ -37,7 +44,7 @@ def add_lake_findings(
     """
     moment = read_moment(lake)
     sides = Sides(spark, lake, lake.bodies, Span().since(moment.expired.get("messages")), moment)
-    ranges, _ = ranges_in_store(path, broker, moment.commit.stores)
+    ranges, _ = ranges_in_store(path, broker, moment.commit.stores, layout)
     for report in reports:
         if report.broker not in ranges:
             report.findings.add(
@@ -46,7 +53,7 @@ def add_lake_findings(
             )  # fmt: skip
     if not ranges:
         return
-    differing = _differing(sides, path, broker, ranges)
+    differing = _differing(sides, path, broker, ranges, layout)
     by_name = {report.broker: report for report in reports}
     for row in differing.groupBy("broker", "difference").count().collect():
         findings, code = by_name[row["broker"]].findings, _CODES[row["difference"]]
@@ -56,12 +63,14 @@ def add_lake_findings(
     differing.unpersist()
 
 
-def _differing(sides: Sides, path: str, broker: str | None, ranges: Mapping[str, StoreRange]) -> DataFrame:
+def _differing(
+    sides: Sides, path: str, broker: str | None, ranges: Mapping[str, StoreRange], layout: LayoutChoice
+) -> DataFrame:
     """Windows that differ, cached; a broker that deletes its oldest segments meanwhile is no difference."""
     while True:
         found = sides.messages(sides.stretches(ranges))
-        differing = compare_profiles(sides.store(path, broker, ranges), found).cache()
-        before, (ranges, _) = ranges, ranges_in_store(path, broker, sides.moment.commit.stores)
+        differing = compare_profiles(sides.store(path, broker, ranges, layout), found).cache()
+        before, (ranges, _) = ranges, ranges_in_store(path, broker, sides.moment.commit.stores, layout)
         if differing.isEmpty() or ranges == before or not ranges:
             return differing
         differing.unpersist()

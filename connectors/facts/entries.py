@@ -1,4 +1,4 @@
-"""The ConsumeQueue entries that follow from a chunk of the log, queue by queue."""
+"""The queue entries that follow from a chunk of the log, queue by queue."""
 
 from __future__ import annotations
 
@@ -41,6 +41,19 @@ class QueueEntries:
 
     def __len__(self) -> int:
         return len(self.queue_offset)
+
+    def chosen(self, rows: Array | slice) -> QueueEntries:
+        """Some of them."""
+        return QueueEntries(
+            self.topic,
+            self.queue_id,
+            self.queue_offset[rows],
+            self.physical_offset[rows],
+            self.size[rows],
+            self.tags_code[rows],
+            self.store_timestamp[rows],
+            self.batch_size[rows],
+        )
 
 
 def queue_entries(facts: Facts) -> Iterator[QueueEntries]:

@@ -1,38 +1,31 @@
-"""A range of the log as the columns from which indexes are made, chunk by chunk, with no Python object per record."""
+"""The columns from which indexes are made, and how RocketMQ's log gives them: with no Python object per record."""
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
-from connectors.commitlog.files import OpenSegment
 from connectors.commitlog.kernel import hop as h
-from connectors.commitlog.kernel.buffers import make_interner
+from connectors.commitlog.kernel.buffers import Interner, make_interner
 from connectors.commitlog.kernel.memory import PADDING
 from connectors.commitlog.kernel.strings import DISTINCT, TEXT_END
-from connectors.commitlog.splits import Split
-from connectors.commitlog.walk import BadRange, End, Place, walk
+from connectors.commitlog.walk import BadRange, Place
 from connectors.facts import kernel as k
-from connectors.facts.delay_levels import DEFAULT_DELAY_LEVELS_MS
 from connectors.facts.kernel import Array
 from connectors.facts.odd import OddRecord, odd_record
 from schemas.layouts.indexfile import TAGS_KEY_PREFIX
 from schemas.layouts.properties import MAX_SIZE
-from schemas.layouts.scan import DEFAULT_MAX_RECORD_BYTES, Fault
 from schemas.layouts.sysflag import INNER_BATCH, TRANSACTION_MASK, TransactionType
 from schemas.layouts.topics import SCHEDULE_TOPIC
 
-CHUNK_ROWS = 1 << 18
-"""Records of a chunk at most; its columns take about 16 MiB."""
 _KEYS = 1 << 21
-_WINDOW_BYTES = 4 << 20
 _STEP_ROWS = 1 << 14
 _MOST_TOPIC_BYTES = 1 << 16
-_SEED = np.uint64(secrets.randbits(64))  # a producer who could foresee the hashes could make topics collide
+SEED = np.uint64(secrets.randbits(64))  # a producer who could foresee the hashes could make topics collide
 _TAGS_KEY = np.frombuffer(TAGS_KEY_PREFIX.encode(), np.uint8).copy()
 
 
@@ -58,6 +51,9 @@ class Facts:
         key_hashes: int32, what an index stores for UNIQ_KEY and KEYS, in the order in which brokers enter them.
         multi_dispatch: for rows that are in other queues as well: their names and numbers there.
         bad: ranges that hold no intact record.
+        is_dated: bool, whether `store_timestamp` is told; None where it is for all. JMQ keeps it as a distance from the
+            send time, and of one that is too large the limit.
+        receive_timestamp: int64, ms, where the layout tells it.
     """
 
     start: int
@@ -77,6 +73,8 @@ class Facts:
     key_hashes: Array
     multi_dispatch: dict[int, tuple[tuple[str, int], ...]]
     bad: tuple[BadRange, ...]
+    is_dated: Array | None = None
+    receive_timestamp: Array | None = None
 
     @property
     def rows(self) -> int:
@@ -97,60 +95,20 @@ class Facts:
         return batch
 
 
-def read_facts(
-    split: Split,
-    *,
-    delay_levels_ms: Sequence[int] = DEFAULT_DELAY_LEVELS_MS,
-    max_record_bytes: int = DEFAULT_MAX_RECORD_BYTES,
-    chunk_rows: int = CHUNK_ROWS,
-) -> Iterator[Facts]:
-    """The records of a range in chunks; the chunks follow one another without a gap.
+class CommitLogReader:
+    """Collects chunks of one range of RocketMQ's log; see `reading.FactsReader`."""
 
-    A range without its file is one bad range, MISSING_SEGMENT. Zeros up to the range's end are a HOLE, as a snapshot's
-    range ends behind the last record.
+    def __init__(self, start: int, delay_levels_ms: Sequence[int], chunk_rows: int) -> None:
+        """Begin.
 
-    Args:
-        split: from `plan.segment_ranges`, or divided from one.
-        delay_levels_ms: the broker's messageDelayLevel.
-        max_record_bytes: larger sizes are faults.
-        chunk_rows: records of a chunk at most.
-
-    Raises:
-        SegmentCutError: if the file was cut while it was read.
-        StoreError: if it may not be read.
-    """
-    if split.missing:
-        yield _missing(split)
-        return
-    reader = _Reader(split, np.array(delay_levels_ms, np.int64), chunk_rows)
-    end = End()
-    try:
-        with OpenSegment(split.path) as file:
-            for step in walk(file, split, _WINDOW_BYTES, max_record_bytes, end, hop=reader.hop):
-                reader.commit(step.window, step.parts, step.origin, step.bad)
-                if reader.is_full:
-                    yield reader.finish()
-    except FileNotFoundError:
-        yield _missing(split)
-        return
-    if end.stop == h.STOP_UNWRITTEN and end.position < split.end:
-        reader.add_bad(BadRange(end.position, split.end, Fault.HOLE))
-    yield reader.finish(split.end)
-
-
-def _missing(split: Split) -> Facts:
-    reader = _Reader(split, np.zeros(1, np.int64), 1)
-    reader.add_bad(BadRange(split.start, split.end, Fault.MISSING_SEGMENT))
-    return reader.finish(split.end)
-
-
-class _Reader:
-    """Collects chunks of one range."""
-
-    def __init__(self, split: Split, delay_levels_ms: Array, chunk_rows: int) -> None:
-        self._levels = delay_levels_ms
+        Args:
+            start: physical offset of the range's first byte.
+            delay_levels_ms: the broker's messageDelayLevel.
+            chunk_rows: records of a chunk at most.
+        """
+        self._levels = np.array(delay_levels_ms, np.int64)
         self._rows = chunk_rows
-        self._start = self._behind = split.start
+        self._start = self._behind = start
         self._parts = np.empty((h.PART_COUNT, _STEP_ROWS + 1), np.int64)
         self._renew()
 
@@ -174,7 +132,7 @@ class _Reader:
     def hop(self, place: Place, state: Array, faults: Array) -> Array:
         """See `walk.Hop`; what it finds counts once `commit` is told of it."""
         self._out.used[:] = self._committed
-        k.read_facts(*place, state, self._parts, faults, _SEED, self._topics, self._out)
+        k.read_facts(*place, state, self._parts, faults, SEED, self._topics, self._out)
         parts: Array = self._parts[:, : state[h.RECORDS]]
         return parts
 
@@ -212,7 +170,7 @@ class _Reader:
         """The chunk so far; the next one begins where it ends."""
         rows, keys = int(self._committed[k.ROWS]), int(self._committed[k.KEYS])
         longs, ints = self._out.longs[:, :rows], self._out.ints[:, :rows]
-        topics = self._topic_names()
+        topics = topic_names(self._topics)
         key_hashes, key_ends = self._out.key_hashes[:keys], ints[k.KEY_END]
         if self._odd:
             key_hashes, key_ends = self._with_odd(ints, longs, key_hashes)
@@ -240,12 +198,6 @@ class _Reader:
         self._renew()
         return facts
 
-    def _topic_names(self) -> list[str]:
-        count = int(self._topics.counts[DISTINCT])
-        edges = self._topics.starts[: count + 1].tolist()
-        texts = self._topics.texts[: edges[-1]].tobytes()
-        return [texts[begin:stop].decode("utf-8", "replace") for begin, stop in pairwise(edges)]
-
     def _with_odd(self, ints: Array, longs: Array, key_hashes: Array) -> tuple[Array, Array]:
         """Put in what Python found of the odd records."""
         counts = np.diff(ints[k.KEY_END], prepend=0)
@@ -268,3 +220,11 @@ class _Reader:
         rows = np.flatnonzero((ints[k.TOPIC] == topics.index(SCHEDULE_TOPIC)) & (ints[k.DELAY_LEVEL] > 0))
         levels = np.minimum(ints[k.DELAY_LEVEL, rows], len(self._levels))
         longs[k.TAGS_CODE, rows] = longs[k.STORE_TIMESTAMP, rows] + self._levels[levels - 1]
+
+
+def topic_names(topics: Interner) -> list[str]:
+    """The topics that an interner has numbered, as text."""
+    count = int(topics.counts[DISTINCT])
+    edges = topics.starts[: count + 1].tolist()
+    texts = topics.texts[: edges[-1]].tobytes()
+    return [texts[begin:stop].decode("utf-8", "replace") for begin, stop in pairwise(edges)]

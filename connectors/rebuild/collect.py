@@ -9,11 +9,13 @@ from pathlib import Path
 import numpy as np
 
 from connectors.commitlog.splits import Split
+from connectors.facts.consume_queues import to_entries
 from connectors.facts.entries import QueueEntries, queue_entries
 from connectors.facts.kernel import Array
-from connectors.facts.records import Facts, read_facts
+from connectors.facts.reading import read_facts
+from connectors.facts.records import Facts
 from connectors.rebuild.chaining import merge_tags
-from connectors.rebuild.entries import to_batch_entries, to_entries
+from connectors.rebuild.entries import to_batch_entries
 from connectors.rebuild.parts import KeyBlock, Keys, PartWriter, Queue, QueueBlock, Table, Totals, read_table
 from connectors.rebuild.settings import Settings
 
@@ -185,17 +187,4 @@ def _by_kind(facts: Facts, batch_topics: frozenset[str]) -> Iterator[tuple[Queue
         is_batch = np.isin(columns.physical_offset, batches)
         for kind, rows in ((False, ~is_batch), (True, is_batch)):
             if rows.any():
-                yield replace(queue, is_batch=kind), _chosen(columns, rows)
-
-
-def _chosen(columns: QueueEntries, rows: Array) -> QueueEntries:
-    return QueueEntries(
-        columns.topic,
-        columns.queue_id,
-        columns.queue_offset[rows],
-        columns.physical_offset[rows],
-        columns.size[rows],
-        columns.tags_code[rows],
-        columns.store_timestamp[rows],
-        columns.batch_size[rows],
-    )
+                yield replace(queue, is_batch=kind), columns.chosen(rows)

@@ -4,26 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
+from connectors.facts.consume_queues import ENTRY_DTYPE as ENTRY
 from connectors.facts.entries import QueueEntries
 from connectors.facts.kernel import Array
 from schemas.layouts import batchconsumequeue, consumequeue
 
-ENTRY = np.dtype(consumequeue.ENTRY.numpy_fields)
 BATCH_ENTRY = np.dtype(batchconsumequeue.ENTRY.numpy_fields)
 
 
 def entry_size(*, is_batch: bool) -> int:
     """Bytes of an entry."""
     return BATCH_ENTRY.itemsize if is_batch else ENTRY.itemsize
-
-
-def to_entries(columns: QueueEntries) -> Array:
-    """The entries of a ConsumeQueue."""
-    entries = np.empty(len(columns), ENTRY)
-    entries["physical_offset"] = columns.physical_offset
-    entries["size"] = columns.size
-    entries["tags_code"] = columns.tags_code
-    return entries
 
 
 def to_batch_entries(columns: QueueEntries) -> Array:

@@ -14,10 +14,11 @@ from pathlib import Path
 
 import numpy as np
 
+from connectors.facts.consume_queues import ENTRY_DTYPE as ENTRY
 from connectors.facts.kernel import Array
 from connectors.rebuild import rules
 from connectors.rebuild.durable import move_synced
-from connectors.rebuild.entries import BATCH_ENTRY, ENTRY, entry_size, fillers
+from connectors.rebuild.entries import BATCH_ENTRY, entry_size, fillers
 from connectors.rebuild.parts import PartReader, Queue
 from connectors.rebuild.settings import BATCH_QUEUES, QUEUES, Settings
 from connectors.whole_files import sync_folder

@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from connectors.facts.consume_queues import QUEUES as CONSUME_QUEUES
 from connectors.facts.delay_levels import DEFAULT_DELAY_LEVELS_MS
 from connectors.rebuild.errors import RebuildError
 from connectors.rebuild.index_tags import index_has_tags
@@ -91,7 +92,7 @@ def find_settings(root: Path, wanted: Wanted) -> Settings:
     """
     if has_rocksdb_queues(root):
         raise RebuildError(f"{root}: expected queues in files, found queues in RocksDB, which the broker makes itself")
-    size = wanted.queue_file_size or queue_file_size(root, list_queues(root))
+    size = wanted.queue_file_size or queue_file_size(root, list_queues(root, CONSUME_QUEUES), CONSUME_QUEUES)
     if size <= 0 or size % consumequeue.ENTRY.size:
         raise RebuildError(f"size of queue files: expected a multiple of {consumequeue.ENTRY.size}, found {size}")
     files = _index_files(root)

@@ -6,14 +6,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from connectors.commitlog.kernels import kernel_of
+from connectors.commitlog.layouts import StoreLayout
 from connectors.commitlog.plan import TailKind
-from connectors.commitlog.stores import COMMITLOG, Store, segment_size
+from connectors.commitlog.stores import Store, segment_size
 from connectors.facts.delay_levels import DEFAULT_DELAY_LEVELS_MS
+from connectors.facts.queue_layouts import queues_of
 from connectors.verify import index_files
 from connectors.verify.findings import DEFAULT_LIMIT, Finding, Findings
 from connectors.verify.index_files import IndexPart, open_part, read_between
+from connectors.verify.layouts import checks_of
 from connectors.verify.log_records import LogRecords
-from connectors.verify.small_files import SmallFiles, read_small_files
+from connectors.verify.small_files import SmallFiles
 from connectors.verify.store_view import (
     ABORT,
     StoreView,
@@ -76,14 +80,16 @@ def admit(store: Store, options: Options) -> Admitted:
     root = folder_of(store)
     findings = Findings(options.limit)
     is_live, was_aborted = is_locked(root), (root / ABORT).exists()
-    small = read_small_files(root, options.limit, is_live=is_live)
+    small = checks_of(store.layout).read_small_files(root, options.limit, is_live)
     findings.merge(small.findings)
     log = range_of(store)
-    queues = list_queues(root)
-    file_size = queue_file_size(root, queues)
+    queue_layout = queues_of(store.layout)
+    queues = list_queues(root, queue_layout)
+    file_size = queue_file_size(root, queues, queue_layout)
+    is_rocketmq = store.layout is StoreLayout.COMMITLOG
     dispatched = log.end
     if is_live or was_aborted:
-        dispatched = last_dispatched(root, queues, file_size, log.end)
+        dispatched = last_dispatched(root, queues, file_size, log.end, queue_layout)
     view = StoreView(
         broker=store.broker,
         root=str(root),
@@ -97,34 +103,37 @@ def admit(store: Store, options: Options) -> Admitted:
         queue_file_size=file_size,
         dispatched_end=dispatched,
         index=(),
-        batch_topics=list_batch_topics(root),
-        queues_in_rocksdb=has_rocksdb_queues(root),
+        batch_topics=list_batch_topics(root) if is_rocketmq else frozenset(),
+        queues_in_rocksdb=is_rocketmq and has_rocksdb_queues(root),
         delay_levels_ms=options.delay_levels_ms,
         limit=options.limit,
+        layout=store.layout,
     )
-    _check_segments(store, view, findings)
-    index = tuple(_index_parts(store, view, findings))
+    _check_segments(store, view, small, findings)
+    index = tuple(_index_parts(store, view, findings)) if kernel_of(store.layout).has_key_index else ()
     return Admitted(store, replace(view, index=index), small, findings, queues)
 
 
-def _check_segments(store: Store, view: StoreView, findings: Findings) -> None:
+def _check_segments(store: Store, view: StoreView, small: SmallFiles, findings: Findings) -> None:
     size = segment_size(store)
     for segment in store.segments:
         if segment.file_size != size:
-            name = f"{COMMITLOG}/{segment.path.rsplit('/', 1)[-1]}"
+            name = f"{view.log}/{segment.path.rsplit('/', 1)[-1]}"
             findings.add(
                 Finding("log_file_size", name, physical_offset=segment.base_offset, found=f"{segment.file_size} bytes",
                         expected=f"{size} bytes")
             )  # fmt: skip
-    for path in sorted((Path(view.root) / COMMITLOG).iterdir()):
+    for path in sorted((Path(view.root) / view.log).iterdir()):
         if path.is_file() and parse_segment_name(path.name) is None:
             findings.add(
-                Finding("log_stray_file", f"{COMMITLOG}/{path.name}", found=path.name, expected="20 digits as a name")
+                Finding("log_stray_file", f"{view.log}/{path.name}", found=path.name, expected="20 digits as a name")
             )
     if view.tail is TailKind.TORN and not view.is_live:
-        code = "log_torn_tail" if view.was_aborted else "log_torn_clean"
+        # What a broker cut after a crash may stay there until its next record: it has never vouched for that.
+        is_known = small.log_end is not None and small.log_end <= view.end
+        code = "log_torn_tail" if view.was_aborted or is_known else "log_torn_clean"
         findings.add(
-            Finding(code, COMMITLOG, physical_offset=view.end, found=f"{view.tail_bytes} bytes that are no record",
+            Finding(code, view.log, physical_offset=view.end, found=f"{view.tail_bytes} bytes that are no record",
                     expected="zeros, or a filler up to the segment's end")
         )  # fmt: skip
 
@@ -210,5 +219,5 @@ def _compare_span(
 
 def _record_time(store: Store, offset: int) -> int | None:
     """The store time of the record at an offset, if one proves itself there."""
-    message = LogRecords(store.segments).at(offset)
-    return None if message is None else message.store_timestamp
+    message = LogRecords(store.segments, store.layout).at(offset)
+    return None if message is None else int(message.store_timestamp)

@@ -35,7 +35,10 @@ class FindingClass(NamedTuple):
     action: str
 
 
-_SALVAGE = "archive what is intact now; 'commitlake rebuild --salvage' writes a log that a broker reads to its end"
+_SALVAGE = (
+    "archive what is intact now; 'commitlake rebuild --salvage' writes a log that RocketMQ's broker reads to its end; "
+    "one of JMQ steps over what it cannot read"
+)
 _REBUILD = "'commitlake rebuild' makes it from the log; a stopped broker does so itself if it finds none"
 _RESTART = "nothing: a broker mends it when it starts"
 _D, _R, _I = Severity.DAMAGE, Severity.REPAIRABLE, Severity.INFO
@@ -72,20 +75,23 @@ _ALL = (
                  "entry says otherwise", "'commitlake rebuild' would leave it out: salvage first"),
     _Class("log_repeated_number", _D, "Two records have the same number in one queue: only one can be consumed",
                  "look for a second broker on the same store; replay the other by its offset"),
-    _Class("log_number_back", _D, "The numbers of a queue go back: its ConsumeQueue was lost while the log stayed",
+    _Class("log_number_back", _D, "The numbers of a queue go back: its files were lost while the log stayed",
                  _REBUILD),
     _Class("log_queue_restarted", _I, "The numbers of a queue begin again at 0: its topic was deleted and made anew",
                  "nothing: what was stored before is reached by its offset only"),
+    _Class("log_received_late", _I, "A message was received after it was stored: the broker's clock was set back in "
+                 "between, or the record's times were changed, which no checksum covers",
+                 "look-ups by time may miss it: widen them"),
     _Class("log_time_back", _I, "Store times go back: the broker's clock was set back",
                  "look-ups by time may miss what was stored around it: widen them"),
-    # ConsumeQueues.
-    _Class("queue_missing", _R, "A queue that has messages in the log has no ConsumeQueue", _REBUILD),
+    # Queues: RocketMQ's ConsumeQueues, JMQ's queue files.
+    _Class("queue_missing", _R, "A queue that has messages in the log has no files", _REBUILD),
     _Class("queue_missing_file", _R, "A file between two others, or before the first, is gone while the log still "
                  "has its messages", _REBUILD),
     _Class("queue_missing_entry", _R, "A record's entry is empty: the broker skips it, or ends the queue there",
                  _REBUILD),
-    _Class("queue_invalid_entry", _R, "An entry has a negative offset or no size: a broker ends the queue there",
-                 _REBUILD),
+    _Class("queue_invalid_entry", _R, "An entry has a negative offset or no size, or in a JMQ store not its CRC: a "
+                 "broker ends the queue there", _REBUILD),
     _Class("queue_wrong_offset", _R, "An entry leads to another place than its record", _REBUILD),
     _Class("queue_wrong_size", _R, "An entry has another size than its record", _REBUILD),
     _Class("queue_wrong_tags", _R, "An entry's code is not that of its record's TAGS, or not its time of delivery: "
@@ -94,9 +100,9 @@ _ALL = (
                  _REBUILD),
     _Class("queue_beyond_log", _R, "Entries lead behind the log's end: the log lost its end in a crash",
                  "nothing: a broker cuts them when it starts; the messages are lost"),
-    _Class("queue_file_size", _R, "A ConsumeQueue's file has not the size of the others, and a broker refuses it",
+    _Class("queue_file_size", _R, "A queue's file has not the size of the others, and a broker refuses it",
                  _REBUILD),
-    _Class("queue_file_name", _R, "A ConsumeQueue's file has a name that no file of its size can have", _REBUILD),
+    _Class("queue_file_name", _R, "A queue's file has a name that no file of its size can have", _REBUILD),
     _Class("queue_not_compared", _I, "A queue is a BatchConsumeQueue or in RocksDB: its records were read, but not "
                  "compared with its entries", "nothing; what else is said of the store holds"),
     _Class("queue_not_dispatched", _I, "The newest records have no entries yet", _RESTART),
@@ -126,7 +132,10 @@ _ALL = (
     # Small files.
     _Class("checkpoint_missing", _R, "There is no checkpoint: after a crash the broker reads the whole log again",
                  _RESTART),
-    _Class("checkpoint_unreadable", _R, "The checkpoint is shorter than its fields", "delete it: a broker makes it"),
+    _Class("checkpoint_unreadable", _R, "The checkpoint is shorter than its fields, or has not its CRC",
+                 "delete it: a broker makes it"),
+    _Class("checkpoint_disagrees", _R, "The checkpoint of a JMQ store tells another last record, or another number of "
+                 "entries, than there is: the broker reads the whole journal when it starts", _RESTART),
     _Class("checkpoint_ahead", _D, "The checkpoint knows of newer messages than the log has: the log's end is lost",
                  "bring the newest segment back; without it a broker goes on from what is there"),
     _Class("abort_present", _I, "The broker did not stop in peace", _RESTART),

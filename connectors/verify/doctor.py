@@ -16,6 +16,7 @@ from connectors.verify.admission import Admitted, Options, admit
 from connectors.verify.findings import Finding, Findings
 from connectors.verify.index_check import check_chains
 from connectors.verify.index_files import IndexPart
+from connectors.verify.layouts import checks_of
 from connectors.verify.log_check import LogReport, check_range, time_back
 from connectors.verify.loose import QueueEnds
 from connectors.verify.queue_check import Run
@@ -139,10 +140,11 @@ def _conclude(patient: _Patient) -> StoreReport:
     for topic, queue_id in sorted({*queues, *admitted.queues}):
         runs: Sequence[Run] = queues.get((topic, queue_id), [])
         if topic not in view.batch_topics:  # there a record takes as many numbers as it has messages
-            runs = check_order(runs, bad, findings)
+            runs = check_order(runs, bad, findings, view.log)
         bounds[topic, queue_id] = ends.check(topic, queue_id, runs)
     newest = max((report.newest_time for report in reports), default=0)
     check_marks(view, admitted.small, newest, findings)
+    checks_of(view.layout).check_checkpoint(view, admitted.small, bounds, findings)
     check_offsets(admitted.small, bounds, findings)
     if not view.index and any(report.with_keys for report in reports):
         findings.add(Finding("index_absent", index_files.FOLDER, found="no file with entries", expected="one or more"))
@@ -155,7 +157,7 @@ def _conclude(patient: _Patient) -> StoreReport:
         bytes=sum(report.bytes for report in reports),
         queues=len(bounds),
         index_files=len(view.index),
-        groups=len({name.rpartition("@")[2] for name in admitted.small.consumer_offsets}),
+        groups=len({each.group for each in admitted.small.group_offsets}),
         is_live=view.is_live,
     )
 

@@ -10,15 +10,15 @@ import numpy as np
 from connectors.commitlog.files import OpenSegment
 from connectors.commitlog.look import look_at
 from connectors.commitlog.splits import Split
-from connectors.commitlog.stores import COMMITLOG
 from connectors.commitlog.walk import BadRange
 from connectors.facts.entries import queue_entries
-from connectors.facts.records import Facts, read_facts
+from connectors.facts.reading import read_facts
+from connectors.facts.records import Facts
 from connectors.verify.findings import Finding, Findings
 from connectors.verify.index_check import IndexChecker
+from connectors.verify.layouts import checks_of
 from connectors.verify.queue_check import QueueChecker, Run
 from connectors.verify.store_view import StoreView
-from schemas.layouts.commitlog import HEAD
 from schemas.layouts.scan import DEFAULT_MAX_RECORD_BYTES, Fault
 
 _CODES = {
@@ -71,6 +71,7 @@ def check_range(view: StoreView, split: Split) -> LogReport:
         report.with_keys += int(np.count_nonzero(np.diff(facts.key_ends, prepend=0)))
         report.bad += facts.bad
         _check_times(facts, split, report, view.limit)
+        _check_receive_times(facts, split, report, view.limit)
         for entries in queue_entries(facts):
             report.runs += queues.check(entries)
         index.check(facts)
@@ -79,23 +80,42 @@ def check_range(view: StoreView, split: Split) -> LogReport:
 
 
 def _check_times(facts: Facts, split: Split, report: LogReport, limit: int) -> None:
-    if not facts.rows:
+    if facts.rows:
+        report.newest_time = max(report.newest_time, int(facts.store_timestamp.max()))
+    times, offsets = facts.store_timestamp, facts.physical_offset
+    if facts.is_dated is not None:
+        times, offsets = times[facts.is_dated], offsets[facts.is_dated]
+    if not len(times):
         return
-    times = facts.store_timestamp
     steps = np.diff(times, prepend=times[0] if report.last_time is None else report.last_time)
     back = np.flatnonzero(steps < 0)
     report.findings.add_many(
         "log_time_back",
         len(back),
         (
-            time_back(split, int(facts.physical_offset[row]), int(times[row]), int(times[row] - steps[row]))
+            time_back(split, int(offsets[row]), int(times[row]), int(times[row] - steps[row]))
             for row in back[:limit].tolist()
         ),
     )
     if report.first_time is None:
         report.first_time = int(times[0])
     report.last_time = int(times[-1])
-    report.newest_time = max(report.newest_time, int(times.max()))
+
+
+def _check_receive_times(facts: Facts, split: Split, report: LogReport, limit: int) -> None:
+    if facts.receive_timestamp is None:
+        return
+    rows = np.flatnonzero(facts.receive_timestamp > facts.store_timestamp)
+    report.findings.add_many(
+        "log_received_late",
+        len(rows),
+        (
+            Finding("log_received_late", segment_file(split), int(facts.physical_offset[row]) - split.base_offset,
+                    int(facts.physical_offset[row]), found=f"received at {facts.receive_timestamp[row]} ms",
+                    expected=f"{facts.store_timestamp[row]} ms, when it was stored, or earlier")
+            for row in rows[:limit].tolist()
+        ),
+    )  # fmt: skip
 
 
 def time_back(split: Split, offset: int, time: int, before: int) -> Finding:
@@ -108,7 +128,7 @@ def time_back(split: Split, offset: int, time: int, before: int) -> Finding:
 
 def segment_file(split: Split) -> str:
     """A segment, from the store's folder on."""
-    return f"{COMMITLOG}/{split.path.rsplit('/', 1)[-1]}"
+    return f"{split.layout}/{split.path.rsplit('/', 1)[-1]}"
 
 
 def _check_bad(bad: Sequence[BadRange], split: Split, findings: Findings, view: StoreView) -> None:
@@ -134,12 +154,9 @@ def _bad_finding(bad: BadRange, split: Split) -> Finding:
     with OpenSegment(split.path) as opened:
         finding, view = look_at(opened, split, bad.start, DEFAULT_MAX_RECORD_BYTES)
     expected, found = finding.expected, f"{finding.found} (no record for {size})"
-    if bad.fault is Fault.PHYSICAL_OFFSET and len(view) >= HEAD.size:
-        own = int(HEAD.unpack(view)[HEAD_OFFSET])
+    if bad.fault is Fault.PHYSICAL_OFFSET:
+        own = checks_of(split.layout).own_offset(view)
         segment_size = split.segment_end - split.base_offset
-        if own >= 0 and (own - bad.start) % segment_size == 0:
+        if own is not None and own >= 0 and (own - bad.start) % segment_size == 0:
             code = "log_reused_file"
     return Finding(code, file, bad.start - split.base_offset, bad.start, found=found, expected=expected)
-
-
-HEAD_OFFSET = [declared.name for declared in HEAD.fields].index("physical_offset")

@@ -4,29 +4,32 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from typing import Any
 
 from connectors.commitlog.files import OpenSegment
+from connectors.commitlog.layouts import StoreLayout
 from connectors.commitlog.look import message_at
 from connectors.commitlog.splits import Split
 from connectors.commitlog.stores import Segment
-from schemas.layouts.commitlog import Message
 from schemas.layouts.scan import DEFAULT_MAX_RECORD_BYTES
 
 
 class LogRecords:
     """The records of some segments."""
 
-    def __init__(self, segments: Sequence[Segment]) -> None:
+    def __init__(self, segments: Sequence[Segment], layout: StoreLayout) -> None:
         """Nothing is opened yet.
 
         Args:
             segments: in order of their offsets.
+            layout: what their records are.
         """
+        self._layout = layout
         self._segments = segments
         self._bases = [segment.base_offset for segment in segments]
 
-    def at(self, offset: int) -> Message | None:
-        """The record at a physical offset; None where none proves itself, or no segment is."""
+    def at(self, offset: int) -> Any:
+        """The record at a physical offset, a message of its layout; None where none proves itself, or no segment is."""
         place = bisect_right(self._bases, offset) - 1
         if place < 0:
             return None
@@ -35,10 +38,9 @@ class LogRecords:
         if offset >= end:
             return None
         # The segment's end matters to fillers only.
-        split = Split("", segment.path, base, base, end, end, end)
+        split = Split("", segment.path, base, base, end, end, end, layout=self._layout)
         try:
             with OpenSegment(segment.path) as file:
-                found: Message | None = message_at(file, split, offset, DEFAULT_MAX_RECORD_BYTES)
-                return found
+                return message_at(file, split, offset, DEFAULT_MAX_RECORD_BYTES)
         except FileNotFoundError:
             return None  # deleted by its age meanwhile

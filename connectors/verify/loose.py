@@ -10,14 +10,12 @@ from itertools import pairwise
 
 import numpy as np
 
-from connectors.commitlog.stores import COMMITLOG
 from connectors.facts.kernel import Array
 from connectors.verify.findings import Finding, Findings
 from connectors.verify.queue_check import MAX_NUMBER, Run
-from connectors.verify.queue_files import FOLDER, QueueFiles, is_filler, is_valid
+from connectors.verify.queue_files import QueueFiles
 from connectors.verify.runs import BadRanges, claimed
 from connectors.verify.store_view import BATCH_QUEUES, StoreView
-from schemas.layouts.consumequeue import ENTRY
 from schemas.layouts.segments import parse_segment_name, segment_name
 
 _AT_ONCE = 4096
@@ -37,6 +35,7 @@ class QueueEnds:
 
     def __init__(self, view: StoreView, bad: BadRanges, findings: Findings) -> None:
         self._view = view
+        self._queues = view.queues
         self._bad = bad
         self._findings = findings
 
@@ -45,7 +44,7 @@ class QueueEnds:
         files = self._view.queue(topic, queue_id)
         ranges = claimed(runs)
         if not self._view.is_compared(topic):
-            where = BATCH_QUEUES if topic in self._view.batch_topics else FOLDER
+            where = BATCH_QUEUES if topic in self._view.batch_topics else self._queues.folder
             found = "a BatchConsumeQueue" if topic in self._view.batch_topics else "queues in RocksDB"
             expected = "a ConsumeQueue, to be compared with the log"
             self._findings.add(Finding("queue_not_compared", where, queue=files.name, found=found, expected=expected))
@@ -72,12 +71,12 @@ class QueueEnds:
         count = sum(run.end - run.first for run in runs)
         first = (dispatched or runs)[0]
         self._findings.add(
-            Finding(code, f"{FOLDER}/{files.name}", None, first.first_offset, files.name, first.first, "no file",
-                    f"entries of {count} records")
+            Finding(code, f"{self._queues.folder}/{files.name}", None, first.first_offset, files.name, first.first,
+                    "no file", f"entries of {count} records")
         )  # fmt: skip
 
     def _check_files(self, files: QueueFiles, ranges: Sequence[tuple[int, int]]) -> None:
-        folder = f"{FOLDER}/{files.name}"
+        folder = f"{self._queues.folder}/{files.name}"
         with suppress(FileNotFoundError):
             for entry in sorted(os.scandir(files.folder), key=lambda each: each.name):
                 start = parse_segment_name(entry.name)
@@ -85,17 +84,18 @@ class QueueEnds:
                     self._check_file(files, f"{folder}/{entry.name}", start, entry.stat().st_size)
         wanted = files.starts[0]
         if ranges:
-            wanted = min(wanted, ranges[0][0] * ENTRY.size // files.file_size * files.file_size)
+            wanted = min(wanted, files.file_start(ranges[0][0]))
         for before, after in pairwise([wanted - files.file_size, *files.starts]):
-            start, missing = before + files.file_size, (after - before) // files.file_size - 1
-            name, number = f"{folder}/{segment_name(start)}", start // ENTRY.size
+            start, missing = max(0, before + files.file_size), (after - before) // files.file_size - 1
+            name, number = f"{folder}/{segment_name(start)}", start // self._queues.entry_size
             expected = f"{missing} files before {segment_name(after)}"
             finding = Finding("queue_missing_file", name, None, None, files.name, number, "no such file", expected)
             self._findings.add_many(finding.code, missing, [finding])
 
     def _check_file(self, files: QueueFiles, name: str, start: int, size: int) -> None:
-        if start % files.file_size:
-            found, expected = segment_name(start), f"a multiple of {files.file_size}"
+        if not files.is_start(start):
+            first = f"{files.origin} and " if files.origin else ""
+            found, expected = segment_name(start), f"{first}a multiple of {files.file_size}"
             self._findings.add(Finding("queue_file_name", name, queue=files.name, found=found, expected=expected))
         elif size != files.file_size:
             found, expected = f"{size} bytes", f"{files.file_size} bytes"
@@ -105,20 +105,21 @@ class QueueEnds:
         """Entries before those of the log's records: all of messages that are deleted by their age."""
         first = max(files.first_number, end - _AT_ONCE)
         for number, entries in _read(files, first, end):
-            loose = is_valid(entries) & ~is_filler(entries) & (entries["physical_offset"] >= self._view.start)
+            leads = self._queues.is_written(entries) & ~self._queues.is_filler(entries)
+            loose = leads & (entries["physical_offset"] >= self._view.start)
             self._note(files, number, entries, loose)
 
     def _check_gap(self, files: QueueFiles, first: int, end: int) -> None:
         """Numbers that no record of the log has, between those that some have."""
         explained = 0
         for number, entries in _read(files, max(first, files.first_number), min(end, files.end_number)):
-            explained += self._note(files, number, entries, is_valid(entries))
+            explained += self._note(files, number, entries, self._queues.is_loose(entries))
         lost = end - first - explained
         self._findings.add_many(
             "log_lost_messages",
             lost,
             [
-                Finding("log_lost_messages", COMMITLOG, queue=files.name, number=first,
+                Finding("log_lost_messages", self._view.log, queue=files.name, number=first,
                         found=f"no record of numbers {first} to {end - 1}", expected=f"{end - first} records")
             ],
         )  # fmt: skip
@@ -127,7 +128,7 @@ class QueueEnds:
         """Entries behind those of the log's records; the number behind the last that the broker has."""
         end = first
         for number, entries in _read(files, max(first, files.first_number), files.end_number):
-            valid = is_valid(entries)
+            valid = self._queues.is_written(entries)
             if not valid.any():
                 break
             stop = len(entries) if valid.all() else int(np.argmin(valid))
@@ -150,13 +151,12 @@ class QueueEnds:
                 continue  # newer than the end of the log that was taken
             code = "queue_beyond_log" if offset >= self._view.end else "queue_dangling_entry"
             file, position = files.place_of(first + place)
-            size, tags = int(entries["size"][place]), int(entries["tags_code"][place])
             expected = (
                 f"an offset before the log's end, {self._view.end}"
                 if offset >= self._view.end
                 else f"a record with the number {first + place} there, or no entry"
             )
-            found = f"offset {offset}, {size} bytes, code {tags}"
+            found = self._queues.words(entries[place])
             self._findings.add(Finding(code, file, position, offset, files.name, first + place, found, expected))
         return explained
 

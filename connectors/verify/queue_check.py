@@ -1,4 +1,4 @@
-"""Records against their ConsumeQueue entries: what of each is there, and right."""
+"""Records against their queue entries: what of each is there, and right."""
 
 from __future__ import annotations
 
@@ -8,18 +8,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from connectors.commitlog.stores import COMMITLOG
 from connectors.facts.entries import QueueEntries
 from connectors.facts.kernel import Array
 from connectors.verify.findings import Finding, Findings
 from connectors.verify.log_records import LogRecords
-from connectors.verify.queue_files import QueueFiles, is_filler, is_valid
+from connectors.verify.queue_files import QueueFiles
 from connectors.verify.store_view import StoreView
 
 _EXTENDED = -(1 << 31) - 1
 """Codes up to this are no hashes but addresses in a ConsumeQueueExt file."""
 MAX_NUMBER = (1 << 63) // 40
-"""A larger number, times 20, would not be an offset; only a damaged or forged record has it."""
+"""A larger number, times the size of an entry, would not be an offset; only a damaged or forged record has it."""
 
 
 _SHORT = 16
@@ -67,7 +66,7 @@ class QueueChecker:
     def __init__(self, view: StoreView, findings: Findings) -> None:
         self._view = view
         self._findings = findings
-        self._records = LogRecords(view.segments)
+        self._records = LogRecords(view.segments, view.layout)
         self._begins: dict[str, int] = {}
 
     def check(self, entries: QueueEntries) -> list[Run]:
@@ -111,7 +110,9 @@ class QueueChecker:
             if run.first != expected and run.end - run.first <= _SHORT and 0 <= expected <= MAX_NUMBER:
                 entry = files.read(expected, expected + 1)[0]
                 if int(entry["physical_offset"]) == run.first_offset:
-                    self._findings.add_many("log_wrong_number", run.end - run.first, [_wrong_number(run, expected)])
+                    self._findings.add_many(
+                        "log_wrong_number", run.end - run.first, [self._wrong_number(run, expected)]
+                    )
                     run = run._replace(first=expected, end=expected + run.end - run.first)  # noqa: PLW2901
             right.append((run, rows))
         return right
@@ -126,16 +127,17 @@ class QueueChecker:
                 self._compare(files, first, files.read(first, end), entries, slice(begin, begin + end - first))
 
     def _compare(self, files: QueueFiles, first: int, found: Array, entries: QueueEntries, rows: slice) -> None:
-        offsets, sizes, codes = entries.physical_offset[rows], entries.size[rows], entries.tags_code[rows]
-        same_offset, same_size = found["physical_offset"] == offsets, found["size"] == sizes
-        same_code = found["tags_code"] == codes
-        wrong = ~(same_offset & same_size & same_code)
+        layout, offsets = self._view.queues, entries.physical_offset[rows]
+        same_offset, same_size = found["physical_offset"] == offsets, found["size"] == entries.size[rows]
+        same_code = extended = np.ones(len(found), np.bool_)
+        if layout.code_field is not None:
+            codes = found[layout.code_field]
+            same_code, extended = codes == entries.tags_code[rows], codes <= _EXTENDED
+        valid = layout.is_written(found)
+        wrong = ~(same_offset & same_size & same_code & valid)
         if not wrong.any():
             return
-        valid = is_valid(found)
-        empty = (found["physical_offset"] == 0) & (found["size"] == 0) & (found["tags_code"] == 0)
-        empty |= is_filler(found)
-        extended = found["tags_code"] <= _EXTENDED
+        empty = layout.is_empty(found)
         lags = empty & (offsets >= self._view.dispatched_end)
         for code, rows_of_class in (
             ("queue_not_dispatched", wrong & lags),
@@ -159,24 +161,13 @@ class QueueChecker:
         self, code: str, files: QueueFiles, number: int, found: Array, entries: QueueEntries, row: int
     ) -> Finding:
         file, position = files.place_of(number)
+        words = self._view.queues.words
+        expected = self._view.queues.to_entries(entries.chosen(slice(row, row + 1)))[0]
+        offset = int(entries.physical_offset[row])
+        return Finding(code, file, position, offset, files.name, number, words(found), words(expected))
+
+    def _wrong_number(self, run: Run, expected: int) -> Finding:
         return Finding(
-            code,
-            file,
-            position,
-            int(entries.physical_offset[row]),
-            files.name,
-            number,
-            _words(int(found["physical_offset"]), int(found["size"]), int(found["tags_code"])),
-            _words(int(entries.physical_offset[row]), int(entries.size[row]), int(entries.tags_code[row])),
-        )
-
-
-def _wrong_number(run: Run, expected: int) -> Finding:
-    return Finding(
-        "log_wrong_number", COMMITLOG, None, run.first_offset, f"{run.topic}/{run.queue_id}", expected,
-        f"number {run.first}", f"{expected}, by its entry and the records around it",
-    )  # fmt: skip
-
-
-def _words(offset: int, size: int, code: int) -> str:
-    return f"offset {offset}, {size} bytes, code {code}"
+            "log_wrong_number", self._view.log, None, run.first_offset, f"{run.topic}/{run.queue_id}", expected,
+            f"number {run.first}", f"{expected}, by its entry and the records around it",
+        )  # fmt: skip

@@ -1,19 +1,17 @@
-"""The entries of a ConsumeQueue by their numbers, whatever of its files is there."""
+"""The entries of a queue by their numbers, whatever of its files is there."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
 
 from connectors.facts.kernel import Array
-from schemas.layouts.consumequeue import ENTRY, PRE_BLANK
+from connectors.facts.queue_layouts import QueueLayout
 from schemas.layouts.segments import parse_segment_name, segment_name
-
-FOLDER = "consumequeue"
-ENTRY_DTYPE = np.dtype(ENTRY.numpy_fields)
 
 
 class QueueFiles:
@@ -24,22 +22,35 @@ class QueueFiles:
         queue_id: its number there.
         folder: where they are.
         file_size: bytes that each should have.
+        layout: what they are.
+        origin: where each file begins, counted from a multiple of their size; 0 where the layout says so.
         starts: byte position of the first entry of each file, rising.
     """
 
-    def __init__(self, root: Path, topic: str, queue_id: int, file_size: int) -> None:
+    def __init__(self, root: Path, topic: str, queue_id: int, file_size: int, layout: QueueLayout) -> None:
         """List the files; a queue without a folder has none."""
         self.topic = topic
         self.queue_id = queue_id
-        self.folder = root / FOLDER / topic / str(queue_id)
+        self.layout = layout
+        self.folder = root / layout.folder / topic / str(queue_id)
         self.file_size = file_size
         try:
             names = [entry.name for entry in os.scandir(self.folder) if entry.is_file()]
         except (FileNotFoundError, NotADirectoryError):
             names = []
-        found = (parse_segment_name(name) for name in names)
-        self.starts = sorted(start for start in found if start is not None and start % file_size == 0)
+        found = [start for name in names if (start := parse_segment_name(name)) is not None]
+        self.origin = 0 if layout.is_aligned else self._origin_of(found)
+        self.starts = sorted(start for start in found if self.is_start(start))
         self._known = frozenset(self.starts)
+
+    def _origin_of(self, starts: Iterable[int]) -> int:
+        """Where in a file's size most files begin."""
+        places = Counter(start % self.file_size for start in starts if start % self.layout.entry_size == 0)
+        return places.most_common(1)[0][0] if places else 0
+
+    def is_start(self, position: int) -> bool:
+        """Whether a file may begin at a byte position."""
+        return (position - self.origin) % self.file_size == 0
 
     @property
     def name(self) -> str:
@@ -49,25 +60,30 @@ class QueueFiles:
     @property
     def first_number(self) -> int:
         """The number of the first entry of the first file, 0 where there is none."""
-        return self.starts[0] // ENTRY.size if self.starts else 0
+        return self.starts[0] // self.layout.entry_size if self.starts else 0
 
     @property
     def end_number(self) -> int:
         """The number behind the last entry that the last file has room for."""
-        return (self.starts[-1] + self.file_size) // ENTRY.size if self.starts else 0
+        return (self.starts[-1] + self.file_size) // self.layout.entry_size if self.starts else 0
 
     def place_of(self, number: int) -> tuple[str, int]:
         """The file of an entry, from the store's folder on, and its byte there."""
-        position = number * ENTRY.size
-        start = position - position % self.file_size
-        return f"{FOLDER}/{self.topic}/{self.queue_id}/{segment_name(start)}", position - start
+        start = max(0, self.file_start(number))
+        name = f"{self.layout.folder}/{self.topic}/{self.queue_id}/{segment_name(start)}"
+        return name, number * self.layout.entry_size - start
+
+    def file_start(self, number: int) -> int:
+        """Byte position of the file that an entry belongs in; below 0 where that would begin before the queue."""
+        position = number * self.layout.entry_size
+        return position - (position - self.origin) % self.file_size
 
     def pieces(self, first: int, end: int) -> Iterator[tuple[int, int, bool]]:
         """Ranges of numbers that lie in one file each, and whether that file is there."""
-        in_file = self.file_size // ENTRY.size
         while first < end:
-            stop = min(end, (first // in_file + 1) * in_file)
-            yield first, stop, first // in_file * self.file_size in self._known
+            start = self.file_start(first)
+            stop = min(end, (start + self.file_size) // self.layout.entry_size)
+            yield first, stop, start in self._known
             first = stop
 
     def read(self, first: int, end: int) -> Array:
@@ -77,47 +93,30 @@ class QueueFiles:
             first: number of the first.
             end: number behind the last; in the same file.
         """
-        position = first * ENTRY.size
-        start = position - position % self.file_size
-        wanted = (end - first) * ENTRY.size
+        start = self.file_start(first)
+        wanted = (end - first) * self.layout.entry_size
         try:
             descriptor = os.open(self.folder / segment_name(start), os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
-            return np.zeros(end - first, ENTRY_DTYPE)
+            return np.zeros(end - first, self.layout.dtype)
         try:
-            data = os.pread(descriptor, wanted, position - start)
+            data = os.pread(descriptor, wanted, first * self.layout.entry_size - start)
         finally:
             os.close(descriptor)
-        entries: Array = np.frombuffer(data.ljust(wanted, b"\0"), ENTRY_DTYPE)
+        entries: Array = np.frombuffer(data.ljust(wanted, b"\0"), self.layout.dtype)
         return entries
 
     def written_end(self) -> int:
         """The number behind the last valid entry, by halving the last file that has one."""
         for start in reversed(self.starts):
-            first = start // ENTRY.size
-            low, high = first, first + self.file_size // ENTRY.size
+            first = start // self.layout.entry_size
+            low, high = first, first + self.file_size // self.layout.entry_size
             while low < high:
                 middle = (low + high) // 2
-                if is_valid(self.read(middle, middle + 1))[0]:
+                if self.layout.is_written(self.read(middle, middle + 1))[0]:
                     low = middle + 1
                 else:
                     high = middle
             if low > first:
                 return low
         return self.first_number
-
-
-def is_valid(entries: Array) -> Array:
-    """Which entries a broker takes for written."""
-    valid: Array = (entries["physical_offset"] >= 0) & (entries["size"] > 0)
-    return valid
-
-
-def is_filler(entries: Array) -> Array:
-    """Which entries stand for no message, at the head of a queue that was made late."""
-    filler: Array = (
-        (entries["physical_offset"] == PRE_BLANK.physical_offset)
-        & (entries["size"] == PRE_BLANK.size)
-        & (entries["tags_code"] == PRE_BLANK.tags_code)
-    )
-    return filler

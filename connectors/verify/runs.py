@@ -35,13 +35,14 @@ class BadRanges:
         return bisect_left(self.starts, first) < bisect_left(self.starts, last)
 
 
-def check_order(runs: Sequence[Run], bad: BadRanges, findings: Findings) -> Sequence[Run]:
+def check_order(runs: Sequence[Run], bad: BadRanges, findings: Findings, log: str = COMMITLOG) -> Sequence[Run]:
     """See that the numbers of one queue rise along the log.
 
     Args:
         runs: of one queue, in the order of the log.
         bad: what of the log cannot be read.
         findings: takes what is not so; numbers that are left out are another matter, see `loose`.
+        log: the folder of the log.
 
     Returns:
         The runs from where the queue began for the last time: those before are of a topic that was deleted.
@@ -51,7 +52,7 @@ def check_order(runs: Sequence[Run], bad: BadRanges, findings: Findings) -> Sequ
         if expected is not None and run.first < expected:
             code = _code_of(run, expected, is_behind_damage=bad.any_between(last_offset, run.first_offset))
             findings.add(
-                Finding(code, COMMITLOG, None, run.first_offset, f"{run.topic}/{run.queue_id}", run.first,
+                Finding(code, log, None, run.first_offset, f"{run.topic}/{run.queue_id}", run.first,
                         f"number {run.first}", f"number {expected}")
             )  # fmt: skip
             is_new = code == "log_queue_restarted"

@@ -1,16 +1,16 @@
-"""Checkpoint, abort, and the offsets of groups and of delay levels."""
+"""Checkpoint, abort, and the offsets of groups and of delay levels; and what of it RocketMQ keeps."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from connectors.verify.findings import Finding, Findings
 from connectors.verify.loose import QueueBounds
 from connectors.verify.store_view import ABORT, StoreView
-from schemas.layouts.checkpoint import Checkpoint, parse_checkpoint
+from schemas.layouts.checkpoint import parse_checkpoint
 from schemas.layouts.errors import LayoutError
 from schemas.layouts.topics import SCHEDULE_TOPIC
 from schemas.remoting.fastjson import parse_fastjson
@@ -21,24 +21,55 @@ _TABLE = "offsetTable"
 Bounds = Mapping[tuple[str, int], QueueBounds]
 
 
+class Claim(NamedTuple):
+    """Something that a checkpoint says of the log.
+
+    Attributes:
+        name: of the field.
+        value: ms of a record's store time, or a physical offset.
+        is_time: which of the two.
+    """
+
+    name: str
+    value: int
+    is_time: bool
+
+
+class GroupOffset(NamedTuple):
+    """Where a group goes on in a queue."""
+
+    topic: str
+    group: str
+    queue_id: int
+    offset: int
+
+
 @dataclass(frozen=True)
 class SmallFiles:
     """The small files as they were before the log was read.
 
     Attributes:
-        checkpoint: None where it is missing or cannot be read.
-        consumer_offsets: topic and group, to queue id and offset.
-        delay_offsets: level to offset.
         findings: what is wrong with the files themselves.
+        claims: what the checkpoint says; none where it is missing or cannot be read.
+        offsets_file: where groups' offsets are kept, from the store's folder on.
+        group_offsets: these.
+        delay_offsets: level to offset.
+        log_end: physical offset at which the log ended when the checkpoint was written; None where it does not tell.
+        last_record: of the record before that, likewise.
+        entries: next queue offsets of all queues at that time, added up, likewise.
     """
 
-    checkpoint: Checkpoint | None
-    consumer_offsets: Mapping[str, Mapping[int, int]]
-    delay_offsets: Mapping[int, int]
     findings: Findings
+    claims: tuple[Claim, ...]
+    offsets_file: str
+    group_offsets: tuple[GroupOffset, ...]
+    delay_offsets: Mapping[int, int]
+    log_end: int | None = None
+    last_record: int | None = None
+    entries: int | None = None
 
 
-def read_small_files(root: Path, limit: int, *, is_live: bool) -> SmallFiles:
+def read_small_files(root: Path, limit: int, is_live: bool) -> SmallFiles:
     """Read them; what cannot be read is a finding, and otherwise as if it were not there.
 
     Args:
@@ -47,20 +78,32 @@ def read_small_files(root: Path, limit: int, *, is_live: bool) -> SmallFiles:
         is_live: a broker has it open, and may not have come to write all of them.
     """
     findings = Findings(limit)
-    checkpoint = None
+    claims: tuple[Claim, ...] = ()
+    data = read_checkpoint_file(root / CHECKPOINT, findings, is_live=is_live)
+    if data is not None:
+        try:
+            checkpoint = parse_checkpoint(data)
+            names = ("physic_msg_timestamp", "logics_msg_timestamp", "index_msg_timestamp", "logics_physical_offset")
+            claims = tuple(Claim(name, getattr(checkpoint, name), name.endswith("timestamp")) for name in names)
+        except LayoutError as error:
+            findings.add(Finding("checkpoint_unreadable", CHECKPOINT, 0, found=error.found, expected=error.expected))
+    groups = tuple(
+        GroupOffset(*str(name).rpartition("@")[::2], int(queue), int(offset))
+        for name, offsets in _table(root, CONSUMER_OFFSETS, findings, _are_offsets).items()
+        for queue, offset in offsets.items()
+    )
+    levels = {int(level): int(offset) for level, offset in _table(root, DELAY_OFFSETS, findings, _is_number).items()}
+    return SmallFiles(findings, claims, CONSUMER_OFFSETS, groups, levels)
+
+
+def read_checkpoint_file(path: Path, findings: Findings, *, is_live: bool) -> bytes | None:
+    """The bytes of a checkpoint; a missing one is a finding, but where a broker may not have come to write it."""
     try:
-        checkpoint = parse_checkpoint((root / CHECKPOINT).read_bytes())
+        return path.read_bytes()
     except FileNotFoundError:
         if not is_live:
             findings.add(Finding("checkpoint_missing", CHECKPOINT, found="no such file", expected="4096 bytes"))
-    except LayoutError as error:
-        findings.add(Finding("checkpoint_unreadable", CHECKPOINT, 0, found=error.found, expected=error.expected))
-    groups = {
-        str(name): {int(queue): int(offset) for queue, offset in offsets.items()}
-        for name, offsets in _table(root, CONSUMER_OFFSETS, findings, _are_offsets).items()
-    }
-    levels = {int(level): int(offset) for level, offset in _table(root, DELAY_OFFSETS, findings, _is_number).items()}
-    return SmallFiles(checkpoint, groups, levels, findings)
+        return None
 
 
 def _table(root: Path, name: str, findings: Findings, is_value: Callable[[object], bool]) -> dict[Any, Any]:
@@ -99,37 +142,21 @@ def check_marks(view: StoreView, files: SmallFiles, newest_time: int, findings: 
     """
     if view.was_aborted and not view.is_live:
         findings.add(Finding("abort_present", ABORT, found="the file, and nobody who holds the lock", expected="none"))
-    checkpoint = files.checkpoint
-    if checkpoint is None:
-        return
-    for name, value in (
-        ("physic_msg_timestamp", checkpoint.physic_msg_timestamp),
-        ("logics_msg_timestamp", checkpoint.logics_msg_timestamp),
-        ("index_msg_timestamp", checkpoint.index_msg_timestamp),
-    ):
-        if value > newest_time:
-            findings.add(
-                Finding("checkpoint_ahead", CHECKPOINT, found=f"{name} {value}",
-                        expected=f"at most {newest_time}, the log's newest store time")
-            )  # fmt: skip
-    if checkpoint.logics_physical_offset > view.end:
-        findings.add(
-            Finding("checkpoint_ahead", CHECKPOINT, found=f"logics_physical_offset {checkpoint.logics_physical_offset}",
-                    expected=f"at most {view.end}, the log's end")
-        )  # fmt: skip
+    for name, value, is_time in files.claims:
+        most, what = (newest_time, "newest store time") if is_time else (view.end, "end")
+        if value > most:
+            found, expected = f"{name} {value}", f"at most {most}, the log's {what}"
+            findings.add(Finding("checkpoint_ahead", CHECKPOINT, found=found, expected=expected))
 
 
 def check_offsets(files: SmallFiles, bounds: Bounds, findings: Findings) -> None:
     """Every group's and delay level's offset against its queue."""
-    for name, offsets in sorted(files.consumer_offsets.items()):
-        topic, _, group = name.rpartition("@")
-        for queue_id, offset in sorted(offsets.items()):
-            queue = bounds.get((topic, queue_id))
-            for code, expected in _judge(offset, queue):
-                findings.add(
-                    Finding(code, CONSUMER_OFFSETS, queue=f"{topic}/{queue_id}", number=offset,
-                            found=f"group {group} at {offset}", expected=expected)
-                )  # fmt: skip
+    for topic, group, queue_id, offset in sorted(files.group_offsets):
+        for code, expected in _judge(offset, bounds.get((topic, queue_id))):
+            findings.add(
+                Finding(code, files.offsets_file, queue=f"{topic}/{queue_id}", number=offset,
+                        found=f"group {group} at {offset}", expected=expected)
+            )  # fmt: skip
     for level, offset in sorted(files.delay_offsets.items()):
         queue = bounds.get((SCHEDULE_TOPIC, level - 1))
         end = 0 if queue is None else queue.end

@@ -15,16 +15,16 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from connectors.commitlog.layouts import StoreLayout
 from connectors.commitlog.plan import StoreRange, TailKind, take_snapshot
 from connectors.commitlog.stores import Segment, Store
+from connectors.facts.queue_layouts import QueueLayout, queues_of
 from connectors.verify.errors import VerifyError
 from connectors.verify.index_files import IndexPart
-from connectors.verify.queue_files import FOLDER as QUEUES
 from connectors.verify.queue_files import QueueFiles
-from schemas.layouts.consumequeue import DEFAULT_FILE_SIZE, ENTRY
 
 ABORT, LOCK = "abort", "lock"
-BATCH_QUEUES = "batchconsumequeue"
+CONSUME_QUEUES, BATCH_QUEUES = "consumequeue", "batchconsumequeue"
 _ROCKSDB_FILE = "CURRENT"
 _FLOCK = "hhqqi4x"  # struct flock on 64-bit Linux: type, whence, start, length, pid
 
@@ -43,13 +43,14 @@ class StoreView:
         tail_bytes: how much of it is torn.
         is_live: a process holds the store's lock.
         was_aborted: `abort` is there.
-        queue_file_size: bytes of a ConsumeQueue's file.
+        queue_file_size: bytes of a queue's file.
         dispatched_end: physical offset up to which every record must have its entries.
         index: the IndexFiles that can be read, in the order of the log.
         batch_topics: topics whose queues are BatchConsumeQueues.
         queues_in_rocksdb: the queues are in RocksDB.
         delay_levels_ms: the broker's messageDelayLevel.
         limit: findings of a class that are kept.
+        layout: how it keeps its log.
     """
 
     broker: str
@@ -68,6 +69,17 @@ class StoreView:
     queues_in_rocksdb: bool
     delay_levels_ms: tuple[int, ...]
     limit: int
+    layout: StoreLayout = StoreLayout.COMMITLOG
+
+    @property
+    def log(self) -> str:
+        """The folder of its log."""
+        return str(self.layout)
+
+    @property
+    def queues(self) -> QueueLayout:
+        """What its queues are."""
+        return queues_of(self.layout)
 
     @property
     def may_lag(self) -> bool:
@@ -80,7 +92,7 @@ class StoreView:
 
     def queue(self, topic: str, queue_id: int) -> QueueFiles:
         """A queue's files as they are now."""
-        return QueueFiles(Path(self.root), topic, queue_id, self.queue_file_size)
+        return QueueFiles(Path(self.root), topic, queue_id, self.queue_file_size, self.queues)
 
 
 def folder_of(store: Store) -> Path:
@@ -113,11 +125,11 @@ def is_locked(root: Path) -> bool:
     return False
 
 
-def list_queues(root: Path) -> list[tuple[str, int]]:
+def list_queues(root: Path, layout: QueueLayout) -> list[tuple[str, int]]:
     """Topics and queue ids that have a folder; what has no number for a name is passed over, as brokers do."""
     found = []
     with suppress(FileNotFoundError):
-        for topic in sorted(os.scandir(root / QUEUES), key=lambda entry: entry.name):
+        for topic in sorted(os.scandir(root / layout.folder), key=lambda entry: entry.name):
             if topic.is_dir():
                 names = [entry.name for entry in os.scandir(topic.path) if entry.is_dir()]
                 found += [(topic.name, int(name)) for name in sorted(names) if name.isascii() and name.isdecimal()]
@@ -133,18 +145,18 @@ def list_batch_topics(root: Path) -> frozenset[str]:
 
 def has_rocksdb_queues(root: Path) -> bool:
     """Whether the queues are kept in RocksDB: its file CURRENT is there then."""
-    return (root / QUEUES / _ROCKSDB_FILE).exists()
+    return (root / CONSUME_QUEUES / _ROCKSDB_FILE).exists()
 
 
-def queue_file_size(root: Path, queues: list[tuple[str, int]]) -> int:
-    """The size that most of the ConsumeQueues' files have: one setting is for all of them."""
+def queue_file_size(root: Path, queues: list[tuple[str, int]], layout: QueueLayout) -> int:
+    """The size that most of the queues' files have: one setting is for all of them."""
     sizes: Counter[int] = Counter()
     for topic, queue_id in queues[:1000]:
         with suppress(FileNotFoundError):
-            entries = os.scandir(root / QUEUES / topic / str(queue_id))
+            entries = os.scandir(root / layout.folder / topic / str(queue_id))
             sizes.update(entry.stat().st_size for entry in entries if entry.is_file())
-    common = [size for size, _ in sizes.most_common() if size and size % ENTRY.size == 0]
-    return common[0] if common else DEFAULT_FILE_SIZE
+    common = [size for size, _ in sizes.most_common() if size and size % layout.entry_size == 0]
+    return common[0] if common else layout.default_file_size
 
 
 def range_of(store: Store) -> StoreRange:
@@ -152,11 +164,11 @@ def range_of(store: Store) -> StoreRange:
     return take_snapshot([store]).ranges[store.broker]
 
 
-def last_dispatched(root: Path, queues: list[tuple[str, int]], file_size: int, end: int) -> int:
+def last_dispatched(root: Path, queues: list[tuple[str, int]], file_size: int, end: int, layout: QueueLayout) -> int:
     """Physical offset behind the newest record that has an entry; entries that lead behind the log do not count."""
     newest = 0
     for topic, queue_id in queues:
-        files = QueueFiles(root, topic, queue_id, file_size)
+        files = QueueFiles(root, topic, queue_id, file_size, layout)
         number = files.written_end() - 1
         if number >= files.first_number and files.starts:
             entry = files.read(number, number + 1)[0]

@@ -11,6 +11,7 @@ import pytest
 from jobs.command import ExitCode
 from jobs.verify import main
 from tests.indexed_stores import write_indexed_store
+from tests.jmq_stores import write_jmq_store
 
 
 @pytest.fixture(scope="session")
@@ -120,3 +121,26 @@ def test_a_wrong_value_is_refused(intact: Path, option: str) -> None:
     with pytest.raises(SystemExit) as ended:
         main([str(intact), option])
     assert ended.value.code == ExitCode.USAGE
+
+
+def test_a_jmq_store_is_found_by_its_journal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = write_jmq_store(tmp_path / "broker-j" / "store", 100)
+    assert main([str(root), *LOCAL]) == ExitCode.OK
+    assert "100 records" in capsys.readouterr().err
+    shutil.rmtree(root / "queue" / "rare")
+    assert main([str(root), *LOCAL, "--output", "json"]) == ExitCode.DAMAGE
+    (store,) = json.loads(capsys.readouterr().out)
+    assert (store["broker"], set(store["counts"])) == ("broker-j", {"queue_missing"})
+
+
+def test_of_two_layouts_in_one_folder_one_must_be_named(
+    intact: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = shutil.copytree(intact, tmp_path / "both" / "store")
+    write_jmq_store(root / "jmq", 40)
+    shutil.copytree(root / "jmq" / "journal", root / "journal")
+    shutil.rmtree(root / "jmq")
+    assert main([str(root), *LOCAL]) == ExitCode.USAGE
+    assert "--layout journal" in capsys.readouterr().err
+    assert main([str(root), *LOCAL, "--layout", "commitlog"]) == ExitCode.OK
+    assert main([str(root), *LOCAL, "--layout", "journal", "--quiet"]) == ExitCode.DAMAGE

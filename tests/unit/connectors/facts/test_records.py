@@ -15,7 +15,8 @@ from broker_lite.store.options import StoreOptions
 from connectors.commitlog.plan import StoreRange, divide, segment_ranges, take_snapshot
 from connectors.commitlog.stores import find_stores
 from connectors.facts.entries import queue_entries
-from connectors.facts.records import Facts, read_facts
+from connectors.facts.reading import read_facts
+from connectors.facts.records import Facts
 from schemas.layouts.commitlog import Message, NewMessage, parse_message
 from schemas.layouts.indexfile import TAGS_KEY_PREFIX, key_hash
 from schemas.layouts.scan import Fault

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.indexed_stores import write_indexed_store
+from tests.jmq_stores import write_jmq_store
 
 CONSUMER_OFFSETS = """{
 	"offsetTable":{
@@ -29,3 +30,9 @@ def intact(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def store(intact: Path, tmp_path: Path) -> Path:
     """A copy of it to damage."""
     return shutil.copytree(intact, tmp_path / "store")
+
+
+@pytest.fixture(scope="session")
+def intact_jmq(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A JMQ store of several files that nobody changes."""
+    return write_jmq_store(tmp_path_factory.mktemp("intact-jmq") / "store")
