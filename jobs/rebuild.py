@@ -1,4 +1,4 @@
-"""Make a store's ConsumeQueues, IndexFiles, checkpoint and topics.json again, from its log.
+"""Make a store's queues, IndexFiles, checkpoint and topics.json again, from its log.
 
     commitlake rebuild /data/rocketmq/store --out /data/rebuilt --local
     commitlake rebuild /data/rocketmq/store --in-place --local
@@ -8,7 +8,8 @@ Every file is byte for byte what the broker would write, but for the names of In
 and for what the log does not tell: entries of messages that have expired, and the checkpoint's times of flushes.
 Without --in-place nothing is written into the store. Run again after it was interrupted, it goes on. With --salvage a
 damaged log is written anew first: every intact record at its own offset, and between them what a broker steps over.
-Exit codes: 0 where all is made; 3 where the log is damaged, and a broker would end it there; 4 where a broker has the
+Of a JMQ store queue files and checkpoint are made; its broker steps over damage by itself, and there is no salvage.
+Exit codes: 0 where all is made; 3 where the log is damaged; 4 where a broker has the
 store open that is to be changed; 2 for a wrong store, folder or option.
 """
 
@@ -21,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jobs.command import ExitCode, JobError, job_parser, run_job
+from jobs.layouts import FOLDERS, add_layout_argument, layout_of
 from jobs.store_arguments import delay_levels, positive
 
 if TYPE_CHECKING:
@@ -30,13 +32,14 @@ if TYPE_CHECKING:
     from connectors.salvage.run import Salvaged
 
 DESCRIPTION = (
-    "Make ConsumeQueues, IndexFiles, checkpoint and topics.json from a store's log, as its broker would, many times "
-    "faster and in any folder; or, with --salvage, a clean log from a damaged one."
+    "Make queues, IndexFiles, checkpoint and topics.json from a store's log, RocketMQ's or JMQ's, as its broker would, "
+    "many times faster and in any folder; or, with --salvage, a clean log from a damaged one."
 )
 EXAMPLES = (
     ("rebuild /data/rocketmq/store --out /data/rebuilt --local", "on this machine's cores, without Spark"),
     ("rebuild /data/rocketmq/store --in-place --local", "of a stopped broker: verified, then replaced"),
     ("rebuild /data/rocketmq/store --out /data/rebuilt --topic orders", "the queues of one topic, on Spark"),
+    ("rebuild /data/jmq/store --in-place --local", "queue files and checkpoint of a JMQ store"),
     ("rebuild /data/rocketmq/store --out /data/clean --salvage --local", "a whole store from a damaged one"),
 )  # fmt: skip
 
@@ -44,7 +47,8 @@ EXAMPLES = (
 def build_parser() -> argparse.ArgumentParser:
     """The job's arguments."""
     parser = job_parser("rebuild", DESCRIPTION, EXAMPLES)
-    parser.add_argument("store", metavar="STORE", help="store folder, the one that holds commitlog/")
+    parser.add_argument("store", metavar="STORE", help=f"store folder, the one that holds {FOLDERS}")
+    add_layout_argument(parser)
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--out", type=Path, metavar="DIR", help="folder for what is made: new, or of an interrupted run")
     where.add_argument("--in-place", action="store_true",
@@ -59,7 +63,8 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--delay-levels", type=delay_levels, metavar="TEXT",
                         help="the broker's messageDelayLevel, where it is not the default: '1s 5s 30s'")  # fmt: skip
     parser.add_argument("--queue-file-size", type=positive, metavar="BYTES",
-                        help="mappedFileSizeConsumeQueue (default: that of the store's files, or 6000000)")  # fmt: skip
+                        help="of a queue's file, RocketMQ's mappedFileSizeConsumeQueue (default: that of the store's "
+                             "files, or 6000000; JMQ's: 6600000)")  # fmt: skip
     parser.add_argument("--index-slots", type=positive, metavar="N",
                         help="maxHashSlotNum (default: by the size of the store's IndexFiles, or 5000000)")  # fmt: skip
     parser.add_argument("--index-entries", type=positive, metavar="N",
@@ -71,6 +76,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 def job(arguments: argparse.Namespace) -> ExitCode:
     """Rebuild one store, and tell what came of it."""
+    from connectors.commitlog.layouts import StoreLayout
     from connectors.commitlog.stores import find_stores
     from connectors.rebuild.errors import BusyStoreError, DisagreementError, RebuildError
     from connectors.salvage.errors import SalvageError
@@ -79,9 +85,14 @@ def job(arguments: argparse.Namespace) -> ExitCode:
         raise JobError("--salvage changes no store: it writes a new one", "give --out")
     if arguments.salvage and arguments.topic:
         raise JobError("--salvage takes all of a log", "leave --topic out")
-    stores = find_stores(arguments.store)
+    stores = find_stores(arguments.store, None, layout_of(arguments).layouts)
     if len(stores) != 1:
         raise JobError(f"{arguments.store}: expected one store, found {len(stores)}")
+    if arguments.salvage and stores[0].layout is StoreLayout.JOURNAL:
+        raise JobError(
+            "--salvage writes RocketMQ's log: a JMQ broker steps over what it cannot read of its journal",
+            "leave --salvage out: queue files are made for all that is intact",
+        )
     try:
         return _rebuild(arguments, stores[0])
     except BusyStoreError as error:
@@ -133,26 +144,32 @@ def _say(arguments: argparse.Namespace, line: str) -> None:
 
 def summary(rebuilt: Rebuilt) -> list[str]:
     """What was made, and what of the log speaks against it."""
+    from connectors.commitlog.layouts import StoreLayout
     from jobs.sizes import size_text
 
-    totals = rebuilt.totals
+    totals, is_jmq = rebuilt.totals, rebuilt.settings.layout is StoreLayout.JOURNAL
+    keys = "" if is_jmq else f", {totals.keys:,} keys in {rebuilt.index_files:,} index files"
     first = (
         f"{totals.records:,} records in {size_text(rebuilt.bytes)}: {rebuilt.entries:,} entries of {rebuilt.queues:,} "
-        f"queues, {totals.keys:,} keys in {rebuilt.index_files:,} index files; in {rebuilt.out}"
+        f"queues{keys}; in {rebuilt.out}"
     )
     lines = [first]
     if totals.bad_ranges:
+        what = "ends its log at the first of them; --salvage writes one that it reads to its end"
         lines.append(
             f"{totals.bad_ranges:,} ranges of the log, {size_text(totals.bad_bytes)}, hold no intact record: a broker "
-            "ends its log at the first of them; --salvage writes one that it reads to its end"
+            f"{'steps over them' if is_jmq else what}"
         )
+    if rebuilt.lost:
+        lines.append(f"{rebuilt.lost:,} messages are not in the journal: entries of size 0 have their numbers")
     if rebuilt.shifted:
         lines.append(
             f"{rebuilt.shifted:,} entries of {len(rebuilt.shifted_queues):,} queues stand in front of their messages' "
             "numbers, as a broker would put them: the log lacks messages before them"
         )
     if rebuilt.skipped:
-        lines.append(f"{rebuilt.skipped:,} entries are passed over, as brokers do: their queues had their numbers")
+        why = "their queues had their numbers, or cannot have them"
+        lines.append(f"{rebuilt.skipped:,} entries are passed over, as brokers do: {why}")
     if totals.refused:
         lines.append(f"{totals.refused:,} entries are left out: no folder can have their topics' names")
     return lines

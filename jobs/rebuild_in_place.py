@@ -34,12 +34,12 @@ def rebuild_in_place(arguments: argparse.Namespace, store: Store, wanted: Wanted
     except StoreLockedError as error:
         raise BusyStoreError(str(error)) from None
     try:
-        replacement = Replacement(root)
+        replacement = Replacement(root, store.layout)
         replacement.clear()
         rebuilt = None
         if not replacement.has_started:
             rebuilt = run_rebuild(arguments, store, replacement.out, wanted)
-            taken = replacement.take_over_old_queues(wanted.topics)
+            taken = replacement.take_over_old_queues(rebuilt.settings)
             replacement.verify(store, rebuilt.shifted_queues, wanted.topics, wanted.delay_levels_ms)
             if taken and not arguments.quiet:
                 print(f"{taken} queues without a record in the log keep their files", file=sys.stderr)

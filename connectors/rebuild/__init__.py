@@ -1,4 +1,6 @@
-"""A store's ConsumeQueues, IndexFiles, checkpoint and topics, made again from its log as the broker makes them.
+"""A store's queues, IndexFiles, checkpoint and topics, made again from its log as the broker makes them.
+
+JMQ's stores are made by the same two passes; they have queue files and a checkpoint, and nothing else of these.
 
 How
     settings   sizes and rules that the log does not tell; found in what is left of the store, or given
@@ -9,7 +11,8 @@ First pass, a task for each range of the log
     collect    the entries of every queue and the keys of every record, into a part file (parts)
 
 Second pass, tasks for groups of queues and for index files
-    queues     ConsumeQueues and BatchConsumeQueues, by the broker's rules (rules, entries)
+    queues     ConsumeQueues and BatchConsumeQueues, by the broker's rules (rules, entries); queue_folder: their files
+    journal_queues  JMQ's queue files, by that broker's rules
     index      IndexFiles (chaining: compiled)
 
 At the end

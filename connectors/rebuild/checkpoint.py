@@ -8,9 +8,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from connectors.rebuild.durable import write_whole
 from connectors.rebuild.parts import Totals
-from connectors.rebuild.settings import read_checkpoint
+from connectors.rebuild.settings import CHECKPOINT, Settings, read_checkpoint
+from connectors.verify.queue_files import QueueFiles
+from connectors.verify.store_view import list_queues
 from schemas.layouts.checkpoint import Checkpoint, serialize_checkpoint
+from schemas.layouts.jmq_checkpoint import (
+    JournalCheckpoint,
+    parse_journal_checkpoint,
+    serialize_journal_checkpoint,
+)
 
 
 def checkpoint_of(root: Path, totals: Totals, index_time: int, end: int, *, has_physical: bool) -> bytes:
@@ -38,3 +46,36 @@ def checkpoint_of(root: Path, totals: Totals, index_time: int, end: int, *, has_
 
 def _within(offset: int, end: int) -> int:
     return offset if -1 <= offset <= end else 0
+
+
+def journal_checkpoint_of(totals: Totals, start: int, out: Path, settings: Settings) -> bytes:
+    """The bytes of a JMQ store's checkpoint.
+
+    Args:
+        totals: of the whole journal.
+        start: journal offset of its first byte.
+        out: the folder that has the queues: their entries are counted.
+        settings: the broker's.
+    """
+    if totals.last_offset < 0:
+        return serialize_journal_checkpoint(JournalCheckpoint(start, start, 0, _count_entries(out, settings)))
+    return serialize_journal_checkpoint(
+        JournalCheckpoint(totals.last_end, totals.last_offset, totals.last_time, _count_entries(out, settings))
+    )
+
+
+def count_again(out: Path, settings: Settings) -> None:
+    """Let the checkpoint of a JMQ store tell the entries of all queues that are in its folder by now."""
+    path = out / CHECKPOINT
+    known = parse_journal_checkpoint(path.read_bytes())
+    if known is not None:
+        write_whole(path, serialize_journal_checkpoint(known._replace(entries=_count_entries(out, settings))))
+
+
+def _count_entries(out: Path, settings: Settings) -> int:
+    """The next queue offsets of all queues in a folder, added up."""
+    layout = settings.queues
+    return sum(
+        QueueFiles(out, topic, queue_id, settings.queue_file_size, layout).written_end()
+        for topic, queue_id in list_queues(out, layout)
+    )

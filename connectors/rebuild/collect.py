@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 
 from connectors.commitlog.splits import Split
-from connectors.facts.consume_queues import to_entries
 from connectors.facts.entries import QueueEntries, queue_entries
 from connectors.facts.kernel import Array
 from connectors.facts.reading import read_facts
@@ -121,6 +120,7 @@ class _Collecting:
                 refused=refused,
                 last_offset=int(facts.physical_offset[-1]),
                 last_time=int(facts.store_timestamp[-1]),
+                last_end=int(facts.physical_offset[-1] + facts.size[-1]),
                 queued_offset=int(facts.physical_offset[queued[-1]]) if len(queued) else -1,
                 queued_time=int(facts.store_timestamp[queued[-1]]) if len(queued) else 0,
                 keys=0 if keyed is None else len(keyed.hashes),
@@ -137,7 +137,7 @@ class _Collecting:
             if self._wanted is not None and queue.topic not in self._wanted:
                 continue
             rows = self._queues.setdefault(queue, _Rows())
-            entries = to_batch_entries(columns) if queue.is_batch else to_entries(columns)
+            entries = to_batch_entries(columns) if queue.is_batch else self._settings.queues.to_entries(columns)
             rows.entries.append(entries.view(np.uint8))  # joined as they are, numpy would turn their bytes round
             rows.numbers.append(columns.queue_offset)
             # A record can be in a light queue twice, of which a broker enters one.

@@ -7,14 +7,15 @@ import numpy as np
 from connectors.facts.consume_queues import ENTRY_DTYPE as ENTRY
 from connectors.facts.entries import QueueEntries
 from connectors.facts.kernel import Array
+from connectors.rebuild.settings import Settings
 from schemas.layouts import batchconsumequeue, consumequeue
 
 BATCH_ENTRY = np.dtype(batchconsumequeue.ENTRY.numpy_fields)
 
 
-def entry_size(*, is_batch: bool) -> int:
+def entry_size(settings: Settings, *, is_batch: bool) -> int:
     """Bytes of an entry."""
-    return BATCH_ENTRY.itemsize if is_batch else ENTRY.itemsize
+    return BATCH_ENTRY.itemsize if is_batch else settings.queues.entry_size
 
 
 def to_batch_entries(columns: QueueEntries) -> Array:

@@ -112,6 +112,7 @@ class Totals:
         last_time: store time of the last record, ms.
         queued_offset: physical offset of the last record that is in a queue, -1 for none.
         queued_time: its store time, ms.
+        last_end: physical offset behind the last record, -1 for none.
     """
 
     records: int = 0
@@ -124,6 +125,7 @@ class Totals:
     last_time: int = 0
     queued_offset: int = -1
     queued_time: int = 0
+    last_end: int = -1
 
     def joined(self, later: Totals) -> Totals:
         """With those of a later range."""
@@ -140,6 +142,7 @@ class Totals:
             last.last_time,
             queued.queued_offset,
             queued.queued_time,
+            last.last_end,
         )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from connectors.commitlog.files import OpenSegment
+from connectors.commitlog.layouts import StoreLayout
 from connectors.commitlog.plan import StoreRange, divide, segment_ranges, take_snapshot
 from connectors.commitlog.splits import Split
 from connectors.commitlog.stores import Store, segment_sizes
@@ -17,6 +18,7 @@ from connectors.rebuild.durable import write_whole
 from connectors.rebuild.errors import RebuildError
 from connectors.rebuild.settings import BATCH_QUEUES, CHECKPOINT, INDEX, QUEUES, Settings
 from connectors.rebuild.topics import TOPICS
+from schemas.layouts import jmq_queue
 from schemas.layouts.commitlog import BLANK
 from schemas.layouts.scan import DEFAULT_MAX_RECORD_BYTES
 
@@ -24,7 +26,10 @@ WORK = ".rebuild"
 PARTITION_BYTES = 64 << 20
 """Of the log, for one task; its entries are held in memory until all are there, at most a third of that."""
 PLAN, _VERSION = "plan.json", 1
-WRITTEN = (QUEUES, BATCH_QUEUES, INDEX, CHECKPOINT, TOPICS)
+WRITTEN = {
+    StoreLayout.COMMITLOG: (QUEUES, BATCH_QUEUES, INDEX, CHECKPOINT, TOPICS),
+    StoreLayout.JOURNAL: (jmq_queue.FOLDER, CHECKPOINT),
+}
 """What a run makes."""
 
 
@@ -90,7 +95,7 @@ def begin_or_go_on(
     plan = Plan(root, out, now.start, now.end, settings, partition_bytes)
     known = _read(plan.work / PLAN)
     if known is None:
-        for name in WRITTEN:
+        for name in WRITTEN[settings.layout]:
             if (out / name).exists() and not (name == TOPICS and out == root):
                 raise RebuildError(f"{out} holds {name}: expected a folder without, as nothing is overwritten")
         plan.parts.mkdir(parents=True, exist_ok=True)
@@ -113,7 +118,7 @@ def log_range(store: Store, partition_bytes: int = PARTITION_BYTES) -> StoreRang
     for segment, size in zip(reversed(store.segments), reversed(segment_sizes(store)), strict=True):
         base = segment.base_offset
         file_end = base + min(segment.file_size, size)
-        whole = Split(store.broker, segment.path, base, base, file_end, base + size, file_end)
+        whole = Split(store.broker, segment.path, base, base, file_end, base + size, file_end, layout=store.layout)
         with OpenSegment(segment.path) as file:
             head = np.zeros(BLANK.size, np.uint8)
             file.read_into(head, 0)

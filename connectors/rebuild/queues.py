@@ -1,4 +1,4 @@
-"""The second pass for queues: their files, from what all parts have of them.
+"""The second pass for queues: their files, from what all parts have of them; and how RocketMQ fills them.
 
 A queue's folder is written beside its place and renamed when all of it is on the disk, so that a folder which is there
 is whole.
@@ -6,23 +6,22 @@ is whole.
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from connectors.commitlog.layouts import StoreLayout
 from connectors.facts.consume_queues import ENTRY_DTYPE as ENTRY
 from connectors.facts.kernel import Array
 from connectors.rebuild import rules
 from connectors.rebuild.durable import move_synced
 from connectors.rebuild.entries import BATCH_ENTRY, entry_size, fillers
+from connectors.rebuild.journal_queues import JournalQueueWriter
 from connectors.rebuild.parts import PartReader, Queue
-from connectors.rebuild.settings import BATCH_QUEUES, QUEUES, Settings
-from connectors.whole_files import sync_folder
-from schemas.layouts.segments import segment_name
+from connectors.rebuild.queue_folder import QueueFolder
+from connectors.rebuild.settings import BATCH_QUEUES, Settings
 
 _MOST_NUMBER = (1 << 63) // 40
 """A larger number, times 20, would not be an offset; only a damaged or forged record has it."""
@@ -39,6 +38,7 @@ class QueueTask:
         work: folder for what is not whole.
         out: the folder that gets the queues' folders.
         settings: the broker's.
+        log_start: physical offset of the log's first byte.
     """
 
     number: int
@@ -47,6 +47,7 @@ class QueueTask:
     work: str
     out: str
     settings: Settings
+    log_start: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,20 +56,22 @@ class QueuesBuilt:
 
     Attributes:
         files: how many were written.
-        skipped: entries that brokers pass over, as the queue has their numbers.
+        skipped: entries that brokers pass over, as the queue has their numbers, or cannot have them.
         shifted: entries that stand in front of their numbers, as the log lacks others.
         shifted_queues: the queues that have such entries, as `topic/queue id`.
+        lost: entries that stand for messages which the log lacks.
     """
 
     files: int
     skipped: int
     shifted: int
     shifted_queues: tuple[str, ...]
+    lost: int
 
 
-def folder_of(out: Path, queue: Queue) -> Path:
+def folder_of(out: Path, queue: Queue, settings: Settings) -> Path:
     """Where a queue's files belong."""
-    return out / (BATCH_QUEUES if queue.is_batch else QUEUES) / queue.topic / str(queue.queue_id)
+    return out / (BATCH_QUEUES if queue.is_batch else settings.queues.folder) / queue.topic / str(queue.queue_id)
 
 
 def build_queues(task: QueueTask) -> QueuesBuilt:
@@ -78,45 +81,57 @@ def build_queues(task: QueueTask) -> QueuesBuilt:
         RebuildError: if a part is damaged.
     """
     out, work = Path(task.out), Path(task.work)
-    writers: dict[Queue, _Writer] = {}
-    for place, queue in enumerate(task.queues):
-        if not folder_of(out, queue).exists():
-            folder = work / f"queue-{task.number}-{place}"
-            size = task.settings.batch_file_size if queue.is_batch else task.settings.queue_file_size
-            writers[queue] = _Writer(folder, queue, size, closes_head=task.settings.close_heads)
+    writers = {
+        queue: _writer_of(task, queue, work / f"queue-{task.number}-{place}")
+        for place, queue in enumerate(task.queues)
+        if not folder_of(out, queue, task.settings).exists()
+    }
     for path in task.parts if writers else ():
         reader = PartReader(Path(path))
         for queue in writers.keys() & reader.table.queues.keys():
             block = reader.table.queues[queue]
-            writers[queue].add(*reader.queue(queue, entry_size(is_batch=queue.is_batch)), block.first)
+            writers[queue].add(*reader.queue(queue, entry_size(task.settings, is_batch=queue.is_batch)), block.first)
     for queue, writer in writers.items():
-        writer.finish()
-        move_synced(writer.folder, folder_of(out, queue))
+        writer.folder.finish()
+        if writer.folder.files:  # else nothing of the log can be in it
+            move_synced(writer.folder.path, folder_of(out, queue, task.settings))
     shifted = tuple(f"{queue.topic}/{queue.queue_id}" for queue, writer in writers.items() if writer.shifted)
     return QueuesBuilt(
-        sum(writer.files for writer in writers.values()),
+        sum(writer.folder.files for writer in writers.values()),
         sum(writer.skipped for writer in writers.values()),
         sum(writer.shifted for writer in writers.values()),
         shifted,
+        sum(writer.lost for writer in writers.values()),
     )
 
 
+def _writer_of(task: QueueTask, queue: Queue, path: Path) -> _Writer | JournalQueueWriter:
+    settings = task.settings
+    file_size = settings.batch_file_size if queue.is_batch else settings.queue_file_size
+    folder = QueueFolder(path, file_size)
+    if settings.layout is StoreLayout.JOURNAL:
+        return JournalQueueWriter(folder, task.log_start)
+    size = entry_size(settings, is_batch=queue.is_batch)
+    return _Writer(folder, file_size, size, is_batch=queue.is_batch, closes_head=settings.close_heads)
+
+
 class _Writer:
-    """Appends to the files of one queue.
+    """Appends to the files of one of RocketMQ's queues.
 
     Attributes:
-        folder: where they are.
-        files: how many there are.
+        folder: its files.
+        lost: 0, as no entry stands for a message that the log lacks.
     """
 
-    def __init__(self, folder: Path, queue: Queue, file_size: int, *, closes_head: bool) -> None:
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
+    lost = 0
+
+    def __init__(
+        self, folder: QueueFolder, file_size: int, entry_size: int, *, is_batch: bool, closes_head: bool
+    ) -> None:
         self.folder = folder
-        self.files = 0
-        self._is_batch = queue.is_batch
+        self._is_batch = is_batch
         self._closes_head = closes_head
-        self._entry_size = entry_size(is_batch=queue.is_batch)
+        self._entry_size = entry_size
         self._file_size = file_size
         self._state = np.zeros(rules.STATE_SIZE, np.int64)
         self._state[rules.BEHIND] = -1
@@ -180,35 +195,8 @@ class _Writer:
 
     def _append(self, entries: Array) -> None:
         data = np.ascontiguousarray(entries).reshape(-1).data
-        while data:
-            at = self._position % self._file_size
-            size = min(len(data), self._file_size - at)
-            self._write(self._position - at, at, data[:size])
-            self._position += size
-            data = data[size:]
-
-    def _write(self, start: int, at: int, data: memoryview) -> None:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
-        descriptor = os.open(self.folder / segment_name(start), flags, 0o644)
-        try:
-            if os.fstat(descriptor).st_size != self._file_size:  # made now
-                os.truncate(descriptor, self._file_size)
-                self.files += 1
-            written = 0
-            while written < len(data):
-                written += os.pwrite(descriptor, data[written:], at + written)
-        finally:
-            os.close(descriptor)
-
-    def finish(self) -> None:
-        """Put the files on the disk."""
-        for path in self.folder.iterdir():
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
-        sync_folder(self.folder)
+        self.folder.write(self._position, data)
+        self._position += len(data)
 
 
 def group_queues(counts: dict[Queue, int], tasks: int) -> list[tuple[Queue, ...]]:

@@ -13,12 +13,15 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from connectors.commitlog.stores import COMMITLOG, Store, find_stores
+from connectors.commitlog.layouts import StoreLayout
+from connectors.commitlog.stores import Store, find_stores
 from connectors.facts.delay_levels import DEFAULT_DELAY_LEVELS_MS
+from connectors.facts.queue_layouts import queues_of
+from connectors.rebuild.checkpoint import count_again
 from connectors.rebuild.durable import remove_but_last, write_whole
 from connectors.rebuild.errors import DisagreementError
 from connectors.rebuild.plan import WORK, WRITTEN
-from connectors.rebuild.settings import BATCH_QUEUES, CHECKPOINT, QUEUES
+from connectors.rebuild.settings import BATCH_QUEUES, CHECKPOINT, Settings
 from connectors.verify.admission import Options
 from connectors.verify.classes import CLASSES, Severity
 from connectors.verify.doctor import verify_stores
@@ -31,13 +34,25 @@ _FINDINGS = 1000
 _QUEUE_CLASSES = "queue_"
 _OF_THE_LOG = frozenset({"log_lost_messages", "log_torn_tail", "log_torn_clean", "log_stray_file"})
 """What the log may have: no index can be other for it, and a broker starts all the same."""
+_STEPPED_OVER = frozenset(
+    {"log_bad_magic", "log_bad_size", "log_bad_offset", "log_bad_lengths", "log_bad_crc", "log_hole"}
+)
+"""What RocketMQ's broker would end its log at, and JMQ's does not."""
 
 
 class Replacement:
     """The rebuilt files of a store, in its own folder, until they take their places."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, layout: StoreLayout = StoreLayout.COMMITLOG) -> None:
+        """Begin, or go on.
+
+        Args:
+            root: the store's folder.
+            layout: how it keeps its log.
+        """
         self._root = root
+        self._layout = layout
+        self._queues = [name for name in (queues_of(layout).folder, BATCH_QUEUES) if name in WRITTEN[layout]]
         self.out = root / FOLDER
 
     @property
@@ -50,14 +65,14 @@ class Replacement:
         if not self.has_started and not (self.out / WORK).exists():
             shutil.rmtree(self.out, ignore_errors=True)
 
-    def take_over_old_queues(self, topics: Sequence[str] | None) -> int:
+    def take_over_old_queues(self, settings: Settings) -> int:
         """Copy the queues of which the log has no record; how many.
 
         Args:
-            topics: those that are rebuilt, None for all.
+            settings: of the run.
         """
-        count = 0
-        for kind in (QUEUES, BATCH_QUEUES):
+        topics, count = settings.topics, 0
+        for kind in self._queues:
             for folder in sorted((self._root / kind).glob("*/*")):
                 new = self.out / kind / folder.parent.name / folder.name
                 is_wanted = topics is None or folder.parent.name in topics
@@ -65,6 +80,8 @@ class Replacement:
                     new.parent.mkdir(parents=True, exist_ok=True)
                     shutil.copytree(folder, new)
                     count += 1
+        if count and topics is None and self._layout is StoreLayout.JOURNAL:
+            count_again(self.out, settings)
         return count
 
     def verify(
@@ -85,15 +102,16 @@ class Replacement:
         Raises:
             DisagreementError: naming the first that does not.
         """
-        link = self.out / COMMITLOG
+        link = self.out / self._layout
         link.unlink(missing_ok=True)
-        link.symlink_to(self._root / COMMITLOG, target_is_directory=True)
+        link.symlink_to(self._root / self._layout, target_is_directory=True)
         try:
-            stores = find_stores(str(self.out), store.broker)
+            stores = find_stores(str(self.out), store.broker, (self._layout,))
             (report,) = verify_stores(stores, Options(delay_levels_ms, limit=_FINDINGS), processes=1)
         finally:
             link.unlink()
-        _refuse(report.findings, frozenset(shifted), None if topics is None else frozenset(topics))
+        allowed = _OF_THE_LOG | (_STEPPED_OVER if self._layout is StoreLayout.JOURNAL else frozenset())
+        _refuse(report.findings, allowed, frozenset(shifted), None if topics is None else frozenset(topics))
 
     def replace(self, stamp: str) -> list[Path]:
         """Rename old files away and new ones in; the old ones.
@@ -130,14 +148,16 @@ class Replacement:
     def _new_paths(self) -> list[Path]:
         """What is there to be renamed: whole folders where all was rebuilt, else those of topics."""
         if (self.out / CHECKPOINT).exists():
-            return [Path(name) for name in WRITTEN if (self.out / name).exists()]
-        kinds = [kind for kind in (QUEUES, BATCH_QUEUES) if (self.out / kind).exists()]
+            return [Path(name) for name in WRITTEN[self._layout] if (self.out / name).exists()]
+        kinds = [kind for kind in self._queues if (self.out / kind).exists()]
         return [Path(kind) / folder.name for kind in kinds for folder in sorted((self.out / kind).iterdir())]
 
 
-def _refuse(findings: Findings, shifted: frozenset[str], topics: frozenset[str] | None) -> None:
+def _refuse(
+    findings: Findings, allowed: frozenset[str], shifted: frozenset[str], topics: frozenset[str] | None
+) -> None:
     """Raise for the first finding that speaks against the new files."""
-    for code in sorted(findings.codes - _OF_THE_LOG):
+    for code in sorted(findings.codes - allowed):
         if CLASSES[code].severity is Severity.INFO:
             continue
         is_queue = code.startswith(_QUEUE_CLASSES)

@@ -13,9 +13,11 @@ from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from connectors.commitlog.kernels import kernel_of
+from connectors.commitlog.layouts import StoreLayout
 from connectors.commitlog.splits import Split
 from connectors.commitlog.stores import Store
-from connectors.rebuild.checkpoint import checkpoint_of
+from connectors.rebuild.checkpoint import checkpoint_of, journal_checkpoint_of
 from connectors.rebuild.collect import Collected, CollectTask, collect
 from connectors.rebuild.durable import remove_but_last, write_whole
 from connectors.rebuild.errors import RebuildError
@@ -48,9 +50,10 @@ class Rebuilt:
         queues: how many.
         queue_files: files of queues that this run wrote.
         index_files: how many.
-        skipped: entries that brokers pass over, as the queue has their numbers.
+        skipped: entries that brokers pass over, as the queue has their numbers, or cannot have them.
         shifted: entries that stand in front of their numbers, as the log lacks others.
         shifted_queues: the queues that have such entries, as `topic/queue id`.
+        lost: entries that stand for messages which the log lacks.
     """
 
     out: Path
@@ -64,6 +67,7 @@ class Rebuilt:
     skipped: int
     shifted: int
     shifted_queues: tuple[str, ...]
+    lost: int
 
 
 def rebuild_store(
@@ -94,7 +98,7 @@ def rebuild_store(
     if "://" in store.root:
         raise RebuildError(f"{store.root}: expected a store on a local or mounted disk")
     root = Path(store.root).resolve().parent
-    plan = begin_or_go_on(store, root, out.resolve(), find_settings(root, wanted), partition_bytes)
+    plan = begin_or_go_on(store, root, out.resolve(), find_settings(root, wanted, store.layout), partition_bytes)
     splits = plan.splits(store)
     collected, counts = _collect(plan, splits, spark, threads, advance)
     if mixed := _mixed_topics(counts):
@@ -147,16 +151,21 @@ def _build(
     entries = sum(counts.values())
     groups = group_queues(counts, min(_MOST_QUEUE_TASKS, 2 + entries // _ENTRIES_OF_A_TASK))
     queue_tasks = [
-        QueueTask(number, queues, tuple(parts), work, out, settings) for number, queues in enumerate(groups) if queues
+        QueueTask(number, queues, tuple(parts), work, out, settings, plan.start)
+        for number, queues in enumerate(groups)
+        if queues
     ]
     totals = reduce(Totals.joined, (each.totals for each in collected), Totals())
     is_whole = settings.topics is None
-    index_tasks = plan_index([each.totals for each in collected], parts, plan.work, settings) if is_whole else []
+    has_index = is_whole and kernel_of(settings.layout).has_key_index
+    index_tasks = plan_index([each.totals for each in collected], parts, plan.work, settings) if has_index else []
     tasks: list[QueueTask | IndexTask] = [*index_tasks, *queue_tasks]
     built = dict(run_work(_build_one, tasks, spark=spark, threads=threads))
     queues = [each for each in built.values() if isinstance(each, QueuesBuilt)]
     files = [each for _, each in sorted(built.items()) if isinstance(each, IndexBuilt)]
-    if is_whole:
+    if is_whole and settings.layout is StoreLayout.JOURNAL:
+        write_whole(plan.out / CHECKPOINT, journal_checkpoint_of(totals, plan.start, plan.out, settings))
+    elif is_whole:
         name_files(files, plan.out)
         index_time = max((each.header.end_timestamp for each in files if each.is_full), default=0)
         checkpoint = checkpoint_of(plan.root, totals, index_time, plan.end, has_physical=settings.index_tags)
@@ -175,6 +184,7 @@ def _build(
         skipped=sum(each.skipped for each in queues),
         shifted=sum(each.shifted for each in queues),
         shifted_queues=tuple(name for each in queues for name in each.shifted_queues),
+        lost=sum(each.lost for each in queues),
     )
 
 

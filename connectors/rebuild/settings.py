@@ -1,8 +1,9 @@
 """What a broker's settings were: the log does not tell them, but what is left of the indexes does.
 
-The size of queue files is that of most which are there, else 6,000,000 bytes; slots and entries of the index follow
-from an IndexFile's size, else they are 5,000,000 and 20,000,000. Brokers since 5.5 enter tags: what is in the newest
-IndexFile tells; else the checkpoint's `logics_physical_offset`, which they alone write; else a broker is a new one.
+The size of queue files is that of most which are there, else 6,000,000 bytes (JMQ's: 6,600,000); slots and entries of
+the index follow from an IndexFile's size, else they are 5,000,000 and 20,000,000. Brokers since 5.5 enter tags: what is
+in the newest IndexFile tells; else the checkpoint's `logics_physical_offset`, which they alone write; else a broker is
+a new one.
 """
 
 from __future__ import annotations
@@ -12,13 +13,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from connectors.facts.consume_queues import QUEUES as CONSUME_QUEUES
+from connectors.commitlog.layouts import StoreLayout
 from connectors.facts.delay_levels import DEFAULT_DELAY_LEVELS_MS
+from connectors.facts.queue_layouts import QueueLayout, queues_of
 from connectors.rebuild.errors import RebuildError
 from connectors.rebuild.index_tags import index_has_tags
 from connectors.rebuild.topics import batch_topics_of
 from connectors.verify.store_view import has_rocksdb_queues, list_queues, queue_file_size
-from schemas.layouts import batchconsumequeue, consumequeue
+from schemas.layouts import batchconsumequeue
 from schemas.layouts.checkpoint import Checkpoint, parse_checkpoint
 from schemas.layouts.errors import LayoutError
 from schemas.layouts.indexfile import Geometry, geometry_of
@@ -66,6 +68,7 @@ class Settings:
             which leads to offset 0: where the log begins there, it passes over the queue's messages in the first
             segment, as of a file that is gone.
         batch_topics: whose queues are BatchConsumeQueues.
+        layout: how the store keeps its log. In JMQ's there is no index, no filler, and no BatchConsumeQueue.
     """
 
     queue_file_size: int
@@ -77,6 +80,12 @@ class Settings:
     topics: tuple[str, ...] | None
     close_heads: bool
     batch_topics: tuple[str, ...] = ()
+    layout: StoreLayout = StoreLayout.COMMITLOG
+
+    @property
+    def queues(self) -> QueueLayout:
+        """What the store's queues are."""
+        return queues_of(self.layout)
 
     @property
     def geometry(self) -> Geometry:
@@ -84,17 +93,18 @@ class Settings:
         return Geometry(self.index_slots, self.index_entries)
 
 
-def find_settings(root: Path, wanted: Wanted) -> Settings:
+def find_settings(root: Path, wanted: Wanted, layout: StoreLayout = StoreLayout.COMMITLOG) -> Settings:
     """The settings of the broker that wrote a store.
 
     Raises:
-        RebuildError: for sizes that no broker takes, and for a store whose queues are in RocksDB.
+        RebuildError: for sizes that no broker takes, for what the layout has no place for, and for a store whose queues
+            are in RocksDB.
     """
+    if layout is StoreLayout.JOURNAL:
+        return _journal_settings(root, wanted)
     if has_rocksdb_queues(root):
         raise RebuildError(f"{root}: expected queues in files, found queues in RocksDB, which the broker makes itself")
-    size = wanted.queue_file_size or queue_file_size(root, list_queues(root, CONSUME_QUEUES), CONSUME_QUEUES)
-    if size <= 0 or size % consumequeue.ENTRY.size:
-        raise RebuildError(f"size of queue files: expected a multiple of {consumequeue.ENTRY.size}, found {size}")
+    size = _queue_file_size(root, wanted, layout)
     files = _index_files(root)
     found = _geometry_of(files)
     slots, entries = wanted.index_slots or found.slots, wanted.index_entries or found.entries
@@ -111,6 +121,31 @@ def find_settings(root: Path, wanted: Wanted) -> Settings:
         close_heads=wanted.close_heads,
         batch_topics=tuple(sorted(batch_topics_of(root))),
     )
+
+
+def _journal_settings(root: Path, wanted: Wanted) -> Settings:
+    index = (wanted.index_slots, wanted.index_entries, wanted.index_tags)
+    if any(each is not None for each in index) or wanted.delay_levels_ms != DEFAULT_DELAY_LEVELS_MS:
+        raise RebuildError(f"{root}: expected no option of an index or of delay levels: a JMQ store has neither")
+    return Settings(
+        queue_file_size=_queue_file_size(root, wanted, StoreLayout.JOURNAL),
+        batch_file_size=0,
+        index_slots=0,
+        index_entries=0,
+        index_tags=False,
+        delay_levels_ms=wanted.delay_levels_ms,
+        topics=wanted.topics,
+        close_heads=False,
+        layout=StoreLayout.JOURNAL,
+    )
+
+
+def _queue_file_size(root: Path, wanted: Wanted, layout: StoreLayout) -> int:
+    queues = queues_of(layout)
+    size = wanted.queue_file_size or queue_file_size(root, list_queues(root, queues), queues)
+    if size <= 0 or size % queues.entry_size:
+        raise RebuildError(f"size of queue files: expected a multiple of {queues.entry_size}, found {size}")
+    return size
 
 
 def read_checkpoint(root: Path) -> Checkpoint | None:

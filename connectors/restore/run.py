@@ -14,6 +14,7 @@ from pathlib import Path
 
 from deltalake import DeltaTable
 
+from connectors.commitlog.layouts import StoreLayout
 from connectors.commitlog.stores import COMMITLOG, find_stores
 from connectors.lake.paths import LakePaths
 from connectors.lake.reader import open_table
@@ -202,7 +203,7 @@ def _write_config(plan: Plan, table: DeltaTable, settings: Wanted, offsets: Tabl
 def _rebuild(plan: Plan, settings: Wanted, threads: int) -> Rebuilt:
     """All that follows from the log."""
     if not (plan.out / REBUILD_WORK / REBUILD_PLAN).exists():
-        for name in WRITTEN:  # of a run that was interrupted behind its rebuild
+        for name in WRITTEN[StoreLayout.COMMITLOG]:  # of a run that was interrupted behind its rebuild
             path = plan.out / name
             shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
     (store,) = find_stores(str(plan.out), plan.chosen.broker)

@@ -12,9 +12,10 @@ from connectors.commitlog.stores import find_stores
 from connectors.rebuild.run import rebuild_store
 from connectors.rebuild.settings import Wanted
 from connectors.salvage.run import salvage_store
-from jobs import rebuild
+from jobs import rebuild, verify
 from schemas.layouts.segments import segment_name
 from tests.indexed_stores import SEGMENT_BYTES, write_indexed_store
+from tests.jmq_stores import write_jmq_store
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +55,16 @@ def test_a_salvage_on_spark_is_the_same(spark: SparkSession, intact: Path, tmp_p
 def test_the_job_runs_on_spark(spark: SparkSession, intact: Path, tmp_path: Path) -> None:
     assert rebuild.main([str(intact), "--out", str(tmp_path / "out"), "--quiet"]) == 0
     assert (tmp_path / "out" / "checkpoint").exists()
+
+
+def test_a_jmq_store_is_rebuilt_and_verified_on_spark(spark: SparkSession, tmp_path: Path) -> None:
+    root, out = write_jmq_store(tmp_path / "store"), tmp_path / "out"
+    assert rebuild.main([str(root), "--out", str(out), "--quiet"]) == 0
+    assert files_of(out / "queue") == files_of(root / "queue")
+    assert (out / "checkpoint").read_bytes() == (root / "checkpoint").read_bytes()
+    assert verify.main([str(root), "--quiet"]) == 0
+    shutil.rmtree(root / "queue" / "rare")
+    assert verify.main([str(root), "--quiet"]) == 3
 
 
 def test_an_error_on_a_worker_is_a_sentence(

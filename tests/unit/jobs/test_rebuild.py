@@ -15,6 +15,7 @@ from jobs.command import ExitCode
 from jobs.rebuild import main
 from schemas.layouts.segments import segment_name
 from tests.indexed_stores import SEGMENT_BYTES, write_indexed_store
+from tests.jmq_stores import FILE_BYTES, write_jmq_store
 
 LOCAL = ("--local", "--threads", "1")
 HOLDER = """
@@ -157,3 +158,55 @@ def test_a_wrong_value_is_refused(intact: Path, options: list[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main([str(intact), *options, *where])
     assert ended.value.code == ExitCode.USAGE
+
+
+@pytest.fixture
+def jmq(tmp_path: Path) -> Path:
+    """A JMQ store."""
+    return write_jmq_store(tmp_path / "broker-j" / "store", 200)
+
+
+def test_a_jmq_store_is_found_by_its_journal(jmq: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "out"
+    assert main([str(jmq), "--out", str(out), *LOCAL]) == ExitCode.OK
+    told = capsys.readouterr().err
+    assert "200 entries of 15 queues; in" in told
+    for path in (jmq / "queue").rglob("0*"):
+        if path.is_file():
+            assert (out / path.relative_to(jmq)).read_bytes() == path.read_bytes()
+
+
+def test_a_jmq_store_is_rebuilt_in_place(jmq: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.rmtree(jmq / "queue" / "topic-1")
+    assert main([str(jmq), "--in-place", *LOCAL]) == ExitCode.OK
+    assert len(list(jmq.glob("queue.old-*"))) == len(list(jmq.glob("checkpoint.old-*"))) == 1
+    assert verify.main([str(jmq), "--local", "--processes", "1", "--quiet"]) == ExitCode.OK
+    assert capsys.readouterr().out == ""
+
+
+def test_what_a_damaged_journal_lacks_is_told(jmq: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = jmq / "journal" / segment_name(FILE_BYTES)
+    data = bytearray(path.read_bytes())
+    data[62] ^= 1  # of the first record's CRC
+    path.write_bytes(data)
+    assert main([str(jmq), "--out", str(tmp_path / "out"), *LOCAL]) == ExitCode.DAMAGE
+    told = capsys.readouterr().err
+    assert "hold no intact record: a broker steps over them" in told
+    assert "1 messages are not in the journal: entries of size 0 have their numbers" in told
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--salvage"], "a JMQ broker steps over what it cannot read of its journal"),
+        (["--index-slots", "7"], "a JMQ store has neither"),
+        (["--delay-levels", "1s 5s"], "a JMQ store has neither"),
+        (["--queue-file-size", "40"], "expected a multiple of 22, found 40"),
+    ],
+)
+def test_what_a_jmq_store_has_not_is_said(
+    jmq: Path, tmp_path: Path, options: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([str(jmq), "--out", str(tmp_path / "out"), *LOCAL, *options]) == ExitCode.USAGE
+    assert told in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()

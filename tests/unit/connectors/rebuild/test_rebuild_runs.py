@@ -171,7 +171,7 @@ def replaced(root: Path, topics: tuple[str, ...] | None = None) -> Replacement:
     (store,) = find_stores(str(root), "a")
     replacement = Replacement(root)
     rebuilt = rebuild_store(store, replacement.out, Wanted(topics=topics), threads=1)
-    replacement.take_over_old_queues(topics)
+    replacement.take_over_old_queues(rebuilt.settings)
     replacement.verify(store, rebuilt.shifted_queues, topics)
     return replacement
 
