@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from schemas.layouts.commitlog import FIXED_SIZE, NewMessage, serialize_blank, serialize_message
+from schemas.layouts.dialect import ROCKETMQ, Dialect
 from tests.logs import BROKER_HOST, PRODUCER_HOST, START_MS
 
 TOPIC = "orders"
@@ -17,20 +18,26 @@ Body = Callable[[int], bytes]
 """A body, by the physical offset of its first byte."""
 
 
-def store_record(body: Body, offset: int, number: int = 0) -> bytes:
+def store_record(body: Body, offset: int, number: int = 0, dialect: Dialect = ROCKETMQ) -> bytes:
     """A record at a physical offset."""
     message = NewMessage(TOPIC, body(offset + BEFORE_BODY), START_MS, PRODUCER_HOST, properties=PROPERTIES)
     return serialize_message(
-        message, queue_offset=number, physical_offset=offset, store_timestamp=START_MS + number, store_host=BROKER_HOST
-    )
+        message, queue_offset=number, physical_offset=offset, store_timestamp=START_MS + number,
+        store_host=BROKER_HOST, dialect=dialect,
+    )  # fmt: skip
 
 
-def fake_record(offset: int, beyond: int, topic: str = "fake") -> bytes:
+def fake_record(offset: int, beyond: int, topic: str = "fake", dialect: Dialect = ROCKETMQ) -> bytes:
     """A record that proves itself at an offset, and whose properties are as many bytes of what follows it."""
     message = NewMessage(topic, b"evil", START_MS, PRODUCER_HOST)
     data = bytearray(
         serialize_message(
-            message, queue_offset=0, physical_offset=offset, store_timestamp=START_MS, store_host=BROKER_HOST
+            message,
+            queue_offset=0,
+            physical_offset=offset,
+            store_timestamp=START_MS,
+            store_host=BROKER_HOST,
+            dialect=dialect,
         )
     )
     data[-2:] = beyond.to_bytes(2, "big")
@@ -49,9 +56,17 @@ class HostileLog:
         fakes: those at which records in bodies do.
     """
 
-    def __init__(self, chance: random.Random, size: int, max_body: int, share: float = 0.5) -> None:
-        """Fill `data`, all but the room for a BLANK."""
+    def __init__(
+        self,
+        chance: random.Random,
+        size: int,
+        max_body: int,
+        share: float = 0.5,
+        dialects: Sequence[Dialect] = (ROCKETMQ,),
+    ) -> None:
+        """Fill `data`, all but the room for a BLANK; records and fakes are of these dialects by turns."""
         self._chance = chance
+        self._dialects = dialects
         self._size = size
         self._next_fake = 0
         self.starts: list[int] = []
@@ -62,7 +77,12 @@ class HostileLog:
             fakes, ahead = len(self.fakes), self._next_fake
             body = self._hostile if chance.random() < share else self._plain
             length = chance.randrange(1, max_body)
-            record = store_record(lambda at, body=body, length=length: body(at, length), offset, len(out))  # type: ignore[misc]
+            record = store_record(
+                lambda at, body=body, length=length: body(at, length),  # type: ignore[misc]
+                offset,
+                len(out),
+                dialects[len(out) % len(dialects)],
+            )
             if offset + len(record) + 8 > size:
                 del self.fakes[fakes:]
                 self._next_fake = ahead
@@ -84,7 +104,7 @@ class HostileLog:
         while at + FAKE_SIZE <= end:
             kind = self._chance.randrange(6)
             if kind == 0:
-                blank = serialize_blank(self._size - at)[:8]
+                blank = serialize_blank(self._size - at, self._dialects[-1])[:8]
                 body[at - offset : at - offset + 8] = blank
                 at += 8 + self._chance.randrange(200)
                 continue
@@ -94,7 +114,7 @@ class HostileLog:
                 2: left + BEHIND_BODY + BEFORE_BODY + self._chance.randrange(300),  # in the next body
                 3: self._chance.randrange(left + 1),
             }.get(kind, 0)
-            fake = fake_record(at, beyond)
+            fake = fake_record(at, beyond, dialect=self._dialects[len(self.fakes) % len(self._dialects)])
             body[at - offset : at - offset + len(fake)] = fake
             self.fakes.append(at)
             at += len(fake) + beyond
@@ -105,7 +125,7 @@ class HostileLog:
 
     def closed(self) -> bytes:
         """The segment as a broker leaves it."""
-        return (self.data + serialize_blank(self._size - len(self.data))).ljust(self._size, b"\0")
+        return (self.data + serialize_blank(self._size - len(self.data), self._dialects[0])).ljust(self._size, b"\0")
 
     def open(self) -> bytes:
         """The segment as a broker writes it."""

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from schemas.layouts.commitlog import NewMessage, serialize_blank, serialize_message
+from schemas.layouts.dialect import DIALECT_BY_MAGIC, ROCKETMQ, Dialect
 from schemas.layouts.hosts import Host
 from schemas.layouts.segments import segment_name
 
@@ -14,6 +15,7 @@ BROKER_HOST = Host.of("10.0.0.1", 10911)
 PRODUCER_HOST = Host.of("192.168.1.10", 50123)
 START_MS = 1_700_000_000_000
 KEYS = (("KEYS", "order-1 order-2"), ("UNIQ_KEY", "C0A8010A1F9018B4AAC2000000010000"), ("TAGS", "TagA"))
+MAGICS = [magic.to_bytes(4, "big", signed=True) for magic in DIALECT_BY_MAGIC]
 
 
 def new_message(number: int = 0, topic: str = "orders", body: bytes = b"body", **changes: object) -> NewMessage:
@@ -29,7 +31,12 @@ def new_message(number: int = 0, topic: str = "orders", body: bytes = b"body", *
     return NewMessage(**{**values, **changes})  # type: ignore[arg-type]
 
 
-def records(messages: Iterable[NewMessage], base_offset: int = 0, store_host: Host = BROKER_HOST) -> list[bytes]:
+def records(
+    messages: Iterable[NewMessage],
+    base_offset: int = 0,
+    store_host: Host = BROKER_HOST,
+    dialect: Dialect = ROCKETMQ,
+) -> list[bytes]:
     """Records one behind the other, from a physical offset on."""
     offset, out = base_offset, []
     for number, message in enumerate(messages):
@@ -39,22 +46,25 @@ def records(messages: Iterable[NewMessage], base_offset: int = 0, store_host: Ho
             physical_offset=offset,
             store_timestamp=START_MS + 1000 + number,
             store_host=store_host,
+            dialect=dialect,
         )
         out.append(record)
         offset += len(record)
     return out
 
 
-def closed_segment(messages: Iterable[NewMessage], size: int, base_offset: int = 0) -> bytes:
+def closed_segment(
+    messages: Iterable[NewMessage], size: int, base_offset: int = 0, dialect: Dialect = ROCKETMQ
+) -> bytes:
     """A segment that the broker has left: records, BLANK, zeros."""
-    data = b"".join(records(messages, base_offset))
+    data = b"".join(records(messages, base_offset, dialect=dialect))
     assert len(data) + 8 <= size
-    return (data + serialize_blank(size - len(data))).ljust(size, b"\0")
+    return (data + serialize_blank(size - len(data), dialect)).ljust(size, b"\0")
 
 
-def open_segment(messages: Iterable[NewMessage], size: int, base_offset: int = 0) -> bytes:
+def open_segment(messages: Iterable[NewMessage], size: int, base_offset: int = 0, dialect: Dialect = ROCKETMQ) -> bytes:
     """A segment that the broker still writes: records, zeros."""
-    data = b"".join(records(messages, base_offset))
+    data = b"".join(records(messages, base_offset, dialect=dialect))
     assert len(data) + 8 <= size
     return data.ljust(size, b"\0")
 
@@ -96,7 +106,5 @@ def damage(data: bytes, chance: random.Random) -> bytes:
             piece = bytes(out[source : source + chance.randrange(400)])[: len(out) - at]
             out[at : at + len(piece)] = piece
         case _:
-            out[at : at + 4] = chance.choice([b"\xda\xa3\x20\xa7", b"\xda\xa3\x20\xab", b"\xcb\xd4\x31\x94"])[
-                : len(out) - at
-            ]
+            out[at : at + 4] = chance.choice(MAGICS)[: len(out) - at]
     return bytes(out)

@@ -23,14 +23,14 @@ from connectors.commitlog.kernel import decode as kernel
 from connectors.commitlog.kernel import hop as h
 from connectors.commitlog.kernel.commitlog import COMMITLOG
 from connectors.commitlog.walk import Place
-from schemas.layouts.commitlog import HEAD, STORED, TAIL
+from schemas.layouts.commitlog import CRC_MASK, HEAD, STORED, TAIL
 
 FIELDS32 = {
-    "size": (fields.FROM_START, HEAD.offset_of("total_size")),
-    "queue_id": (fields.FROM_START, HEAD.offset_of("queue_id")),
-    "flag": (fields.FROM_START, HEAD.offset_of("flag")),
-    "body_crc": (fields.FROM_START, HEAD.offset_of("body_crc")),
-    "reconsume_times": (fields.FROM_BODY, TAIL.offset_of("reconsume_times") - TAIL.size),
+    "size": (fields.FROM_START, HEAD.offset_of("total_size"), fields.ALL_BITS),
+    "queue_id": (fields.FROM_START, HEAD.offset_of("queue_id"), fields.ALL_BITS),
+    "flag": (fields.FROM_START, HEAD.offset_of("flag"), fields.ALL_BITS),
+    "body_crc": (fields.FROM_START, HEAD.offset_of("body_crc"), CRC_MASK),
+    "reconsume_times": (fields.FROM_BODY, TAIL.offset_of("reconsume_times") - TAIL.size, fields.ALL_BITS),
 }
 FIELDS64 = {
     "physical_offset": (fields.FROM_START, HEAD.offset_of("physical_offset")),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from connectors.commitlog.dialects import why_no_key_index
 from connectors.commitlog.files import OpenSegment
 from connectors.commitlog.filters import Filters
 from connectors.commitlog.index_answer import Index, IndexUnusable
@@ -40,7 +41,9 @@ def open_indexes(store: Store, store_range: StoreRange, options: Options, filter
     folder = Path(store.root).parent
     usable: list[Index] = []
     reasons: list[str] = []
-    if by_key:
+    if by_key and (reason := why_no_key_index(store)):
+        reasons.append(f"{KeyIndex.name}: {reason}")
+    elif by_key:
         try:
             index = KeyIndex(folder, filters, _Log(store, store_range, options.max_record_bytes).message_at)
         except IndexUnusable as unusable:

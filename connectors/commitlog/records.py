@@ -17,7 +17,7 @@ from connectors.commitlog.files import LocalFile, OpenSegment, SegmentFile
 from connectors.commitlog.layouts import StoreLayout, rules_of
 from connectors.commitlog.stores import Segment, Store, own_size
 from schemas.layouts import properties as props
-from schemas.layouts.commitlog import Message
+from schemas.layouts.commitlog import CRC_MASK, Message
 from schemas.layouts.scan import Bounds, Fault, Span, SpanKind
 from schemas.layouts.segments import segment_name
 from schemas.layouts.topics import kind_of
@@ -152,7 +152,7 @@ def row_of(message: Message, broker: str) -> dict[str, object]:
         "priority": props.parse_priority(properties.get(props.PRIORITY)),
         "prepared_transaction_offset": message.prepared_transaction_offset,
         "body_size": len(message.body),
-        "body_crc": message.body_crc,
+        "body_crc": message.body_crc & CRC_MASK,
         "body_codec": str(message.body_codec),
         "properties": properties,
         "magic": int(message.magic),

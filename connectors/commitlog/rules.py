@@ -1,10 +1,11 @@
-"""What is known of RocketMQ's CommitLog without its kernel; see `layouts`."""
+"""What is known of the CommitLog, in both its dialects, without its kernel; see `layouts`."""
 
 from __future__ import annotations
 
 from connectors.commitlog.layouts import LayoutRules
 from connectors.commitlog.records import row_of
-from schemas.layouts.commitlog import BLANK, HEAD, STORED, Magic, Message, parse_message
+from schemas.layouts.commitlog import BLANK, HEAD, STORED, Message, parse_message
+from schemas.layouts.dialect import BLANK_MAGICS
 from schemas.layouts.hosts import V4_SIZE
 from schemas.layouts.scan import SegmentScanner, examine
 
@@ -18,7 +19,7 @@ def _size_of(head: memoryview) -> int:
 
 
 def _is_filler(head: memoryview) -> bool:
-    return bool(BLANK.unpack(head)[1] == Magic.BLANK)
+    return BLANK.unpack(head)[1] in BLANK_MAGICS
 
 
 RULES = LayoutRules(

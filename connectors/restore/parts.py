@@ -9,7 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from connectors.restore.kernel import Array
-from schemas.layouts.commitlog import MAX_V1_TOPIC_LENGTH, TOPIC_LENGTH, Magic
+from schemas.layouts.commitlog import MAX_V1_TOPIC_LENGTH, TOPIC_LENGTH
+from schemas.layouts.dialect import Magic
 from schemas.layouts.hosts import V4_SIZE, V6_SIZE, Host, serialize_host
 
 REPLACED = "\ufffd"

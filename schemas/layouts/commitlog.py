@@ -1,4 +1,4 @@
-"""CommitLog records: what a RocketMQ broker appends for every message of every topic.
+"""CommitLog records: what a RocketMQ broker appends for every message of every topic, and a BoltMQ broker likewise.
 
 A record, big-endian, IPv4 hosts (an IPv6 host takes 20 bytes in place of 8):
 
@@ -26,40 +26,31 @@ A record, big-endian, IPv4 hosts (an IPv6 host takes 20 bytes in place of 8):
 
 Records follow one another without padding, and never cross the end of a segment: where the next one (and 8 bytes)
 does not fit, a BLANK stands (`total_size` = all bytes left, `magic` = CBD43194), and the log goes on in the next
-segment. A segment that is still written ends in zeros. The CRC covers the body alone. Source: CommitLog,
-MessageExtEncoder, MessageDecoder of RocketMQ 4.9.7 and 5.5.0.
+segment. A segment that is still written ends in zeros. The CRC covers the body alone. This is RocketMQ's dialect;
+what is otherwise in BoltMQ's is declared in dialect.py. Source: CommitLog, MessageExtEncoder, MessageDecoder of
+RocketMQ 4.9.7 and 5.5.0.
 """
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from enum import IntEnum
 from typing import NamedTuple
 
 from schemas.layouts import properties as props
+from schemas.layouts.dialect import DIALECT_BY_MAGIC, MESSAGE_MAGIC_NAMES, MESSAGE_MAGICS, ROCKETMQ, Dialect, Magic
 from schemas.layouts.errors import LayoutError, UnserializableError
 from schemas.layouts.hosts import Host, host_size, parse_host, serialize_host
 from schemas.layouts.layout import Field, Layout, ReadableBuffer
 from schemas.layouts.message_id import serialize_message_id
 from schemas.layouts.sysflag import BORN_HOST_V6, STORE_HOST_V6, BodyCodec, body_codec
 
-
-class Magic(IntEnum):
-    """The second field of everything in a CommitLog, as the signed integer that Java sees."""
-
-    V1 = -626843481
-    V2 = -626843477
-    BLANK = -875286124
-
-
-CRC_MASK = 0x7FFFFFFF
+CRC_MASK = ROCKETMQ.crc_mask
 
 HEAD = Layout(
     Field("total_size", "i", "bytes of the record"),
     Field("magic", "i", "see Magic"),
-    Field("body_crc", "i", "CRC-32 of the stored body & 0x7FFFFFFF"),
+    Field("body_crc", "i", "CRC-32 of the stored body, the bits that the dialect keeps"),
     Field("queue_id", "i", ""),
     Field("flag", "i", "the application's own; brokers never look at it"),
     Field("queue_offset", "q", "number of the message in its queue"),
@@ -79,13 +70,17 @@ TAIL = Layout(
 TOPIC_LENGTH = {
     Magic.V1: Layout(Field("topic_length", "B", "bytes")),
     Magic.V2: Layout(Field("topic_length", "H", "bytes")),
+    Magic.BOLTMQ: Layout(Field("topic_length", "B", "bytes")),
 }
 PROPERTIES_LENGTH = Layout(Field("properties_length", "h", "bytes"))
-BLANK = Layout(Field("total_size", "i", "bytes left in the segment"), Field("magic", "i", "Magic.BLANK"))
+BLANK = Layout(Field("total_size", "i", "bytes left in the segment"), Field("magic", "i", "the dialect's"))
 
 assert HEAD.offset_of("physical_offset") == 28
 assert (HEAD.size, HEAD.size + 8 + STORED.size + 8 + TAIL.size) == (48, 88)
 assert BLANK.size == 8
+
+_MAGIC_AND_CRC = Layout(*HEAD.fields[1:3])
+_MAGIC_AND_CRC_AT = HEAD.offset_of("magic")
 
 END_RESERVE = BLANK.size
 """Bytes that stay free behind the last record of a segment, so that a BLANK always fits."""
@@ -93,7 +88,6 @@ MAX_V1_TOPIC_LENGTH = 127
 FIXED_SIZE = HEAD.size + STORED.size + TAIL.size + PROPERTIES_LENGTH.size
 MIN_RECORD_SIZE = FIXED_SIZE + 2 * host_size(is_v6=False) + 1
 assert MIN_RECORD_SIZE == 91
-_MESSAGE_MAGICS = (Magic.V1, Magic.V2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +115,10 @@ class NewMessage:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One record as it is stored, named as the columns of the table `messages` are."""
+    """One record as it is stored, named as the columns of the table `messages` are.
+
+    `body_crc` is the stored integer, which in BoltMQ's dialect can be negative.
+    """
 
     size: int
     magic: Magic
@@ -140,6 +137,11 @@ class Message:
     body: bytes = field(repr=False)
     topic: str
     raw_properties: bytes = field(repr=False)
+
+    @property
+    def dialect(self) -> Dialect:
+        """Whose record it is."""
+        return DIALECT_BY_MAGIC[self.magic]
 
     @property
     def msg_id(self) -> str:
@@ -193,8 +195,8 @@ class Parts(NamedTuple):
 
 
 def body_crc(body: bytes | bytearray | memoryview) -> int:
-    """The checksum that a record stores for a body; 0 for an empty one."""
-    return zlib.crc32(body) & CRC_MASK
+    """The checksum that a record of RocketMQ's stores for a body; 0 for an empty one."""
+    return ROCKETMQ.body_crc(body)
 
 
 def locate_parts(buffer: ReadableBuffer, offset: int, magic: int, sys_flag: int, total_size: int) -> Parts:
@@ -203,7 +205,7 @@ def locate_parts(buffer: ReadableBuffer, offset: int, magic: int, sys_flag: int,
     Args:
         buffer: holds the whole record.
         offset: the record's first byte.
-        magic: V1 or V2.
+        magic: a record's.
         sys_flag: the record's, for the sizes of its hosts.
         total_size: the record's, not larger than what the buffer holds behind `offset`.
 
@@ -253,8 +255,8 @@ def parse_message(buffer: ReadableBuffer, offset: int = 0, *, verify_crc: bool =
     if available < BLANK.size:
         return None
     total_size, magic = BLANK.unpack(buffer, offset)
-    if magic not in _MESSAGE_MAGICS:
-        raise LayoutError("magic", offset + 4, "DAA320A7 or DAA320AB", f"{magic & 0xFFFFFFFF:08X}")
+    if magic not in MESSAGE_MAGICS:
+        raise LayoutError("magic", offset + 4, MESSAGE_MAGIC_NAMES, f"{magic & 0xFFFFFFFF:08X}")
     if total_size < MIN_RECORD_SIZE:
         raise LayoutError("total_size", offset, f"at least {MIN_RECORD_SIZE} bytes", f"{total_size}")
     if available < total_size:
@@ -265,8 +267,8 @@ def parse_message(buffer: ReadableBuffer, offset: int = 0, *, verify_crc: bool =
     view = memoryview(buffer)
     body = bytes(view[parts.body : parts.body + parts.body_length])
     stored_crc = head[2]
-    if verify_crc and body_crc(body) != stored_crc:
-        raise LayoutError("body_crc", offset + 8, f"{body_crc(body)} for these {len(body)} bytes", f"{stored_crc}")
+    if verify_crc and (crc := DIALECT_BY_MAGIC[magic].body_crc(body)) != stored_crc:
+        raise LayoutError("body_crc", offset + 8, f"{crc} for these {len(body)} bytes", f"{stored_crc}")
     born_host = parse_host(view, parts.born_host, bool(sys_flag & BORN_HOST_V6))
     store_host = parse_host(view, parts.store_host, bool(sys_flag & STORE_HOST_V6))
     reconsume_times, prepared_transaction_offset, _ = TAIL.unpack(buffer, parts.body - TAIL.size)
@@ -293,21 +295,29 @@ def parse_message(buffer: ReadableBuffer, offset: int = 0, *, verify_crc: bool =
 
 
 def serialize_message(
-    message: NewMessage, *, queue_offset: int, physical_offset: int, store_timestamp: int, store_host: Host
+    message: NewMessage,
+    *,
+    queue_offset: int,
+    physical_offset: int,
+    store_timestamp: int,
+    store_host: Host,
+    dialect: Dialect = ROCKETMQ,
 ) -> bytes:
     """The record for a message at its place in the log.
 
-    V2 is chosen, as brokers since 5.1.0 do, where the topic has more than 127 characters. The host bits of `sys_flag`
-    are set from the hosts; the rest of it is the caller's.
+    In RocketMQ's dialect V2 is chosen, as brokers since 5.1.0 do, where the topic has more than 127 characters. The
+    host bits of `sys_flag` are set from the hosts; the rest of it is the caller's.
 
     Raises:
-        UnserializableError: for a topic or properties that the format has no room for.
+        UnserializableError: for a topic, hosts or properties that the format has no room for.
     """
     sys_flag = message.sys_flag & ~(BORN_HOST_V6 | STORE_HOST_V6)
     sys_flag |= BORN_HOST_V6 if message.born_host.is_v6 else 0
     sys_flag |= STORE_HOST_V6 if store_host.is_v6 else 0
+    if not dialect.has_v6_hosts and (message.born_host.is_v6 or store_host.is_v6):
+        raise UnserializableError("hosts", f"IPv4 in a {dialect.name} record", f"{message.born_host}, {store_host}")
     topic = message.topic.encode()
-    magic = Magic.V2 if len(message.topic) > MAX_V1_TOPIC_LENGTH else Magic.V1
+    magic = _magic_for(message.topic, dialect)
     topic_layout = TOPIC_LENGTH[magic]
     limit = (1 << 8 * topic_layout.size) - 1
     if not 0 < len(topic) <= limit:
@@ -320,7 +330,7 @@ def serialize_message(
             HEAD.pack(
                 total_size,
                 magic,
-                body_crc(message.body),
+                dialect.body_crc(message.body),
                 message.queue_id,
                 message.flag,
                 queue_offset,
@@ -341,6 +351,56 @@ def serialize_message(
     )
 
 
-def serialize_blank(bytes_left: int) -> bytes:
-    """The BLANK that closes a segment with so many bytes left; the bytes behind its 8 stay as they were."""
-    return BLANK.pack(bytes_left, Magic.BLANK)
+def _magic_for(topic: str, dialect: Dialect) -> Magic:
+    if len(topic) <= MAX_V1_TOPIC_LENGTH:
+        return dialect.message
+    if dialect.long_topic is None:
+        expected = f"at most {MAX_V1_TOPIC_LENGTH} characters in a {dialect.name} record"
+        raise UnserializableError("topic", expected, f"{len(topic)}")
+    return dialect.long_topic
+
+
+def serialize_blank(bytes_left: int, dialect: Dialect = ROCKETMQ) -> bytes:
+    """The BLANK that closes a segment with so many bytes left; its 8 bytes, without what is behind them."""
+    return BLANK.pack(bytes_left, dialect.blank)
+
+
+def dialect_of_segment(read: Callable[[int], ReadableBuffer]) -> Dialect | None:
+    """Whose a segment is, by the two records that it begins with, or the one; None where they differ, or none is there.
+
+    One alone would not do where there are two: in one bit a damaged magic of RocketMQ's becomes BoltMQ's.
+
+    Args:
+        read: the bytes of the segment from a position on, as many as a BLANK has, or fewer at its end.
+    """
+    size, first = _head(read(0))
+    _, second = _head(read(size)) if size >= MIN_RECORD_SIZE else (0, None)
+    return first if second in (None, first) else None
+
+
+def _head(data: ReadableBuffer) -> tuple[int, Dialect | None]:
+    if len(data) < BLANK.size:
+        return 0, None
+    size, magic = BLANK.unpack(data)
+    return size, DIALECT_BY_MAGIC.get(magic)
+
+
+def in_dialect(record: bytes, dialect: Dialect) -> bytes:
+    """A whole record as the brokers of a dialect would have stored it at its place.
+
+    Args:
+        record: one that `parse_message` takes.
+        dialect: whose it is to be; one with V2, if the record is V2.
+
+    Raises:
+        LayoutError: if the body does not agree with its checksum, which would then seem to be sound.
+    """
+    parsed = parse_message(record)
+    assert parsed is not None, "a whole record"
+    message = parsed[0]
+    if message.dialect is dialect:
+        return record
+    magic = dialect.message if TOPIC_LENGTH[message.magic].size == 1 else dialect.long_topic
+    assert magic is not None, "a dialect with room for the topic"
+    changed = _MAGIC_AND_CRC.pack(magic, dialect.body_crc(message.body))
+    return record[:_MAGIC_AND_CRC_AT] + changed + record[_MAGIC_AND_CRC_AT + _MAGIC_AND_CRC.size :]

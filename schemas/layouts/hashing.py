@@ -1,10 +1,11 @@
-"""Java's String.hashCode, which RocketMQ stores as a tag's code and as an index key's hash."""
+"""The hashes of tags and of index keys: Java's String.hashCode, which RocketMQ stores, and BoltMQ's FNV."""
 
 from __future__ import annotations
 
 from operator import mul
 
 _MASK = 0xFFFFFFFF
+_MASK_64 = (1 << 64) - 1
 _SHORT = 128
 _WEIGHTS = tuple(pow(31, exponent, 1 << 32) for exponent in range(_SHORT - 1, -1, -1))
 
@@ -37,6 +38,22 @@ def java_hash_behind(head: int, tail: str) -> int:
         return _signed((head * _WEIGHTS[start - 1] + sum(map(mul, tail.encode(), _WEIGHTS[start:]))) & _MASK)
     units = len(tail.encode("utf-16-be", "surrogatepass")) // 2
     return _signed((head * pow(31, units, 1 << 32) + java_hash(tail)) & _MASK)
+
+
+def fnv1_64(data: bytes) -> int:
+    """FNV-1 of 64 bits, unsigned: multiply, then xor."""
+    value = 0xCBF29CE484222325
+    for byte in data:
+        value = (value * 0x100000001B3 & _MASK_64) ^ byte
+    return value
+
+
+def fnv1a_32(data: bytes) -> int:
+    """FNV-1a of 32 bits, unsigned: xor, then multiply."""
+    value = 0x811C9DC5
+    for byte in data:
+        value = (value ^ byte) * 0x01000193 & _MASK
+    return value
 
 
 def _signed(value: int) -> int:

@@ -3,8 +3,9 @@
 A position in a segment holds one of five things. They are told apart by these rules, which the compiled kernel of the
 Spark source follows too (a property test holds the two together):
 
-    RECORD     proves itself: magic V1 or V2, its own physical offset, lengths that add up to its size, body CRC
-    BLANK      BLANK magic and exactly the bytes left in the segment: the log goes on in the next one
+    RECORD     proves itself: a record's magic, its own physical offset, lengths that add up to its size, and the body's
+               CRC by the rule of the magic's dialect
+    BLANK      a BLANK's magic and exactly the bytes left in the segment: the log goes on in the next one
     UNWRITTEN  zeros, up to the end of the file
     MORE       the window ends within the record: ask again with more bytes
     FAULT      none of these
@@ -29,7 +30,8 @@ from collections.abc import Callable, Iterator
 from enum import StrEnum
 from typing import NamedTuple
 
-from schemas.layouts.commitlog import BLANK, HEAD, MIN_RECORD_SIZE, Magic, body_crc, locate_parts
+from schemas.layouts.commitlog import BLANK, HEAD, MIN_RECORD_SIZE, locate_parts
+from schemas.layouts.dialect import BLANK_MAGICS, DIALECT_BY_MAGIC, MESSAGE_MAGIC_NAMES, MESSAGE_MAGICS
 from schemas.layouts.errors import LayoutError
 
 DEFAULT_MAX_RECORD_BYTES = 64 << 20
@@ -104,6 +106,7 @@ class Bounds(NamedTuple):
 
 
 _MORE = Finding(SpanKind.MORE)
+_MAGIC_NAMES = f"{MESSAGE_MAGIC_NAMES}, CBD43194 or CBD431A4"
 
 
 def _fault(fault: Fault, expected: str, found: str, size: int = 0) -> Finding:
@@ -136,12 +139,12 @@ def examine(  # noqa: PLR0911 (one return for each thing that can stand there)
             Fault.CUT, f"a record or a BLANK, {BLANK.size} bytes or more", f"{len(rest)} bytes left in the file"
         )
     total_size, magic = BLANK.unpack(window, position)
-    if magic == Magic.BLANK:
+    if magic in BLANK_MAGICS:
         return _examine_blank(total_size, bounds.segment_end - physical_offset)
     if total_size == 0 and magic == 0:
         return Finding(SpanKind.UNWRITTEN)
-    if magic not in (Magic.V1, Magic.V2):
-        return _fault(Fault.MAGIC, "DAA320A7, DAA320AB or CBD43194", f"{magic & 0xFFFFFFFF:08X}")
+    if magic not in MESSAGE_MAGICS:
+        return _fault(Fault.MAGIC, _MAGIC_NAMES, f"{magic & 0xFFFFFFFF:08X}")
     return _examine_record(window, position, physical_offset, bounds)
 
 
@@ -171,8 +174,8 @@ def _examine_record(  # noqa: PLR0911 (one return for each fault)
     except LayoutError as error:
         return _fault(Fault.PART_LENGTHS, f"{error.field} {error.expected}", error.found)
     body = window[parts.body : parts.body + parts.body_length]
-    if body_crc(body) != head[2]:
-        return _fault(Fault.BODY_CRC, f"{head[2]}", f"{body_crc(body)} for these {len(body)} bytes", total_size)
+    if (crc := DIALECT_BY_MAGIC[magic].body_crc(body)) != head[2]:
+        return _fault(Fault.BODY_CRC, f"{head[2]}", f"{crc} for these {len(body)} bytes", total_size)
     return Finding(SpanKind.RECORD, total_size)
 
 
@@ -201,7 +204,7 @@ class Rules(NamedTuple):
 
 
 COMMITLOG = Rules(
-    examine, re.compile(rb"\xda\xa3\x20[\xa7\xab]|\xcb\xd4\x31\x94", re.DOTALL), BLANK.offset_of("magic"), 4
+    examine, re.compile(rb"\xda\xa3\x20[\xa7\xab\xb7]|\xcb\xd4\x31[\x94\xa4]"), BLANK.offset_of("magic"), 4
 )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+BOLTMQ_SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXX"
 TIMER_TOPIC = "rmq_sys_wheel_timer"
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 OP_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
@@ -49,6 +50,7 @@ class Kind(StrEnum):
 
 _KIND_BY_TOPIC = {
     SCHEDULE_TOPIC: Kind.DELAY,
+    BOLTMQ_SCHEDULE_TOPIC: Kind.DELAY,
     TIMER_TOPIC: Kind.TIMER,
     HALF_TOPIC: Kind.HALF,
     OP_TOPIC: Kind.OP,

@@ -24,6 +24,7 @@ from connectors.commitlog.request import Request
 from connectors.commitlog.splits import Split
 from connectors.commitlog.stores import find_stores
 from schemas.layouts.commitlog import parse_message
+from schemas.layouts.dialect import DIALECTS, ROCKETMQ, Dialect
 from schemas.layouts.errors import LayoutError
 from schemas.layouts.scan import Fault, SpanKind
 from schemas.tables.messages import SOURCE
@@ -48,15 +49,27 @@ def read_all(splits: list[Split], mode: Mode, **request: int) -> list[dict[str, 
     return sorted(rows, key=lambda row: (row["physical_offset"], row["size"] is None))
 
 
-@example(seed=232, faults=3, window=16, partition=64)  # both files are cut short
+@example(seed=232, faults=3, window=16, partition=64, dialects=(ROCKETMQ, ROCKETMQ))  # both files are cut short
 @given(
-    seed=st.integers(0, 2**32), faults=st.integers(0, 4), window=st.integers(16, 4000), partition=st.integers(64, 8000)
+    seed=st.integers(0, 2**32),
+    faults=st.integers(0, 4),
+    window=st.integers(16, 4000),
+    partition=st.integers(64, 8000),
+    dialects=st.tuples(st.sampled_from(DIALECTS), st.sampled_from(DIALECTS)),
 )
 def test_compiled_reader_agrees_with_the_plain_one(
-    seed: int, faults: int, window: int, partition: int, tmp_path_factory: pytest.TempPathFactory
+    seed: int,
+    faults: int,
+    window: int,
+    partition: int,
+    dialects: tuple[Dialect, Dialect],
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     chance = random.Random(seed)
-    segments = [(0, closed_segment(messages(12, seed), SIZE)), (SIZE, open_segment(messages(9, seed + 1), SIZE, SIZE))]
+    segments = [
+        (0, closed_segment(messages(12, seed), SIZE, dialect=dialects[0])),
+        (SIZE, open_segment(messages(9, seed + 1), SIZE, SIZE, dialect=dialects[1])),
+    ]
     for _ in range(faults):
         victim = chance.randrange(2)
         base, data = segments[victim]
@@ -66,13 +79,22 @@ def test_compiled_reader_agrees_with_the_plain_one(
 
 
 @given(
-    seed=st.integers(0, 2**32), faults=st.integers(0, 4), window=st.integers(16, 4000), partition=st.integers(64, 8000)
+    seed=st.integers(0, 2**32),
+    faults=st.integers(0, 4),
+    window=st.integers(16, 4000),
+    partition=st.integers(64, 8000),
+    dialects=st.lists(st.sampled_from(DIALECTS), min_size=1, max_size=3),
 )
 def test_compiled_reader_agrees_with_the_plain_one_on_hostile_bodies(
-    seed: int, faults: int, window: int, partition: int, tmp_path_factory: pytest.TempPathFactory
+    seed: int,
+    faults: int,
+    window: int,
+    partition: int,
+    dialects: list[Dialect],
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     chance = random.Random(seed)
-    log = HostileLog(chance, SIZE, 600)
+    log = HostileLog(chance, SIZE, 600, dialects=dialects)
     data, newest = log.closed(), open_segment(messages(5, seed), SIZE, SIZE)
     for _ in range(faults):
         data = damage(data, chance)[:SIZE]

@@ -117,7 +117,7 @@ class Plan(NamedTuple):
     Attributes:
         wanted: WANT bits.
         seed: of the hashes, uint64.
-        fields32: int64[n, 2], for each column of `numbers32` the row of `parts` it is found from, and how far.
+        fields32: int64[n, m], for each column of `numbers32` where it is found, as the layout's module of columns says.
         fields64: int64[n, 2], likewise.
         id_suffix: what ids end in where a layout stores none, and OVERWRITE bytes more; else empty.
     """

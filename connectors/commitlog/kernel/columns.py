@@ -15,10 +15,10 @@ from schemas.layouts.hosts import V4_SIZE, V6_SIZE
 
 
 @compiled
-def gather_i32(window, positions, field_offset, out):
-    """out[i] = the int32 at positions[i] + field_offset."""
+def gather_i32(window, positions, field_offset, mask, out):
+    """out[i] = those bits of the int32 at positions[i] + field_offset that the mask has."""
     for row in range(len(positions)):
-        out[row] = load_be_i32(window, positions[row] + field_offset)
+        out[row] = load_be_i32(window, positions[row] + field_offset) & np.int32(mask)
 
 
 @compiled

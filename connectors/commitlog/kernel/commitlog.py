@@ -26,13 +26,14 @@ from connectors.commitlog.kernel.hop import (
 from connectors.commitlog.kernel.layouts import implement
 from connectors.commitlog.kernel.memory import find_bytes, load_be_i16, load_be_i32, load_be_i64, load_u8, lowest_bit
 from schemas.layouts import commitlog as layout
+from schemas.layouts.dialect import BOLTMQ, ROCKETMQ, Magic
 from schemas.layouts.hosts import V4_SIZE, V6_SIZE
 from schemas.layouts.scan import Fault
 from schemas.layouts.sysflag import BORN_HOST_V6, STORE_HOST_V6
 
 
 class CommitLogLayout(NamedTuple):
-    """RocketMQ's CommitLog, for the kernel's loops."""
+    """The CommitLog in both its dialects, for the kernel's loops."""
 
     number: int
 
@@ -46,8 +47,11 @@ _BLANK_SIZE = _FAULT[Fault.BLANK_SIZE]
 
 _NOWHERE = np.int64(-1)
 _MAGIC_SIZE = 4
-_V1, _V2, _BLANK_MAGIC = int(layout.Magic.V1), int(layout.Magic.V2), int(layout.Magic.BLANK)
+_V1, _V2, _BLANK_MAGIC = int(Magic.V1), int(Magic.V2), int(Magic.BLANK)
+_BOLTMQ, _BOLTMQ_BLANK = int(Magic.BOLTMQ), int(Magic.BOLTMQ_BLANK)
 _FIRST_OF_RECORD, _FIRST_OF_BLANK = np.uint8(_V1 >> 24 & 0xFF), np.uint8(_BLANK_MAGIC >> 24 & 0xFF)
+assert (_BOLTMQ >> 24 & 0xFF, _BOLTMQ_BLANK >> 24 & 0xFF) == (_FIRST_OF_RECORD, _FIRST_OF_BLANK)
+_CRC_MASK, _BOLTMQ_CRC_MASK = np.int64(ROCKETMQ.crc_mask), np.int64(BOLTMQ.crc_mask)
 _AT_MAGIC = layout.HEAD.offset_of("magic")
 _AT_CRC = layout.HEAD.offset_of("body_crc")
 _AT_PHYSICAL_OFFSET = layout.HEAD.offset_of("physical_offset")
@@ -73,13 +77,13 @@ def examine(window, length, position, offset, segment_end, file_end, max_record,
         return UNWRITTEN, available
     size = np.int64(load_be_i32(window, position))
     magic = load_be_i32(window, position + _AT_MAGIC)
-    if magic == _BLANK_MAGIC:
+    if magic == _BLANK_MAGIC or magic == _BOLTMQ_BLANK:
         if size == segment_end - offset:
             return BLANK, size
         return _BLANK_SIZE, 0
     if size == 0 and magic == 0:
         return UNWRITTEN, 0
-    if magic != _V1 and magic != _V2:
+    if magic != _V1 and magic != _V2 and magic != _BOLTMQ:
         return _MAGIC, 0
     if size < _MIN_RECORD_SIZE or size > max_record:
         return _SIZE, 0
@@ -140,9 +144,11 @@ def _note(parts, row, position, located):
 
 @inlined
 def agrees(window, position, body, body_length):
-    """Whether a record's body agrees with its CRC."""
-    crc = np.int64(crc32(window, body, body_length)) & 0x7FFFFFFF
-    return crc == np.int64(load_be_i32(window, position + _AT_CRC))
+    """Whether a record's body agrees with its CRC, of which each dialect keeps other bits."""
+    mask = _BOLTMQ_CRC_MASK if load_be_i32(window, position + _AT_MAGIC) == _BOLTMQ else _CRC_MASK
+    crc = np.int64(crc32(window, body, body_length)) & mask
+    # A stored top bit that the mask leaves out is a fault, too.
+    return crc == np.int64(load_be_i32(window, position + _AT_CRC)) & 0xFFFFFFFF
 
 
 @compiled
@@ -169,7 +175,7 @@ def take_records(window, length, origin, limit, max_record, verify, position, pa
     while row < room and position < end:
         size = np.int64(load_be_i32(window, position))
         magic = load_be_i32(window, position + _AT_MAGIC)
-        if magic != _V1 and magic != _V2:
+        if magic != _V1 and magic != _V2 and magic != _BOLTMQ:
             break
         if size < _MIN_RECORD_SIZE or size > max_record or size > length - position:
             break
@@ -197,6 +203,8 @@ def next_landmark(window, begin, length, origin):
             if at < end:
                 magic = load_be_i32(window, at)
                 if magic == _V1 or magic == _V2 or magic == _BLANK_MAGIC:
+                    return at - _AT_MAGIC
+                if magic == _BOLTMQ or magic == _BOLTMQ_BLANK:
                     return at - _AT_MAGIC
         block += 64
     return -1

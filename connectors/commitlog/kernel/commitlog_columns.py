@@ -22,8 +22,10 @@ from schemas.layouts.sysflag import BORN_HOST_V6, STORE_HOST_V6
 FROM_START, FROM_STORE_HOST, FROM_BODY = h.START, h.STORE_HOST, h.BODY
 """Rows of `parts` that fields are found from."""
 
-# Columns of `fields32` and `fields64`: a row of `parts`, and how far from there the field lies.
-FIELD_BASE, FIELD_OFFSET = range(2)
+# Columns of `fields32` and `fields64`: a row of `parts`, and how far from there the field lies; of `fields32` also
+# which of its bits count.
+FIELD_BASE, FIELD_OFFSET, FIELD_MASK = range(3)
+ALL_BITS = -1
 
 _SYS_FLAG = HEAD.offset_of("sys_flag")
 _PHYSICAL_OFFSET = HEAD.offset_of("physical_offset")
@@ -58,12 +60,13 @@ def decode(window, parts, first, count, plan, interners, scratch, out, text):
     end = first + count
     for column in range(len(plan.fields32)):
         base, offset = plan.fields32[column, FIELD_BASE], plan.fields32[column, FIELD_OFFSET]
-        gather_i32(window, parts[base, first:end], offset, out.numbers32[column, first:end])
+        mask = plan.fields32[column, FIELD_MASK]
+        gather_i32(window, parts[base, first:end], offset, mask, out.numbers32[column, first:end])
     for column in range(len(plan.fields64)):
         base, offset = plan.fields64[column, FIELD_BASE], plan.fields64[column, FIELD_OFFSET]
         gather_i64(window, parts[base, first:end], offset, out.numbers64[column, first:end])
     flags = out.sys_flags[first:end]
-    gather_i32(window, parts[h.START, first:end], _SYS_FLAG, flags)
+    gather_i32(window, parts[h.START, first:end], _SYS_FLAG, ALL_BITS, flags)
     if wanted & b.WANT_TOPIC:
         intern_spans(
             window, parts[h.TOPIC, first:end], parts[h.TOPIC_LENGTH, first:end], seed, topics,

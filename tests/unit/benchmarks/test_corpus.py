@@ -9,7 +9,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from schemas.layouts.commitlog import BLANK, Magic
+from schemas.layouts.commitlog import BLANK
+from schemas.layouts.dialect import Magic
 from tests.benchmarks.corpus import json_bodies, make_corpora, shop_batches
 from tests.benchmarks.naive import parse_segment
 

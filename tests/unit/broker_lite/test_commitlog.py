@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from broker_lite.store import MessageRefusedError, MessageStore, StoreOptions
-from schemas.layouts.commitlog import BLANK, Magic
+from schemas.layouts.commitlog import BLANK
+from schemas.layouts.dialect import Magic
 from tests.unit.broker_lite.builders import Clock, log_records, message
 
 SEGMENT = 1024

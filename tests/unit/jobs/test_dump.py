@@ -21,7 +21,8 @@ import pytest
 from connectors.commitlog.stores import find_stores, segment_size
 from jobs import dump
 from schemas.layouts import consumequeue, indexfile
-from schemas.layouts.commitlog import Magic, NewMessage
+from schemas.layouts.commitlog import NewMessage
+from schemas.layouts.dialect import Magic
 from schemas.layouts.hosts import Host
 from schemas.layouts.segments import segment_name
 from schemas.layouts.sysflag import BodyCodec, compression_bits

@@ -6,7 +6,7 @@ import numpy as np
 
 from connectors.commitlog.kernel import buffers as b
 from connectors.commitlog.kernel import hop as h
-from connectors.commitlog.kernel.columns import intern_spans
+from connectors.commitlog.kernel.columns import gather_i32, intern_spans
 from connectors.commitlog.kernel.compiled import compiled
 from connectors.commitlog.kernel.journal.numbers import write_unsigned
 from connectors.commitlog.kernel.journal.properties import split_properties
@@ -49,12 +49,6 @@ def text_size(parts, row, plan):
     properties = parts[h.PROPERTIES_LENGTH, row]
     texts = parts[h.TOPIC_LENGTH, row] + parts[APP_LENGTH, row] + parts[BUSINESS_ID_LENGTH, row]
     return texts + properties + properties // 2 + len(plan.id_suffix) + _FIXED_NEED
-
-
-@compiled
-def _gather_bits(window, starts, offset, mask, out):
-    for row in range(len(starts)):
-        out[row] = load_be_i32(window, starts[row] + offset) & np.int32(mask)
 
 
 @compiled
@@ -107,7 +101,7 @@ def decode(window, parts, first, count, plan, interners, scratch, out, text):
     starts = parts[h.START, first:end]
     for column in range(len(plan.fields32)):
         offset, mask = plan.fields32[column, FIELD_OFFSET], plan.fields32[column, FIELD_MASK]
-        _gather_bits(window, starts, offset, mask, out.numbers32[column, first:end])
+        gather_i32(window, starts, offset, mask, out.numbers32[column, first:end])
     for column in range(len(plan.fields64)):
         offset, delay = plan.fields64[column, FIELD_OFFSET], plan.fields64[column, FIELD_DELAY]
         _gather_long(window, starts, offset, delay, out.numbers64[column, first:end])

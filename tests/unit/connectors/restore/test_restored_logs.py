@@ -17,7 +17,8 @@ from connectors.lake.committer import commit_run, open_for_append
 from connectors.lake.paths import LakePaths
 from connectors.packs.location import PackLocation
 from connectors.restore.run import NOTES, Restored
-from schemas.layouts.commitlog import Magic, NewMessage
+from schemas.layouts.commitlog import NewMessage
+from schemas.layouts.dialect import Magic
 from schemas.layouts.hosts import Host
 from schemas.layouts.properties import MAX_SIZE
 from schemas.layouts.segments import segment_name

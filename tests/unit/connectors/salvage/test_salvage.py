@@ -13,7 +13,8 @@ from connectors.commitlog.stores import find_stores
 from connectors.salvage.errors import SalvageError
 from connectors.salvage.fillers import MIN_FILLER_BYTES, TOPIC, filler, fillers
 from connectors.salvage.run import DAMAGES, MOVED, Salvaged, salvage_store
-from schemas.layouts.commitlog import BLANK, HEAD, MIN_RECORD_SIZE, Magic, Message, body_crc, parse_message
+from schemas.layouts.commitlog import BLANK, HEAD, MIN_RECORD_SIZE, Message, body_crc, parse_message
+from schemas.layouts.dialect import Magic
 from schemas.layouts.scan import Bounds, SegmentScanner, SpanKind
 from schemas.layouts.segments import segment_name
 from schemas.layouts.sysflag import TransactionType
