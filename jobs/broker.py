@@ -1,9 +1,9 @@
 """A message broker that RocketMQ's clients use, with a name server beside it: one process, one folder.
 
 It writes the files that RocketMQ writes, so its store can be archived while it runs, and be taken over by RocketMQ;
-with `--layout jmq` it writes JMQ's. It listens on the loopback address unless it is told otherwise. SIGTERM and Ctrl-C
-end it in order; whatever else ends it, the next start recovers the store. Exit codes: 0 it was asked to end, 2 a wrong
-option, a port that is not free or a store that cannot be opened.
+with `--layout jmq` it writes JMQ's, with `--layout boltmq` BoltMQ's. It listens on the loopback address unless it is
+told otherwise. SIGTERM and Ctrl-C end it in order; whatever else ends it, the next start recovers the store. Exit
+codes: 0 it was asked to end, 2 a wrong option, a port that is not free or a store that cannot be opened.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 DESCRIPTION = (
     "Run a small broker that RocketMQ's own clients can use, and a name server with it. Its store is the same as "
-    "RocketMQ's, or JMQ's."
+    "RocketMQ's, or JMQ's, or BoltMQ's."
 )
 EXAMPLES = (
     ("broker --store store", "a broker on 127.0.0.1:10911 with a name server on 127.0.0.1:9876"),

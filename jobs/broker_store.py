@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from broker_lite.store.options import RetentionOptions
 
 _MIB = 1 << 20
-_ROCKETMQ, _JMQ = "rocketmq", "jmq"
-_DEFAULT_LOG_MIB = {_ROCKETMQ: 1024, _JMQ: 128}
+_ROCKETMQ, _JMQ, _BOLTMQ = "rocketmq", "jmq", "boltmq"
+_DEFAULT_LOG_MIB = {_ROCKETMQ: 1024, _JMQ: 128, _BOLTMQ: 1024}
 
 
 def add_store_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,7 +25,8 @@ def add_store_arguments(parser: argparse.ArgumentParser) -> None:
     files = parser.add_argument_group("store")
     files.add_argument(
         "--layout", choices=tuple(_DEFAULT_LOG_MIB), default=_ROCKETMQ,
-        help="whose files the store has (default: rocketmq); jmq has no delays, transactions, keys or slaves",
+        help="whose files the store has (default: rocketmq); jmq has no delays, transactions, keys or slaves; boltmq "
+        "no transactions, timers, keys or slaves",
     )  # fmt: skip
     files.add_argument(
         "--flush", choices=("async", "sync"), default="async", help="answer a send at once, or when it is on the disk"
@@ -76,20 +77,22 @@ def open_store(arguments: argparse.Namespace, broker: BrokerOptions) -> BrokerSt
         JobError: if the folder holds a store of another layout, or an option does not go with the layout.
         StoreError: if it cannot be opened.
     """
-    from broker_lite.broker.layouts import Layout, layout_of
+    from broker_lite.broker.layouts import Layout, layouts_of
     from broker_lite.jmq import JmqStore
     from broker_lite.store import MessageStore
 
     layout = Layout(arguments.layout)
-    found = layout_of(Path(arguments.store))
-    if found not in (None, layout):
+    found = layouts_of(Path(arguments.store))
+    if layout not in found:
         raise JobError(
-            f"--layout {layout}: {arguments.store} holds a store in the layout {found}",
-            f"add --layout {found}, or name another folder",
+            f"--layout {layout}: {arguments.store} holds a store in the layout {found[0]}",
+            f"add --layout {found[0]}, or name another folder",
         )
     if layout is Layout.JMQ:
         _check_jmq(arguments, broker)
         return JmqStore.open(arguments.store, _journal_options(arguments, broker), cluster=broker.cluster)
+    if layout is Layout.BOLTMQ:
+        _check_boltmq(arguments, broker)
     is_slave = arguments.role == "SLAVE"
     return MessageStore.open(arguments.store, _store_options(arguments, broker), is_copy=is_slave)
 
@@ -99,9 +102,20 @@ def _check_jmq(arguments: argparse.Namespace, broker: BrokerOptions) -> None:
         raise JobError("--layout jmq: its journal is not copied to slaves", "leave out --role and --ha-listen")
     if arguments.delay_levels:
         raise JobError("--layout jmq: its messages cannot wait", "leave out --delay-levels")
+    _check_v4(arguments, broker)
+
+
+def _check_boltmq(arguments: argparse.Namespace, broker: BrokerOptions) -> None:
+    if arguments.role != "ASYNC_MASTER" or arguments.ha_listen:
+        raise JobError("--layout boltmq: its log is not copied to slaves here", "leave out --role and --ha-listen")
+    _check_v4(arguments, broker)
+
+
+def _check_v4(arguments: argparse.Namespace, broker: BrokerOptions) -> None:
     if broker.address.is_v6:
         raise JobError(
-            f"--listen: expected an IPv4 address for --layout jmq, whose records have no room for {broker.address}",
+            f"--listen: expected an IPv4 address for --layout {arguments.layout}, whose records have no room for "
+            f"{broker.address}",
             "choose another address",
         )
 
@@ -134,6 +148,7 @@ def _journal_options(arguments: argparse.Namespace, broker: BrokerOptions) -> Jo
 
 
 def _store_options(arguments: argparse.Namespace, broker: BrokerOptions) -> StoreOptions:
+    from broker_lite.broker.layouts import DIALECTS, Layout
     from broker_lite.store import StoreOptions
     from broker_lite.store.options import DEFAULT_DELAY_LEVELS
     from schemas.layouts.consumequeue import ENTRY
@@ -147,4 +162,5 @@ def _store_options(arguments: argparse.Namespace, broker: BrokerOptions) -> Stor
         message_delay_level=arguments.delay_levels or DEFAULT_DELAY_LEVELS,
         store_host=broker.address,
         retention=_retention(arguments),
+        dialect=DIALECTS[Layout(arguments.layout)],
     )

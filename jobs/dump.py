@@ -72,6 +72,7 @@ def run(arguments: argparse.Namespace) -> ExitCode:
 
 
 def _run_indexes(arguments: argparse.Namespace) -> ExitCode:
+    from connectors.commitlog.dialects import why_no_key_index
     from connectors.commitlog.layouts import StoreLayout
     from connectors.commitlog.stores import find_stores
     from jobs.dump_rows import dump_index_files, dump_queues
@@ -82,6 +83,8 @@ def _run_indexes(arguments: argparse.Namespace) -> ExitCode:
     if arguments.index and store.layout is not StoreLayout.COMMITLOG:
         raise JobError(f"{arguments.store} has no IndexFiles: expected a RocketMQ store, found a {store.layout}")
     if arguments.index:
+        if (reason := why_no_key_index(store)) is not None:
+            print(f"note: no key can be looked up in this index: {reason}", file=sys.stderr)
         geometry = None if arguments.index_slots is None else Geometry(arguments.index_slots, arguments.index_entries)
         count = _print(dump_index_files(root, geometry))
     else:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jobs.command import ExitCode, JobError, job_parser, run_job
-from jobs.layouts import FOLDERS, add_layout_argument, layout_of
+from jobs.layouts import FOLDERS, add_layout_argument, layout_of, refuse_other_dialects
 from jobs.store_arguments import delay_levels, positive
 
 if TYPE_CHECKING:
@@ -93,6 +93,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
             "--salvage writes RocketMQ's log: a JMQ broker steps over what it cannot read of its journal",
             "leave --salvage out: queue files are made for all that is intact",
         )
+    refuse_other_dialects("rebuild", stores)
     try:
         return _rebuild(arguments, stores[0])
     except BusyStoreError as error:

@@ -144,6 +144,7 @@ def summary(restored: Restored) -> list[str]:
     """What was made, and what is not as the broker had it."""
     from connectors.restore.run import NOTES
     from jobs.sizes import size_text
+    from schemas.layouts.topics import BOLTMQ_SCHEDULE_TOPIC
 
     log, rebuilt = restored.log, restored.rebuilt
     made = (
@@ -170,6 +171,11 @@ def summary(restored: Restored) -> list[str]:
         lines.append(
             f"{restored.offsets.set_back:,} offsets of groups lay behind the log, and stand at its end now; "
             f"{restored.offsets.left_out:,} were of queues without a message, and are left out"
+        )
+    if restored.boltmq_delays:
+        lines.append(
+            f"a log of BoltMQ's has become one of RocketMQ's, which delivers nothing out of {BOLTMQ_SCHEDULE_TOPIC}: "
+            "what still waited there is only to be read"
         )
     if restored.segment_size != 1 << 30:
         lines.append(f"the broker needs mappedFileSizeCommitLog={restored.segment_size}")

@@ -6,11 +6,11 @@ from broker_lite.broker.clients import Clients
 from broker_lite.broker.groups import GroupTable
 from broker_lite.broker.holding import HeldPulls
 from broker_lite.broker.interfaces import BrokerStore
-from broker_lite.broker.layouts import delivery_of
+from broker_lite.broker.layouts import delivery_of, parking_topics
 from broker_lite.broker.locks import QueueLocks
 from broker_lite.broker.options import BrokerOptions
 from broker_lite.broker.statistics import Statistics
-from broker_lite.broker.topics import PARKING_TOPICS, TopicTable
+from broker_lite.broker.topics import TopicTable
 from schemas.layouts.remoting import Command
 from schemas.remoting.codes import RequestCode
 from schemas.remoting.ext_fields import to_ext_fields
@@ -43,8 +43,7 @@ class Broker:
         self.options = options
         self.store = store
         self.delivery = delivery_of(store, options.timer_max_delay_ms)
-        layout_topics = PARKING_TOPICS if self.delivery.delay_levels else {}
-        self.topics = TopicTable(store.config.topics, options, layout_topics)
+        self.topics = TopicTable(store.config.topics, options, parking_topics(store))
         self.groups = GroupTable(store.config.groups, auto_create=options.auto_create_groups)
         self.clients = Clients(options.client_timeout_ms)
         self.locks = QueueLocks()

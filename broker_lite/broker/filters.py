@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 from broker_lite.broker.sql92 import SqlError, compile_sql92
 from schemas.layouts.commitlog import parse_message
 from schemas.remoting.heartbeats import SQL92_EXPRESSION, TAG_EXPRESSION, SubscriptionData
+
+QueueCodes = Callable[[Collection[str], Collection[int]], frozenset[int] | None]
 
 
 class FilterError(ValueError):
@@ -34,8 +36,16 @@ class Filter(NamedTuple):
 EVERYTHING = Filter()
 
 
-def filter_of(subscription: SubscriptionData) -> Filter:
+def _as_sent(_tags: Collection[str], codes: Collection[int]) -> frozenset[int]:
+    return frozenset(codes)
+
+
+def filter_of(subscription: SubscriptionData, queue_codes: QueueCodes = _as_sent) -> Filter:
     """The filter for a subscription.
+
+    Args:
+        subscription: a consumer's.
+        queue_codes: see `BrokerStore.queue_codes`.
 
     Raises:
         FilterError: if its expression is none.
@@ -43,7 +53,9 @@ def filter_of(subscription: SubscriptionData) -> Filter:
     if subscription.class_filter_mode:
         return EVERYTHING
     if subscription.expression_type == TAG_EXPRESSION:
-        return Filter(frozenset(subscription.code_set)) if subscription.code_set else EVERYTHING
+        if not subscription.code_set:
+            return EVERYTHING
+        return Filter(queue_codes(subscription.tags_set, subscription.code_set))
     if subscription.expression_type != SQL92_EXPRESSION:
         raise FilterError(f"expected the expression type TAG or SQL92, found {subscription.expression_type[:80]!r}")
     try:

@@ -12,7 +12,7 @@ this: see `broker_lite.replication`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence, Sized
+from collections.abc import Callable, Collection, Container, Mapping, Sequence, Sized
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -166,6 +166,14 @@ class BrokerStore(Protocol):
     def record_of(self, message: Message) -> bytes:
         """The bytes of a message that was found, as clients get it."""
 
+    def queue_codes(self, tags: Collection[str], codes: Collection[int]) -> frozenset[int] | None:
+        """The hashes by which the queues know tags; None where all messages are to be taken.
+
+        Args:
+            tags: a consumer's.
+            codes: the hashes of them that it has sent, which are Java's.
+        """
+
     @property
     def min_physical_offset(self) -> int:
         """Offset of the first byte that the log has."""
@@ -198,6 +206,10 @@ class Deliveries(Protocol):
     @property
     def delay_levels(self) -> int:
         """How many delay levels there are; 0 in a layout whose messages cannot wait."""
+
+    @property
+    def schedule_topic(self) -> str:
+        """Where messages with a delay level wait; empty in such a layout."""
 
     def take(self, message: SentMessage) -> PutResult:
         """Take a producer's message, which may be one that waits or is decided later.

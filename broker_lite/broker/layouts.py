@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 
 from broker_lite.broker.interfaces import BrokerStore, Deliveries
+from broker_lite.broker.topics import SCHEDULE_QUEUES, TRANSACTION_TOPICS
 from broker_lite.delivery import Delivery
 from broker_lite.jmq import JmqStore
 from broker_lite.store import MessageStore
 from broker_lite.store.commitlog import FOLDER as COMMITLOG_FOLDER
+from broker_lite.store.commitlog import dialect_of
+from schemas.layouts.dialect import BOLTMQ, ROCKETMQ
 from schemas.layouts.journal import FOLDER as JOURNAL_FOLDER
 
 
@@ -18,14 +22,30 @@ class Layout(StrEnum):
 
     ROCKETMQ = "rocketmq"
     JMQ = "jmq"
+    BOLTMQ = "boltmq"
 
 
-_FOLDERS = {Layout.ROCKETMQ: COMMITLOG_FOLDER, Layout.JMQ: JOURNAL_FOLDER}
+DIALECTS = {Layout.ROCKETMQ: ROCKETMQ, Layout.BOLTMQ: BOLTMQ}
+"""Of the layouts with a CommitLog."""
 
 
-def layout_of(root: Path) -> Layout | None:
-    """The layout of the store in a folder; None where there is no store yet."""
-    return next((layout for layout, folder in _FOLDERS.items() if (root / folder).is_dir()), None)
+def layouts_of(root: Path) -> tuple[Layout, ...]:
+    """The layouts that the store in a folder can have: one, or where there is none yet, all.
+
+    A CommitLog without a record can become one of any dialect.
+    """
+    if (root / COMMITLOG_FOLDER).is_dir():
+        found = dialect_of(root)
+        return tuple(layout for layout, dialect in DIALECTS.items() if found in (None, dialect))
+    return (Layout.JMQ,) if (root / JOURNAL_FOLDER).is_dir() else tuple(Layout)
+
+
+def parking_topics(store: BrokerStore) -> Mapping[str, int]:
+    """The topics in which a store keeps messages that are not consumed yet, with the number of their queues."""
+    if not isinstance(store, MessageStore):
+        return {}
+    dialect = store.options.dialect
+    return {dialect.schedule_topic: SCHEDULE_QUEUES, **(TRANSACTION_TOPICS if dialect.has_transactions else {})}
 
 
 def delivery_of(store: BrokerStore, timer_max_delay_ms: int) -> Deliveries:

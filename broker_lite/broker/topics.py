@@ -13,6 +13,7 @@ from broker_lite.store.config_files import Topics
 from broker_lite.store.topic_names import is_valid_topic
 from schemas.layouts.topics import (
     AUTO_CREATE_TOPIC,
+    BOLTMQ_SCHEDULE_TOPIC,
     DLQ_PREFIX,
     HALF_TOPIC,
     OP_TOPIC,
@@ -33,11 +34,11 @@ TEMPLATE_QUEUES = 8
 SCHEDULE_QUEUES = 18
 CLUSTER_QUEUES = 16
 
-PARKING_TOPICS = {SCHEDULE_TOPIC: SCHEDULE_QUEUES, HALF_TOPIC: 1, OP_TOPIC: 1, GIVEN_UP_TOPIC: 1}
-"""Where RocketMQ's layout keeps messages that are not consumed yet, or that nobody decided."""
+TRANSACTION_TOPICS = {HALF_TOPIC: 1, OP_TOPIC: 1, GIVEN_UP_TOPIC: 1}
+"""Where messages are kept that somebody has yet to decide, or that nobody decided."""
 
 NOT_FOR_PRODUCERS = frozenset(
-    {SCHEDULE_TOPIC, HALF_TOPIC, OP_TOPIC, GIVEN_UP_TOPIC, SELF_TEST_TOPIC, OFFSET_MOVED_TOPIC}
+    {SCHEDULE_TOPIC, BOLTMQ_SCHEDULE_TOPIC, HALF_TOPIC, OP_TOPIC, GIVEN_UP_TOPIC, SELF_TEST_TOPIC, OFFSET_MOVED_TOPIC}
 )
 """What only the broker itself writes."""
 _SYSTEM_TOPICS = NOT_FOR_PRODUCERS | {AUTO_CREATE_TOPIC, "BenchmarkTest", TRACE_TOPIC}

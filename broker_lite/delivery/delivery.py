@@ -50,6 +50,11 @@ class Delivery:
         """How many delay levels there are."""
         return len(self.store.options.delay_levels_ms)
 
+    @property
+    def schedule_topic(self) -> str:
+        """Where messages with a delay level wait."""
+        return self.store.options.dialect.schedule_topic
+
     def send(self, message: NewMessage) -> PutResult:
         """Take a producer's message.
 
@@ -58,15 +63,25 @@ class Delivery:
             transactional one in the topic of halves.
 
         Raises:
-            MessageRefusedError: if a broker refuses it.
+            MessageRefusedError: if a broker refuses it, or the store's dialect has no such messages.
             TransactionError: if it is transactional, and delayed or without a producer group.
         """
         known = dict(message.properties)
+        if not self.store.options.dialect.has_transactions:
+            self._refuse_what_is_later(known)
         if known.get(props.TRAN_MSG, "").lower() == "true":
             return self._transactions.prepare(message)
         if props.DELAY not in known and asks_for_timer(known):
             return self.store.put(self._timers.park(message, known, self.store.clock()))
         return self._put(message, known.get(props.DELAY))
+
+    def _refuse_what_is_later(self, known: dict[str, str]) -> None:
+        """Refuse what came to RocketMQ after another broker had been made of it."""
+        name = self.store.options.dialect.name
+        if known.get(props.TRAN_MSG, "").lower() == "true":
+            raise MessageRefusedError(f"{props.TRAN_MSG}: expected no transaction, which {name} has not, found one")
+        if props.DELAY not in known and asks_for_timer(known):
+            raise MessageRefusedError(f"timer: expected a delay level, {name} keeps no other times, found a time")
 
     def take(self, message: SentMessage) -> PutResult:
         """The same as `send`, of a message as it has come."""
@@ -77,7 +92,7 @@ class Delivery:
         if delay is not None and level is None:
             raise MessageRefusedError(f"{props.DELAY}: expected an integer, found {delay!r}")
         if level is not None and level > 0:
-            message = rewrites.park(message, min(level, self.delay_levels))
+            message = rewrites.park(message, min(level, self.delay_levels), self.schedule_topic)
         return self.store.put(message)
 
     def next_due_ms(self) -> int | None:

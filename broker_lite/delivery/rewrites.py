@@ -30,7 +30,7 @@ from schemas.layouts import properties as props
 from schemas.layouts.commitlog import Message, NewMessage
 from schemas.layouts.hosts import Host
 from schemas.layouts.sysflag import BORN_HOST_V6, STORE_HOST_V6, TRANSACTION_MASK, TransactionType
-from schemas.layouts.topics import DLQ_PREFIX, HALF_TOPIC, OP_TOPIC, RETRY_PREFIX, SCHEDULE_TOPIC, TIMER_TOPIC
+from schemas.layouts.topics import DLQ_PREFIX, HALF_TOPIC, OP_TOPIC, RETRY_PREFIX, TIMER_TOPIC
 
 TRANSACTION_ID = "__transactionId__"
 CHECK_TIMES = "TRANSACTION_CHECK_TIMES"
@@ -66,11 +66,11 @@ def copy_of(message: Message) -> NewMessage:
     )
 
 
-def park(message: NewMessage, level: int) -> NewMessage:
-    """The record that waits in the schedule topic."""
+def park(message: NewMessage, level: int, schedule_topic: str) -> NewMessage:
+    """The record that waits in the schedule topic, which is named otherwise in another dialect."""
     changes = {props.DELAY: str(level), **_real_place(message)}
     properties = with_properties(message.properties, changes)
-    return replace(message, topic=SCHEDULE_TOPIC, queue_id=level - 1, properties=properties)
+    return replace(message, topic=schedule_topic, queue_id=level - 1, properties=properties)
 
 
 def unpark(parked: Message, topic: str, queue_id: int) -> NewMessage:

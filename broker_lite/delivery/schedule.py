@@ -1,4 +1,4 @@
-"""Delayed messages: parked in SCHEDULE_TOPIC_XXXX, a queue for each level, and stored again when their time has come.
+"""Delayed messages: parked in the schedule topic, a queue for each level, and stored again when their time has come.
 
 The ConsumeQueue of the schedule topic holds the time of delivery of every message, and within a level the times rise;
 so the next of a level is all that must be looked at. How far a level has come is kept in `delayOffset.json`, which
@@ -15,7 +15,7 @@ from broker_lite.delivery.rewrites import unpark
 from broker_lite.store import MessageRefusedError, MessageStore, PutResult
 from schemas.layouts import properties as props
 from schemas.layouts.commitlog import NewMessage
-from schemas.layouts.topics import HALF_TOPIC, SCHEDULE_TOPIC
+from schemas.layouts.topics import HALF_TOPIC
 
 _logger = logging.getLogger(__name__)
 
@@ -43,11 +43,12 @@ class Schedule:
     def __init__(self, store: MessageStore) -> None:
         """Take up where `delayOffset.json` says, within what the queues still hold."""
         self._store = store
+        self._topic = store.options.dialect.schedule_topic
         self._delays_ms = store.options.delay_levels_ms
         self._guard = threading.Lock()
         offsets = store.config.delay_offsets
         for level in self._levels:
-            low, high = store.min_offset(SCHEDULE_TOPIC, level - 1), store.max_offset(SCHEDULE_TOPIC, level - 1)
+            low, high = store.min_offset(self._topic, level - 1), store.max_offset(self._topic, level - 1)
             if (offset := min(max(offsets.get(level), low), high)) != offsets.get(level):
                 offsets.set(level, offset)
 
@@ -62,7 +63,7 @@ class Schedule:
 
     def _head(self, level: int) -> Waiting | None:
         offset = self._store.config.delay_offsets.get(level)
-        entry = self._store.entry_at(SCHEDULE_TOPIC, level - 1, offset)
+        entry = self._store.entry_at(self._topic, level - 1, offset)
         return Waiting(entry.tags_code, level, offset, entry.physical_offset) if entry else None
 
     def deliver_due(self, now_ms: int, limit: int | None = None) -> list[PutResult]:

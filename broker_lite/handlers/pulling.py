@@ -105,7 +105,7 @@ def _wanted(
             return request.reply(ResponseCode.SUBSCRIPTION_NOT_LATEST, remark="the consumer's subscription not latest")
         subscription = known
     try:
-        return filter_of(subscription)
+        return filter_of(subscription, broker.store.queue_codes)
     except FilterError as error:
         remark = f"parse the consumer's subscription failed: {error}"
         return request.reply(ResponseCode.SUBSCRIPTION_PARSE_FAILED, remark=remark)

@@ -9,6 +9,7 @@ from broker_lite.broker.broker import Broker
 from broker_lite.handlers.kinds import Handlers
 from broker_lite.protocol import Channel
 from broker_lite.store import IndexDisabledError
+from broker_lite.store.pulling import is_wanted
 from schemas.layouts.remoting import Command
 from schemas.remoting.admin_headers import QueryConsumeQueueRequest
 from schemas.remoting.codes import RequestCode, ResponseCode
@@ -60,13 +61,15 @@ def query_consume_queue(broker: Broker, _channel: Channel, request: Command) -> 
         return request.reply(ResponseCode.SYSTEM_ERROR, remark=f"{queue_id}@{topic} is not exist!")
     consumers = broker.clients.consumers.get(header.consumer_group or "")
     subscription = consumers.subscriptions.get(topic) if consumers else None
+    codes = None
+    if subscription is not None and subscription.code_set:
+        codes = store.queue_codes(subscription.tags_set, subscription.code_set)
     entries = []
     first = max(low, header.first_index)
     for number in range(first, min(high, first + max(0, min(header.max_count, MAX_ENTRIES)))):
         entry = store.entry_at(topic, queue_id, number)
         if entry is not None:
-            wanted = subscription is None or not subscription.code_set or entry.tags_code in subscription.code_set
-            entries.append(ConsumeQueueEntry(*entry, eval=wanted))
+            entries.append(ConsumeQueueEntry(*entry, eval=codes is None or is_wanted(entry.tags_code, codes)))
     body = ConsumeQueueData(tuple(entries), low, high, subscription)
     return request.reply(ResponseCode.SUCCESS, body=serialize_body(body))
 

@@ -10,7 +10,6 @@ from broker_lite.broker.broker import Broker
 from broker_lite.handlers.kinds import Handlers
 from broker_lite.protocol import Channel
 from schemas.layouts.remoting import Command
-from schemas.layouts.topics import SCHEDULE_TOPIC
 from schemas.remoting.admin_headers import StatsDataRequest
 from schemas.remoting.codes import RequestCode, ResponseCode
 from schemas.remoting.ext_fields import from_ext_fields
@@ -95,7 +94,7 @@ def _delays(broker: Broker) -> dict[str, str]:
     offsets = broker.store.config.delay_offsets
     table = {}
     for level in range(1, broker.delivery.delay_levels + 1):
-        end = broker.store.max_offset(SCHEDULE_TOPIC, level - 1)
+        end = broker.store.max_offset(broker.delivery.schedule_topic, level - 1)
         if end:
             table[f"scheduleMessageOffset_{level}"] = f"{offsets.get(level)},{end}"
     return table

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Collection, Container, Mapping
 from typing import Never
 
 from broker_lite.jmq import wire
@@ -178,6 +178,10 @@ class LookUps:
             UnsupportedError: in any case.
         """
         raise UnsupportedError("a journal has no index of keys: look the business id up in the archive")
+
+    def queue_codes(self, tags: Collection[str], codes: Collection[int]) -> frozenset[int]:  # noqa: ARG002
+        """The hashes by which `pull` knows tags: Java's, computed when it looks, because the queue files have none."""
+        return frozenset(codes)
 
     def record_of(self, message: Message) -> bytes:
         """The bytes of a message that was found, as clients get it."""

@@ -168,6 +168,11 @@ class JmqStore(LookUps):
         """How many delay levels there are: none."""
         return 0
 
+    @property
+    def schedule_topic(self) -> str:
+        """Where messages wait: nowhere."""
+        return ""
+
     def take(self, message: SentMessage) -> PutResult:
         """Take a producer's message that may be one that waits or is decided later; see `send`.
 

@@ -14,7 +14,8 @@ from broker_lite.store import DiskFullError, MessageStore, StoreUnusableError
 from broker_lite.store.consume_queue import ConsumeQueue
 from broker_lite.store.dispatch import Dispatch, Dispatching
 from broker_lite.store.progress import Progress
-from schemas.layouts.commitlog import BLANK, MIN_RECORD_SIZE, Magic, Message
+from schemas.layouts.commitlog import BLANK, MIN_RECORD_SIZE, Message
+from schemas.layouts.dialect import BLANK_MAGICS, MESSAGE_MAGICS
 from schemas.layouts.errors import LayoutError
 
 _logger = logging.getLogger(__name__)
@@ -106,11 +107,11 @@ class LogCopy:
             return None
         size, magic = BLANK.unpack(*self._log.files.locate(position))
         room = self.segment_size - position % self.segment_size
-        if magic == Magic.BLANK:
+        if magic in BLANK_MAGICS:
             return (room, None) if here >= room else None
-        if magic in (Magic.V1, Magic.V2) and not MIN_RECORD_SIZE <= size <= room:
+        if magic in MESSAGE_MAGICS and not MIN_RECORD_SIZE <= size <= room:
             raise LayoutError("total_size", position, f"{MIN_RECORD_SIZE} to {room} bytes", f"{size}")
-        if magic in (Magic.V1, Magic.V2) and here < size:
+        if magic in MESSAGE_MAGICS and here < size:
             return None
         return size, self._log.parse_at(position)
 

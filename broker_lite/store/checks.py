@@ -14,7 +14,6 @@ from broker_lite.store.topic_names import check_topic
 from schemas.layouts import properties as props
 from schemas.layouts.commitlog import NewMessage
 from schemas.layouts.sysflag import TransactionType, transaction_type
-from schemas.layouts.topics import SCHEDULE_TOPIC
 
 _INT32 = range(-(1 << 31), 1 << 31)
 _INT64 = range(-(1 << 63), 1 << 63)
@@ -24,8 +23,13 @@ _BATCH_FRAME_BYTES = 22
 """What a producer's batch holds for each message besides body and properties: five int32 and an int16."""
 
 
-def check_message(message: NewMessage, max_body_bytes: int) -> None:
+def check_message(message: NewMessage, max_body_bytes: int, schedule_topic: str) -> None:
     """Refuse a message that a broker would refuse, or whose fields do not fit a record.
+
+    Args:
+        message: which.
+        max_body_bytes: the limit of its body.
+        schedule_topic: where delayed messages wait.
 
     Raises:
         MessageRefusedError: says which rule is broken. Properties are checked when they are serialized.
@@ -43,7 +47,7 @@ def check_message(message: NewMessage, max_body_bytes: int) -> None:
         for name in names:
             if (value := getattr(message, name)) not in numbers:
                 raise MessageRefusedError(f"{name}: expected {numbers.start} to {numbers.stop - 1}, found {value}")
-    if message.topic == SCHEDULE_TOPIC:
+    if message.topic == schedule_topic:
         _check_delay(message)
 
 
@@ -51,7 +55,7 @@ def _check_delay(message: NewMessage) -> None:
     # A broker that recovers a log with such a record ends the log there: Integer.parseInt throws.
     value = dict(message.properties).get(props.DELAY)
     if value is not None and parse_delay_level(value) is None:
-        raise MessageRefusedError(f"{props.DELAY}: expected an integer in {SCHEDULE_TOPIC}, found {value!r}")
+        raise MessageRefusedError(f"{props.DELAY}: expected an integer in {message.topic}, found {value!r}")
 
 
 def check_batch(messages: Sequence[NewMessage], max_body_bytes: int) -> None:

@@ -5,16 +5,33 @@ The last 8 bytes of a segment are reserved, for the BLANK that fills it. Source:
 
 from __future__ import annotations
 
+import os
+from functools import partial
 from pathlib import Path
 
+from broker_lite.store.errors import StoreFilesError
 from broker_lite.store.file_queue import FileQueue
 from broker_lite.store.mapped_file import Mappings
 from broker_lite.store.options import RECORD_ALLOWANCE_BYTES, StoreOptions
 from broker_lite.store.record_log import RecordLog
-from schemas.layouts.commitlog import BLANK, END_RESERVE, Magic, Message, parse_message, serialize_blank
+from schemas.layouts.commitlog import BLANK, END_RESERVE, Message, dialect_of_segment, parse_message, serialize_blank
+from schemas.layouts.dialect import BLANK_MAGICS, Dialect
 from schemas.layouts.errors import LayoutError
+from schemas.layouts.segments import parse_segment_name
 
 FOLDER = "commitlog"
+
+
+def dialect_of(root: Path) -> Dialect | None:
+    """The dialect of the store in a folder, by its first records; None where there is none yet, or they are damaged."""
+    folder = root / FOLDER
+    paths = [path for path in folder.iterdir() if parse_segment_name(path.name) is not None] if folder.is_dir() else []
+    for path in sorted(paths, key=lambda path: int(path.name)):
+        with path.open("rb") as file:
+            dialect = dialect_of_segment(partial(os.pread, file.fileno(), BLANK.size))
+        if dialect is not None:
+            return dialect
+    return None
 
 
 class CommitLog(RecordLog):
@@ -24,10 +41,15 @@ class CommitLog(RecordLog):
         """Open the segments of the store at `root`; `files.truncate` must tell where the log ends.
 
         Raises:
-            StoreFilesError: if the files do not have the size of the options, or one is missing.
+            StoreFilesError: if the files do not have the size of the options, one is missing, or they begin with a
+                record of another dialect.
         """
         files = FileQueue(root / FOLDER, options.segment_size_bytes, "segment_size_bytes", mappings)
         super().__init__(files, END_RESERVE, options.max_message_size_bytes + RECORD_ALLOWANCE_BYTES)
+        self._dialect = options.dialect
+        found = dialect_of(root)
+        if found not in (None, self._dialect):
+            raise StoreFilesError(f"{root}: expected a log of {self._dialect.name}'s, found one of {found.name}'s")
 
     def append_copy(self, physical_offset: int, data: bytes) -> None:
         """Append bytes of another log, which stand at the same offset there; an empty log begins with their segment.
@@ -68,15 +90,15 @@ class CommitLog(RecordLog):
         self.files.truncate(self.files.file_starts[-1] if known is None else last_record + known.size)
 
     def _fill_file(self) -> None:
-        """Write the BLANK; only its 8 bytes change, however much room it declares."""
+        """Write the BLANK; only its 8 bytes change, however much room it declares: behind the log's end are zeros."""
         room = self.files.room
-        self.files.append(serialize_blank(room))
+        self.files.append(serialize_blank(room, self._dialect))
         self.files.end += room - BLANK.size
 
     def is_blank_at(self, physical_offset: int) -> bool:
         """Whether a BLANK stands at an offset; as the broker does, its size is not looked at."""
         memory, position = self.files.locate(physical_offset)
-        return len(memory) - position >= BLANK.size and BLANK.unpack(memory, position)[1] == Magic.BLANK
+        return len(memory) - position >= BLANK.size and BLANK.unpack(memory, position)[1] in BLANK_MAGICS
 
     def parse_at(self, physical_offset: int, *, verify_crc: bool = True) -> Message:
         """The message whose record begins at an offset.

@@ -1,12 +1,13 @@
-"""One JSON file under `config/`, as RocketMQ writes and reads them.
+"""One JSON file under `config/`, as RocketMQ writes and reads them, or BoltMQ.
 
 Each has a `.bak` with its previous version, which is read where the file itself is missing or broken. A file is written
-beside its place, synced and renamed. What RocketMQ writes into it and this store does not know stays in it. Source:
-ConfigManager (5.5.0).
+beside its place, synced and renamed. What RocketMQ writes into it and this store does not know stays in it. BoltMQ's
+forms are read in any store, and written in one of its dialect; here they are RocketMQ's. Source: ConfigManager (5.5.0).
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import threading
@@ -16,6 +17,7 @@ from typing import Any
 
 from broker_lite.store.errors import ConfigFileError
 from broker_lite.store.mapped_file import sync_folder
+from schemas.layouts.dialect import ROCKETMQ, Dialect
 from schemas.remoting.fastjson import parse_fastjson, serialize_fastjson
 
 FOLDER = "config"
@@ -32,9 +34,16 @@ class ConfigFile:
 
     name: str
     table: str
+    other_name: str | None = None
+    """What others call the file; read where there is none of its own name."""
 
-    def __init__(self, root: Path, clock: Callable[[], int]) -> None:
+    def __init__(self, root: Path, clock: Callable[[], int], dialect: Dialect = ROCKETMQ) -> None:
         """Read the file.
+
+        Args:
+            root: the store's folder.
+            clock: gives ms since 1970.
+            dialect: whose form the file is written in.
 
         Raises:
             ConfigFileError: if neither it nor its `.bak` can be read.
@@ -42,6 +51,7 @@ class ConfigFile:
         self.path = root / FOLDER / self.name
         self.backup = self.path.with_name(f"{self.name}.bak")
         self._clock = clock
+        self._dialect = dialect
         self._guard = threading.RLock()
         self.document = self._load()
         version = {"counter": 0, "stateVersion": 0, "timestamp": clock()}
@@ -51,11 +61,13 @@ class ConfigFile:
 
     def _load(self) -> dict[str | int, Any]:
         problems = []
-        for path in (self.path, self.backup):
+        others = () if self.other_name is None else (self.path.with_name(self.other_name),)
+        for path in (self.path, self.backup, *others):
             if not path.exists():
                 continue
             try:
                 document = parse_fastjson(path.read_text(encoding="utf-8"))
+                document = self._from_boltmq(document) if isinstance(document, dict) else document
                 self._check(document)
             except ValueError as error:
                 problems.append(f"{path}: expected a config file of RocketMQ's, found: {error}")
@@ -75,6 +87,14 @@ class ConfigFile:
 
     def _is_entry(self, value: Any) -> bool:
         """Whether this may be an entry of the table."""
+        raise NotImplementedError
+
+    def _from_boltmq(self, document: dict[Any, Any]) -> dict[Any, Any]:
+        """The document in RocketMQ's form; one that has it stays as it is."""
+        return document
+
+    def _to_boltmq(self) -> dict[Any, Any]:
+        """The document in BoltMQ's form."""
         raise NotImplementedError
 
     def _normal(self, table: dict[Any, Any]) -> dict[Any, Any]:
@@ -108,10 +128,15 @@ class ConfigFile:
         version["timestamp"] = self._clock()
         self.is_changed = True
 
+    def _text(self) -> str:
+        if self._dialect.is_rocketmq:
+            return serialize_fastjson(self.document)
+        return json.dumps(self._to_boltmq(), ensure_ascii=False, separators=(",", ":"))
+
     def save(self) -> None:
         """Write the file; what was there becomes the `.bak`."""
         with self._guard:
-            text = serialize_fastjson(self.document)
+            text = self._text()
             self.is_changed = False
         self.path.parent.mkdir(parents=True, exist_ok=True)
         beside = self.path.with_name(f"{self.name}.tmp")

@@ -10,13 +10,15 @@ Source: TopicConfigManager, SubscriptionGroupManager, ConsumerOffsetManager, Sch
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from broker_lite.store.config_file import ConfigFile, is_number
+from schemas.layouts import boltmq_config as boltmq
+from schemas.layouts.dialect import ROCKETMQ, Dialect
 from schemas.layouts.hosts import Host
-from schemas.layouts.topics import DLQ_PREFIX, HALF_TOPIC, OP_TOPIC, RETRY_PREFIX, SCHEDULE_TOPIC
+from schemas.layouts.topics import DLQ_PREFIX, HALF_TOPIC, OP_TOPIC, RETRY_PREFIX, Kind, kind_of
 
 DEFAULT_TOPIC_QUEUES = 4
 """What a topic gets that is made by its first message: a producer's default."""
@@ -31,7 +33,14 @@ class Topics(ConfigFile):
     """`topics.json`."""
 
     name = "topics.json"
-    table = "topicConfigTable"
+    other_name = boltmq.OLD_TOPICS_NAME
+    table = boltmq.TOPICS
+
+    def _from_boltmq(self, document: dict[Any, Any]) -> dict[Any, Any]:
+        return boltmq.topics_from_boltmq(document)
+
+    def _to_boltmq(self) -> dict[Any, Any]:
+        return boltmq.topics_to_boltmq(self.document)
 
     def _is_entry(self, value: Any) -> bool:
         return isinstance(value, dict) and is_number(value.get("readQueueNums", 0))
@@ -62,7 +71,7 @@ class Topics(ConfigFile):
 
 
 def _default_queues(topic: str) -> int:
-    if topic == SCHEDULE_TOPIC:
+    if kind_of(topic) is Kind.DELAY:
         return SCHEDULE_QUEUES
     return 1 if topic.startswith(_ONE_QUEUE) else DEFAULT_TOPIC_QUEUES
 
@@ -78,7 +87,13 @@ class Groups(ConfigFile):
     """`subscriptionGroup.json`."""
 
     name = "subscriptionGroup.json"
-    table = "subscriptionGroupTable"
+    table = boltmq.GROUPS
+
+    def _from_boltmq(self, document: dict[Any, Any]) -> dict[Any, Any]:
+        return boltmq.groups_from_boltmq(document)
+
+    def _to_boltmq(self) -> dict[Any, Any]:
+        return boltmq.groups_to_boltmq(self.document)
 
     def _is_entry(self, value: Any) -> bool:
         limits = ("retryQueueNums", "retryMaxTimes")
@@ -123,7 +138,20 @@ class ConsumerOffsets(ConfigFile):
     """`consumerOffset.json`."""
 
     name = "consumerOffset.json"
-    table = "offsetTable"
+    table = boltmq.OFFSETS
+
+    def __init__(
+        self, root: Path, clock: Callable[[], int], dialect: Dialect = ROCKETMQ, groups: Collection[str] = ()
+    ) -> None:
+        """Read the file; known groups tell which part of a key is one, where that is in doubt."""
+        self._known_groups = groups
+        super().__init__(root, clock, dialect)
+
+    def _from_boltmq(self, document: dict[Any, Any]) -> dict[Any, Any]:
+        return boltmq.offsets_from_boltmq(document, self._known_groups)
+
+    def _to_boltmq(self) -> dict[Any, Any]:
+        return boltmq.offsets_to_boltmq(self.document)
 
     def _is_entry(self, value: Any) -> bool:
         return isinstance(value, dict) and all(map(is_number, value.values()))
@@ -161,7 +189,10 @@ class DelayOffsets(ConfigFile):
     """`delayOffset.json`."""
 
     name = "delayOffset.json"
-    table = "offsetTable"
+    table = boltmq.OFFSETS
+
+    def _to_boltmq(self) -> dict[Any, Any]:
+        return boltmq.delays_to_boltmq(self.document)
 
     def _is_entry(self, value: Any) -> bool:
         return is_number(value)
@@ -189,16 +220,16 @@ def _with_int_keys(table: dict[Any, Any]) -> dict[Any, Any]:
 class ConfigFiles:
     """All of them."""
 
-    def __init__(self, root: Path, clock: Callable[[], int]) -> None:
-        """Read the files of the store at `root`.
+    def __init__(self, root: Path, clock: Callable[[], int], dialect: Dialect = ROCKETMQ) -> None:
+        """Read the files of the store at `root`; they are written as the brokers of its dialect do.
 
         Raises:
             ConfigFileError: if one cannot be read, nor its `.bak`.
         """
-        self.topics = Topics(root, clock)
-        self.groups = Groups(root, clock)
-        self.consumer_offsets = ConsumerOffsets(root, clock)
-        self.delay_offsets = DelayOffsets(root, clock)
+        self.topics = Topics(root, clock, dialect)
+        self.groups = Groups(root, clock, dialect)
+        self.consumer_offsets = ConsumerOffsets(root, clock, dialect, self.groups.entries)
+        self.delay_offsets = DelayOffsets(root, clock, dialect)
         self._files: tuple[ConfigFile, ...] = (self.topics, self.groups, self.consumer_offsets, self.delay_offsets)
 
     def save_changed(self) -> None:

@@ -14,13 +14,10 @@ from typing import NamedTuple
 from broker_lite.store.options import StoreOptions
 from schemas.layouts import properties as props
 from schemas.layouts.commitlog import Message
-from schemas.layouts.consumequeue import tags_code
 from schemas.layouts.indexfile import tags_key
 from schemas.layouts.sysflag import TRANSACTION_MASK, TransactionType
-from schemas.layouts.topics import SCHEDULE_TOPIC
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,10}")
-_cached_tags_code = lru_cache(maxsize=4096)(tags_code)
 
 _QUEUED_TYPES = frozenset({int(TransactionType.NOT), int(TransactionType.COMMIT)})
 
@@ -59,12 +56,18 @@ def parse_delay_level(value: str | None) -> int | None:
 
 
 class Dispatching:
-    """Makes dispatches, by a store's options."""
+    """Makes dispatches, by a store's options.
+
+    Attributes:
+        schedule_topic: where delayed messages wait.
+    """
 
     def __init__(self, options: StoreOptions) -> None:
         self._delay_levels_ms = options.delay_levels_ms
         self._index_tags = options.index_tags
-        self._keep_index = options.keep_index
+        self._has_index = options.has_index
+        self._tags_code = lru_cache(maxsize=4096)(options.dialect.tags_code)
+        self.schedule_topic = options.dialect.schedule_topic
 
     def of_message(self, message: Message) -> Dispatch:
         """The dispatch of a record that was read."""
@@ -83,7 +86,7 @@ class Dispatching:
 
     def code_for(self, topic: str, properties: Mapping[str, str], store_timestamp: int) -> int:
         """The code of a ConsumeQueue entry: the hash of TAGS, or the time of delivery in the schedule topic."""
-        delay_ms = self.delay_for(properties) if topic == SCHEDULE_TOPIC else None
+        delay_ms = self.delay_for(properties) if topic == self.schedule_topic else None
         return self.tags_code_for(properties) if delay_ms is None else store_timestamp + delay_ms
 
     def delay_for(self, properties: Mapping[str, str]) -> int | None:
@@ -94,7 +97,7 @@ class Dispatching:
     def tags_code_for(self, properties: Mapping[str, str]) -> int:
         """The hash of TAGS, 0 where there are none."""
         tags = properties.get(props.TAGS)
-        return _cached_tags_code(tags) if tags else 0
+        return self._tags_code(tags) if tags else 0
 
     def delay_ms(self, level: int) -> int:
         """The delay of a level above 0; levels above the highest count as the highest."""
@@ -102,7 +105,7 @@ class Dispatching:
 
     def keys_for(self, properties: Mapping[str, str], sys_flag: int) -> tuple[str, ...]:
         """What a record is entered under: UNIQ_KEY, every part of KEYS, TAGS; nothing if it was rolled back."""
-        if not self._keep_index or sys_flag & TRANSACTION_MASK == TransactionType.ROLLBACK:
+        if not self._has_index or sys_flag & TRANSACTION_MASK == TransactionType.ROLLBACK:
             return ()
         unique_key = properties.get(props.UNIQ_KEY)
         keys = properties.get(props.KEYS)

@@ -47,13 +47,13 @@ class StoreFiles:
         for folder in (commitlog.FOLDER, consume_queue.FOLDER, message_index.FOLDER):
             (root / folder).mkdir(parents=True, exist_ok=True)
         mappings = Mappings()
-        index = MessageIndex(root, options.index_geometry, mappings, clock) if options.keep_index else None
+        index = MessageIndex(root, options.index_geometry, mappings, clock) if options.has_index else None
         return cls(
             log=CommitLog(root, options, mappings),
             queues=ConsumeQueues(root, options.consume_queue_file_size_bytes, mappings),
             index=index,
             checkpoint=CheckpointFile(root),
-            config=ConfigFiles(root, clock),
+            config=ConfigFiles(root, clock, options.dialect),
             mappings=mappings,
         )
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Collection, Container, Iterator
 from contextlib import contextmanager
 
 from broker_lite.store.errors import StoreUnusableError
 from broker_lite.store.files import StoreFiles
 from broker_lite.store.open_store import OpenStore
-from broker_lite.store.pulling import PullLimits, PullResult, first_wanted, pull_records
+from broker_lite.store.options import StoreOptions
+from broker_lite.store.pulling import PullLimits, PullResult, first_wanted, for_clients, low_bits, pull_records
 from broker_lite.store.reading import DEFAULT_KEY_LIMIT, MAX_TIME_MS, GetResult, Reader
 from broker_lite.store.writing import Writer
 from schemas.layouts.commitlog import Message
@@ -21,6 +22,7 @@ DEFAULT_MAX_MESSAGES = 32
 class LookUps(OpenStore):
     """The part of a store that reads; each method takes the store's lock."""
 
+    options: StoreOptions
     _files: StoreFiles
     _writer: Writer
     _reader: Reader
@@ -43,7 +45,7 @@ class LookUps(OpenStore):
         codes: Container[int] | None = None,
         accepts_record: Callable[[bytes], bool] | None = None,
     ) -> PullResult:
-        """Records of a queue as they are stored, from a queue offset on; see `pull_records`."""
+        """Records of a queue as clients get them, from a queue offset on; see `pull_records`."""
         with self._reading():
             return pull_records(self._files, topic, queue_id, queue_offset, limits, codes, accepts_record)
 
@@ -62,6 +64,18 @@ class LookUps(OpenStore):
         with self._reading() as reader:
             return reader.message_at(physical_offset)
 
+    def queue_codes(self, tags: Collection[str], codes: Collection[int]) -> frozenset[int] | None:
+        """The hashes by which the queues know tags; None where a consumer has sent hashes alone, of another kind.
+
+        Args:
+            tags: a consumer's.
+            codes: the hashes of them that it has sent, which are Java's.
+        """
+        dialect = self.options.dialect
+        if dialect.is_rocketmq:
+            return frozenset(codes)
+        return frozenset(low_bits(dialect.tags_code(tag)) for tag in tags) or None
+
     def record_at(self, physical_offset: int, size: int) -> bytes:
         """The bytes of a record whose place and size are known."""
         with self._reading():
@@ -69,7 +83,7 @@ class LookUps(OpenStore):
 
     def record_of(self, message: Message) -> bytes:
         """The bytes of a message that was found, as clients get it."""
-        return self.record_at(message.physical_offset, message.size)
+        return for_clients(self.record_at(message.physical_offset, message.size))
 
     def get_by_id(self, msg_id: str) -> Message | None:
         """The message with an offset message id; None where this store has none.

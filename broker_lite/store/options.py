@@ -9,6 +9,7 @@ from enum import StrEnum
 from broker_lite.store.errors import OptionError
 from schemas.layouts import consumequeue, indexfile
 from schemas.layouts.commitlog import END_RESERVE, MIN_RECORD_SIZE
+from schemas.layouts.dialect import ROCKETMQ, Dialect
 from schemas.layouts.hosts import Host
 from schemas.layouts.segments import DEFAULT_SEGMENT_SIZE
 
@@ -92,7 +93,7 @@ class StoreOptions:
         consume_queue_file_size_bytes: size of a ConsumeQueue file, a multiple of 20.
         index_slots: hash slots of an IndexFile.
         index_entries: entries of an IndexFile; the first is never used.
-        keep_index: whether messages are entered into the index at all.
+        keep_index: whether messages are entered into the index at all; never in a dialect whose index leads nowhere.
         index_tags: whether TAGS are entered too, as brokers since 5.5 do.
         flush_mode: SYNC puts every message on the disk before `put` returns.
         flush_interval_ms: time between two flushes of the CommitLog in ASYNC mode.
@@ -100,6 +101,7 @@ class StoreOptions:
         message_delay_level: the delays of the levels from 1 on.
         store_host: the broker's address, which records and message ids hold.
         retention: which segments are deleted, and when.
+        dialect: whose records, queues and config files the store has.
     """
 
     segment_size_bytes: int = DEFAULT_SEGMENT_SIZE
@@ -114,6 +116,7 @@ class StoreOptions:
     message_delay_level: str = DEFAULT_DELAY_LEVELS
     store_host: Host = DEFAULT_STORE_HOST
     retention: RetentionOptions = field(default_factory=RetentionOptions)
+    dialect: Dialect = ROCKETMQ
 
     def __post_init__(self) -> None:
         """Refuse what no store can have.
@@ -132,11 +135,19 @@ class StoreOptions:
         _check("flush_interval_ms", self.flush_interval_ms, 1, 1 << 31)
         _check("max_message_size_bytes", self.max_message_size_bytes, 0, (1 << 31) - 1 - RECORD_ALLOWANCE_BYTES)
         parse_delay_levels(self.message_delay_level)
+        if self.store_host.is_v6 and not self.dialect.has_v6_hosts:
+            raise OptionError(f"store_host: expected an IPv4 address for {self.dialect.name}, found {self.store_host}")
+
+    @property
+    def has_index(self) -> bool:
+        """Whether messages are entered into the index."""
+        return self.keep_index and self.dialect.has_key_index
 
     @property
     def settings(self) -> dict[str, object]:
         """The same under the names that RocketMQ has for them."""
         return {
+            **({} if self.dialect.is_rocketmq else {"storeLayout": self.dialect.name.lower()}),
             "mappedFileSizeCommitLog": self.segment_size_bytes,
             "mappedFileSizeConsumeQueue": self.consume_queue_file_size_bytes,
             "maxHashSlotNum": self.index_slots,

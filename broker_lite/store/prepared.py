@@ -23,16 +23,14 @@ from schemas.layouts.commitlog import (
     STORED,
     TAIL,
     TOPIC_LENGTH,
-    Magic,
     NewMessage,
-    body_crc,
     serialize_message,
 )
+from schemas.layouts.dialect import ROCKETMQ
 from schemas.layouts.errors import UnserializableError
 from schemas.layouts.hosts import Host, host_size
 from schemas.layouts.layout import Layout
 from schemas.layouts.sysflag import BORN_HOST_V6, STORE_HOST_V6
-from schemas.layouts.topics import SCHEDULE_TOPIC
 
 
 def _codes(layout: Layout) -> str:
@@ -51,7 +49,7 @@ _pack_offsets = _OFFSETS.pack_into
 _pack_time = STORED.struct.pack_into
 _STORED_AT_V4 = HEAD.size + host_size(is_v6=False)
 _STORED_AT_V6 = HEAD.size + host_size(is_v6=True)
-_TOPIC_LENGTH = TOPIC_LENGTH[Magic.V1]
+_TOPIC_LENGTH = TOPIC_LENGTH[ROCKETMQ.message]
 _LENGTH = struct.Struct(">h")
 _WITHOUT_HOST_BITS = ~(BORN_HOST_V6 | STORE_HOST_V6)
 
@@ -131,6 +129,7 @@ class Preparing:
         self._max_body_bytes = options.max_message_size_bytes
         self._max_record_bytes = max_record_bytes
         self._store_host = options.store_host
+        self._dialect = options.dialect
         self._dispatching = Dispatching(options)
 
     def prepare(self, message: NewMessage) -> Prepared:
@@ -139,10 +138,15 @@ class Preparing:
         Raises:
             MessageRefusedError: if a broker would refuse it.
         """
-        check_message(message, self._max_body_bytes)
+        check_message(message, self._max_body_bytes, self._dispatching.schedule_topic)
         try:
             record = serialize_message(
-                message, queue_offset=0, physical_offset=0, store_timestamp=0, store_host=self._store_host
+                message,
+                queue_offset=0,
+                physical_offset=0,
+                store_timestamp=0,
+                store_host=self._store_host,
+                dialect=self._dialect,
             )
         except (UnserializableError, UnicodeEncodeError) as error:
             raise MessageRefusedError(str(error)) from error
@@ -159,6 +163,7 @@ class Preparing:
         """
         topic, queue_id, body, born_timestamp, born_host, flag, sys_flag, reconsume_times, known, stored, _ = message
         name = _encoded_topic(topic)
+        dialect = self._dialect
         is_v4 = len(born_host.address) == 4 and len(self._store_host.address) == 4
         if not is_v4 or len(name) > MAX_V1_TOPIC_LENGTH or queue_id < 0:
             return self.prepare(message.with_pairs())
@@ -169,8 +174,9 @@ class Preparing:
         total_size = _FIXED_V4.size + len(body) + 1 + len(name) + 2 + len(stored)
         try:
             fixed = _FIXED_V4.pack(
-                total_size, Magic.V1, body_crc(body), queue_id, flag, 0, 0, sys_flag & _WITHOUT_HOST_BITS,
-                born_timestamp, *born_host, 0, *self._store_host, reconsume_times, 0, len(body),
+                total_size, dialect.message, dialect.body_crc(body), queue_id, flag, 0, 0,
+                sys_flag & _WITHOUT_HOST_BITS, born_timestamp, *born_host, 0, *self._store_host,
+                reconsume_times, 0, len(body),
             )  # fmt: skip
         except struct.error:
             return self.prepare(message.with_pairs())  # which says what is wrong
@@ -189,7 +195,7 @@ class Preparing:
         if len(record) > self._max_record_bytes:
             raise MessageRefusedError(f"record: expected at most {self._max_record_bytes} bytes, found {len(record)}")
         dispatching = self._dispatching
-        delay_ms = dispatching.delay_for(properties) if topic == SCHEDULE_TOPIC else None
+        delay_ms = dispatching.delay_for(properties) if topic == dispatching.schedule_topic else None
         return Prepared(
             topic,
             queue_id,

@@ -11,8 +11,10 @@ from typing import NamedTuple
 from broker_lite.store.consume_queue import ConsumeQueue
 from broker_lite.store.files import StoreFiles
 from broker_lite.store.reading import GetStatus, place_in
-from schemas.layouts.commitlog import BLANK, Magic
+from schemas.layouts.commitlog import BLANK, in_dialect
 from schemas.layouts.consumequeue import ENTRY
+from schemas.layouts.dialect import BLANK_MAGICS, BOLTMQ, ROCKETMQ
+from schemas.layouts.errors import LayoutError
 
 MAX_EXAMINED = 800
 """Entries that one pull looks at where a filter wants few of them."""
@@ -31,7 +33,7 @@ class PullResult(NamedTuple):
 
     Attributes:
         status: whether there were any, and why not.
-        records: as they are stored, in order of their queue offsets.
+        records: as clients get them, in order of their queue offsets.
         next_offset: the queue offset to ask for next.
         min_offset: of the queue's first message that is kept.
         max_offset: of the queue's next message.
@@ -81,7 +83,7 @@ def pull_records(
         record = _record_at(files, physical_offset, record_size)
         if record is None or (accepts_record is not None and not accepts_record(record)):
             continue
-        records.append(record)
+        records.append(for_clients(record))
         size += record_size
     else:
         number += 1
@@ -91,14 +93,32 @@ def pull_records(
 
 def is_wanted(code: int, codes: Container[int]) -> bool:
     """Whether a tag's hash is among those wanted; 64 bits of it are stored, of which Java compares the lower 32."""
-    return ((code + 0x80000000) & 0xFFFFFFFF) - 0x80000000 in codes
+    return low_bits(code) in codes
+
+
+def low_bits(code: int) -> int:
+    """The lower 32 bits of a tag's hash, as a signed integer."""
+    return ((code + 0x80000000) & 0xFFFFFFFF) - 0x80000000
+
+
+def for_clients(record: bytes) -> bytes:
+    """A whole record as RocketMQ's clients take it: those since 5.1 know no other magic than RocketMQ's.
+
+    One whose body is damaged stays as it is.
+    """
+    if BLANK.unpack(record)[1] == BOLTMQ.message:
+        try:
+            return in_dialect(record, ROCKETMQ)
+        except LayoutError:
+            return record
+    return record
 
 
 def _record_at(files: StoreFiles, physical_offset: int, size: int) -> bytes | None:
     if size == _PRE_BLANK_SIZE or not files.log.start <= physical_offset < files.log.end:
         return None
     record = files.log.files.read(physical_offset, size)
-    if len(record) < BLANK.size or BLANK.unpack(record)[0] != size or BLANK.unpack(record)[1] == Magic.BLANK:
+    if len(record) < BLANK.size or BLANK.unpack(record)[0] != size or BLANK.unpack(record)[1] in BLANK_MAGICS:
         return None
     return record
 

@@ -170,7 +170,7 @@ class Reader:
     def by_key(self, topic: str, key: str, begin_ms: int, end_ms: int, limit: int) -> list[Message]:
         """Messages with a key; see `MessageStore.get_by_key`."""
         if self._index is None:
-            raise IndexDisabledError("expected a store with an index, found keep_index=False")
+            raise IndexDisabledError("expected a store with an index, found keep_index=False or BoltMQ's dialect")
         found: dict[int, Message] = {}
         for offset in self._index.lookup(topic, key, begin_ms, end_ms):
             if len(found) >= limit:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from connectors.restore.errors import RestoreError
+from schemas.layouts.boltmq_config import offsets_from_boltmq
 from schemas.layouts.topics import RETRY_PREFIX
 from schemas.remoting.fastjson import parse_fastjson, serialize_fastjson
 
@@ -51,13 +52,13 @@ class GroupOffsets:
 
 
 def parse_offsets(data: bytes, name: str) -> Table:
-    """What a consumerOffset.json says.
+    """What a consumerOffset.json says, RocketMQ's or BoltMQ's.
 
     Raises:
         RestoreError: if it is none.
     """
     try:
-        table = parse_fastjson(data)[_OFFSETS]
+        table = offsets_from_boltmq(parse_fastjson(data))[_OFFSETS]
         parsed = {key: {int(queue): offset for queue, offset in queues.items()} for key, queues in table.items()}
     except (ValueError, KeyError, TypeError, AttributeError):
         raise RestoreError(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -35,6 +35,7 @@ from connectors.restore.segment import SegmentRestored, SegmentTask, restore_seg
 from connectors.restore.sizes import find_segment_size
 from connectors.whole_files import sync_folder
 from schemas.layouts.commitlog import END_RESERVE
+from schemas.layouts.topics import BOLTMQ_SCHEDULE_TOPIC
 
 NOTES = "restore-notes.jsonl"
 _THREADS = 2
@@ -60,6 +61,7 @@ class Restored:
         lacking_bytes: how long they are together.
         offsets: of groups; None where no file was given.
         rebuilt: queues, index and the rest.
+        boltmq_delays: whether messages are where BoltMQ parks them, out of which RocketMQ delivers nothing.
     """
 
     out: Path
@@ -75,6 +77,7 @@ class Restored:
     lacking_bytes: int
     offsets: GroupOffsets | None
     rebuilt: Rebuilt
+    boltmq_delays: bool
 
 
 def restore_store(
@@ -128,7 +131,8 @@ def restore_store(
     if not is_begun:
         plan.write()
     done = _restore_log(plan, table, Bodies(store, skip, threads), begin)
-    fitting = _write_config(plan, table, settings, offsets)
+    ends = queue_ends(table, chosen.broker, plan.log)
+    fitting = _write_config(plan, table, settings, offsets, ends)
     rebuilt = _rebuild(plan, settings, threads)
     lacking = _write_notes(plan, done)
     remove_but_last(plan.work, PLAN)
@@ -147,6 +151,7 @@ def restore_store(
         lacking_bytes=sum(end - start for start, end in lacking),
         offsets=fitting,
         rebuilt=rebuilt,
+        boltmq_delays=any(topic == BOLTMQ_SCHEDULE_TOPIC for topic, _ in ends),
     )
 
 
@@ -189,9 +194,10 @@ def _restore_log(plan: Plan, table: DeltaTable, bodies: Bodies, begin: Begin | N
     return done
 
 
-def _write_config(plan: Plan, table: DeltaTable, settings: Wanted, offsets: Table | None) -> GroupOffsets | None:
+def _write_config(
+    plan: Plan, table: DeltaTable, settings: Wanted, offsets: Table | None, ends: Mapping[tuple[str, int], int]
+) -> GroupOffsets | None:
     broker, log = plan.chosen.broker, plan.log
-    ends = queue_ends(table, broker, log)
     fitting = None if offsets is None else fit_offsets(offsets, ends)
     delays = first_undelivered(table, broker, log, settings.delay_levels_ms, log.last_time - DELIVERY_MS)
     files = config_files(fitting or GroupOffsets({}), {topic for topic, _ in ends}, delays, log.last_time)

@@ -18,7 +18,7 @@ The functions that read take any object of a JSON parser: one that is not of Bol
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 from schemas.layouts.topics import DLQ_PREFIX, RETRY_PREFIX
 
@@ -57,7 +57,7 @@ def topics_from_boltmq(document: Document) -> Document:
     return {**document, **_version_from_boltmq(document), TOPICS: topics}
 
 
-def _is_table(value: object) -> bool:
+def _is_table(value: object) -> TypeGuard[dict[Any, Document]]:
     """Whether this is a table of entries, and not an entry."""
     return isinstance(value, dict) and all(isinstance(entry, dict) for entry in value.values())
 

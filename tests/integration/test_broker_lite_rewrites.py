@@ -72,7 +72,8 @@ def test_failed_messages_are_sent_back_as_rocketmq_does(messages: dict[int, Mess
         for failed, parked in pairwise(family):
             if failed.topic in (FAILING_TOPIC, RETRY_TOPIC) and parked.topic == SCHEDULE_TOPIC:
                 level = rewrites.FIRST_RETRY_LEVEL + failed.reconsume_times
-                assert_made(rewrites.park(rewrites.send_back(failed, FAILING_GROUP, 0, level), level), parked)
+                again = rewrites.send_back(failed, FAILING_GROUP, 0, level)
+                assert_made(rewrites.park(again, level, SCHEDULE_TOPIC), parked)
                 retries += 1
     assert retries == 6
 

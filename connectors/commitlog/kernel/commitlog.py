@@ -50,7 +50,7 @@ _MAGIC_SIZE = 4
 _V1, _V2, _BLANK_MAGIC = int(Magic.V1), int(Magic.V2), int(Magic.BLANK)
 _BOLTMQ, _BOLTMQ_BLANK = int(Magic.BOLTMQ), int(Magic.BOLTMQ_BLANK)
 _FIRST_OF_RECORD, _FIRST_OF_BLANK = np.uint8(_V1 >> 24 & 0xFF), np.uint8(_BLANK_MAGIC >> 24 & 0xFF)
-assert (_BOLTMQ >> 24 & 0xFF, _BOLTMQ_BLANK >> 24 & 0xFF) == (_FIRST_OF_RECORD, _FIRST_OF_BLANK)
+assert (_BOLTMQ >> 24, _BOLTMQ_BLANK >> 24) == (_V1 >> 24, _BLANK_MAGIC >> 24)
 _CRC_MASK, _BOLTMQ_CRC_MASK = np.int64(ROCKETMQ.crc_mask), np.int64(BOLTMQ.crc_mask)
 _AT_MAGIC = layout.HEAD.offset_of("magic")
 _AT_CRC = layout.HEAD.offset_of("body_crc")

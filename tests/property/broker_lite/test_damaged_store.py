@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker_lite.delivery import Delivery
-from broker_lite.store import MessageStore, StoreError
+from broker_lite.store import MessageStore, StoreError, StoreOptions
+from schemas.layouts.dialect import BOLTMQ
 from schemas.layouts.errors import LayoutError
 from tests.hypothesis_profiles import load
 from tests.logs import damage
@@ -21,6 +23,7 @@ from tests.unit.broker_lite.builders import SMALL, STORED_MS, Clock, all_message
 load()
 
 COUNT = 40
+BOLTMQ_OPTIONS = replace(SMALL, dialect=BOLTMQ)
 SEEDS = st.integers(0, 2**32)
 
 
@@ -36,9 +39,15 @@ def crashed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return written(tmp_path_factory.mktemp("crashed") / "store", crash)
 
 
-def written(root: Path, end: Callable[[MessageStore], None]) -> Path:
+@pytest.fixture(scope="module")
+def boltmq(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store in BoltMQ's dialect that was not closed. Read only."""
+    return written(tmp_path_factory.mktemp("boltmq") / "store", crash, BOLTMQ_OPTIONS)
+
+
+def written(root: Path, end: Callable[[MessageStore], None], options: StoreOptions = SMALL) -> Path:
     """A store with something in every file."""
-    store = MessageStore.open(root, SMALL, clock=Clock())
+    store = MessageStore.open(root, options, clock=Clock())
     fill(store, COUNT)
     store.config.consumer_offsets.commit("orders", "mail", 0, 3)
     store.config.delay_offsets.set(3, 1)
@@ -77,7 +86,7 @@ def check_use(store: MessageStore) -> None:
         except StoreError:
             pass
         store.offset_by_time(topic, queue_id, STORED_MS)
-    for number in range(COUNT):
+    for number in range(COUNT if store.options.has_index else 0):
         for got in store.get_by_key("orders", f"order-{number}"):
             assert f"order-{number}" in (got.keys or [])
 
@@ -86,8 +95,21 @@ def check_use(store: MessageStore) -> None:
 def test_damaged_log_keeps_every_message_before_the_damage(
     closed: Path, crashed: Path, root: Path, seed: int, clean: bool, faults: int
 ) -> None:
-    chance = random.Random(seed)
-    copy(closed if clean else crashed, root)
+    check_damaged_log(closed if clean else crashed, root, SMALL, random.Random(seed), faults)
+    with MessageStore.open(root, SMALL, clock=Clock()) as store:
+        assert store.get_by_key("orders", f"order-{COUNT}")
+
+
+@given(seed=SEEDS, faults=st.integers(1, 3))
+def test_damaged_log_of_boltmqs_keeps_every_message_before_the_damage(
+    boltmq: Path, root: Path, seed: int, faults: int
+) -> None:
+    check_damaged_log(boltmq, root, BOLTMQ_OPTIONS, random.Random(seed), faults)
+
+
+def check_damaged_log(original: Path, root: Path, options: StoreOptions, chance: random.Random, faults: int) -> None:
+    """Damage a copy of a store's log, and open it."""
+    copy(original, root)
     segments = sorted((root / "commitlog").iterdir())
     before = b"".join(path.read_bytes() for path in segments)
     for _ in range(faults):
@@ -96,17 +118,15 @@ def test_damaged_log_keeps_every_message_before_the_damage(
     damaged_from = next(
         (at for at, pair in enumerate(zip(before, after, strict=True)) if pair[0] != pair[1]), len(after)
     )
-    with MessageStore.open(root, SMALL, clock=Clock()) as store:
+    with MessageStore.open(root, options, clock=Clock()) as store:
         check_use(store)
-        for record in log_records(crashed):
+        for record in log_records(original):
             if record.physical_offset + record.size <= damaged_from:
                 assert store.get_at(record.physical_offset) == record
         result = store.put(message(COUNT))
         put = store.get_at(result.physical_offset)
         assert put is not None
         assert put.body == f"body {COUNT}".encode()
-    with MessageStore.open(root, SMALL, clock=Clock()) as store:
-        assert store.get_by_key("orders", f"order-{COUNT}")
 
 
 @given(seed=SEEDS, clean=st.booleans(), keep_size=st.booleans(), faults=st.integers(1, 3))

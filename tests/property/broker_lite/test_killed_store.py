@@ -13,9 +13,11 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
 
-from broker_lite.store import FlushMode, MessageStore
+from broker_lite.store import FlushMode, MessageStore, StoreOptions
+from schemas.layouts.dialect import DIALECTS
 from tests.hypothesis_profiles import load
 from tests.unit.broker_lite.builders import SMALL, all_messages, log_records
 
@@ -23,16 +25,17 @@ load()
 
 KILLS = max(8, settings().max_examples // 40)
 OPTIONS = replace(SMALL, segment_size_bytes=1 << 15, index_slots=100, index_entries=600, flush_mode=FlushMode.SYNC)
+OPTIONS_OF = {dialect.name: replace(OPTIONS, dialect=dialect) for dialect in DIALECTS}
 WRITER = """
 import random, sys
 from broker_lite.store import MessageStore
-from tests.property.broker_lite.test_killed_store import OPTIONS
+from tests.property.broker_lite.test_killed_store import OPTIONS_OF
 from tests.unit.broker_lite.builders import message
 
 root, start = sys.argv[1], int(sys.argv[2])
 chance = random.Random(start)
 print("opening", flush=True)
-with MessageStore.open(root, OPTIONS) as store:
+with MessageStore.open(root, OPTIONS_OF[sys.argv[3]]) as store:
     number = start
     while True:
         count = chance.choice([1, 1, 3])
@@ -44,9 +47,9 @@ with MessageStore.open(root, OPTIONS) as store:
 """
 
 
-def write_until_killed(root: Path, start: int, seconds: float) -> list[tuple[int, int, int]]:
+def write_until_killed(root: Path, start: int, seconds: float, dialect: str) -> list[tuple[int, int, int]]:
     """Let a process write, kill it after a while, and return what it had said to be stored."""
-    command = [sys.executable, "-c", WRITER, str(root), str(start)]
+    command = [sys.executable, "-c", WRITER, str(root), str(start), dialect]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "opening\n"
@@ -57,7 +60,8 @@ def write_until_killed(root: Path, start: int, seconds: float) -> list[tuple[int
     return [(int(number), int(offset), int(place)) for number, offset, place in map(str.split, lines[:-1])]
 
 
-def test_every_acknowledged_message_is_there_after_every_kill(tmp_path: Path) -> None:
+@pytest.mark.parametrize("dialect", OPTIONS_OF)
+def test_every_acknowledged_message_is_there_after_every_kill(tmp_path: Path, dialect: str) -> None:
     chance = random.Random(4711)
     root = tmp_path / "store"
     acknowledged: list[tuple[int, int, int]] = []
@@ -65,25 +69,26 @@ def test_every_acknowledged_message_is_there_after_every_kill(tmp_path: Path) ->
     for kill in range(KILLS):
         # Every third is killed at once, in the middle of its recovery if it has one.
         seconds = chance.uniform(0, 0.02) if kill % 3 == 2 else chance.uniform(0.05, 0.4)
-        acknowledged += write_until_killed(root, 1_000_000 * kill, seconds)
+        acknowledged += write_until_killed(root, 1_000_000 * kill, seconds, dialect)
         if kill % 2:
-            crashes += check(root, acknowledged)
+            crashes += check(root, acknowledged, OPTIONS_OF[dialect])
     assert len(acknowledged) > KILLS
     assert crashes > KILLS // 4
 
 
-def check(root: Path, acknowledged: list[tuple[int, int, int]]) -> bool:
+def check(root: Path, acknowledged: list[tuple[int, int, int]], options: StoreOptions) -> bool:
     """Everything acknowledged is found in every way; queues have no hole, and nothing that the log has not.
 
     Returns:
         Whether the store had to be recovered from a crash.
     """
-    with MessageStore.open(root, OPTIONS) as store:
+    with MessageStore.open(root, options) as store:
         for number, offset, place in acknowledged:
             got = store.get_at(offset)
             assert got is not None, f"message {number} at {offset}"
             assert (got.keys, got.queue_offset) == ([f"order-{number}"], place)
-            assert got in store.get_by_key("orders", f"order-{number}")
+            if options.has_index:
+                assert got in store.get_by_key("orders", f"order-{number}")
         queues = all_messages(store)
         for queue in queues.values():
             assert [got.queue_offset for got in queue] == list(range(len(queue)))

@@ -11,6 +11,8 @@ import pytest
 
 from jobs.broker import main
 from jobs.command import ExitCode
+from schemas.layouts.dialect import BOLTMQ, ROCKETMQ, Dialect
+from tests.logs import messages, open_segment, write_store
 from tests.servers.process import free_ports
 
 SMALL = ["--segment-mib", "1", "--index-slots", "100", "--index-entries", "100", "--max-message-kib", "100"]
@@ -41,6 +43,8 @@ def run(tmp_path: Path, *arguments: str) -> int:
         (["--layout", "jmq", "--ha-listen", "127.0.0.1:1"], "its journal is not copied to slaves"),
         (["--layout", "jmq", "--delay-levels", "1s"], "its messages cannot wait"),
         (["--layout", "jmq", "--listen", "[::1]:10911"], "expected an IPv4 address for --layout jmq"),
+        (["--layout", "boltmq", "--ha-listen", "127.0.0.1:1"], "its log is not copied to slaves"),
+        (["--layout", "boltmq", "--listen", "[::1]:10911"], "expected an IPv4 address for --layout boltmq"),
         (["--layout", "jmq", "--segment-mib", "0"], "journal_file_size_bytes: expected"),
     ],
 )
@@ -53,7 +57,7 @@ def test_wrong_options_are_told_in_a_line(
     assert "Traceback" not in errors
 
 
-@pytest.mark.parametrize(("folder", "layout"), [("journal", "rocketmq"), ("commitlog", "jmq")])
+@pytest.mark.parametrize(("folder", "layout"), [("journal", "rocketmq"), ("journal", "boltmq"), ("commitlog", "jmq")])
 def test_a_store_of_another_layout_is_left_alone(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], folder: str, layout: str
 ) -> None:
@@ -61,6 +65,18 @@ def test_a_store_of_another_layout_is_left_alone(
     assert run(tmp_path, "--layout", layout) == ExitCode.USAGE
     assert f"--layout {layout}: {tmp_path / 'store'} holds a store in the layout" in capsys.readouterr().err
     assert [path.name for path in (tmp_path / "store").iterdir()] == [folder]
+
+
+@pytest.mark.parametrize(("layout", "dialect"), [("rocketmq", BOLTMQ), ("boltmq", ROCKETMQ)])
+def test_a_store_of_another_dialect_is_left_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], layout: str, dialect: Dialect
+) -> None:
+    data = open_segment(messages(3), 1 << 20, dialect=dialect)
+    root = write_store(tmp_path / "store", [(0, data)])
+    assert run(tmp_path, "--layout", layout) == ExitCode.USAGE
+    expected = f"--layout {layout}: {root} holds a store in the layout {dialect.name.lower()}"
+    assert expected in capsys.readouterr().err
+    assert (root / "commitlog" / f"{0:020d}").read_bytes() == data
 
 
 @pytest.mark.parametrize("arguments", [["--delete-hours", "25"], ["--disk-percent", "75,85"], ["--flush", "never"]])

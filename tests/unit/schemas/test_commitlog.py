@@ -6,13 +6,13 @@ import pytest
 
 from schemas.layouts.commitlog import (
     MIN_RECORD_SIZE,
-    Magic,
     NewMessage,
     body_crc,
     parse_message,
     serialize_blank,
     serialize_message,
 )
+from schemas.layouts.dialect import Magic
 from schemas.layouts.errors import LayoutError, UnserializableError
 from schemas.layouts.hosts import Host
 from tests.logs import BROKER_HOST, PRODUCER_HOST, new_message, records

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from broker_lite.broker.broker import Broker
-from broker_lite.broker.layouts import Layout, layout_of
+from broker_lite.broker.layouts import Layout, layouts_of
 from broker_lite.broker.options import BrokerOptions
 from broker_lite.handlers.dispatcher import Dispatcher
 from broker_lite.jmq import JmqStore
@@ -106,9 +106,9 @@ def test_a_journal_has_no_slaves(store: JmqStore, role: Role) -> None:
 
 
 def test_the_layout_of_a_folder_is_seen(tmp_path: Path, clock: Clock) -> None:
-    assert layout_of(tmp_path) is None
+    assert layouts_of(tmp_path) == tuple(Layout)
     with JmqStore.open(tmp_path / "jmq", OPTIONS, clock=clock):
-        assert layout_of(tmp_path / "jmq") is Layout.JMQ
+        assert layouts_of(tmp_path / "jmq") == (Layout.JMQ,)
     with MessageStore.open(tmp_path / "rocketmq", SMALL, clock=clock) as store:
-        assert layout_of(tmp_path / "rocketmq") is Layout.ROCKETMQ
+        assert layouts_of(tmp_path / "rocketmq") == (Layout.ROCKETMQ, Layout.BOLTMQ)
         assert Dispatcher(Broker(store, BrokerOptions())).broker.delivery.delay_levels == 18

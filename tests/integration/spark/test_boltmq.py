@@ -1,0 +1,91 @@
+"""BoltMQ's dialect of the CommitLog through Spark and the jobs, by the same source and without an option."""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from broker_lite.delivery import Delivery
+from broker_lite.store import MessageStore
+from connectors.archive.run import Config, run_archive
+from connectors.commitlog import register
+from connectors.commitlog.records import row_of, walk_store
+from connectors.commitlog.stores import find_stores, segment_size
+from connectors.packs.spark_reader import with_bodies
+from jobs import archive, audit, dump, explain, guard, query
+from schemas.layouts.dialect import BOLTMQ
+from tests.indexed_stores import OPTIONS, RARE, Clock, message, write_indexed_store
+from tests.integration.spark.comparing import COLUMNS, Row, spark_rows
+
+BOLTMQ_OPTIONS = replace(OPTIONS, dialect=BOLTMQ)
+NEGATIVE_CRC_BODY = b"123456789"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """A broker's store of several segments; the last message was delayed, and delivered."""
+    root = write_indexed_store(tmp_path / "broker-b" / "store", 598, options=BOLTMQ_OPTIONS)
+    clock = Clock()
+    clock.now_ms += 10_000_000
+    with MessageStore.open(root, BOLTMQ_OPTIONS, clock=clock) as opened:
+        delivery = Delivery(opened)
+        properties = (("DELAY", "1"), ("KEYS", "delayed"))
+        delivery.send(replace(message(1, random.Random(1)), body=NEGATIVE_CRC_BODY, properties=properties))
+        assert len(delivery.deliver_due(clock.now_ms + 2000)) == 1
+    return root
+
+
+def plain_rows(path: Path) -> list[Row]:
+    """Every record as the plain reader sees it."""
+    (store,) = find_stores(str(path))
+    rows = [
+        row_of(found.message, store.broker)
+        for found in walk_store(store, segment_size(store))
+        if found.message is not None
+    ]
+    return [{name: row[name] for name in COLUMNS} for row in rows]
+
+
+def test_source_gives_what_the_plain_reader_sees(spark: SparkSession, store: Path) -> None:
+    register(spark)
+    frame = spark.read.format("commitlog").option("maxPartitionBytes", "10000").load(str(store))
+    rows = spark_rows(frame.drop("body"))
+    assert rows == plain_rows(store)
+    assert [(row["kind"], row["topic"], row["body_crc"]) for row in rows[-2:]] == [
+        ("delay", "SCHEDULE_TOPIC_XXX", 0x4BF43926), ("normal", "topic-1", 0x4BF43926),
+    ]  # fmt: skip
+    by_key = spark.read.format("commitlog").option("topics", RARE).option("keys", "order-40").load(str(store))
+    assert [row["keys"] for row in by_key.collect()] == [["order-40", "group-40"]]
+
+
+def test_archive_takes_a_boltmq_store_once_with_its_bodies(spark: SparkSession, store: Path, tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    config = Config(str(store), str(lake))
+    assert run_archive(spark, config).messages == 600
+    assert run_archive(spark, config).messages == 0
+    table = spark.read.format("delta").load(f"{lake}/messages")
+    assert spark_rows(table.drop("store_date", "body_ref")) == plain_rows(store)
+    bodies = with_bodies(table, str(lake / "bodies")).where(F.array_contains("keys", "delayed")).collect()
+    assert [bytes(row["body"]) for row in bodies] == [NEGATIVE_CRC_BODY] * 2
+
+
+@pytest.mark.usefixtures("spark")
+def test_jobs_serve_a_boltmq_store(store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lake = str(tmp_path / "lake")
+    assert archive.main(["--store", str(store), "--lake", lake, "--quiet"]) == 0
+    assert query.main(["--lake", lake, "--key", "delayed", "--output", "jsonl"]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert sorted(row["kind"] for row in rows) == ["delay", "normal"]
+    assert audit.main(["--lake", lake, "--store", str(store), "--quiet"]) == 0
+    assert guard.main(["--store", str(store), "--lake", lake, "--output", "json"]) == 0
+    capsys.readouterr()
+    assert dump.main([str(store)]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 600
+    assert explain.main([str(store), "--topic", RARE, "--output", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["segments"] > 1
