@@ -99,7 +99,9 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     except BusyStoreError as error:
         raise JobError(str(error), "stop the broker, or give --out", ExitCode.REFUSED) from None
     except DisagreementError as error:
-        hint = "a damaged log: --salvage with --out writes a clean one; 'commitlake verify' tells all that is wrong"
+        hint = "'commitlake verify' tells all that is wrong"
+        if stores[0].layout is not StoreLayout.JOURNAL:
+            hint = f"a damaged log: --salvage with --out writes a clean one; {hint}"
         raise JobError(str(error), hint, ExitCode.DAMAGE) from None
     except (RebuildError, SalvageError) as error:
         raise JobError(str(error)) from None

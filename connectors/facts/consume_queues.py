@@ -45,6 +45,7 @@ def _words(entry: Any) -> str:
 
 QUEUES = QueueLayout(
     folder="consumequeue",
+    topics=None,
     dtype=ENTRY_DTYPE,
     code_field="tags_code",
     default_file_size=DEFAULT_FILE_SIZE,

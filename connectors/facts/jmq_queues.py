@@ -12,7 +12,8 @@ from connectors.commitlog.kernel.crc import crc32
 from connectors.facts.entries import QueueEntries
 from connectors.facts.kernel import Array
 from connectors.facts.queue_layouts import QueueLayout
-from schemas.layouts.jmq_queue import CRC_POSITION, DEFAULT_FILE_SIZE, ENTRY, FOLDER
+from connectors.journal.queues import QUEUE_FILES
+from schemas.layouts.jmq_queue import CRC_POSITION, DEFAULT_FILE_SIZE, ENTRY
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _PLACE = {"journal_offset": "physical_offset"}
@@ -79,7 +80,8 @@ def _words(entry: Any) -> str:
 
 
 QUEUES = QueueLayout(
-    folder=FOLDER,
+    folder=QUEUE_FILES.folder,
+    topics=QUEUE_FILES.topics,
     dtype=ENTRY_DTYPE,
     code_field=None,
     default_file_size=DEFAULT_FILE_SIZE,

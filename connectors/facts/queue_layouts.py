@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -21,6 +22,7 @@ class QueueLayout:
 
     Attributes:
         folder: where they lie, beside the log.
+        topics: names of topics that have queues; None where every name has.
         dtype: an entry; `physical_offset` and `size` are among its fields, whatever the layout calls them.
         code_field: the field that follows from a record's properties; None where there is none.
         default_file_size: bytes of a file.
@@ -34,6 +36,7 @@ class QueueLayout:
     """
 
     folder: str
+    topics: re.Pattern[str] | None
     dtype: np.dtype[Any]
     code_field: str | None
     default_file_size: int
@@ -48,6 +51,10 @@ class QueueLayout:
     def entry_size(self) -> int:
         """Bytes of an entry."""
         return self.dtype.itemsize
+
+    def has_queues(self, topic: str) -> bool:
+        """Whether a topic of this name has queues, or records of it only lie in the log."""
+        return self.topics is None or self.topics.fullmatch(topic) is not None
 
     def is_loose(self, entries: Array) -> Array:
         """Which entries lead to a record, where the log has none with their numbers."""

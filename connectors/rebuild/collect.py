@@ -147,8 +147,11 @@ class _Collecting:
     def _is_possible(self, queue: Queue) -> bool:
         known = self._names.get(queue.topic)
         if known is None:
-            known = self._names[queue.topic] = can_be_folder(queue.topic)
+            known = self._names[queue.topic] = self._can_have_queues(queue.topic)
         return known and queue.queue_id >= 0
+
+    def _can_have_queues(self, topic: str) -> bool:
+        return can_be_folder(topic) and self._settings.queues.has_queues(topic)
 
     def _add_keys(self, facts: Facts) -> Keys | None:
         """Write the keys of a chunk in the order in which brokers enter them; rows without a key are left out."""

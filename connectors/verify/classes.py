@@ -55,6 +55,8 @@ _ALL = (
     _Class("log_bad_lengths", _D, "The lengths of a record's parts do not add up to its size", _SALVAGE),
     _Class("log_bad_crc", _D, "A body is not the one that was stored: bits were lost on the disk, in memory or in "
                  "copying", "see to the disk; " + _SALVAGE),
+    _Class("log_bad_topic", _D, "A record's topic is not text, or no name of a folder: it was changed, which no "
+                 "checksum covers, and no queue has the record", "replay it from the archive, by its business id"),
     _Class("log_bad_filler", _D, "The filler at a segment's end does not reach the end", _SALVAGE),
     _Class("log_hole", _D, "Zeros with records behind them: pages that a crash kept from the disk", _SALVAGE),
     _Class("log_cut", _D, "The file ends within a record", "copy the whole segment from its source or a slave"),
@@ -72,7 +74,7 @@ _ALL = (
     _Class("log_lost_messages", _D, "Numbers of a queue are not in the log: their records were damaged or are gone",
                  "replay them from the archive or from their producer"),
     _Class("log_wrong_number", _R, "A record's number in its queue was changed: no checksum covers it, and its "
-                 "entry says otherwise", "'commitlake rebuild' would leave it out: salvage first"),
+                 "entry says otherwise", "'commitlake rebuild' would leave it out: archive it first"),
     _Class("log_repeated_number", _D, "Two records have the same number in one queue: only one can be consumed",
                  "look for a second broker on the same store; replay the other by its offset"),
     _Class("log_number_back", _D, "The numbers of a queue go back: its files were lost while the log stayed",

@@ -11,7 +11,7 @@ from connectors.commitlog.files import OpenSegment
 from connectors.commitlog.look import look_at
 from connectors.commitlog.splits import Split
 from connectors.commitlog.walk import BadRange
-from connectors.facts.entries import queue_entries
+from connectors.facts.entries import QueueEntries, queue_entries
 from connectors.facts.reading import read_facts
 from connectors.facts.records import Facts
 from connectors.verify.findings import Finding, Findings
@@ -73,7 +73,10 @@ def check_range(view: StoreView, split: Split) -> LogReport:
         _check_times(facts, split, report, view.limit)
         _check_receive_times(facts, split, report, view.limit)
         for entries in queue_entries(facts):
-            report.runs += queues.check(entries)
+            if view.queues.has_queues(entries.topic):
+                report.runs += queues.check(entries)
+            else:
+                _note_bad_topic(entries, split, report.findings)
         index.check(facts)
     _check_bad(report.bad, split, report.findings, view)
     return report
@@ -100,6 +103,19 @@ def _check_times(facts: Facts, split: Split, report: LogReport, limit: int) -> N
     if report.first_time is None:
         report.first_time = int(times[0])
     report.last_time = int(times[-1])
+
+
+def _note_bad_topic(entries: QueueEntries, split: Split, findings: Findings) -> None:
+    findings.add_many(
+        "log_bad_topic",
+        len(entries),
+        (
+            Finding("log_bad_topic", segment_file(split), offset - split.base_offset, offset, number=number,
+                    found=repr(entries.topic), expected="a name in UTF-8 that a folder can have")
+            for offset, number in zip(entries.physical_offset[: findings.limit].tolist(),
+                                      entries.queue_offset[: findings.limit].tolist(), strict=True)
+        ),
+    )  # fmt: skip
 
 
 def _check_receive_times(facts: Facts, split: Split, report: LogReport, limit: int) -> None:

@@ -147,6 +147,39 @@ def test_a_damaged_record_leaves_its_number_to_nobody(store: Path, tmp_path: Pat
     assert (rebuilt.totals.bad_ranges, rebuilt.totals.bad_bytes, rebuilt.lost) == (1, broken.size, 1)
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_of_a_journal_damaged_at_random_the_same_is_made_as_by_the_broker(
+    store: Path, tmp_path: Path, seed: int
+) -> None:
+    root, chance = tmp_path / "damaged", random.Random(seed)
+    shutil.copytree(store / "journal", root / "journal")
+    for path in sorted((root / "journal").iterdir())[:-1]:  # of the last one a broker without a checkpoint takes less
+        data = bytearray(path.read_bytes())
+        for _ in range(chance.randrange(6)):
+            place = chance.randrange(len(data))
+            if b"topic" not in data[place - 6 : place + 6]:  # broker_lite takes fewer names than a journal may hold
+                data[place] = chance.randrange(256)
+        path.write_bytes(data)
+    rebuilt = rebuild(root, tmp_path / "out", partition_bytes=chance.choice([5000, 1 << 30]))
+    compare(built_by_the_broker(root, tmp_path / "plain"), rebuilt.out)
+    assert rebuilt.totals.bad_ranges > 0
+
+
+def test_a_run_that_was_interrupted_goes_on(store: Path, tmp_path: Path) -> None:
+    class StoppedError(Exception):
+        pass
+
+    def stop(_: int) -> None:
+        raise StoppedError
+
+    (found,) = find_stores(str(store), "a", (StoreLayout.JOURNAL,))
+    with pytest.raises(StoppedError):
+        rebuild_store(found, tmp_path / "out", SIZES, threads=1, partition_bytes=5000, advance=stop)
+    assert (tmp_path / "out" / ".rebuild").is_dir()
+    compare(store, rebuild(store, tmp_path / "out", partition_bytes=5000).out)
+    assert not (tmp_path / "out" / ".rebuild").exists()
+
+
 def test_a_store_opened_on_what_is_rebuilt_serves_everything_at_once(store: Path, tmp_path: Path) -> None:
     rebuilt = rebuild(store, tmp_path / "out")
     shutil.copytree(store / "journal", rebuilt.out / "journal")
@@ -170,7 +203,7 @@ def test_one_topic_gives_its_queues_and_nothing_else(store: Path, tmp_path: Path
     assert [path.name for path in (out / "queue").iterdir()] == ["rare"]
 
 
-@pytest.mark.parametrize("topic", ["..", "a/../../b", ".", "a\x00b", "a\nb"])
+@pytest.mark.parametrize("topic", ["..", "a/../../b", ".", "a\x00b", "a\nb", "\ufffd"])
 def test_no_topic_leads_out_of_its_folder(tmp_path: Path, topic: str) -> None:
     root = write_journal(tmp_path / "forged", [(0, numbered([(topic, 0), ("orders", 0)]).ljust(LARGE, b"\0"))])
     rebuilt = rebuild(root, tmp_path / "out")

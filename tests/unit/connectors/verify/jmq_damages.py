@@ -9,7 +9,7 @@ from pathlib import Path
 from schemas.layouts import jmq_queue
 from schemas.layouts.jmq_checkpoint import JournalCheckpoint, parse_journal_checkpoint, serialize_journal_checkpoint
 from schemas.layouts.jmq_queue import ENTRY, serialize_entry
-from schemas.layouts.journal import HEAD, JournalMessage
+from schemas.layouts.journal import BODY_START, HEAD, TOPIC_LENGTH, JournalMessage
 from schemas.layouts.segments import segment_name
 from tests.jmq_stores import FILE_BYTES, QUEUE_FILE_ENTRIES
 from tests.unit.broker_lite.journal.builders import journal_records
@@ -45,6 +45,13 @@ def patch_field(root: Path, message: JournalMessage, name: str, value: int) -> N
     """Overwrite a field of a record's head."""
     (declared,) = (each for each in HEAD.fields if each.name == name)
     patch_journal(root, message.journal_offset + HEAD.offset_of(name), struct.pack(">" + declared.code, value))
+
+
+def patch_topic(root: Path, data: bytes) -> None:
+    """Overwrite the first bytes of a record's topic."""
+    message = of_queue(root)
+    body = BODY_START + len(message.body)
+    patch_journal(root, message.journal_offset + body + TOPIC_LENGTH.size, data)
 
 
 def filler(root: Path) -> int:

@@ -64,6 +64,12 @@ LOG: dict[str, tuple[Damage, dict[str, int]]] = {
         lambda root: d.patch_journal(root, d.record(root).journal_offset, bytes(d.record(root).size)), {"log_hole": 1}),
     "a record's changed number": (
         lambda root: d.patch_field(root, d.of_queue(root), "queue_offset", 77), {"log_wrong_number": 1}),
+    "a topic that is no text": (
+        lambda root: d.patch_topic(root, b"\xff"),
+        {"log_bad_topic": 1, "log_lost_messages": 1, "queue_dangling_entry": 1}),
+    "a topic that leads elsewhere": (
+        lambda root: d.patch_topic(root, b"/"),
+        {"log_bad_topic": 1, "log_lost_messages": 1, "queue_dangling_entry": 1}),
     "a clock that went back": (
         lambda root: d.patch_field(root, d.record(root), "send_timestamp", STORED_MS - 10**6), {"log_time_back": 1}),
     "a message that was received after it was stored": (

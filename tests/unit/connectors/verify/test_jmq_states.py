@@ -113,16 +113,16 @@ def test_queues_that_the_broker_built_anew_begin_at_their_first_message(store: P
     assert counts(store)["queue_missing_file"] == 1
 
 
-def test_messages_that_the_broker_has_given_up_are_told(store: Path) -> None:
-    lost = d.of_queue(store, 6)
-    d.patch_field(store, lost, "body_crc", 1)
+@pytest.mark.parametrize("number", [0, 6])
+def test_messages_that_the_broker_has_given_up_are_told(store: Path, number: int) -> None:
+    d.patch_field(store, d.of_queue(store, number), "body_crc", 1)
     shutil.rmtree(store / "queue")
     open_again(store)
-    assert queue_entries(store, *d.QUEUE)[6] == Entry(d.entry(store, 7).journal_offset, 0)
+    assert queue_entries(store, *d.QUEUE)[number] == Entry(d.entry(store, number + 1).journal_offset, 0)
     report = report_of(store)
     assert dict(report.findings.counts) == {"log_bad_crc": 1, "log_lost_messages": 1}
     (finding,) = report.findings.kept["log_lost_messages"]
-    assert (finding.file, finding.queue, finding.number) == ("journal", "topic-1/1", 6)
+    assert (finding.file, finding.queue, finding.number) == ("journal", "topic-1/1", number)
 
 
 def test_a_killed_store_has_no_damage(tmp_path: Path) -> None:
