@@ -54,13 +54,13 @@ class QueueEnds:
             return QueueBounds(ranges[0][0] if ranges else 0, ranges[-1][1] if ranges else 0)
         self._check_files(files, ranges)
         written = files.written_end()
-        head_end = ranges[0][0] if ranges else written
-        if self._queues.fills_gaps and self._view.start == 0:
-            self._check_gap(files, 0, head_end)  # nothing can have been deleted by its age
-        else:
-            self._check_head(files, head_end)
         if not ranges:
+            self._check_head(files, written)
             return QueueBounds(written, written)
+        if self._queues.fills_gaps and self._view.start == 0:
+            self._check_gap(files, 0, ranges[0][0])  # nothing can have been deleted by its age
+        else:
+            self._check_head(files, ranges[0][0])
         for (_, first), (end, _) in pairwise(ranges):
             self._check_gap(files, first, end)
         end = self._check_tail(files, ranges[-1][1])

@@ -87,6 +87,13 @@ def clear_entry(root: Path, number: int) -> None:
     patch(path, position, bytes(ENTRY.size))
 
 
+def add_queue(root: Path, *entries: jmq_queue.Entry) -> None:
+    """A queue of another topic."""
+    path = root / "queue" / "another" / "0" / segment_name(0)
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"".join(map(serialize_entry, entries)).ljust(QUEUE_FILE_BYTES, b"\0"))
+
+
 def queue_end(root: Path) -> int:
     """The number behind that queue's last message."""
     return 1 + max(each.queue_offset for each in journal_records(root) if (each.topic, each.queue_id) == QUEUE)

@@ -128,6 +128,8 @@ QUEUES: dict[str, tuple[Damage, dict[str, int]]] = {
         {"queue_dangling_entry": 1, "checkpoint_disagrees": 1}),
     "an entry behind the journal": (
         lambda root: d.put_entry(root, d.queue_end(root), Entry(1 << 63, 100)), {"queue_beyond_log": 1}),
+    "a queue of which the journal has nothing": (
+        lambda root: d.add_queue(root, Entry(1 << 40, 100)), {"queue_beyond_log": 1}),
     "a queue gone": (
         lambda root: shutil.rmtree(root / "queue" / d.QUEUE[0] / str(d.QUEUE[1])), {"queue_missing": 1}),
     "the first file gone": (

@@ -6,11 +6,13 @@ import random
 import shutil
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from broker_lite.journal import JournalStore
+from broker_lite.store.options import RetentionOptions
 from schemas.layouts.jmq_queue import ENTRY, Entry
 from schemas.layouts.journal import JournalMessage
 from schemas.layouts.segments import segment_name
@@ -98,6 +100,15 @@ def test_an_end_that_was_lost_in_peace_is_damage(store: Path) -> None:
 def test_what_was_deleted_by_its_age_is_no_damage(store: Path, gone: int) -> None:
     for number in range(gone):
         (store / "journal" / segment_name(number * FILE_BYTES)).unlink()
+    assert set(counts(store)) <= {"offset_below_queue"}
+
+
+def test_a_store_whose_broker_has_deleted_what_expired_has_no_finding(store: Path) -> None:
+    retention = RetentionOptions(file_reserved_hours=0, delete_hours=tuple(range(24)), delete_batch=4)
+    with JournalStore.open(store, replace(OPTIONS, retention=retention), clock=Clock()) as opened:
+        assert opened.clean(time.time() + 10_000_000) == 4
+        assert set(counts(store)) <= {"offset_below_queue"}
+    assert int(min((store / "queue" / "topic-1" / "1").iterdir()).name) > 0
     assert set(counts(store)) <= {"offset_below_queue"}
 
 
