@@ -1,4 +1,4 @@
-"""The Spark source `commitlog`: RocketMQ's CommitLog as rows.
+"""The Spark source `commitlog`: RocketMQ's CommitLog, and BoltMQ's, as rows.
 
 What to read
     options   what a user can ask for              stores     which stores a path names

@@ -74,7 +74,7 @@ class LogDataSource(DataSource):
 
 
 class CommitLogDataSource(LogDataSource):
-    """Reads RocketMQ's CommitLog, and broker_lite's; see the module and its options."""
+    """Reads RocketMQ's CommitLog, BoltMQ's and broker_lite's; see the module and its options."""
 
     layout = LayoutChoice.COMMITLOG
 

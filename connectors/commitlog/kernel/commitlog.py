@@ -143,12 +143,17 @@ def _note(parts, row, position, located):
 
 
 @inlined
-def agrees(window, position, body, body_length):
-    """Whether a record's body agrees with its CRC, of which each dialect keeps other bits."""
-    mask = _BOLTMQ_CRC_MASK if load_be_i32(window, position + _AT_MAGIC) == _BOLTMQ else _CRC_MASK
+def _agrees(window, position, mask, body, body_length):
+    """Whether a body agrees with its CRC, of which the dialect keeps the bits of a mask, and has no others."""
     crc = np.int64(crc32(window, body, body_length)) & mask
-    # A stored top bit that the mask leaves out is a fault, too.
     return crc == np.int64(load_be_i32(window, position + _AT_CRC)) & 0xFFFFFFFF
+
+
+@inlined
+def agrees(window, position, body, body_length):
+    """Whether a record's body agrees with its CRC."""
+    is_boltmq = load_be_i32(window, position + _AT_MAGIC) == _BOLTMQ
+    return _agrees(window, position, _BOLTMQ_CRC_MASK if is_boltmq else _CRC_MASK, body, body_length)
 
 
 @compiled
@@ -166,23 +171,37 @@ def _examine_parts(window, position, size, magic, verify, parts, row):
 def take_records(window, length, origin, limit, max_record, verify, position, parts, row, room):
     """Take intact records one after the other, as `examine` would; where one is not, it is left to `examine`.
 
-    Nearly all of a log goes through here, so nothing is called but the CRC, and nothing is kept in memory.
+    A store is of one dialect: whose its next record is, is asked once, and not of each record.
 
     Returns:
         Where the first record begins that was not taken, and how many columns of `parts` are filled.
     """
     end = min(length - _MIN_RECORD_SIZE + 1, limit - origin)
+    if position < end and load_be_i32(window, position + _AT_MAGIC) == _BOLTMQ:
+        magics = _BOLTMQ, _BOLTMQ, _BOLTMQ_CRC_MASK
+    else:
+        magics = _V1, _V2, _CRC_MASK
+    return _take_records(window, length, origin, end, max_record, verify, position, parts, row, room, magics)
+
+
+@compiled
+def _take_records(window, length, origin, end, max_record, verify, position, parts, row, room, magics):
+    """Take intact records with either of two magics, up to a position of the window.
+
+    Nearly all of a log goes through here, so nothing is called but the CRC, and nothing is kept in memory.
+    """
+    short_topic, long_topic, mask = magics
     while row < room and position < end:
         size = np.int64(load_be_i32(window, position))
         magic = load_be_i32(window, position + _AT_MAGIC)
-        if magic != _V1 and magic != _V2 and magic != _BOLTMQ:
+        if magic != short_topic and magic != long_topic:
             break
         if size < _MIN_RECORD_SIZE or size > max_record or size > length - position:
             break
         if load_be_i64(window, position + _AT_PHYSICAL_OFFSET) != origin + position:
             break
         located = _locate(window, position, size, magic)
-        if located[0] < 0 or (verify and not agrees(window, position, located[1], located[2])):
+        if located[0] < 0 or (verify and not _agrees(window, position, mask, located[1], located[2])):
             break
         _note(parts, row, position, located)
         row += 1
