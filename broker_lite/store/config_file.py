@@ -84,6 +84,12 @@ class ConfigFile:
             table = document.get(field, {}) if isinstance(document, dict) else None
             if not isinstance(table, dict) or not all(map(is_entry, table.values())):
                 raise ValueError(f"expected an object {field!r} with entries of the right types")
+        if not self._dialect.is_rocketmq:
+            try:
+                json.dumps(document)
+            except TypeError as error:
+                # A key that only fastjson has: the file could be read, and not be written again.
+                raise ValueError(f"expected plain JSON, {error}") from None
 
     def _is_entry(self, value: Any) -> bool:
         """Whether this may be an entry of the table."""

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from broker_lite.store import ConfigFileError
 from broker_lite.store.config_files import ConfigFiles
+from schemas.layouts.dialect import BOLTMQ, DIALECTS, Dialect
 from schemas.remoting.fastjson import parse_fastjson, serialize_fastjson
 from tests.hypothesis_profiles import load
 from tests.unit.broker_lite.builders import Clock
@@ -46,26 +48,51 @@ def test_any_text_is_a_document_or_a_value_error(text: str) -> None:
         parse_fastjson(text)
 
 
-@given(name=st.sampled_from(NAMES), document=DOCUMENTS)
+def _rocketmq(document: object) -> object:
+    return {"dataVersion": {}, "offsetTable": document, "topicConfigTable": document}
+
+
+def _boltmq(document: object) -> object:
+    """The forms of BoltMQ's files, by its source."""
+    topics = {"topicConfigs": document}
+    return {"dataVersion": {"timestamp": 1}, "offsets": document, "tables": document, "topicConfigTable": topics}
+
+
+def _document_of_boltmqs(document: object) -> object:
+    """The forms that its documentation shows; a table of groups stands by itself."""
+    return {"offsets": {"g@%RETRY%g": document}, "topicConfigTable": {"topicConfigTable": document}}
+
+
+@example(name="topics.json", document={(("a", 1),): {}}, form=_boltmq, dialect=BOLTMQ)  # a key that only fastjson has
+@given(
+    name=st.sampled_from(NAMES),
+    document=DOCUMENTS,
+    form=st.sampled_from([_rocketmq, _boltmq, _document_of_boltmqs]),
+    dialect=st.sampled_from(DIALECTS),
+)
 def test_any_document_is_a_config_or_a_documented_error(
-    name: str, document: object, tmp_path_factory: pytest.TempPathFactory
+    name: str,
+    document: object,
+    form: Callable[[object], object],
+    dialect: Dialect,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     root = Path(tmp_path_factory.getbasetemp()) / "config-texts"
     path = root / "config" / name
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(
-        serialize_fastjson({"dataVersion": {}, "offsetTable": document, "topicConfigTable": document})
-        if isinstance(document, dict)
-        else serialize_fastjson(document),
-        encoding="utf-8",
-    )
+    whole = form(document) if isinstance(document, dict) else document
+    path.write_text(serialize_fastjson(whole), encoding="utf-8")
     try:
-        config = ConfigFiles(root, Clock())
+        config = ConfigFiles(root, Clock(), dialect)
         config.topics.ensure("orders", 3)
         config.groups.ensure("mail")
         config.consumer_offsets.commit("orders", "mail", 0, config.consumer_offsets.get("orders", "mail", 0) or 0)
         config.delay_offsets.set(3, config.delay_offsets.get(3) + 1)
         config.save()
+        again = ConfigFiles(root, Clock(), dialect)
+        assert again.consumer_offsets.get("orders", "mail", 0) == config.consumer_offsets.get("orders", "mail", 0)
+        assert again.topics.entries.keys() >= {"orders"}
+        assert again.groups.entries.keys() >= {"mail"}
     except ConfigFileError as error:
         assert "expected" in str(error)
     finally:
