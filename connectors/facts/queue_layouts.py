@@ -63,8 +63,8 @@ class QueueLayout:
 
     def is_empty(self, entries: Array) -> Array:
         """Which entries lead to nothing: zeros, and what stands for no message."""
-        zeros = entries.view(np.uint8).reshape(len(entries), self.entry_size).any(axis=1)
-        empty: Array = ~zeros | self.is_filler(entries)
+        any_bytes = entries.view(np.uint8).reshape(len(entries), self.entry_size).any(axis=1)
+        empty: Array = ~any_bytes | self.is_filler(entries)
         return empty
 
 
