@@ -14,7 +14,7 @@ from connectors.facts.kernel import Array
 from connectors.facts.reading import read_facts
 from connectors.facts.records import Facts
 from connectors.rebuild.chaining import merge_tags
-from connectors.rebuild.entries import to_batch_entries
+from connectors.rebuild.entries import layout_of
 from connectors.rebuild.parts import KeyBlock, Keys, PartWriter, Queue, QueueBlock, Table, Totals, read_table
 from connectors.rebuild.settings import Settings
 
@@ -137,7 +137,7 @@ class _Collecting:
             if self._wanted is not None and queue.topic not in self._wanted:
                 continue
             rows = self._queues.setdefault(queue, _Rows())
-            entries = to_batch_entries(columns) if queue.is_batch else self._settings.queues.to_entries(columns)
+            entries = layout_of(self._settings, is_batch=queue.is_batch).to_entries(columns)
             rows.entries.append(entries.view(np.uint8))  # joined as they are, numpy would turn their bytes round
             rows.numbers.append(columns.queue_offset)
             # A record can be in a light queue twice, of which a broker enters one.

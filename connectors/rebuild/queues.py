@@ -13,15 +13,16 @@ from pathlib import Path
 import numpy as np
 
 from connectors.commitlog.layouts import StoreLayout
+from connectors.facts.batch_queues import ENTRY_DTYPE as BATCH_ENTRY
 from connectors.facts.consume_queues import ENTRY_DTYPE as ENTRY
 from connectors.facts.kernel import Array
 from connectors.rebuild import rules
 from connectors.rebuild.durable import move_synced
-from connectors.rebuild.entries import BATCH_ENTRY, entry_size, fillers
+from connectors.rebuild.entries import fillers, layout_of
 from connectors.rebuild.journal_queues import JournalQueueWriter
 from connectors.rebuild.parts import PartReader, Queue
 from connectors.rebuild.queue_folder import QueueFolder
-from connectors.rebuild.settings import BATCH_QUEUES, Settings
+from connectors.rebuild.settings import Settings
 
 _MOST_NUMBER = (1 << 63) // 40
 """A larger number, times 20, would not be an offset; only a damaged or forged record has it."""
@@ -71,7 +72,7 @@ class QueuesBuilt:
 
 def folder_of(out: Path, queue: Queue, settings: Settings) -> Path:
     """Where a queue's files belong."""
-    return out / (BATCH_QUEUES if queue.is_batch else settings.queues.folder) / queue.topic / str(queue.queue_id)
+    return out / layout_of(settings, is_batch=queue.is_batch).folder / queue.topic / str(queue.queue_id)
 
 
 def build_queues(task: QueueTask) -> QueuesBuilt:
@@ -90,7 +91,9 @@ def build_queues(task: QueueTask) -> QueuesBuilt:
         reader = PartReader(Path(path))
         for queue in writers.keys() & reader.table.queues.keys():
             block = reader.table.queues[queue]
-            writers[queue].add(*reader.queue(queue, entry_size(task.settings, is_batch=queue.is_batch)), block.first)
+            writers[queue].add(
+                *reader.queue(queue, layout_of(task.settings, is_batch=queue.is_batch).entry_size), block.first
+            )
     for queue, writer in writers.items():
         writer.folder.finish()
         if writer.folder.files:  # else nothing of the log can be in it
@@ -111,7 +114,7 @@ def _writer_of(task: QueueTask, queue: Queue, path: Path) -> _Writer | JournalQu
     folder = QueueFolder(path, file_size)
     if settings.layout is StoreLayout.JOURNAL:
         return JournalQueueWriter(folder, task.log_start)
-    size = entry_size(settings, is_batch=queue.is_batch)
+    size = layout_of(settings, is_batch=queue.is_batch).entry_size
     return _Writer(folder, file_size, size, is_batch=queue.is_batch, closes_head=settings.close_heads)
 
 

@@ -10,6 +10,7 @@ from connectors.commitlog.kernels import kernel_of
 from connectors.commitlog.layouts import StoreLayout
 from connectors.commitlog.plan import TailKind
 from connectors.commitlog.stores import Store, segment_size
+from connectors.facts import batch_queues
 from connectors.facts.delay_levels import DEFAULT_DELAY_LEVELS_MS
 from connectors.facts.queue_layouts import queues_of
 from connectors.verify import index_files
@@ -25,7 +26,6 @@ from connectors.verify.store_view import (
     has_rocksdb_queues,
     is_locked,
     last_dispatched,
-    list_batch_topics,
     list_queues,
     queue_file_size,
     range_of,
@@ -87,9 +87,14 @@ def admit(store: Store, options: Options) -> Admitted:
     queues = list_queues(root, queue_layout)
     file_size = queue_file_size(root, queues, queue_layout)
     is_rocketmq = store.layout is StoreLayout.COMMITLOG
+    batches = list_queues(root, batch_queues.QUEUES) if is_rocketmq else []
+    batch_file_size = queue_file_size(root, batches, batch_queues.QUEUES)
     dispatched = log.end
     if is_live or was_aborted:
-        dispatched = last_dispatched(root, queues, file_size, log.end, queue_layout)
+        dispatched = max(
+            last_dispatched(root, queues, file_size, log.end, queue_layout),
+            last_dispatched(root, batches, batch_file_size, log.end, batch_queues.QUEUES),
+        )
     view = StoreView(
         broker=store.broker,
         root=str(root),
@@ -101,9 +106,10 @@ def admit(store: Store, options: Options) -> Admitted:
         is_live=is_live,
         was_aborted=was_aborted,
         queue_file_size=file_size,
+        batch_file_size=batch_file_size,
         dispatched_end=dispatched,
         index=(),
-        batch_topics=list_batch_topics(root) if is_rocketmq else frozenset(),
+        batch_topics=frozenset(topic for topic, _ in batches),
         queues_in_rocksdb=is_rocketmq and has_rocksdb_queues(root),
         delay_levels_ms=options.delay_levels_ms,
         limit=options.limit,
@@ -111,7 +117,7 @@ def admit(store: Store, options: Options) -> Admitted:
     )
     _check_segments(store, view, small, findings)
     index = tuple(_index_parts(store, view, findings)) if kernel_of(store.layout).has_key_index else ()
-    return Admitted(store, replace(view, index=index), small, findings, queues)
+    return Admitted(store, replace(view, index=index), small, findings, [*queues, *batches])
 
 
 def _check_segments(store: Store, view: StoreView, small: SmallFiles, findings: Findings) -> None:

@@ -105,8 +105,10 @@ _ALL = (
     _Class("queue_file_size", _R, "A queue's file has not the size of the others, and a broker refuses it",
                  _REBUILD),
     _Class("queue_file_name", _R, "A queue's file has a name that no file of its size can have", _REBUILD),
-    _Class("queue_not_compared", _I, "A queue is a BatchConsumeQueue or in RocksDB: its records were read, but not "
-                 "compared with its entries", "nothing; what else is said of the store holds"),
+    _Class("queue_wrong_batch", _R, "An entry of a BatchConsumeQueue names other numbers than its record's, another "
+                 "count of messages or another time", _REBUILD),
+    _Class("queue_not_compared", _I, "A queue is in RocksDB: its records were read, but not compared with its entries",
+                 "nothing; what else is said of the store holds"),
     _Class("queue_not_dispatched", _I, "The newest records have no entries yet", _RESTART),
     # IndexFiles.
     _Class("index_absent", _I, "There is no IndexFile: look-ups by key find nothing",

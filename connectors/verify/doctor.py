@@ -13,6 +13,7 @@ from connectors.commitlog.stores import Store
 from connectors.facts.running import run_tasks
 from connectors.verify import index_files
 from connectors.verify.admission import Admitted, Options, admit
+from connectors.verify.batch_ends import BatchEnds
 from connectors.verify.findings import Finding, Findings
 from connectors.verify.index_check import check_chains
 from connectors.verify.index_files import IndexPart
@@ -135,13 +136,12 @@ def _conclude(patient: _Patient) -> StoreReport:
     for place in sorted(patient.chains):
         findings.merge(patient.chains[place])
     bad = BadRanges.of(each for report in reports for each in report.bad)
-    ends = QueueEnds(view, bad, findings)
+    ends, batch_ends = QueueEnds(view, bad, findings), BatchEnds(view, bad, findings)
     bounds = {}
     for topic, queue_id in sorted({*queues, *admitted.queues}):
-        runs: Sequence[Run] = queues.get((topic, queue_id), [])
-        if topic not in view.batch_topics:  # there a record takes as many numbers as it has messages
-            runs = check_order(runs, bad, findings, view.log)
-        bounds[topic, queue_id] = ends.check(topic, queue_id, runs)
+        runs = check_order(queues.get((topic, queue_id), []), bad, findings, view.log)
+        of_kind = batch_ends if topic in view.batch_topics else ends
+        bounds[topic, queue_id] = of_kind.check(topic, queue_id, runs)
     newest = max((report.newest_time for report in reports), default=0)
     check_marks(view, admitted.small, newest, findings)
     checks_of(view.layout).check_checkpoint(view, admitted.small, bounds, findings)

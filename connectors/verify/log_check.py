@@ -14,6 +14,7 @@ from connectors.commitlog.walk import BadRange
 from connectors.facts.entries import QueueEntries, queue_entries
 from connectors.facts.reading import read_facts
 from connectors.facts.records import Facts
+from connectors.verify.batch_check import BatchChecker
 from connectors.verify.findings import Finding, Findings
 from connectors.verify.index_check import IndexChecker
 from connectors.verify.layouts import checks_of
@@ -65,6 +66,7 @@ def check_range(view: StoreView, split: Split) -> LogReport:
     """Read a range, and compare every record in it with what the indexes say of it."""
     report = LogReport(Findings(view.limit))
     queues, index = QueueChecker(view, report.findings), IndexChecker(view, report.findings)
+    batches = BatchChecker(view, report.findings)
     for facts in read_facts(split, delay_levels_ms=view.delay_levels_ms):
         report.records += facts.rows
         report.bytes += facts.end - facts.start
@@ -73,7 +75,9 @@ def check_range(view: StoreView, split: Split) -> LogReport:
         _check_times(facts, split, report, view.limit)
         _check_receive_times(facts, split, report, view.limit)
         for entries in queue_entries(facts):
-            if view.queues.has_queues(entries.topic):
+            if entries.topic in view.batch_topics:
+                report.runs += batches.check(entries)
+            elif view.queues.has_queues(entries.topic):
                 report.runs += queues.check(entries)
             else:
                 _note_bad_topic(entries, split, report.findings)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -14,9 +12,9 @@ from connectors.facts.kernel import Array
 from connectors.verify.findings import Finding, Findings
 from connectors.verify.queue_check import MAX_NUMBER, Run
 from connectors.verify.queue_files import QueueFiles
+from connectors.verify.queue_folders import QueueFolders
 from connectors.verify.runs import BadRanges, claimed
-from connectors.verify.store_view import BATCH_QUEUES, StoreView
-from schemas.layouts.segments import parse_segment_name, segment_name
+from connectors.verify.store_view import StoreView
 
 _AT_ONCE = 4096
 """Entries that are read at once; and how many of expired ones are looked at, as the others are older still."""
@@ -38,21 +36,22 @@ class QueueEnds:
         self._queues = view.queues
         self._bad = bad
         self._findings = findings
+        self._folders = QueueFolders(view, findings)
 
     def check(self, topic: str, queue_id: int, runs: Sequence[Run]) -> QueueBounds:
         """One queue's files, and its entries that no record claims."""
         files = self._view.queue(topic, queue_id)
         ranges = claimed(runs)
-        if not self._view.is_compared(topic):
-            where = BATCH_QUEUES if topic in self._view.batch_topics else self._queues.folder
-            found = "a BatchConsumeQueue" if topic in self._view.batch_topics else "queues in RocksDB"
-            expected = "a ConsumeQueue, to be compared with the log"
-            self._findings.add(Finding("queue_not_compared", where, queue=files.name, found=found, expected=expected))
+        if self._view.queues_in_rocksdb:
+            self._findings.add(
+                Finding("queue_not_compared", self._queues.folder, queue=files.name, found="queues in RocksDB",
+                        expected="a ConsumeQueue, to be compared with the log")
+            )  # fmt: skip
             return QueueBounds(0, MAX_NUMBER)
         if not files.starts:
-            self._no_files(files, runs)
+            self._folders.check_absent(files, runs)
             return QueueBounds(ranges[0][0] if ranges else 0, ranges[-1][1] if ranges else 0)
-        self._check_files(files, ranges)
+        self._folders.check(files, ranges[0][0] if ranges else None)
         written = files.written_end()
         if not ranges:
             self._check_head(files, written)
@@ -65,44 +64,6 @@ class QueueEnds:
             self._check_gap(files, first, end)
         end = self._check_tail(files, ranges[-1][1])
         return QueueBounds(ranges[0][0], max(end, written))
-
-    def _no_files(self, files: QueueFiles, runs: Sequence[Run]) -> None:
-        if not runs:
-            return
-        dispatched = [run for run in runs if run.first_offset < self._view.dispatched_end]
-        code = "queue_missing" if dispatched else "queue_not_dispatched"
-        count = sum(run.end - run.first for run in runs)
-        first = (dispatched or runs)[0]
-        self._findings.add(
-            Finding(code, f"{self._queues.folder}/{files.name}", None, first.first_offset, files.name, first.first,
-                    "no file", f"entries of {count} records")
-        )  # fmt: skip
-
-    def _check_files(self, files: QueueFiles, ranges: Sequence[tuple[int, int]]) -> None:
-        folder = f"{self._queues.folder}/{files.name}"
-        with suppress(FileNotFoundError):
-            for entry in sorted(os.scandir(files.folder), key=lambda each: each.name):
-                start = parse_segment_name(entry.name)
-                if start is not None and entry.is_file():
-                    self._check_file(files, f"{folder}/{entry.name}", start, entry.stat().st_size)
-        wanted = files.starts[0]
-        if ranges:
-            wanted = min(wanted, files.file_start(ranges[0][0]))
-        for before, after in pairwise([wanted - files.file_size, *files.starts]):
-            start, missing = max(0, before + files.file_size), (after - before) // files.file_size - 1
-            name, number = f"{folder}/{segment_name(start)}", start // self._queues.entry_size
-            expected = f"{missing} files before {segment_name(after)}"
-            finding = Finding("queue_missing_file", name, None, None, files.name, number, "no such file", expected)
-            self._findings.add_many(finding.code, missing, [finding])
-
-    def _check_file(self, files: QueueFiles, name: str, start: int, size: int) -> None:
-        if not files.is_start(start):
-            first = f"{files.origin} and " if files.origin else ""
-            found, expected = segment_name(start), f"{first}a multiple of {files.file_size}"
-            self._findings.add(Finding("queue_file_name", name, queue=files.name, found=found, expected=expected))
-        elif size != files.file_size:
-            found, expected = f"{size} bytes", f"{files.file_size} bytes"
-            self._findings.add(Finding("queue_file_size", name, queue=files.name, found=found, expected=expected))
 
     def _check_head(self, files: QueueFiles, end: int) -> None:
         """Entries before those of the log's records: all of messages that are deleted by their age."""

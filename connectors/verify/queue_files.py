@@ -13,6 +13,9 @@ from connectors.facts.kernel import Array
 from connectors.facts.queue_layouts import QueueLayout
 from schemas.layouts.segments import parse_segment_name, segment_name
 
+_AT_ONCE = 4096
+"""Entries that are read at once."""
+
 
 class QueueFiles:
     """The files of one queue.
@@ -120,3 +123,45 @@ class QueueFiles:
             if low > first:
                 return low
         return self.first_number
+
+    def blocks(self) -> Iterator[tuple[int, Array]]:
+        """Number of the first entry and entries, all that the files have, some thousands at once."""
+        for start in self.starts:
+            first = start // self.layout.entry_size
+            end = first + self.file_size // self.layout.entry_size
+            for number in range(first, end, _AT_ONCE):
+                entries = self.read(number, min(end, number + _AT_ONCE))
+                if not entries.view(np.uint8).any() and start == self.starts[-1]:
+                    return
+                yield number, entries
+
+    def between(self, first_offset: int, last_offset: int, *, by_search: bool = True) -> tuple[Array, Array]:
+        """Numbers and entries of the written ones that lead to a stretch of the log.
+
+        Args:
+            first_offset: physical offset of its first record.
+            last_offset: of its last.
+            by_search: halve the queue, whose entries rise with the log where none is damaged; else look at all.
+        """
+        blocks = self.blocks()
+        if by_search:
+            pieces = self.pieces(self._first_from(first_offset), self._first_from(last_offset + 1))
+            blocks = ((first, self.read(first, end)) for first, end, _ in pieces)
+        numbers, found = [np.zeros(0, np.int64)], [np.zeros(0, self.layout.dtype)]
+        for first, entries in blocks:
+            offsets = entries["physical_offset"]
+            leads = (offsets >= first_offset) & (offsets <= last_offset) & self.layout.is_written(entries)
+            numbers.append(first + np.flatnonzero(leads))
+            found.append(entries[leads])
+        return np.concatenate(numbers), np.concatenate(found)
+
+    def _first_from(self, offset: int) -> int:
+        """The number of the first entry that does not lead before an offset of the log."""
+        low, high = self.first_number, self.written_end()
+        while low < high:
+            middle = (low + high) // 2
+            if int(self.read(middle, middle + 1)[0]["physical_offset"]) < offset:
+                low = middle + 1
+            else:
+                high = middle
+        return low

@@ -18,13 +18,14 @@ from pathlib import Path
 from connectors.commitlog.layouts import StoreLayout
 from connectors.commitlog.plan import StoreRange, TailKind, take_snapshot
 from connectors.commitlog.stores import Segment, Store
+from connectors.facts import batch_queues
 from connectors.facts.queue_layouts import QueueLayout, queues_of
 from connectors.verify.errors import VerifyError
 from connectors.verify.index_files import IndexPart
 from connectors.verify.queue_files import QueueFiles
 
 ABORT, LOCK = "abort", "lock"
-CONSUME_QUEUES, BATCH_QUEUES = "consumequeue", "batchconsumequeue"
+CONSUME_QUEUES = "consumequeue"
 _ROCKSDB_FILE = "CURRENT"
 _FLOCK = "hhqqi4x"  # struct flock on 64-bit Linux: type, whence, start, length, pid
 
@@ -44,6 +45,7 @@ class StoreView:
         is_live: a process holds the store's lock.
         was_aborted: `abort` is there.
         queue_file_size: bytes of a queue's file.
+        batch_file_size: of a BatchConsumeQueue's.
         dispatched_end: physical offset up to which every record must have its entries.
         index: the IndexFiles that can be read, in the order of the log.
         batch_topics: topics whose queues are BatchConsumeQueues.
@@ -63,6 +65,7 @@ class StoreView:
     is_live: bool
     was_aborted: bool
     queue_file_size: int
+    batch_file_size: int
     dispatched_end: int
     index: tuple[IndexPart, ...]
     batch_topics: frozenset[str]
@@ -86,13 +89,13 @@ class StoreView:
         """Whether the indexes may be behind the log: a broker that stops in peace lets them catch up."""
         return self.is_live or self.was_aborted
 
-    def is_compared(self, topic: str) -> bool:
-        """Whether a topic's queues are ConsumeQueues, which can be compared with the log."""
-        return not self.queues_in_rocksdb and topic not in self.batch_topics
-
     def queue(self, topic: str, queue_id: int) -> QueueFiles:
         """A queue's files as they are now."""
         return QueueFiles(Path(self.root), topic, queue_id, self.queue_file_size, self.queues)
+
+    def batch_queue(self, topic: str, queue_id: int) -> QueueFiles:
+        """A BatchConsumeQueue's files as they are now."""
+        return QueueFiles(Path(self.root), topic, queue_id, self.batch_file_size, batch_queues.QUEUES)
 
 
 def folder_of(store: Store) -> Path:
@@ -134,13 +137,6 @@ def list_queues(root: Path, layout: QueueLayout) -> list[tuple[str, int]]:
                 names = [entry.name for entry in os.scandir(topic.path) if entry.is_dir()]
                 found += [(topic.name, int(name)) for name in sorted(names) if name.isascii() and name.isdecimal()]
     return found
-
-
-def list_batch_topics(root: Path) -> frozenset[str]:
-    """Topics that have a folder of BatchConsumeQueues."""
-    with suppress(FileNotFoundError):
-        return frozenset(entry.name for entry in os.scandir(root / BATCH_QUEUES) if entry.is_dir())
-    return frozenset()
 
 
 def has_rocksdb_queues(root: Path) -> bool:

@@ -177,9 +177,3 @@ def stale_record(root: Path) -> None:
     patch_field(root, last, "queue_offset", 0)
     path, position = queue_file(root, last.queue_offset)
     patch(path, position, bytes(ENTRY.size))
-
-
-def to_batch_queue(root: Path) -> None:
-    """A topic whose queues are of the other kind."""
-    (root / "batchconsumequeue").mkdir()
-    (root / "consumequeue" / QUEUE[0]).rename(root / "batchconsumequeue" / QUEUE[0])

@@ -113,8 +113,6 @@ QUEUES: dict[str, tuple[Damage, dict[str, int]]] = {
         lambda root: d.queue_file(root, 16)[0].unlink(), {"queue_missing_file": 1}),
     "a file too long": (
         lambda root: d.patch(d.queue_file(root, 0)[0], d.QUEUE_FILE_BYTES, bytes(20)), {"queue_file_size": 1}),
-    "a queue of another kind": (
-        d.to_batch_queue, {"queue_not_compared": 3}),
     "a file of another name": (
         lambda root: shutil.copy(d.queue_file(root, 0)[0], d.queue_file(root, 0)[0].with_name(f"{7:020d}")),
         {"queue_file_name": 1}),

@@ -1,0 +1,68 @@
+"""The files of a queue: which should be there, under which names, and how large."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from itertools import pairwise
+
+from connectors.verify.findings import Finding, Findings
+from connectors.verify.queue_check import Run
+from connectors.verify.queue_files import QueueFiles
+from connectors.verify.store_view import StoreView
+from schemas.layouts.segments import parse_segment_name, segment_name
+
+
+class QueueFolders:
+    """Looks at the files of queues, and not into them."""
+
+    def __init__(self, view: StoreView, findings: Findings) -> None:
+        self._view = view
+        self._findings = findings
+
+    def check_absent(self, files: QueueFiles, runs: Sequence[Run]) -> None:
+        """A queue without a file: all of its records lack their entries."""
+        if not runs:
+            return
+        dispatched = [run for run in runs if run.first_offset < self._view.dispatched_end]
+        code = "queue_missing" if dispatched else "queue_not_dispatched"
+        count = sum(run.end - run.first for run in runs)
+        first = (dispatched or runs)[0]
+        self._findings.add(
+            Finding(code, f"{files.layout.folder}/{files.name}", None, first.first_offset, files.name, first.first,
+                    "no file", f"entries of {count} records")
+        )  # fmt: skip
+
+    def check(self, files: QueueFiles, first_number: int | None) -> None:
+        """Names, sizes, and what is missing.
+
+        Args:
+            files: of a queue that has some.
+            first_number: what the entry of the log's first record of this queue is; None where that does not say which
+                file should be there.
+        """
+        folder = f"{files.layout.folder}/{files.name}"
+        with suppress(FileNotFoundError):
+            for entry in sorted(os.scandir(files.folder), key=lambda each: each.name):
+                start = parse_segment_name(entry.name)
+                if start is not None and entry.is_file():
+                    self._check_file(files, f"{folder}/{entry.name}", start, entry.stat().st_size)
+        wanted = files.starts[0]
+        if first_number is not None:
+            wanted = min(wanted, files.file_start(first_number))
+        for before, after in pairwise([wanted - files.file_size, *files.starts]):
+            start, missing = max(0, before + files.file_size), (after - before) // files.file_size - 1
+            name, number = f"{folder}/{segment_name(start)}", start // files.layout.entry_size
+            expected = f"{missing} files before {segment_name(after)}"
+            finding = Finding("queue_missing_file", name, None, None, files.name, number, "no such file", expected)
+            self._findings.add_many(finding.code, missing, [finding])
+
+    def _check_file(self, files: QueueFiles, name: str, start: int, size: int) -> None:
+        if not files.is_start(start):
+            first = f"{files.origin} and " if files.origin else ""
+            found, expected = segment_name(start), f"{first}a multiple of {files.file_size}"
+            self._findings.add(Finding("queue_file_name", name, queue=files.name, found=found, expected=expected))
+        elif size != files.file_size:
+            found, expected = f"{size} bytes", f"{files.file_size} bytes"
+            self._findings.add(Finding("queue_file_size", name, queue=files.name, found=found, expected=expected))
