@@ -17,7 +17,9 @@ from concurrent.futures import ProcessPoolExecutor
 
 from tests.fuzz.running import TARGETS, run_cases
 
-SHARES = {"frames": 0.5, "requests": 0.2, "layouts": 0.295, "stores": 0.005}
+SHARES = {
+    "frames": 0.4, "requests": 0.2, "layouts": 0.2, "jmq-layouts": 0.194, "stores": 0.003, "jmq-stores": 0.003
+}  # fmt: skip
 """A store takes four hundred times as long as a frame."""
 _PIECES = 8
 

@@ -7,11 +7,13 @@ import random
 import resource
 from collections.abc import Callable, Mapping
 
-from tests.fuzz.stores import Stores
-from tests.fuzz.targets import Frames, Layouts, Requests, Target
+from tests.fuzz.layouts import JmqLayouts, Layouts
+from tests.fuzz.stores import JmqStores, Stores
+from tests.fuzz.targets import Frames, Requests, Target
 
 TARGETS: Mapping[str, Callable[[random.Random], Target]] = {
-    "frames": Frames, "requests": Requests, "layouts": Layouts, "stores": Stores,
+    "frames": Frames, "requests": Requests, "layouts": Layouts, "jmq-layouts": JmqLayouts, "stores": Stores,
+    "jmq-stores": JmqStores,
 }  # fmt: skip
 MEMORY_MIB = 96
 """What the cases of one target may take more than the first of them did."""

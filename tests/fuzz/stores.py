@@ -5,30 +5,47 @@ from __future__ import annotations
 import random
 import shutil
 import tempfile
+from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from broker_lite.delivery import Delivery
+from broker_lite.journal import JournalStore
 from broker_lite.store import MessageStore, StoreError
+from schemas.layouts.jmq_offsets import ConsumedQueue
 from tests.logs import damage
-from tests.unit.broker_lite.builders import SMALL, STORED_MS, Clock, crash, fill, message
+from tests.unit.broker_lite import builders as rocketmq
+from tests.unit.broker_lite.builders import STORED_MS, Clock
+from tests.unit.broker_lite.journal import builders as jmq
 
 _COUNT = 40
+S = TypeVar("S", bound=AbstractContextManager[object])
 
 
-class Stores:
+class DamagedStores(ABC, Generic[S]):
     """Stores that were closed or killed, with one to three faults in their files."""
 
     def __init__(self, chance: random.Random) -> None:
         self._chance = chance
         self._folder = Path(tempfile.mkdtemp(prefix="fuzz-"))
-        self._originals = [
-            _written(self._folder / "closed", MessageStore.close),
-            _written(self._folder / "killed", crash),
-        ]
-        self._files = [
-            [(path.relative_to(root), path.read_bytes()) for path in sorted(root.rglob("*")) if path.is_file()]
-            for root in self._originals
-        ]
+        self._files = []
+        for name in ("closed", "killed"):
+            root = self._folder / name
+            self._write(root, is_killed=name == "killed")
+            self._files.append([(path.relative_to(root), path.read_bytes()) for path in _files_of(root)])
+
+    @abstractmethod
+    def _write(self, root: Path, *, is_killed: bool) -> None:
+        """Make a store with something in every file."""
+
+    @abstractmethod
+    def _open(self, root: Path) -> S:
+        """Open one."""
+
+    @abstractmethod
+    def _use(self, store: S) -> None:
+        """Read everything, and write one message more."""
 
     def try_one(self) -> None:
         """Open it and use it."""
@@ -39,13 +56,13 @@ class Stores:
             (root / path).parent.mkdir(parents=True, exist_ok=True)
             (root / path).write_bytes(self._damaged(data) if number in hurt else data)
         try:
-            store = MessageStore.open(root, SMALL, clock=Clock())
+            store = self._open(root)
         except StoreError as error:
             assert "expected" in str(error)
             assert "found" in str(error)
             return
         with store:
-            _use(store)
+            self._use(store)
 
     def _damaged(self, data: bytes) -> bytes:
         worse = damage(data, self._chance)
@@ -56,33 +73,69 @@ class Stores:
         shutil.rmtree(self._folder)
 
 
-def _written(root: Path, end: object) -> Path:
-    """A store with something in every file."""
-    store = MessageStore.open(root, SMALL, clock=Clock())
-    fill(store, _COUNT)
-    store.config.consumer_offsets.commit("orders", "mail", 0, 3)
-    store.config.delay_offsets.set(3, 1)
-    store.config.groups.create("mail")
-    store.flush()
-    store.config.save()
-    assert callable(end)
-    end(store)
-    return root
+def _files_of(root: Path) -> list[Path]:
+    return [path for path in sorted(root.rglob("*")) if path.is_file()]
 
 
-def _use(store: MessageStore) -> None:
-    for topic, queue_id in store.queues:
-        try:
-            for got in store.get(topic, queue_id, store.min_offset(topic, queue_id), 100).messages:
-                assert got.body.startswith(b"body ")
-        except StoreError:
-            pass
-        store.offset_by_time(topic, queue_id, STORED_MS)
-    for number in range(0, _COUNT, 7):
-        for got in store.get_by_key("orders", f"order-{number}"):
-            assert f"order-{number}" in (got.keys or [])
-    Delivery(store).deliver_due(STORED_MS)
-    result = store.put(message(_COUNT))
-    put = store.get_at(result.physical_offset)
-    assert put is not None
-    assert put.body == f"body {_COUNT}".encode()
+class Stores(DamagedStores[MessageStore]):
+    """RocketMQ's."""
+
+    def _write(self, root: Path, *, is_killed: bool) -> None:
+        store = self._open(root)
+        rocketmq.fill(store, _COUNT)
+        store.config.consumer_offsets.commit("orders", "mail", 0, 3)
+        store.config.delay_offsets.set(3, 1)
+        store.config.groups.create("mail")
+        store.flush()
+        store.config.save()
+        rocketmq.crash(store) if is_killed else store.close()
+
+    def _open(self, root: Path) -> MessageStore:
+        return MessageStore.open(root, rocketmq.SMALL, clock=Clock())
+
+    def _use(self, store: MessageStore) -> None:
+        for topic, queue_id in store.queues:
+            with suppress(StoreError):
+                for got in store.get(topic, queue_id, store.min_offset(topic, queue_id), 100).messages:
+                    assert got.body.startswith(b"body ")
+            store.offset_by_time(topic, queue_id, STORED_MS)
+        for number in range(0, _COUNT, 7):
+            for got in store.get_by_key("orders", f"order-{number}"):
+                assert f"order-{number}" in (got.keys or [])
+        Delivery(store).deliver_due(STORED_MS)
+        result = store.put(rocketmq.message(_COUNT))
+        put = store.get_at(result.physical_offset)
+        assert put is not None
+        assert put.body == f"body {_COUNT}".encode()
+
+
+class JmqStores(DamagedStores[JournalStore]):
+    """JMQ's."""
+
+    def _write(self, root: Path, *, is_killed: bool) -> None:
+        store = self._open(root)
+        jmq.fill(store, _COUNT)
+        store.offsets.acknowledge(ConsumedQueue("orders", "mail", 0), 3)
+        store.flush()
+        store.offsets.save_changed()
+        jmq.crash(store) if is_killed else store.close()
+
+    def _open(self, root: Path) -> JournalStore:
+        return JournalStore.open(root, jmq.SMALL, clock=Clock())
+
+    def _use(self, store: JournalStore) -> None:
+        for topic, queue_id in store.queues:
+            with suppress(StoreError):
+                for got in store.get(topic, queue_id, store.min_offset(topic, queue_id), 100).messages:
+                    assert got.body.startswith(b"body ")
+            with suppress(StoreError):
+                store.offset_by_time(topic, queue_id, STORED_MS)
+        position = store.min_journal_offset
+        while (step := store.read_journal(position, 10))[0]:
+            assert step[1] > position
+            position = step[1]
+        store.read_consumptions(0, 100)
+        result = store.put(jmq.message(_COUNT), 0)
+        put = store.get_at(result.journal_offset)
+        assert put is not None
+        assert put.body == f"body {_COUNT}".encode()

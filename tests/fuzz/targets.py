@@ -6,7 +6,6 @@ import logging
 import random
 import shutil
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
@@ -16,13 +15,8 @@ from broker_lite.handlers.dispatcher import HANDLERS, Dispatcher
 from broker_lite.nameserver import NameServer
 from broker_lite.protocol import Channel, FrameReader
 from broker_lite.store import MessageStore
-from schemas.layouts import batchconsumequeue, consumequeue, indexfile
-from schemas.layouts.checkpoint import parse_checkpoint
-from schemas.layouts.commitlog import parse_message
 from schemas.layouts.errors import LayoutError
 from schemas.layouts.hosts import Host
-from schemas.layouts.message_id import parse_message_id
-from schemas.layouts.properties import parse_properties
 from schemas.layouts.remoting import (
     FLAG_ONE_WAY,
     FLAG_RESPONSE,
@@ -31,10 +25,8 @@ from schemas.layouts.remoting import (
     parse_command,
     serialize_command,
 )
-from schemas.remoting.batch import parse_batch
 from schemas.remoting.codes import RequestCode
 from tests.fuzz.mutation import Mutator
-from tests.logs import messages, records
 from tests.unit.broker_lite.broker_builders import pull_fields, send_fields
 from tests.unit.broker_lite.builders import SMALL, Clock
 
@@ -192,53 +184,3 @@ class _Unexpected(logging.Handler):
         found, self._found = self._found, None
         if found is not None:
             raise AssertionError(found.getMessage()) from (found.exc_info[1] if found.exc_info else None)
-
-
-class Layouts:
-    """Records, entries of indexes and small files."""
-
-    def __init__(self, chance: random.Random) -> None:
-        sent = records(messages(12))
-        entry = consumequeue.ENTRY
-        queue = b"".join(entry.pack(number * 100, 100, number) for number in range(4))
-        words = (b"\x01", b"\x02", b"KEYS", b"\xda\xa3\x20\xa7")
-        self._cases: list[tuple[Mutator, Callable[[bytes], object]]] = [
-            (Mutator(chance, [*sent, sent[0] + sent[1]], words), _parse_records),
-            (Mutator(chance, [queue, bytes(60)]), _parse_entries),
-            (Mutator(chance, [b"KEYS\x01a b\x02TAGS\x01t\x02", b""], words), parse_properties),
-            (Mutator(chance, [bytes(64), bytes(4096)]), parse_checkpoint),
-            (Mutator(chance, [sent[3][:60], bytes(80)]), parse_batch),
-            (Mutator(chance, [b"7F00000100002A9F0000000000001F2C"]), _parse_id),
-        ]
-        self._chance = chance
-
-    def try_one(self) -> None:
-        """A value, or an error of the layout."""
-        mutator, parse = self._chance.choice(self._cases)
-        data = mutator.next()
-        try:
-            parse(data)
-        except LayoutError:
-            return
-
-    def close(self) -> None:
-        """Nothing is open."""
-
-
-def _parse_records(data: bytes) -> None:
-    position = 0
-    while (parsed := parse_message(data, position)) is not None:
-        assert 0 < parsed[1] <= len(data) - position
-        position += parsed[1]
-
-
-def _parse_entries(data: bytes) -> None:
-    data = data.ljust(64, b"\0")  # who reads them reads whole ones
-    consumequeue.parse_entry(data)
-    batchconsumequeue.parse_entry(data)
-    indexfile.parse_header(data)
-    indexfile.parse_entry(data, 0)
-
-
-def _parse_id(data: bytes) -> None:
-    parse_message_id(str(data, "latin-1"))

@@ -12,7 +12,15 @@ from tests.fuzz.running import CaseError, run_cases
 
 
 @pytest.mark.parametrize(
-    ("name", "cases"), [("frames", 20_000), ("requests", 5000), ("layouts", 20_000), ("stores", 100)]
+    ("name", "cases"),
+    [
+        ("frames", 20_000),
+        ("requests", 5000),
+        ("layouts", 20_000),
+        ("jmq-layouts", 20_000),
+        ("stores", 100),
+        ("jmq-stores", 100),
+    ],
 )
 def test_random_damage_gives_values_or_documented_errors(name: str, cases: int) -> None:
     run_cases(name, 1, cases)
