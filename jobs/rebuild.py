@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jobs.command import ExitCode, JobError, job_parser, run_job
-from jobs.layouts import FOLDERS, add_layout_argument, layout_of, refuse_other_dialects
+from jobs.layouts import FOLDERS, add_layout_argument, layout_of
 from jobs.store_arguments import delay_levels, positive
 
 if TYPE_CHECKING:
@@ -76,6 +76,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 def job(arguments: argparse.Namespace) -> ExitCode:
     """Rebuild one store, and tell what came of it."""
+    from connectors.commitlog.dialects import dialect_of
     from connectors.commitlog.layouts import StoreLayout
     from connectors.commitlog.stores import find_stores
     from connectors.rebuild.errors import BusyStoreError, DisagreementError, RebuildError
@@ -93,7 +94,11 @@ def job(arguments: argparse.Namespace) -> ExitCode:
             "--salvage writes RocketMQ's log: a JMQ broker steps over what it cannot read of its journal",
             "leave --salvage out: queue files are made for all that is intact",
         )
-    refuse_other_dialects("rebuild", stores)
+    if arguments.salvage and not (dialect := dialect_of(stores[0])).is_rocketmq:
+        raise JobError(
+            f"--salvage writes RocketMQ's log, and {stores[0].root} is one of {dialect.name}'s",
+            "leave --salvage out: queues are made for all that is intact",
+        )
     try:
         return _rebuild(arguments, stores[0])
     except BusyStoreError as error:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jobs.command import ExitCode, JobError, job_parser, run_job
-from jobs.layouts import FOLDERS, add_layout_argument, layout_of, refuse_other_dialects
+from jobs.layouts import FOLDERS, add_layout_argument, layout_of
 from jobs.store_arguments import delay_levels, positive
 
 if TYPE_CHECKING:
@@ -78,7 +78,6 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     if arguments.local and arguments.lake:
         raise JobError("--lake needs Spark, and --local goes without", "leave --local out")
     stores = find_stores(arguments.store, arguments.broker, layout_of(arguments).layouts)
-    refuse_other_dialects("verify", stores)
     options = Options(arguments.delay_levels or DEFAULT_DELAY_LEVELS_MS, limit=arguments.findings)
     try:
         reports = _verify(arguments, stores, options)

@@ -8,7 +8,7 @@ from connectors.commitlog.files import OpenSegment, SegmentFile
 from connectors.commitlog.layouts import StoreLayout
 from connectors.commitlog.stores import Store
 from schemas.layouts.commitlog import BLANK, dialect_of_segment
-from schemas.layouts.dialect import Dialect
+from schemas.layouts.dialect import ROCKETMQ, Dialect
 
 
 def dialects_of(store: Store) -> frozenset[Dialect]:
@@ -25,6 +25,12 @@ def dialects_of(store: Store) -> frozenset[Dialect]:
         except FileNotFoundError:
             continue  # deleted since it was listed
     return frozenset(dialect for dialect in found if dialect is not None)
+
+
+def dialect_of(store: Store) -> Dialect:
+    """The dialect of a store, RocketMQ's where its segments do not tell another."""
+    found = dialects_of(store)
+    return ROCKETMQ if ROCKETMQ in found or not found else min(found, key=lambda dialect: dialect.name)
 
 
 def _dialect_of(file: SegmentFile, file_size: int) -> Dialect | None:

@@ -1,6 +1,7 @@
 """Compiled: what indexes say of each record, taken from the log while the record is in the processor's cache.
 
-Java's `String.hashCode` is 31 * h + unit over UTF-16 units; in arithmetic modulo 2^64 its low 32 bits are the same.
+Java's `String.hashCode` is 31 * h + unit over UTF-16 units; in arithmetic modulo 2^64 its low 32 bits are the same. A
+record in BoltMQ's dialect has FNV-1 as the code of its tags, and no keys, as nothing can be found in BoltMQ's index.
 What the kernel does not do itself (text that is not UTF-8, numbers in an unusual form, messages for several queues) it
 lists as odd, for Python to look at. All that is called here and is not the source's kernel is in this file, because
 numba keeps what it compiled by the file's time.
@@ -28,8 +29,10 @@ from connectors.commitlog.kernel.strings import DISTINCT, TEXT_END, intern_span
 from connectors.commitlog.kernel.utf8 import is_utf8
 from schemas.layouts import properties as props
 from schemas.layouts.commitlog import HEAD, STORED
+from schemas.layouts.dialect import Magic
+from schemas.layouts.hashing import FNV_64_BASIS, FNV_64_PRIME
 from schemas.layouts.sysflag import TRANSACTION_MASK, TransactionType
-from schemas.layouts.topics import SCHEDULE_TOPIC
+from schemas.layouts.topics import BOLTMQ_SCHEDULE_TOPIC, SCHEDULE_TOPIC
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 Array = np.ndarray[Any, Any]
@@ -40,8 +43,8 @@ SIZE, TOPIC, QUEUE_ID, SYS_FLAG, DELAY_LEVEL, BATCH_SIZE, TAGS_HASH, KEY_END = r
 """Rows of `ints`. TAGS_HASH is -1 where there are no tags; KEY_END is where a record's hashes end in `key_hashes`."""
 ROWS, KEYS, ODD = range(3)
 """Places in `used`."""
-PLAIN, SCHEDULE, NOT_TEXT = range(3)
-"""Kinds of topics."""
+PLAIN, SCHEDULE, BOLTMQ_SCHEDULE, NOT_TEXT = range(4)
+"""Kinds of topics; the schedule topic of one dialect is a plain one in the other."""
 
 CHUNK = 256
 """Records that are hopped over before they are looked at: few enough to stay in the cache."""
@@ -52,7 +55,10 @@ _ROLLBACK = int(TransactionType.ROLLBACK)
 _NAME_SEPARATOR = props.NAME_VALUE_SEPARATOR
 _SPACE = ord(props.KEY_SEPARATOR)
 _HASH_SIGN = np.uint64(ord("#"))
-_SCHEDULE_LENGTH = len(SCHEDULE_TOPIC)
+_SCHEDULE_LENGTH, _BOLTMQ_SCHEDULE_LENGTH = len(SCHEDULE_TOPIC), len(BOLTMQ_SCHEDULE_TOPIC)
+_BOLTMQ = int(Magic.BOLTMQ)
+_AT_MAGIC = HEAD.offset_of("magic")
+_FNV_BASIS, _FNV_PRIME = np.uint64(FNV_64_BASIS), np.uint64(FNV_64_PRIME)
 
 
 def _word(text: str) -> np.uint64:
@@ -78,7 +84,7 @@ class Out(NamedTuple):
         ints: int32[8, rows].
         key_hashes: int32, the hashes of UNIQ_KEY and KEYS of all records, in the order in which brokers enter them.
         tags_key: the bytes of `T#`, the prefix of a tag's key.
-        odd: int64[5, rows]: row, place and length of topic and of properties, which Python is to look at.
+        odd: int64[6, rows]: row, place and length of topic and of properties, and magic, for Python to look at.
         topic_hashes: uint64, for each topic the hash of `topic#` so far.
         topic_kinds: uint8, see PLAIN.
     """
@@ -148,6 +154,15 @@ def index_hash(value: Any) -> Any:
 
 
 @_compiled
+def fnv1_64(window: Array, position: Any, length: Any) -> Any:
+    """FNV-1 of some bytes, as Go's int64."""
+    value = _FNV_BASIS
+    for at in range(position, position + length):
+        value = (value * _FNV_PRIME) ^ np.uint64(window[at])
+    return np.int64(value)
+
+
+@_compiled
 def _number(window: Array, position: Any, length: int) -> Any:
     """A number of one to nine digits, or -1."""
     if length > 9:
@@ -165,8 +180,11 @@ def _number(window: Array, position: Any, length: int) -> Any:
 def _kind_of(window: Array, position: int, length: int) -> Any:
     if not is_utf8(window, position, length):
         return NOT_TEXT
-    if length == _SCHEDULE_LENGTH and load_le_u64(window, position) == _SCHEDULE:
-        return SCHEDULE
+    if length >= _BOLTMQ_SCHEDULE_LENGTH and load_le_u64(window, position) == _SCHEDULE:
+        if length == _SCHEDULE_LENGTH:
+            return SCHEDULE
+        if length == _BOLTMQ_SCHEDULE_LENGTH:
+            return BOLTMQ_SCHEDULE
     return PLAIN
 
 
@@ -200,6 +218,8 @@ def _note_records(  # noqa: C901, PLR0912, PLR0915 (one pass over a record's pro
             if kind != NOT_TEXT:
                 topic_hashes[likely] = hash_text(window, topic, topic_length, np.uint64(0)) * _P1 + _HASH_SIGN
         kind = topic_kinds[likely]
+        magic = load_be_i32(window, start + _AT_MAGIC)
+        waits = kind == (BOLTMQ_SCHEDULE if magic == _BOLTMQ else SCHEDULE)
         sys_flag = load_be_i32(window, start + _SYS_FLAG)
         longs[PHYSICAL_OFFSET, row] = load_be_i64(window, start + _AT_OFFSET)
         longs[QUEUE_OFFSET, row] = load_be_i64(window, start + _AT_QUEUE_OFFSET)
@@ -248,7 +268,7 @@ def _note_records(  # noqa: C901, PLR0912, PLR0915 (one pass over a record's pro
                         if word == _UNIQ_KEY:
                             unique, unique_length = value, length
                     elif name_length == 5:
-                        if word & _FIVE_BYTES == _DELAY and kind == SCHEDULE:
+                        if word & _FIVE_BYTES == _DELAY and waits:
                             level = _number(window, value, length)
                             is_odd |= level < 0
                     elif name_length == _INNER_LENGTH:
@@ -265,8 +285,11 @@ def _note_records(  # noqa: C901, PLR0912, PLR0915 (one pass over a record's pro
         if is_odd:
             at = used[ODD]
             odd[0, at], odd[1, at], odd[2, at] = row, topic, topic_length
-            odd[3, at], odd[4, at] = properties, properties_length
+            odd[3, at], odd[4, at], odd[5, at] = properties, properties_length, magic
             used[ODD] = at + 1
+        elif magic == _BOLTMQ:
+            if tags_length > 0:
+                code = fnv1_64(window, tags, tags_length)
         else:
             topic_hash = topic_hashes[likely]
             if tags_length > 0:

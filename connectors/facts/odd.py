@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from connectors.facts.kernel import INNER_NUM, MULTI_DISPATCH
 from schemas.layouts import properties as props
-from schemas.layouts.consumequeue import tags_code
+from schemas.layouts.dialect import ROCKETMQ, Dialect
 from schemas.layouts.indexfile import key_hash, tags_key
 from schemas.layouts.sysflag import TRANSACTION_MASK, TransactionType
 from schemas.layouts.topics import RETRY_PREFIX, SCHEDULE_TOPIC, SYSTEM_PREFIX
@@ -41,23 +41,24 @@ class OddRecord:
     other_queues: tuple[tuple[str, int], ...]
 
 
-def odd_record(raw_topic: bytes, raw_properties: bytes, sys_flag: int) -> OddRecord:
+def odd_record(raw_topic: bytes, raw_properties: bytes, sys_flag: int, dialect: Dialect = ROCKETMQ) -> OddRecord:
     """What indexes must say of a record.
 
     Args:
         raw_topic: as stored.
         raw_properties: as stored.
         sys_flag: the record's.
+        dialect: likewise.
     """
     topic = raw_topic.decode("utf-8", "replace")
     found = dict(props.parse_properties(raw_properties))
     tags = found.get(props.TAGS)
-    indexed = sys_flag & TRANSACTION_MASK != TransactionType.ROLLBACK
+    indexed = dialect.has_key_index and sys_flag & TRANSACTION_MASK != TransactionType.ROLLBACK
     keys = [found[props.UNIQ_KEY]] if props.UNIQ_KEY in found else []
     keys += props.split_keys(found.get(props.KEYS, ""))
     return OddRecord(
-        tags_code=tags_code(tags),
-        delay_level=max(0, _integer(found.get(props.DELAY))) if topic == SCHEDULE_TOPIC else 0,
+        tags_code=dialect.tags_code(tags),
+        delay_level=max(0, _integer(found.get(props.DELAY))) if topic == dialect.schedule_topic else 0,
         batch_size=max(0, _integer(found.get(INNER_NUM))),
         tags_hash=key_hash(topic, tags_key(tags)) if tags and indexed else -1,
         key_hashes=tuple(key_hash(topic, key) for key in keys) if indexed else (),

@@ -17,10 +17,10 @@ from connectors.commitlog.walk import BadRange, Place
 from connectors.facts import kernel as k
 from connectors.facts.kernel import Array
 from connectors.facts.odd import OddRecord, odd_record
+from schemas.layouts.dialect import DIALECT_BY_MAGIC, DIALECTS
 from schemas.layouts.indexfile import TAGS_KEY_PREFIX
 from schemas.layouts.properties import MAX_SIZE
 from schemas.layouts.sysflag import INNER_BATCH, TRANSACTION_MASK, TransactionType
-from schemas.layouts.topics import SCHEDULE_TOPIC
 
 _KEYS = 1 << 21
 _STEP_ROWS = 1 << 14
@@ -121,7 +121,7 @@ class CommitLogReader:
             ints=np.empty((8, self._rows), np.int32),
             key_hashes=np.empty(_KEYS, np.int32),
             tags_key=_TAGS_KEY,
-            odd=np.empty((5, self._rows), np.int64),
+            odd=np.empty((6, self._rows), np.int64),
             topic_hashes=np.empty(self._rows, np.uint64),
             topic_kinds=np.empty(self._rows, np.uint8),
         )
@@ -138,11 +138,12 @@ class CommitLogReader:
 
     def commit(self, window: Array, parts: Array, origin: int, bad: Sequence[BadRange]) -> None:
         """Keep what the last `hop` found, while its window is there."""
-        for row, topic, topic_length, properties, length in self._out.odd[:, : self._out.used[k.ODD]].T.tolist():
+        for row, topic, topic_length, properties, length, magic in self._out.odd[:, : self._out.used[k.ODD]].T.tolist():
             self._odd[row] = odd_record(
                 window[topic : topic + topic_length].tobytes(),
                 window[properties : properties + length].tobytes(),
                 int(self._out.ints[k.SYS_FLAG, row]),
+                DIALECT_BY_MAGIC[magic],
             )
         self._out.used[k.ODD] = 0
         self._committed[:] = self._out.used
@@ -214,12 +215,13 @@ class CommitLogReader:
         return np.insert(key_hashes, places, np.array(values, np.int32)), ends
 
     def _to_delivery_times(self, topics: Sequence[str], ints: Array, longs: Array) -> None:
-        """In the schedule topic an entry's code is the time of delivery."""
-        if SCHEDULE_TOPIC not in topics:
-            return
-        rows = np.flatnonzero((ints[k.TOPIC] == topics.index(SCHEDULE_TOPIC)) & (ints[k.DELAY_LEVEL] > 0))
-        levels = np.minimum(ints[k.DELAY_LEVEL, rows], len(self._levels))
-        longs[k.TAGS_CODE, rows] = longs[k.STORE_TIMESTAMP, rows] + self._levels[levels - 1]
+        """In a schedule topic an entry's code is the time of delivery."""
+        for dialect in DIALECTS:
+            if dialect.schedule_topic in topics:
+                number = topics.index(dialect.schedule_topic)
+                rows = np.flatnonzero((ints[k.TOPIC] == number) & (ints[k.DELAY_LEVEL] > 0))
+                levels = np.minimum(ints[k.DELAY_LEVEL, rows], len(self._levels))
+                longs[k.TAGS_CODE, rows] = longs[k.STORE_TIMESTAMP, rows] + self._levels[levels - 1]
 
 
 def topic_names(topics: Interner) -> list[str]:

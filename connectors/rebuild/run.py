@@ -13,7 +13,7 @@ from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from connectors.commitlog.kernels import kernel_of
+from connectors.commitlog.dialects import dialect_of
 from connectors.commitlog.layouts import StoreLayout
 from connectors.commitlog.splits import Split
 from connectors.commitlog.stores import Store
@@ -98,7 +98,8 @@ def rebuild_store(
     if "://" in store.root:
         raise RebuildError(f"{store.root}: expected a store on a local or mounted disk")
     root = Path(store.root).resolve().parent
-    plan = begin_or_go_on(store, root, out.resolve(), find_settings(root, wanted, store.layout), partition_bytes)
+    settings = find_settings(root, wanted, store.layout, dialect_of(store))
+    plan = begin_or_go_on(store, root, out.resolve(), settings, partition_bytes)
     splits = plan.splits(store)
     collected, counts = _collect(plan, splits, spark, threads, advance)
     if mixed := _mixed_topics(counts):
@@ -157,7 +158,7 @@ def _build(
     ]
     totals = reduce(Totals.joined, (each.totals for each in collected), Totals())
     is_whole = settings.topics is None
-    has_index = is_whole and kernel_of(settings.layout).has_key_index
+    has_index = is_whole and settings.has_key_index
     index_tasks = plan_index([each.totals for each in collected], parts, plan.work, settings) if has_index else []
     tasks: list[QueueTask | IndexTask] = [*index_tasks, *queue_tasks]
     built = dict(run_work(_build_one, tasks, spark=spark, threads=threads))
@@ -169,7 +170,7 @@ def _build(
         name_files(files, plan.out)
         index_time = max((each.header.end_timestamp for each in files if each.is_full), default=0)
         checkpoint = checkpoint_of(plan.root, totals, index_time, plan.end, has_physical=settings.index_tags)
-        write_whole(plan.out / TOPICS, topics_of(plan.root, counts, totals.last_time))
+        write_whole(plan.out / TOPICS, topics_of(plan.root, counts, totals.last_time, settings.dialect))
         write_whole(plan.out / CHECKPOINT, checkpoint)
     remove_but_last(plan.work, PLAN)
     return Rebuilt(

@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from connectors.commitlog.kernels import kernel_of
 from connectors.commitlog.layouts import StoreLayout
 from connectors.facts.delay_levels import DEFAULT_DELAY_LEVELS_MS
 from connectors.facts.queue_layouts import QueueLayout, queues_of
@@ -22,6 +23,7 @@ from connectors.rebuild.topics import batch_topics_of
 from connectors.verify.store_view import has_rocksdb_queues, list_queues, queue_file_size
 from schemas.layouts import batchconsumequeue
 from schemas.layouts.checkpoint import Checkpoint, parse_checkpoint
+from schemas.layouts.dialect import DIALECTS, ROCKETMQ, Dialect
 from schemas.layouts.errors import LayoutError
 from schemas.layouts.indexfile import Geometry, geometry_of
 
@@ -69,6 +71,7 @@ class Settings:
             segment, as of a file that is gone.
         batch_topics: whose queues are BatchConsumeQueues.
         layout: how the store keeps its log. In JMQ's there is no index, no filler, and no BatchConsumeQueue.
+        dialect_name: of the CommitLog's dialect.
     """
 
     queue_file_size: int
@@ -81,6 +84,17 @@ class Settings:
     close_heads: bool
     batch_topics: tuple[str, ...] = ()
     layout: StoreLayout = StoreLayout.COMMITLOG
+    dialect_name: str = ROCKETMQ.name
+
+    @property
+    def dialect(self) -> Dialect:
+        """What the records are."""
+        return next(dialect for dialect in DIALECTS if dialect.name == self.dialect_name)
+
+    @property
+    def has_key_index(self) -> bool:
+        """Whether the store has IndexFiles in which keys can be found."""
+        return kernel_of(self.layout).has_key_index and self.dialect.has_key_index
 
     @property
     def queues(self) -> QueueLayout:
@@ -93,7 +107,9 @@ class Settings:
         return Geometry(self.index_slots, self.index_entries)
 
 
-def find_settings(root: Path, wanted: Wanted, layout: StoreLayout = StoreLayout.COMMITLOG) -> Settings:
+def find_settings(
+    root: Path, wanted: Wanted, layout: StoreLayout = StoreLayout.COMMITLOG, dialect: Dialect = ROCKETMQ
+) -> Settings:
     """The settings of the broker that wrote a store.
 
     Raises:
@@ -120,6 +136,7 @@ def find_settings(root: Path, wanted: Wanted, layout: StoreLayout = StoreLayout.
         topics=wanted.topics,
         close_heads=wanted.close_heads,
         batch_topics=tuple(sorted(batch_topics_of(root))),
+        dialect_name=dialect.name,
     )
 
 

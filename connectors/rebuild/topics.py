@@ -6,11 +6,14 @@ topics.json says already stays; topics that the broker makes itself when it star
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from connectors.rebuild.parts import Queue
+from schemas.layouts.boltmq_config import topics_from_boltmq, topics_to_boltmq
+from schemas.layouts.dialect import ROCKETMQ, Dialect
 from schemas.layouts.topics import Kind, kind_of
 from schemas.remoting.fastjson import parse_fastjson, serialize_fastjson
 
@@ -22,13 +25,14 @@ _BROKERS_OWN = frozenset({Kind.DELAY, Kind.HALF, Kind.OP, Kind.TIMER, Kind.SYSTE
 _BATCH_QUEUES: Mapping[str, str] = {"queue.type": "BatchCQ"}
 
 
-def topics_of(root: Path, queues: Iterable[Queue], timestamp: int) -> bytes:
+def topics_of(root: Path, queues: Iterable[Queue], timestamp: int, dialect: Dialect = ROCKETMQ) -> bytes:
     """The bytes of topics.json.
 
     Args:
         root: the store's folder, whose own topics.json is taken over.
         queues: all that have an entry.
         timestamp: of the newest record, ms; the file's version.
+        dialect: whose broker is to read it.
     """
     document = _known(root / TOPICS)
     table = document.setdefault(_TABLE, {})
@@ -40,6 +44,8 @@ def topics_of(root: Path, queues: Iterable[Queue], timestamp: int) -> bytes:
     for topic, (count, is_batch) in sorted(found.items()):
         table.setdefault(topic, _config(topic, count, is_batch=is_batch))
     document.setdefault("dataVersion", {"counter": 1, "stateVersion": 0, "timestamp": timestamp})
+    if not dialect.is_rocketmq:
+        return json.dumps(topics_to_boltmq(document), ensure_ascii=False, separators=(",", ":")).encode()
     return str(serialize_fastjson(document)).encode()
 
 
@@ -74,5 +80,5 @@ def _known(path: Path) -> dict[str, Any]:
         document = parse_fastjson(path.read_bytes())
     except (OSError, ValueError):
         return {}
-    is_table = isinstance(document, dict) and isinstance(document.get(_TABLE), dict)
-    return dict(document) if is_table else {}
+    known = topics_from_boltmq(document) if isinstance(document, dict) else {}
+    return dict(known) if isinstance(known.get(_TABLE), dict) else {}

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from connectors.commitlog.kernels import kernel_of
+from connectors.commitlog.dialects import dialect_of
 from connectors.commitlog.layouts import StoreLayout
 from connectors.commitlog.plan import TailKind
 from connectors.commitlog.stores import Store, segment_size
@@ -114,9 +114,10 @@ def admit(store: Store, options: Options) -> Admitted:
         delay_levels_ms=options.delay_levels_ms,
         limit=options.limit,
         layout=store.layout,
+        dialect=dialect_of(store),
     )
     _check_segments(store, view, small, findings)
-    index = tuple(_index_parts(store, view, findings)) if kernel_of(store.layout).has_key_index else ()
+    index = tuple(_index_parts(store, view, findings)) if view.has_key_index else ()
     return Admitted(store, replace(view, index=index), small, findings, [*queues, *batches])
 
 

@@ -145,8 +145,8 @@ def _conclude(patient: _Patient) -> StoreReport:
     newest = max((report.newest_time for report in reports), default=0)
     check_marks(view, admitted.small, newest, findings)
     checks_of(view.layout).check_checkpoint(view, admitted.small, bounds, findings)
-    check_offsets(admitted.small, bounds, findings)
-    if not view.index and any(report.with_keys for report in reports):
+    check_offsets(admitted.small, bounds, findings, view.dialect.schedule_topic)
+    if view.has_key_index and not view.index and any(report.with_keys for report in reports):
         findings.add(Finding("index_absent", index_files.FOLDER, found="no file with entries", expected="one or more"))
     return StoreReport(
         broker=view.broker,

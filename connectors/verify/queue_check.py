@@ -133,10 +133,13 @@ class QueueChecker:
     def _compare(self, files: QueueFiles, first: int, found: Array, entries: QueueEntries, rows: slice) -> None:
         layout, offsets = self._view.queues, entries.physical_offset[rows]
         same_offset, same_size = found["physical_offset"] == offsets, found["size"] == entries.size[rows]
-        same_code = extended = np.ones(len(found), np.bool_)
+        same_code = np.ones(len(found), np.bool_)
+        extended = np.zeros(len(found), np.bool_)
         if layout.code_field is not None:
             codes = found[layout.code_field]
-            same_code, extended = codes == entries.tags_code[rows], codes <= _EXTENDED
+            same_code = codes == entries.tags_code[rows]
+            if self._view.dialect.is_rocketmq:  # BoltMQ has no such files, and hashes of 64 bits
+                extended = codes <= _EXTENDED
         valid = layout.is_written(found)
         wrong = ~(same_offset & same_size & same_code & valid)
         if not wrong.any():

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 from connectors.verify.findings import Finding, Findings
 from connectors.verify.loose import QueueBounds
 from connectors.verify.store_view import ABORT, StoreView
+from schemas.layouts.boltmq_config import offsets_from_boltmq
 from schemas.layouts.checkpoint import parse_checkpoint
 from schemas.layouts.errors import LayoutError
-from schemas.layouts.topics import SCHEDULE_TOPIC
 from schemas.remoting.fastjson import parse_fastjson
 
 CHECKPOINT = "checkpoint"
@@ -114,7 +114,7 @@ def _table(root: Path, name: str, findings: Findings, is_value: Callable[[object
     except ValueError as error:
         findings.add(Finding("offsets_unreadable", name, found=str(error), expected=f"JSON with {_TABLE}"))
         return {}
-    table = document.get(_TABLE, {}) if isinstance(document, dict) else None
+    table = offsets_from_boltmq(document).get(_TABLE, {}) if isinstance(document, dict) else None
     if isinstance(table, dict) and all(map(is_value, table.values())):
         return table
     findings.add(Finding("offsets_unreadable", name, found="another document", expected=f"{_TABLE} with numbers"))
@@ -149,7 +149,7 @@ def check_marks(view: StoreView, files: SmallFiles, newest_time: int, findings: 
             findings.add(Finding("checkpoint_ahead", CHECKPOINT, found=found, expected=expected))
 
 
-def check_offsets(files: SmallFiles, bounds: Bounds, findings: Findings) -> None:
+def check_offsets(files: SmallFiles, bounds: Bounds, findings: Findings, schedule_topic: str) -> None:
     """Every group's and delay level's offset against its queue."""
     for topic, group, queue_id, offset in sorted(files.group_offsets):
         for code, expected in _judge(offset, bounds.get((topic, queue_id))):
@@ -158,10 +158,10 @@ def check_offsets(files: SmallFiles, bounds: Bounds, findings: Findings) -> None
                         found=f"group {group} at {offset}", expected=expected)
             )  # fmt: skip
     for level, offset in sorted(files.delay_offsets.items()):
-        queue = bounds.get((SCHEDULE_TOPIC, level - 1))
+        queue = bounds.get((schedule_topic, level - 1))
         end = 0 if queue is None else queue.end
         if offset > end:
-            place = f"{SCHEDULE_TOPIC}/{level - 1}"
+            place = f"{schedule_topic}/{level - 1}"
             found, expected = f"level {level} at {offset}", f"at most {end}"
             findings.add(
                 Finding("delay_offset_beyond_queue", DELAY_OFFSETS, queue=place, number=offset, found=found,

@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from connectors.commitlog.kernels import kernel_of
 from connectors.commitlog.layouts import StoreLayout
 from connectors.commitlog.plan import StoreRange, TailKind, take_snapshot
 from connectors.commitlog.stores import Segment, Store
@@ -23,6 +24,7 @@ from connectors.facts.queue_layouts import QueueLayout, queues_of
 from connectors.verify.errors import VerifyError
 from connectors.verify.index_files import IndexPart
 from connectors.verify.queue_files import QueueFiles
+from schemas.layouts.dialect import ROCKETMQ, Dialect
 
 ABORT, LOCK = "abort", "lock"
 CONSUME_QUEUES = "consumequeue"
@@ -53,6 +55,7 @@ class StoreView:
         delay_levels_ms: the broker's messageDelayLevel.
         limit: findings of a class that are kept.
         layout: how it keeps its log.
+        dialect: of its CommitLog.
     """
 
     broker: str
@@ -73,6 +76,7 @@ class StoreView:
     delay_levels_ms: tuple[int, ...]
     limit: int
     layout: StoreLayout = StoreLayout.COMMITLOG
+    dialect: Dialect = ROCKETMQ
 
     @property
     def log(self) -> str:
@@ -83,6 +87,11 @@ class StoreView:
     def queues(self) -> QueueLayout:
         """What its queues are."""
         return queues_of(self.layout)
+
+    @property
+    def has_key_index(self) -> bool:
+        """Whether the store has IndexFiles in which keys can be found."""
+        return kernel_of(self.layout).has_key_index and self.dialect.has_key_index
 
     @property
     def may_lag(self) -> bool:

@@ -6,6 +6,7 @@ from operator import mul
 
 _MASK = 0xFFFFFFFF
 _MASK_64 = (1 << 64) - 1
+FNV_64_BASIS, FNV_64_PRIME = 0xCBF29CE484222325, 0x100000001B3
 _SHORT = 128
 _WEIGHTS = tuple(pow(31, exponent, 1 << 32) for exponent in range(_SHORT - 1, -1, -1))
 
@@ -42,9 +43,9 @@ def java_hash_behind(head: int, tail: str) -> int:
 
 def fnv1_64(data: bytes) -> int:
     """FNV-1 of 64 bits, unsigned: multiply, then xor."""
-    value = 0xCBF29CE484222325
+    value = FNV_64_BASIS
     for byte in data:
-        value = (value * 0x100000001B3 & _MASK_64) ^ byte
+        value = (value * FNV_64_PRIME & _MASK_64) ^ byte
     return value
 
 

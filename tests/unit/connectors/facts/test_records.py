@@ -18,10 +18,11 @@ from connectors.facts.entries import queue_entries
 from connectors.facts.reading import read_facts
 from connectors.facts.records import Facts
 from schemas.layouts.commitlog import Message, NewMessage, parse_message
+from schemas.layouts.dialect import DIALECTS, ROCKETMQ, Dialect
 from schemas.layouts.indexfile import TAGS_KEY_PREFIX, key_hash
 from schemas.layouts.scan import Fault
 from schemas.layouts.sysflag import TransactionType
-from schemas.layouts.topics import SCHEDULE_TOPIC
+from schemas.layouts.topics import BOLTMQ_SCHEDULE_TOPIC, SCHEDULE_TOPIC
 from tests.logs import closed_segment, messages, new_message, open_segment, records, write_store
 
 SEGMENT = 1 << 16
@@ -52,9 +53,9 @@ def parsed(data: Sequence[bytes]) -> list[Message]:
     return [each[0] for each in found if each is not None]
 
 
-def check(chunks: Sequence[Facts], expected: Sequence[Message]) -> None:
+def check(chunks: Sequence[Facts], expected: Sequence[Message], dialect: Dialect = ROCKETMQ) -> None:
     """Every column, against broker_lite's own rules."""
-    dispatching = Dispatching(StoreOptions())
+    dispatching = Dispatching(StoreOptions(dialect=dialect))
     assert sum(facts.rows for facts in chunks) == len(expected)
     dispatches = iter([dispatching.of_message(message) for message in expected])
     flags = iter([message.sys_flag for message in expected])
@@ -79,23 +80,25 @@ def check(chunks: Sequence[Facts], expected: Sequence[Message]) -> None:
             begin = end
 
 
-def odd_messages() -> list[NewMessage]:
+def odd_messages(dialect: Dialect = ROCKETMQ) -> list[NewMessage]:
+    long = "%RETRY%" + "g" * (140 if dialect.long_topic else 100)
     return [
         new_message(number, topic=topic, properties=properties, sys_flag=int(kind))
         for number, (topic, properties, kind) in enumerate(
             (topic, properties, kind)
-            for topic in ("orders", SCHEDULE_TOPIC, "主题", "%RETRY%" + "g" * 140)
+            for topic in ("orders", SCHEDULE_TOPIC, BOLTMQ_SCHEDULE_TOPIC, "主题", long)
             for properties in ODD_PROPERTIES
             for kind in (TransactionType.NOT, TransactionType.COMMIT, TransactionType.ROLLBACK)
         )
     ]
 
 
+@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
 @pytest.mark.parametrize("chunk_rows", [1, 7, 1 << 10])
-def test_every_column_is_what_the_broker_would_say(tmp_path: Path, chunk_rows: int) -> None:
-    wanted = odd_messages() + messages(300)
-    write_store(tmp_path, [(0, closed_segment(wanted, 1 << 18))])
-    check(facts_of(tmp_path, chunk_rows), parsed(records(wanted)))
+def test_every_column_is_what_the_broker_would_say(tmp_path: Path, chunk_rows: int, dialect: Dialect) -> None:
+    wanted = odd_messages(dialect) + messages(300)
+    write_store(tmp_path, [(0, closed_segment(wanted, 1 << 18, dialect=dialect))])
+    check(facts_of(tmp_path, chunk_rows), parsed(records(wanted, dialect=dialect)), dialect)
 
 
 def test_text_that_is_not_utf8_is_read_as_java_reads_it(tmp_path: Path) -> None:
