@@ -39,7 +39,7 @@ def last_record(root: Path) -> JournalMessage:
 
 
 def test_a_store_that_is_written_meanwhile_has_no_finding(tmp_path: Path) -> None:
-    root, clock, stop = tmp_path / "store", Clock(), threading.Event()
+    root, clock, written, stop = tmp_path / "store", Clock(), threading.Event(), threading.Event()
     with JournalStore.open(root, OPTIONS, clock=clock, chance=random.Random(1)) as store:
         put(store, clock, range(1))
 
@@ -48,12 +48,17 @@ def test_a_store_that_is_written_meanwhile_has_no_finding(tmp_path: Path) -> Non
             while not stop.is_set():
                 put(store, clock, range(number, number + 1), seed=number)
                 number += 1
+                written.set()
                 time.sleep(0.002)
 
         writer = threading.Thread(target=write)
         writer.start()
         try:
-            reports = [report_of(root) for _ in range(4)]
+            reports = []
+            for _ in range(4):
+                written.clear()
+                assert written.wait(60)
+                reports.append(report_of(root))
         finally:
             stop.set()
             writer.join()

@@ -27,7 +27,8 @@ def verify(root: Path) -> StoreReport:
 
 
 def test_a_store_that_is_written_meanwhile_has_no_finding(tmp_path: Path) -> None:
-    root, chance, stop = tmp_path / "store", random.Random(1), threading.Event()
+    root, chance = tmp_path / "store", random.Random(1)
+    written, stop = threading.Event(), threading.Event()
     with MessageStore.open(root, OPTIONS, clock=Clock()) as store:
         store.put(message(0, chance))
 
@@ -36,12 +37,17 @@ def test_a_store_that_is_written_meanwhile_has_no_finding(tmp_path: Path) -> Non
             while not stop.is_set():
                 store.put(message(number, chance))
                 number += 1
+                written.set()
                 time.sleep(0.002)
 
         writer = threading.Thread(target=write)
         writer.start()
         try:
-            reports = [verify(root) for _ in range(5)]
+            reports = []
+            for _ in range(5):
+                written.clear()
+                assert written.wait(60)
+                reports.append(verify(root))
         finally:
             stop.set()
             writer.join()
