@@ -20,6 +20,7 @@ from typing import Any, BinaryIO, Self
 
 import numpy as np
 
+from connectors.commitlog.kernel.crc import crc32
 from connectors.facts.kernel import Array
 from connectors.rebuild.errors import RebuildError
 
@@ -184,13 +185,11 @@ class PartWriter:
         self._beside.unlink(missing_ok=True)
 
     def _put(self, columns: list[Array]) -> tuple[int, int, int]:
-        begin, crc = self._position, 0
-        for column in columns:
-            data = np.ascontiguousarray(column).view(np.uint8).data
-            crc = zlib.crc32(data, crc)
-            self._file.write(data)
-            self._position += len(data)
-        return begin, self._position - begin, crc
+        block = np.concatenate([np.ascontiguousarray(column).view(np.uint8) for column in columns])
+        begin = self._position
+        self._file.write(block.data)
+        self._position += len(block)
+        return begin, len(block), _crc_of(block)
 
     def put_queue(self, entries: Array, numbers: Array, *, plain: bool) -> QueueBlock:
         """Write the entries of one queue.
@@ -264,12 +263,11 @@ class PartReader:
         self.table = table
         self._path = path
 
-    def _block(self, position: int, size: int, crc: int) -> bytes:
-        with self._path.open("rb", buffering=0) as file:
-            data = os.pread(file.fileno(), size, position)
-        if len(data) != size or zlib.crc32(data) != crc:
+    def _block(self, position: int, size: int, crc: int) -> Array:
+        block = np.fromfile(self._path, np.uint8, size, offset=position)
+        if len(block) != size or _crc_of(block) != crc:
             raise _damaged(self._path)
-        return data
+        return block
 
     def queue(self, queue: Queue, entry_size: int) -> tuple[Array, Array | None]:
         """The entries of a queue, a row of bytes each, and their queue offsets where these do not count on."""
@@ -294,6 +292,10 @@ class PartReader:
                     begin,
                     stop,
                 )
+
+
+def _crc_of(block: Array) -> int:
+    return int(crc32(block, 0, len(block)))
 
 
 def _damaged(path: Path) -> RebuildError:

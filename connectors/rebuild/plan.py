@@ -23,7 +23,7 @@ from schemas.layouts.commitlog import BLANK
 from schemas.layouts.scan import DEFAULT_MAX_RECORD_BYTES
 
 WORK = ".rebuild"
-PARTITION_BYTES = 64 << 20
+PARTITION_BYTES = 128 << 20
 """Of the log, for one task; its entries are held in memory until all are there, at most a third of that."""
 PLAN, _VERSION = "plan.json", 1
 WRITTEN = {

@@ -17,6 +17,7 @@ from connectors.commitlog.dialects import dialect_of
 from connectors.commitlog.layouts import StoreLayout
 from connectors.commitlog.splits import Split
 from connectors.commitlog.stores import Store
+from connectors.facts.running import cores
 from connectors.rebuild.checkpoint import checkpoint_of, journal_checkpoint_of
 from connectors.rebuild.collect import Collected, CollectTask, collect
 from connectors.rebuild.durable import remove_but_last, write_whole
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 Advance = Callable[[int], None]
 _ENTRIES_OF_A_TASK = 1 << 20
 _MOST_QUEUE_TASKS = 1024
+_THREADS_A_CORE = 2
+"""Of the second pass: its tasks wait for the disk about as long as they compute."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +164,7 @@ def _build(
     has_index = is_whole and settings.has_key_index
     index_tasks = plan_index([each.totals for each in collected], parts, plan.work, settings) if has_index else []
     tasks: list[QueueTask | IndexTask] = [*index_tasks, *queue_tasks]
-    built = dict(run_work(_build_one, tasks, spark=spark, threads=threads))
+    built = dict(run_work(_build_one, tasks, spark=spark, threads=threads or _THREADS_A_CORE * cores()))
     queues = [each for each in built.values() if isinstance(each, QueuesBuilt)]
     files = [each for _, each in sorted(built.items()) if isinstance(each, IndexBuilt)]
     if is_whole and settings.layout is StoreLayout.JOURNAL:
