@@ -46,6 +46,17 @@ def find_cuts(
     return cuts
 
 
+def find_last_cut(file: SegmentFile, whole: Split, max_partition_bytes: int, max_record_bytes: int) -> int | None:
+    """The last cut that the bytes around it tell, or None where none do: then the range is to be hopped through."""
+    first = max(_next_multiple(whole.start, max_partition_bytes), whole.start + _WORTH_A_LOOK * LOOK_BACK_BYTES)
+    last = (whole.end - 1) // max_partition_bytes * max_partition_bytes
+    for at in range(last, first - 1, -max_partition_bytes):
+        cut = _looked_up(file, whole, at, max_record_bytes)
+        if cut is not None:
+            return cut
+    return None
+
+
 def find_cut(file: SegmentFile, whole: Split, at: int, max_record_bytes: int) -> int | None:
     """The first record start at or behind a physical offset in a range, or None where no record begins there."""
     cut = None

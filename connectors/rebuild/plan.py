@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from connectors.commitlog.cuts import find_last_cut
 from connectors.commitlog.files import OpenSegment
 from connectors.commitlog.layouts import StoreLayout
 from connectors.commitlog.plan import StoreRange, divide, segment_ranges, take_snapshot
 from connectors.commitlog.splits import Split
 from connectors.commitlog.stores import Store, segment_sizes
+from connectors.facts.running import cores
 from connectors.rebuild.durable import write_whole
 from connectors.rebuild.errors import RebuildError
 from connectors.rebuild.settings import BATCH_QUEUES, CHECKPOINT, INDEX, QUEUES, Settings
@@ -65,11 +68,12 @@ class Plan:
 
     def splits(self, store: Store) -> list[Split]:
         """The ranges of the log, in order."""
-        return [
-            split
-            for whole in segment_ranges(store, StoreRange(self.start, self.end))
-            for split in divide(whole, self.partition_bytes, DEFAULT_MAX_RECORD_BYTES)
-        ]
+        with ThreadPoolExecutor(cores()) as pool:
+            divided = pool.map(
+                lambda whole: divide(whole, self.partition_bytes, DEFAULT_MAX_RECORD_BYTES),
+                segment_ranges(store, StoreRange(self.start, self.end)),
+            )
+            return [split for splits in divided for split in splits]
 
     def to_document(self) -> dict[str, Any]:
         """What is written of it."""
@@ -122,10 +126,10 @@ def log_range(store: Store, partition_bytes: int = PARTITION_BYTES) -> StoreRang
         with OpenSegment(segment.path) as file:
             head = np.zeros(BLANK.size, np.uint8)
             file.read_into(head, 0)
-        if not head.any():
-            continue  # made in advance, without a record yet
-        last = divide(whole, partition_bytes, DEFAULT_MAX_RECORD_BYTES)[-1].start
-        if last > base:
+            if not head.any():
+                continue  # made in advance, without a record yet
+            last = find_last_cut(file, whole, partition_bytes, DEFAULT_MAX_RECORD_BYTES)
+        if last is not None:
             found = take_snapshot([store], {store.broker: last}).ranges[store.broker]
             return replace(found, start=store.segments[0].base_offset)
         break

@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 
 from connectors.commitlog import cuts
 from connectors.commitlog.batches import read_split
-from connectors.commitlog.cuts import find_cuts
+from connectors.commitlog.cuts import find_cuts, find_last_cut
 from connectors.commitlog.errors import SplitError
 from connectors.commitlog.files import LocalFile, OpenSegment, Window
 from connectors.commitlog.filters import narrow
@@ -70,6 +70,18 @@ def test_looking_up_and_hopping_find_the_same_cuts(tmp_path: Path, seed: int) ->
         assert found == cuts_of(whole, near=False)
         assert len(found) == end // PARTITION
         assert all(PARTITION * number <= cut < PARTITION * number + 1000 for number, cut in enumerate(found, 1))
+
+
+@pytest.mark.parametrize("written", [40, 700, 2500])
+def test_the_last_cut_is_found_from_the_end_also_of_a_segment_that_is_mostly_zeros(
+    tmp_path: Path, written: int
+) -> None:
+    whole = whole_of(write_store(tmp_path, [(0, open_segment(messages(written), SIZE))]))
+    whole = replace(whole, end=whole.file_end)  # as before it is known where the log ends
+    with OpenSegment(whole.path) as file:
+        found = find_last_cut(file, whole, PARTITION, DEFAULT_MAX_RECORD_BYTES)
+    near = [cut for cut in cuts_of(whole) if cut >= 2 * LOOK_BACK]
+    assert found == (near[-1] if near else None)
 
 
 def read_all(root: Path, *, near: bool, partition: int = PARTITION) -> tuple[list[int], int]:
