@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from connectors.rebuild.settings import Wanted
     from connectors.salvage.run import Salvaged
 
+_NAMED = 5
+"""Queues that a line of the summary names."""
 DESCRIPTION = (
     "Make queues, IndexFiles, checkpoint and topics.json from a store's log, RocketMQ's or JMQ's, as its broker would, "
     "many times faster and in any folder; or, with --salvage, a clean log from a damaged one."
@@ -178,6 +180,12 @@ def summary(rebuilt: Rebuilt) -> list[str]:
     if rebuilt.skipped:
         why = "their queues had their numbers, or cannot have them"
         lines.append(f"{rebuilt.skipped:,} entries are passed over, as brokers do: {why}")
+    if rebuilt.unlikely_queues:
+        named = ", ".join(rebuilt.unlikely_queues[:_NAMED]) + (", ..." if len(rebuilt.unlikely_queues) > _NAMED else "")
+        lines.append(
+            f"{len(rebuilt.unlikely_queues):,} queues have numbers that their topics' other queues speak against, as a "
+            f"record with a damaged header has them; topics.json leaves them out: {named}"
+        )
     if totals.refused:
         lines.append(f"{totals.refused:,} entries are left out: no folder can have their topics' names")
     return lines

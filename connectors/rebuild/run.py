@@ -27,7 +27,7 @@ from connectors.rebuild.parts import Queue, Totals
 from connectors.rebuild.plan import PARTITION_BYTES, PLAN, Plan, begin_or_go_on
 from connectors.rebuild.queues import QueuesBuilt, QueueTask, build_queues, group_queues
 from connectors.rebuild.settings import CHECKPOINT, Settings, Wanted, find_settings
-from connectors.rebuild.topics import TOPICS, topics_of
+from connectors.rebuild.topics import TOPICS, topics_of, unlikely_queues
 from connectors.rebuild.work import run_work
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ class Rebuilt:
         shifted: entries that stand in front of their numbers, as the log lacks others.
         shifted_queues: the queues that have such entries, as `topic/queue id`.
         lost: entries that stand for messages which the log lacks.
+        unlikely_queues: queues with the numbers of damaged headers, which topics.json leaves out; named likewise.
     """
 
     out: Path
@@ -71,6 +72,7 @@ class Rebuilt:
     shifted: int
     shifted_queues: tuple[str, ...]
     lost: int
+    unlikely_queues: tuple[str, ...]
 
 
 def rebuild_store(
@@ -189,6 +191,7 @@ def _build(
         shifted=sum(each.shifted for each in queues),
         shifted_queues=tuple(name for each in queues for name in each.shifted_queues),
         lost=sum(each.lost for each in queues),
+        unlikely_queues=tuple(f"{queue.topic}/{queue.queue_id}" for queue in sorted(unlikely_queues(counts))),
     )
 
 

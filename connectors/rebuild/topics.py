@@ -1,13 +1,16 @@
 """topics.json: what it says, and what the log says of topics.
 
 Of a topic the log tells the name, and that it has at least as many queues as the highest number says. What
-topics.json says already stays; topics that the broker makes itself when it starts are left to it.
+topics.json says already stays; topics that the broker makes itself when it starts are left to it. A queue's number is
+not under a record's CRC: one that is far above the topic's other queues is a damaged header's, and a client that
+believed it would ask for millions of queues.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +25,25 @@ _TABLE = "topicConfigTable"
 _LIGHT_PREFIX = "%LMQ%"
 _READ_AND_WRITE = 6
 _BROKERS_OWN = frozenset({Kind.DELAY, Kind.HALF, Kind.OP, Kind.TIMER, Kind.SYSTEM})
+_LIKELY_NUMBER = 1024
+_TIMES_AS_MANY = 8
 _BATCH_QUEUES: Mapping[str, str] = {"queue.type": "BatchCQ"}
 
 
-def topics_of(root: Path, queues: Iterable[Queue], timestamp: int, dialect: Dialect = ROCKETMQ) -> bytes:
+def unlikely_queues(queues: Collection[Queue]) -> frozenset[Queue]:
+    """Queues with a number from 1,024 on that is eight times as large as the number of their topic's queues, or more.
+
+    Args:
+        queues: all that have an entry.
+    """
+    chosen = [queue for queue in queues if queue.queue_id >= _LIKELY_NUMBER]
+    if not chosen:
+        return frozenset()
+    counts = Counter(queue.topic for queue in queues)
+    return frozenset(queue for queue in chosen if queue.queue_id >= _TIMES_AS_MANY * counts[queue.topic])
+
+
+def topics_of(root: Path, queues: Collection[Queue], timestamp: int, dialect: Dialect = ROCKETMQ) -> bytes:
     """The bytes of topics.json.
 
     Args:
@@ -37,7 +55,10 @@ def topics_of(root: Path, queues: Iterable[Queue], timestamp: int, dialect: Dial
     document = _known(root / TOPICS)
     table = document.setdefault(_TABLE, {})
     found: dict[str, tuple[int, bool]] = {}
+    unlikely = unlikely_queues(queues)
     for queue in queues:
+        if queue in unlikely:
+            continue
         if kind_of(queue.topic) not in _BROKERS_OWN and not queue.topic.startswith(_LIGHT_PREFIX):
             count, is_batch = found.get(queue.topic, (0, False))
             found[queue.topic] = max(count, queue.queue_id + 1), is_batch or queue.is_batch

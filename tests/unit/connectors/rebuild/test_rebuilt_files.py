@@ -13,6 +13,7 @@ import pytest
 from connectors.rebuild.index import index_file_name
 from connectors.rebuild.run import Rebuilt
 from connectors.rebuild.settings import Wanted
+from jobs.rebuild import summary
 from schemas.layouts.batchconsumequeue import ENTRY as BATCH_ENTRY
 from schemas.layouts.batchconsumequeue import Entry as BatchEntry
 from schemas.layouts.batchconsumequeue import parse_entry as parse_batch_entry
@@ -175,6 +176,26 @@ def test_topics_have_the_queues_that_their_records_name(store: Path, rebuild: Re
     assert {name: (entry["readQueueNums"], entry["perm"]) for name, entry in table.items()} == {
         "rare": (3, 6), "topic-0": (3, 6), "topic-1": (3, 6), "topic-2": (3, 6)
     }  # fmt: skip
+
+
+def test_a_queue_number_of_a_damaged_header_makes_no_topic_of_millions_of_queues(
+    rebuild: Rebuild, tmp_path: Path
+) -> None:
+    sent = [(new_message(topic="order", queue_id=number % 3), number // 3) for number in range(12)]
+    damaged = [(new_message(topic="order", queue_id=1 | 1 << 24), 4), (new_message(topic="order", queue_id=1000), 4)]
+    rebuilt = rebuild(write_numbered(tmp_path / "flipped", sent + damaged))
+    table = parse_fastjson((rebuilt.out / "config" / "topics.json").read_text())["topicConfigTable"]
+    assert table["order"]["readQueueNums"] == 1001
+    assert rebuilt.unlikely_queues == ("order/16777217",)
+    assert (rebuilt.out / "consumequeue" / "order" / "16777217").is_dir()
+    assert any("topics.json leaves them out: order/16777217" in line for line in summary(rebuilt))
+
+
+def test_a_topic_of_thousands_of_queues_keeps_them(rebuild: Rebuild, tmp_path: Path) -> None:
+    sent = [(new_message(topic="wide", queue_id=8 * number), 0) for number in range(200)]
+    rebuilt = rebuild(write_numbered(tmp_path / "wide", sent))
+    table = parse_fastjson((rebuilt.out / "config" / "topics.json").read_text())["topicConfigTable"]
+    assert (table["wide"]["readQueueNums"], rebuilt.unlikely_queues) == (8 * 199 + 1, ())
 
 
 def test_what_topics_json_says_already_stays(store: Path, rebuild: Rebuild, tmp_path: Path) -> None:
