@@ -138,7 +138,7 @@ class QueueChecker:
         if layout.code_field is not None:
             codes = found[layout.code_field]
             same_code = codes == entries.tags_code[rows]
-            if self._view.dialect.is_rocketmq:  # BoltMQ has no such files, and hashes of 64 bits
+            if files.has_extension:  # else such a code is damage, or one of BoltMQ's hashes of 64 bits
                 extended = codes <= _EXTENDED
         valid = layout.is_written(found)
         wrong = ~(same_offset & same_size & same_code & valid)

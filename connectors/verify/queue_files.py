@@ -15,6 +15,7 @@ from schemas.layouts.segments import parse_segment_name, segment_name
 
 _AT_ONCE = 4096
 """Entries that are read at once."""
+_EXTENSIONS = "consumequeue_ext"
 
 
 class QueueFiles:
@@ -28,6 +29,8 @@ class QueueFiles:
         layout: what they are.
         origin: where each file begins, counted from a multiple of their size; 0 where the layout says so.
         starts: byte position of the first entry of each file, rising.
+        has_extension: whether the broker keeps a ConsumeQueueExt for it (enableConsumeQueueExt), whose addresses may
+            stand where codes do.
     """
 
     def __init__(self, root: Path, topic: str, queue_id: int, file_size: int, layout: QueueLayout) -> None:
@@ -45,6 +48,7 @@ class QueueFiles:
         self.origin = 0 if layout.is_aligned else self._origin_of(found)
         self.starts = sorted(start for start in found if self.is_start(start))
         self._known = frozenset(self.starts)
+        self.has_extension = (root / _EXTENSIONS / topic / str(queue_id)).is_dir()
 
     def _origin_of(self, starts: Iterable[int]) -> int:
         """Where in a file's size most files begin."""

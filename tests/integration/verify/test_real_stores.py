@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,21 @@ def test_processes_find_the_same(recorded_store: RecordedStore, tmp_path: Path) 
 def test_other_delay_levels_are_told(recorded_store: RecordedStore) -> None:
     (report,) = verify_stores(find_stores(str(recorded_store.store), "a"), Options(), processes=1)
     assert set(report.findings.codes) == {"queue_wrong_tags"}
+
+
+def test_addresses_of_a_consume_queue_ext_are_no_wrong_codes(
+    rocketmq_version: str, start_broker: StartBroker, tmp_path: Path
+) -> None:
+    store = tmp_path / "store"
+    options = replace(RECORDING_OPTIONS, extra={"enableConsumeQueueExt": "true"})
+    rocketmq = start_broker(rocketmq_version, store, options)
+    produce_every_kind(rocketmq, "plain", "keys", "delay")
+    rocketmq.stop()
+    assert verify(store).findings.counts == {}
+    shutil.rmtree(store / "consumequeue_ext")
+    report = verify(store)
+    assert set(report.findings.codes) == {"queue_wrong_tags"}
+    assert all(int(finding.found.rpartition(" ")[2]) < -(1 << 31) for finding in report.findings)
 
 
 @pytest.mark.parametrize("stopped", [False, True])

@@ -101,6 +101,8 @@ QUEUES: dict[str, tuple[Damage, dict[str, int]]] = {
         lambda root: d.put_entry(root, 5, d.entry(root, 5)._replace(size=9)), {"queue_wrong_size": 1}),
     "another code": (
         lambda root: d.put_entry(root, 5, d.entry(root, 5)._replace(tags_code=9)), {"queue_wrong_tags": 1}),
+    "a code that would be an address, in a store without a ConsumeQueueExt": (
+        lambda root: d.put_entry(root, 5, d.entry(root, 5)._replace(tags_code=-(1 << 62))), {"queue_wrong_tags": 1}),
     "an entry too many": (
         lambda root: d.put_entry(root, d.queue_end(root), d.entry(root, 0)), {"queue_dangling_entry": 1}),
     "an entry behind the log": (
