@@ -16,19 +16,12 @@ from schemas.layouts.message_id import parse_message_id
 from tests.integration.broker.test_administration import mqadmin
 from tests.servers.broker_lite import SMALL_FILES, BrokerLite
 from tests.servers.java_programs import JavaProgramError, run_java
-from tests.servers.rocketmq import VERSIONS
 
 KINDS = ("plain", "tags", "keys", "properties", "batch", "zlib", "big", "oneway", "ordered", "long_topic", "traced",
          "request", "volume")  # fmt: skip
 """What a journal can keep."""
 RETRIES = 2
 VOLUME = 1500
-
-
-@pytest.fixture
-def client_version() -> str:
-    """The newest client alone: what the versions differ in, the other layout's tests show."""
-    return VERSIONS[0]
 
 
 @pytest.fixture

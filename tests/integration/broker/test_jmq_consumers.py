@@ -18,13 +18,6 @@ from tests.integration.broker.test_java_consumers import (  # noqa: F401 (they r
     test_two_consumers_share_the_queues,
 )
 from tests.servers.broker_lite import SMALL_FILES, BrokerLite
-from tests.servers.rocketmq import VERSIONS
-
-
-@pytest.fixture
-def client_version() -> str:
-    """The newest client alone: what the versions differ in, the other layout's tests show."""
-    return VERSIONS[0]
 
 
 @pytest.fixture
