@@ -2,10 +2,11 @@
 
     commitlake guard --store /data/rocketmq/store --lake /data/lake --within 12h
 
-Reads stores, their disks, a broker.conf and the lake's log; writes nothing but its report: a row for each segment on
-standard output, what it means on standard error. It is done in a second, and never starts Spark. Exit codes: 0 where
-everything lives long enough to be archived; 3 where a segment would go unarchived within the time given, or one has
-gone; 4 where a store is not the one that was archived; 2 for a wrong store, lake, broker.conf or option.
+Reads stores, their disks, RocketMQ's broker.conf or BoltMQ's broker.toml, and the lake's log; writes nothing but its
+report: a row for each segment on standard output, what it means on standard error. It is done in a second, and never
+starts Spark. Exit codes: 0 where everything lives long enough to be archived; 3 where a segment would go unarchived
+within the time given, or one has gone; 4 where a store is not the one that was archived; 2 for a wrong store, lake,
+file of settings or option.
 """
 
 from __future__ import annotations
@@ -13,28 +14,25 @@ from __future__ import annotations
 import argparse
 import datetime
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from jobs.command import ExitCode, JobError, job_parser, run_job
+from jobs.command import ExitCode, job_parser, run_job
 from jobs.durations import parse_duration
 from jobs.layouts import FOLDERS, add_layout_argument, layout_of
 from jobs.places import lake_of
 
 if TYPE_CHECKING:
-    from connectors.commitlog.stores import Store
     from connectors.lake.archive_log import StoreProgress
     from connectors.lake.paths import LakePaths
-    from connectors.retention.rules import Rules
     from jobs.guard_watch import WatchedStore
-    from schemas.layouts.broker_conf import BrokerConf
 
 DESCRIPTION = (
     "Tell for each store which segments the broker will delete, when and why, and whether they are archived. The rule "
-    "is the broker's own: age, hour of the day, and how full the disk is; its settings are read from broker.conf. "
-    "Moments are the earliest ones, in UTC."
+    "is the broker's own: age, hour of the day, and how full the disk is; its settings are read from RocketMQ's "
+    "broker.conf, or BoltMQ's broker.toml. Moments are the earliest ones, in UTC."
 )
 EXAMPLES = (
     ("guard --store /data/rocketmq/store --lake /data/lake", "a broker with default settings"),
@@ -42,7 +40,6 @@ EXAMPLES = (
      "a cluster, each broker with its settings"),
     ("guard --store /data/rocketmq/store --lake lake --within 2h --quiet", "from cron: only what is wrong"),
 )  # fmt: skip
-_PLACEHOLDER = "{broker}"
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -60,7 +57,8 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--broker", help="the store's name; the folder's where not given")
     add_layout_argument(parser)
     parser.add_argument("--broker-conf", metavar="FILE",
-                        help="the broker's settings ({broker}: its name); else its defaults")  # fmt: skip
+                        help="the broker's settings, RocketMQ's broker.conf or BoltMQ's broker.toml ({broker}: its "
+                        "name); else its defaults")  # fmt: skip
     parser.add_argument("--within", type=parse_duration, default="12h", metavar="TIME",
                         help="what is not archived must live as long as this: 90m, 12h, 2d (default: 12h)")  # fmt: skip
     parser.add_argument("--broker-version", type=int, choices=(4, 5), default=5, metavar="4|5",
@@ -78,18 +76,19 @@ def build_parser() -> argparse.ArgumentParser:
 def job(arguments: argparse.Namespace) -> ExitCode:
     """Look, and tell."""
     from connectors.commitlog.stores import find_stores
-    from jobs.guard_report import disk_lines, print_report, summary, warning_lines
+    from jobs.guard_report import disk_lines, print_report, rule_lines, summary, warning_lines
+    from jobs.guard_rules import read_rules
     from jobs.guard_watch import watch_stores
 
     now = datetime.datetime.now(datetime.UTC)
     progress = _read_progress(lake_of(arguments))
     stores = find_stores(arguments.store, arguments.broker, layout_of(arguments).layouts)
-    watched = watch_stores(stores, progress or {}, _rules_of(arguments), now, arguments.within)
+    watched = watch_stores(stores, progress or {}, read_rules(arguments, now), now, arguments.within)
     print_report(arguments.output, watched, now)
     for line in warning_lines(watched):
         print(line, file=sys.stderr)
     if not arguments.quiet:
-        lines = [*disk_lines(watched, now), summary(watched, arguments.within)]
+        lines = [*rule_lines(watched), *disk_lines(watched, now), summary(watched, arguments.within)]
         if progress is None:
             lines.insert(0, f"there is no lake in {arguments.lake} yet: nothing is archived")
         print("\n".join(lines), file=sys.stderr)
@@ -116,40 +115,6 @@ def _read_progress(lake: LakePaths) -> dict[str, StoreProgress] | None:
     open_table(lake, "messages")  # says so where this is something else than a lake
     commit = read_last_commit(lake.messages)
     return {} if commit is None else dict(commit.stores)
-
-
-def _rules_of(arguments: argparse.Namespace) -> Callable[[Store], Rules]:
-    from connectors.retention.rules import Rules
-
-    known: dict[str, BrokerConf] = {}
-
-    def rules_of(store: Store) -> Rules:
-        path = (arguments.broker_conf or "").replace(_PLACEHOLDER, store.broker)
-        if path not in known:
-            known[path] = _read_conf(path)
-        return Rules(
-            known[path],
-            arguments.broker_time_zone,
-            arguments.broker_version,
-            arguments.clean_forcibly_ratio,
-            arguments.warning_level_ratio,
-        )
-
-    return rules_of
-
-
-def _read_conf(path: str) -> BrokerConf:
-    from schemas.layouts.broker_conf import BrokerConf, BrokerConfError, parse_broker_conf
-
-    if not path:
-        return BrokerConf()
-    try:
-        return parse_broker_conf(Path(path).read_text("iso-8859-1"))
-    except BrokerConfError as error:
-        hint = "the broker ignores a value that it cannot read, and uses its default: correct the file"
-        raise JobError(f"{path}: {error}", hint) from None
-    except OSError as error:
-        raise JobError(f"--broker-conf: {path} cannot be read: {error.strerror}") from None
 
 
 def _time_zone(text: str) -> ZoneInfo:

@@ -56,6 +56,7 @@ def _to_object(store: WatchedStore, now: datetime.datetime) -> dict[str, Any]:
     return {
         "broker": store.broker,
         "root": store.root,
+        "rules": store.rules.told or "RocketMQ's",
         "growth_bytes_per_hour": round(store.growth * _HOUR_SECONDS),
         "disks": [
             {
@@ -81,6 +82,11 @@ def _limits(rules: Rules) -> Iterator[tuple[int, str]]:
     if rules.conf.cleans_forcibly:
         yield rules.forcibly_percent, "segments are deleted at any age"
     yield rules.warning_percent, "the broker refuses messages"
+
+
+def rule_lines(stores: Sequence[WatchedStore]) -> Iterator[str]:
+    """A sentence for each store whose rules are not simply RocketMQ's."""
+    return (f"rules of {store.broker}: {store.rules.told}" for store in stores if store.rules.told)
 
 
 def disk_lines(stores: Sequence[WatchedStore], now: datetime.datetime) -> Iterator[str]:

@@ -59,8 +59,8 @@ def forecast(
         if full_at is None:
             found.append(Forecast(segment, is_newest=True))
             continue
-        expires_at = full_at + rules.reserved
-        expired = max(expired, expires_at)
+        expires_at = rules.expires_at(full_at)
+        expired = max(expired, expires_at) if rules.keeps_order else expires_at
         before = freed[number - number % rules.delete_batch]  # a pass looks at the disk once
         deleted_at, cause = min(
             (

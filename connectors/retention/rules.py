@@ -15,8 +15,12 @@ The last question's limits can be set by Java system properties of the same name
 where they are set to more, 30 and 35 % where to less. 4.9.7 does not; it knows the properties only, no such settings;
 deletes 10 at a time; and cleans forcibly only where one of the first two questions is answered by yes as well.
 
-Not foreseen are an operator's `deleteExpiredCommitLog`, and that a segment which somebody is reading stays up to two
-minutes (`destroyMapedFileIntervalForcibly`) longer: the moments are the earliest ones.
+BoltMQ (1897b02) asks the same questions as 4.9.7, but for two things. A segment that is not expired does not keep those
+behind it. And the time of a segment's last write is in memory only: what was written before the broker's last start
+is expired, as is everything that a slave has copied.
+
+Not foreseen are a broker's next start, an operator's `deleteExpiredCommitLog`, and that a segment which somebody is
+reading stays up to two minutes (`destroyMapedFileIntervalForcibly`) longer: the moments are the earliest ones.
 """
 
 from __future__ import annotations
@@ -57,6 +61,10 @@ class Rules:
         version: its major version, 4 or 5.
         forcibly_ratio: the system property rocketmq.broker.diskSpaceCleanForciblyRatio, where it is set.
         warning_ratio: the system property rocketmq.broker.diskSpaceWarningLevelRatio, where it is set.
+        keeps_order: a segment that is not expired keeps those behind it.
+        known_since: what was written before is expired, as the broker has forgotten its time; None where it goes by the
+            files.
+        told: whose rules these are and where they come from, where that needs to be said.
     """
 
     conf: BrokerConf
@@ -64,11 +72,15 @@ class Rules:
     version: int = 5
     forcibly_ratio: float | None = None
     warning_ratio: float | None = None
+    keeps_order: bool = True
+    known_since: datetime.datetime | None = None
+    told: str = ""
 
-    @property
-    def reserved(self) -> datetime.timedelta:
-        """The age at which a segment is expired."""
-        return self.conf.file_reserved_hours * _HOUR
+    def expires_at(self, written: datetime.datetime) -> datetime.datetime:
+        """When a segment is expired whose last write was then."""
+        if self.known_since is not None and written <= self.known_since:
+            return written
+        return written + self.conf.file_reserved_hours * _HOUR
 
     @property
     def delete_batch(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from dataclasses import replace
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -68,6 +69,19 @@ def test_a_segment_that_was_touched_keeps_those_behind_it() -> None:
     assert [fate.deleted_at for fate in fates[:2]] == [NOON, NOON + 72 * HOUR]
     assert fates[2].expires_at == NOON - 18 * HOUR
     assert fates[2].deleted_at == NOON + 72 * HOUR
+
+
+def test_where_no_order_is_kept_a_segment_goes_by_its_own_age() -> None:
+    rules = replace(rules_of(4, delete_hours=(12,)), keeps_order=False)
+    fates = forecast(segments_of(90, 1, 90, 0), rules, [EMPTY], NOON)
+    assert [fate.deleted_at for fate in fates[:3]] == [NOON, NOON + 72 * HOUR, NOON]
+
+
+def test_what_was_written_before_its_time_is_known_is_expired() -> None:
+    rules = replace(rules_of(4, delete_hours=(14,)), known_since=NOON - 2 * HOUR)
+    fates = forecast(segments_of(3, 2, 1, 0), rules, [EMPTY], NOON)
+    assert [fate.deleted_at for fate in fates[:3]] == [NOON + 2 * HOUR, NOON + 2 * HOUR, NOON + 74 * HOUR]
+    assert fates[0].expires_at == NOON - 3 * HOUR
 
 
 def test_a_single_segment_stays() -> None:

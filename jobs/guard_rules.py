@@ -1,0 +1,112 @@
+"""By which rules guard foresees what becomes of a store: whose they are, and where their settings come from."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from connectors.commitlog.dialects import dialects_of
+from connectors.commitlog.layouts import StoreLayout
+from connectors.commitlog.stores import Store
+from connectors.retention.rules import Rules
+from jobs.command import JobError
+from schemas.layouts.boltmq_conf import BoltmqConf, is_boltmq_conf, parse_boltmq_conf
+from schemas.layouts.broker_conf import BrokerConf, BrokerConfError, parse_broker_conf
+from schemas.layouts.dialect import BOLTMQ
+
+_PLACEHOLDER = "{broker}"
+_ABORT = "abort"
+_BOLTMQ_IS_AS_ROCKETMQ = 4
+_JMQ_TOLD = "RocketMQ's rules, by which broker_lite deletes files of a journal; JMQ's own are not published"
+
+
+def read_rules(arguments: argparse.Namespace, now: datetime.datetime) -> Callable[[Store], Rules]:
+    """What tells a store's rules.
+
+    Args:
+        arguments: guard's.
+        now: the moment of the look.
+
+    Returns:
+        A function that raises JobError for settings that cannot be read, that are wrong, or that are another kind of
+        broker's.
+    """
+    common = Rules(
+        BrokerConf(),
+        arguments.broker_time_zone,
+        arguments.broker_version,
+        arguments.clean_forcibly_ratio,
+        arguments.warning_level_ratio,
+    )
+    known: dict[str, str] = {}
+
+    def rules_of(store: Store) -> Rules:
+        path = (arguments.broker_conf or "").replace(_PLACEHOLDER, store.broker)
+        if path not in known:
+            known[path] = _read(path)
+        return _rules_of(store, common, path, known[path], now)
+
+    return rules_of
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text("iso-8859-1") if path else ""  # of BoltMQ's, too, all that counts is ASCII
+    except OSError as error:
+        raise JobError(f"--broker-conf: {path} cannot be read: {error.strerror}") from None
+
+
+def _rules_of(store: Store, common: Rules, path: str, text: str, now: datetime.datetime) -> Rules:
+    if _is_boltmq(store, text):
+        try:
+            return _with_boltmq(common, store, parse_boltmq_conf(text), path, now)
+        except BrokerConfError as error:
+            raise JobError(f"{path}: {error}", f"{store.broker} is a store of BoltMQ's: name its broker.toml") from None
+    if is_boltmq_conf(text):
+        raise JobError(
+            f"--broker-conf: {path} has BoltMQ's settings, and {store.root} is no store of BoltMQ's",
+            f"name the settings of this store's broker; {_PLACEHOLDER} in the path stands for its name",
+        )
+    try:
+        conf = parse_broker_conf(text)
+    except BrokerConfError as error:
+        hint = "the broker ignores a value that it cannot read, and uses its default: correct the file"
+        raise JobError(f"{path}: {error}", hint) from None
+    return replace(common, conf=conf, told=_JMQ_TOLD if store.layout is StoreLayout.JOURNAL else "")
+
+
+def _is_boltmq(store: Store, text: str) -> bool:
+    """Whose a store without a record is, its settings tell."""
+    if store.layout is not StoreLayout.COMMITLOG:
+        return False
+    dialects = dialects_of(store)
+    return dialects == {BOLTMQ} if dialects else is_boltmq_conf(text)
+
+
+def _with_boltmq(common: Rules, store: Store, conf: BoltmqConf, path: str, now: datetime.datetime) -> Rules:
+    started = None if conf.is_slave else _last_start(store)
+    hours = " and ".join(f"{hour:02}" for hour in conf.deletion.delete_hours)
+    since = f"its start at {started:%Y-%m-%dT%H:%M:%SZ}" if started else "its next start"
+    forgotten = "as a slave it knows the age of no segment" if conf.is_slave else f"it forgets all ages before {since}"
+    return replace(
+        common,
+        conf=conf.deletion,
+        version=_BOLTMQ_IS_AS_ROCKETMQ,
+        keeps_order=False,
+        known_since=started or now,
+        told=f"BoltMQ's rules, settings from {path or 'its defaults'}: {conf.deletion.file_reserved_hours} hours, at "
+        f"{hours}; {forgotten}",
+    )
+
+
+def _last_start(store: Store) -> datetime.datetime | None:
+    """When the broker was started: it makes `abort` then. None where that is not there, as it has been stopped."""
+    if "://" in store.root:
+        return None
+    try:
+        return datetime.datetime.fromtimestamp((Path(store.root).parent / _ABORT).stat().st_mtime, datetime.UTC)
+    except OSError:
+        return None
