@@ -2,7 +2,7 @@
 
 Reads a store; writes to standard output, one object a line in physical order, and says on standard error where and
 why it stopped. Exit codes: 0 where the log is intact (a torn end is not damage), 3 where bad ranges lie before its
-end.
+end, or, of a JMQ store's queues, where an entry has not its CRC or is missing before others.
 """
 
 from __future__ import annotations
@@ -12,9 +12,13 @@ import json
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from jobs.command import ExitCode, JobError, job_parser, run_job
 from jobs.layouts import FOLDERS, add_layout_argument, layout_of
+
+if TYPE_CHECKING:
+    from connectors.commitlog.stores import Store
 
 DESCRIPTION = (
     "Print a store's records as JSON lines, in physical order: every column of the table messages, timestamps as ms, "
@@ -56,14 +60,12 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     _check(arguments)
     if arguments.consumequeue or arguments.index:
         return _run_indexes(arguments)
-    from connectors.commitlog.stores import find_stores, segment_size
+    from connectors.commitlog.stores import segment_size
     from jobs.dump_rows import DumpReport, dump_records, how_it_ended
 
-    stores = find_stores(arguments.store, arguments.broker, layout_of(arguments).layouts)
-    if len(stores) > 1:
-        raise JobError(f"{arguments.store} names {len(stores)} stores: expected one", "dump them one by one")
+    store = _find_store(arguments)
     report = DumpReport()
-    _print(dump_records(stores[0], segment_size(stores[0]), arguments.body, report))
+    _print(dump_records(store, segment_size(store), arguments.body, report))
     for sentence in report.damage:
         print(f"damage: {sentence}", file=sys.stderr)
     damage = f", {len(report.damage)} bad ranges" if report.damage else ""
@@ -71,15 +73,29 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     return ExitCode.DAMAGE if report.damage else ExitCode.OK
 
 
+def _find_store(arguments: argparse.Namespace) -> Store:
+    from connectors.commitlog.stores import find_stores
+
+    stores = find_stores(arguments.store, arguments.broker, layout_of(arguments).layouts)
+    if len(stores) > 1:
+        raise JobError(f"{arguments.store} names {len(stores)} stores: expected one", "dump them one by one")
+    return stores[0]
+
+
 def _run_indexes(arguments: argparse.Namespace) -> ExitCode:
     from connectors.commitlog.dialects import why_no_key_index
     from connectors.commitlog.layouts import StoreLayout
-    from connectors.commitlog.stores import find_stores
     from jobs.dump_rows import dump_index_files, dump_queues
     from schemas.layouts.indexfile import Geometry
 
-    store = find_stores(arguments.store, arguments.broker or "store", layout_of(arguments).layouts)[0]
-    root = Path(store.root)
+    store = _find_store(arguments)
+    root, damage = Path(store.root), 0
+
+    def tell(sentence: str) -> None:
+        nonlocal damage
+        damage += 1
+        print(f"damage: {sentence}", file=sys.stderr)
+
     if arguments.index and store.layout is not StoreLayout.COMMITLOG:
         raise JobError(f"{arguments.store} has no IndexFiles: expected a RocketMQ store, found a {store.layout}")
     if arguments.index:
@@ -88,9 +104,9 @@ def _run_indexes(arguments: argparse.Namespace) -> ExitCode:
         geometry = None if arguments.index_slots is None else Geometry(arguments.index_slots, arguments.index_entries)
         count = _print(dump_index_files(root, geometry))
     else:
-        count = _print(dump_queues(store, arguments.topic, arguments.queue))
-    print(f"{count} entries", file=sys.stderr)
-    return ExitCode.OK
+        count = _print(dump_queues(store, arguments.topic, arguments.queue, tell))
+    print(f"{count} entries" + (f", {damage} bad places" if damage else ""), file=sys.stderr)
+    return ExitCode.DAMAGE if damage else ExitCode.OK
 
 
 def _check(arguments: argparse.Namespace) -> None:

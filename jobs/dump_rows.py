@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -99,9 +99,18 @@ def how_it_ended(report: DumpReport) -> str:
     return f"stopped in segment {last.segment} at physical offset {why}"
 
 
-def dump_queues(store: Store, topic: str | None, queue_id: int | None) -> Iterator[Row]:
-    """One row per entry of the store's queues."""
-    return _DUMPS[store.layout](Path(store.root), topic, queue_id)
+def dump_queues(store: Store, topic: str | None, queue_id: int | None, damage: Callable[[str], None]) -> Iterator[Row]:
+    """One row per entry of the store's queues.
+
+    Args:
+        store: from `find_stores`.
+        topic: only this one.
+        queue_id: only these queues.
+        damage: is told of what is no entry, in a sentence; RocketMQ's entries have nothing to prove themselves by.
+    """
+    if store.layout is StoreLayout.JOURNAL:
+        return _dump_queue_files(Path(store.root), topic, queue_id, damage)
+    return _dump_consume_queues(Path(store.root), topic, queue_id)
 
 
 def _dump_consume_queues(root: Path, topic: str | None, queue_id: int | None) -> Iterator[Row]:
@@ -116,8 +125,10 @@ def _dump_consume_queues(root: Path, topic: str | None, queue_id: int | None) ->
         }
 
 
-def _dump_queue_files(root: Path, topic: str | None, queue_id: int | None) -> Iterator[Row]:
-    for found in walk_queue_files(root, topic, queue_id):
+def _dump_queue_files(
+    root: Path, topic: str | None, queue_id: int | None, damage: Callable[[str], None]
+) -> Iterator[Row]:
+    for found in walk_queue_files(root, damage, topic, queue_id):
         yield {
             "topic": found.topic,
             "queue_id": found.queue_id,
@@ -125,9 +136,6 @@ def _dump_queue_files(root: Path, topic: str | None, queue_id: int | None) -> It
             "physical_offset": found.entry.journal_offset,
             "size": found.entry.size,
         }
-
-
-_DUMPS = {StoreLayout.COMMITLOG: _dump_consume_queues, StoreLayout.JOURNAL: _dump_queue_files}
 
 
 def dump_index_files(root: Path, geometry: Geometry | None) -> Iterator[Row]:

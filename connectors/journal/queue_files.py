@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,9 +26,17 @@ class QueueFileEntry:
 
 
 def walk_queue_files(
-    journal_folder: Path, topic: str | None = None, queue_id: int | None = None
+    journal_folder: Path, damage: Callable[[str], None], topic: str | None = None, queue_id: int | None = None
 ) -> Iterator[QueueFileEntry]:
-    """Every entry of a store's queues, in order of topic, queue and offset; one that is not sound ends its queue.
+    """Every sound entry of a store's queues, in order of topic, queue and offset.
+
+    A broker ends a queue at the first entry that is not sound. Here those behind it follow: each has its own CRC.
+
+    Args:
+        journal_folder: of the store.
+        damage: is told, in a sentence, of everything between the first entry of a queue and its last that is no entry.
+        topic: only this one.
+        queue_id: only these queues.
 
     Raises:
         StoreError: where the store has no queues that can be read.
@@ -44,21 +52,40 @@ def walk_queue_files(
         queues = [(int(path.name), path) for path in topic_folder.iterdir() if path.is_dir() and path.name.isdecimal()]
         for number, queue_folder in sorted(queues):
             if queue_id in (None, number):
-                yield from _walk_queue(queue_folder, topic_folder.name, number)
+                yield from _walk_queue(queue_folder, topic_folder.name, number, damage)
 
 
-def _walk_queue(folder: Path, topic: str, queue_id: int) -> Iterator[QueueFileEntry]:
+def _walk_queue(folder: Path, topic: str, queue_id: int, damage: Callable[[str], None]) -> Iterator[QueueFileEntry]:
     files = [(base, path) for path in folder.iterdir() if (base := parse_segment_name(path.name)) is not None]
+    following = None
     for base, path in sorted(files):
-        with path.open("rb") as file:
-            queue_offset = base // ENTRY.size
-            while data := file.read(_CHUNK_ENTRIES * ENTRY.size):
-                for position in range(0, len(data) - ENTRY.size + 1, ENTRY.size):
-                    try:
-                        entry = parse_entry(data, position)
-                    except LayoutError:
-                        return
-                    if entry is None:
-                        return
-                    yield QueueFileEntry(topic, queue_id, queue_offset, entry)
-                    queue_offset += 1
+        for number, entry in _walk_file(path, base // ENTRY.size, damage):
+            if following not in (None, number):
+                damage(f"{folder}: no entries {following} to {number - 1}, and some behind them")
+            following = number + 1
+            if entry is not None:
+                yield QueueFileEntry(topic, queue_id, number, entry)
+
+
+def _walk_file(path: Path, first: int, damage: Callable[[str], None]) -> Iterator[tuple[int, Entry | None]]:
+    """What is written in a file, each with its number; None for what is not sound."""
+    number = first
+    with path.open("rb") as file:
+        while data := file.read(_CHUNK_ENTRIES * ENTRY.size):
+            end = len(data.rstrip(b"\0"))
+            for position in range(0, end, ENTRY.size):
+                place = (
+                    f"{path}, entry {number + position // ENTRY.size}, byte {(number - first) * ENTRY.size + position}"
+                )
+                if position + ENTRY.size > len(data):
+                    damage(f"{place}: expected {ENTRY.size} bytes, found {len(data) - position} to the end of the file")
+                    break
+                try:
+                    entry = parse_entry(data, position)
+                except LayoutError as error:
+                    damage(f"{place}: {error.field}: expected {error.expected}, found {error.found}")
+                    yield number + position // ENTRY.size, None
+                else:
+                    if entry is not None:
+                        yield number + position // ENTRY.size, entry
+            number += _CHUNK_ENTRIES
