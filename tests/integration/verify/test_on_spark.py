@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from connectors.verify.doctor import verify_stores
 from jobs import verify
 from jobs.audit_sides import Sides
 from tests.indexed_stores import SEGMENT_BYTES, write_indexed_store
+from tests.jmq_stores import FILE_BYTES, write_jmq_store
 
 
 @pytest.fixture(scope="module")
@@ -112,3 +114,57 @@ def test_a_store_that_the_lake_does_not_know_is_told(
     shutil.copytree(archived / "broker-a", tmp_path / "broker-new")
     code, (report,) = run_verify(tmp_path, capsys, "--lake", str(archived / "lake"))
     assert (code, report["counts"]) == (0, {"lake_not_archived": 1})
+
+
+@pytest.fixture(scope="module")
+def archived_jmq(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same of a JMQ store."""
+    root = tmp_path_factory.mktemp("verified-jmq")
+    store = write_jmq_store(root / "broker-j" / "store", 200)
+    assert run_archive(spark, Config(str(store), str(root / "lake"), max_partition_bytes=FILE_BYTES)).messages == 200
+    return root
+
+
+@pytest.mark.parametrize(
+    ("change", "codes"),
+    [
+        (lambda _: None, set()),
+        (lambda table: table.delete("topic = 'rare'"), {"lake_missing"}),
+        (lambda table: table.update({"body_crc": "body_crc + 1"}, predicate="topic = 'rare'"), {"lake_different"}),
+        (lambda table: table.update({"topic": "'other'"}, predicate="topic = 'rare'"), {"lake_missing", "lake_extra"}),
+    ],
+)
+def test_a_jmq_store_is_compared_with_its_lake(
+    archived_jmq: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    change: Callable[[DeltaTable], object],
+    codes: set[str],
+) -> None:
+    folder = Path(shutil.copytree(archived_jmq, tmp_path / "copy"))
+    change(DeltaTable(str(folder / "lake" / "messages")))
+    code, (report,) = run_verify(folder, capsys, "--lake", str(folder / "lake"))
+    assert (code, set(report["counts"])) == (3 if codes else 0, codes)
+    assert {each["queue"].split("/")[0] for each in report["findings"]} <= {"rare", "other"}
+    expected = len(list((folder / "broker-j" / "store" / "queue" / "rare").iterdir()))
+    assert {code: len(queues) for code, queues in queues_of(report).items()} == dict.fromkeys(codes, expected)
+
+
+def queues_of(report: dict[str, Any]) -> dict[str, set[str]]:
+    """The queues that each class was found in."""
+    found: dict[str, set[str]] = {}
+    for each in report["findings"]:
+        found.setdefault(each["code"], set()).add(each["queue"])
+    return found
+
+
+def test_a_window_in_which_the_journal_has_lost_a_record_differs_from_the_lake(
+    archived_jmq: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = Path(shutil.copytree(archived_jmq, tmp_path / "copy"))
+    path = folder / "broker-j" / "store" / "journal" / f"{FILE_BYTES:020d}"
+    data = bytearray(path.read_bytes())
+    data[60] ^= 1
+    path.write_bytes(data)
+    code, (report,) = run_verify(folder, capsys, "--lake", str(folder / "lake"))
+    assert (code, report["counts"]) == (3, {"log_bad_crc": 1, "lake_different": 1})
