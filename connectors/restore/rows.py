@@ -21,6 +21,7 @@ _NAME = "messages"
 _EPOCH = datetime.datetime.fromtimestamp(0, datetime.UTC)
 _MICROSECOND = datetime.timedelta(microseconds=1)
 _LAST_OFFSET = (1 << 63) - 1
+_JMQ_ID_MARK = "@"  # RocketMQ's ids are hexadecimal
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ def find_range(table: DeltaTable, chosen: Chosen) -> LogRange:
     A broker's clock may step: whatever lies between the first and the last record of a time is of the range.
 
     Raises:
-        RestoreError: where there is nothing.
+        RestoreError: where there is nothing, or what is there is from a JMQ store.
         LakeRowsError: for offsets that no log has.
     """
     conditions = [f"broker = {_text(chosen.broker)}"]
@@ -86,7 +87,14 @@ def find_range(table: DeltaTable, chosen: Chosen) -> LogRange:
         raise RestoreError(f"the lake has no record of the broker {chosen.broker!r} in what is asked for")
     between = [f"broker = {_text(chosen.broker)}", f"physical_offset >= {first}", f"physical_offset <= {last}"]
     count, size, time = _one(table, "count(*), sum(size), max(store_timestamp)", between)
-    (behind,) = _one(table, "max(size)", [f"broker = {_text(chosen.broker)}", f"physical_offset = {last}"])
+    behind, own_id = _one(
+        table, "max(size), max(msg_id)", [f"broker = {_text(chosen.broker)}", f"physical_offset = {last}"]
+    )
+    if own_id is not None and _JMQ_ID_MARK in own_id:
+        raise RestoreError(
+            f"the records of {chosen.broker!r} are from a JMQ store: expected RocketMQ's or BoltMQ's, as a log of "
+            "RocketMQ's is made. 'commitlake query' and Spark read them from the lake"
+        )
     if first < 0 or behind is None or not 0 < behind <= _LAST_OFFSET - last:
         raise LakeRowsError(f"the lake has records from {first} to {last}: expected physical offsets of a log")
     return LogRange(first, last + behind, count, size or 0, _milliseconds(time))

@@ -18,6 +18,7 @@ from connectors.restore.run import NOTES, Restored
 from schemas.layouts.scan import SpanKind
 from schemas.layouts.segments import segment_name
 from tests.indexed_stores import SEGMENT_BYTES, STEP_MS, STORED_MS, write_indexed_store
+from tests.jmq_stores import write_jmq_store
 from tests.logs import closed_segment, messages, new_message, open_segment, write_store
 from tests.unit.connectors.restore.conftest import messages_of, packs_of, segments, walked
 
@@ -221,3 +222,12 @@ def _move(lake: LakePaths, offset: int, to: int, size: int) -> None:
     """Let a row lie elsewhere, with another size."""
     updates = {"physical_offset": str(to), "size": f"CAST({size} AS INT)"}
     DeltaTable(lake.messages).update(predicate=f"physical_offset = {offset}", updates=updates)
+
+
+def test_a_jmq_store_in_the_lake_is_refused_before_anything_is_read(
+    tmp_path: Path, archive: Archive, restore: Restore
+) -> None:
+    lake = archive(write_jmq_store(tmp_path / "store", 50))
+    with pytest.raises(RestoreError, match="the records of 'a' are from a JMQ store: expected RocketMQ's or BoltMQ's"):
+        restore(lake)
+    assert not (tmp_path / "out").exists()
