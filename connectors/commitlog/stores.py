@@ -234,10 +234,11 @@ def _nameable(folder: str, entries: Iterable[pafs.FileInfo]) -> Iterator[pafs.Fi
 def _log_folder(filesystem: pafs.FileSystem, given: str, path: str, layouts: Sequence[StoreLayout]) -> str:
     path = path.rstrip("/")
     try:
-        info, *inside = filesystem.get_file_info([path, *(f"{path}/{layout}" for layout in layouts)])
+        info, *inside = filesystem.get_file_info([path, *(f"{path}/{layout}" for layout in ALL_LAYOUTS)])
     except PermissionError:
         raise StoreError(f"{given} may not be read: {_PERMISSION_HINT}") from None
-    found = [str(folder.path) for folder in inside if folder.type == pafs.FileType.Directory]
+    there = [str(folder.path) for folder in inside if folder.type == pafs.FileType.Directory]
+    found = [folder for folder in there if folder.rsplit("/", 1)[1] in layouts]
     if found:
         _check_one(given, found)
         return found[0]
@@ -248,6 +249,12 @@ def _log_folder(filesystem: pafs.FileSystem, given: str, path: str, layouts: Seq
         raise StoreError(f"{given} is a file: expected the store folder, the one that holds {names}")
     if info.base_name in layouts:
         return path
+    for other in [*there, path]:
+        if (layout := other.rsplit("/", 1)[-1]) in ALL_LAYOUTS:
+            raise StoreError(
+                f"{given} holds a store's {layout!r}: expected {names}, as was asked for. Ask for this one (--layout "
+                f"{layout}, or without --layout; in Spark format({layout!r}), or its option layout)"
+            )
     raise StoreError(f"{given} is not a store: there is no {names} folder in it")
 
 

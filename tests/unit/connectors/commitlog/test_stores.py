@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from connectors.commitlog.errors import EmptyStoreError, OptionError, StoreError
+from connectors.commitlog.layouts import StoreLayout
 from connectors.commitlog.stores import Segment, Store, find_stores, segment_size, segment_sizes
 from tests.logs import closed_segment, messages, open_segment, write_store
 
@@ -82,6 +83,14 @@ def test_path_that_is_not_there_says_what_was_expected(tmp_path: Path) -> None:
 def test_folder_without_a_log_is_no_store(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"is not a store: there is no 'commitlog' folder in it"):
         find_stores(str(tmp_path))
+
+
+@pytest.mark.parametrize(("there", "asked"), [("journal", StoreLayout.COMMITLOG), ("commitlog", StoreLayout.JOURNAL)])
+def test_a_store_of_another_layout_is_told_with_the_way_to_it(tmp_path: Path, there: str, asked: StoreLayout) -> None:
+    (tmp_path / there).mkdir()
+    for path in (tmp_path, tmp_path / there):
+        with pytest.raises(StoreError, match=rf"holds a store's '{there}': expected '{asked}'.*\(--layout {there}, or"):
+            find_stores(str(path), layouts=[asked])
 
 
 def test_file_is_no_store(tmp_path: Path) -> None:
