@@ -10,6 +10,8 @@ hand-overs fail and are retried, 10, 30 and 60 seconds later; a few fail for goo
 order-4711 has it all: created in a transaction, reminded after an hour, paid after 80 minutes, refused by the carrier
 twice, shipped at the third attempt.
 
+BoltMQ has no transactions: there an order is sent when it is decided, and those that are not to be never are.
+
 At the end the mail service is six hours behind, and the last reminders still wait. The clock is the story's own, so the
 same arguments give the same records; only the names of index files follow the machine's time zone.
 """
@@ -18,7 +20,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from broker_lite.shop.cast import Cast, draw_cast
@@ -26,6 +28,7 @@ from broker_lite.shop.story import MAX_RETRIES, SHIPPING_GROUP, Story
 from broker_lite.shop.timeline import StoryClock
 from broker_lite.store import MessageStore, StoreFilesError, StoreOptions
 from schemas.layouts import properties as props
+from schemas.layouts.dialect import BOLTMQ
 from schemas.layouts.topics import DLQ_PREFIX, RETRY_PREFIX
 
 DEFAULT_ORDERS = 400
@@ -40,6 +43,8 @@ SHOP_OPTIONS = StoreOptions(
     max_message_size_bytes=64 << 10,
 )
 """Files so small that several of every kind are written."""
+BOLTMQ_SHOP_OPTIONS = replace(SHOP_OPTIONS, dialect=BOLTMQ)
+"""The same in BoltMQ's dialect."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +121,9 @@ def _summary(story: Story, cast: Cast, start_ms: int) -> ShopTraffic:
         end_ms=story.clock.now_ms,
         records=by_topic.total(),
         by_topic=dict(sorted(by_topic.items())),
-        rolled_back=[f"order-{number}" for number in sorted(cast.rolled_back)],
+        rolled_back=[
+            f"order-{number}" for number in sorted(cast.rolled_back) if store.options.dialect.has_transactions
+        ],
         pending=[half.properties[props.KEYS] for half in story.delivery.pending_halves()],
         retried=sorted(_keys_of(store, f"{RETRY_PREFIX}{SHIPPING_GROUP}") - dead),
         dead_lettered=sorted(dead),

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from broker_lite.shop_journal import fill_shop_journal
-from broker_lite.shop_traffic import fill_shop_store
+from broker_lite.shop_traffic import BOLTMQ_SHOP_OPTIONS, fill_shop_store
 from connectors.archive.run import Config, run_archive
 from connectors.lake.paths import LakePaths
 from connectors.lake.reader import open_table, run_sql
@@ -31,9 +31,14 @@ DESCRIPTION = (
 EXAMPLES = (
     ("demo", "all of it, in the folder commitlake-demo"),
     ("demo --layout jmq", "the same shop on JMQ"),
+    ("demo --layout boltmq", "and on BoltMQ"),
     ("demo --orders 20000 --dir /tmp/big-shop", "a larger shop"),
 )
-_FILL: Mapping[str, Callable[..., object]] = {"rocketmq": fill_shop_store, "jmq": fill_shop_journal}
+_FILL: Mapping[str, Callable[..., object]] = {
+    "rocketmq": fill_shop_store,
+    "jmq": fill_shop_journal,
+    "boltmq": partial(fill_shop_store, options=BOLTMQ_SHOP_OPTIONS),
+}
 _MARK = ".commitlake-demo"
 _ORDER = "order-4711"
 _BY_TOPIC = (
@@ -74,7 +79,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     _show(lake, "What lies in the log, by topic and kind:", _BY_TOPIC)
     _show(lake, f"What happened to {_ORDER}:", _BY_KEY)
     _say("\nGo on with, for example:")
-    if arguments.layout == "rocketmq":
+    if arguments.layout != "jmq":
         _say(f"  .venv/bin/commitlake query --lake {lake.root} --kind dlq")
     _say(f"  .venv/bin/commitlake query --lake {lake.root} --topic orders --where \"properties['city'] = '北京'\"")
     _say(f"  .venv/bin/commitlake dump {store} --body text | head -n 1")

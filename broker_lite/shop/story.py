@@ -87,21 +87,32 @@ class Story:
         self.clock.now_ms = time_ms
 
     def _create(self, order: Order) -> None:
-        lines = [line._asdict() for line in order.lines]
-        content = {"customer": order.customer, "city": order.city, "lines": lines, "amount": order.amount}
+        if not self.store.options.dialect.has_transactions:
+            # Without half messages, nobody hears of an order before it is decided.
+            if order.number not in self.cast.pending | self.cast.rolled_back:
+                self._timeline.after(self.rng.randint(20, 900), partial(self._created_at_once, order))
+            return
         group = self.shop.group
         extra = {props.TRAN_MSG: "true", props.PGROUP: group}
-        half = self.delivery.send(self.shop.message(("orders", "created"), order, self.clock.now_ms, content, extra))
+        message = self.shop.message(("orders", "created"), order, self.clock.now_ms, _content(order), extra)
+        half = self.delivery.send(message)
         if order.number in self.cast.pending:
             return
         decide_in_ms = self.rng.randint(20, 900)
         if order.number in self.cast.rolled_back:
             self._timeline.after(decide_in_ms, partial(self.delivery.rollback, group, half.physical_offset))
         else:
-            self._timeline.after(decide_in_ms, partial(self._created, order, half.physical_offset))
+            self._timeline.after(decide_in_ms, partial(self._commit, order, half.physical_offset))
 
-    def _created(self, order: Order, half_offset: int) -> None:
+    def _commit(self, order: Order, half_offset: int) -> None:
         self.delivery.commit(self.shop.group, half_offset)
+        self._created(order)
+
+    def _created_at_once(self, order: Order) -> None:
+        self._send(self.shop, ("orders", "created"), order, _content(order))
+        self._created(order)
+
+    def _created(self, order: Order) -> None:
         self._send(self.shop, ("payments", "reminder"), order, {"due": order.amount}, {props.DELAY: REMINDER_LEVEL})
         if order.number == FEATURED_ORDER:
             self._timeline.after(FEATURED_PAYS_IN_MS, partial(self._paid, order))
@@ -165,3 +176,8 @@ class Story:
         for queue_id in range(QUEUES["payments"]):
             offset = self.store.offset_by_time("payments", queue_id, until_ms)
             self.store.config.consumer_offsets.commit("payments", MAIL_GROUP, queue_id, offset)
+
+
+def _content(order: Order) -> dict[str, object]:
+    lines = [line._asdict() for line in order.lines]
+    return {"customer": order.customer, "city": order.city, "lines": lines, "amount": order.amount}

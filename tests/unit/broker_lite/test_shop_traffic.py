@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from broker_lite.shop.messages import Producer
-from broker_lite.shop_traffic import DEFAULT_START_MS, SHOP_OPTIONS, ShopTraffic, fill_shop_store
+from broker_lite.shop_traffic import BOLTMQ_SHOP_OPTIONS, DEFAULT_START_MS, SHOP_OPTIONS, ShopTraffic, fill_shop_store
 from broker_lite.store import MessageStore, StoreFilesError
 from schemas.layouts.commitlog import Message
+from schemas.layouts.dialect import Magic
 from schemas.layouts.hosts import Host
 from schemas.layouts.sysflag import BodyCodec
 from schemas.layouts.topics import Kind, kind_of
@@ -174,3 +175,27 @@ def test_store_that_has_messages_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(StoreFilesError, match="expected a store without messages, found"):
         fill_shop_store(tmp_path, orders=8)
     assert digest(tmp_path) == before
+
+
+def test_on_boltmq_the_story_goes_without_transactions(tmp_path: Path) -> None:
+    traffic = fill_shop_store(tmp_path, orders=20, options=BOLTMQ_SHOP_OPTIONS)
+    found = list(log_records(tmp_path))
+    assert {record.magic for record in found} == {Magic.BOLTMQ}
+    assert {kind_of(topic) for topic in traffic.by_topic} == {Kind.NORMAL, Kind.DELAY, Kind.RETRY, Kind.DLQ}
+    assert (traffic.records, traffic.rolled_back, traffic.pending) == (len(found), [], [])
+    assert "order-4711" in traffic.retried
+    assert traffic.dead_lettered
+    life = [(record.topic, record.tags, record.reconsume_times) for record in found if record.keys == ["order-4711"]]
+    assert life == [
+        ("orders", "created", 0),
+        ("SCHEDULE_TOPIC_XXX", "reminder", 0),
+        ("payments", "reminder", 0),
+        ("payments", "paid", 0),
+        ("shipments", "requested", 0),
+        ("SCHEDULE_TOPIC_XXX", "requested", 1),
+        ("%RETRY%shipping-service", "requested", 1),
+        ("SCHEDULE_TOPIC_XXX", "requested", 2),
+        ("%RETRY%shipping-service", "requested", 2),
+        ("orders", "shipped", 0),
+        *([("payments", "settled", 0)] * sum(one[1] == "settled" for one in life)),
+    ]

@@ -1,0 +1,34 @@
+"""The demo, whosever files the shop's broker writes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from jobs import audit, demo, query, verify
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize(
+    ("layout", "told"),
+    [
+        ("rocketmq", ("half", "delay", "dlq", "%RETRY%shipping-service")),
+        ("jmq", ("normal",)),
+        ("boltmq", ("delay", "dlq", "SCHEDULE_TOPIC_XXX ", "%RETRY%shipping-service")),
+    ],
+)
+def test_the_demo_archives_and_shows_a_shop(
+    layout: str, told: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "demo"
+    assert demo.main(["--dir", str(folder), "--layout", layout, "--orders", "20", "--quiet"]) == 0
+    by_topic, by_key = capsys.readouterr().out.split("What happened to order-4711:")
+    assert all(word in by_topic for word in told)
+    assert ("half" in by_topic) == (layout == "rocketmq")
+    assert by_key.count("order-4711") > 3
+    store, lake = str(folder / "broker-a" / "store"), str(folder / "lake")
+    assert verify.main([store, "--local", "--processes", "1", "--quiet"]) == 0
+    assert query.main(["--lake", lake, "--key", "order-4711", "--topic", "shipments", "--output", "jsonl"]) == 0
+    assert capsys.readouterr().out.count('"topic":"shipments"') == 1
+    assert audit.main(["--lake", lake, "--store", store, "--quiet"]) == 0
