@@ -31,7 +31,7 @@ def open_indexes(store: Store, store_range: StoreRange, options: Options, filter
     """The indexes that lie beside a store's log and know what a read wants; none for one that wants all topics."""
     by_queue = filters.topics is not None or filters.queue_ids is not None
     kernel = kernel_of(store.layout)
-    by_key = filters.keys is not None and filters.topics is not None and kernel.has_key_index
+    by_key = filters.keys is not None and filters.topics is not None
     if not (by_queue or by_key):
         return Indexes()
     if not options.use_indexes:
@@ -41,7 +41,9 @@ def open_indexes(store: Store, store_range: StoreRange, options: Options, filter
     folder = Path(store.root).parent
     usable: list[Index] = []
     reasons: list[str] = []
-    if by_key and (reason := why_no_key_index(store)):
+    if by_key and not kernel.has_key_index:
+        reasons.append(f"{KeyIndex.name}: a {store.layout} has no index of keys")
+    elif by_key and (reason := why_no_key_index(store)):
         reasons.append(f"{KeyIndex.name}: {reason}")
     elif by_key:
         try:

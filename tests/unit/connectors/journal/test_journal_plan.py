@@ -84,7 +84,7 @@ def test_a_folder_with_both_layouts_is_refused_until_one_is_named(tmp_path: Path
 
 
 def test_a_store_of_the_other_layout_is_told_apart(plain: Path) -> None:
-    with pytest.raises(StoreError, match="there is no 'commitlog' folder in it"):
+    with pytest.raises(StoreError, match="holds a store's 'journal': expected 'commitlog'"):
         find_stores(str(plain))
 
 
@@ -156,3 +156,12 @@ def test_times_and_offsets_leave_files_out(plain: Path) -> None:
         for row in rows
         if row["physical_offset"] >= middle  # type: ignore[operator]
     ]
+
+
+def test_it_is_told_that_a_journal_has_no_index_of_keys(plain: Path) -> None:
+    reason = "IndexFile: a journal has no index of keys"
+    (by_key,) = plan_of(plain, topics=RARE, keys="order-40")[0].stores
+    (by_topic,) = plan_of(plain, topics=RARE)[0].stores
+    assert reason in by_key.reasons
+    assert reason not in by_topic.reasons
+    assert [row["keys"] for row in rows_of(plain, topics=RARE, keys="order-40")] == [["order-40"]]
