@@ -7,16 +7,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jobs.command import JobError
+from schemas.layouts import consumequeue, jmq_queue
 
 if TYPE_CHECKING:
     from broker_lite.broker.interfaces import BrokerStore
     from broker_lite.broker.options import BrokerOptions
     from broker_lite.journal import JournalOptions
     from broker_lite.store import StoreOptions
+    from broker_lite.store.errors import FileSizeError
     from broker_lite.store.options import RetentionOptions
 
 _MIB = 1 << 20
 _ROCKETMQ, _JMQ, _BOLTMQ = "rocketmq", "jmq", "boltmq"
+_SIZE_ARGUMENTS = {
+    "segment_size_bytes": ("--segment-mib", _MIB),
+    "journal_file_size_bytes": ("--segment-mib", _MIB),
+    "consume_queue_file_size_bytes": ("--queue-entries", consumequeue.ENTRY.size),
+    "queue_file_size_bytes": ("--queue-entries", jmq_queue.ENTRY.size),
+}
 _DEFAULT_LOG_MIB = {_ROCKETMQ: 1024, _JMQ: 128, _BOLTMQ: 1024}
 
 
@@ -77,6 +85,23 @@ def open_store(arguments: argparse.Namespace, broker: BrokerOptions) -> BrokerSt
         JobError: if the folder holds a store of another layout, or an option does not go with the layout.
         StoreError: if it cannot be opened.
     """
+    from broker_lite.store.errors import FileSizeError
+
+    try:
+        return _open(arguments, broker)
+    except FileSizeError as error:
+        raise JobError(str(error), _size_hint(error)) from None
+
+
+def _size_hint(error: FileSizeError) -> str:
+    """Which arguments give the size that a store's files have."""
+    if error.size is None:
+        return "its files do not agree: 'commitlake verify' looks at them"
+    option, unit = _SIZE_ARGUMENTS.get(error.option, ("", 1))
+    return f"add {option} {error.size / unit:.12g}" if option and error.size else ""
+
+
+def _open(arguments: argparse.Namespace, broker: BrokerOptions) -> BrokerStore:
     from broker_lite.broker.layouts import Layout, layouts_of
     from broker_lite.jmq import JmqStore
     from broker_lite.store import MessageStore

@@ -4,6 +4,7 @@
     ├── OptionError            settings that no store can have
     ├── StoreLockedError       somebody else has the folder open
     ├── StoreFilesError        files that this store, or RocketMQ, could not have written
+    │   └── FileSizeError      files of another size than the options say
     ├── ConfigFileError        a file under config/ that is no JSON of RocketMQ's, and whose .bak is none either
     ├── DiskFullError          no room for the next file; nothing was written
     ├── MessageRefusedError    a message that a broker refuses, as MESSAGE_ILLEGAL
@@ -31,6 +32,20 @@ class StoreLockedError(StoreError):
 
 class StoreFilesError(StoreError):
     """The folder holds files that do not fit one another or the options."""
+
+
+class FileSizeError(StoreFilesError):
+    """Files are of another size than the options say.
+
+    Attributes:
+        option: name of the option that would have to say so.
+        size: the size that they have; None where they do not agree.
+    """
+
+    def __init__(self, message: str, option: str, size: int | None) -> None:
+        super().__init__(message if size is None else f"{message}; open the store with {option}={size}")
+        self.option = option
+        self.size = size
 
 
 class ConfigFileError(StoreError):

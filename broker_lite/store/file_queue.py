@@ -10,7 +10,7 @@ from __future__ import annotations
 import mmap
 from pathlib import Path
 
-from broker_lite.store.errors import StoreFilesError
+from broker_lite.store.errors import FileSizeError, StoreFilesError
 from broker_lite.store.mapped_file import MappedFile, Mappings, sync_folder
 from schemas.layouts.segments import parse_segment_name, segment_name
 
@@ -62,8 +62,8 @@ class FileQueue:
             offset = int(name)
             self.start = offset if number == 0 else self.start
             if (size := path.stat().st_size) != self.file_size:
-                hint = f"; open the store with {size_option}={size}" if len(names) == 1 or number == 0 else ""
-                raise StoreFilesError(f"{path}: expected a size of {self.file_size} bytes, found {size}{hint}")
+                message = f"{path}: expected a size of {self.file_size} bytes, found {size}"
+                raise FileSizeError(message, size_option, size if number == 0 else None)
             if offset != (expected := self.start + number * self.file_size):
                 raise StoreFilesError(f"{path}: expected the file {segment_name(expected)} first, found it missing")
             self._files.append(MappedFile(path, size, self._mappings))

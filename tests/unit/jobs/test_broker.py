@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import socket
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,8 @@ import pytest
 from jobs.broker import main
 from jobs.command import ExitCode
 from schemas.layouts.dialect import BOLTMQ, ROCKETMQ, Dialect
+from tests.indexed_stores import OPTIONS, write_indexed_store
+from tests.jmq_stores import write_jmq_store
 from tests.logs import messages, open_segment, write_store
 from tests.servers.process import free_ports
 
@@ -84,6 +87,23 @@ def test_wrong_values_are_usage(tmp_path: Path, arguments: list[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         run(tmp_path, *arguments)
     assert ended.value.code == ExitCode.USAGE
+
+
+@pytest.mark.parametrize("layout", ["jmq", "boltmq"])
+def test_of_files_in_another_size_the_arguments_are_told_that_open_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], layout: str
+) -> None:
+    if layout == "jmq":
+        write_jmq_store(tmp_path / "store", 10)
+    else:
+        write_indexed_store(tmp_path / "store", 10, options=replace(OPTIONS, dialect=BOLTMQ))
+    sizes: list[str] = []
+    for option in ("--segment-mib", "--queue-entries"):
+        assert run(tmp_path, "--layout", layout, *sizes) == ExitCode.USAGE
+        hint = capsys.readouterr().err.splitlines()[-1]
+        assert hint.startswith(f"  add {option} ")
+        sizes += hint.split()[1:]
+    assert sizes == ["--segment-mib", "0.015625", "--queue-entries", "16"]
 
 
 def test_half_an_account_is_refused(
