@@ -1,11 +1,15 @@
 """The consume records of a store, one after another in `consume/`; the archive's agent reads them.
 
+Records go with the messages that they tell of: a file is deleted once no message is left that had been stored when it
+was written to last.
+
 They are no part of what a consumer is given: if the machine fails, records of the last moments may be lost, as may the
 positions that go with them, and the messages are given out again.
 """
 
 from __future__ import annotations
 
+from itertools import takewhile
 from pathlib import Path
 
 from broker_lite.store.file_queue import FileQueue
@@ -59,6 +63,16 @@ class ConsumeLog:
         offset = self.files.end
         self.files.append(record)
         return offset
+
+    def delete_expired(self, written_seconds: float) -> None:
+        """Remove the files that were not written to since the last message was stored that is gone.
+
+        Args:
+            written_seconds: when that was, s since 1970.
+        """
+        old = takewhile(lambda modified: modified <= written_seconds, self.files.modified_seconds())
+        # The last one is still being written.
+        self.files.delete_first(min(len(list(old)), max(0, len(self.files.file_starts) - 1)))
 
     def read(self, offset: int, end: int, max_records: int) -> tuple[list[Consumption], int]:
         """Records from an offset on.

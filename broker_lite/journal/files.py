@@ -56,6 +56,12 @@ class JournalFiles:
             mappings=mappings,
         )
 
-    def delete_expired(self, min_journal_offset: int) -> None:
-        """Remove the files of queues that only lead before an offset of the journal."""
+    def delete_expired(self, min_journal_offset: int, written_seconds: float) -> None:
+        """Remove the files of queues that only lead before an offset of the journal, and of consume records.
+
+        Args:
+            min_journal_offset: where the journal begins now.
+            written_seconds: when the last file before that was written to last, s since 1970.
+        """
         self.queues.delete_expired(min_journal_offset)
+        self.consume_log.delete_expired(written_seconds)

@@ -39,7 +39,7 @@ class JournalOptions:
         retry_expiry_ms: and after this time, too.
         broker_name: the name in message ids.
         server_address: the broker's address, which records hold; IPv4.
-        retention: which files of the journal are deleted, and when.
+        retention: which files of the journal are deleted, and when; queue files and consume records go with them.
     """
 
     journal_file_size_bytes: int = journal.DEFAULT_FILE_SIZE

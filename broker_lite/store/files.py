@@ -57,7 +57,7 @@ class StoreFiles:
             mappings=mappings,
         )
 
-    def delete_expired(self, min_physical_offset: int) -> None:
+    def delete_expired(self, min_physical_offset: int, _: float) -> None:
         """Remove the files of queues and index that only lead before an offset of the log."""
         self.queues.delete_expired(min_physical_offset)
         if self.index is not None:

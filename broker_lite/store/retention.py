@@ -38,7 +38,7 @@ class Retention:
         self,
         root: Path,
         log: FileQueue,
-        expire: Callable[[int], None],
+        expire: Callable[[int, float], None],
         options: RetentionOptions,
         used: Callable[[Path], int] = used_percent,
     ) -> None:
@@ -47,7 +47,8 @@ class Retention:
         Args:
             root: the store's folder.
             log: its log.
-            expire: deletes what only leads before an offset of the log.
+            expire: deletes what only leads before an offset of the log; is told, too, when the newest segment that went
+                was last written to, s since 1970.
             options: the rule's numbers.
             used: how full a folder's disk is.
         """
@@ -72,8 +73,8 @@ class Retention:
             return 0
         oldest_kept = now_seconds - options.file_reserved_hours * _HOUR_SECONDS
         log = self._log
-        count = 0
-        for modified in log.modified_seconds()[: options.delete_batch]:
+        count, written = 0, log.modified_seconds()
+        for modified in written[: options.delete_batch]:
             if not is_forced and modified > oldest_kept:
                 break
             count += 1
@@ -82,6 +83,6 @@ class Retention:
         if count <= 0:
             return 0
         log.delete_first(count)
-        self._expire(log.start)
+        self._expire(log.start, written[count - 1])
         _logger.info("%d segments were deleted; the log begins at %d, the disk was %d %% full", count, log.start, used)
         return count
