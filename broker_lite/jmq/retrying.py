@@ -37,6 +37,10 @@ class Retrying:
         """Give the retry store's file back."""
         self._retries.close()
 
+    def forget_expired(self) -> None:
+        """Remove what came to an end of messages that the journal has no more."""
+        self._retries.forget(self._journal.min_journal_offset)
+
     def bounds(self, topic: str, queue_id: int) -> range:
         """The offsets of a retry or dead letter queue, of which each topic has one."""
         queue = retry_queue_of(topic)

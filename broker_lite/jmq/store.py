@@ -271,7 +271,10 @@ class JmqStore(LookUps):
 
     def clean(self, now_seconds: float) -> int:
         """Delete the files that may go; tells how many of the journal went."""
-        return self._journal.clean(now_seconds)
+        count = self._journal.clean(now_seconds)
+        if count:
+            self._retrying.forget_expired()
+        return count
 
     @property
     def is_disk_full(self) -> bool:

@@ -2,6 +2,7 @@
 
 The first retry comes 1 s after the failure, the next 3 s after that has failed, then 9 s, 27 s and so on: 3^n. A
 message whose attempts or whose time are used up is a dead letter; it stays here until somebody revives or deletes it.
+What was consumed or deleted stays as long as the journal has the message.
 JMQ keeps retries in a database of their own, and has no topic for dead letters; here both are in `retry/retry.db`
 (SQLite), with the whole record, so that a message can outlive its journal file. What `place` and `is_passed` are for,
 `retry_queues` says.
@@ -295,6 +296,15 @@ class RetryStore:
     def delete(self, numbers: Iterable[int]) -> None:
         """Let messages not come again; the rows stay."""
         self._set("status = ?, update_time = ?", (RetryStatus.DELETED, self._clock()), numbers)
+
+    def forget(self, journal_offset: int) -> None:
+        """Remove what came to an end, by success or deletion, of messages before an offset of the journal.
+
+        Such a message is in the journal no more, and nobody can fail on it again. Dead letters stay.
+        """
+        ended = (RetryStatus.SUCCEEDED, RetryStatus.DELETED, journal_offset)
+        with self.transaction() as database:
+            database.execute("DELETE FROM message_retry WHERE status IN (?, ?) AND journal_offset < ?", ended)
 
     def _set(self, assignments: str, values: tuple[object, ...], numbers: Iterable[int]) -> None:
         with self.transaction() as database:
