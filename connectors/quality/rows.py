@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from connectors.journal.rows import ID_MARK
 from connectors.quality.errors import ProfileError
 from connectors.quality.kernel import (
     NO_QUEUE,
@@ -115,12 +116,20 @@ class Rows:
         """How many queue offsets each row takes up, and which rows are inner batches, or None for no row."""
         taken = np.ones(self.count, np.int32)
         batches = _filled(self._column("sys_flag"), 0) & INNER_BATCH != 0
+        if batches.any():
+            # In JMQ's records the bit is one of those that mean nothing yet.
+            batches &= ~self._are_jmqs()
         if not batches.any():
             return taken, None
         (places,) = np.nonzero(batches)
         for place, properties in zip(places, self._column("properties").take(pa.array(places)), strict=True):
             taken[place] = _inner_count(properties.as_py() or ())
         return self._in_order(taken), self._in_order(batches)
+
+    def _are_jmqs(self) -> Array:
+        found = pc.match_substring(self._column("msg_id").cast(pa.string()), ID_MARK).fill_null(False)
+        flags: Array = found.to_numpy(zero_copy_only=False)
+        return flags
 
     def marks(self) -> dict[str, Array]:
         """Rows that count in a column of the profile, as booleans; a column in which none counts is left out."""

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable
 
+from connectors.journal.rows import ID_MARK
 from connectors.lake.reader import run_sql
 from connectors.restore.arrow import numbers
 from connectors.restore.errors import LakeRowsError, RestoreError
@@ -21,7 +22,6 @@ _NAME = "messages"
 _EPOCH = datetime.datetime.fromtimestamp(0, datetime.UTC)
 _MICROSECOND = datetime.timedelta(microseconds=1)
 _LAST_OFFSET = (1 << 63) - 1
-_JMQ_ID_MARK = "@"  # RocketMQ's ids are hexadecimal
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ def find_range(table: DeltaTable, chosen: Chosen) -> LogRange:
     behind, own_id = _one(
         table, "max(size), max(msg_id)", [f"broker = {_text(chosen.broker)}", f"physical_offset = {last}"]
     )
-    if own_id is not None and _JMQ_ID_MARK in own_id:
+    if own_id is not None and ID_MARK in own_id:
         raise RestoreError(
             f"the records of {chosen.broker!r} are from a JMQ store: expected RocketMQ's or BoltMQ's, as a log of "
             "RocketMQ's is made. 'commitlake query' and Spark read them from the lake"
