@@ -38,4 +38,5 @@ class JournalFlusher(LogFlusher):
         self._consume_log.files.sync(consumed)
         if progress.log_end:
             log_end, store_timestamp, last_record = progress
-            self._checkpoint.save(JournalCheckpoint(log_end, last_record, store_timestamp, entries))
+            checkpoint = JournalCheckpoint(log_end, last_record, store_timestamp, entries)
+            self._save_checkpoint(lambda: self._checkpoint.save(checkpoint))

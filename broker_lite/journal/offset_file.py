@@ -122,6 +122,13 @@ class OffsetFile:
                 return
             data = serialize_offsets(self._positions, max(0, self._clock()))
             self._is_changed = False
+        try:
+            self._write(data)
+        except OSError:
+            self._is_changed = True
+            raise
+
+    def _write(self, data: bytes) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         beside = self.path.with_name(f"{FILE_NAME}.tmp")
         with beside.open("wb") as file:

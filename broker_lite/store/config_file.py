@@ -144,6 +144,13 @@ class ConfigFile:
         with self._guard:
             text = self._text()
             self.is_changed = False
+        try:
+            self._write(text)
+        except OSError:
+            self.is_changed = True
+            raise
+
+    def _write(self, text: str) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         beside = self.path.with_name(f"{self.name}.tmp")
         with beside.open("w", encoding="utf-8") as file:

@@ -151,9 +151,13 @@ class FileQueue:
         first = (self.synced - self.start) // self.file_size
         last = (offset - 1 - self.start) // self.file_size
         if not self._folder_synced:
-            # A new file's name is not on the disk before its folder is.
+            # A new file's name is not on the disk before its folder is; one may come meanwhile.
             self._folder_synced = True
-            sync_folder(self.folder)
+            try:
+                sync_folder(self.folder)
+            except OSError:
+                self._folder_synced = False
+                raise
         for file in self._files[first : last + 1]:
             file.sync()
         self.synced = offset

@@ -8,6 +8,7 @@ FlushRealTimeService, ConsumeQueueStore.FlushConsumeQueueService.
 
 from __future__ import annotations
 
+import errno
 import logging
 import threading
 import time
@@ -25,6 +26,9 @@ from broker_lite.store.writing import Writer
 QUEUE_FLUSH_INTERVAL_SECONDS = 1.0
 CONFIG_SAVE_INTERVAL_SECONDS = 5.0
 """RocketMQ: consumer offsets every 5 s, delay offsets every 10 s."""
+_NO_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE})
+"""Of opening a file, never of a sync: nothing was lost by it, and the next turn may succeed."""
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 _logger = logging.getLogger(__name__)
 
 
@@ -54,6 +58,7 @@ class LogFlusher:
         self._log_files = log_files
         self._save_config = save_config
         self._guard = threading.Lock()
+        self._told = ""
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="store-flusher", daemon=True)
 
@@ -93,9 +98,13 @@ class LogFlusher:
         try:
             self._log_files.sync(progress.log_end)
         except OSError as error:
-            self._writer.failure = error
+            self._note_failure(error)
             raise StoreUnusableError(f"{self._log_files.folder} cannot be synced: {error}") from error
         self._note_synced_log(progress)
+
+    def _note_failure(self, error: OSError) -> None:
+        if error.errno not in _NO_DESCRIPTORS:
+            self._writer.failure = error
 
     def _note_synced_log(self, progress: Progress) -> None:
         """Remember how far the log is on the disk; the guard is held."""
@@ -106,11 +115,20 @@ class LogFlusher:
             try:
                 self._sync_rest()
             except OSError as error:
-                self._writer.failure = error
+                self._note_failure(error)
                 raise StoreUnusableError(f"queues, index or checkpoint cannot be synced: {error}") from error
 
     def _sync_rest(self) -> None:
         raise NotImplementedError
+
+    def _save_checkpoint(self, save: Callable[[], None]) -> None:
+        """Write the checkpoint; where the disk has no room for it the old one stays, and recovery reads more."""
+        try:
+            save()
+        except OSError as error:
+            if error.errno not in _NO_ROOM:
+                raise
+            self._tell_once(f"the checkpoint cannot be written: {error}")
 
     def _run(self) -> None:
         seconds = QUEUE_FLUSH_INTERVAL_SECONDS
@@ -118,20 +136,36 @@ class LogFlusher:
             seconds = min(seconds, self._options.flush_interval_ms / 1000)
         rest_due = config_due = time.monotonic()
         while not self._stop.wait(seconds):
+            now = time.monotonic()
             try:
                 self.sync_log()
-                now = time.monotonic()
                 if now >= rest_due:
                     rest_due = now + QUEUE_FLUSH_INTERVAL_SECONDS
                     self.sync_rest()
-                if now >= config_due:
-                    config_due = now + CONFIG_SAVE_INTERVAL_SECONDS
-                    self._save_config()
-            except (StoreUnusableError, OSError) as error:
-                # The next put says so too.
-                _logger.error("flushing has ended: %s", error)
-                self._writer.failure = self._writer.failure or error
-                return
+            except StoreUnusableError as error:
+                if self._writer.failure is not None:
+                    # The next put says so too.
+                    _logger.error("flushing has ended: %s", error)
+                    return
+                self._tell_once(str(error))
+                continue
+            if now >= config_due:
+                config_due = now + CONFIG_SAVE_INTERVAL_SECONDS
+                self._save_tables()
+
+    def _save_tables(self) -> None:
+        """Save what has changed of the tables; on a full disk the files there stay, and the next turn tries again."""
+        try:
+            self._save_config()
+        except OSError as error:
+            self._tell_once(f"topics, groups and offsets cannot be saved: {error}")
+        else:
+            self._told = ""
+
+    def _tell_once(self, what: str) -> None:
+        if what != self._told:
+            self._told = what
+            _logger.error("%s; it is tried again", what)
 
 
 class Flusher(LogFlusher):
@@ -162,4 +196,4 @@ class Flusher(LogFlusher):
                 # Of the log, too, all is on the disk up to there: a copy trusts nothing behind it.
                 logics_physical_offset=self._log_synced.last_record,
             )
-        self._checkpoint.save()
+        self._save_checkpoint(self._checkpoint.save)

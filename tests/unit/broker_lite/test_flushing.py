@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 import time
@@ -30,6 +31,14 @@ def wait_until(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+def text_of(path: Path) -> str:
+    """What a file holds; nothing while it has no name, because the new one takes its place."""
+    try:
+        return path.read_text()
+    except FileNotFoundError:
+        return ""
 
 
 @pytest.fixture
@@ -241,3 +250,62 @@ def test_room_on_the_disk_is_what_the_system_says(tmp_path: Path) -> None:
     check_disk(tmp_path, 0)
     with pytest.raises(DiskFullError, match=r"expected \d+ bytes free for a new file, found \d+"):
         check_disk(tmp_path, disk.f_blocks * disk.f_frsize + 1)
+
+
+QUICK = StoreOptions(segment_size_bytes=4096, consume_queue_file_size_bytes=160, keep_index=False, flush_interval_ms=10)
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EMFILE, errno.EIO])
+def test_tables_that_cannot_be_saved_are_saved_later(root: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    monkeypatch.setattr("broker_lite.store.flushing.CONFIG_SAVE_INTERVAL_SECONDS", 0.01)
+    failed = threading.Event()
+    with MessageStore.open(root, QUICK) as store:
+        with monkeypatch.context() as broken:
+
+            def fail(*_: object) -> None:
+                failed.set()
+                raise OSError(number, os.strerror(number))
+
+            broken.setattr("broker_lite.store.config_file.sync_folder", fail)
+            store.config.consumer_offsets.commit("orders", "shipping", 0, 7)
+            assert failed.wait(20)
+            store.put(message(0))
+        wait_until(lambda: "orders@shipping" in text_of(root / "config" / "consumerOffset.json"))
+        assert store.put(message(1)).queue_offset == 1
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EMFILE])
+def test_a_checkpoint_that_cannot_be_written_is_written_later(
+    root: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    monkeypatch.setattr("broker_lite.store.flushing.QUEUE_FLUSH_INTERVAL_SECONDS", 0.01)
+    failed = threading.Event()
+    with MessageStore.open(root, QUICK, clock=Clock()) as store:
+        with monkeypatch.context() as broken:
+
+            def fail(*_: object) -> None:
+                failed.set()
+                raise OSError(number, os.strerror(number))
+
+            broken.setattr(CheckpointFile, "save", fail)
+            store.put(message(0))
+            assert failed.wait(20)
+            store.put(message(1))
+        wait_until(lambda: CheckpointFile(root).value.min_timestamp == STORED_MS - 3000)
+        store.put(message(2))
+
+
+def test_a_log_that_cannot_be_opened_for_a_sync_is_synced_later(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    failed = threading.Event()
+    with MessageStore.open(root, QUICK) as store:
+        with monkeypatch.context() as broken:
+
+            def fail(*_: object) -> None:
+                failed.set()
+                raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+            broken.setattr(MappedFile, "sync", fail)
+            store.put(message(0))
+            assert failed.wait(20)
+        wait_until(lambda: store._files.log.files.synced == store.max_physical_offset)
+        store.put(message(1))
