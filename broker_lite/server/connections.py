@@ -12,6 +12,7 @@ from collections import Counter, deque
 from typing import Protocol, cast
 
 from broker_lite.protocol import Channel, FrameReader
+from broker_lite.server.descriptors import is_reserved
 from broker_lite.server.limits import Limits
 from schemas.layouts.errors import LayoutError
 from schemas.layouts.hosts import Host
@@ -46,10 +47,13 @@ class Connections:
     def __len__(self) -> int:
         return len(self._open)
 
-    def add(self, connection: Connection, peer: Host) -> bool:
+    def add(self, connection: Connection, peer: Host, descriptor: int) -> bool:
         """Note a new connection; tells whether there may be one more."""
         if len(self) >= self.limits.connections or self._by_address[peer.address] >= self.limits.connections_of_one:
             _logger.warning("a connection from %s is refused: there are too many", peer)
+            return False
+        if is_reserved(descriptor):
+            _logger.warning("a connection from %s is refused: the store needs the last file descriptors", peer)
             return False
         self._open[connection] = None
         self._by_address[peer.address] += 1
@@ -110,7 +114,7 @@ class Connection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
         ip, port = transport.get_extra_info("peername")[:2]
         peer = Host.of(ip.partition("%")[0], port)
-        if not self._connections.add(self, peer):
+        if not self._connections.add(self, peer, transport.get_extra_info("socket").fileno()):
             self._transport.abort()
             return
         self._transport.set_write_buffer_limits(self._connections.limits.unread_bytes)

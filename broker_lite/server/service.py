@@ -26,6 +26,7 @@ from broker_lite.protocol import Channel
 from broker_lite.replication.options import ReplicationOptions
 from broker_lite.replication.part import Part
 from broker_lite.server.connections import Connection, Connections, Service
+from broker_lite.server.descriptors import raise_limit
 from broker_lite.server.limits import Limits
 from broker_lite.server.registration import LocalRegistration, Registration, RemoteRegistration
 from broker_lite.server.syncing import Syncing
@@ -281,6 +282,7 @@ def run_server(store: BrokerStore, options: ServerOptions, ready: Callable[[], N
     async def serve() -> None:
         await Server(store, options).run(ready)
 
+    raise_limit(options.limits.connections)
     with store, asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(serve())
 

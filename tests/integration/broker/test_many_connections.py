@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import socket
 import threading
 import time
@@ -127,3 +128,24 @@ def test_connections_are_limited(tmp_path: Path) -> None:
         refused = stack.enter_context(connect(broker))
         assert is_cut_off(refused)
         assert max_offset(connections[0], 0) == 0
+
+
+def test_connections_leave_the_store_its_descriptors(broker: BrokerLite) -> None:
+    few = 600
+    fields = {key: str(one) for key, one in send_fields("orders", {"UNIQ_KEY": "U"}).items()}
+    topics = broker.store / "config" / "topics.json"
+    with ExitStack() as stack:
+        first = stack.enter_context(connect(broker))
+        _, hard = resource.prlimit(broker.process.pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(broker.process.pid, resource.RLIMIT_NOFILE, (few, hard))
+        peers = [stack.enter_context(connect(broker)) for _ in range(few)]
+        assert is_cut_off(peers[-1])
+        assert max_offset(peers[few // 4], 0) == 0
+        assert ask(first, Command(RequestCode.SEND_MESSAGE_V2, fields, b"x" * 1000)).code == 0
+        # The tables are written after log, queues and checkpoint.
+        deadline = time.monotonic() + 60
+        while not (topics.exists() and '"orders"' in topics.read_text()):
+            assert time.monotonic() < deadline, broker.process.output()
+            time.sleep(0.1)
+        assert ask(first, Command(RequestCode.SEND_MESSAGE_V2, fields, b"x" * 1000)).code == 0
+    assert "Too many open files" not in broker.process.output()

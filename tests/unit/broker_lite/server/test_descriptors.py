@@ -1,0 +1,59 @@
+"""How many file descriptors a server has, and which of them are not for connections."""
+
+from __future__ import annotations
+
+import resource
+
+import pytest
+
+from broker_lite.server.descriptors import RESERVED, is_reserved, raise_limit
+
+HARD = 20_000
+
+
+@pytest.fixture
+def limits(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """The limit of a process as most systems set it, and all that it was raised to."""
+    known = [(1024, HARD)]
+    monkeypatch.setattr(resource, "getrlimit", lambda _: known[-1])
+    monkeypatch.setattr(resource, "setrlimit", lambda _, pair: known.append(pair))
+    return known
+
+
+def test_limit_is_raised_for_the_connections_that_there_may_be(limits: list[tuple[int, int]]) -> None:
+    raise_limit(5000)
+    assert limits[-1] == (5000 + RESERVED, HARD)
+
+
+def test_limit_is_raised_no_further_than_the_system_lets_it(limits: list[tuple[int, int]]) -> None:
+    raise_limit(HARD)
+    assert limits[-1] == (HARD, HARD)
+
+
+def test_limit_that_suffices_stays(limits: list[tuple[int, int]]) -> None:
+    raise_limit(100)
+    assert limits == [(1024, HARD)]
+
+
+def test_limit_that_cannot_be_raised_is_told(
+    limits: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(_: int, pair: tuple[int, int]) -> None:
+        raise ValueError(f"not allowed to raise maximum limit to {pair}")
+
+    monkeypatch.setattr(resource, "setrlimit", refuse)
+    raise_limit(5000)
+    assert "has 1024 file descriptors, and cannot have" in caplog.text
+    assert limits == [(1024, HARD)]
+
+
+@pytest.mark.parametrize(("soft", "first"), [(1024, 1024 - RESERVED), (256, 128), (20_000, 20_000 - RESERVED)])
+def test_the_last_descriptors_are_reserved(limits: list[tuple[int, int]], soft: int, first: int) -> None:
+    limits.append((soft, HARD))
+    assert not is_reserved(first - 1)
+    assert is_reserved(first)
+
+
+def test_nothing_is_reserved_where_there_is_no_limit(limits: list[tuple[int, int]]) -> None:
+    limits.append((resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    assert not is_reserved(1 << 30)
