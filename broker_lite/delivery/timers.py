@@ -92,10 +92,12 @@ class Timers:
         with self._guard:
             self._read_new()
             while self._waiting and self._waiting[0][0] <= now_ms and (limit is None or len(delivered) < limit):
-                _, number = heapq.heappop(self._waiting)
-                self._unfinished.discard(number)
+                number = self._waiting[0][1]
                 if result := self._deliver(number, now_ms):
                     delivered.append(result)
+                # Not before it is stored: on a full disk it waits on.
+                heapq.heappop(self._waiting)
+                self._unfinished.discard(number)
             self._note_progress()
         return delivered
 

@@ -34,6 +34,8 @@ _logger = logging.getLogger(__name__)
 
 DELIVERED_AT_ONCE = 500
 """Messages whose time has come, before clients have their turn again."""
+DELIVERY_PAUSE_MS = 5_000
+"""After the store could not take one of them."""
 
 HANDLERS: Handlers = {
     **sending.HANDLERS,
@@ -98,7 +100,7 @@ class Dispatcher:
         self._accounts = accounts
         self._unsynced: deque[tuple[int, Channel, Command]] = deque()
         self._next_check_ms = broker.now_ms() + broker.options.transaction_check_interval_ms
-        self._next_poll_ms = broker.now_ms()
+        self._next_delivery_ms = self._next_poll_ms = broker.now_ms()
 
     def handle(self, channel: Channel, request: Command) -> None:
         """Do what a request asks, and answer it."""
@@ -164,14 +166,27 @@ class Dispatcher:
 
     def tick(self, now_ms: int) -> bool:
         """Do what is due by itself; to be called several times a second, and at once where it says that more is due."""
+        self.broker.statistics.tick(now_ms)
+        has_more = False
+        try:
+            if now_ms >= self._next_delivery_ms:
+                has_more = self._deliver(now_ms)
+        except StoreError as error:
+            # A full disk, say. Nothing is lost by it, and consumers are served.
+            self._next_delivery_ms = now_ms + DELIVERY_PAUSE_MS
+            _logger.error("messages whose time has come wait for %d s: %s", DELIVERY_PAUSE_MS // 1000, error)
+        finally:
+            self._attend_clients(now_ms)
+        return has_more
+
+    def _deliver(self, now_ms: int) -> bool:
+        """Let consumers have what is due, and ask about halves; tells whether more is due."""
         broker = self.broker
-        broker.statistics.tick(now_ms)
         due_ms = broker.delivery.next_due_ms()
         delivered = broker.delivery.deliver_due(now_ms, DELIVERED_AT_ONCE) if _is_due(due_ms, now_ms) else []
         if now_ms >= self._next_check_ms:
             self._next_check_ms = now_ms + broker.options.transaction_check_interval_ms
             transactions.ask_producers(broker, now_ms)
-        self._attend_clients(now_ms)
         return len(delivered) >= DELIVERED_AT_ONCE
 
     def _attend_clients(self, now_ms: int) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from broker_lite.delivery import Delivery
-from broker_lite.store import MessageStore
+from broker_lite.store import DiskFullError, MessageStore
 from schemas.layouts.commitlog import NewMessage
 from tests.unit.broker_lite.builders import SMALL, Clock, crash, message
 
@@ -62,3 +64,24 @@ def test_a_message_can_be_called_off(root: Path, clock: Clock) -> None:
         clock.now_ms += 10_000
         delivery.deliver_due(clock.now_ms)
         assert bodies(store) == [b"body 2"]
+
+
+def test_a_message_that_a_full_disk_has_no_room_for_waits_on(
+    root: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with MessageStore.open(root, SMALL, clock=clock) as store:
+        delivery = Delivery(store)
+        delivery.send(timed(1, 3))
+        delivery.send(timed(2, 4))
+        clock.now_ms += 5_000
+        with monkeypatch.context() as full:
+
+            def refuse(_: object) -> None:
+                raise DiskFullError("expected 4096 bytes free for a new file, found 0")
+
+            full.setattr(store, "put", refuse)
+            for _ in range(2):
+                with pytest.raises(DiskFullError):
+                    delivery.deliver_due(clock.now_ms)
+        delivery.deliver_due(clock.now_ms)
+        assert bodies(store) == [b"body 1", b"body 2"]

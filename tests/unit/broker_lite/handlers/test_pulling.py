@@ -8,6 +8,7 @@ import pytest
 
 from broker_lite.broker.options import BrokerOptions
 from broker_lite.handlers.dispatcher import Dispatcher
+from broker_lite.store import DiskFullError
 from schemas.remoting.codes import RequestCode, ResponseCode
 from tests.unit.broker_lite.broker_builders import Peer, message_store, open_broker, pull_fields, records, send_fields
 from tests.unit.broker_lite.builders import Clock
@@ -154,6 +155,30 @@ def test_nothing_is_held_for_who_has_gone(peer: Peer, dispatcher: Dispatcher, cl
     clock.now_ms += 2_000
     dispatcher.tick(clock.now_ms)
     assert len(dispatcher.broker.held) == 0
+
+
+def test_a_full_disk_keeps_no_pull_waiting_and_no_client_alive(
+    peer: Peer, dispatcher: Dispatcher, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = message_store(dispatcher)
+    peer.ask(RequestCode.SEND_MESSAGE_V2, send_fields("orders", {"UNIQ_KEY": "U", "DELAY": "1"}))
+    peer.heartbeat("client", "consumers", "orders")
+    assert peer.ask_later(PULL, pull_fields("orders", sysFlag=MAY_WAIT)) == []
+    with monkeypatch.context() as full:
+
+        def refuse(_: object) -> None:
+            raise DiskFullError("expected 4096 bytes free for a new file, found 0")
+
+        full.setattr(store, "put", refuse)
+        clock.now_ms += 16_000
+        dispatcher.tick(clock.now_ms)
+        assert peer.sent[-1].code == ResponseCode.PULL_NOT_FOUND
+        clock.now_ms += 120_001
+        dispatcher.tick(clock.now_ms)
+        assert not dispatcher.broker.clients.consumers
+    clock.now_ms += 5_000
+    dispatcher.tick(clock.now_ms)
+    assert store.max_offset("orders", 0) == 1
 
 
 def test_a_waiting_pull_may_note_progress(peer: Peer, dispatcher: Dispatcher) -> None:
