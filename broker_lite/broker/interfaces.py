@@ -12,7 +12,7 @@ this: see `broker_lite.replication`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Mapping, Sequence, Sized
+from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence, Sized
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -252,5 +252,5 @@ class Deliveries(Protocol):
     def rollback(self, producer_group: str, half_offset: int) -> None:
         """Drop a half."""
 
-    def take_due_halves(self, now_ms: int, timeout_ms: int, checks_max: int) -> list[Message]:
-        """The halves whose producers are to be asked now."""
+    def take_due_halves(self, now_ms: int, timeout_ms: int, checks_max: int) -> Iterator[Message | None]:
+        """The halves whose producers are to be asked now, and None for others that were looked at."""

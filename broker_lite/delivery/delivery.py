@@ -11,6 +11,8 @@ No sockets, no threads, and no clock but the store's: somebody calls `deliver_du
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from broker_lite.delivery import rewrites
 from broker_lite.delivery.errors import SendBackError
 from broker_lite.delivery.schedule import Schedule
@@ -162,7 +164,7 @@ class Delivery:
         """Drop a half; see `Transactions.rollback`."""
         self._transactions.rollback(producer_group, half_offset)
 
-    def take_due_halves(self, now_ms: int, timeout_ms: int, checks_max: int) -> list[Message]:
+    def take_due_halves(self, now_ms: int, timeout_ms: int, checks_max: int) -> Iterator[Message | None]:
         """The halves whose producers are to be asked now; see `Transactions.take_due`."""
         return self._transactions.take_due(now_ms, timeout_ms, checks_max)
 

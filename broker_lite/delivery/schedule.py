@@ -62,8 +62,14 @@ class Schedule:
         return min((head.due_ms for head in heads), default=None)
 
     def _head(self, level: int) -> Waiting | None:
-        offset = self._store.config.delay_offsets.get(level)
+        offsets = self._store.config.delay_offsets
+        offset = offsets.get(level)
         entry = self._store.entry_at(self._topic, level - 1, offset)
+        if entry is None and offset < (low := self._store.min_offset(self._topic, level - 1)):
+            # Their segments went from a disk that was too full; those behind them must not wait for them.
+            _logger.error("messages %d to %d of delay level %d have expired before their time", offset, low - 1, level)
+            offsets.set(level, low)
+            offset, entry = low, self._store.entry_at(self._topic, level - 1, low)
         return Waiting(entry.tags_code, level, offset, entry.physical_offset) if entry else None
 
     def deliver_due(self, now_ms: int, limit: int | None = None) -> list[PutResult]:

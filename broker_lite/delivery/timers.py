@@ -14,6 +14,7 @@ import logging
 import threading
 
 from broker_lite.delivery import rewrites
+from broker_lite.delivery.own_queues import whole_message, whole_messages
 from broker_lite.store import IndexDisabledError, MessageRefusedError, MessageStore, PutResult
 from schemas.layouts import properties as props
 from schemas.layouts.commitlog import Message, NewMessage
@@ -102,10 +103,10 @@ class Timers:
         return delivered
 
     def _read_new(self) -> None:
-        while messages := self._store.get(TIMER_TOPIC, 0, self._read_to).messages:
-            for message in messages:
+        for number, message in whole_messages(self._store, TIMER_TOPIC, 0, self._read_to):
+            if message is not None:
                 self._take(message)
-            self._read_to = messages[-1].queue_offset + 1
+            self._read_to = number + 1
 
     def _take(self, message: Message) -> None:
         known = message.properties
@@ -116,8 +117,7 @@ class Timers:
         self._unfinished.add(message.queue_offset)
 
     def _deliver(self, number: int, now_ms: int) -> PutResult | None:
-        entry = self._store.entry_at(TIMER_TOPIC, 0, number)
-        message = self._store.get_at(entry.physical_offset) if entry else None
+        message = whole_message(self._store, TIMER_TOPIC, 0, number)
         if message is None:
             return None
         known = message.properties

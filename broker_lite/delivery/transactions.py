@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 from broker_lite.delivery import rewrites
 from broker_lite.delivery.errors import TransactionError
+from broker_lite.delivery.own_queues import numbers_from, whole_message, whole_messages
 from broker_lite.store import MessageStore, PutResult
 from schemas.layouts import properties as props
 from schemas.layouts.commitlog import Message, NewMessage
@@ -37,17 +38,29 @@ class Transactions:
         self._marks: dict[int, list[int]] = {}
         self._newest: dict[int, int] = {}
         self._older: dict[int, list[int]] = {}
-        for mark in self._messages(OP_TOPIC, self._op_progress):
-            self._note(mark.queue_offset, rewrites.finished_offsets(mark.body))
+        for number, mark in whole_messages(store, OP_TOPIC, QUEUE_ID, self._op_progress):
+            self._note(number, rewrites.finished_offsets(mark.body) if mark else [])
 
     def _progress(self, topic: str) -> int:
         progress = self._store.config.consumer_offsets.get(topic, GROUP, QUEUE_ID) or 0
         return min(max(progress, self._store.min_offset(topic, QUEUE_ID)), self._store.max_offset(topic, QUEUE_ID))
 
-    def _messages(self, topic: str, offset: int) -> Iterator[Message]:
-        while messages := self._store.get(topic, QUEUE_ID, offset).messages:
-            yield from messages
-            offset = messages[-1].queue_offset + 1
+    def _undecided(self, number: int) -> Message | None:
+        """A half message that waits for a decision; one that is damaged is passed over."""
+        if self._is_decided(number):
+            return None
+        half = whole_message(self._store, HALF_TOPIC, QUEUE_ID, number)
+        if half is None:
+            self._pass_over(number)
+        return half
+
+    def _numbers(self) -> range:
+        """The half messages that are there now, from the first that is undecided on."""
+        numbers = numbers_from(self._store, HALF_TOPIC, QUEUE_ID, self._half_progress)
+        for expired in range(self._half_progress, numbers.start):
+            if not self._is_decided(expired):
+                self._pass_over(expired)
+        return numbers
 
     def prepare(self, message: NewMessage) -> PutResult:
         """Store a half message.
@@ -89,10 +102,10 @@ class Transactions:
     def pending(self) -> list[Message]:
         """The halves that nobody has decided, the oldest first."""
         with self._guard:
-            return [half for half in self._messages(HALF_TOPIC, self._half_progress) if not self._is_decided(half)]
+            return [half for number in self._numbers() if (half := self._undecided(number))]
 
-    def take_due(self, now_ms: int, timeout_ms: int, checks_max: int) -> list[Message]:
-        """The halves whose producers are to be asked now.
+    def take_due(self, now_ms: int, timeout_ms: int, checks_max: int) -> Iterator[Message | None]:
+        """The halves whose producers are to be asked now, as far as they are taken from here.
 
         Each of them was stored again with its check counted, and the older record of it counts no more; those that were
         asked about too often are given up.
@@ -101,25 +114,32 @@ class Transactions:
             now_ms: when this is.
             timeout_ms: the age at which a half is asked about first, unless it says so itself.
             checks_max: how often a producer is asked.
+
+        Yields:
+            A half to ask about, or None where one was looked at and nobody is to be asked.
         """
         with self._guard:
-            halves = [half for half in self._messages(HALF_TOPIC, self._half_progress) if not self._is_decided(half)]
-            due = []
-            for half in halves:
-                age_ms = now_ms - half.born_timestamp
-                immunity_ms = _immunity_ms(half)
-                checks = _number(half.properties.get(rewrites.CHECK_TIMES))
-                if checks >= checks_max:
-                    self._store.put(rewrites.abandon(half))
-                    self._pass_over(half.queue_offset)
-                elif immunity_ms is not None and age_ms < immunity_ms:
-                    # RocketMQ counts this, too.
-                    self._put_again(half, checks + 1)
-                elif age_ms < timeout_ms:
-                    break
-                else:
-                    due.append(self._put_again(half, checks + 1))
-        return due
+            numbers = self._numbers()
+        for number in numbers:
+            with self._guard:
+                half = self._undecided(number)
+                if half is not None and _is_too_young(half, now_ms, timeout_ms):
+                    return
+                due = None if half is None else self._next_check(half, now_ms, timeout_ms, checks_max)
+            yield due
+
+    def _next_check(self, half: Message, now_ms: int, timeout_ms: int, checks_max: int) -> Message | None:
+        """Count a check of a half; gives what its producer is to be asked about, if it is."""
+        checks = _number(half.properties.get(rewrites.CHECK_TIMES)) or 0
+        if checks >= checks_max:
+            self._store.put(rewrites.abandon(half))
+            self._pass_over(half.queue_offset)
+            return None
+        again = self._put_again(half, checks + 1)
+        immunity_ms = _immunity_ms(half, timeout_ms)
+        # RocketMQ counts this, too.
+        is_immune = immunity_ms is not None and now_ms - half.born_timestamp < immunity_ms
+        return None if is_immune else again
 
     def _put_again(self, half: Message, checks: int) -> Message:
         """Let a newer record stand for a half; whoever names the older one means this."""
@@ -132,8 +152,8 @@ class Transactions:
         assert again is not None, "what was just stored is there"
         return again
 
-    def _is_decided(self, half: Message) -> bool:
-        return half.queue_offset < self._half_progress or half.queue_offset in self._decided
+    def _is_decided(self, number: int) -> bool:
+        return number < self._half_progress or number in self._decided
 
     def _find(self, producer_group: str, half_offset: int) -> Message:
         half = self._store.get_at(half_offset)
@@ -146,8 +166,11 @@ class Transactions:
         if not half.properties.get(props.REAL_TOPIC) or not half.properties.get(props.REAL_QID, "").isdecimal():
             raise TransactionError(f"the half at {half_offset}: expected {props.REAL_TOPIC} and {props.REAL_QID}")
         if (newest := self._newest.get(half.queue_offset)) is not None:
-            half = self._store.get(HALF_TOPIC, QUEUE_ID, newest, 1).messages[0]
-        if self._is_decided(half):
+            again = whole_message(self._store, HALF_TOPIC, QUEUE_ID, newest)
+            if again is None:
+                raise TransactionError(f"the half at {half_offset}: expected its record {newest} whole, found damage")
+            half = again
+        if self._is_decided(half.queue_offset):
             raise TransactionError(f"the half at {half_offset}: expected it pending, found it decided")
         return half
 
@@ -185,11 +208,19 @@ class Transactions:
         offsets.commit(OP_TOPIC, GROUP, QUEUE_ID, self._op_progress)
 
 
-def _immunity_ms(half: Message) -> int | None:
-    """The age before which nobody is to be asked about a half, where it says one itself."""
-    seconds = half.properties.get(IMMUNITY_SECONDS)
-    return _number(seconds) * 1000 if seconds else None
+def _is_too_young(half: Message, now_ms: int, timeout_ms: int) -> bool:
+    """Whether a half, and so all behind it, is not to be asked about yet; one from the future is."""
+    return not half.properties.get(IMMUNITY_SECONDS) and 0 <= now_ms - half.born_timestamp < timeout_ms
 
 
-def _number(text: str | None) -> int:
-    return int(text) if text and text.isdecimal() and len(text) < _MAX_DIGITS else 0
+def _immunity_ms(half: Message, timeout_ms: int) -> int | None:
+    """The age before which nobody is to be asked about a half that says one itself; what is no number is the usual."""
+    text = half.properties.get(IMMUNITY_SECONDS)
+    if not text:
+        return None
+    seconds = _number(text)
+    return timeout_ms if seconds is None else seconds * 1000
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text and text.isdecimal() and len(text) < _MAX_DIGITS else None

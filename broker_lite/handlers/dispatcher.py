@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from collections.abc import Iterator
+from itertools import islice
 
 from broker_lite.broker.accounts import Accounts
 from broker_lite.broker.broker import Broker
@@ -34,6 +36,8 @@ _logger = logging.getLogger(__name__)
 
 DELIVERED_AT_ONCE = 500
 """Messages whose time has come, before clients have their turn again."""
+ASKED_AT_ONCE = 200
+"""Half messages that are looked at, likewise."""
 DELIVERY_PAUSE_MS = 5_000
 """After the store could not take one of them."""
 
@@ -100,6 +104,7 @@ class Dispatcher:
         self._accounts = accounts
         self._unsynced: deque[tuple[int, Channel, Command]] = deque()
         self._next_check_ms = broker.now_ms() + broker.options.transaction_check_interval_ms
+        self._asking: Iterator[None] | None = None
         self._next_delivery_ms = self._next_poll_ms = broker.now_ms()
 
     def handle(self, channel: Channel, request: Command) -> None:
@@ -184,10 +189,20 @@ class Dispatcher:
         broker = self.broker
         due_ms = broker.delivery.next_due_ms()
         delivered = broker.delivery.deliver_due(now_ms, DELIVERED_AT_ONCE) if _is_due(due_ms, now_ms) else []
-        if now_ms >= self._next_check_ms:
-            self._next_check_ms = now_ms + broker.options.transaction_check_interval_ms
-            transactions.ask_producers(broker, now_ms)
-        return len(delivered) >= DELIVERED_AT_ONCE
+        has_more = self._ask_producers(now_ms)
+        return has_more or len(delivered) >= DELIVERED_AT_ONCE
+
+    def _ask_producers(self, now_ms: int) -> bool:
+        """Ask about some of the halves that have waited too long, every so often; tells whether there are more."""
+        if self._asking is None:
+            if now_ms < self._next_check_ms:
+                return False
+            self._next_check_ms = now_ms + self.broker.options.transaction_check_interval_ms
+            self._asking = transactions.ask_producers(self.broker, now_ms)
+        if sum(1 for _ in islice(self._asking, ASKED_AT_ONCE)) == ASKED_AT_ONCE:
+            return True
+        self._asking = None
+        return False
 
     def _attend_clients(self, now_ms: int) -> None:
         """Answer the pulls for which something has come, or which have waited long enough; see who has gone."""

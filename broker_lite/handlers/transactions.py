@@ -6,6 +6,7 @@ Source: EndTransactionProcessor, AbstractTransactionalMessageCheckListener (5.5.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from dataclasses import replace
 
 from broker_lite.broker.broker import Broker
@@ -41,13 +42,19 @@ def end_transaction(broker: Broker, _channel: Channel, request: Command) -> Comm
     return request.reply(ResponseCode.SUCCESS)
 
 
-def ask_producers(broker: Broker, now_ms: int) -> None:
-    """Ask the producers of halves that have waited too long."""
+def ask_producers(broker: Broker, now_ms: int) -> Iterator[None]:
+    """Ask the producers of halves that have waited too long: at each step one half is looked at."""
     options = broker.options
     for half in broker.delivery.take_due_halves(now_ms, options.transaction_timeout_ms, options.transaction_check_max):
-        members = list(broker.clients.producers.get(half.properties.get(props.PGROUP, ""), {}).values())
-        if members:
-            members[next(_turn) % len(members)].channel.tell(_question(half))
+        if half is not None:
+            _ask(broker, half)
+        yield
+
+
+def _ask(broker: Broker, half: Message) -> None:
+    members = list(broker.clients.producers.get(half.properties.get(props.PGROUP, ""), {}).values())
+    if members:
+        members[next(_turn) % len(members)].channel.tell(_question(half))
 
 
 def _question(half: Message) -> Command:

@@ -10,7 +10,7 @@ slaves.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Never, Self
@@ -28,7 +28,6 @@ from broker_lite.store import PutResult, UnsupportedError, system_clock
 from broker_lite.store.dispatch import parse_delay_level
 from broker_lite.store.prepared import SentMessage
 from schemas.layouts import properties as props
-from schemas.layouts.commitlog import Message
 from schemas.layouts.hosts import Host
 
 _NOBODY = Host.of("0.0.0.0", 0)  # noqa: S104 (nobody listens there)
@@ -241,9 +240,9 @@ class JmqStore(LookUps):
         """Refuse to roll back; see `find_half`."""
         raise UnsupportedError(_NO_TRANSACTIONS)
 
-    def take_due_halves(self, now_ms: int, timeout_ms: int, checks_max: int) -> list[Message]:  # noqa: ARG002
+    def take_due_halves(self, now_ms: int, timeout_ms: int, checks_max: int) -> Iterator[None]:  # noqa: ARG002
         """No halves: there are none."""
-        return []
+        return iter(())
 
     def take_arrived(self) -> set[tuple[str, int]]:
         """Topic and number of the queues that got messages since the last call."""

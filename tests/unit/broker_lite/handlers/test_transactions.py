@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from broker_lite.handlers.dispatcher import Dispatcher
 from schemas.layouts.commitlog import parse_message
 from schemas.layouts.message_id import parse_message_id
@@ -125,7 +127,7 @@ def test_a_half_that_nobody_knows_is_given_up(peer: Peer, dispatcher: Dispatcher
     look(dispatcher, clock)
     (given_up,) = store.get("TRANS_CHECK_MAX_TIME_TOPIC", 0, 0).messages
     assert given_up.properties["TRANSACTION_CHECK_TIMES"] == "15"
-    assert dispatcher.broker.delivery.take_due_halves(clock.now_ms, 0, 15) == []
+    assert list(dispatcher.broker.delivery.take_due_halves(clock.now_ms, 0, 15)) == []
 
 
 def test_nobody_is_asked_while_a_half_is_immune(peer: Peer, dispatcher: Dispatcher, clock: Clock) -> None:
@@ -135,3 +137,19 @@ def test_nobody_is_asked_while_a_half_is_immune(peer: Peer, dispatcher: Dispatch
     look(dispatcher, clock)
     assert len(peer.sent) == before
     assert decide(peer, half, COMMIT) == ResponseCode.SUCCESS
+
+
+def test_many_halves_are_asked_about_by_and_by(
+    peer: Peer, dispatcher: Dispatcher, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker_lite.handlers.dispatcher.ASKED_AT_ONCE", 2)
+    register(peer)
+    for _ in range(5):
+        send_half(peer)
+    clock.now_ms += 31_000
+    counts = []
+    for _ in range(4):
+        before = len(peer.sent)
+        has_more = dispatcher.tick(clock.now_ms)
+        counts.append((len(peer.sent) - before, has_more))
+    assert counts == [(2, True), (2, True), (1, False), (0, False)]

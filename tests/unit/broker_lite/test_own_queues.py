@@ -1,0 +1,162 @@
+"""The broker's own queues where records are damaged, or have gone before their time: nobody waits for those."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from broker_lite.delivery import Delivery
+from broker_lite.store import MessageStore
+from schemas.layouts.commitlog import NewMessage
+from schemas.layouts.topics import OP_TOPIC
+from tests.unit.broker_lite.builders import BORN_MS, SMALL, Clock, message
+
+TIMEOUT_MS, CHECKS = 6_000, 15
+
+
+def timed(number: int) -> NewMessage:
+    """A message that is to come after some seconds."""
+    return message(number, properties=(("UNIQ_KEY", f"U{number}"), ("TIMER_DELAY_SEC", "3")))
+
+
+def half(number: int, **changes: object) -> NewMessage:
+    """A message that waits for its producer's decision."""
+    pairs = {"UNIQ_KEY": f"U{number}", "TRAN_MSG": "true", "PGROUP": "shop", **changes}
+    return message(number, properties=tuple((key, str(value)) for key, value in pairs.items()))
+
+
+def damage(root: Path, text: bytes) -> None:
+    """Change a byte of the one record with a body."""
+    (segment,) = [path for path in (root / "commitlog").iterdir() if text in path.read_bytes()]
+    data = segment.read_bytes()
+    assert data.count(text) == 1
+    segment.write_bytes(data.replace(text, text[:-1] + b"!"))
+
+
+def expire(store: MessageStore) -> None:
+    """Take away all of the log but its last segment, as a disk that is too full makes a broker do."""
+    files = store.files.log.files
+    files.delete_first(len(files.file_starts) - 1)
+    store.files.delete_expired(files.start)
+
+
+def bodies(store: MessageStore) -> list[bytes]:
+    """What has come."""
+    return [one.body for one in store.get("orders", 0, 0, 100).messages]
+
+
+def asked(delivery: Delivery, now_ms: int) -> list[bytes]:
+    """The halves that a producer is asked about."""
+    return [one.body for one in delivery.take_due_halves(now_ms, TIMEOUT_MS, CHECKS) if one is not None]
+
+
+@pytest.mark.parametrize("is_opened_again", [True, False])
+def test_a_damaged_timer_does_not_hold_up_the_others(root: Path, clock: Clock, *, is_opened_again: bool) -> None:
+    with MessageStore.open(root, SMALL, clock=clock) as store:
+        delivery = Delivery(store)
+        for number in (1, 2, 3):
+            delivery.send(timed(number))
+        if not is_opened_again:
+            damage(root, b"body 2")
+            clock.now_ms += 4_000
+            delivery.deliver_due(clock.now_ms)
+            assert bodies(store) == [b"body 1", b"body 3"]
+            return
+    damage(root, b"body 2")
+    clock.now_ms += 4_000
+    with MessageStore.open(root, SMALL, clock=clock) as store:
+        Delivery(store).deliver_due(clock.now_ms)
+        assert bodies(store) == [b"body 1", b"body 3"]
+
+
+def test_a_damaged_half_does_not_hold_up_the_others(root: Path, clock: Clock) -> None:
+    with MessageStore.open(root, SMALL, clock=clock) as store:
+        delivery = Delivery(store)
+        for number in (1, 2, 3):
+            delivery.send(half(number))
+    damage(root, b"body 2")
+    with MessageStore.open(root, SMALL, clock=clock) as store:
+        delivery = Delivery(store)
+        assert [one.body for one in delivery.pending_halves()] == [b"body 1", b"body 3"]
+        assert asked(delivery, BORN_MS + TIMEOUT_MS) == [b"body 1", b"body 3"]
+        # The damaged one counts as decided: nothing keeps the progress from going on.
+        assert store.config.consumer_offsets.get("RMQ_SYS_TRANS_HALF_TOPIC", "CID_RMQ_SYS_TRANS", 0) == 3
+
+
+def test_a_damaged_mark_does_not_keep_a_store_from_being_opened(root: Path, clock: Clock) -> None:
+    with MessageStore.open(root, SMALL, clock=clock) as store:
+        delivery = Delivery(store)
+        places = [delivery.send(half(number)).physical_offset for number in (1, 2, 3)]
+        for place in places[1:]:
+            delivery.rollback("shop", place)
+        mark = store.get(OP_TOPIC, 0, 0).messages[0]
+    segment = root / "commitlog" / f"{0:020d}"
+    with segment.open("r+b") as file:
+        file.seek(segment.read_bytes().index(mark.body, mark.physical_offset))
+        file.write(b"!")
+    (root / "config" / "consumerOffset.json").unlink()
+    (root / "config" / "consumerOffset.json.bak").unlink(missing_ok=True)
+    with MessageStore.open(root, SMALL, clock=clock) as store:
+        # Of the damaged mark nobody knows what was decided: its producer is asked again.
+        assert asked(Delivery(store), BORN_MS + TIMEOUT_MS) == [b"body 1", b"body 2"]
+
+
+def test_a_delay_level_goes_on_behind_what_has_expired(root: Path, clock: Clock) -> None:
+    with MessageStore.open(root, SMALL, clock=clock) as store:
+        delivery = Delivery(store)
+        for number in range(40):
+            delivery.send(message(number, properties=(("UNIQ_KEY", f"U{number}"), ("DELAY", "18"))))
+        expire(store)
+        kept = store.min_offset("SCHEDULE_TOPIC_XXXX", 17)
+        assert kept >= 8, "a whole file of the queue has gone"
+        clock.now_ms += 7_200_000
+        delivery.deliver_due(clock.now_ms)
+        found = store.get("orders", 0, 0, 100).messages
+        assert [one.body for one in found] == [b"body %d" % number for number in range(kept, 40)]
+
+
+def test_halves_are_asked_about_behind_what_has_expired(root: Path, clock: Clock) -> None:
+    with MessageStore.open(root, SMALL, clock=clock) as store:
+        delivery = Delivery(store)
+        for number in range(40):
+            delivery.send(half(number))
+        expire(store)
+        kept = store.min_offset("RMQ_SYS_TRANS_HALF_TOPIC", 0)
+        assert 0 < kept < 40
+        assert asked(delivery, BORN_MS + TIMEOUT_MS) == [b"body %d" % number for number in range(kept, 40)]
+
+
+@pytest.mark.parametrize(
+    ("immunity", "age_ms", "is_asked"),
+    [
+        (None, 5_999, False),
+        (None, 6_000, True),
+        (None, -1, True),  # its producer's clock is ahead: the others must not wait until it is right
+        ("2", 1_999, False),
+        ("2", 2_000, True),
+        ("60", 59_999, False),
+        ("60", 60_000, True),
+        ("soon", 5_999, False),
+        ("soon", 6_000, True),
+    ],
+)
+def test_when_a_half_is_asked_about_first(
+    root: Path, clock: Clock, immunity: str | None, age_ms: int, *, is_asked: bool
+) -> None:
+    with MessageStore.open(root, SMALL, clock=clock) as store:
+        delivery = Delivery(store)
+        delivery.send(half(1, **({} if immunity is None else {"CHECK_IMMUNITY_TIME_IN_SECONDS": immunity})))
+        assert asked(delivery, BORN_MS + age_ms) == ([b"body 1"] if is_asked else [])
+
+
+def test_a_half_that_is_decided_while_others_are_asked_about_is_left_alone(root: Path, clock: Clock) -> None:
+    with MessageStore.open(root, SMALL, clock=clock) as store:
+        delivery = Delivery(store)
+        places = [delivery.send(half(number)).physical_offset for number in (1, 2, 3)]
+        due = delivery.take_due_halves(BORN_MS + TIMEOUT_MS, TIMEOUT_MS, CHECKS)
+        first = next(due)
+        assert first is not None
+        assert first.body == b"body 1"
+        delivery.commit("shop", places[1])
+        assert [one.body for one in due if one is not None] == [b"body 3"]
