@@ -9,6 +9,7 @@ codes: 0 it was asked to end, 2 a wrong option, a port that is not free or a sto
 from __future__ import annotations
 
 import argparse
+import datetime
 import ipaddress
 import os
 import sys
@@ -16,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jobs.broker_store import add_store_arguments, open_store
+from jobs.broker_store import add_store_arguments, at_least, open_store
 from jobs.command import ExitCode, JobError, job_parser, run_job
 from jobs.durations import parse_duration
 
@@ -65,7 +66,11 @@ def build_parser() -> argparse.ArgumentParser:
         "--advertise", metavar="IP", help="the address that clients are given (default: that of --listen)"
     )
     network.add_argument(
-        "--max-connections", type=int, default=20_000, metavar="N", help="connections on one port (default: 20000)"
+        "--max-connections",
+        type=at_least(1),
+        default=20_000,
+        metavar="N",
+        help="connections on one port (default: 20000)",
     )
     network.add_argument(
         "--accounts", metavar="FILE",
@@ -84,14 +89,22 @@ def build_parser() -> argparse.ArgumentParser:
         help="when a producer is first asked about a transaction (default: 6s)",
     )  # fmt: skip
     names.add_argument(
-        "--transaction-check-interval", type=parse_duration,
+        "--transaction-check-interval", type=_interval,
         default="30s", metavar="TIME",
         help="time between two such questions (default: 30s)",
     )  # fmt: skip
-    names.add_argument("--transaction-check-max", type=int, default=15, metavar="N", help="how many (default: 15)")
+    names.add_argument(
+        "--transaction-check-max", type=at_least(0), default=15, metavar="N", help="how many (default: 15)"
+    )
     _add_replication(parser)
     add_store_arguments(parser)
     return parser
+
+
+def _interval(text: str) -> datetime.timedelta:
+    if not (length := parse_duration(text)):
+        raise argparse.ArgumentTypeError(f"{text!r}: expected 1s or more")
+    return length
 
 
 def _add_replication(parser: argparse.ArgumentParser) -> None:
@@ -123,11 +136,17 @@ def _add_replication(parser: argparse.ArgumentParser) -> None:
 
 def job(arguments: argparse.Namespace) -> ExitCode:
     """Open the store, and serve."""
-    from broker_lite.server import ServerOptions, run_server
+    from broker_lite.server import ListenError, ServerOptions, run_server
     from broker_lite.server.limits import Limits
+    from broker_lite.server.service import FAST_PORT_DISTANCE
     from broker_lite.store import StoreError
 
     listen = _address("--listen", arguments.listen)
+    if arguments.ha_listen and listen.port <= FAST_PORT_DISTANCE:
+        raise JobError(
+            f"--listen {listen}: with --ha-listen clients are served {FAST_PORT_DISTANCE} ports below it, too",
+            "choose a larger port",
+        )
     is_slave = arguments.role == "SLAVE"
     namesrv = arguments.namesrv or (_NONE if is_slave else _NAME_SERVER)
     name_server = None if namesrv == _NONE else _address("--namesrv", namesrv)
@@ -154,8 +173,14 @@ def job(arguments: argparse.Namespace) -> ExitCode:
 
     try:
         run_server(store, options, ready)
-    except OSError as error:
-        raise JobError(f"cannot listen: {error.strerror or error}", "choose other ports") from error
+    except ListenError as error:
+        raise JobError(str(error), "choose another port") from error
+    except (StoreError, OSError) as error:
+        raise JobError(
+            f"{arguments.store}: the store could not be put on the disk at the end: {error}",
+            "the next start recovers it",
+            ExitCode.FAILED,
+        ) from error
     return ExitCode.OK
 
 

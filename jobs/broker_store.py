@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,13 +42,15 @@ def add_store_arguments(parser: argparse.ArgumentParser) -> None:
         "--flush", choices=("async", "sync"), default="async", help="answer a send at once, or when it is on the disk"
     )
     files.add_argument(
-        "--segment-mib", type=float, metavar="MIB",
+        "--segment-mib", type=_mebibytes, metavar="MIB",
         help="size of a file of the CommitLog, or the journal (default: 1024, of the journal 128)",
     )  # fmt: skip
     files.add_argument("--queue-entries", type=int, default=300_000, metavar="N", help="entries of a queue's file")
     files.add_argument("--index-slots", type=int, default=5_000_000, metavar="N", help="hash slots of an index file")
     files.add_argument("--index-entries", type=int, default=20_000_000, metavar="N", help="entries of an index file")
-    files.add_argument("--max-message-kib", type=int, default=4096, metavar="KIB", help="largest body (default: 4096)")
+    files.add_argument(
+        "--max-message-kib", type=at_least(1), default=4096, metavar="KIB", help="largest body (default: 4096)"
+    )
     files.add_argument(
         "--reserved-hours", type=int, default=72, metavar="HOURS", help="age at which segments go (default: 72)"
     )
@@ -71,7 +75,31 @@ def _percents(text: str) -> tuple[int, int, int]:
     parts = text.split(",")
     if len(parts) != 3 or not all(part.isdecimal() and 0 < int(part) <= 100 for part in parts):
         raise argparse.ArgumentTypeError(f"{text!r}: expected three numbers from 1 to 100 with commas between")
-    return int(parts[0]), int(parts[1]), int(parts[2])
+    first, second, third = map(int, parts)
+    if not first <= second <= third:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected none to be smaller than the one before")
+    return first, second, third
+
+
+def at_least(least: int) -> Callable[[str], int]:
+    """The type of an option whose whole number has a lower limit."""
+
+    def number(text: str) -> int:
+        if not text.strip().isdecimal() or int(text) < least:
+            raise argparse.ArgumentTypeError(f"{text!r}: expected a whole number, {least} or more")
+        return int(text)
+
+    return number
+
+
+def _mebibytes(text: str) -> float:
+    try:
+        size = float(text)
+    except ValueError:
+        size = math.nan
+    if not math.isfinite(size):
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a number of MiB")
+    return size
 
 
 def open_store(arguments: argparse.Namespace, broker: BrokerOptions) -> BrokerStore:
@@ -87,10 +115,17 @@ def open_store(arguments: argparse.Namespace, broker: BrokerOptions) -> BrokerSt
     """
     from broker_lite.store.errors import FileSizeError
 
+    if not arguments.store:
+        raise JobError("--store: expected a folder, found nothing")
     try:
         return _open(arguments, broker)
     except FileSizeError as error:
         raise JobError(str(error), _size_hint(error)) from None
+    except OSError as error:
+        what = f"{error.strerror}: {error.filename}" if error.filename else str(error)
+        raise JobError(
+            f"--store {arguments.store}: cannot be opened: {what}", "name a folder that this user may write to"
+        ) from error
 
 
 def _size_hint(error: FileSizeError) -> str:

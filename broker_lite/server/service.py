@@ -12,8 +12,10 @@ import asyncio
 import importlib
 import importlib.util
 import logging
+import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -73,6 +75,10 @@ class ServerOptions:
     limits: Limits = field(default_factory=Limits)
     accounts: Accounts | None = None
     replication: ReplicationOptions = field(default_factory=ReplicationOptions)
+
+
+class ListenError(Exception):
+    """A port that cannot be had; the message names it."""
 
 
 class _BrokerService:
@@ -148,7 +154,7 @@ class Server:
             ready: is called when clients find the broker.
 
         Raises:
-            OSError: if a port is not free.
+            ListenError: if a port is not free.
         """
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -182,7 +188,8 @@ class Server:
             self._registrations.append(
                 RemoteRegistration(address.host, address.port, self._options.broker, loop, self._part.told)
             )
-        await self._part.start(loop)
+        with _listening(self._options.replication.listen):
+            await self._part.start(loop)
         if self._part.has_slaves:
             # RocketMQ's slaves ask for topics at its second port.
             host, port = self._options.listen
@@ -190,7 +197,8 @@ class Server:
 
     async def _open(self, loop: asyncio.AbstractEventLoop, address: Address, service: Service) -> None:
         connections = Connections(service, self._options.limits, loop)
-        server = await loop.create_server(lambda: Connection(connections), *address, backlog=BACKLOG)
+        with _listening(address):
+            server = await loop.create_server(lambda: Connection(connections), *address, backlog=BACKLOG)
         self._ports.append((server, connections))
 
     def _register_changes(self) -> None:
@@ -267,6 +275,16 @@ class Server:
         await asyncio.sleep(0)
 
 
+@contextmanager
+def _listening(address: object) -> Iterator[None]:
+    """Say which port cannot be had."""
+    try:
+        yield
+    except OSError as error:
+        # asyncio's text is long, and names the address in its own way.
+        raise ListenError(f"{address}: cannot listen: {os.strerror(error.errno) if error.errno else error}") from error
+
+
 def run_server(store: BrokerStore, options: ServerOptions, ready: Callable[[], None] = lambda: None) -> None:
     """Serve until SIGTERM or SIGINT, and close the store.
 
@@ -276,7 +294,9 @@ def run_server(store: BrokerStore, options: ServerOptions, ready: Callable[[], N
         ready: is called when clients find the broker.
 
     Raises:
-        OSError: if a port is not free.
+        ListenError: if a port is not free.
+        StoreError: if the store cannot be put on the disk at the end; the next one who opens it recovers it.
+        OSError: likewise.
     """
 
     async def serve() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import signal
 import socket
 import threading
@@ -10,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from broker_lite.store import MessageStore
 from jobs.broker import main
 from jobs.command import ExitCode
 from schemas.layouts.dialect import BOLTMQ, ROCKETMQ, Dialect
@@ -49,6 +52,10 @@ def run(tmp_path: Path, *arguments: str) -> int:
         (["--layout", "boltmq", "--ha-listen", "127.0.0.1:1"], "its log is not copied to slaves"),
         (["--layout", "boltmq", "--listen", "[::1]:10911"], "expected an IPv4 address for --layout boltmq"),
         (["--layout", "jmq", "--segment-mib", "0"], "journal_file_size_bytes: expected"),
+        (["--store", ""], "--store: expected a folder"),
+        (["--store", "/dev/null"], "--store /dev/null: cannot be opened: File exists: /dev/null"),
+        (["--store", "/dev/null/store"], "--store /dev/null/store: cannot be opened: Not a directory"),
+        (["--listen", "127.0.0.1:2", "--ha-listen", "127.0.0.1:3"], "clients are served 2 ports below it"),
     ],
 )
 def test_wrong_options_are_told_in_a_line(
@@ -82,7 +89,22 @@ def test_a_store_of_another_dialect_is_left_alone(
     assert (root / "commitlog" / f"{0:020d}").read_bytes() == data
 
 
-@pytest.mark.parametrize("arguments", [["--delete-hours", "25"], ["--disk-percent", "75,85"], ["--flush", "never"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--delete-hours", "25"],
+        ["--disk-percent", "75,85"],
+        ["--disk-percent", "90,85,75"],
+        ["--flush", "never"],
+        ["--segment-mib", "nan"],
+        ["--segment-mib", "inf"],
+        ["--max-message-kib", "0"],
+        ["--max-connections", "0"],
+        ["--max-connections", "-5"],
+        ["--transaction-check-max", "-1"],
+        ["--transaction-check-interval", "0s"],
+    ],
+)
 def test_wrong_values_are_usage(tmp_path: Path, arguments: list[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         run(tmp_path, *arguments)
@@ -120,8 +142,45 @@ def test_a_port_that_is_taken_is_told(tmp_path: Path, capsys: pytest.CaptureFixt
         taken.listen()
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         assert run(tmp_path, "--listen", address, "--namesrv", "none") == ExitCode.USAGE
-    assert "cannot listen" in capsys.readouterr().err
+    assert f"{address}: cannot listen: Address already in use" in capsys.readouterr().err
     assert not (tmp_path / "store" / "abort").exists()
+
+
+def test_the_port_for_slaves_is_told_if_it_is_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        listen = ["--listen", f"127.0.0.1:{free_ports(1)}", "--namesrv", "none"]
+        assert run(tmp_path, *listen, "--ha-listen", address) == ExitCode.USAGE
+    assert f"{address}: cannot listen" in capsys.readouterr().err
+
+
+def test_a_store_that_others_own_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: str, *_: object) -> int:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    monkeypatch.setattr("broker_lite.store.ownership.os.open", refuse)
+    assert run(tmp_path) == ExitCode.USAGE
+    errors = capsys.readouterr().err
+    assert f"cannot be opened: Permission denied: {tmp_path / 'store' / 'lock'}" in errors
+    assert "a folder that this user may write to" in errors
+
+
+def test_a_disk_that_is_full_at_the_end_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def serve(store: MessageStore, *_: object) -> None:
+        with store:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("broker_lite.server.run_server", serve)
+    assert run(tmp_path, "--listen", "127.0.0.1:1") == ExitCode.FAILED
+    errors = capsys.readouterr().err
+    assert "could not be put on the disk at the end: [Errno 28] No space left on device" in errors
+    assert "the next start recovers it" in errors
 
 
 def test_a_signal_ends_it_in_order(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
