@@ -5,11 +5,13 @@ Source: ConsumerManager, ConsumerGroupInfo, ProducerManager (5.5.0).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from broker_lite.protocol import Channel
 from schemas.layouts.remoting import Command
+from schemas.remoting.errors import CommandError
 from schemas.remoting.heartbeats import (
     TAG_EXPRESSION,
     Connection,
@@ -22,6 +24,20 @@ from schemas.remoting.heartbeats import (
 )
 
 BROADCASTING = "BROADCASTING"
+MAX_PLACES_OF_ONE = 4096
+"""Groups times clients that one connection may bring; RocketMQ has no limit, its clients have a few."""
+
+
+class HeartbeatError(CommandError):
+    """More groups than one connection may bring."""
+
+
+class _Place(NamedTuple):
+    """A client in a group."""
+
+    group: str
+    client_id: str
+    is_consumer: bool
 
 
 @dataclass(slots=True)
@@ -91,65 +107,106 @@ class Clients:
         self._timeout_ms = timeout_ms
         self.producers: dict[str, dict[str, Member]] = {}
         self.consumers: dict[str, ConsumerGroup] = {}
+        # When thousands of connections end at once, nobody is to be searched for among all clients.
+        self._places: dict[Channel, set[_Place]] = {}
 
     def heartbeat(self, channel: Channel, request: Command, heartbeat: Heartbeat, now_ms: int) -> set[str]:
         """Take a client's word on its groups.
 
         Returns:
             The consumer groups in which something has changed.
+
+        Raises:
+            HeartbeatError: if there are more groups and clients on one connection than there may be.
         """
+        client_id = heartbeat.client_id
+        produced = [
+            _Place(producer.group_name, client_id, is_consumer=False) for producer in heartbeat.producer_data_set
+        ]
+        consumed = [_Place(data.group_name, client_id, is_consumer=True) for data in heartbeat.consumer_data_set]
+        self._note_places(channel, produced + consumed)
+        for place in produced:
+            members = self.producers.setdefault(place.group, {})
+            self._replace(members, place, _member(client_id, channel, request, now_ms))
         changed = set()
-        for producer in heartbeat.producer_data_set:
-            members = self.producers.setdefault(producer.group_name, {})
-            members[heartbeat.client_id] = _member(heartbeat.client_id, channel, request, now_ms)
-        for data in heartbeat.consumer_data_set:
-            group = self.consumers.setdefault(data.group_name, ConsumerGroup(data))
-            known = group.members.get(heartbeat.client_id)
-            group.members[heartbeat.client_id] = _member(heartbeat.client_id, channel, request, now_ms)
+        for place, data in zip(consumed, heartbeat.consumer_data_set, strict=True):
+            group = self.consumers.setdefault(place.group, ConsumerGroup(data))
+            known = self._replace(group.members, place, _member(client_id, channel, request, now_ms))
             subscribed = group.subscribe(data)
             if subscribed or known is None or known.channel is not channel:
-                changed.add(data.group_name)
+                changed.add(place.group)
         return changed
+
+    def _note_places(self, channel: Channel, places: list[_Place]) -> None:
+        together = self._places.get(channel, set()).union(places)
+        if len(together) > MAX_PLACES_OF_ONE:
+            raise HeartbeatError(
+                f"expected at most {MAX_PLACES_OF_ONE} groups on one connection, found {len(together)}"
+            )
+        if together:
+            self._places[channel] = together
+
+    def _replace(self, members: dict[str, Member], place: _Place, member: Member) -> Member | None:
+        """Put a client into a group; gives what was known of it there."""
+        known = members.get(place.client_id)
+        if known is not None and known.channel is not member.channel:
+            self._forget_place(known, place)
+        members[place.client_id] = member
+        return known
+
+    def _forget_place(self, member: Member, place: _Place) -> None:
+        places = self._places.get(member.channel)
+        if places is not None:
+            places.discard(place)
+            if not places:
+                del self._places[member.channel]
 
     def unregister(self, client_id: str, producer_group: str | None, consumer_group: str | None) -> set[str]:
         """Take a client out of groups that it leaves; gives the consumer groups that it was in."""
         if producer_group:
-            self._drop_producer(producer_group, client_id)
-        if consumer_group and self._drop_consumer(consumer_group, client_id):
+            self._drop(_Place(producer_group, client_id, is_consumer=False))
+        if consumer_group and self._drop(_Place(consumer_group, client_id, is_consumer=True)):
             return {consumer_group}
         return set()
 
     def lost(self, channel: Channel) -> set[str]:
         """Take out everybody who came by a connection that has ended; gives their consumer groups."""
-        return self._drop_where(lambda member: member.channel is channel)
+        return self._drop_all(list(self._places.get(channel, ())))
 
     def expire(self, now_ms: int) -> set[str]:
         """Take out everybody who is silent; gives their consumer groups."""
-        return self._drop_where(lambda member: now_ms - member.heard_ms > self._timeout_ms)
+        oldest = now_ms - self._timeout_ms
+        silent = [
+            _Place(name, member.client_id, is_consumer=is_consumer)
+            for is_consumer, name, members in self._groups()
+            for member in members.values()
+            if member.heard_ms < oldest
+        ]
+        return self._drop_all(silent)
 
-    def _drop_where(self, is_gone: Callable[[Member], bool]) -> set[str]:
-        for name, members in list(self.producers.items()):
-            for member in [member for member in members.values() if is_gone(member)]:
-                self._drop_producer(name, member.client_id)
-        changed = set()
-        for name, group in list(self.consumers.items()):
-            for member in [member for member in group.members.values() if is_gone(member)]:
-                self._drop_consumer(name, member.client_id)
-                changed.add(name)
-        return changed
+    def _groups(self) -> Iterator[tuple[bool, str, dict[str, Member]]]:
+        for name, members in self.producers.items():
+            yield False, name, members
+        for name, group in self.consumers.items():
+            yield True, name, group.members
 
-    def _drop_producer(self, group: str, client_id: str) -> None:
-        members = self.producers.get(group, {})
-        members.pop(client_id, None)
-        if not members:
-            self.producers.pop(group, None)
+    def _drop_all(self, places: Iterable[_Place]) -> set[str]:
+        return {place.group for place in places if self._drop(place) and place.is_consumer}
 
-    def _drop_consumer(self, name: str, client_id: str) -> bool:
-        group = self.consumers.get(name)
-        if group is None or group.members.pop(client_id, None) is None:
+    def _drop(self, place: _Place) -> bool:
+        """Take a client out of a group; tells whether it was there."""
+        name = place.group
+        if place.is_consumer:
+            group = self.consumers.get(name)
+            members = group.members if group else {}
+        else:
+            members = self.producers.get(name, {})
+        member = members.pop(place.client_id, None)
+        if member is None:
             return False
-        if not group.members:
-            del self.consumers[name]
+        self._forget_place(member, place)
+        if not members:
+            (self.consumers if place.is_consumer else self.producers).pop(name)
         return True
 
     def producer_connections(self, group: str) -> ProducerConnection:

@@ -1,0 +1,104 @@
+"""Who is in which group, and who leaves with a connection."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker_lite.broker.clients import MAX_PLACES_OF_ONE, Clients, HeartbeatError
+from broker_lite.protocol import Channel
+from schemas.layouts.remoting import Command
+from schemas.remoting.codes import RequestCode
+from schemas.remoting.heartbeats import ConsumerData, Heartbeat, ProducerData
+from tests.unit.broker_lite.broker_builders import PRODUCER_HOST
+
+REQUEST = Command(RequestCode.HEART_BEAT)
+TIMEOUT_MS = 120_000
+
+
+@pytest.fixture
+def clients() -> Clients:
+    """Nobody yet."""
+    return Clients(TIMEOUT_MS)
+
+
+def channel() -> Channel:
+    """A connection."""
+    return Channel(PRODUCER_HOST, lambda _: None, lambda: None)
+
+
+def beat(clients: Clients, by: Channel, client_id: str = "client", now_ms: int = 0) -> set[str]:
+    """A client's heartbeat, of a producer and a consumer."""
+    heartbeat = Heartbeat(client_id, (ProducerData("producers"),), (ConsumerData("consumers"),))
+    return clients.heartbeat(by, REQUEST, heartbeat, now_ms)
+
+
+def ids(clients: Clients) -> list[str]:
+    """The members of the consumers' group, which are those of the producers' group."""
+    found = [member.client_id for member in clients.members("consumers")]
+    assert list(clients.producers.get("producers", {})) == found
+    return found
+
+
+def test_who_comes_by_a_connection_leaves_with_it(clients: Clients) -> None:
+    first, second = channel(), channel()
+    assert beat(clients, first, "one") == {"consumers"}
+    assert beat(clients, second, "two") == {"consumers"}
+    assert beat(clients, second, "three") == {"consumers"}
+    assert beat(clients, first, "one") == set()
+    assert clients.lost(second) == {"consumers"}
+    assert ids(clients) == ["one"]
+    assert clients.lost(second) == set()
+    assert clients.lost(first) == {"consumers"}
+    assert not clients.consumers
+    assert not clients.producers
+    assert not clients._places
+
+
+def test_who_comes_by_another_connection_stays_when_the_old_one_ends(clients: Clients) -> None:
+    old, new = channel(), channel()
+    beat(clients, old)
+    assert beat(clients, new) == {"consumers"}
+    assert clients.lost(old) == set()
+    assert ids(clients) == ["client"]
+    assert clients.lost(new) == {"consumers"}
+    assert clients._places == {}
+
+
+def test_who_unregisters_has_gone_before_its_connection(clients: Clients) -> None:
+    by = channel()
+    beat(clients, by)
+    assert clients.unregister("client", "producers", "consumers") == {"consumers"}
+    assert clients.unregister("client", "producers", "consumers") == set()
+    assert ids(clients) == []
+    assert clients._places == {}
+
+
+def test_who_is_silent_has_gone(clients: Clients) -> None:
+    by = channel()
+    beat(clients, by, "silent", now_ms=0)
+    beat(clients, by, "loud", now_ms=1)
+    assert clients.expire(TIMEOUT_MS) == set()
+    assert clients.expire(TIMEOUT_MS + 1) == {"consumers"}
+    assert ids(clients) == ["loud"]
+
+
+def test_one_connection_brings_no_more_groups_than_it_may(clients: Clients) -> None:
+    by = channel()
+    groups = tuple(ProducerData(f"group-{number}") for number in range(MAX_PLACES_OF_ONE))
+    clients.heartbeat(by, REQUEST, Heartbeat("client", groups, ()), 0)
+    clients.heartbeat(by, REQUEST, Heartbeat("client", groups, ()), 0)
+    with pytest.raises(HeartbeatError, match="expected at most 4096 groups on one connection, found 4097"):
+        clients.heartbeat(by, REQUEST, Heartbeat("client", (ProducerData("more"),), ()), 0)
+    assert "more" not in clients.producers
+
+
+def test_a_connection_that_ends_is_not_searched_for_among_all_clients(clients: Clients) -> None:
+    class Groups(dict[str, object]):
+        def items(self) -> object:  # type: ignore[override]
+            raise AssertionError("all groups were looked at")
+
+    by = channel()
+    beat(clients, by)
+    clients.producers = Groups(clients.producers)  # type: ignore[assignment]
+    clients.consumers = Groups(clients.consumers)  # type: ignore[assignment]
+    assert clients.lost(by) == {"consumers"}
