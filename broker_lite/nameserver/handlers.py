@@ -36,7 +36,8 @@ from schemas.remoting.versions import Version
 
 ORDER_TOPIC_NAMESPACE = "ORDER_TOPIC_CONFIG"
 MAX_SETTINGS = 10_000
-"""RocketMQ has no limit; strangers should not choose how much is kept."""
+MAX_SETTING_LENGTH = 8192
+"""RocketMQ has no limits; strangers should not choose how much is kept. A namespace counts as a setting, too."""
 _FAQ = "See the broker's autoCreateTopicEnable"
 
 
@@ -165,7 +166,11 @@ class NameServer:
 
     def _put_kv(self, _channel: Channel, request: Command) -> Command:
         header = from_ext_fields(PutKvRequest, request.ext_fields)
-        if sum(map(len, self._kv.values())) >= MAX_SETTINGS:
+        if (length := sum(map(len, header))) > MAX_SETTING_LENGTH:
+            remark = f"a setting: expected at most {MAX_SETTING_LENGTH} characters, found {length}"
+            return request.reply(ResponseCode.SYSTEM_ERROR, remark=remark)
+        is_new = header.key not in self._kv.get(header.namespace, {})
+        if is_new and sum(map(len, self._kv.values())) + len(self._kv) >= MAX_SETTINGS:
             return request.reply(ResponseCode.SYSTEM_ERROR, remark=f"expected at most {MAX_SETTINGS} settings")
         self._kv.setdefault(header.namespace, {})[header.key] = header.value
         return request.reply(ResponseCode.SUCCESS)

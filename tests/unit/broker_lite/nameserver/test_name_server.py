@@ -184,3 +184,21 @@ def test_settings_are_kept_by_namespace(name_server: NameServer) -> None:
     assert ask(name_server, RequestCode.GET_KV_CONFIG, namespace="N", key="k").code == ResponseCode.QUERY_NOT_FOUND
     assert ask(name_server, 9999).code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
     assert ask(name_server, RequestCode.PUT_KV_CONFIG, namespace="N").code == ResponseCode.SYSTEM_ERROR
+
+
+def test_strangers_do_not_choose_how_many_settings_are_kept(
+    name_server: NameServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker_lite.nameserver.handlers.MAX_SETTINGS", 6)
+
+    def put(namespace: str, key: str, value: str = "v") -> int:
+        return ask(name_server, RequestCode.PUT_KV_CONFIG, namespace=namespace, key=key, value=value).code
+
+    assert put("N", "k", "x" * 9000) == ResponseCode.SYSTEM_ERROR
+    assert [put("N", f"k{number}") for number in range(4)] == [0, 0, 0, 0]
+    # A namespace whose settings were deleted is still there, as in RocketMQ.
+    assert put("M", "k") == ResponseCode.SUCCESS
+    ask(name_server, RequestCode.DELETE_KV_CONFIG, namespace="M", key="k")
+    assert put("O", "k") == ResponseCode.SYSTEM_ERROR
+    assert put("N", "k0", "another") == ResponseCode.SUCCESS
+    assert ask(name_server, RequestCode.GET_KV_CONFIG, namespace="N", key="k0").ext_fields == {"value": "another"}
