@@ -16,6 +16,8 @@ from schemas.remoting.headers import PullMessageRequest
 
 MAX_HELD_OF_ONE = 4096
 """Pulls of one connection that may wait; a consumer has one for each queue."""
+_SUBSCRIPTION_LENGTH = 1024
+"""A pull with a subscription of its own counts once more for every so many characters of it."""
 
 
 @dataclass(slots=True)
@@ -23,7 +25,7 @@ class HeldPull:
     """A pull that found nothing.
 
     Attributes:
-        request: the command.
+        request: the command, as far as its answer needs it.
         header: its arguments.
         wanted: which messages it waits for.
         deadline_ms: when it is answered whatever comes.
@@ -37,6 +39,11 @@ class HeldPull:
     deadline_ms: int
     next_offset: int
 
+    @property
+    def weight(self) -> int:
+        """As how many ordinary pulls it counts."""
+        return 1 + len(self.header.subscription or "") // _SUBSCRIPTION_LENGTH
+
 
 class HeldPulls:
     """The waiting pulls of a broker."""
@@ -46,13 +53,13 @@ class HeldPulls:
         self._counts: Counter[Channel] = Counter()
 
     def __len__(self) -> int:
-        return sum(self._counts.values())
+        return sum(map(len, self._by_queue.values()))
 
     def hold(self, pull: HeldPull) -> bool:
         """Keep a pull; tells whether there was room for it."""
-        if self._counts[pull.channel] >= MAX_HELD_OF_ONE:
+        if self._counts[pull.channel] + pull.weight > MAX_HELD_OF_ONE:
             return False
-        self._counts[pull.channel] += 1
+        self._counts[pull.channel] += pull.weight
         self._by_queue.setdefault((pull.header.topic, pull.header.queue_id), []).append(pull)
         return True
 
@@ -80,6 +87,6 @@ class HeldPulls:
                     yield pull
 
     def _uncount(self, pull: HeldPull) -> None:
-        self._counts[pull.channel] -= 1
+        self._counts[pull.channel] -= pull.weight
         if not self._counts[pull.channel]:
             del self._counts[pull.channel]

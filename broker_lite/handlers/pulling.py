@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from broker_lite.broker import statistics
 from broker_lite.broker.broker import Broker
@@ -56,7 +57,9 @@ def pull_message(broker: Broker, channel: Channel, request: Command) -> Command 
     if answer.code != ResponseCode.PULL_NOT_FOUND or not may_wait:
         return answer
     deadline_ms = broker.now_ms() + min(max(0, header.suspend_timeout_millis), MAX_SUSPEND_MS)
-    held = HeldPull(channel, request, header, wanted, deadline_ms, header.queue_offset)
+    # A body has no meaning here, and would be kept as long as the pull.
+    question = replace(request, ext_fields={}, body=b"")
+    held = HeldPull(channel, question, header, wanted, deadline_ms, header.queue_offset)
     return None if broker.held.hold(held) else answer
 
 

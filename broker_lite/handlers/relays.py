@@ -43,12 +43,15 @@ def _relay(
         remark = f"The Consumer <{group}> <{client_id}> not online"
         return request.reply(ResponseCode.SYSTEM_ERROR, remark=remark)
 
+    # Its body has gone on to the consumer, and is not to be kept until that answers.
+    question = replace(request, ext_fields={}, body=b"")
+
     def answered(answer: Command | None) -> None:
         if answer is None:
             remark = f"consumer <{group}> <{client_id}> Exception: it has gone"
-            channel.send(request.reply(ResponseCode.CONSUME_MSG_TIMEOUT, remark=remark))
+            channel.send(question.reply(ResponseCode.CONSUME_MSG_TIMEOUT, remark=remark))
         else:
-            channel.send(request.reply(answer.code, answer.ext_fields, answer.body, answer.remark))
+            channel.send(question.reply(answer.code, answer.ext_fields, answer.body, answer.remark))
 
     member.channel.ask(replace(relayed, flag=0), answered)
     return None

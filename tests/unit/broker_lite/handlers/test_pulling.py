@@ -147,6 +147,25 @@ def test_a_pull_waits_no_longer_than_it_says(peer: Peer, dispatcher: Dispatcher,
     assert len(dispatcher.broker.held) == 0
 
 
+def test_a_pull_that_waits_keeps_nothing_that_its_answer_does_not_need(peer: Peer, dispatcher: Dispatcher) -> None:
+    send(peer)
+    assert peer.ask_later(PULL, pull_fields("orders", offset=1, sysFlag=MAY_WAIT), b"x" * 10_000) == []
+    (held,) = dispatcher.broker.held.take("orders", 0)
+    assert (held.request.body, held.request.ext_fields) == (b"", {})
+
+
+def test_pulls_with_long_subscriptions_wait_in_small_numbers(peer: Peer, dispatcher: Dispatcher) -> None:
+    send(peer)
+    fields = pull_fields("orders", offset=1, sysFlag=MAY_WAIT, subscription="||".join(map(str, range(130_000))))
+    answers = [peer.ask_later(PULL, fields) for _ in range(8)]
+    assert len(dispatcher.broker.held) == answers.count([]) == 4
+    # Who may not wait is answered at once, and all others are waited for as long as ever.
+    assert answers[-1][0].code == ResponseCode.PULL_NOT_FOUND
+    assert Peer(dispatcher).ask_later(PULL, pull_fields("orders", offset=1, sysFlag=MAY_WAIT)) == []
+    dispatcher.broker.held.take("orders", 0)
+    assert peer.ask_later(PULL, fields) == []
+
+
 def test_nothing_is_held_for_who_has_gone(peer: Peer, dispatcher: Dispatcher, clock: Clock) -> None:
     send(peer)
     peer.ask_later(PULL, pull_fields("orders", offset=1, sysFlag=MAY_WAIT))
