@@ -217,6 +217,8 @@ class Server:
             await asyncio.sleep(0 if has_more else TICK_SECONDS)
             has_more = False
             try:
+                # Often: a write to a file that the disk has no room for any more kills the process.
+                self._look_at_disk()
                 has_more = self._dispatcher.tick(self._store.clock())
                 self._part.send()
                 self._register_changes()
@@ -234,19 +236,31 @@ class Server:
             for _, connections in self._ports:
                 connections.close_idle()
             await loop.run_in_executor(None, self._clean)
-            if self._part.is_looking or loop.time() - registered_at >= Registration.EVERY_SECONDS:
-                registered_at = loop.time()
-                self._register()
-            for registration in self._registrations:
-                registration.tick()
+            try:
+                if self._part.is_looking or loop.time() - registered_at >= Registration.EVERY_SECONDS:
+                    registered_at = loop.time()
+                    self._register()
+                for registration in self._registrations:
+                    registration.tick()
+            except Exception:
+                _logger.exception("name servers were not told of the broker")
 
     def _clean(self) -> None:
-        """Delete what is old, and take no messages where the disk is too full; runs beside the loop."""
+        """Delete what is old; runs beside the loop."""
         try:
             self._store.clean(self._store.clock() / 1000)
-            is_writable = not self._store.is_disk_full
         except (OSError, StoreError) as error:
             _logger.error("old segments cannot be deleted: %s", error)
+        except Exception:
+            # Whatever it is, idle connections are closed and the broker stays registered.
+            _logger.exception("old segments cannot be deleted")
+
+    def _look_at_disk(self) -> None:
+        """Take no messages where the disk is too full."""
+        try:
+            is_writable = not self._store.is_disk_full
+        except OSError:
+            # Cleaning asks the same, and tells it.
             return
         broker = self._dispatcher.broker
         if broker.is_writable != is_writable:

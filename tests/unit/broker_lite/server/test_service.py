@@ -1,0 +1,76 @@
+"""A broker's own work beside its answers: it looks at the disk, and cleans up."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from broker_lite.server.service import Address, Server, ServerOptions
+from broker_lite.store import MessageStore
+from tests.servers.process import free_ports
+from tests.unit.broker_lite.builders import SMALL
+
+SECONDS = 30
+
+
+def do_nothing() -> None:
+    """The last step."""
+
+
+def serve_until(store: MessageStore, condition: Callable[[Server], bool], *steps: Callable[[], None]) -> None:
+    """Run a server until a condition holds; do a step, and wait for it again, for each of the steps."""
+
+    async def run() -> None:
+        server = Server(store, ServerOptions(Address("127.0.0.1", free_ports(1))))
+        running = asyncio.get_running_loop().create_task(server.run(lambda: None))
+        try:
+            async with asyncio.timeout(SECONDS):
+                for step in (*steps, do_nothing):
+                    while not condition(server):
+                        await asyncio.sleep(0.01)
+                    step()
+        finally:
+            server._stop.set()
+            await running
+
+    asyncio.run(run())
+
+
+def test_a_disk_that_gets_full_stops_messages_before_the_next_cleaning(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker_lite.server.service.HOUSEKEEPING_SECONDS", 3600)
+    wanted = [True]
+    with MessageStore.open(root, SMALL) as store:
+        used = [10]
+        monkeypatch.setattr(store._retention, "_used", lambda _: used[0])
+
+        def change(percent: int, *, is_writable: bool) -> None:
+            used[0], wanted[0] = percent, is_writable
+
+        serve_until(
+            store,
+            lambda server: server._dispatcher.broker.is_writable == wanted[0],
+            lambda: change(99, is_writable=False),
+            lambda: change(10, is_writable=True),
+        )
+
+
+def test_cleaning_goes_on_whatever_goes_wrong(
+    root: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("broker_lite.server.service.HOUSEKEEPING_SECONDS", 0.01)
+    turns = threading.Semaphore(0)
+
+    def fail(_: float) -> None:
+        turns.release()
+        raise RuntimeError("a defect")
+
+    with MessageStore.open(root, SMALL) as store:
+        monkeypatch.setattr(store, "clean", fail)
+        serve_until(store, lambda _: turns.acquire(blocking=False), do_nothing, do_nothing)
+    assert "old segments cannot be deleted" in caplog.text
