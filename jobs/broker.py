@@ -70,7 +70,7 @@ def build_parser() -> argparse.ArgumentParser:
         type=at_least(1),
         default=20_000,
         metavar="N",
-        help="connections on one port (default: 20000)",
+        help="connections on one port, as far as the system has file descriptors for them (default: 20000)",
     )
     network.add_argument(
         "--accounts", metavar="FILE",

@@ -39,6 +39,10 @@ class GroupTable:
             known = self._known[name] = (entry, from_json(SubscriptionGroupConfig, {"groupName": name} | entry))
         return known[1]
 
+    def has(self, name: str) -> bool:
+        """Whether the group is there; nobody makes it."""
+        return name in self._config.entries
+
     def put(self, config: SubscriptionGroupConfig) -> None:
         """Make a group, or change it."""
         self._config.create(

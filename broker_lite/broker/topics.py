@@ -14,7 +14,6 @@ from broker_lite.store.topic_names import is_valid_topic
 from schemas.layouts.topics import (
     AUTO_CREATE_TOPIC,
     BOLTMQ_SCHEDULE_TOPIC,
-    DLQ_PREFIX,
     HALF_TOPIC,
     OP_TOPIC,
     RETRY_PREFIX,
@@ -114,7 +113,7 @@ class TopicTable:
         config = self.find(topic)
         if config is not None:
             return config
-        if topic.startswith((RETRY_PREFIX, DLQ_PREFIX)):
+        if topic.startswith(RETRY_PREFIX):
             return self.ensure(topic, 1)
         model = self.find(template)
         if model is None or not model.perm & PERM_INHERIT:

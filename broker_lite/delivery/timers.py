@@ -28,12 +28,19 @@ PRECISION_MS = 1000
 GROUP = "CID_RMQ_SYS_TIMER"
 """Whose consumer offset of the timer topic says before which message nothing waits any more."""
 _MAX_MS = (1 << 62) - 1
+_MAX_DIGITS = 19
 _logger = logging.getLogger(__name__)
 
 
 def asks_for_timer(known: dict[str, str]) -> bool:
     """Whether a message's properties name a time."""
     return DELIVER_MS in known or DELAY_MS in known or DELAY_SECONDS in known
+
+
+def _whole_number(text: str) -> int | None:
+    """A number as Java reads one; what is below zero is a time that has passed."""
+    digits = text[1:] if text[:1] in {"-", "+"} else text
+    return int(text) if digits.isdecimal() and len(digits) <= _MAX_DIGITS else None
 
 
 class Timers:
@@ -76,9 +83,10 @@ class Timers:
     def _wanted_ms(self, known: dict[str, str], now_ms: int) -> int:
         for name, unit_ms, start_ms in ((DELAY_SECONDS, 1000, now_ms), (DELAY_MS, 1, now_ms), (DELIVER_MS, 1, 0)):
             if (text := known.get(name)) is not None:
-                if not text.isdecimal() or int(text) > _MAX_MS:
+                number = _whole_number(text)
+                if number is None or abs(number) > _MAX_MS:
                     raise MessageRefusedError(f"{name}: expected a whole number, found {text[:40]!r}")
-                return start_ms + int(text) * unit_ms
+                return start_ms + number * unit_ms
         return now_ms
 
     def next_due_ms(self) -> int | None:

@@ -1,4 +1,4 @@
-"""Consumer groups and their members, for administrators: 43, 45, 200, 201, 203, 204, 207, 314, 343, 345, 352.
+"""Consumer groups and their members, for administrators: 43, 45, 200, 201, 203, 204, 207, 314, 328, 343, 345, 352.
 
 Source: AdminBrokerProcessor, ConsumerManageProcessor (5.5.0).
 """
@@ -10,19 +10,23 @@ from typing import NamedTuple
 from broker_lite.broker.broker import Broker
 from broker_lite.broker.groups import is_valid_group
 from broker_lite.handlers.kinds import Handlers
+from broker_lite.handlers.pages import page_of
 from broker_lite.protocol import Channel
 from schemas.layouts.remoting import Command
 from schemas.layouts.topics import DLQ_PREFIX, RETRY_PREFIX
 from schemas.remoting.admin_headers import (
     CloneGroupOffsetRequest,
     DeleteGroupRequest,
+    GroupPageRequest,
+    GroupPageResponse,
     GroupRequest,
     ProducerGroupRequest,
     TopicGroupRequest,
 )
 from schemas.remoting.codes import RequestCode, ResponseCode
 from schemas.remoting.configs import SubscriptionGroupConfig
-from schemas.remoting.ext_fields import from_ext_fields
+from schemas.remoting.ext_fields import from_ext_fields, to_ext_fields
+from schemas.remoting.fastjson import serialize_compact
 from schemas.remoting.headers import ConsumerGroupRequest
 from schemas.remoting.heartbeats import SubscriptionData
 from schemas.remoting.json_fields import parse_body, serialize_body
@@ -49,8 +53,13 @@ def put_group(broker: Broker, _channel: Channel, request: Command) -> Command:
 
 
 def all_groups(broker: Broker, _channel: Channel, request: Command) -> Command:
-    """Every group's settings."""
-    return request.reply(ResponseCode.SUCCESS, body=serialize_body(broker.groups.all()))
+    """Every group's settings, or as many from a number on as are asked for."""
+    header = from_ext_fields(GroupPageRequest, request.ext_fields)
+    groups = broker.groups.all()
+    table = page_of(groups.subscription_group_table, header.group_seq, header.max_group_num)
+    fields = to_ext_fields(GroupPageResponse(len(groups.subscription_group_table)))
+    body = serialize_body(groups._replace(subscription_group_table=table))
+    return request.reply(ResponseCode.SUCCESS, fields, body)
 
 
 def group_config(broker: Broker, _channel: Channel, request: Command) -> Command:
@@ -94,6 +103,24 @@ def producer_connections(broker: Broker, _channel: Channel, request: Command) ->
         remark = f"the producer group[{header.producer_group}] not exist"
         return request.reply(ResponseCode.SYSTEM_ERROR, remark=remark)
     return request.reply(ResponseCode.SUCCESS, body=serialize_body(connections))
+
+
+def all_producers(broker: Broker, _channel: Channel, request: Command) -> Command:
+    """The members of all producer groups."""
+    table = {
+        name: [
+            {
+                "clientId": member.client_id,
+                "language": member.language,
+                "lastUpdateTimestamp": member.heard_ms,
+                "remoteIP": f"/{member.channel.peer}",
+                "version": member.version,
+            }
+            for member in members.values()
+        ]
+        for name, members in broker.clients.producers.items()
+    }
+    return request.reply(ResponseCode.SUCCESS, body=serialize_compact({"data": table}))
 
 
 def all_consumer_offsets(broker: Broker, _channel: Channel, request: Command) -> Command:
@@ -142,6 +169,7 @@ HANDLERS: Handlers = {
     RequestCode.DELETE_SUBSCRIPTIONGROUP: delete_group,
     RequestCode.GET_CONSUMER_CONNECTION_LIST: consumer_connections,
     RequestCode.GET_PRODUCER_CONNECTION_LIST: producer_connections,
+    RequestCode.GET_ALL_PRODUCER_INFO: all_producers,
     RequestCode.GET_ALL_CONSUMER_OFFSET: all_consumer_offsets,
     RequestCode.GET_ALL_DELAY_OFFSET: all_delay_offsets,
     RequestCode.CLONE_GROUP_OFFSET: clone_offsets,

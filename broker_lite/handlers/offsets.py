@@ -44,7 +44,7 @@ def update_offset(broker: Broker, channel: Channel, request: Command) -> Command
     topic = broker.topics.find(header.topic)
     if topic is None:
         return request.reply(ResponseCode.TOPIC_NOT_EXIST, remark=f"Topic {header.topic} not exist!")
-    if broker.groups.find(header.consumer_group) is None:
+    if not broker.groups.has(header.consumer_group):
         remark = f"Group {header.consumer_group} not exist!"
         return request.reply(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark=remark)
     # Of queues that there are not nobody keeps anything: RocketMQ does, but strangers should not choose how much.

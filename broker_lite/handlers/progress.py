@@ -38,7 +38,7 @@ class BrokerConsumeStats(NamedTuple):
     """Body of 317's answer."""
 
     broker_addr: str
-    stats_list: tuple[dict[str, tuple[ConsumeStats, ...]], ...] = ()
+    consume_stats_list: tuple[dict[str, tuple[ConsumeStats, ...]], ...] = ()
     total_diff: int = 0
     total_inflight_diff: int = 0
 
@@ -142,7 +142,7 @@ def reset_offset(broker: Broker, _channel: Channel, request: Command) -> Command
     config = broker.topics.find(topic)
     if config is None:
         return request.reply(ResponseCode.TOPIC_NOT_EXIST, remark=f"Topic {topic} does not exist")
-    if broker.groups.find(group) is None:
+    if not broker.groups.has(group):
         remark = f"Group {group} does not exist"
         return request.reply(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark=remark)
     queues = range(config.read_queue_nums)
@@ -155,7 +155,10 @@ def reset_offset(broker: Broker, _channel: Channel, request: Command) -> Command
     for queue_id in queues:
         low, high = broker.store.min_offset(topic, queue_id), broker.store.max_offset(topic, queue_id)
         if header.offset is not None and header.offset >= 0:
-            target = min(max(low, header.offset), high)
+            if not low <= header.offset <= high:
+                remark = f"Target offset {header.offset} not in consume queue range [{low}-{high}]"
+                return request.reply(ResponseCode.SYSTEM_ERROR, remark=remark)
+            target = header.offset
         elif header.timestamp < 0:
             target = high
         else:

@@ -77,6 +77,8 @@ def _state(broker: Broker) -> dict[str, str]:
         "pullThreadPoolQueueHeadWaitTimeMills": "0",
         "queryThreadPoolQueueHeadWaitTimeMills": "0",
         "EndTransactionQueueSize": "0",
+        "ackThreadPoolQueueSize": "0",
+        "ackThreadPoolQueueHeadWaitTimeMills": "0",
     }
 
 

@@ -153,6 +153,10 @@ def _send_batch(broker: Broker, channel: Channel, request: Command, header: Send
     if len(header.topic) > MAX_V1_TOPIC_LENGTH or header.topic.startswith(RETRY_PREFIX):
         remark = f"expected a batch for a topic of at most {MAX_V1_TOPIC_LENGTH} characters and no retries"
         return request.reply(ResponseCode.MESSAGE_ILLEGAL, remark=f"{remark}, found {header.topic}")
+    known = _known(header.properties or "")
+    if _is_special(known):
+        remark = "expected a batch without delays and transactions, which are for single messages"
+        return request.reply(ResponseCode.MESSAGE_ILLEGAL, remark=remark)
     try:
         items = parse_batch(request.body)
     except LayoutError as error:
@@ -162,14 +166,13 @@ def _send_batch(broker: Broker, channel: Channel, request: Command, header: Send
         return request.reply(ResponseCode.MESSAGE_ILLEGAL, remark=remark)
     messages = []
     for item in items:
-        known = _known(str(item.properties, "utf-8", "replace"))
+        own = _known(str(item.properties, "utf-8", "replace"))
         messages.append(SentMessage(
             header.topic, header.queue_id, item.body, header.born_timestamp, channel.peer, item.flag, header.sys_flag,
-            header.reconsume_times or 0, known, item.properties, header.producer_group,
+            header.reconsume_times or 0, own, item.properties, header.producer_group,
         ))  # fmt: skip
     results = broker.store.send_batch(messages)
-    unique_key = _known(header.properties or "").get(props.UNIQ_KEY)
-    return _stored(broker, request, header, header.topic, results, unique_key)
+    return _stored(broker, request, header, header.topic, results, known.get(props.UNIQ_KEY))
 
 
 def _stored(

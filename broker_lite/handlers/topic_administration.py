@@ -1,4 +1,4 @@
-"""Topics, for administrators: 17, 18, 21, 215, 351, and the cluster's own settings, 25 and 26.
+"""Topics, for administrators: 17, 18, 21, 215, 305, 351, and the cluster's own settings, 25 and 26.
 
 Source: AdminBrokerProcessor (5.5.0).
 """
@@ -9,15 +9,23 @@ from typing import NamedTuple
 
 from broker_lite.broker.broker import Broker
 from broker_lite.handlers.kinds import Handlers
+from broker_lite.handlers.pages import page_of
 from broker_lite.protocol import Channel
 from broker_lite.store.topic_names import is_valid_topic
 from schemas.layouts.remoting import Command
-from schemas.remoting.admin_headers import BrokerConfigResponse, CreateTopicRequest, TopicRequest
+from schemas.remoting.admin_headers import (
+    BrokerConfigResponse,
+    CreateTopicRequest,
+    TopicPageRequest,
+    TopicPageResponse,
+    TopicRequest,
+)
 from schemas.remoting.codes import RequestCode, ResponseCode
 from schemas.remoting.configs import TopicConfig
 from schemas.remoting.errors import HeaderError
 from schemas.remoting.ext_fields import from_ext_fields, to_ext_fields
 from schemas.remoting.json_fields import parse_body, serialize_body
+from schemas.remoting.routes import TopicList
 
 _FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
 
@@ -92,8 +100,18 @@ def _changed_attributes(known: dict[str, str] | None, changes: str | None) -> di
 
 
 def all_topics(broker: Broker, _channel: Channel, request: Command) -> Command:
-    """Every topic's settings."""
-    return request.reply(ResponseCode.SUCCESS, body=serialize_body(broker.topics.all()))
+    """Every topic's settings, or as many from a number on as are asked for."""
+    header = from_ext_fields(TopicPageRequest, request.ext_fields)
+    topics = broker.topics.all()
+    table = page_of(topics.topic_config_table, header.topic_seq, header.max_topic_num)
+    fields = to_ext_fields(TopicPageResponse(len(topics.topic_config_table)))
+    return request.reply(ResponseCode.SUCCESS, fields, serialize_body(topics._replace(topic_config_table=table)))
+
+
+def system_topics(broker: Broker, _channel: Channel, request: Command) -> Command:
+    """The topics that are the broker's own."""
+    names = tuple(sorted(name for name in broker.topics.all().topic_config_table if broker.topics.is_system(name)))
+    return request.reply(ResponseCode.SUCCESS, body=serialize_body(TopicList(names)))
 
 
 def topic_config(broker: Broker, _channel: Channel, request: Command) -> Command:
@@ -155,6 +173,7 @@ HANDLERS: Handlers = {
     RequestCode.UPDATE_AND_CREATE_TOPIC: create_topic,
     RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: create_topics,
     RequestCode.GET_ALL_TOPIC_CONFIG: all_topics,
+    RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: system_topics,
     RequestCode.GET_TOPIC_CONFIG: topic_config,
     RequestCode.DELETE_TOPIC_IN_BROKER: delete_topic,
     RequestCode.GET_BROKER_CONFIG: broker_config,

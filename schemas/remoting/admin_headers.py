@@ -28,6 +28,32 @@ class CreateTopicRequest(NamedTuple):
     force: bool | None = None
 
 
+class TopicPageRequest(NamedTuple):
+    """21; 5.5 asks for some topics at a time."""
+
+    topic_seq: int | None = None
+    max_topic_num: int | None = None
+
+
+class TopicPageResponse(NamedTuple):
+    """Of 21, since 5.5."""
+
+    total_topic_num: int
+
+
+class GroupPageRequest(NamedTuple):
+    """201; 5.5 asks for some groups at a time."""
+
+    group_seq: int | None = None
+    max_group_num: int | None = None
+
+
+class GroupPageResponse(NamedTuple):
+    """Of 201, since 5.5."""
+
+    total_group_num: int
+
+
 class TopicRequest(NamedTuple):
     """202, 215, 300 and 351."""
 

@@ -77,7 +77,21 @@ def test_mqadmin_shows_and_changes_the_broker(used: BrokerLite, client_version: 
     assert "success" in ask("updateTopic", "-t", "ByCommand", "-r", "2", "-w", "2", *broker)
     assert "ByCommand" in ask("topicList")
     assert "success" in ask("updateSubGroup", "-g", "group-by-command", *broker)
+    assert "group-by-command" in ask("getConsumerConfig", "-g", "group-by-command")
+    assert f"{TOPIC} " in ask("brokerConsumeStats", *broker)
     assert "success" in ask("deleteTopic", "-t", "ByCommand", "-c", "DefaultCluster")
     assert "ByCommand" not in ask("topicList")
     # A table: its head, and the message.
     assert len(ask("queryMsgByKey", "-t", TOPIC, "-k", "volume-7").splitlines()) >= 2
+
+
+@pytest.mark.parametrize("client_version", ["5.5.0"])  # that of 4.9 asks for less
+def test_newer_commands_of_mqadmin_are_answered(used: BrokerLite, client_version: str, tmp_path: Path) -> None:
+    servers, broker = ("-n", used.name_server_address), ("-b", used.broker_address)
+    mqadmin(client_version, tmp_path, "producer", *broker, *servers)
+    folder = tmp_path / "exported"
+    mqadmin(client_version, tmp_path, "exportMetadata", "-c", "DefaultCluster", "-f", str(folder), *servers)
+    exported = (folder / "metadata.json").read_text()
+    assert f'"{TOPIC}"' in exported
+    assert f'"{GROUP}"' in exported
+    assert '"TBW102"' not in exported

@@ -9,9 +9,16 @@ import pytest
 from broker_lite.handlers.dispatcher import Dispatcher
 from schemas.remoting.codes import RequestCode, ResponseCode
 from schemas.remoting.configs import SubscriptionGroupConfig, SubscriptionGroups, TopicConfig, TopicConfigs
-from schemas.remoting.heartbeats import ConsumerConnection, ConsumerList, LockBatch, LockBatchResult
+from schemas.remoting.heartbeats import (
+    ConsumerConnection,
+    ConsumerList,
+    Heartbeat,
+    LockBatch,
+    LockBatchResult,
+    ProducerData,
+)
 from schemas.remoting.json_fields import parse_body, serialize_body
-from schemas.remoting.routes import KvTable, MessageQueue
+from schemas.remoting.routes import KvTable, MessageQueue, TopicList
 from schemas.remoting.statistics import BrokerStatsData, ConsumeStats, ConsumeTimeSpans, GroupList, TopicStats
 from tests.unit.broker_lite.broker_builders import Peer, pull_fields, records, send_fields
 from tests.unit.broker_lite.builders import STORED_MS, Clock
@@ -99,6 +106,7 @@ def test_offsets_of_queues_and_groups(peer: Peer, clock: Clock) -> None:
     assert offset(RequestCode.QUERY_CONSUMER_OFFSET, QUEUE | GROUP) == 0
     assert offset(RequestCode.QUERY_CONSUMER_OFFSET, QUEUE | GROUP | {"setZeroIfNotFound": False}) is None
     assert offset(RequestCode.QUERY_CONSUMER_OFFSET, GROUP | {"topic": "orders", "queueId": 3}) is None
+    peer.heartbeat("client", "consumers", "orders")
     assert peer.ask(RequestCode.UPDATE_CONSUMER_OFFSET, QUEUE | GROUP | {"commitOffset": 2}).code == 0
     assert offset(RequestCode.QUERY_CONSUMER_OFFSET, QUEUE | GROUP) == 2
     unknown = GROUP | {"topic": "nothing", "queueId": 0, "commitOffset": 2}
@@ -185,6 +193,7 @@ def test_groups_are_made_and_deleted(peer: Peer) -> None:
 
 def test_progress_is_told(peer: Peer, dispatcher: Dispatcher, clock: Clock) -> None:
     send(peer, 4)
+    dispatcher.broker.groups.find("consumers")
     peer.ask(RequestCode.UPDATE_CONSUMER_OFFSET, QUEUE | GROUP | {"commitOffset": 3})
     queue = MessageQueue("orders", "broker-a", 0)
     topic = parse_body(TopicStats, peer.ask(RequestCode.GET_TOPIC_STATS_INFO, {"topic": "orders"}).body)
@@ -196,7 +205,7 @@ def test_progress_is_told(peer: Peer, dispatcher: Dispatcher, clock: Clock) -> N
     spans = peer.ask(RequestCode.QUERY_CONSUME_TIME_SPAN, {"topic": "orders", "group": "consumers"})
     assert len(parse_body(ConsumeTimeSpans, spans.body).consume_time_span_set) == 4
     all_stats = json.loads(
-        bytes(peer.ask(RequestCode.GET_BROKER_CONSUME_STATS, {"isOrder": False}).body).split(b'"statsList"')[0]
+        bytes(peer.ask(RequestCode.GET_BROKER_CONSUME_STATS, {"isOrder": False}).body).split(b'"consumeStatsList"')[0]
         + b'"x":0}'
     )
     assert all_stats["brokerAddr"] == "127.0.0.1:10911"
@@ -245,3 +254,69 @@ def test_an_unknown_request_and_a_wrong_body_are_answered(peer: Peer) -> None:
     assert peer.ask(RequestCode.HEART_BEAT, body=b"{").code == ResponseCode.SYSTEM_ERROR
     assert peer.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"a=b").code == ResponseCode.NO_PERMISSION
     assert b"brokerName=broker-a\n" in bytes(peer.ask(RequestCode.GET_BROKER_CONFIG).body)
+
+
+def test_nobody_makes_a_group_by_moving_it(peer: Peer, dispatcher: Dispatcher) -> None:
+    send(peer)
+    update = QUEUE | {"consumerGroup": "unknown", "commitOffset": 1}
+    assert peer.ask(RequestCode.UPDATE_CONSUMER_OFFSET, update).code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+    reset = {"topic": "orders", "group": "unknown", "timestamp": 0, "isForce": True}
+    answer = peer.ask(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, reset)
+    assert answer.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+    assert not dispatcher.broker.groups.has("unknown")
+
+
+@pytest.mark.parametrize(("offset", "found"), [(0, 0), (3, 3), (4, None)])
+def test_a_group_goes_on_only_where_its_queue_is(
+    peer: Peer, dispatcher: Dispatcher, offset: int, found: int | None
+) -> None:
+    send(peer, 3)
+    dispatcher.broker.groups.find("consumers")
+    reset = {"topic": "orders", "group": "consumers", "timestamp": 0, "isForce": True, "queueId": 0, "offset": offset}
+    answer = peer.ask(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, reset)
+    assert dispatcher.broker.store.config.consumer_offsets.get("orders", "consumers", 0) == found
+    if found is None:
+        assert (answer.code, answer.remark) == (
+            ResponseCode.SYSTEM_ERROR, "Target offset 4 not in consume queue range [0-3]"
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("code", "first", "most", "total"),
+    [
+        (RequestCode.GET_ALL_TOPIC_CONFIG, "topicSeq", "maxTopicNum", "totalTopicNum"),
+        (RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, "groupSeq", "maxGroupNum", "totalGroupNum"),
+    ],
+)
+def test_tables_are_given_a_page_at_a_time(
+    peer: Peer, dispatcher: Dispatcher, code: int, first: str, most: str, total: str
+) -> None:
+    for number in range(5):
+        dispatcher.broker.groups.find(f"group-{number}")
+
+    def page(fields: dict[str, object]) -> list[str]:
+        answer = peer.ask(code, fields)
+        document = json.loads(bytes(answer.body))
+        (table,) = [value for name, value in document.items() if name.endswith("Table")]
+        assert answer.ext_fields[total] == str(len(everything) if everything else len(table))
+        return list(table)
+
+    everything: list[str] = []
+    everything = page({})
+    assert len(everything) >= 5
+    pages = [page({first: number, most: 2}) for number in range(0, len(everything), 2)]
+    assert [name for names in pages for name in names] == everything
+    assert page({first: len(everything), most: 2}) == []
+
+
+def test_all_producers_and_system_topics_are_told(peer: Peer) -> None:
+    send(peer)
+    body = serialize_body(Heartbeat("client", (ProducerData("shop"),)))
+    assert peer.ask(RequestCode.HEART_BEAT, body=body).code == ResponseCode.SUCCESS
+    producers = json.loads(bytes(peer.ask(RequestCode.GET_ALL_PRODUCER_INFO).body))
+    (client,) = producers["data"]["shop"]
+    assert (client["clientId"], client["remoteIP"], client["language"]) == ("client", "/127.0.0.1:50123", "PYTHON")
+    assert client["lastUpdateTimestamp"] == STORED_MS
+    topics = parse_body(TopicList, peer.ask(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER).body).topic_list
+    assert {"TBW102", "broker-a", "SCHEDULE_TOPIC_XXXX"} <= set(topics)
+    assert "orders" not in topics

@@ -115,6 +115,20 @@ def test_a_batch_stands_together(peer: Peer, dispatcher: Dispatcher) -> None:
     ]
 
 
+@pytest.mark.parametrize("later", [{"DELAY": "2"}, {"TIMER_DELAY_SEC": "3"}, {"TRAN_MSG": "true", "PGROUP": "g"}])
+def test_a_batch_cannot_come_later(peer: Peer, dispatcher: Dispatcher, later: dict[str, str]) -> None:
+    body = serialize_batch([BatchItem(0, b"one", b"")])
+    answer = peer.ask(RequestCode.SEND_BATCH_MESSAGE, send_fields("orders", later, m=True), body)
+    assert answer.code == ResponseCode.MESSAGE_ILLEGAL
+    assert dispatcher.broker.store.max_offset("orders", 0) == 0
+
+
+def test_a_producer_makes_no_dead_letter_topic_but_by_a_model(peer: Peer, dispatcher: Dispatcher) -> None:
+    fields = send_fields("%DLQ%consumers", {"UNIQ_KEY": "U"}, c="nothing")
+    assert peer.ask(SEND, fields, b"x").code == ResponseCode.TOPIC_NOT_EXIST
+    assert dispatcher.broker.topics.find("%DLQ%consumers") is None
+
+
 @pytest.mark.parametrize("body", [b"", b"no batch at all, but text", serialize_batch([BatchItem(0, b"x" * 2049, b"")])])
 def test_a_batch_that_is_none_is_refused(peer: Peer, body: bytes) -> None:
     answer = peer.ask(RequestCode.SEND_BATCH_MESSAGE, send_fields("orders", m=True), body)
@@ -154,6 +168,20 @@ def test_a_timer_message_comes_at_its_second(
     (delivered,) = store.get("orders", 0, 0).messages
     assert delivered.body == b"timed"
     assert {"TIMER_ENQUEUE_MS", "TIMER_DEQUEUE_MS", "REAL_TOPIC"} <= delivered.properties.keys()
+
+
+@pytest.mark.parametrize("name", ["TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS"])
+@pytest.mark.parametrize("value", ["0", "-5", "+0"])
+def test_a_timer_whose_time_has_passed_comes_at_once(peer: Peer, dispatcher: Dispatcher, name: str, value: str) -> None:
+    assert peer.ask(SEND, send_fields("orders", {"UNIQ_KEY": "U", name: value}), b"x").code == ResponseCode.SUCCESS
+    assert dispatcher.broker.store.max_offset("orders", 0) == 1
+
+
+@pytest.mark.parametrize("value", ["soon", "-", "", "1.5", "9" * 30])
+def test_a_timer_without_a_number_is_refused(peer: Peer, value: str) -> None:
+    # Without a value there is no property.
+    expected = ResponseCode.MESSAGE_ILLEGAL if value else ResponseCode.SUCCESS
+    assert peer.ask(SEND, send_fields("orders", {"UNIQ_KEY": "U", "TIMER_DELAY_MS": value}), b"x").code == expected
 
 
 def test_a_timer_too_far_off_is_refused(peer: Peer) -> None:

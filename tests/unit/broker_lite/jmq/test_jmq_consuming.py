@@ -74,6 +74,7 @@ def test_who_pulls_without_progress_has_no_position(consumer: Peer, store: JmqSt
     send(consumer)
     pull(consumer, "orders", group="watchers")
     assert store.config.consumer_offsets.get("orders", "watchers", 0) is None
+    consumer.dispatcher.broker.groups.find("others")
     commit(consumer, "orders", 1, group="others")
     assert outcomes(store) == []
 
