@@ -28,6 +28,10 @@ from schemas.remoting.json_fields import parse_body, serialize_body
 from schemas.remoting.routes import TopicList
 
 _FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
+_ATTRIBUTES = frozenset({"queue.type", "cleanup.policy", "message.type", "reserve.time", "lite.topic.expiration"})
+"""Source: TopicAttributes (5.5.0)."""
+_ONLY = {"queue.type": "SimpleCQ", "cleanup.policy": "DELETE"}
+"""Of these RocketMQ has other kinds, too: queues of batches, and topics that are compacted."""
 
 
 class TopicConfigList(NamedTuple):
@@ -90,6 +94,10 @@ def _changed_attributes(known: dict[str, str] | None, changes: str | None) -> di
         if not text:
             continue
         name, separator, value = text[1:].partition("=")
+        if name and name not in _ATTRIBUTES:
+            raise HeaderError(f"unsupported key: {name[:80]}")
+        if separator and value != (only := _ONLY.get(name, value)):
+            raise HeaderError(f"{name}: expected {only}, which is all that this broker has, found {value[:80]!r}")
         if text[0] == "+" and separator and name:
             attributes[name] = value
         elif text[0] == "-" and name:

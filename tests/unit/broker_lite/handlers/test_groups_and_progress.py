@@ -320,3 +320,26 @@ def test_all_producers_and_system_topics_are_told(peer: Peer) -> None:
     topics = parse_body(TopicList, peer.ask(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER).body).topic_list
     assert {"TBW102", "broker-a", "SCHEDULE_TOPIC_XXXX"} <= set(topics)
     assert "orders" not in topics
+
+
+@pytest.mark.parametrize(
+    ("attributes", "kept"),
+    [
+        ("+message.type=FIFO,+queue.type=SimpleCQ", {"message.type": "FIFO", "queue.type": "SimpleCQ"}),
+        ("+cleanup.policy=DELETE,-message.type", {"cleanup.policy": "DELETE"}),
+        ("+queue.type=BatchCQ", None),
+        ("+cleanup.policy=COMPACTION", None),
+        ("+nothing=1", None),
+        ("message.type", None),
+    ],
+)
+def test_a_topic_has_no_attributes_that_nobody_heeds(
+    peer: Peer, dispatcher: Dispatcher, attributes: str, kept: dict[str, str] | None
+) -> None:
+    fields = {
+        "topic": "orders", "defaultTopic": "TBW102", "readQueueNums": 4, "writeQueueNums": 4, "perm": 6,
+        "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0, "order": False, "attributes": attributes,
+    }  # fmt: skip
+    answer = peer.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, fields)
+    made = dispatcher.broker.topics.find("orders")
+    assert (answer.code == ResponseCode.SUCCESS, made.attributes if made else None) == (kept is not None, kept)
