@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import faulthandler
 import ipaddress
 import os
 import sys
@@ -171,6 +172,9 @@ def job(arguments: argparse.Namespace) -> ExitCode:
             what = "slave of broker" if is_slave else "broker"
             print(f"{what} {arguments.name} on {listen}{beside}, store {arguments.store}", file=sys.stderr, flush=True)
 
+    if not faulthandler.is_enabled():
+        # A page that the disk has no room for ends the process by SIGBUS, which else says nothing.
+        faulthandler.enable()
     try:
         run_server(store, options, ready)
     except ListenError as error:

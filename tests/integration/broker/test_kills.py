@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import socket
 import threading
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -121,3 +123,13 @@ def test_what_was_acknowledged_survives(
             producer.join()
             acknowledged |= producer.acknowledged
     check(broker.store, acknowledged)
+
+
+def test_a_page_that_the_disk_has_no_room_for_ends_the_broker_with_a_word(tmp_path: Path) -> None:
+    with BrokerLite(tmp_path / "broker", options=SMALL_FILES) as broker:
+        os.kill(broker.process.pid, signal.SIGBUS)
+        deadline = time.monotonic() + 60
+        while broker.process.is_running:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        assert "Bus error" in broker.process.output()
