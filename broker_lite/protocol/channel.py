@@ -6,14 +6,20 @@ flag alone, and finds whoever waits for it here.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import replace
 
+from schemas.layouts.errors import UnserializableError
 from schemas.layouts.hosts import Host
 from schemas.layouts.remoting import FLAG_ONE_WAY, Command, serialize_command
+from schemas.remoting.codes import ResponseCode
 
 MAX_ASKED = 1024
 """Questions that one peer may owe an answer to; the oldest are forgotten."""
+
+_MAX_REMARK = 1000
+_logger = logging.getLogger(__name__)
 
 Answered = Callable[[Command | None], None]
 """Takes the answer, or None where the peer has gone or owes too many."""
@@ -45,9 +51,29 @@ class Channel:
         self._asked: dict[int, Answered] = {}
 
     def send(self, command: Command) -> None:
-        """Send a command; nothing happens where the peer has gone."""
-        if self.is_open:
-            self._write(serialize_command(command))
+        """Send a command; nothing happens where the peer has gone.
+
+        An answer that does not fit a frame is sent as an error: the peer is not to wait for it, and neither for what
+        others on the connection are answered. A request that does not is dropped.
+        """
+        if not self.is_open:
+            return
+        try:
+            frame = serialize_command(command)
+        except UnserializableError as error:
+            _logger.warning("%s does not get command %d, which fits no frame: %s", self.peer, command.code, error)
+            if not command.is_response:
+                return
+            frame = serialize_command(
+                Command(
+                    ResponseCode.SYSTEM_ERROR,
+                    remark=f"the answer fits no frame: {error}"[:_MAX_REMARK],
+                    opaque=command.opaque,
+                    flag=command.flag,
+                    serialize_type=command.serialize_type,
+                )
+            )
+        self._write(frame)
 
     def tell(self, request: Command) -> None:
         """Send a request that needs no answer."""

@@ -228,3 +228,12 @@ def test_a_reset_sends_the_consumer_elsewhere_once(peer: Peer, dispatcher: Dispa
     asked = {"consumerGroup": "consumers", "topic": "orders", "queueId": 0}
     assert peer.ask(RequestCode.QUERY_CONSUMER_OFFSET, asked).ext_fields["offset"] == "0"
     assert len(records(peer.ask(PULL, pull_fields("orders")).body)) == 5
+
+
+def test_an_answer_that_fits_no_frame_is_an_error_to_who_has_asked(peer: Peer) -> None:
+    # In the answer's JSON each of these letters takes six bytes.
+    answer = peer.ask(PULL, pull_fields("\u00e9" * 200_000))
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert (answer.remark or "").startswith("the answer fits no frame: ")
+    send(peer)
+    assert peer.ask(PULL, pull_fields("orders")).code == ResponseCode.SUCCESS
