@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 from broker_lite.broker.clients import Clients
 from broker_lite.broker.groups import GroupTable
 from broker_lite.broker.holding import HeldPulls
@@ -11,6 +13,7 @@ from broker_lite.broker.locks import QueueLocks
 from broker_lite.broker.options import BrokerOptions
 from broker_lite.broker.statistics import Statistics
 from broker_lite.broker.topics import TopicTable
+from broker_lite.protocol import Channel
 from schemas.layouts.remoting import Command
 from schemas.remoting.codes import RequestCode
 from schemas.remoting.ext_fields import to_ext_fields
@@ -33,6 +36,7 @@ class Broker:
         clients: who is connected.
         locks: who reads which queue in order.
         held: pulls that wait for a message.
+        asked: what clients were asked for others, in the order of the times until which they may answer.
         statistics: what it has done.
         started_ms: when it was started.
         is_writable: whether the disk has room for more.
@@ -48,6 +52,7 @@ class Broker:
         self.clients = Clients(options.client_timeout_ms)
         self.locks = QueueLocks()
         self.held = HeldPulls()
+        self.asked: deque[tuple[int, Channel, int]] = deque()
         self.started_ms = store.clock()
         self.statistics = Statistics(self.started_ms)
         self.is_writable = True

@@ -212,4 +212,5 @@ class Dispatcher:
             pulling.answer_late(broker, now_ms)
             broker.notify_members(broker.clients.expire(now_ms))
             broker.locks.expire(now_ms)
+            relays.give_up_late(broker, now_ms)
         self.answer_arrived()

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from broker_lite.broker.broker import Broker
 from broker_lite.broker.clients import Member
 from broker_lite.handlers.kinds import Handlers
 from broker_lite.protocol import Channel
+from broker_lite.protocol.channel import Answered
 from schemas.layouts.errors import LayoutError
 from schemas.layouts.remoting import Command
 from schemas.remoting.admin_headers import ConsumeDirectlyRequest, ConsumerStatusRequest, RunningInfoRequest
 from schemas.remoting.codes import RequestCode, ResponseCode
 from schemas.remoting.ext_fields import from_ext_fields
 from schemas.remoting.fastjson import parse_fastjson, serialize_compact
+
+ANSWER_MS = 10_000
+"""How long a consumer's answer is waited for, as by Broker2Client."""
 
 
 def running_info(broker: Broker, channel: Channel, request: Command) -> Command | None:
@@ -48,13 +53,25 @@ def _relay(
 
     def answered(answer: Command | None) -> None:
         if answer is None:
-            remark = f"consumer <{group}> <{client_id}> Exception: it has gone"
+            remark = f"consumer <{group}> <{client_id}> Timeout: it has gone, or does not answer"
             channel.send(question.reply(ResponseCode.CONSUME_MSG_TIMEOUT, remark=remark))
         else:
             channel.send(question.reply(answer.code, answer.ext_fields, answer.body, answer.remark))
 
-    member.channel.ask(replace(relayed, flag=0), answered)
+    _ask(broker, member, replace(relayed, flag=0), answered)
     return None
+
+
+def _ask(broker: Broker, member: Member, question: Command, answered: Answered) -> None:
+    opaque = member.channel.ask(question, answered)
+    broker.asked.append((broker.now_ms() + ANSWER_MS, member.channel, opaque))
+
+
+def give_up_late(broker: Broker, now_ms: int) -> None:
+    """Wait no longer for consumers that have not answered in time."""
+    while broker.asked and broker.asked[0][0] <= now_ms:
+        _, channel, opaque = broker.asked.popleft()
+        channel.give_up(opaque)
 
 
 def consumer_status(broker: Broker, channel: Channel, request: Command) -> Command | None:
@@ -80,7 +97,7 @@ def consumer_status(broker: Broker, channel: Channel, request: Command) -> Comma
 
     question = Command(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, request.ext_fields)
     for member in members:
-        member.channel.ask(question, lambda answer, member=member: answered_by(member, answer))  # type: ignore[misc]
+        _ask(broker, member, question, partial(answered_by, member))
     return None
 
 

@@ -22,7 +22,7 @@ _MAX_REMARK = 1000
 _logger = logging.getLogger(__name__)
 
 Answered = Callable[[Command | None], None]
-"""Takes the answer, or None where the peer has gone or owes too many."""
+"""Takes the answer, or None where the peer has gone, owes too many, or is waited for no longer."""
 
 
 class Channel:
@@ -79,13 +79,19 @@ class Channel:
         """Send a request that needs no answer."""
         self.send(replace(request, opaque=self._next_opaque(), flag=FLAG_ONE_WAY))
 
-    def ask(self, request: Command, answered: Answered) -> None:
-        """Send a request; `answered` is called once."""
+    def ask(self, request: Command, answered: Answered) -> int:
+        """Send a request; `answered` is called once. Gives the request's number, for `give_up`."""
         if len(self._asked) >= MAX_ASKED:
             self._asked.pop(next(iter(self._asked)))(None)
         opaque = self._next_opaque()
         self._asked[opaque] = answered
         self.send(replace(request, opaque=opaque))
+        return opaque
+
+    def give_up(self, opaque: int) -> None:
+        """Wait no longer for an answer."""
+        if answered := self._asked.pop(opaque, None):
+            answered(None)
 
     def _next_opaque(self) -> int:
         self._opaque = (self._opaque + 1) & 0x7FFFFFFF

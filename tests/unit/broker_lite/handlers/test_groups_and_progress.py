@@ -343,3 +343,26 @@ def test_a_topic_has_no_attributes_that_nobody_heeds(
     answer = peer.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, fields)
     made = dispatcher.broker.topics.find("orders")
     assert (answer.code == ResponseCode.SUCCESS, made.attributes if made else None) == (kept is not None, kept)
+
+
+@pytest.mark.parametrize("is_silent", [True, False])
+def test_a_consumer_that_does_not_answer_keeps_nobody_waiting(
+    peer: Peer, dispatcher: Dispatcher, clock: Clock, *, is_silent: bool
+) -> None:
+    consumer = Peer(dispatcher)
+    consumer.heartbeat("one", "consumers", "orders")
+    fields = GROUP | {"clientId": "one", "jstackEnable": False}
+    assert peer.ask_later(RequestCode.GET_CONSUMER_RUNNING_INFO, fields) == []
+    status = {"topic": "orders", "group": "consumers"}
+    assert peer.ask_later(RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, status) == []
+    if not is_silent:
+        for question in consumer.sent[-2:]:
+            consumer.channel.take_answer(question.reply(ResponseCode.SUCCESS, body=b"{}"))
+    clock.now_ms += 9_000
+    dispatcher.tick(clock.now_ms)
+    assert len(peer.sent) == (0 if is_silent else 2)
+    clock.now_ms += 1_000
+    dispatcher.tick(clock.now_ms)
+    expected = ResponseCode.CONSUME_MSG_TIMEOUT if is_silent else ResponseCode.SUCCESS
+    assert [answer.code for answer in peer.sent] == [expected, ResponseCode.SUCCESS]
+    assert not dispatcher.broker.asked
