@@ -187,7 +187,8 @@ def summary(rebuilt: Rebuilt) -> list[str]:
             f"record with a damaged header has them; topics.json leaves them out: {named}"
         )
     if totals.refused:
-        lines.append(f"{totals.refused:,} entries are left out: no folder can have their topics' names")
+        why = "no folder can have their topics' names, or their queues are below 0"
+        lines.append(f"{totals.refused:,} entries are left out: {why}")
     return lines
 
 
@@ -205,7 +206,8 @@ def salvage_summary(salvaged: Salvaged) -> str:
 
 def exit_code(rebuilt: Rebuilt | None) -> ExitCode:
     """What a scheduler is told."""
-    return ExitCode.DAMAGE if rebuilt is not None and rebuilt.totals.bad_ranges else ExitCode.OK
+    is_damaged = rebuilt is not None and (rebuilt.totals.bad_ranges or rebuilt.totals.refused)
+    return ExitCode.DAMAGE if is_damaged else ExitCode.OK
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -11,15 +11,13 @@ import numpy as np
 from connectors.commitlog.splits import Split
 from connectors.facts.entries import QueueEntries, queue_entries
 from connectors.facts.kernel import Array
+from connectors.facts.names import can_be_folder
 from connectors.facts.reading import read_facts
 from connectors.facts.records import Facts
 from connectors.rebuild.chaining import merge_tags
 from connectors.rebuild.entries import layout_of
 from connectors.rebuild.parts import KeyBlock, Keys, PartWriter, Queue, QueueBlock, Table, Totals, read_table
 from connectors.rebuild.settings import Settings
-
-_MOST_NAME_BYTES = 255
-_NO_NAMES = frozenset({"", ".", ".."})
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +46,6 @@ class Collected:
 
     totals: Totals
     counts: dict[Queue, int]
-
-
-def can_be_folder(topic: str) -> bool:
-    """Whether a topic can be the name of a folder, and of none but its own."""
-    return (
-        topic not in _NO_NAMES
-        and "/" not in topic
-        and topic.isprintable()
-        and len(topic.encode("utf-8", "replace")) <= _MOST_NAME_BYTES
-    )
 
 
 def collect(task: CollectTask) -> Collected:

@@ -32,10 +32,10 @@ FOLDER = ".rebuilt-in-place"
 _STARTED = ".replacing"
 _FINDINGS = 1000
 _QUEUE_CLASSES = "queue_"
-_OF_THE_LOG = frozenset({"log_lost_messages", "log_torn_tail", "log_torn_clean", "log_stray_file"})
+_OF_THE_LOG = frozenset({"log_lost_messages", "log_torn_tail", "log_torn_clean", "log_stray_file", "log_bad_topic"})
 """What the log may have: no index can be other for it, and a broker starts all the same."""
 _STEPPED_OVER = frozenset(
-    {"log_bad_magic", "log_bad_size", "log_bad_offset", "log_bad_lengths", "log_bad_crc", "log_bad_topic", "log_hole"}
+    {"log_bad_magic", "log_bad_size", "log_bad_offset", "log_bad_lengths", "log_bad_crc", "log_hole"}
 )
 """What RocketMQ's broker would end its log at, and JMQ's does not."""
 

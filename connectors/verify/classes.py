@@ -55,8 +55,9 @@ _ALL = (
     _Class("log_bad_lengths", _D, "The lengths of a record's parts do not add up to its size", _SALVAGE),
     _Class("log_bad_crc", _D, "A body is not the one that was stored: bits were lost on the disk, in memory or in "
                  "copying", "see to the disk; " + _SALVAGE),
-    _Class("log_bad_topic", _D, "A record's topic is not text, or no name of a folder: it was changed, which no "
-                 "checksum covers, and no queue has the record", "replay it from the archive, by its business id"),
+    _Class("log_bad_topic", _D, "A record's topic is not text, or no name of a folder, or its queue is below 0: "
+                 "it was changed, which no checksum covers, and no queue has the record",
+                 "replay it from the archive, by its business id"),
     _Class("log_bad_filler", _D, "The filler at a segment's end does not reach the end", _SALVAGE),
     _Class("log_hole", _D, "Zeros with records behind them: pages that a crash kept from the disk", _SALVAGE),
     _Class("log_cut", _D, "The file ends within a record", "copy the whole segment from its source or a slave"),

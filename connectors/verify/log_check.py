@@ -12,6 +12,7 @@ from connectors.commitlog.look import look_at
 from connectors.commitlog.splits import Split
 from connectors.commitlog.walk import BadRange
 from connectors.facts.entries import QueueEntries, queue_entries
+from connectors.facts.names import can_be_folder
 from connectors.facts.reading import read_facts
 from connectors.facts.records import Facts
 from connectors.verify.batch_check import BatchChecker
@@ -33,6 +34,8 @@ _CODES = {
     Fault.CUT: "log_cut",
     Fault.MISSING_SEGMENT: "log_missing_segment",
 }
+_EXPECTED_QUEUE = "a topic in UTF-8 that a folder can have as its name, and a queue from 0 on"
+_MOST_SHOWN = 100
 
 
 @dataclass
@@ -75,12 +78,12 @@ def check_range(view: StoreView, split: Split) -> LogReport:
         _check_times(facts, split, report, view.limit)
         _check_receive_times(facts, split, report, view.limit)
         for entries in queue_entries(facts):
-            if entries.topic in view.batch_topics:
-                report.runs += batches.check(entries)
-            elif view.queues.has_queues(entries.topic):
-                report.runs += queues.check(entries)
-            else:
+            if not _can_have_queue(view, entries):
                 _note_bad_topic(entries, split, report.findings)
+            elif entries.topic in view.batch_topics:
+                report.runs += batches.check(entries)
+            else:
+                report.runs += queues.check(entries)
         index.check(facts)
     _check_bad(report.bad, split, report.findings, view)
     return report
@@ -109,17 +112,26 @@ def _check_times(facts: Facts, split: Split, report: LogReport, limit: int) -> N
     report.last_time = int(times[-1])
 
 
+def _can_have_queue(view: StoreView, entries: QueueEntries) -> bool:
+    """Whether there can be files for what a record says of its queue, which no checksum covers."""
+    return entries.queue_id >= 0 and can_be_folder(entries.topic) and view.queues.has_queues(entries.topic)
+
+
 def _note_bad_topic(entries: QueueEntries, split: Split, findings: Findings) -> None:
     findings.add_many(
         "log_bad_topic",
         len(entries),
         (
             Finding("log_bad_topic", segment_file(split), offset - split.base_offset, offset, number=number,
-                    found=repr(entries.topic), expected="a name in UTF-8 that a folder can have")
+                    found=f"topic {_shown(entries.topic)}, queue {entries.queue_id}", expected=_EXPECTED_QUEUE)
             for offset, number in zip(entries.physical_offset[: findings.limit].tolist(),
                                       entries.queue_offset[: findings.limit].tolist(), strict=True)
         ),
     )  # fmt: skip
+
+
+def _shown(topic: str) -> str:
+    return repr(topic if len(topic) <= _MOST_SHOWN else f"{topic[:_MOST_SHOWN]}...")
 
 
 def _check_receive_times(facts: Facts, split: Split, report: LogReport, limit: int) -> None:

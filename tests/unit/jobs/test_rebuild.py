@@ -118,6 +118,18 @@ def test_a_damaged_log_is_not_rebuilt_in_place(store: Path, capsys: pytest.Captu
     assert main([str(store), "--in-place", *LOCAL]) == ExitCode.OK
 
 
+def test_a_record_whose_topic_no_folder_can_have_is_told_and_does_not_keep_the_others_from_being_replaced(
+    store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = store / "commitlog" / segment_name(0)
+    data = path.read_bytes()
+    path.write_bytes(data.replace(b"\x07topic-1", b"\x07top\0c-1", 1))
+    shutil.rmtree(store / "consumequeue" / "rare")
+    assert main([str(store), "--in-place", *LOCAL]) == ExitCode.DAMAGE
+    assert "1 entries are left out: no folder can have their topics' names" in capsys.readouterr().err
+    assert (store / "consumequeue" / "rare").is_dir()
+
+
 def test_salvage_makes_a_store_without_damage(store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     damage(store)
     (store / "commitlog" / segment_name(SEGMENT_BYTES)).unlink()

@@ -51,6 +51,13 @@ def patch_field(root: Path, message: Message, name: str, value: int) -> None:
     patch_log(root, message.physical_offset + HEAD.offset_of(name), struct.pack(">" + declared.code, value))
 
 
+def patch_topic(root: Path, message: Message, data: bytes) -> None:
+    """Overwrite some letters in the middle of a record's topic."""
+    path, position = segment(root, message.physical_offset)
+    at = path.read_bytes().index(message.topic.encode(), position)
+    patch(path, at + 2, data)
+
+
 def queue_file(root: Path, number: int, queue: tuple[str, int] = QUEUE) -> tuple[Path, int]:
     """The file with an entry, and the byte there."""
     position = number * ENTRY.size

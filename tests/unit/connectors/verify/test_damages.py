@@ -14,8 +14,11 @@ from connectors.verify.classes import CLASSES
 from connectors.verify.doctor import StoreReport, verify_stores
 from schemas.layouts import indexfile
 from schemas.layouts.commitlog import Message
-from schemas.layouts.consumequeue import Entry
+from schemas.layouts.consumequeue import Entry, serialize_entry
+from schemas.layouts.hashing import java_hash
+from schemas.layouts.segments import segment_name
 from tests.indexed_stores import SEGMENT_BYTES, STORED_MS
+from tests.logs import new_message, open_segment, write_store
 from tests.unit.connectors.verify import damages as d
 
 Damage = Callable[[Path], object]
@@ -56,6 +59,15 @@ LOG: dict[str, tuple[Damage, dict[str, int]]] = {
         lambda root: d.patch_log(root, record(root).physical_offset, bytes(record(root).size)), {"log_hole": 1}),
     "a record's changed number": (
         lambda root: d.patch_field(root, of_queue(root, 5), "queue_offset", 77), {"log_wrong_number": 1}),
+    "a topic with a byte that no folder's name has": (
+        lambda root: d.patch_topic(root, of_queue(root, 5), b"\0"),
+        {"log_bad_topic": 1, "log_lost_messages": 1, "queue_dangling_entry": 1, "index_wrong_hash": 4}),
+    "a topic that leads elsewhere": (
+        lambda root: d.patch_topic(root, of_queue(root, 5), b"/"),
+        {"log_bad_topic": 1, "log_lost_messages": 1, "queue_dangling_entry": 1, "index_wrong_hash": 4}),
+    "a queue below 0": (
+        lambda root: d.patch_field(root, of_queue(root, 5), "queue_id", -1),
+        {"log_bad_topic": 1, "log_lost_messages": 1, "queue_dangling_entry": 1}),
     "a clock that went back": (
         lambda root: d.patch_log(root, record(root).physical_offset + 56, (STORED_MS).to_bytes(8)),
         {"log_time_back": 1, "index_wrong_time": 4}),
@@ -255,3 +267,31 @@ def test_a_damage_is_found_and_named(store: Path, name: str) -> None:
         assert finding.expected, finding
         assert finding.kind is CLASSES[finding.code]
         assert finding.broker == "a"
+
+
+@pytest.mark.parametrize("topic", ["t" * 300, "..", "a\0b", "a/../../b"])
+def test_no_topic_ends_the_look_or_leads_it_elsewhere(tmp_path: Path, topic: str) -> None:
+    messages = [new_message(0, topic), new_message()]
+    root = write_store(tmp_path / "forged", [(0, open_segment(messages, SEGMENT_BYTES))])
+    (root / "consumequeue" / "orders" / "0").mkdir(parents=True)
+    (root / "consumequeue" / "orders" / "0" / segment_name(0)).write_bytes(b"".join(entries_of(root, "orders")))
+    findings = report_of(root).findings
+    assert findings.codes == {"log_bad_topic", "index_absent", "checkpoint_missing"}
+    (bad,) = findings.kept["log_bad_topic"]
+    assert bad.found.startswith(f"topic {topic[:50]!r}"[:-1])
+    assert len(bad.found) < 150
+
+
+def test_no_light_queues_name_ends_the_look(tmp_path: Path) -> None:
+    lights = (("INNER_MULTI_DISPATCH", "%LMQ%a\0b"), ("INNER_MULTI_QUEUE_OFFSET", "0"))
+    messages = [new_message(properties=lights), new_message()]
+    root = write_store(tmp_path / "light", [(0, open_segment(messages, SEGMENT_BYTES))])
+    assert report_of(root).findings.counts["log_bad_topic"] == 1
+
+
+def entries_of(root: Path, topic: str) -> list[bytes]:
+    return [
+        serialize_entry(Entry(each.physical_offset, each.size, java_hash(each.tags or "")))
+        for each in d.messages(root)
+        if each.topic == topic
+    ]
