@@ -12,6 +12,7 @@ from broker_lite.store.errors import StoreLockedError
 from broker_lite.store.ownership import StoreLock
 from connectors.commitlog.stores import Store
 from connectors.rebuild.errors import BusyStoreError, RebuildError
+from connectors.rebuild.plan import log_range
 from connectors.rebuild.replace import Replacement
 from connectors.rebuild.run import Rebuilt
 from connectors.rebuild.settings import Wanted
@@ -19,7 +20,7 @@ from jobs.rebuild_run import run_rebuild
 
 
 def rebuild_in_place(arguments: argparse.Namespace, store: Store, wanted: Wanted) -> Rebuilt | None:
-    """Build beside, verify, replace; None where an earlier run had come to replacing, and this one finished it.
+    """Build beside, verify, replace; None where an earlier run of the same had come to replacing, and is finished now.
 
     Raises:
         BusyStoreError: if a broker has the store open.
@@ -34,19 +35,31 @@ def rebuild_in_place(arguments: argparse.Namespace, store: Store, wanted: Wanted
     except StoreLockedError as error:
         raise BusyStoreError(str(error)) from None
     try:
-        replacement = Replacement(root, store.layout)
-        replacement.clear()
-        rebuilt = None
-        if not replacement.has_started:
-            rebuilt = run_rebuild(arguments, store, replacement.out, wanted)
-            taken = replacement.take_over_old_queues(rebuilt.settings)
-            replacement.verify(store, rebuilt.shifted_queues, wanted.topics, wanted.delay_levels_ms)
-            if taken and not arguments.quiet:
-                print(f"{taken} queues without a record in the log keep their files", file=sys.stderr)
-        stamp = datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%SZ")
-        for path in replacement.replace(stamp):
-            if not arguments.quiet:
-                print(f"kept {path}", file=sys.stderr)
+        replacement = Replacement(root, store.layout, log_range(store), wanted)
+        if replacement.clear():
+            _say(arguments, "the log is not the one of the run that was interrupted: all is made anew")
+        if replacement.has_started:
+            is_all = replacement.has_started_this
+            _replace(arguments, replacement)
+            if is_all:
+                return None
+        rebuilt = run_rebuild(arguments, store, replacement.out, wanted)
+        taken = replacement.take_over_old_queues(rebuilt.settings)
+        replacement.verify(store, rebuilt.shifted_queues, wanted.topics, wanted.delay_levels_ms)
+        if taken:
+            _say(arguments, f"{taken} queues without a record in the log keep their files")
+        _replace(arguments, replacement)
     finally:
         lock.release()
-    return None if rebuilt is None else replace(rebuilt, out=root)
+    return replace(rebuilt, out=root)
+
+
+def _replace(arguments: argparse.Namespace, replacement: Replacement) -> None:
+    stamp = datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%SZ")
+    for path in replacement.replace(stamp):
+        _say(arguments, f"kept {path}")
+
+
+def _say(arguments: argparse.Namespace, line: str) -> None:
+    if not arguments.quiet:
+        print(line, file=sys.stderr)

@@ -2,7 +2,8 @@
 
 The files are built in a folder of the store's, verified against its log there, and then renamed, one after the other. A
 crash between two renames leaves a store that lacks some of them, which a broker makes itself; run again, the rest is
-renamed. Queues that the log has no record of any longer go with the new ones: they carry their numbers on.
+renamed, unless a broker has written to the log since: then all is made anew, as the rest knows nothing of that. Queues
+that the log has no record of any longer go with the new ones: they carry their numbers on.
 """
 
 from __future__ import annotations
@@ -10,18 +11,21 @@ from __future__ import annotations
 import itertools
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from connectors.commitlog.layouts import StoreLayout
+from connectors.commitlog.plan import StoreRange
 from connectors.commitlog.stores import Store, find_stores
 from connectors.facts.delay_levels import DEFAULT_DELAY_LEVELS_MS
 from connectors.facts.queue_layouts import queues_of
 from connectors.rebuild.checkpoint import count_again
 from connectors.rebuild.durable import remove_but_last, write_whole
 from connectors.rebuild.errors import DisagreementError
-from connectors.rebuild.plan import WORK, WRITTEN
-from connectors.rebuild.settings import BATCH_QUEUES, CHECKPOINT, Settings
+from connectors.rebuild.plan import PLAN, WORK, WRITTEN
+from connectors.rebuild.settings import BATCH_QUEUES, CHECKPOINT, Settings, Wanted
 from connectors.verify.admission import Options
 from connectors.verify.classes import CLASSES, Severity
 from connectors.verify.doctor import verify_stores
@@ -43,14 +47,24 @@ _STEPPED_OVER = frozenset(
 class Replacement:
     """The rebuilt files of a store, in its own folder, until they take their places."""
 
-    def __init__(self, root: Path, layout: StoreLayout = StoreLayout.COMMITLOG) -> None:
+    def __init__(
+        self,
+        root: Path,
+        layout: StoreLayout = StoreLayout.COMMITLOG,
+        log: StoreRange | None = None,
+        wanted: Wanted | None = None,
+    ) -> None:
         """Begin, or go on.
 
         Args:
             root: the store's folder.
             layout: how it keeps its log.
+            log: where that begins and ends now; a run goes on with what another has made for the same only.
+            wanted: what the user asks for.
         """
         self._root = root
+        self._log = None if log is None else [log.start, log.end]
+        self._wanted = None if wanted is None else json.loads(json.dumps(asdict(wanted)))
         self._layout = layout
         self._queues = [name for name in (queues_of(layout).folder, BATCH_QUEUES) if name in WRITTEN[layout]]
         self.out = root / FOLDER
@@ -60,10 +74,30 @@ class Replacement:
         """Whether an earlier run was interrupted while it renamed."""
         return (self.out / _STARTED).exists()
 
-    def clear(self) -> None:
-        """Remove what an earlier run has made, but not replaced, unless it can go on."""
-        if not self.has_started and not (self.out / WORK).exists():
-            shutil.rmtree(self.out, ignore_errors=True)
+    @property
+    def has_started_this(self) -> bool:
+        """Whether that run was to make what is asked for now."""
+        return self._known(self.out / _STARTED).get("wanted") == self._wanted
+
+    def clear(self) -> bool:
+        """Remove what an earlier run has made, but not replaced, unless it can go on; whether the log has changed."""
+        if not self.out.exists():
+            return False
+        known = self._known(self.out / _STARTED if self.has_started else self.out / WORK / PLAN)
+        made_for = known.get("log", [known.get("start"), known.get("end")])
+        if known and made_for == self._log:
+            return False
+        shutil.rmtree(self.out)
+        return bool(known)
+
+    @staticmethod
+    def _known(path: Path) -> dict[str, Any]:
+        """What an earlier run has written down; nothing where it did not come to it."""
+        try:
+            document = json.loads(path.read_bytes())
+        except (FileNotFoundError, ValueError):
+            return {}
+        return document if isinstance(document, dict) else {}
 
     def take_over_old_queues(self, settings: Settings) -> int:
         """Copy the queues of which the log has no record; how many.
@@ -121,8 +155,13 @@ class Replacement:
         """
         started = self.out / _STARTED
         if not started.exists():
-            paths = [str(path) for path in self._new_paths()]
-            write_whole(started, json.dumps({"stamp": self._unused(stamp), "paths": paths}).encode())
+            document = {
+                "stamp": self._unused(stamp),
+                "paths": [str(path) for path in self._new_paths()],
+                "log": self._log,
+                "wanted": self._wanted,
+            }
+            write_whole(started, json.dumps(document).encode())
         known = json.loads(started.read_bytes())
         old = []
         for path in map(Path, known["paths"]):
@@ -130,7 +169,7 @@ class Replacement:
             if not new.exists():
                 continue  # renamed before the run was interrupted
             if place.exists():
-                kept = self._root / f"{path.parts[0]}.old-{known['stamp']}" / Path(*path.parts[1:])
+                kept = self._kept(path, known["stamp"])
                 kept.parent.mkdir(parents=True, exist_ok=True)
                 place.rename(kept)
                 old.append(kept)
@@ -142,8 +181,12 @@ class Replacement:
         return old
 
     def _unused(self, stamp: str) -> str:
-        names = itertools.chain([stamp], (f"{stamp}-{number}" for number in itertools.count(2)))
-        return next(name for name in names if not any(self._root.glob(f"*.old-{name}")))
+        return next(name for name in _numbered(stamp) if not any(self._root.glob(f"*.old-{name}")))
+
+    def _kept(self, path: Path, stamp: str) -> Path:
+        """Where an old file goes: beside what an interrupted run has kept, if a broker has made another since."""
+        places = (self._root / f"{path.parts[0]}.old-{name}" / Path(*path.parts[1:]) for name in _numbered(stamp))
+        return next(place for place in places if not place.exists())
 
     def _new_paths(self) -> list[Path]:
         """What is there to be renamed: whole folders where all was rebuilt, else those of topics."""
@@ -151,6 +194,10 @@ class Replacement:
             return [Path(name) for name in WRITTEN[self._layout] if (self.out / name).exists()]
         kinds = [kind for kind in self._queues if (self.out / kind).exists()]
         return [Path(kind) / folder.name for kind in kinds for folder in sorted((self.out / kind).iterdir())]
+
+
+def _numbered(stamp: str) -> Iterator[str]:
+    return itertools.chain([stamp], (f"{stamp}-{number}" for number in itertools.count(2)))
 
 
 def _refuse(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import shutil
 import subprocess
 import sys
@@ -10,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from broker_lite.store import MessageStore
 from jobs import verify
 from jobs.command import ExitCode
 from jobs.rebuild import main
 from schemas.layouts.segments import segment_name
-from tests.indexed_stores import SEGMENT_BYTES, write_indexed_store
+from tests.indexed_stores import OPTIONS, SEGMENT_BYTES, Clock, message, write_indexed_store
 from tests.jmq_stores import FILE_BYTES, write_jmq_store
 
 LOCAL = ("--local", "--threads", "1")
@@ -116,6 +118,71 @@ def test_a_damaged_log_is_not_rebuilt_in_place(store: Path, capsys: pytest.Captu
         assert list(store.glob("*.old-*")) == []
     (store / "commitlog" / segment_name(0)).write_bytes(whole)
     assert main([str(store), "--in-place", *LOCAL]) == ExitCode.OK
+
+
+class StoppedError(BaseException):
+    """What interrupts a run as a signal would."""
+
+
+def stop(*_: object, **__: object) -> None:
+    raise StoppedError
+
+
+def interrupted(store: Path, monkeypatch: pytest.MonkeyPatch, where: str, *more: str) -> None:
+    """A run in place that ends at the first call of a function."""
+    with monkeypatch.context() as patched:
+        patched.setattr(where, stop)
+        with pytest.raises(StoppedError):
+            main([str(store), "--in-place", *LOCAL, *more])
+
+
+def let_a_broker_write(store: Path, count: int) -> None:
+    chance = random.Random(1)
+    with MessageStore.open(store, OPTIONS, clock=Clock()) as opened:
+        for number in range(1000, 1000 + count):
+            opened.put(message(number, chance))
+
+
+@pytest.mark.parametrize("where", ["run._build", "replace.verify_stores", "replace.sync_folder", "replace.Path.rename"])
+def test_what_a_broker_writes_between_two_runs_is_in_what_the_second_makes(
+    store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], where: str
+) -> None:
+    interrupted(store, monkeypatch, f"connectors.rebuild.{where}")
+    let_a_broker_write(store, 30)
+    assert main([str(store), "--in-place", *LOCAL]) == ExitCode.OK
+    assert "230 records" in capsys.readouterr().err
+    assert verify.main([str(store), "--local", "--processes", "1", "--quiet"]) == ExitCode.OK
+    assert not (store / ".rebuilt-in-place").exists()
+
+
+def test_what_a_broker_makes_between_two_renames_is_kept_beside_too(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rename = Path.rename
+
+    def stop_at_the_new(path: Path, target: Path) -> Path:
+        if path.parent.name == ".rebuilt-in-place":
+            raise StoppedError
+        return rename(path, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "rename", stop_at_the_new)
+        with pytest.raises(StoppedError):
+            main([str(store), "--in-place", *LOCAL])
+    assert not (store / "consumequeue").exists()
+    let_a_broker_write(store, 0)
+    assert main([str(store), "--in-place", *LOCAL]) == ExitCode.OK
+    assert sorted(len(list(path.glob("*/*/*"))) > 0 for path in store.glob("consumequeue.old-*")) == [True, True]
+    assert verify.main([str(store), "--local", "--processes", "1", "--quiet"]) == ExitCode.OK
+
+
+def test_a_run_with_other_options_finishes_the_one_before_and_is_made_itself(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interrupted(store, monkeypatch, "connectors.rebuild.replace.sync_folder", "--topic", "rare")
+    shutil.rmtree(store / "consumequeue" / "topic-1")
+    assert main([str(store), "--in-place", *LOCAL]) == ExitCode.OK
+    assert verify.main([str(store), "--local", "--processes", "1", "--quiet"]) == ExitCode.OK
 
 
 def test_a_record_whose_topic_no_folder_can_have_is_told_and_does_not_keep_the_others_from_being_replaced(
