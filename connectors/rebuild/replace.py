@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -31,6 +32,7 @@ from connectors.verify.classes import CLASSES, Severity
 from connectors.verify.doctor import verify_stores
 from connectors.verify.findings import Findings
 from connectors.whole_files import sync_folder
+from schemas.layouts.segments import parse_segment_name
 
 FOLDER = ".rebuilt-in-place"
 _STARTED = ".replacing"
@@ -110,9 +112,8 @@ class Replacement:
             for folder in sorted((self._root / kind).glob("*/*")):
                 new = self.out / kind / folder.parent.name / folder.name
                 is_wanted = topics is None or folder.parent.name in topics
-                if is_wanted and folder.is_dir() and not new.exists() and any(folder.iterdir()):
-                    new.parent.mkdir(parents=True, exist_ok=True)
-                    shutil.copytree(folder, new)
+                if is_wanted and folder.is_dir() and not new.exists() and (files := _files_of(folder)):
+                    _copy_synced(files, new)
                     count += 1
         if count and topics is None and self._layout is StoreLayout.JOURNAL:
             count_again(self.out, settings)
@@ -194,6 +195,21 @@ class Replacement:
             return [Path(name) for name in WRITTEN[self._layout] if (self.out / name).exists()]
         kinds = [kind for kind in self._queues if (self.out / kind).exists()]
         return [Path(kind) / folder.name for kind in kinds for folder in sorted((self.out / kind).iterdir())]
+
+
+def _files_of(folder: Path) -> list[Path]:
+    """A queue's files; what else is in its folder is not taken over."""
+    return [path for path in folder.iterdir() if path.is_file() and parse_segment_name(path.name) is not None]
+
+
+def _copy_synced(files: Sequence[Path], folder: Path) -> None:
+    folder.mkdir(parents=True)
+    for path in files:
+        with (folder / path.name).open("wb") as copy, path.open("rb") as file:
+            shutil.copyfileobj(file, copy)
+            copy.flush()
+            os.fsync(copy.fileno())
+    sync_folder(folder)
 
 
 def _numbered(stamp: str) -> Iterator[str]:

@@ -105,7 +105,8 @@ _ALL = (
                  "nothing: a broker cuts them when it starts; the messages are lost"),
     _Class("queue_file_size", _R, "A queue's file has not the size of the others, and a broker refuses it",
                  _REBUILD),
-    _Class("queue_file_name", _R, "A queue's file has a name that no file of its size can have", _REBUILD),
+    _Class("queue_file_name", _R, "A file in a queue's folder has a name that no file of the queue can have, and a "
+                 "broker does not start with it, or loses its way", _REBUILD),
     _Class("queue_wrong_batch", _R, "An entry of a BatchConsumeQueue names other numbers than its record's, another "
                  "count of messages or another time", _REBUILD),
     _Class("queue_not_compared", _I, "A queue is in RocksDB: its records were read, but not compared with its entries",

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from itertools import pairwise
 
+from connectors.commitlog.layouts import StoreLayout
 from connectors.verify.findings import Finding, Findings
 from connectors.verify.queue_check import Run
 from connectors.verify.queue_files import QueueFiles
@@ -23,6 +24,7 @@ class QueueFolders:
 
     def check_absent(self, files: QueueFiles, runs: Sequence[Run]) -> None:
         """A queue without a file: all of its records lack their entries."""
+        self._check_names(files)
         if not runs:
             return
         dispatched = [run for run in runs if run.first_offset < self._view.dispatched_end]
@@ -43,11 +45,7 @@ class QueueFolders:
                 file should be there.
         """
         folder = f"{files.layout.folder}/{files.name}"
-        with suppress(FileNotFoundError):
-            for entry in sorted(os.scandir(files.folder), key=lambda each: each.name):
-                start = parse_segment_name(entry.name)
-                if start is not None and entry.is_file():
-                    self._check_file(files, f"{folder}/{entry.name}", start, entry.stat().st_size)
+        self._check_names(files)
         wanted = files.starts[0]
         if first_number is not None:
             wanted = min(wanted, files.file_start(first_number))
@@ -57,6 +55,21 @@ class QueueFolders:
             expected = f"{missing} files before {segment_name(after)}"
             finding = Finding("queue_missing_file", name, None, None, files.name, number, "no such file", expected)
             self._findings.add_many(finding.code, missing, [finding])
+
+    def _check_names(self, files: QueueFiles) -> None:
+        folder = f"{files.layout.folder}/{files.name}"
+        with suppress(FileNotFoundError, NotADirectoryError):
+            for entry in sorted(os.scandir(files.folder), key=lambda each: each.name):
+                if not entry.is_file():
+                    continue
+                name, start = f"{folder}/{entry.name}", parse_segment_name(entry.name)
+                if start is not None:
+                    self._check_file(files, name, start, entry.stat().st_size)
+                elif self._view.layout is StoreLayout.COMMITLOG:  # what one of JMQ's does with it is not known
+                    expected = "20 digits as a name"
+                    self._findings.add(
+                        Finding("queue_file_name", name, queue=files.name, found=entry.name, expected=expected)
+                    )
 
     def _check_file(self, files: QueueFiles, name: str, start: int, size: int) -> None:
         if not files.is_start(start):

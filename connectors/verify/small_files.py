@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +20,8 @@ from schemas.remoting.fastjson import parse_fastjson
 CHECKPOINT = "checkpoint"
 CONSUMER_OFFSETS, DELAY_OFFSETS = "config/consumerOffset.json", "config/delayOffset.json"
 _TABLE = "offsetTable"
+_QUEUE, _LEVEL = re.compile("[0-9]{1,10}"), re.compile("-?[0-9]{1,10}")
+"""Keys that are Java's int, written as such."""
 Bounds = Mapping[tuple[str, int], QueueBounds]
 
 
@@ -92,7 +96,7 @@ def read_small_files(root: Path, limit: int, is_live: bool) -> SmallFiles:
         for name, offsets in _table(root, CONSUMER_OFFSETS, findings, _are_offsets).items()
         for queue, offset in offsets.items()
     )
-    levels = {int(level): int(offset) for level, offset in _table(root, DELAY_OFFSETS, findings, _is_number).items()}
+    levels = {int(level): int(offset) for level, offset in _table(root, DELAY_OFFSETS, findings, _is_level).items()}
     return SmallFiles(findings, claims, CONSUMER_OFFSETS, groups, levels)
 
 
@@ -104,30 +108,37 @@ def read_checkpoint_file(path: Path, findings: Findings, *, is_live: bool) -> by
         if not is_live:
             findings.add(Finding("checkpoint_missing", CHECKPOINT, found="no such file", expected="4096 bytes"))
         return None
+    except OSError as error:
+        findings.add(Finding("checkpoint_unreadable", CHECKPOINT, 0, found=_why(error), expected="4096 bytes"))
+        return None
 
 
-def _table(root: Path, name: str, findings: Findings, is_value: Callable[[object], bool]) -> dict[Any, Any]:
+def _table(root: Path, name: str, findings: Findings, is_pair: Callable[[object, object], bool]) -> dict[Any, Any]:
     try:
         document = parse_fastjson((root / name).read_bytes())
     except FileNotFoundError:
         return {}
-    except ValueError as error:
-        findings.add(Finding("offsets_unreadable", name, found=str(error), expected=f"JSON with {_TABLE}"))
+    except (OSError, ValueError) as error:
+        findings.add(Finding("offsets_unreadable", name, found=_why(error), expected=f"JSON with {_TABLE}"))
         return {}
     table = offsets_from_boltmq(document).get(_TABLE, {}) if isinstance(document, dict) else None
-    if isinstance(table, dict) and all(map(is_value, table.values())):
+    if isinstance(table, dict) and all(itertools.starmap(is_pair, table.items())):
         return table
     findings.add(Finding("offsets_unreadable", name, found="another document", expected=f"{_TABLE} with numbers"))
     return {}
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int)
+def _why(error: Exception) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
-def _are_offsets(value: object) -> bool:
-    return isinstance(value, dict) and all(
-        _is_number(offset) and str(queue).isdecimal() for queue, offset in value.items()
+def _is_level(level: object, offset: object) -> bool:
+    return _LEVEL.fullmatch(str(level)) is not None and isinstance(offset, int)
+
+
+def _are_offsets(_: object, offsets: object) -> bool:
+    return isinstance(offsets, dict) and all(
+        isinstance(offset, int) and _QUEUE.fullmatch(str(queue)) is not None for queue, offset in offsets.items()
     )
 
 

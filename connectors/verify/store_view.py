@@ -127,8 +127,9 @@ def is_locked(root: Path) -> bool:
         return False
     with suppress(OSError):
         # To open the file, and close it, would take the lock away from this process, if it is the one that holds it.
+        # Of others the file itself is asked: a file of another disk can have the same inode.
         for line in Path("/proc/locks").read_text().splitlines():
-            if f":{inode} " in line:
+            if f" {os.getpid()} " in line and f":{inode} " in line:
                 return True
     with suppress(OSError), path.open("rb") as file:
         request = struct.pack(_FLOCK, fcntl.F_RDLCK, os.SEEK_SET, 0, 1, 0)

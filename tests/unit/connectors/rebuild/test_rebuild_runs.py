@@ -230,6 +230,7 @@ def test_queues_without_a_record_in_the_log_carry_their_numbers_on(store: Path) 
     lonely = store / "consumequeue" / "lonely" / "0"
     lonely.mkdir(parents=True)
     (lonely / segment_name(3200)).write_bytes(bytes(320))
+    (lonely / ".swp").write_bytes(b"no file of a queue's")
     replaced(store).replace(STAMP)
     assert [path.name for path in lonely.iterdir()] == [segment_name(3200)]
 

@@ -94,6 +94,13 @@ LOG: dict[str, tuple[Damage, dict[str, int]]] = {
         lambda root: (root / "commitlog" / "notes.txt").touch(), {"log_stray_file": 1}),
 }  # fmt: skip
 
+
+def put_stray(root: Path, name: str) -> None:
+    path = root / "consumequeue" / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(b"x")
+
+
 QUEUES: dict[str, tuple[Damage, dict[str, int]]] = {
     "an empty entry": (
         lambda root: d.put_entry(root, 5, Entry(0, 0, 0)), {"queue_missing_entry": 1}),
@@ -130,6 +137,10 @@ QUEUES: dict[str, tuple[Damage, dict[str, int]]] = {
     "a file of another name": (
         lambda root: shutil.copy(d.queue_file(root, 0)[0], d.queue_file(root, 0)[0].with_name(f"{7:020d}")),
         {"queue_file_name": 1}),
+    "a file that is none of a queue's": (
+        lambda root: put_stray(root, "topic-1/1/copy of a file"), {"queue_file_name": 1}),
+    "a folder with nothing but such a file": (
+        lambda root: put_stray(root, "topic-1/7/.swp"), {"queue_file_name": 1}),
 }  # fmt: skip
 
 
@@ -218,6 +229,11 @@ def put_offsets(root: Path, text: str, name: str = "consumerOffset.json") -> Non
     (root / "config" / name).write_text(text)
 
 
+def put_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
 SMALL: dict[str, tuple[Damage, dict[str, int]]] = {
     "no checkpoint": (
         lambda root: (root / "checkpoint").unlink(), {"checkpoint_missing": 1}),
@@ -231,6 +247,14 @@ SMALL: dict[str, tuple[Damage, dict[str, int]]] = {
         lambda root: put_offsets(root, '{"offsetTable":'), {"offsets_unreadable": 1}),
     "offsets that are no numbers": (
         lambda root: put_offsets(root, '{"offsetTable":{"a@b":3}}'), {"offsets_unreadable": 1}),
+    "offsets of a queue that no broker numbers": (
+        lambda root: put_offsets(root, '{"offsetTable":{"a@b":{"' + "9" * 5000 + '":3}}}'), {"offsets_unreadable": 1}),
+    "a folder where offsets should be": (
+        lambda root: put_folder(root / "config" / "consumerOffset.json"), {"offsets_unreadable": 1}),
+    "a folder where the checkpoint should be": (
+        lambda root: put_folder(root / "checkpoint"), {"checkpoint_unreadable": 1}),
+    "a delay level that is no number": (
+        lambda root: put_offsets(root, '{"offsetTable":{"x":7}}', "delayOffset.json"), {"offsets_unreadable": 1}),
     "a group ahead of its queue": (
         lambda root: put_offsets(root, OFFSETS % 1000), {"offset_beyond_queue": 1}),
     "a negative offset": (

@@ -65,6 +65,14 @@ def test_who_looks_does_not_take_the_lock_away(tmp_path: Path) -> None:
     assert not is_locked(root)
 
 
+def test_the_lock_of_a_file_on_another_disk_is_not_the_stores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = write_indexed_store(tmp_path / "store", 20)
+    inode = (root / "lock").stat().st_ino
+    locks = f"1: POSIX  ADVISORY  WRITE 1 00:7f:{inode} 0 0\n"
+    monkeypatch.setattr(Path, "read_text", lambda _: locks)
+    assert not is_locked(root)
+
+
 def test_a_crash_before_the_last_entries_is_a_lag(tmp_path: Path) -> None:
     root = write_indexed_store(tmp_path / "store", 100)
     (root / "abort").touch()
