@@ -6,7 +6,9 @@ is whole.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +19,7 @@ from connectors.facts.batch_queues import ENTRY_DTYPE as BATCH_ENTRY
 from connectors.facts.consume_queues import ENTRY_DTYPE as ENTRY
 from connectors.facts.kernel import Array
 from connectors.rebuild import rules
-from connectors.rebuild.durable import move_synced
+from connectors.rebuild.durable import move_synced, write_whole
 from connectors.rebuild.entries import fillers, layout_of
 from connectors.rebuild.journal_queues import JournalQueueWriter
 from connectors.rebuild.parts import PartReader, Queue
@@ -26,6 +28,8 @@ from connectors.rebuild.settings import Settings
 
 _MOST_NUMBER = (1 << 63) // 40
 """A larger number, times 20, would not be an offset; only a damaged or forged record has it."""
+_Note = tuple[str, int, bool, int, int, int]
+"""A queue; entries that are skipped, shifted, lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,18 +98,37 @@ def build_queues(task: QueueTask) -> QueuesBuilt:
             writers[queue].add(
                 *reader.queue(queue, layout_of(task.settings, is_batch=queue.is_batch).entry_size), block.first
             )
+    notes = _note(work / f"queues-{task.number}.json", writers)
     for queue, writer in writers.items():
         writer.folder.finish()
         if writer.folder.files:  # else nothing of the log can be in it
             move_synced(writer.folder.path, folder_of(out, queue, task.settings))
-    shifted = tuple(f"{queue.topic}/{queue.queue_id}" for queue, writer in writers.items() if writer.shifted)
     return QueuesBuilt(
         sum(writer.folder.files for writer in writers.values()),
-        sum(writer.skipped for writer in writers.values()),
-        sum(writer.shifted for writer in writers.values()),
-        shifted,
-        sum(writer.lost for writer in writers.values()),
+        sum(skipped for _, _, _, skipped, _, _ in notes),
+        sum(shifted for _, _, _, _, shifted, _ in notes),
+        tuple(f"{topic}/{queue_id}" for topic, queue_id, _, _, shifted, _ in notes if shifted),
+        sum(lost for _, _, _, _, _, lost in notes),
     )
+
+
+def _note(path: Path, writers: Mapping[Queue, _Writer | JournalQueueWriter]) -> list[_Note]:
+    """What of the queues is not as their numbers say, those included that an interrupted run has made.
+
+    It is written down before the first queue has its place: who goes on does not make that again, and has to tell it.
+    """
+    before: list[_Note] = []
+    with suppress(FileNotFoundError):
+        before = [tuple(note) for note in json.loads(path.read_bytes())]
+    kept = [note for note in before if Queue(*note[:3]) not in writers]
+    notes = kept + [
+        (queue.topic, queue.queue_id, queue.is_batch, writer.skipped, writer.shifted, writer.lost)
+        for queue, writer in writers.items()
+        if writer.skipped or writer.shifted or writer.lost
+    ]
+    if notes != before:
+        write_whole(path, json.dumps(notes).encode())
+    return notes
 
 
 def _writer_of(task: QueueTask, queue: Queue, path: Path) -> _Writer | JournalQueueWriter:

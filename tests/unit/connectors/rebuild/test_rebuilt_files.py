@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from connectors.rebuild import run
 from connectors.rebuild.index import index_file_name
 from connectors.rebuild.run import Rebuilt
 from connectors.rebuild.settings import Wanted
@@ -126,6 +127,25 @@ def test_a_gap_in_a_queue_is_closed_as_brokers_close_it(rebuild: Rebuild, tmp_pa
     assert written[:5] == [tuple(PRE_BLANK)] * 5
     assert [offset >= 0 and size > 0 for offset, size, _ in written[5:]] == [True] * 7 + [False] * 4
     assert (rebuilt.skipped, rebuilt.shifted, rebuilt.shifted_queues) == (1, 4, ("orders/0",))
+
+
+def test_a_run_that_goes_on_tells_of_the_queues_that_are_done(
+    rebuild: Rebuild, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    messages = [(new_message(place, queue_id=0), number) for place, number in enumerate([5, 6, 9, 5])]
+    root = write_numbered(tmp_path / "gaps", messages)
+
+    def stop(*_: object, **__: object) -> None:
+        raise StopIteration
+
+    with monkeypatch.context() as patched:
+        patched.setattr(run, "checkpoint_of", stop)
+        with pytest.raises(StopIteration):
+            rebuild(root)
+    assert (tmp_path / "out" / "consumequeue" / "orders" / "0").is_dir()
+    rebuilt = rebuild(root)
+    assert (rebuilt.skipped, rebuilt.shifted, rebuilt.shifted_queues) == (1, 1, ("orders/0",))
+    assert not (rebuilt.out / ".rebuild").exists()
 
 
 def test_a_queue_that_lacks_its_head_begins_at_0_where_filler_would_hide_what_follows(
