@@ -107,7 +107,9 @@ def job(arguments: argparse.Namespace) -> ExitCode:
         raise JobError(str(error), "stop the broker, or give --out", ExitCode.REFUSED) from None
     except DisagreementError as error:
         hint = "'commitlake verify' tells all that is wrong"
-        if stores[0].layout is not StoreLayout.JOURNAL:
+        if not error.is_of_log:
+            hint = f"a queue of which the log has no message keeps its files: move damaged ones elsewhere; {hint}"
+        elif stores[0].layout is not StoreLayout.JOURNAL:
             hint = f"a damaged log: --salvage with --out writes a clean one; {hint}"
         raise JobError(str(error), hint, ExitCode.DAMAGE) from None
     except (RebuildError, SalvageError) as error:

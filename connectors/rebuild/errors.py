@@ -17,4 +17,18 @@ class BusyStoreError(RebuildError):
 
 
 class DisagreementError(RebuildError):
-    """Files that do not agree with the log, or a log that is damaged: nothing of the store was replaced."""
+    """Files that do not agree with the log, or a log that is damaged: nothing of the store was replaced.
+
+    Attributes:
+        is_of_log: it is the log that is damaged.
+    """
+
+    def __init__(self, message: str, *, is_of_log: bool) -> None:
+        """Say what disagrees.
+
+        Args:
+            message: for a user.
+            is_of_log: see above.
+        """
+        super().__init__(message)
+        self.is_of_log = is_of_log

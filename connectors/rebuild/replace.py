@@ -3,7 +3,8 @@
 The files are built in a folder of the store's, verified against its log there, and then renamed, one after the other. A
 crash between two renames leaves a store that lacks some of them, which a broker makes itself; run again, the rest is
 renamed, unless a broker has written to the log since: then all is made anew, as the rest knows nothing of that. Queues
-that the log has no record of any longer go with the new ones: they carry their numbers on.
+that the log has no record of any longer go with the new ones: they carry their numbers on. A crashed broker's `abort`
+is kept beside at last: it would let the next one make parts of the index anew, out of parts of the log.
 """
 
 from __future__ import annotations
@@ -31,11 +32,13 @@ from connectors.verify.admission import Options
 from connectors.verify.classes import CLASSES, Severity
 from connectors.verify.doctor import verify_stores
 from connectors.verify.findings import Findings
+from connectors.verify.store_view import ABORT
 from connectors.whole_files import sync_folder
 from schemas.layouts.segments import parse_segment_name
 
 FOLDER = ".rebuilt-in-place"
 _STARTED = ".replacing"
+_COMPACTED = "compaction/compactionLog"
 _FINDINGS = 1000
 _QUEUE_CLASSES = "queue_"
 _OF_THE_LOG = frozenset({"log_lost_messages", "log_torn_tail", "log_torn_clean", "log_stray_file", "log_bad_topic"})
@@ -177,9 +180,22 @@ class Replacement:
             place.parent.mkdir(parents=True, exist_ok=True)
             new.rename(place)
             sync_folder(place.parent)
+        if Path(CHECKPOINT) in map(Path, known["paths"]) and self._is_abort_to_go():
+            old.append((self._root / ABORT).rename(self._kept(Path(ABORT), known["stamp"])))
         remove_but_last(self.out, _STARTED)
         sync_folder(self._root)
         return old
+
+    def _is_abort_to_go(self) -> bool:
+        """Whether `abort` has nothing to say any longer.
+
+        The new checkpoint says that all is there, and all was verified. A broker of RocketMQ's that still finds the
+        mark deletes the newest IndexFile, and enters again only what the newest segments have; its compacted topics,
+        which are not rebuilt, may need it.
+        """
+        if self._layout is not StoreLayout.COMMITLOG or not (self._root / ABORT).exists():
+            return False
+        return not any((self._root / _COMPACTED).glob("*"))
 
     def _unused(self, stamp: str) -> str:
         return next(name for name in _numbered(stamp) if not any(self._root.glob(f"*.old-{name}")))
@@ -233,7 +249,8 @@ def _refuse(
         if against:
             first = against[0]
             raise DisagreementError(
-                f"nothing was replaced: {code} at {first.place}: expected {first.expected}, found {first.found}"
+                f"nothing was replaced: {code} at {first.place}: expected {first.expected}, found {first.found}",
+                is_of_log=code.startswith("log_"),
             )
 
 

@@ -22,7 +22,7 @@ EMPTY, LOOP, WRONG_CHAIN, UNREACHABLE, DISORDER, BAD_SLOT = range(6)
 """Rows of what `check_chains` finds; `USED_SLOTS` is a number only."""
 USED_SLOTS, CHAIN_COUNTS = 6, 7
 
-MISSING, WRONG_HASH, DANGLING, WRONG_TIME = range(4)
+MISSING, WRONG_HASH, DANGLING, WRONG_TIME, REPEATED = range(5)
 """What `compare_entries` finds: numbers in the first row of `problems`."""
 
 _SLOT_SIZE, _ENTRY_SIZE, _FIRST_SLOT = SLOT.size, ENTRY.size, HEADER.size
@@ -142,6 +142,7 @@ def compare_entries(  # noqa: C901, PLR0912, PLR0915 (likewise)
             found += 1
             at += 1
         wrong = 0
+        first = key
         tags_seen = tags_hashes[row] < 0
         while True:
             if at >= count:
@@ -183,9 +184,15 @@ def compare_entries(  # noqa: C901, PLR0912, PLR0915 (likewise)
                             found += 1
                         key += 1
                 else:
-                    problems[0, found], problems[1, found], problems[2, found] = WRONG_HASH, row, at
+                    again = tags_hashes[row] >= 0 and entry_hashes[at] == tags_hashes[row]
+                    for known in range(first, key):
+                        again |= key_hashes[known] == entry_hashes[at]
+                    kind = REPEATED if again else WRONG_HASH
+                    problems[0, found], problems[1, found], problems[2, found] = kind, row, at
                     found += 1
-                    if key < end:
+                    if again:  # it stands in nobody's place
+                        pass
+                    elif key < end:
                         key += 1
                     else:
                         tags_seen = True

@@ -130,6 +130,8 @@ _ALL = (
     _Class("index_missing_entry", _R, "A record's key is not in the index: look-ups miss it", _REBUILD),
     _Class("index_missing_range", _R, "The IndexFiles begin behind the log's oldest records with keys", _REBUILD),
     _Class("index_wrong_hash", _R, "An entry has a hash that none of its record's keys has", _REBUILD),
+    _Class("index_repeated_entry", _I, "A key of a record is entered twice: a broker that had crashed entered the last "
+                 "record of an IndexFile again", "nothing: look-ups may find the message twice"),
     _Class("index_wrong_time", _R, "An entry's time is not its record's: look-ups by time miss it", _REBUILD),
     _Class("index_dangling_entry", _R, "An entry leads to a place where no record begins", _REBUILD),
     _Class("index_beyond_log", _R, "Entries lead behind the log's end: the log lost its end in a crash",

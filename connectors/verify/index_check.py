@@ -17,6 +17,7 @@ _CODES = {
     chains.WRONG_HASH: "index_wrong_hash",
     chains.DANGLING: "index_dangling_entry",
     chains.WRONG_TIME: "index_wrong_time",
+    chains.REPEATED: "index_repeated_entry",
 }
 _CHAIN_CODES = {
     chains.EMPTY: "index_empty_entry",

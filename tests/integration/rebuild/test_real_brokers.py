@@ -19,6 +19,10 @@ from connectors.rebuild.settings import Wanted, find_settings
 from connectors.remoting.options import Options
 from connectors.remoting.puller import Puller
 from connectors.salvage.run import salvage_store
+from connectors.verify.admission import Options as VerifyOptions
+from connectors.verify.doctor import verify_stores
+from jobs.command import ExitCode
+from jobs.rebuild import main
 from tests.servers.java_programs import Row, consume_all, dump_store, look_up, run_java
 from tests.servers.recording import RECORDING_OPTIONS, RecordedStore
 from tests.servers.rocketmq import SMALL_FILES, RocketMQ
@@ -128,6 +132,32 @@ def test_a_broker_serves_every_message_of_a_rebuilt_store(
     servers.stop_broker()
     after = files_of(root / "consumequeue")
     assert [name for name, data in before.items() if not after[name].startswith(data.rstrip(b"\0"))] == []
+
+
+def test_a_killed_brokers_store_keeps_what_is_rebuilt_in_place(
+    recorded_store: RecordedStore, start_broker: StartBroker, tmp_path: Path
+) -> None:
+    root = recorded_store.copy_to(tmp_path / "store")
+    (root / "abort").touch()
+    levels = ("--delay-levels", RECORDING_OPTIONS.message_delay_level or DEFAULT_DELAY_LEVELS)
+    assert main([str(root), "--in-place", "--local", *levels]) == ExitCode.OK
+    made = {path.name for path in (root / "index").iterdir()}
+    servers = start_broker(recorded_store.version, root, RECORDING_OPTIONS, recorded_store.broker_port)
+    servers.stop_broker()
+    assert made <= {path.name for path in (root / "index").iterdir()}  # it deletes the newest where it finds `abort`
+    (report,) = verify_stores(find_stores(str(root), "a"), VerifyOptions(LEVELS), processes=1)
+    assert dict(report.findings.counts) == {}, list(report.findings)
+
+
+def test_what_a_killed_broker_enters_again_is_no_damage(
+    recorded_store: RecordedStore, start_broker: StartBroker, tmp_path: Path
+) -> None:
+    root = recorded_store.copy_to(tmp_path / "store")
+    (root / "abort").touch()
+    servers = start_broker(recorded_store.version, root, RECORDING_OPTIONS, recorded_store.broker_port)
+    servers.stop_broker()
+    (report,) = verify_stores(find_stores(str(root), "a"), VerifyOptions(LEVELS), processes=1)
+    assert report.findings.codes <= {"index_repeated_entry"}, list(report.findings)
 
 
 def damage(root: Path, seed: int) -> None:

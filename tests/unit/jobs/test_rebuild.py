@@ -176,6 +176,35 @@ def test_what_a_broker_makes_between_two_renames_is_kept_beside_too(
     assert verify.main([str(store), "--local", "--processes", "1", "--quiet"]) == ExitCode.OK
 
 
+def test_the_mark_of_a_crash_goes_with_what_it_is_about(store: Path) -> None:
+    (store / "abort").write_bytes(b"4711")
+    assert main([str(store), "--in-place", "--topic", "rare", *LOCAL]) == ExitCode.OK
+    assert (store / "abort").exists()  # the index is still the crashed broker's
+    assert main([str(store), "--in-place", *LOCAL]) == ExitCode.OK
+    assert not (store / "abort").exists()
+    assert [path.read_bytes() for path in store.glob("abort.old-*")] == [b"4711"]
+
+
+def test_compacted_topics_keep_the_mark_of_a_crash(store: Path) -> None:
+    (store / "abort").touch()
+    (store / "compaction" / "compactionLog" / "orders").mkdir(parents=True)
+    assert main([str(store), "--in-place", *LOCAL]) == ExitCode.OK
+    assert (store / "abort").exists()
+
+
+def test_a_damaged_queue_that_the_log_has_nothing_of_is_not_called_a_damaged_log(
+    store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = store / "consumequeue" / "lonely" / "0" / segment_name(0)
+    path.parent.mkdir(parents=True)
+    path.write_bytes(bytes(100))
+    assert main([str(store), "--in-place", *LOCAL]) == ExitCode.DAMAGE
+    told = capsys.readouterr().err
+    assert "nothing was replaced: queue_file_size at consumequeue/lonely/0" in told
+    assert "move damaged ones elsewhere" in told
+    assert "salvage" not in told
+
+
 def test_a_run_with_other_options_finishes_the_one_before_and_is_made_itself(
     store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
