@@ -148,3 +148,14 @@ def test_delays_that_were_due_are_done(tmp_path: Path, archive: Archive) -> None
     assert done == {1: first, 2: 0}
     assert first_undelivered(table, "a", log, [20, 30], START_MS + 5000) == {1: 25, 2: 25}
     assert first_undelivered(table, "a", log, [20], START_MS + 5000) == {1: 25}
+
+
+def test_a_damaged_time_lets_no_delay_seem_to_be_done(tmp_path: Path, archive: Archive) -> None:
+    sent = [new_message(number, topic=SCHEDULE_TOPIC, queue_id=0) for number in range(20)]
+    data = bytearray(open_segment(sent, 1 << 20))
+    at = data.index((START_MS + 1007).to_bytes(8))
+    data[at : at + 8] = (START_MS + 10**12).to_bytes(8)
+    table = open_table(archive(write_store(tmp_path / "store", [(0, bytes(data))])), "messages")
+    log = find_range(table, Chosen("a"))
+    assert log.last_time == START_MS + 1019
+    assert first_undelivered(table, "a", log, [1000], log.last_time)[1] == 0
