@@ -57,7 +57,8 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--delay-levels", type=delay_levels, metavar="TEXT",
                         help="the broker's messageDelayLevel, where it is not the default: '1s 5s 30s'")  # fmt: skip
     parser.add_argument("--findings", type=positive, default=20, metavar="N",
-                        help="of each class that are shown; all are counted (default: 20)")  # fmt: skip
+                        help="of each class and store that JSON and the page show, and a table three of them; "
+                             "all are counted (default: 20)")  # fmt: skip
     parser.add_argument("--lake", metavar="PLACE", help="compare with this lake: a folder, or s3://bucket/prefix")
     parser.add_argument("--s3-endpoint", metavar="URL", help="object store other than Amazon's")
     parser.add_argument("--s3-region", metavar="NAME", help="region of the bucket")

@@ -9,6 +9,7 @@ believed it would ask for millions of queues.
 from __future__ import annotations
 
 import json
+import logging
 from collections import Counter
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -21,6 +22,7 @@ from schemas.layouts.topics import Kind, kind_of
 from schemas.remoting.fastjson import parse_fastjson, serialize_fastjson
 
 TOPICS = "config/topics.json"
+_LOGGER = logging.getLogger(__name__)
 _TABLE = "topicConfigTable"
 _LIGHT_PREFIX = "%LMQ%"
 _READ_AND_WRITE = 6
@@ -52,7 +54,13 @@ def topics_of(root: Path, queues: Collection[Queue], timestamp: int, dialect: Di
         timestamp: of the newest record, ms; the file's version.
         dialect: whose broker is to read it.
     """
-    document = _known(root / TOPICS)
+    path = root / TOPICS
+    if path.exists() and not _table_of(path):
+        instead = (
+            f"what {_before(path).name} says is taken" if _table_of(_before(path)) else "it is made by the log alone"
+        )
+        _LOGGER.warning("%s: expected JSON with %s, found none: %s", path, _TABLE, instead)
+    document = _known(path)
     table = document.setdefault(_TABLE, {})
     found: dict[str, tuple[int, bool]] = {}
     unlikely = unlikely_queues(queues)
@@ -96,7 +104,16 @@ def _config(topic: str, queues: int, *, is_batch: bool) -> dict[str, Any]:
 
 
 def _known(path: Path) -> dict[str, Any]:
-    """What the file says; nothing where it does not say what such a file says."""
+    """What the file says, or as for a broker the one before it; nothing where neither says what such a file says."""
+    return _table_of(path) or _table_of(_before(path))
+
+
+def _before(path: Path) -> Path:
+    """What a broker keeps of a file when it writes it anew."""
+    return path.with_name(f"{path.name}.bak")
+
+
+def _table_of(path: Path) -> dict[str, Any]:
     try:
         document = parse_fastjson(path.read_bytes())
     except (OSError, ValueError):

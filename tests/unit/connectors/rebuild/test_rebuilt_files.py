@@ -227,6 +227,26 @@ def test_what_topics_json_says_already_stays(store: Path, rebuild: Rebuild, tmp_
     assert set(document["topicConfigTable"]) == {"rare", "topic-0", "topic-1", "topic-2"}
 
 
+@pytest.mark.parametrize("has_bak", [True, False])
+def test_topics_json_that_cannot_be_read_is_told_and_the_one_before_taken(
+    store: Path, rebuild: Rebuild, tmp_path: Path, caplog: pytest.LogCaptureFixture, has_bak: bool
+) -> None:
+    root = Path(shutil.copytree(store, tmp_path / "configured"))
+    path, before = root / "config" / "topics.json", root / "config" / "topics.json.bak"
+    path.parent.mkdir(exist_ok=True)
+    before.unlink(missing_ok=True)
+    if has_bak:
+        before.write_text('{"topicConfigTable":{"silent":{"topicName":"silent"}}}')
+    path.write_text('{"topicConfigTable":{')
+    rebuilt = rebuild(root)
+    table = parse_fastjson((rebuilt.out / "config" / "topics.json").read_text())["topicConfigTable"]
+    assert ("silent" in table) == has_bak
+    assert {"rare", "topic-0"} <= set(table)
+    (told,) = [record.getMessage() for record in caplog.records]
+    assert str(path) in told
+    assert ("topics.json.bak" in told) == has_bak
+
+
 def test_one_topic_gives_its_queues_and_nothing_else(store: Path, rebuild: Rebuild) -> None:
     rebuilt = rebuild(store, wanted=Wanted(topics=("rare", "unknown")))
     assert [path.name for path in rebuilt.out.iterdir()] == ["consumequeue"]
