@@ -38,7 +38,7 @@ def expire(store: MessageStore) -> None:
     """Take away all of the log but its last segment, as a disk that is too full makes a broker do."""
     files = store.files.log.files
     files.delete_first(len(files.file_starts) - 1)
-    store.files.delete_expired(files.start)
+    store.files.delete_expired(files.start, 0)
 
 
 def bodies(store: MessageStore) -> list[bytes]:
