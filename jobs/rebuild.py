@@ -16,6 +16,7 @@ store open that is to be changed; 2 for a wrong store, folder or option.
 from __future__ import annotations
 
 import argparse
+import errno
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from connectors.rebuild.settings import Wanted
     from connectors.salvage.run import Salvaged
 
+_OF_THE_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EIO})
 _NAMED = 5
 """Queues that a line of the summary names."""
 DESCRIPTION = (
@@ -78,7 +80,6 @@ def build_parser() -> argparse.ArgumentParser:
 
 def job(arguments: argparse.Namespace) -> ExitCode:
     """Rebuild one store, and tell what came of it."""
-    from connectors.commitlog.dialects import dialect_of
     from connectors.commitlog.layouts import StoreLayout
     from connectors.commitlog.stores import find_stores
     from connectors.rebuild.errors import BusyStoreError, DisagreementError, RebuildError
@@ -91,16 +92,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     stores = find_stores(arguments.store, None, layout_of(arguments).layouts)
     if len(stores) != 1:
         raise JobError(f"{arguments.store}: expected one store, found {len(stores)}")
-    if arguments.salvage and stores[0].layout is StoreLayout.JOURNAL:
-        raise JobError(
-            "--salvage writes RocketMQ's log: a JMQ broker steps over what it cannot read of its journal",
-            "leave --salvage out: queue files are made for all that is intact",
-        )
-    if arguments.salvage and not (dialect := dialect_of(stores[0])).is_rocketmq:
-        raise JobError(
-            f"--salvage writes RocketMQ's log, and {stores[0].root} is one of {dialect.name}'s",
-            "leave --salvage out: queues are made for all that is intact",
-        )
+    _check(arguments, stores[0])
     try:
         return _rebuild(arguments, stores[0])
     except BusyStoreError as error:
@@ -114,6 +106,44 @@ def job(arguments: argparse.Namespace) -> ExitCode:
         raise JobError(str(error), hint, ExitCode.DAMAGE) from None
     except (RebuildError, SalvageError) as error:
         raise JobError(str(error)) from None
+    except OSError as error:
+        if error.errno not in _OF_THE_DISK:
+            raise
+        place = error.filename or arguments.out or stores[0].root
+        hint = "nothing of the store is lost; run again when that is mended: it goes on"
+        raise JobError(f"{place}: {error.strerror}", hint, ExitCode.FAILED) from None
+
+
+def _check(arguments: argparse.Namespace, store: Store) -> None:
+    if arguments.salvage:
+        _check_salvage(store)
+    if arguments.out is not None:
+        _check_out(arguments.out, store)
+
+
+def _check_salvage(store: Store) -> None:
+    from connectors.commitlog.dialects import dialect_of
+    from connectors.commitlog.layouts import StoreLayout
+
+    if store.layout is StoreLayout.JOURNAL:
+        raise JobError(
+            "--salvage writes RocketMQ's log: a JMQ broker steps over what it cannot read of its journal",
+            "leave --salvage out: queue files are made for all that is intact",
+        )
+    if not (dialect := dialect_of(store)).is_rocketmq:
+        raise JobError(
+            f"--salvage writes RocketMQ's log, and {store.root} is one of {dialect.name}'s",
+            "leave --salvage out: queues are made for all that is intact",
+        )
+
+
+def _check_out(out: Path, store: Store) -> None:
+    log = Path(store.root).resolve() if "://" not in store.root else None
+    if log is not None and (out.resolve() == log.parent or out.resolve().is_relative_to(log)):
+        raise JobError(
+            f"--out {out} is the store's own folder, which a broker may have open",
+            "--in-place takes the store's lock, and keeps the old files; or give another folder",
+        )
 
 
 def _rebuild(arguments: argparse.Namespace, store: Store) -> ExitCode:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import random
 import shutil
@@ -176,6 +177,31 @@ def test_what_a_broker_makes_between_two_renames_is_kept_beside_too(
     assert verify.main([str(store), "--local", "--processes", "1", "--quiet"]) == ExitCode.OK
 
 
+@pytest.mark.parametrize("place", [".", "commitlog/new"])
+def test_out_does_not_go_past_the_stores_lock(store: Path, capsys: pytest.CaptureFixture[str], place: str) -> None:
+    for name in ("consumequeue", "index"):
+        shutil.rmtree(store / name)
+    (store / "checkpoint").unlink()
+    before = sorted(store.rglob("*"))
+    assert main([str(store), "--out", str(store / place), *LOCAL]) == ExitCode.USAGE
+    assert "--in-place takes the store's lock" in capsys.readouterr().err
+    assert sorted(store.rglob("*")) == before
+
+
+def test_a_full_disk_is_told_and_the_next_run_goes_on(
+    store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("connectors.rebuild.queue_folder.QueueFolder._write", refuse)
+        assert main([str(store), "--in-place", *LOCAL]) == ExitCode.FAILED
+    assert "No space left on device\n  nothing of the store is lost; run again" in capsys.readouterr().err
+    assert list(store.glob("*.old-*")) == []
+    assert main([str(store), "--in-place", *LOCAL]) == ExitCode.OK
+
+
 def test_the_mark_of_a_crash_goes_with_what_it_is_about(store: Path) -> None:
     (store / "abort").write_bytes(b"4711")
     assert main([str(store), "--in-place", "--topic", "rare", *LOCAL]) == ExitCode.OK
@@ -245,8 +271,8 @@ def test_salvage_makes_a_store_without_damage(store: Path, tmp_path: Path, capsy
         (["/nowhere", "--out", "{out}", "--local"], "does not exist"),
         (["{store}", "--in-place", "--salvage"], "--salvage changes no store"),
         (["{store}", "--out", "{out}", "--salvage", "--topic", "rare"], "--salvage takes all of a log"),
-        (["{store}", "--out", "{store}", "--local"], "holds consumequeue: expected a folder without"),
-        (["{store}", "--out", "{store}", "--salvage", "--local"], "holds commitlog: expected a folder without"),
+        (["{store}", "--out", "{store}", "--local"], "is the store's own folder"),
+        (["{store}", "--out", "{store}", "--salvage", "--local"], "is the store's own folder"),
         (["{store}", "--out", "{out}", "--local", "--queue-file-size", "30"], "expected a multiple of 20, found 30"),
     ],
 )
