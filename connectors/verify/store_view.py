@@ -155,14 +155,20 @@ def has_rocksdb_queues(root: Path) -> bool:
 
 
 def queue_file_size(root: Path, queues: list[tuple[str, int]], layout: QueueLayout) -> int:
-    """The size that most of the queues' files have: one setting is for all of them."""
+    """The size that most of the queues' files have: one setting is for all of them.
+
+    Of sizes that are as frequent it is the default, else the largest: files are cut, and do not grow.
+    """
     sizes: Counter[int] = Counter()
     for topic, queue_id in queues[:1000]:
         with suppress(FileNotFoundError):
             entries = os.scandir(root / layout.folder / topic / str(queue_id))
             sizes.update(entry.stat().st_size for entry in entries if entry.is_file())
-    common = [size for size, _ in sizes.most_common() if size and size % layout.entry_size == 0]
-    return common[0] if common else layout.default_file_size
+    possible = {size: count for size, count in sizes.items() if size and size % layout.entry_size == 0}
+    return max(
+        possible, key=lambda size: (possible[size], size == layout.default_file_size, size),
+        default=layout.default_file_size,
+    )  # fmt: skip
 
 
 def range_of(store: Store) -> StoreRange:

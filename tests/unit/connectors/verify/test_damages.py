@@ -293,6 +293,16 @@ def test_a_damage_is_found_and_named(store: Path, name: str) -> None:
         assert finding.broker == "a"
 
 
+def test_of_two_files_the_one_that_is_cut_is_the_wrong_one(tmp_path: Path) -> None:
+    root = write_store(tmp_path / "store", [(0, open_segment([new_message(0), new_message(1)], SEGMENT_BYTES))])
+    for queue, (entry, size) in enumerate(zip(entries_of(root, "orders"), (100, 6_000_000), strict=True)):
+        path = root / "consumequeue" / "orders" / str(queue) / segment_name(0)
+        path.parent.mkdir(parents=True)
+        path.write_bytes(entry.ljust(size, b"\0"))
+    (finding,) = report_of(root).findings.kept["queue_file_size"]
+    assert (finding.queue, finding.found, finding.expected) == ("orders/0", "100 bytes", "6000000 bytes")
+
+
 @pytest.mark.parametrize("topic", ["t" * 300, "..", "a\0b", "a/../../b"])
 def test_no_topic_ends_the_look_or_leads_it_elsewhere(tmp_path: Path, topic: str) -> None:
     messages = [new_message(0, topic), new_message()]
