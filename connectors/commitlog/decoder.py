@@ -22,7 +22,7 @@ from connectors.commitlog.kernel import commitlog_columns as fields
 from connectors.commitlog.kernel import decode as kernel
 from connectors.commitlog.kernel import hop as h
 from connectors.commitlog.kernel.commitlog import COMMITLOG
-from connectors.commitlog.walk import Place
+from connectors.commitlog.place import Place
 from schemas.layouts.commitlog import CRC_MASK, HEAD, STORED, TAIL
 
 FIELDS32 = {

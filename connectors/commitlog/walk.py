@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -19,6 +18,7 @@ from connectors.commitlog.files import LocalFile, SegmentFile, Window
 from connectors.commitlog.kernel import hop as kernel
 from connectors.commitlog.kernels import kernel_of
 from connectors.commitlog.layouts import StoreLayout
+from connectors.commitlog.place import Place
 from connectors.commitlog.splits import Split
 from connectors.commitlog.windows import Windows
 from schemas.layouts.commitlog import BLANK
@@ -65,19 +65,6 @@ class End:
 
     stop: int = kernel.STOP_LIMIT
     position: int = 0
-
-
-class Place(NamedTuple):
-    """Where the kernel looks: arguments of `kernel.hop` behind the layout, in its order."""
-
-    window: Window
-    length: int
-    origin: int
-    limit: int
-    segment_end: int
-    file_end: int
-    max_record_bytes: int
-    verify: bool
 
 
 Hop = Callable[[Place, Array, Array], Array]

@@ -15,7 +15,8 @@ from connectors.commitlog.kernel.buffers import is_crowded, make_interner
 from connectors.commitlog.kernel.columns import intern_spans
 from connectors.commitlog.kernels import kernel_of
 from connectors.commitlog.layouts import StoreLayout
-from connectors.commitlog.walk import BadRange, Place
+from connectors.commitlog.place import Place
+from connectors.commitlog.walk import BadRange
 from connectors.commitlog.windows import numbers_at
 from connectors.facts.kernel import Array
 from connectors.facts.records import SEED, Facts, topic_names

@@ -8,8 +8,9 @@ from typing import Protocol
 from connectors.commitlog.files import OpenSegment
 from connectors.commitlog.kernel import hop as h
 from connectors.commitlog.layouts import StoreLayout
+from connectors.commitlog.place import Place
 from connectors.commitlog.splits import Split
-from connectors.commitlog.walk import BadRange, End, Place, walk
+from connectors.commitlog.walk import BadRange, End, walk
 from connectors.facts.delay_levels import DEFAULT_DELAY_LEVELS_MS
 from connectors.facts.journal import JournalReader
 from connectors.facts.kernel import Array

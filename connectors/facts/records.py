@@ -13,7 +13,8 @@ from connectors.commitlog.kernel import hop as h
 from connectors.commitlog.kernel.buffers import Interner, make_interner
 from connectors.commitlog.kernel.memory import PADDING
 from connectors.commitlog.kernel.strings import DISTINCT, TEXT_END
-from connectors.commitlog.walk import BadRange, Place
+from connectors.commitlog.place import Place
+from connectors.commitlog.walk import BadRange
 from connectors.facts import kernel as k
 from connectors.facts.kernel import Array
 from connectors.facts.odd import OddRecord, odd_record
