@@ -71,13 +71,14 @@ def pop_and_forget(broker_address: str, topic: str, group: str, invisible_ms: in
     ask(broker_address, RequestCode.POP_MESSAGE, request)
 
 
-def ask(address: str, code: int, header: NamedTuple | None = None) -> Answer:
+def ask(address: str, code: int, header: NamedTuple | None = None, body: bytes = b"") -> Answer:
     """Send one request, over a connection of its own, and return the answer.
 
     Args:
         address: The server's `ip:port`, IPv6 without brackets.
         code: The request's code.
         header: Its arguments.
+        body: Its body.
 
     Raises:
         RefusedError: The answer's code is not 0.
@@ -85,6 +86,6 @@ def ask(address: str, code: int, header: NamedTuple | None = None) -> Answer:
     """
     network = Network(Options(address, request_seconds=ANSWER_SECONDS))
     try:
-        return network.call(address, code, header)
+        return network.call(address, code, header, body)
     finally:
         network.close()

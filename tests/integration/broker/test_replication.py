@@ -19,8 +19,9 @@ from connectors.remoting.errors import RefusedError
 from schemas.layouts.remoting import Command, parse_command, serialize_command
 from schemas.remoting.admin_headers import CreateTopicRequest
 from schemas.remoting.codes import RequestCode, ResponseCode
-from schemas.remoting.configs import SubscriptionGroups, TopicConfigs
+from schemas.remoting.configs import SubscriptionGroupConfig, SubscriptionGroups, TopicConfigs
 from schemas.remoting.headers import OffsetResponse, QueueRequest, UpdateConsumerOffsetRequest
+from schemas.remoting.json_fields import serialize_body
 from schemas.remoting.statistics import ConsumerOffsetTable
 from tests.integration.broker.test_kills import Producer
 from tests.servers.broker_lite import SMALL_FILES, BrokerLite
@@ -262,6 +263,8 @@ def test_a_slave_knows_the_masters_topics_groups_and_offsets(cluster: tuple[Memb
     create = CreateTopicRequest("seven", "TBW102", 7, 7, 6, "SINGLE_TAG")
     ask(master.broker_address, RequestCode.UPDATE_AND_CREATE_TOPIC, create)
     assert send(master.broker_address, 1, "seven").code == ResponseCode.SUCCESS
+    readers = serialize_body(SubscriptionGroupConfig("readers"))
+    ask(master.broker_address, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=readers)
     update = UpdateConsumerOffsetRequest("readers", "seven", 1, 1)
     ask(master.broker_address, RequestCode.UPDATE_CONSUMER_OFFSET, update)
 
