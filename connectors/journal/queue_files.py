@@ -74,18 +74,21 @@ def _walk_file(path: Path, first: int, damage: Callable[[str], None]) -> Iterato
         while data := file.read(_CHUNK_ENTRIES * ENTRY.size):
             end = len(data.rstrip(b"\0"))
             for position in range(0, end, ENTRY.size):
-                place = (
-                    f"{path}, entry {number + position // ENTRY.size}, byte {(number - first) * ENTRY.size + position}"
-                )
+                at = number + position // ENTRY.size
                 if position + ENTRY.size > len(data):
-                    damage(f"{place}: expected {ENTRY.size} bytes, found {len(data) - position} to the end of the file")
+                    found = f"{len(data) - position} to the end of the file"
+                    damage(f"{_place(path, first, at)}: expected {ENTRY.size} bytes, found {found}")
                     break
                 try:
                     entry = parse_entry(data, position)
                 except LayoutError as error:
-                    damage(f"{place}: {error.field}: expected {error.expected}, found {error.found}")
-                    yield number + position // ENTRY.size, None
+                    damage(f"{_place(path, first, at)}: {error.field}: expected {error.expected}, found {error.found}")
+                    yield at, None
                 else:
                     if entry is not None:
-                        yield number + position // ENTRY.size, entry
+                        yield at, entry
             number += _CHUNK_ENTRIES
+
+
+def _place(path: Path, first: int, number: int) -> str:
+    return f"{path}, entry {number}, byte {(number - first) * ENTRY.size}"
