@@ -154,7 +154,7 @@ def _build(
 ) -> Rebuilt:
     """The second pass, and what comes after it."""
     settings, out, work = plan.settings, str(plan.out), str(plan.work)
-    entries = sum(counts.values())
+    entries, unlikely = sum(counts.values()), unlikely_queues(counts)
     groups = group_queues(counts, min(_MOST_QUEUE_TASKS, 2 + entries // _ENTRIES_OF_A_TASK))
     queue_tasks = [
         QueueTask(number, queues, tuple(parts), work, out, settings, plan.start)
@@ -175,7 +175,8 @@ def _build(
         name_files(files, plan.out)
         index_time = max((each.header.end_timestamp for each in files if each.is_full), default=0)
         checkpoint = checkpoint_of(plan.root, totals, index_time, plan.end, has_physical=settings.index_tags)
-        write_whole(plan.out / TOPICS, topics_of(plan.root, counts, totals.last_time, settings.dialect))
+        topics = topics_of(plan.root, counts.keys() - unlikely, totals.last_time, settings.dialect)
+        write_whole(plan.out / TOPICS, topics)
         write_whole(plan.out / CHECKPOINT, checkpoint)
     remove_but_last(plan.work, PLAN)
     return Rebuilt(
@@ -191,7 +192,7 @@ def _build(
         shifted=sum(each.shifted for each in queues),
         shifted_queues=tuple(name for each in queues for name in each.shifted_queues),
         lost=sum(each.lost for each in queues),
-        unlikely_queues=tuple(f"{queue.topic}/{queue.queue_id}" for queue in sorted(unlikely_queues(counts))),
+        unlikely_queues=tuple(f"{queue.topic}/{queue.queue_id}" for queue in sorted(unlikely)),
     )
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import logging
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -45,28 +45,23 @@ def unlikely_queues(queues: Collection[Queue]) -> frozenset[Queue]:
     return frozenset(queue for queue in chosen if queue.queue_id >= _TIMES_AS_MANY * counts[queue.topic])
 
 
-def topics_of(root: Path, queues: Collection[Queue], timestamp: int, dialect: Dialect = ROCKETMQ) -> bytes:
+def topics_of(root: Path, queues: Iterable[Queue], timestamp: int, dialect: Dialect = ROCKETMQ) -> bytes:
     """The bytes of topics.json.
 
     Args:
         root: the store's folder, whose own topics.json is taken over.
-        queues: all that have an entry.
+        queues: those that have an entry, without the unlikely ones.
         timestamp: of the newest record, ms; the file's version.
         dialect: whose broker is to read it.
     """
     path = root / TOPICS
-    if path.exists() and not _table_of(path):
-        instead = (
-            f"what {_before(path).name} says is taken" if _table_of(_before(path)) else "it is made by the log alone"
-        )
-        _LOGGER.warning("%s: expected JSON with %s, found none: %s", path, _TABLE, instead)
     document = _known(path)
+    if path.exists() and not _table_of(path):
+        instead = f"what {_before(path).name} says is taken" if document else "it is made by the log alone"
+        _LOGGER.warning("%s: expected JSON with %s, found none: %s", path, _TABLE, instead)
     table = document.setdefault(_TABLE, {})
     found: dict[str, tuple[int, bool]] = {}
-    unlikely = unlikely_queues(queues)
     for queue in queues:
-        if queue in unlikely:
-            continue
         if kind_of(queue.topic) not in _BROKERS_OWN and not queue.topic.startswith(_LIGHT_PREFIX):
             count, is_batch = found.get(queue.topic, (0, False))
             found[queue.topic] = max(count, queue.queue_id + 1), is_batch or queue.is_batch
