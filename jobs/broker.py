@@ -18,9 +18,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jobs.broker_store import add_store_arguments, at_least, open_store
+from jobs.broker_store import add_store_arguments, open_store
 from jobs.command import ExitCode, JobError, job_parser, run_job
 from jobs.durations import parse_duration
+from jobs.store_arguments import at_least, positive
 
 if TYPE_CHECKING:
     from broker_lite.broker.accounts import Accounts
@@ -68,7 +69,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     network.add_argument(
         "--max-connections",
-        type=at_least(1),
+        type=positive,
         default=20_000,
         metavar="N",
         help="connections on one port, as far as the system has file descriptors for them (default: 20000)",

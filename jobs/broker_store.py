@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jobs.command import JobError
+from jobs.store_arguments import positive
 from schemas.layouts import consumequeue, jmq_queue
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def add_store_arguments(parser: argparse.ArgumentParser) -> None:
     files.add_argument("--index-slots", type=int, default=5_000_000, metavar="N", help="hash slots of an index file")
     files.add_argument("--index-entries", type=int, default=20_000_000, metavar="N", help="entries of an index file")
     files.add_argument(
-        "--max-message-kib", type=at_least(1), default=4096, metavar="KIB", help="largest body (default: 4096)"
+        "--max-message-kib", type=positive, default=4096, metavar="KIB", help="largest body (default: 4096)"
     )
     files.add_argument(
         "--reserved-hours", type=int, default=72, metavar="HOURS", help="age at which segments go (default: 72)"
@@ -79,17 +79,6 @@ def _percents(text: str) -> tuple[int, int, int]:
     if not first <= second <= third:
         raise argparse.ArgumentTypeError(f"{text!r}: expected none to be smaller than the one before")
     return first, second, third
-
-
-def at_least(least: int) -> Callable[[str], int]:
-    """The type of an option whose whole number has a lower limit."""
-
-    def number(text: str) -> int:
-        if not text.strip().isdecimal() or int(text) < least:
-            raise argparse.ArgumentTypeError(f"{text!r}: expected a whole number, {least} or more")
-        return int(text)
-
-    return number
 
 
 def _mebibytes(text: str) -> float:

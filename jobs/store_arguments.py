@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 
 
-def positive(text: str) -> int:
-    """A whole number from 1 on."""
-    if not text.isascii() or not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r}: expected 1 or more")
-    return int(text)
+def at_least(least: int) -> Callable[[str], int]:
+    """The type of an option whose whole number has a lower limit."""
+
+    def number(text: str) -> int:
+        if not text.isascii() or not text.isdecimal() or int(text) < least:
+            raise argparse.ArgumentTypeError(f"{text!r}: expected a whole number, {least} or more")
+        return int(text)
+
+    return number
+
+
+positive = at_least(1)
+"""A whole number from 1 on."""
 
 
 def delay_levels(text: str) -> tuple[int, ...]:
