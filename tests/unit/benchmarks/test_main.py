@@ -11,7 +11,10 @@ from tests.benchmarks.__main__ import main
 from tests.benchmarks.reading import PASSES
 
 
-def test_the_kernel_is_measured_and_its_store_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_kernel_is_measured_and_its_store_kept(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)  # tables are cut to it
     output = tmp_path / "out.json"
     sizes = ["--gib", "0.002", "--bodies", "1024", "--runs", "2"]
     assert main([*sizes, "--only", "a", "--dir", str(tmp_path / "bench"), "--output", "json", str(output)]) == 0

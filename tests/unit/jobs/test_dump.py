@@ -566,8 +566,10 @@ def dump_as_nobody(readable: Path, *arguments: str) -> tuple[int, str, str]:
 @pytest.fixture
 def open_tmp_path(tmp_path: Path) -> Path:
     """A folder that anybody may enter; pytest makes its own for the user alone."""
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(folder.stat().st_mode | 0o055)
+    for folder in (tmp_path, *tmp_path.parents):
+        mode = folder.stat().st_mode
+        if mode & 0o055 != 0o055:
+            folder.chmod(mode | 0o055)
     return tmp_path
 
 
