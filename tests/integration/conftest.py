@@ -1,7 +1,7 @@
 """Real servers for the integration tests: what runs long is made once a session.
 
-Two processes run the tests, as most of the time one of them waits for a server; a file's tests are kept in one of them,
-with the servers that they share. A test that measures seconds is marked `timed` and runs by itself.
+Three processes run the tests, as most of the time one of them waits for a server; a file's tests are kept in one of
+them, with the servers that they share. A test that measures seconds is marked `timed` and runs by itself.
 """
 
 from __future__ import annotations
