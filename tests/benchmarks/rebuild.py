@@ -95,8 +95,7 @@ def brokers_own(store: Path, signs: Sequence[Sign], folder: Path, segment_bytes:
     """Seconds of a broker from its start, and from its first entry, to the last of all entries; and its store."""
     copy = folder / "store"
     shutil.copytree(store / "commitlog", copy / "commitlog", copy_function=shutil.copyfile)
-    options = BrokerOptions(segment_size_bytes=segment_bytes)
-    servers = RocketMQ("5.5.0", folder, store=copy, options=options, jvm=())
+    servers = RocketMQ("5.5.0", folder, store=copy, options=BrokerOptions(segment_size_bytes=segment_bytes))
     servers.start_name_server()
     starter = threading.Thread(target=servers.start_broker)
     begun = time.perf_counter()

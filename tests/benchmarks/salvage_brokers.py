@@ -62,7 +62,7 @@ def _pulled(store: Path, topics: list[str], segment_bytes: int, folder: Path) ->
     options = BrokerOptions(segment_size_bytes=segment_bytes)
     found: list[int] = []
     with (
-        RocketMQ(VERSION, folder, store=store, options=options, jvm=()) as servers,
+        RocketMQ(VERSION, folder, store=store, options=options) as servers,
         Puller("salvage", Options(servers.name_server_address)) as puller,
     ):
         for topic in topics:

@@ -67,7 +67,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def servers(version: str) -> dict[str, Callable[[Path], AbstractContextManager[Server]]]:
     """How each server is started, with the settings that it has by itself."""
     return {
-        f"RocketMQ {version}": lambda folder: RocketMQ(version, folder, jvm=()),
+        f"RocketMQ {version}": lambda folder: RocketMQ(version, folder),
         "broker_lite": lambda folder: BrokerLite(folder, options=()),
     }
 

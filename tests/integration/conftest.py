@@ -1,14 +1,16 @@
 """Real servers for the integration tests: what runs long is made once a session.
 
-Three processes run the tests, as most of the time one of them waits for a server; a file's tests are kept in one of
-them, with the servers that they share. A test that measures seconds is marked `timed` and runs by itself.
+Two processes run the tests, as most of the time one of them waits for a server; a file's tests are kept in one of them,
+with the servers that they share. A test that measures seconds is marked `timed` and runs by itself.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
+import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,7 @@ from tests.servers.recording import RecordedStore, recorded
 from tests.servers.rocketmq import VERSIONS, BrokerOptions, RocketMQ
 
 StartBroker = Callable[..., RocketMQ]
+LOCK_TIMEOUT_SECONDS = 400  # within a test's own limit
 LONGEST = (
     "test_killed_archive.py",
     "test_guard_real_broker.py",
@@ -48,13 +51,38 @@ def rocketmq_jars(rocketmq_version: str) -> Path:
     return rocketmq.rocketmq_jars(rocketmq_version)
 
 
+@contextmanager
+def alone(path: Path) -> Iterator[None]:
+    """Wait until no other process of the run holds a lock, and hold it.
+
+    Raises:
+        TimeoutError: if that takes longer than a test may.
+    """
+    deadline = time.monotonic() + LOCK_TIMEOUT_SECONDS
+    with path.open("w") as lock:
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise TimeoutError(f"{path}: another process has held it for {LOCK_TIMEOUT_SECONDS} s") from None
+                time.sleep(0.2)
+        yield
+
+
 @pytest.fixture(scope="session")
-def recorded_store(rocketmq_version: str, tmp_path_factory: pytest.TempPathFactory) -> RecordedStore:
-    """A store that a real broker of the version wrote, with a record of every kind. Read only."""
+def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that all processes of a run share."""
     folder = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        folder = folder.parent  # which all processes of a run share
-    return recorded(rocketmq_version, folder / "recorded")
+    return folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
+
+
+@pytest.fixture(scope="session")
+def recorded_store(rocketmq_version: str, shared_folder: Path) -> RecordedStore:
+    """A store that a real broker of the version wrote, with a record of every kind. Read only."""
+    with alone(shared_folder / f"recorded-{rocketmq_version}.lock"):
+        return recorded(rocketmq_version, shared_folder / "recorded")
 
 
 @pytest.fixture(scope="session")
@@ -66,12 +94,13 @@ def spark() -> Iterator[SparkSession]:
 
 
 @pytest.fixture
-def start_broker(tmp_path: Path) -> Iterator[StartBroker]:
+def start_broker(tmp_path: Path, shared_folder: Path) -> Iterator[StartBroker]:
     """A function that starts a name server and a broker on a given store; both end with the test.
 
     Its arguments are `version, store, options=None, broker_port=None`; the file sizes in the
     options must be the store's.
     """
+    ports: set[int] = set()
     with ExitStack() as running:
 
         def start(
@@ -80,6 +109,10 @@ def start_broker(tmp_path: Path) -> Iterator[StartBroker]:
             options: BrokerOptions | None = None,
             broker_port: int | None = None,
         ) -> RocketMQ:
+            if broker_port is not None and broker_port not in ports:
+                # All copies of a store are served at the port that is in its message ids.
+                running.enter_context(alone(shared_folder / f"port-{broker_port}.lock"))
+                ports.add(broker_port)
             folder = tmp_path / f"rocketmq-{version}-{store.name}"
             servers = RocketMQ(version, folder, store=store, options=options, broker_port=broker_port)
             # Killed, not stopped: whoever needs a clean stop calls it in the test.

@@ -11,7 +11,7 @@ the broker's HA port is open on every address in both. All files are under the f
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -35,8 +35,6 @@ JAVA_OPENINGS = (
     "--add-opens=java.base/java.lang=ALL-UNNAMED",
     "--add-opens=java.base/java.util=ALL-UNNAMED",
 )
-QUICK_START = ("-XX:TieredStopAtLevel=1",)
-"""For servers that live for seconds: with the quick compiler alone they start with a third less processor time."""
 # A broker refuses messages on a disk that is 90 % full; a developer's often is.
 DISK_LIMITS = (
     "-Drocketmq.broker.diskSpaceWarningLevelRatio=0.98",
@@ -161,7 +159,6 @@ class RocketMQ:
         ip: str = "127.0.0.1",
         broker_port: int | None = None,
         broker_name: str = "broker-a",
-        jvm: Sequence[str] = QUICK_START,
     ) -> None:
         """Describe the servers; `start`, or entering the context, starts them.
 
@@ -176,7 +173,6 @@ class RocketMQ:
                 its offset id connects to the address in the id, so a store's old port may have to
                 be given here.
             broker_name: The broker's name.
-            jvm: Settings of both virtual machines; none where the servers are measured.
         """
         self.version = version
         self.jars = rocketmq_jars(version)
@@ -186,7 +182,6 @@ class RocketMQ:
         self.ip = ip
         self.broker_name = broker_name
         self._broker_port = broker_port
-        self._jvm = jvm
         self._name_server_port = 0
         self._ha_port = 0
         self._name_server: ServerProcess | None = None
@@ -323,7 +318,7 @@ class RocketMQ:
         # Java properties: a backslash would begin an escape, and booleans are lower case.
         lines = (f"{key}={_property(value)}\n" for key, value in conf.items())
         settings.write_text("".join(lines))
-        command = [java_command(), *self._jvm, *jvm, "-XX:+UseSerialGC", *JAVA_OPENINGS]
+        command = [java_command(), *jvm, "-XX:+UseSerialGC", *JAVA_OPENINGS]
         command += [f"-Duser.home={home}", f"-Drocketmq.home.dir={home}"]
         # Every start leaves a test certificate among the temporary files.
         command += [f"-Djava.io.tmpdir={home}"]

@@ -15,7 +15,8 @@ CLIENT_SERVERS = BrokerOptions(
     transaction_timeout_ms=1000,
     transaction_check_interval_ms=1000,
     max_message_size_bytes=128 << 10,
-    extra={"enablePropertyFilter": True},
+    # A send that has waited for 0.2 s is refused otherwise, as it may have on a busy machine.
+    extra={"enablePropertyFilter": True, "waitTimeMillsInSendQueue": 10_000},
 )
 _numbers = itertools.count()
 
