@@ -18,7 +18,7 @@ from schemas.tables.messages import PARTITION_COLUMNS, SORT_COLUMNS, STORE_DATE
 from tests.benchmarks.memory import WorkerMemory
 from tests.benchmarks.naive import read_naively
 from tests.benchmarks.reading import BROKER
-from tests.benchmarks.runs import Run
+from tests.benchmarks.runs import Run, Step
 
 
 class SparkRuns:
@@ -71,6 +71,13 @@ class SparkRuns:
     def count_naively(self) -> int:
         """How many records the UDF finds."""
         return read_naively(self._spark, self._store).count()
+
+    def after_collecting(self, step: Step) -> Run:
+        """A pass that does not pay for the garbage of the one before: a UDF's is gigabytes."""
+        jvm = self._spark.sparkContext._jvm
+        assert jvm is not None
+        jvm.java.lang.System.gc()
+        return step()
 
     def archive(self, *, everything: bool = False) -> Run:
         """The job, into a lake that is not there yet.

@@ -189,12 +189,13 @@ def _measure_sample(spark: SparkSession, plan: Plan, corpus: Corpus, work: Path)
     messages = spark.read.format("commitlog").load(str(work / "store")).count()
     runs = SparkRuns(spark, work / "store", work, messages)
     steps: Steps = [
-        (Name("e", "read, no bodies", corpus.body_bytes), runs.read),
-        (Name("e", "binaryFile and a UDF", corpus.body_bytes), runs.read_naively),
+        (Name("e", "read, no bodies", corpus.body_bytes), lambda: runs.after_collecting(runs.read)),
+        (Name("e", "binaryFile and a UDF", corpus.body_bytes), lambda: runs.after_collecting(runs.read_naively)),
     ]
     found = runs.count_naively()
     assert found == messages, f"expected {messages} messages, the UDF found {found}"
-    return take_turns(steps, plan.runs)
+    # A pass over a sample takes a quarter of a second: the JVM has compiled its way after a few.
+    return take_turns(steps, plan.runs, warm_ups=3)
 
 
 def _measure_growth(spark: SparkSession, plan: Plan, corpora: Sequence[Corpus], work: Path) -> Figures:
