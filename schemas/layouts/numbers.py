@@ -1,0 +1,92 @@
+"""Whole numbers in text that somebody else wrote: properties, headers, names of files, configuration.
+
+Python's `int` is not for such text. It raises for more than 4,300 digits, returns numbers that fit no field, and
+accepts spaces, underscores and digits of every script. The functions here accept what Java's Integer.parseInt and
+Long.parseLong do: an optional sign, then digits, leading zeros among them, within the range of the type. One
+difference: only the digits 0 to 9 count, as in the compiled readers.
+
+    parse_int32("-5")                      -5
+    parse_int64("9" * 5000)                None
+    require_int("7x", "queueId", 0, 255)   NumberError: queueId: expected a whole number from 0 to 255, found '7x'
+"""
+
+from __future__ import annotations
+
+INT32_MIN, INT32_MAX = -(1 << 31), (1 << 31) - 1
+INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
+
+_SHORT_DIGITS = 18
+"""So many digits always fit 64 bits."""
+_MAX_DIGITS = 20
+_SHOWN_CHARACTERS = 40
+
+
+class NumberError(ValueError):
+    """A text that is not a number of the expected range; the message is for a user."""
+
+    def __init__(self, name: str, minimum: int, maximum: int, found: str) -> None:
+        super().__init__(f"{name}: expected a whole number from {minimum} to {maximum}, found {_shown(found)}")
+
+
+def parse_int32(text: str | None) -> int | None:
+    """Return the number as Java's Integer.parseInt reads it, or None where that fails or there is no text."""
+    return parse_int(text, INT32_MIN, INT32_MAX)
+
+
+def parse_int64(text: str | None) -> int | None:
+    """Return the number as Java's Long.parseLong reads it, or None where that fails or there is no text."""
+    return parse_int(text, INT64_MIN, INT64_MAX)
+
+
+def parse_int(text: str | None, minimum: int, maximum: int) -> int | None:
+    """Return the number of a text, or None where it is not one of the range or there is no text.
+
+    Args:
+        text: of any length; the time taken is linear in it.
+        minimum: smallest number allowed, at least -(1 << 64).
+        maximum: largest number allowed, at most 1 << 64.
+    """
+    if text is None or not text.isascii():
+        return None
+    if len(text) <= _SHORT_DIGITS and text.isdecimal():
+        number = int(text)
+    else:
+        digits = text[1:] if text[:1] in {"+", "-"} else text
+        if not digits.isdecimal():
+            return None
+        digits = digits.lstrip("0")
+        if len(digits) > _MAX_DIGITS:
+            return None
+        number = int(digits or "0")
+        if text[0] == "-":
+            number = -number
+    return number if minimum <= number <= maximum else None
+
+
+def require_int(text: str, name: str, minimum: int, maximum: int) -> int:
+    """Return the number of a text.
+
+    Args:
+        text: as for `parse_int`.
+        name: of the field, for the error.
+        minimum: smallest number allowed.
+        maximum: largest number allowed.
+
+    Raises:
+        NumberError: if the text is not a number of the range.
+    """
+    number = parse_int(text, minimum, maximum)
+    if number is None:
+        raise NumberError(name, minimum, maximum, text)
+    return number
+
+
+def int_within(value: object, minimum: int, maximum: int) -> int | None:
+    """Return a value out of JSON or TOML if it is a whole number of the range, else None; true and false are not."""
+    return value if type(value) is int and minimum <= value <= maximum else None
+
+
+def _shown(text: str) -> str:
+    if len(text) <= _SHOWN_CHARACTERS:
+        return repr(text)
+    return f"{text[:_SHOWN_CHARACTERS]!r} and {len(text) - _SHOWN_CHARACTERS} more characters"
