@@ -1,48 +1,20 @@
-"""How the kernel's functions are compiled, and where what came of it is kept.
+"""How the kernel's functions are compiled.
 
-numba looks at the file of a function to tell whether it is compiled already, not at the files of the functions that
-it calls. So the cache lies in a folder whose name is a hash of all that is compiled, and of the formats: beside the
-source, or in the user's cache folder where that may not be written. `connectors.warm` fills it at set-up.
+Compiled code is kept, see `function_cache`; `connectors.warm` fills that cache at set-up.
 """
 
 from __future__ import annotations
 
-import hashlib
-import os
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-import numba
 from numba import njit
+from numba.core import sigutils
+from numba.core.ccallback import CFunc
+from numba.core.dispatcher import Dispatcher
 from numba.extending import intrinsic
 
-_HERE = Path(__file__).parent
-_PROJECT = _HERE.parents[2]
-_SOURCES = ("connectors/commitlog/kernel", "connectors/commitlog/kernel/journal", "connectors/packs", "schemas/layouts")
-
-
-def _digest() -> str:
-    digest = hashlib.sha256()
-    for folder in _SOURCES:
-        for path in sorted((_PROJECT / folder).glob("*.py")):
-            digest.update(path.name.encode() + b"\0" + path.read_bytes())
-    return digest.hexdigest()[:16]
-
-
-def _cache_folder() -> str:
-    beside = _HERE / "__pycache__"
-    try:
-        beside.mkdir(exist_ok=True)
-        writable = os.access(beside, os.W_OK | os.X_OK)
-    except OSError:
-        writable = False
-    root = beside if writable else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "commitlake"
-    return str(root / f"kernel-{_digest()}")
-
-
-if not os.environ.get("NUMBA_CACHE_DIR"):
-    setattr(numba.config, "CACHE_DIR", _cache_folder())  # noqa: B010 (numba makes its settings at run time)
+from connectors.commitlog.kernel.function_cache import function_cache
 
 LINKED_OPTIONS: dict[str, Any] = {
     "nogil": True,
@@ -50,12 +22,36 @@ LINKED_OPTIONS: dict[str, Any] = {
     "_nrt": False,
     "error_model": "numpy",
 }
-"""Of what becomes part of a function that is kept."""
-_OPTIONS: dict[str, Any] = {**LINKED_OPTIONS, "cache": True}
+"""Options of each function that becomes part of a cached one."""
 
-compiled: Callable[[Callable[..., Any]], Callable[..., Any]] = njit(**_OPTIONS)
-"""A function of the kernel."""
-inlined: Callable[[Callable[..., Any]], Callable[..., Any]] = njit(forceinline=True, **_OPTIONS)
-"""A small one, which becomes part of those that call it."""
+
+def _cached_njit(**options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        dispatcher: Any = njit(**options)(function)
+        is_compiled = isinstance(dispatcher, Dispatcher)  # not with NUMBA_DISABLE_JIT
+        if is_compiled and (cache := function_cache(function)) is not None:
+            dispatcher._cache = cache  # noqa: SLF001 (like Dispatcher.enable_caching does, in numba's own folder)
+        return cast("Callable[..., Any]", dispatcher)
+
+    return decorate
+
+
+compiled: Callable[[Callable[..., Any]], Callable[..., Any]] = _cached_njit(**LINKED_OPTIONS)
+"""Decorator of a function of the kernel."""
+inlined: Callable[[Callable[..., Any]], Callable[..., Any]] = _cached_njit(forceinline=True, **LINKED_OPTIONS)
+"""Decorator of a small function, which becomes part of those that call it."""
 emitted: Callable[[Callable[..., Any]], Callable[..., Any]] = intrinsic
-"""A function that says in LLVM's words what it is."""
+"""Decorator of a function that emits LLVM's instructions itself."""
+
+
+def compiled_callback(signature: Any) -> Callable[[Callable[..., Any]], Any]:
+    """Return a decorator that compiles a C callback of this signature."""
+
+    def decorate(function: Callable[..., Any]) -> Any:
+        callback: Any = CFunc(function, sigutils.normalize_signature(signature), locals={}, options={})
+        if (cache := function_cache(function)) is not None:
+            callback._cache = cache  # noqa: SLF001 (like CFunc.enable_caching does, in numba's own folder)
+        callback.compile()
+        return callback
+
+    return decorate

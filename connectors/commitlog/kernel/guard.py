@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import cfunc, types
+from numba import types
 from numba.core import cgutils
 
-from connectors.commitlog.kernel.compiled import emitted
+from connectors.commitlog.kernel.compiled import compiled_callback, emitted
 
 ROWS = 64
 BEGIN, END, PAGE_SIZE, HITS = range(4)
@@ -85,5 +85,5 @@ def _on_bus_error(number, info, context):
     return 0
 
 
-on_bus_error: Any = cfunc(types.int64(types.int32, types.int64, types.int64), cache=True)(_on_bus_error)
+on_bus_error: Any = compiled_callback(types.int64(types.int32, types.int64, types.int64))(_on_bus_error)
 """The signal handler, see the module."""

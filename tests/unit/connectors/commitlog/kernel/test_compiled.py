@@ -1,36 +1,48 @@
-"""What is compiled is kept where it can be written, and never used for another source."""
+"""Compiled functions are cached, and functions of other packages are left alone."""
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numba
-import pytest
 
-from connectors.commitlog.kernel import compiled
-
-
-def test_compiled_functions_lie_beside_the_source_where_that_can_be_written() -> None:
-    folder = Path(compiled._cache_folder())
-    assert folder.parent == Path(compiled.__file__).parent / "__pycache__"
-    assert os.environ.get("NUMBA_CACHE_DIR") or vars(numba.config)["CACHE_DIR"] == str(folder)
+from connectors.commitlog.kernel import compiled, function_cache
+from connectors.commitlog.kernel.guard import on_bus_error
 
 
-def test_a_read_only_install_keeps_them_in_the_users_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "access", lambda *_: False)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert Path(compiled._cache_folder()).parent == tmp_path / "commitlake"
+def load_function(source: Path) -> Callable[..., Any]:
+    """Return `add` of a module that another package could have."""
+    source.write_text("import numba\n\n\n@numba.njit(cache=True)\ndef add(a, b):\n    return a + b\n")
+    spec = importlib.util.spec_from_file_location("other_package", source)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["other_package"] = module  # numba looks it up
+    spec.loader.exec_module(module)
+    return module.add  # type: ignore[no-any-return]
 
 
-def test_the_folder_is_another_when_any_of_the_sources_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for folder in compiled._SOURCES:
-        (tmp_path / folder).mkdir(parents=True)
-    monkeypatch.setattr(compiled, "_PROJECT", tmp_path)
-    found = {compiled._digest()}
-    for number, folder in enumerate(compiled._SOURCES):
-        (tmp_path / folder / "module.py").write_text(f"VALUE = {number}\n")
-        found.add(compiled._digest())
-    (tmp_path / compiled._SOURCES[0] / "module.py").write_text("VALUE = 7\n")
-    found.add(compiled._digest())
-    assert len(found) == len(compiled._SOURCES) + 2
+def test_a_function_of_another_package_is_cached_beside_its_own_source(tmp_path: Path) -> None:
+    other = load_function(tmp_path / "other_package.py")
+    chosen = vars(numba.config)["CACHE_DIR"]
+    where = Path(other.stats.cache_path)  # type: ignore[attr-defined]
+    assert where.is_relative_to(chosen) if chosen else where == tmp_path / "__pycache__"
+
+
+def test_importing_the_kernel_leaves_numbas_settings_alone() -> None:
+    assert vars(numba.config)["CACHE_DIR"] == os.environ.get("NUMBA_CACHE_DIR", "")
+
+
+def test_functions_and_callbacks_of_the_kernel_are_cached_in_its_own_folder() -> None:
+    function = compiled.compiled(_next)
+    for cache in (function._cache, on_bus_error._cache):  # type: ignore[attr-defined]
+        assert Path(cache.cache_path).parent == function_cache.cache_folder()
+
+
+def _next(number: int) -> int:
+    return number + 1
