@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from broker_lite.store.config_files import Groups
 from broker_lite.store.topic_names import VALID_NAME
+from schemas.layouts.topics import is_system_group
 from schemas.remoting.configs import DataVersion, SubscriptionGroupConfig, SubscriptionGroups
+from schemas.remoting.errors import BodyError
 from schemas.remoting.json_fields import from_json, to_json
 
 MAX_GROUP_LENGTH = 255
+_logger = logging.getLogger(__name__)
 
 
 def is_valid_group(name: str) -> bool:
@@ -23,20 +27,20 @@ class GroupTable:
     def __init__(self, config: Groups, *, auto_create: bool) -> None:
         self._config = config
         self._auto_create = auto_create
-        self._known: dict[str, tuple[Any, SubscriptionGroupConfig]] = {}
+        self._known: dict[str, tuple[Any, SubscriptionGroupConfig | None]] = {}
 
     def find(self, name: str) -> SubscriptionGroupConfig | None:
         """The group; made if it is not there and may be."""
         entry = self._config.entries.get(name)
         if entry is None:
-            if not self._auto_create or not is_valid_group(name):
+            if not self._auto_create or not is_valid_group(name) or is_system_group(name):
                 return None
             self._config.create(name)
             entry = self._config.entries[name]
         known = self._known.get(name)
         if known is None or known[0] is not entry:
             # The store makes a new entry wherever it changes one.
-            known = self._known[name] = (entry, from_json(SubscriptionGroupConfig, {"groupName": name} | entry))
+            known = self._known[name] = (entry, _parsed(name, entry))
         return known[1]
 
     def has(self, name: str) -> bool:
@@ -57,8 +61,15 @@ class GroupTable:
 
     def all(self) -> SubscriptionGroups:
         """Every group."""
-        entries = self._config.entries
-        groups = {
-            name: from_json(SubscriptionGroupConfig, {"groupName": name} | entries[name]) for name in list(entries)
-        }
+        entries = dict(self._config.entries)
+        groups = {name: group for name, entry in entries.items() if (group := _parsed(name, entry))}
         return SubscriptionGroups(groups, from_json(DataVersion, self._config.document["dataVersion"]))
+
+
+def _parsed(name: str, entry: Any) -> SubscriptionGroupConfig | None:
+    """Return a group's settings, or None for an entry of the file that nobody can use."""
+    try:
+        return from_json(SubscriptionGroupConfig, {"groupName": name} | entry)
+    except BodyError as error:
+        _logger.error("group %.200s is not served, its entry in subscriptionGroup.json is wrong: %s", name, error)
+        return None

@@ -5,30 +5,30 @@ Source: TopicConfigManager, TopicValidator (5.5.0).
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
 from broker_lite.broker.options import BrokerOptions
-from broker_lite.store.config_files import Topics
-from broker_lite.store.topic_names import is_valid_topic
+from broker_lite.store.config_files import MAX_QUEUES, Topics
+from broker_lite.store.topic_names import BROKER_TOPICS, is_valid_topic
 from schemas.layouts.topics import (
     AUTO_CREATE_TOPIC,
-    BOLTMQ_SCHEDULE_TOPIC,
+    GIVEN_UP_TOPIC,
     HALF_TOPIC,
+    OFFSET_MOVED_TOPIC,
     OP_TOPIC,
     RETRY_PREFIX,
-    SCHEDULE_TOPIC,
+    SELF_TEST_TOPIC,
     SYSTEM_PREFIX,
     TRACE_TOPIC,
 )
 from schemas.remoting.configs import DataVersion, TopicConfig, TopicConfigs
+from schemas.remoting.errors import BodyError
 from schemas.remoting.json_fields import from_json, to_json
 from schemas.remoting.routes import PERM_INHERIT, PERM_READ, PERM_WRITE
 
 READ_WRITE = PERM_READ | PERM_WRITE
-GIVEN_UP_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
-SELF_TEST_TOPIC = "SELF_TEST_TOPIC"
-OFFSET_MOVED_TOPIC = "OFFSET_MOVED_EVENT"
 TEMPLATE_QUEUES = 8
 SCHEDULE_QUEUES = 18
 CLUSTER_QUEUES = 16
@@ -36,11 +36,10 @@ CLUSTER_QUEUES = 16
 TRANSACTION_TOPICS = {HALF_TOPIC: 1, OP_TOPIC: 1, GIVEN_UP_TOPIC: 1}
 """Where messages are kept that somebody has yet to decide, or that nobody decided."""
 
-NOT_FOR_PRODUCERS = frozenset(
-    {SCHEDULE_TOPIC, BOLTMQ_SCHEDULE_TOPIC, HALF_TOPIC, OP_TOPIC, GIVEN_UP_TOPIC, SELF_TEST_TOPIC, OFFSET_MOVED_TOPIC}
-)
-"""What only the broker itself writes."""
-_SYSTEM_TOPICS = NOT_FOR_PRODUCERS | {AUTO_CREATE_TOPIC, "BenchmarkTest", TRACE_TOPIC}
+MAX_SERVED_QUEUES = 65_536
+"""A topic with more of them cannot be used by clients, and must not keep the others from being registered."""
+_logger = logging.getLogger(__name__)
+_SYSTEM_TOPICS = BROKER_TOPICS | {AUTO_CREATE_TOPIC, "BenchmarkTest", TRACE_TOPIC}
 
 
 class TopicTable:
@@ -55,7 +54,7 @@ class TopicTable:
             layout_topics: those that the store's layout needs, with the number of their queues.
         """
         self._config = config
-        self._known: dict[str, tuple[Any, TopicConfig]] = {}
+        self._known: dict[str, tuple[Any, TopicConfig | None]] = {}
         inherit = PERM_INHERIT if options.auto_create_topics else 0
         for name, queues, perm in (
             (AUTO_CREATE_TOPIC, TEMPLATE_QUEUES, READ_WRITE | PERM_INHERIT)
@@ -81,7 +80,7 @@ class TopicTable:
         known = self._known.get(topic)
         if known is None or known[0] is not entry:
             # The store makes a new entry wherever it changes one.
-            known = self._known[topic] = (entry, from_json(TopicConfig, {"topicName": topic} | entry))
+            known = self._known[topic] = (entry, _parsed(topic, entry))
         return known[1]
 
     def put(self, config: TopicConfig) -> None:
@@ -98,6 +97,7 @@ class TopicTable:
         """A topic of the broker's own making."""
         config = self.find(topic)
         if config is None:
+            queues = min(queues, MAX_QUEUES)
             config = TopicConfig(topic, queues, queues, perm, attributes={})
             self.put(config)
         return config
@@ -142,3 +142,19 @@ class TopicTable:
         """Every topic, as it is registered."""
         configs = {topic: config for topic in list(self._config.entries) if (config := self.find(topic))}
         return TopicConfigs(configs, self.data_version)
+
+
+def _parsed(topic: str, entry: Any) -> TopicConfig | None:
+    """Return a topic's settings, or None for an entry of the file that nobody can use; each is logged once."""
+    try:
+        config = from_json(TopicConfig, {"topicName": topic} | entry)
+    except BodyError as error:
+        _logger.error("topic %.200s is not served, its entry in topics.json is wrong: %s", topic, error)
+        return None
+    counts = (config.read_queue_nums, config.write_queue_nums)
+    if min(counts) < 0 or max(counts) > MAX_SERVED_QUEUES:
+        _logger.error(
+            "topic %.200s is not served: expected at most %d queues, found %s", topic, MAX_SERVED_QUEUES, counts
+        )
+        return None
+    return config

@@ -18,12 +18,13 @@ from broker_lite.delivery.errors import SendBackError
 from broker_lite.delivery.schedule import Schedule
 from broker_lite.delivery.timers import Timers, asks_for_timer
 from broker_lite.delivery.transactions import Transactions
-from broker_lite.store import MessageRefusedError, MessageStore, PutResult
+from broker_lite.store import MAX_QUEUES, MessageRefusedError, MessageStore, PutResult
 from broker_lite.store.dispatch import parse_delay_level
 from broker_lite.store.prepared import SentMessage
 from schemas.layouts import properties as props
 from schemas.layouts.commitlog import Message, NewMessage
 from schemas.layouts.hosts import Host
+from schemas.layouts.topics import RETRY_PREFIX
 
 DEFAULT_MAX_DELAY_MS = 3 * 86_400_000
 
@@ -148,8 +149,9 @@ class Delivery:
         if failed.reconsume_times >= limit or delay_level < 0:
             return self.store.put(rewrites.give_up(failed, group))
         level = delay_level or rewrites.FIRST_RETRY_LEVEL + failed.reconsume_times
-        # RocketMQ draws the retry queue by lot.
-        queue_id = failed.physical_offset % limits.retry_queues
+        # The group's setting may have changed since its topic was made. RocketMQ draws the retry queue by lot.
+        queues = self.store.config.topics.queue_count(f"{RETRY_PREFIX}{group}") or limits.retry_queues
+        queue_id = failed.physical_offset % min(queues, limits.retry_queues, MAX_QUEUES)
         return self._put(rewrites.send_back(failed, group, queue_id, level), str(level))
 
     def find_half(self, physical_offset: int) -> Message | None:

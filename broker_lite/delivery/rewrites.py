@@ -30,11 +30,10 @@ from schemas.layouts import properties as props
 from schemas.layouts.commitlog import Message, NewMessage
 from schemas.layouts.hosts import Host
 from schemas.layouts.sysflag import BORN_HOST_V6, STORE_HOST_V6, TRANSACTION_MASK, TransactionType
-from schemas.layouts.topics import DLQ_PREFIX, HALF_TOPIC, OP_TOPIC, RETRY_PREFIX, TIMER_TOPIC
+from schemas.layouts.topics import DLQ_PREFIX, GIVEN_UP_TOPIC, HALF_TOPIC, OP_TOPIC, RETRY_PREFIX, TIMER_TOPIC
 
 TRANSACTION_ID = "__transactionId__"
 CHECK_TIMES = "TRANSACTION_CHECK_TIMES"
-GIVEN_UP_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
 TIMER_OUT = "TIMER_OUT_MS"
 TIMER_ENQUEUED = "TIMER_ENQUEUE_MS"
 TIMER_DEQUEUED = "TIMER_DEQUEUE_MS"
@@ -84,14 +83,13 @@ def park_timer(message: NewMessage, due_ms: int) -> NewMessage:
     return replace(message, topic=TIMER_TOPIC, queue_id=0, properties=with_properties(message.properties, changes))
 
 
-def unpark_timer(parked: Message, enqueued_ms: int, now_ms: int) -> NewMessage:
-    """The record that is delivered when its time has come."""
-    known = parked.properties
+def unpark_timer(parked: Message, topic: str, queue_id: int, enqueued_ms: int, now_ms: int) -> NewMessage:
+    """Return the record that is delivered when its time has come."""
     changes = {TIMER_ENQUEUED: str(enqueued_ms), TIMER_DEQUEUED: str(now_ms)}
     return replace(
         copy_of(parked),
-        topic=known[props.REAL_TOPIC],
-        queue_id=int(known[props.REAL_QID]),
+        topic=topic,
+        queue_id=queue_id,
         properties=with_properties(parked.property_pairs, changes),
     )
 
@@ -137,14 +135,13 @@ def prepare(message: NewMessage) -> NewMessage:
     )
 
 
-def commit(half: Message) -> NewMessage:
-    """The record that consumers see."""
+def commit(half: Message, topic: str, queue_id: int) -> NewMessage:
+    """Return the record that consumers see."""
     copy = copy_of(half)
-    known = half.properties
     return replace(
         copy,
-        topic=known[props.REAL_TOPIC],
-        queue_id=int(known[props.REAL_QID]),
+        topic=topic,
+        queue_id=queue_id,
         sys_flag=copy.sys_flag & ~TRANSACTION_MASK | TransactionType.COMMIT,
         prepared_transaction_offset=half.physical_offset,
         properties=with_properties(copy.properties, {}, without=(props.REAL_TOPIC, props.REAL_QID)),

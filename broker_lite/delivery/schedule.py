@@ -12,10 +12,9 @@ import threading
 from dataclasses import dataclass
 
 from broker_lite.delivery.rewrites import unpark
+from broker_lite.delivery.targets import real_place
 from broker_lite.store import MessageRefusedError, MessageStore, PutResult
-from schemas.layouts import properties as props
 from schemas.layouts.commitlog import NewMessage
-from schemas.layouts.topics import HALF_TOPIC
 
 _logger = logging.getLogger(__name__)
 
@@ -105,7 +104,7 @@ class Schedule:
     def _deliver(self, waiting: Waiting) -> PutResult | None:
         try:
             return self._store.put(self._unparked(waiting.physical_offset))
-        except (MessageRefusedError, KeyError, ValueError) as error:
+        except (MessageRefusedError, ValueError) as error:
             # It would stop its level for ever. Only a damaged or foreign record is such.
             _logger.error(
                 "the message parked at %d is left out, it cannot be delivered: %r", waiting.physical_offset, error
@@ -116,8 +115,4 @@ class Schedule:
         message = self._store.get_at(physical_offset)
         if message is None:
             raise ValueError("expected a whole record, found none")
-        known = message.properties
-        topic = known[props.REAL_TOPIC]
-        if topic == HALF_TOPIC:
-            raise ValueError(f"{props.REAL_TOPIC}: expected a topic that consumers see, found {topic}")
-        return unpark(message, topic, int(known[props.REAL_QID]))
+        return unpark(message, *real_place(self._store, message.properties))

@@ -15,6 +15,7 @@ import threading
 
 from broker_lite.delivery import rewrites
 from broker_lite.delivery.own_queues import whole_message, whole_messages
+from broker_lite.delivery.targets import TargetError, real_place
 from broker_lite.store import IndexDisabledError, MessageRefusedError, MessageStore, PutResult
 from schemas.layouts import properties as props
 from schemas.layouts.commitlog import Message, NewMessage
@@ -135,8 +136,9 @@ class Timers:
         if self._is_cancelled(known) or (number < self._first_new and self._was_delivered(message, known)):
             return None
         try:
-            return self._store.put(rewrites.unpark_timer(message, message.store_timestamp, now_ms))
-        except (MessageRefusedError, KeyError, ValueError) as error:
+            topic, queue_id = real_place(self._store, known)
+            return self._store.put(rewrites.unpark_timer(message, topic, queue_id, message.store_timestamp, now_ms))
+        except (MessageRefusedError, TargetError) as error:
             # Only a damaged or foreign record is such; the others must not wait for it.
             _logger.error("timer message %d is left out, it cannot be delivered: %r", number, error)
             return None

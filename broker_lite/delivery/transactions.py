@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from broker_lite.delivery import rewrites
 from broker_lite.delivery.errors import TransactionError
 from broker_lite.delivery.own_queues import numbers_from, whole_message, whole_messages
+from broker_lite.delivery.targets import TargetError, real_place
 from broker_lite.store import MessageStore, PutResult
 from schemas.layouts import properties as props
 from schemas.layouts.commitlog import Message, NewMessage
@@ -90,7 +91,7 @@ class Transactions:
         """
         with self._guard:
             half = self._find(producer_group, half_offset)
-            result = self._store.put(rewrites.commit(half))
+            result = self._store.put(rewrites.commit(half, *self._place_of(half)))
             self._finish(half)
         return result
 
@@ -163,8 +164,6 @@ class Transactions:
             raise TransactionError(
                 f"the half at {half_offset}: expected {props.PGROUP} {owner}, found {producer_group}"
             )
-        if not half.properties.get(props.REAL_TOPIC) or not half.properties.get(props.REAL_QID, "").isdecimal():
-            raise TransactionError(f"the half at {half_offset}: expected {props.REAL_TOPIC} and {props.REAL_QID}")
         if (newest := self._newest.get(half.queue_offset)) is not None:
             again = whole_message(self._store, HALF_TOPIC, QUEUE_ID, newest)
             if again is None:
@@ -173,6 +172,12 @@ class Transactions:
         if self._is_decided(half.queue_offset):
             raise TransactionError(f"the half at {half_offset}: expected it pending, found it decided")
         return half
+
+    def _place_of(self, half: Message) -> tuple[str, int]:
+        try:
+            return real_place(self._store, half.properties)
+        except TargetError as error:
+            raise TransactionError(f"the half at {half.physical_offset}: {error}") from error
 
     def _finish(self, half: Message) -> None:
         mark = rewrites.finish(half, self._store.clock(), self._store.options.store_host)

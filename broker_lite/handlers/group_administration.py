@@ -11,6 +11,7 @@ from broker_lite.broker.broker import Broker
 from broker_lite.broker.groups import is_valid_group
 from broker_lite.handlers.kinds import Handlers
 from broker_lite.handlers.pages import page_of
+from broker_lite.handlers.system_groups import refuse_system_group
 from broker_lite.protocol import Channel
 from schemas.layouts.remoting import Command
 from schemas.layouts.topics import DLQ_PREFIX, RETRY_PREFIX
@@ -33,6 +34,8 @@ from schemas.remoting.json_fields import parse_body, serialize_body
 from schemas.remoting.routes import TopicList
 from schemas.remoting.statistics import ConsumerOffsetTable, DelayOffsetTable
 
+_INVALID_GROUP = "the group must have 1 to 255 characters of %|a-zA-Z0-9_-, found {!r}"
+
 
 class SubscriptionOfGroup(NamedTuple):
     """Body of 345's answer."""
@@ -46,7 +49,11 @@ def put_group(broker: Broker, _channel: Channel, request: Command) -> Command:
     """Make a group, or change it."""
     config = parse_body(SubscriptionGroupConfig, request.body)
     if not is_valid_group(config.group_name):
-        remark = f"the group must have 1 to 255 characters of %|a-zA-Z0-9_-, found {config.group_name[:100]!r}"
+        return request.reply(ResponseCode.INVALID_PARAMETER, remark=_INVALID_GROUP.format(config.group_name[:100]))
+    if (refusal := refuse_system_group(request, config.group_name)) is not None:
+        return refusal
+    if not 0 <= config.retry_queue_nums <= broker.store.max_queues:
+        remark = f"retryQueueNums: expected 0 to {broker.store.max_queues}, found {config.retry_queue_nums}"
         return request.reply(ResponseCode.INVALID_PARAMETER, remark=remark)
     broker.groups.put(config)
     return request.reply(ResponseCode.SUCCESS)
@@ -75,6 +82,8 @@ def group_config(broker: Broker, _channel: Channel, request: Command) -> Command
 def delete_group(broker: Broker, _channel: Channel, request: Command) -> Command:
     """Forget a group; its retry and dead letter topics too, where its offsets go."""
     header = from_ext_fields(DeleteGroupRequest, request.ext_fields)
+    if (refusal := refuse_system_group(request, header.group_name)) is not None:
+        return refusal
     broker.groups.remove(header.group_name)
     if header.clean_offset:
         broker.store.config.consumer_offsets.remove(lambda _, group: group == header.group_name)
@@ -138,6 +147,10 @@ def all_delay_offsets(broker: Broker, _channel: Channel, request: Command) -> Co
 def clone_offsets(broker: Broker, _channel: Channel, request: Command) -> Command:
     """Let a group go on where another one is."""
     header = from_ext_fields(CloneGroupOffsetRequest, request.ext_fields)
+    if (refusal := refuse_system_group(request, header.dest_group)) is not None:
+        return refusal
+    if not is_valid_group(header.dest_group):
+        return request.reply(ResponseCode.INVALID_PARAMETER, remark=_INVALID_GROUP.format(header.dest_group[:100]))
     offsets = broker.store.config.consumer_offsets
     topics = [header.topic] if header.topic else broker.topics_of_group(header.src_group)
     for topic in topics:

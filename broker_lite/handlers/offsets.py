@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from broker_lite.broker.broker import Broker
 from broker_lite.handlers.kinds import Handlers
+from broker_lite.handlers.system_groups import refuse_system_group
 from broker_lite.protocol import Channel
 from schemas.layouts.remoting import Command
 from schemas.remoting.codes import RequestCode, ResponseCode
@@ -41,6 +42,8 @@ def query_offset(broker: Broker, _channel: Channel, request: Command) -> Command
 def update_offset(broker: Broker, channel: Channel, request: Command) -> Command:
     """A group has consumed everything before an offset."""
     header = from_ext_fields(UpdateConsumerOffsetRequest, request.ext_fields)
+    if (refusal := refuse_system_group(request, header.consumer_group)) is not None:
+        return refusal
     topic = broker.topics.find(header.topic)
     if topic is None:
         return request.reply(ResponseCode.TOPIC_NOT_EXIST, remark=f"Topic {header.topic} not exist!")

@@ -9,6 +9,7 @@ from broker_lite.broker.broker import Broker
 from broker_lite.handlers.kinds import Handlers
 from broker_lite.handlers.offsets import store_time
 from broker_lite.handlers.pulling import wake
+from broker_lite.handlers.system_groups import refuse_system_group
 from broker_lite.protocol import Channel
 from schemas.layouts.remoting import Command
 from schemas.remoting.admin_headers import (
@@ -139,6 +140,8 @@ def reset_offset(broker: Broker, _channel: Channel, request: Command) -> Command
     """Let a group go on elsewhere: its consumers are sent there at their next pull."""
     header = from_ext_fields(ResetOffsetRequest, request.ext_fields)
     topic, group = header.topic, header.group
+    if (refusal := refuse_system_group(request, group)) is not None:
+        return refusal
     config = broker.topics.find(topic)
     if config is None:
         return request.reply(ResponseCode.TOPIC_NOT_EXIST, remark=f"Topic {topic} does not exist")

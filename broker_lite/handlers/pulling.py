@@ -16,6 +16,7 @@ from broker_lite.store import GetStatus
 from broker_lite.store.pulling import PullLimits
 from schemas.layouts.commitlog import HEAD
 from schemas.layouts.remoting import Command
+from schemas.layouts.topics import is_system_group
 from schemas.remoting.codes import RequestCode, ResponseCode
 from schemas.remoting.configs import SubscriptionGroupConfig
 from schemas.remoting.ext_fields import from_ext_fields, to_ext_fields
@@ -49,6 +50,8 @@ def pull_message(broker: Broker, channel: Channel, request: Command) -> Command 
         return wanted
     may_wait = bool(header.sys_flag & PullSysFlag.SUSPEND)
     commits = header.sys_flag & PullSysFlag.COMMIT_OFFSET and may_wait and header.commit_offset >= 0
+    if commits and is_system_group(header.consumer_group):
+        commits = False
     if commits and not broker.is_reset(header.topic, header.consumer_group, header.queue_id):
         broker.store.config.consumer_offsets.acknowledge(
             header.topic, header.consumer_group, header.queue_id, header.commit_offset, channel.peer

@@ -6,14 +6,13 @@ import random
 
 from broker_lite.broker import statistics
 from broker_lite.broker.broker import CLUSTER, REGION, TRACE_ON, Broker
-from broker_lite.broker.topics import NOT_FOR_PRODUCERS
 from broker_lite.broker.unique_keys import new_unique_key
 from broker_lite.delivery.timers import asks_for_timer
 from broker_lite.handlers.kinds import Handlers
 from broker_lite.protocol import Channel
 from broker_lite.store import PutResult
 from broker_lite.store.prepared import SentMessage
-from broker_lite.store.topic_names import is_valid_topic
+from broker_lite.store.topic_names import is_broker_topic, is_valid_topic
 from schemas.layouts import properties as props
 from schemas.layouts.commitlog import MAX_V1_TOPIC_LENGTH
 from schemas.layouts.errors import LayoutError
@@ -73,7 +72,7 @@ def _refusal(broker: Broker, request: Command, header: SendMessageRequest) -> Co
     if not is_valid_topic(header.topic):
         remark = f"the topic must have 1 to 127 characters of %|a-zA-Z0-9_-, found {header.topic[:100]!r}"
         return request.reply(ResponseCode.INVALID_PARAMETER, remark=remark)
-    if header.topic in NOT_FOR_PRODUCERS:
+    if is_broker_topic(header.topic):
         remark = f"Sending message to topic[{header.topic}] is forbidden."
         return request.reply(ResponseCode.NO_PERMISSION, remark=remark)
     return None

@@ -1,5 +1,6 @@
 """The files of a broker: CommitLog, ConsumeQueue, IndexFile, checkpoint and config, written as RocketMQ writes them."""
 
+from broker_lite.store.config_files import MAX_QUEUES
 from broker_lite.store.errors import (
     ConfigFileError,
     DiskFullError,
@@ -19,6 +20,7 @@ from broker_lite.store.store import MessageStore, system_clock
 from broker_lite.store.writing import PutResult
 
 __all__ = [
+    "MAX_QUEUES",
     "ConfigFileError",
     "DiskFullError",
     "FlushMode",

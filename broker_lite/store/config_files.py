@@ -10,6 +10,7 @@ Source: TopicConfigManager, SubscriptionGroupManager, ConsumerOffsetManager, Sch
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,14 +19,18 @@ from broker_lite.store.config_file import ConfigFile, is_number
 from schemas.layouts import boltmq_config as boltmq
 from schemas.layouts.dialect import ROCKETMQ, Dialect
 from schemas.layouts.hosts import Host
+from schemas.layouts.numbers import INT32_MAX, int_within
 from schemas.layouts.topics import DLQ_PREFIX, HALF_TOPIC, OP_TOPIC, RETRY_PREFIX, Kind, kind_of
 
 DEFAULT_TOPIC_QUEUES = 4
 """What a topic gets that is made by its first message: a producer's default."""
 SCHEDULE_QUEUES = 18
+MAX_QUEUES = 1024
+"""Most queues that a topic can be given; RocketMQ has no limit, but a queue is a folder."""
 READ_AND_WRITE = 6
 DEFAULT_RETRY_QUEUES = 1
 DEFAULT_RETRY_MAX_TIMES = 16
+_logger = logging.getLogger(__name__)
 _ONE_QUEUE = (RETRY_PREFIX, DLQ_PREFIX, HALF_TOPIC, OP_TOPIC)
 
 
@@ -46,11 +51,23 @@ class Topics(ConfigFile):
         return isinstance(value, dict) and is_number(value.get("readQueueNums", 0))
 
     def ensure(self, topic: str, queue_id: int = 0) -> None:
-        """Have the topic, with at least this queue, so that a broker serves it."""
+        """Make sure that the topic has at least this queue, so that a broker serves it.
+
+        A queue that no topic can have is left out: it would keep every client from reading the topic's settings.
+        """
         config = self.entries.get(topic)
         if config is not None and queue_id < config.get("readQueueNums", 0):
             return
+        if queue_id >= MAX_QUEUES:
+            _logger.error("%s: queue %d is not served, expected at most %d queues", topic, queue_id, MAX_QUEUES)
+            return
         self.create(topic, max(queue_id + 1, _default_queues(topic)))
+
+    def queue_count(self, topic: str) -> int:
+        """Return how many queues the topic has for producers or consumers; 0 for an unknown topic."""
+        config = self.entries.get(topic, {})
+        counts = (int_within(config.get(name), 0, INT32_MAX) for name in ("readQueueNums", "writeQueueNums"))
+        return max(count or 0 for count in counts)
 
     def create(self, topic: str, queues: int) -> None:
         """Make a topic with this many queues, or change how many it has."""

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from broker_lite.store.config_files import ConfigFiles
+from broker_lite.store.config_files import MAX_QUEUES, ConfigFiles
 from broker_lite.store.dispatch import Dispatching
 from broker_lite.store.files import StoreFiles
 from broker_lite.store.flushing import Flusher
@@ -28,8 +28,6 @@ from broker_lite.store.recovery import Recovery
 from broker_lite.store.retention import Retention
 from broker_lite.store.writing import PutResult, Writer
 from schemas.layouts.commitlog import NewMessage
-
-MAX_QUEUES = 1024
 
 
 def system_clock() -> int:
@@ -177,5 +175,5 @@ class MessageStore(LookUps):
 
     @property
     def max_queues(self) -> int:
-        """How many queues a topic may have: RocketMQ has no limit, but a queue is a folder."""
+        """Most queues that a topic can be given."""
         return MAX_QUEUES

@@ -8,9 +8,47 @@ from __future__ import annotations
 import re
 
 from broker_lite.store.errors import MessageRefusedError
-from schemas.layouts.topics import MAX_RETRY_TOPIC_LENGTH, MAX_TOPIC_LENGTH, RETRY_PREFIX
+from schemas.layouts.topics import (
+    BOLTMQ_SCHEDULE_TOPIC,
+    CHECKPOINT_TOPIC,
+    GIVEN_UP_TOPIC,
+    HALF_TOPIC,
+    MAX_RETRY_TOPIC_LENGTH,
+    MAX_TOPIC_LENGTH,
+    OFFSET_MOVED_TOPIC,
+    OP_TOPIC,
+    RETRY_PREFIX,
+    SCHEDULE_TOPIC,
+    SELF_TEST_TOPIC,
+    SYSTEM_PREFIX,
+    TRACE_TOPIC_PREFIX,
+)
 
 VALID_NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
+BROKER_TOPICS = frozenset(
+    {
+        SCHEDULE_TOPIC,
+        BOLTMQ_SCHEDULE_TOPIC,
+        HALF_TOPIC,
+        OP_TOPIC,
+        GIVEN_UP_TOPIC,
+        SELF_TEST_TOPIC,
+        OFFSET_MOVED_TOPIC,
+        CHECKPOINT_TOPIC,
+    }
+)
+"""Topics that only the broker writes, beside those that begin with `rmq_sys_`."""
+
+
+def is_broker_topic(topic: str) -> bool:
+    """Return whether only the broker itself may write to a topic.
+
+    RocketMQ accepts sends to `rmq_sys_wheel_timer` and the like: whoever sends there chooses where the broker delivers.
+    Clients' traces are the one exception.
+    """
+    if topic.startswith(SYSTEM_PREFIX):
+        return not topic.startswith(TRACE_TOPIC_PREFIX)
+    return topic in BROKER_TOPICS
 
 
 def max_topic_length(topic: str) -> int:

@@ -19,17 +19,23 @@ AUTO_CREATE_TOPIC = "TBW102"
 RETRY_PREFIX = "%RETRY%"
 DLQ_PREFIX = "%DLQ%"
 SYSTEM_PREFIX = "rmq_sys_"
+GIVEN_UP_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
+SELF_TEST_TOPIC = "SELF_TEST_TOPIC"
+OFFSET_MOVED_TOPIC = "OFFSET_MOVED_EVENT"
+CHECKPOINT_TOPIC = "CHECKPOINT_TOPIC"
+SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
+"""Of the groups whose offsets are the broker's own progress: timers, transactions, POP."""
 MAX_TOPIC_LENGTH = 127
 MAX_RETRY_TOPIC_LENGTH = 255
 
 _SYSTEM_TOPICS = frozenset(
     {
         AUTO_CREATE_TOPIC,
-        "TRANS_CHECK_MAX_TIME_TOPIC",
-        "OFFSET_MOVED_EVENT",
-        "SELF_TEST_TOPIC",
+        GIVEN_UP_TOPIC,
+        OFFSET_MOVED_TOPIC,
+        SELF_TEST_TOPIC,
         "BenchmarkTest",
-        "CHECKPOINT_TOPIC",
+        CHECKPOINT_TOPIC,
     }
 )
 
@@ -56,6 +62,11 @@ _KIND_BY_TOPIC = {
     OP_TOPIC: Kind.OP,
     TRACE_TOPIC: Kind.TRACE,
 }
+
+
+def is_system_group(group: str) -> bool:
+    """Return whether a consumer group is the broker's own, as MixAll.isSysConsumerGroup does."""
+    return group.startswith(SYSTEM_GROUP_PREFIX)
 
 
 def kind_of(topic: str) -> Kind:

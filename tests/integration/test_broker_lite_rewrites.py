@@ -92,7 +92,7 @@ def test_committed_messages_are_rocketmqs(recorded_store: RecordedStore, message
     assert committed
     for stored in committed:
         half = messages[stored.prepared_transaction_offset]
-        made = rewrites.commit(half)
+        made = rewrites.commit(half, half.properties[props.REAL_TOPIC], int(half.properties[props.REAL_QID]))
         if recorded_store.version < "5.5":
             kept = {key: half.properties[key] for key in (props.REAL_TOPIC, props.REAL_QID)}
             made = NewMessage(

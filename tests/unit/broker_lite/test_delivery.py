@@ -277,7 +277,7 @@ def test_decision_is_made_once_and_by_the_producer_only(delivery: Delivery) -> N
 
 def test_half_message_without_a_place_to_go_cannot_be_committed(delivery: Delivery) -> None:
     half = delivery.store.put(message(topic="RMQ_SYS_TRANS_HALF_TOPIC", properties=(("PGROUP", "shop"),)))
-    with pytest.raises(TransactionError, match="expected REAL_TOPIC and REAL_QID"):
+    with pytest.raises(TransactionError, match="REAL_TOPIC: expected a topic that producers may use"):
         delivery.commit("shop", half.physical_offset)
 
 

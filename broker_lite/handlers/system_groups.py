@@ -1,0 +1,20 @@
+"""The broker's own consumer groups: their offsets are its progress in timers and transactions.
+
+Whoever sets one of them lets the next start pass over messages that still wait. RocketMQ lets anybody; here no request
+changes such a group or its offsets.
+"""
+
+from __future__ import annotations
+
+from schemas.layouts.remoting import Command
+from schemas.layouts.topics import is_system_group
+from schemas.remoting.codes import ResponseCode
+
+
+def refuse_system_group(request: Command, group: str) -> Command | None:
+    """Return the answer to a request that would change one of the broker's own groups, or None for other groups."""
+    if not is_system_group(group):
+        return None
+    return request.reply(
+        ResponseCode.NO_PERMISSION, remark=f"the group[{group}] is the broker's own, clients may not change it"
+    )
