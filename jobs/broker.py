@@ -22,6 +22,7 @@ from jobs.broker_store import add_store_arguments, open_store
 from jobs.command import ExitCode, JobError, job_parser, run_job
 from jobs.durations import parse_duration
 from jobs.store_arguments import at_least, positive
+from schemas.layouts.numbers import parse_int
 
 if TYPE_CHECKING:
     from broker_lite.broker.accounts import Accounts
@@ -256,9 +257,10 @@ def _address(option: str, text: str) -> Address:
 
     host, _, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
-    if not port.isdecimal() or not 0 < int(port) < 1 << 16:
-        raise JobError(f"{option}: expected IP:PORT, found {text!r}")
-    return Address(_ip(option, host), int(port))
+    number = parse_int(port, 1, 0xFFFF)
+    if number is None:
+        raise JobError(f"{option}: expected IP:PORT, found {text[:100]!r}")
+    return Address(_ip(option, host), number)
 
 
 def _ip(option: str, text: str) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from jobs.command import JobError
 from jobs.store_arguments import positive
 from schemas.layouts import consumequeue, jmq_queue
+from schemas.layouts.numbers import parse_int
 
 if TYPE_CHECKING:
     from broker_lite.broker.interfaces import BrokerStore
@@ -65,17 +66,19 @@ def add_store_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _hours(text: str) -> tuple[int, ...]:
-    parts = text.split(",")
-    if not all(part.isdecimal() and int(part) < 24 for part in parts):
-        raise argparse.ArgumentTypeError(f"{text!r}: expected hours from 0 to 23 with commas between")
-    return tuple(map(int, parts))
+    hours = [parse_int(part, 0, 23) for part in text.split(",")]
+    known = tuple(hour for hour in hours if hour is not None)
+    if len(known) < len(hours):
+        raise argparse.ArgumentTypeError(f"{text[:100]!r}: expected hours from 0 to 23 with commas between")
+    return known
 
 
 def _percents(text: str) -> tuple[int, int, int]:
-    parts = text.split(",")
-    if len(parts) != 3 or not all(part.isdecimal() and 0 < int(part) <= 100 for part in parts):
-        raise argparse.ArgumentTypeError(f"{text!r}: expected three numbers from 1 to 100 with commas between")
-    first, second, third = map(int, parts)
+    parts = [parse_int(part, 1, 100) for part in text.split(",")]
+    known = [part for part in parts if part is not None]
+    if len(parts) != 3 or len(known) != 3:
+        raise argparse.ArgumentTypeError(f"{text[:100]!r}: expected three numbers from 1 to 100 with commas between")
+    first, second, third = known
     if not first <= second <= third:
         raise argparse.ArgumentTypeError(f"{text!r}: expected none to be smaller than the one before")
     return first, second, third

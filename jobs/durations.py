@@ -6,7 +6,7 @@ import argparse
 import datetime
 import re
 
-_DURATION = re.compile(r"(\d{1,6})([smhdw])")
+_DURATION = re.compile(r"([0-9]{1,6})([smhdw])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _LONGEST = datetime.timedelta(days=36_500)  # back from now, that is a date still
 _UNIT_SECONDS = (("d", 86400), ("h", 3600), ("min", 60))

@@ -23,6 +23,7 @@ from jobs.places import add_place_arguments, bodies_of, lake_of
 from jobs.rebuild import wanted_of
 from jobs.store_arguments import delay_levels, positive
 from jobs.times import join_times, parse_time
+from schemas.layouts.numbers import INT64_MAX, parse_int
 
 if TYPE_CHECKING:
     from connectors.restore.run import Restored
@@ -75,9 +76,10 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def _offset(text: str) -> int:
-    if not text.isascii() or not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r}: expected a physical offset, 0 or more")
-    return int(text)
+    offset = parse_int(text, 0, INT64_MAX)
+    if offset is None:
+        raise argparse.ArgumentTypeError(f"{text[:100]!r}: expected a physical offset, 0 or more")
+    return offset
 
 
 def _read(path: Path) -> bytes:

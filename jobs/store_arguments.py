@@ -5,14 +5,17 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
+from schemas.layouts.numbers import INT64_MAX, parse_int
+
 
 def at_least(least: int) -> Callable[[str], int]:
     """The type of an option whose whole number has a lower limit."""
 
     def number(text: str) -> int:
-        if not text.isascii() or not text.isdecimal() or int(text) < least:
-            raise argparse.ArgumentTypeError(f"{text!r}: expected a whole number, {least} or more")
-        return int(text)
+        found = parse_int(text, least, INT64_MAX)
+        if found is None:
+            raise argparse.ArgumentTypeError(f"{text[:100]!r}: expected a whole number, {least} or more")
+        return found
 
     return number
 

@@ -7,10 +7,10 @@ import datetime
 import re
 from collections.abc import Sequence
 
-_AGO = re.compile(r"(?:now)?-(\d+)([smhdw])")
+_AGO = re.compile(r"(?:now)?-([0-9]{1,12})([smhdw])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _EPOCH = datetime.datetime.fromtimestamp(0, datetime.UTC)
-_EPOCH_MS = re.compile(r"\d{12,14}")
+_EPOCH_MS = re.compile(r"[0-9]{12,14}")
 
 
 def parse_time(text: str) -> datetime.datetime:

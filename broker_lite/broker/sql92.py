@@ -37,6 +37,7 @@ from broker_lite.broker.sql92_conditions import (
     ordered,
     text_test,
 )
+from schemas.layouts.numbers import parse_decimal, parse_int64
 
 MAX_LENGTH = 16_384
 MAX_DEPTH = 64
@@ -44,7 +45,7 @@ MAX_DEPTH = 64
 
 _TOKEN = re.compile(
     r"""\s*(?:(?P<text>'(?:[^']|'')*')
-    |(?P<number>(?:\d+\.\d*|\.\d+|\d+)(?:[eE][+-]?\d+)?[lL]?)
+    |(?P<number>(?:[0-9]+\.[0-9]*|\.[0-9]+|[0-9]+)(?:[eE][+-]?[0-9]+)?[lL]?)
     |(?P<word>[A-Za-z_$][A-Za-z0-9_$.]*)
     |(?P<sign><=|>=|<>|[=<>(),+-])
     |(?P<end>\Z))""",
@@ -224,7 +225,7 @@ class _Parser:
             self._next += 1
             return (lambda properties: properties.get(token.text)), None
         elif sign := self._take("+", "-"):
-            literal = self._number() * (-1 if sign == "-" else 1)
+            literal = self._number(sign)
         elif token.kind == "number":
             literal = self._number()
         elif word := self._take("TRUE", "FALSE"):
@@ -233,10 +234,13 @@ class _Parser:
             raise self._wrong("a property, a number, a text, TRUE or FALSE")
         return (lambda _: literal), literal
 
-    def _number(self) -> int | float:
+    def _number(self, sign: str = "") -> int | float:
         token = self._peek()
         if token.kind != "number":
             raise self._wrong("a number")
-        self._next += 1
         text = token.text.rstrip("lL")
-        return int(text) if text.isdecimal() else float(text)
+        number = parse_int64(sign + text) if text.isdecimal() else parse_decimal(sign + text)
+        if number is None:
+            raise self._wrong("a number of 64 bits")
+        self._next += 1
+        return number

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from schemas.layouts.numbers import parse_decimal, parse_int64
+
 Value = str | int | float | bool | None
 Properties = Mapping[str, str]
 Condition = Callable[[Properties], bool | None]
@@ -98,10 +100,8 @@ def _number_of(value: Value) -> int | float | None:
         return None
     if not isinstance(value, str):
         return value
-    try:
-        return int(value) if value.lstrip("-").isdecimal() and len(value) < 20 else float(value)
-    except ValueError:
-        return None
+    number = parse_int64(value)
+    return parse_decimal(value) if number is None else number
 
 
 def _truth(value: Value) -> bool | None:

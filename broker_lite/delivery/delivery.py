@@ -93,7 +93,7 @@ class Delivery:
     def _put(self, message: NewMessage, delay: str | None) -> PutResult:
         level = parse_delay_level(delay)
         if delay is not None and level is None:
-            raise MessageRefusedError(f"{props.DELAY}: expected an integer, found {delay!r}")
+            raise MessageRefusedError(f"{props.DELAY}: expected an integer, found {delay[:40]!r}")
         if level is not None and level > 0:
             message = rewrites.park(message, min(level, self.delay_levels), self.schedule_topic)
         return self.store.put(message)

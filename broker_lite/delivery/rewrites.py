@@ -29,6 +29,7 @@ from dataclasses import replace
 from schemas.layouts import properties as props
 from schemas.layouts.commitlog import Message, NewMessage
 from schemas.layouts.hosts import Host
+from schemas.layouts.numbers import INT64_MAX, parse_int
 from schemas.layouts.sysflag import BORN_HOST_V6, STORE_HOST_V6, TRANSACTION_MASK, TransactionType
 from schemas.layouts.topics import DLQ_PREFIX, GIVEN_UP_TOPIC, HALF_TOPIC, OP_TOPIC, RETRY_PREFIX, TIMER_TOPIC
 
@@ -172,7 +173,8 @@ def finish(half: Message, now_ms: int, broker: Host) -> NewMessage:
 
 def finished_offsets(body: bytes) -> list[int]:
     """The queue offsets of half messages that a mark names, in any version's form: `3`, `3,` or `0,1,3,`."""
-    return [int(part) for part in body.decode("ascii", "replace").split(",") if part.isdecimal()]
+    numbers = [parse_int(part, 0, INT64_MAX) for part in body.decode("ascii", "replace").split(",")]
+    return [number for number in numbers if number is not None]
 
 
 def _real_place(message: NewMessage) -> dict[str, str]:

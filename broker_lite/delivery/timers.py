@@ -19,6 +19,7 @@ from broker_lite.delivery.targets import TargetError, real_place
 from broker_lite.store import IndexDisabledError, MessageRefusedError, MessageStore, PutResult
 from schemas.layouts import properties as props
 from schemas.layouts.commitlog import Message, NewMessage
+from schemas.layouts.numbers import parse_int, parse_int64
 from schemas.layouts.topics import TIMER_TOPIC
 
 DELIVER_MS = "TIMER_DELIVER_MS"
@@ -29,7 +30,6 @@ PRECISION_MS = 1000
 GROUP = "CID_RMQ_SYS_TIMER"
 """Whose consumer offset of the timer topic says before which message nothing waits any more."""
 _MAX_MS = (1 << 62) - 1
-_MAX_DIGITS = 19
 _logger = logging.getLogger(__name__)
 
 
@@ -38,10 +38,10 @@ def asks_for_timer(known: dict[str, str]) -> bool:
     return DELIVER_MS in known or DELAY_MS in known or DELAY_SECONDS in known
 
 
-def _whole_number(text: str) -> int | None:
-    """A number as Java reads one; what is below zero is a time that has passed."""
-    digits = text[1:] if text[:1] in {"-", "+"} else text
-    return int(text) if digits.isdecimal() and len(digits) <= _MAX_DIGITS else None
+def _due_ms(message: Message, known: dict[str, str]) -> int | None:
+    """Return when a parked message is due, at once where it does not say so; None for what is not a time."""
+    text = known.get(rewrites.TIMER_OUT)
+    return message.store_timestamp if text is None else parse_int64(text)
 
 
 class Timers:
@@ -84,8 +84,8 @@ class Timers:
     def _wanted_ms(self, known: dict[str, str], now_ms: int) -> int:
         for name, unit_ms, start_ms in ((DELAY_SECONDS, 1000, now_ms), (DELAY_MS, 1, now_ms), (DELIVER_MS, 1, 0)):
             if (text := known.get(name)) is not None:
-                number = _whole_number(text)
-                if number is None or abs(number) > _MAX_MS:
+                number = parse_int(text, -_MAX_MS, _MAX_MS)  # below zero: a time that has passed
+                if number is None:
                     raise MessageRefusedError(f"{name}: expected a whole number, found {text[:40]!r}")
                 return start_ms + number * unit_ms
         return now_ms
@@ -119,7 +119,13 @@ class Timers:
 
     def _take(self, message: Message) -> None:
         known = message.properties
-        due_ms = int(text) if (text := known.get(rewrites.TIMER_OUT, "")).isdecimal() else message.store_timestamp
+        due_ms = _due_ms(message, known)
+        if due_ms is None:
+            _logger.error(
+                "timer message %d is left out: expected a time in %s, found %r",
+                message.queue_offset, rewrites.TIMER_OUT, known[rewrites.TIMER_OUT][:40],
+            )  # fmt: skip
+            return
         if key := known.get(CANCELLED_KEY):
             self._cancelled[key] = due_ms
         heapq.heappush(self._waiting, (due_ms, message.queue_offset))
@@ -150,7 +156,8 @@ class Timers:
     def _was_delivered(self, message: Message, known: dict[str, str]) -> bool:
         """Whether a message that was due before the store was opened came then already."""
         unique_key, topic = known.get(props.UNIQ_KEY), known.get(props.REAL_TOPIC)
-        if not unique_key or not topic or int(known.get(rewrites.TIMER_OUT, "0")) > self._opened_ms:
+        due_ms = _due_ms(message, known)
+        if not unique_key or not topic or due_ms is None or due_ms > self._opened_ms:
             return False
         try:
             found = self._store.get_by_key(topic, unique_key, begin_ms=message.store_timestamp)

@@ -8,6 +8,7 @@ CID_RMQ_SYS_TRANS: every half before it is decided. Source: TransactionalMessage
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Iterator
 
@@ -15,15 +16,17 @@ from broker_lite.delivery import rewrites
 from broker_lite.delivery.errors import TransactionError
 from broker_lite.delivery.own_queues import numbers_from, whole_message, whole_messages
 from broker_lite.delivery.targets import TargetError, real_place
-from broker_lite.store import MessageStore, PutResult
+from broker_lite.store import MessageRefusedError, MessageStore, PutResult
 from schemas.layouts import properties as props
 from schemas.layouts.commitlog import Message, NewMessage
+from schemas.layouts.numbers import parse_int
 from schemas.layouts.topics import HALF_TOPIC, OP_TOPIC
 
 GROUP = "CID_RMQ_SYS_TRANS"
 QUEUE_ID = 0
 IMMUNITY_SECONDS = "CHECK_IMMUNITY_TIME_IN_SECONDS"
-_MAX_DIGITS = 10
+_MAX_NUMBER = 10**9 - 1
+_logger = logging.getLogger(__name__)
 
 
 class Transactions:
@@ -132,11 +135,17 @@ class Transactions:
     def _next_check(self, half: Message, now_ms: int, timeout_ms: int, checks_max: int) -> Message | None:
         """Count a check of a half; gives what its producer is to be asked about, if it is."""
         checks = _number(half.properties.get(rewrites.CHECK_TIMES)) or 0
-        if checks >= checks_max:
-            self._store.put(rewrites.abandon(half))
+        try:
+            if checks >= checks_max:
+                self._store.put(rewrites.abandon(half))
+                self._pass_over(half.queue_offset)
+                return None
+            again = self._put_again(half, checks + 1)
+        except MessageRefusedError as error:
+            # Its properties are full, say. Those behind it must not wait for it.
+            _logger.error("half message %d is left out, it cannot be stored again: %s", half.queue_offset, error)
             self._pass_over(half.queue_offset)
             return None
-        again = self._put_again(half, checks + 1)
         immunity_ms = _immunity_ms(half, timeout_ms)
         # RocketMQ counts this, too.
         is_immune = immunity_ms is not None and now_ms - half.born_timestamp < immunity_ms
@@ -228,4 +237,4 @@ def _immunity_ms(half: Message, timeout_ms: int) -> int | None:
 
 
 def _number(text: str | None) -> int | None:
-    return int(text) if text and text.isdecimal() and len(text) < _MAX_DIGITS else None
+    return parse_int(text, 0, _MAX_NUMBER)

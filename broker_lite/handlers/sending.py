@@ -16,6 +16,7 @@ from broker_lite.store.topic_names import is_broker_topic, is_valid_topic
 from schemas.layouts import properties as props
 from schemas.layouts.commitlog import MAX_V1_TOPIC_LENGTH
 from schemas.layouts.errors import LayoutError
+from schemas.layouts.numbers import parse_int32, parse_int64
 from schemas.layouts.remoting import Command
 from schemas.layouts.topics import DLQ_PREFIX, RETRY_PREFIX
 from schemas.remoting.batch import parse_batch
@@ -54,12 +55,16 @@ def _parse(request: Command) -> SendMessageRequest:
     fields = request.ext_fields
     if request.code == RequestCode.SEND_MESSAGE or "j" not in fields or "l" in fields:
         return parse_send_request(request)
+    queue_nums, queue_id, sys_flag, flag, times = [parse_int32(fields.get(name)) for name in "defhj"]
+    born = parse_int64(fields.get("g"))
+    if queue_nums is None or queue_id is None or sys_flag is None or flag is None or times is None or born is None:
+        return parse_send_request(request)
     try:
         return SendMessageRequest(
-            fields["a"], fields["b"], fields["c"], int(fields["d"]), int(fields["e"]), int(fields["f"]),
-            int(fields["g"]), int(fields["h"]), fields.get("i"), int(fields["j"]), batch=fields.get("m") == "true",
+            fields["a"], fields["b"], fields["c"], queue_nums, queue_id, sys_flag, born, flag, fields.get("i"), times,
+            batch=fields.get("m") == "true",
         )  # fmt: skip
-    except (KeyError, ValueError):
+    except KeyError:
         return parse_send_request(request)
 
 

@@ -6,6 +6,7 @@ Source: EndTransactionProcessor, AbstractTransactionalMessageCheckListener (5.5.
 from __future__ import annotations
 
 import itertools
+import logging
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -16,6 +17,8 @@ from broker_lite.handlers.kinds import Handlers
 from broker_lite.protocol import Channel
 from schemas.layouts import properties as props
 from schemas.layouts.commitlog import Message, serialize_message
+from schemas.layouts.errors import UnserializableError
+from schemas.layouts.numbers import INT32_MAX, parse_int
 from schemas.layouts.remoting import Command
 from schemas.layouts.sysflag import TransactionType
 from schemas.remoting.codes import RequestCode, ResponseCode
@@ -23,6 +26,7 @@ from schemas.remoting.ext_fields import from_ext_fields, to_ext_fields
 from schemas.remoting.headers import CheckTransactionStateRequest, EndTransactionRequest
 
 _turn = itertools.count()
+_logger = logging.getLogger(__name__)
 
 
 def end_transaction(broker: Broker, _channel: Channel, request: Command) -> Command | None:
@@ -53,8 +57,15 @@ def ask_producers(broker: Broker, now_ms: int) -> Iterator[None]:
 
 def _ask(broker: Broker, half: Message) -> None:
     members = list(broker.clients.producers.get(half.properties.get(props.PGROUP, ""), {}).values())
-    if members:
-        members[next(_turn) % len(members)].channel.tell(_question(half))
+    if not members:
+        return
+    try:
+        question = _question(half)
+    except UnserializableError as error:
+        # Only a damaged or foreign record is such; the others must not wait for it.
+        _logger.error("nobody is asked about the half message at %d: %s", half.physical_offset, error)
+        return
+    members[next(_turn) % len(members)].channel.tell(question)
 
 
 def _question(half: Message) -> Command:
@@ -73,11 +84,10 @@ def _question(half: Message) -> Command:
 def _as_it_will_be(half: Message) -> bytes:
     """The half record with the topic and queue that its message is for."""
     known = half.properties
-    queue_id = known.get(props.REAL_QID, "0")
     message = replace(
         copy_of(half),
         topic=known.get(props.REAL_TOPIC, half.topic),
-        queue_id=int(queue_id) if queue_id.isdecimal() else 0,
+        queue_id=parse_int(known.get(props.REAL_QID), 0, INT32_MAX) or 0,
     )
     return serialize_message(
         message,

@@ -17,6 +17,7 @@ from broker_lite.replication.options import ReplicationOptions
 from broker_lite.replication.protocol import SlaveSide
 from broker_lite.replication.synchronize import Synchronizer
 from broker_lite.store import StoreError
+from schemas.layouts.numbers import parse_int
 from schemas.remoting.name_server_headers import RegisterBrokerResponse
 
 _READ_BYTES = 256 << 10
@@ -28,7 +29,8 @@ def parse_place(text: str | None) -> Place | None:
     """Host and port of an address as brokers register it; None for anything else, as an empty text."""
     host, _, port = (text or "").rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
-    return (host, int(port)) if host and port.isascii() and port.isdecimal() and 0 < int(port) < 1 << 16 else None
+    number = parse_int(port, 1, 0xFFFF)
+    return (host, number) if host and number is not None else None
 
 
 class Slave:

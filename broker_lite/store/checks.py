@@ -55,7 +55,7 @@ def _check_delay(message: NewMessage) -> None:
     # A broker that recovers a log with such a record ends the log there: Integer.parseInt throws.
     value = dict(message.properties).get(props.DELAY)
     if value is not None and parse_delay_level(value) is None:
-        raise MessageRefusedError(f"{props.DELAY}: expected an integer in {message.topic}, found {value!r}")
+        raise MessageRefusedError(f"{props.DELAY}: expected an integer in {message.topic}, found {value[:40]!r}")
 
 
 def check_batch(messages: Sequence[NewMessage], max_body_bytes: int) -> None:

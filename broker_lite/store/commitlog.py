@@ -25,8 +25,9 @@ FOLDER = "commitlog"
 def dialect_of(root: Path) -> Dialect | None:
     """The dialect of the store in a folder, by its first records; None where there is none yet, or they are damaged."""
     folder = root / FOLDER
-    paths = [path for path in folder.iterdir() if parse_segment_name(path.name) is not None] if folder.is_dir() else []
-    for path in sorted(paths, key=lambda path: int(path.name)):
+    paths = folder.iterdir() if folder.is_dir() else ()
+    segments = [(start, path) for path in paths if (start := parse_segment_name(path.name)) is not None]
+    for _, path in sorted(segments):
         with path.open("rb") as file:
             dialect = dialect_of_segment(partial(os.pread, file.fileno(), BLANK.size))
         if dialect is not None:

@@ -18,6 +18,7 @@ from typing import Any
 from broker_lite.store.errors import ConfigFileError
 from broker_lite.store.mapped_file import sync_folder
 from schemas.layouts.dialect import ROCKETMQ, Dialect
+from schemas.layouts.numbers import INT64_MAX, INT64_MIN, int_within
 from schemas.remoting.fastjson import parse_fastjson, serialize_fastjson
 
 FOLDER = "config"
@@ -164,5 +165,5 @@ class ConfigFile:
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value is a whole number."""
-    return isinstance(value, int)
+    """Return whether a value is a whole number of 64 bits."""
+    return int_within(value, INT64_MIN, INT64_MAX) is not None

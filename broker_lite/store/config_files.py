@@ -19,7 +19,7 @@ from broker_lite.store.config_file import ConfigFile, is_number
 from schemas.layouts import boltmq_config as boltmq
 from schemas.layouts.dialect import ROCKETMQ, Dialect
 from schemas.layouts.hosts import Host
-from schemas.layouts.numbers import INT32_MAX, int_within
+from schemas.layouts.numbers import INT32_MAX, int_within, parse_int
 from schemas.layouts.topics import DLQ_PREFIX, HALF_TOPIC, OP_TOPIC, RETRY_PREFIX, Kind, kind_of
 
 DEFAULT_TOPIC_QUEUES = 4
@@ -231,7 +231,12 @@ class DelayOffsets(ConfigFile):
 
 def _with_int_keys(table: dict[Any, Any]) -> dict[Any, Any]:
     """Other tools than RocketMQ put the numbers of queues and levels into quotes."""
-    return {int(key) if isinstance(key, str) and key.isdecimal() else key: value for key, value in table.items()}
+    return {_int_key(key): value for key, value in table.items()}
+
+
+def _int_key(key: object) -> object:
+    number = parse_int(key, 0, INT32_MAX) if isinstance(key, str) else None
+    return key if number is None else number
 
 
 class ConfigFiles:

@@ -6,7 +6,6 @@ Source: CommitLog.checkMessageAndReturnSize, DispatchRequest, IndexService.build
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import NamedTuple
@@ -15,9 +14,8 @@ from broker_lite.store.options import StoreOptions
 from schemas.layouts import properties as props
 from schemas.layouts.commitlog import Message
 from schemas.layouts.indexfile import tags_key
+from schemas.layouts.numbers import parse_int32
 from schemas.layouts.sysflag import TRANSACTION_MASK, TransactionType
-
-_INTEGER = re.compile(r"[+-]?[0-9]{1,10}")
 
 _QUEUED_TYPES = frozenset({int(TransactionType.NOT), int(TransactionType.COMMIT)})
 
@@ -49,10 +47,7 @@ class Dispatch(NamedTuple):
 
 def parse_delay_level(value: str | None) -> int | None:
     """A DELAY property as Java's Integer.parseInt reads it; None where there is none, or no number."""
-    if value is None or not _INTEGER.fullmatch(value):
-        return None
-    level = int(value)
-    return level if -(1 << 31) <= level < 1 << 31 else None
+    return parse_int32(value)
 
 
 class Dispatching:

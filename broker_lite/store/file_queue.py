@@ -51,15 +51,16 @@ class FileQueue:
     def _load(self, size_option: str) -> None:
         if not self.folder.is_dir():
             return
-        paths = [path for path in self.folder.iterdir() if parse_segment_name(path.name) is not None and path.is_file()]
-        # As numbers: a broker may have written them in other digits than ASCII's.
-        names = sorted((path.name for path in paths), key=int)
-        if names and (self.folder / names[-1]).stat().st_size == 0:
+        # Sorted as numbers: a broker may have written them in other digits than ASCII's.
+        files = sorted(
+            (offset, path)
+            for path in self.folder.iterdir()
+            if (offset := parse_segment_name(path.name)) is not None and path.is_file()
+        )
+        if files and files[-1][1].stat().st_size == 0:
             # A crash between the file's creation and its growth; RocketMQ deletes it too.
-            (self.folder / names.pop()).unlink()
-        for number, name in enumerate(names):
-            path = self.folder / name
-            offset = int(name)
+            files.pop()[1].unlink()
+        for number, (offset, path) in enumerate(files):
             self.start = offset if number == 0 else self.start
             if (size := path.stat().st_size) != self.file_size:
                 message = f"{path}: expected a size of {self.file_size} bytes, found {size}"

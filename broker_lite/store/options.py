@@ -21,7 +21,7 @@ RECORD_ALLOWANCE_BYTES = 64 << 10
 """A record may be this much larger than the largest body: topic and properties are in it too."""
 
 _MS_OF_UNIT = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_DELAY = re.compile(r"([0-9]+)([smhd])")
+_DELAY = re.compile(r"([0-9]{1,10})([smhd])")
 
 
 class FlushMode(StrEnum):
@@ -44,7 +44,7 @@ def parse_delay_levels(text: str) -> tuple[int, ...]:
     for part in text.split(" "):
         match = _DELAY.fullmatch(part)
         if not match:
-            raise OptionError(f"message_delay_level: expected numbers with a unit, as '1s 5m 2h', found {part!r}")
+            raise OptionError(f"message_delay_level: expected numbers with a unit, as '1s 5m 2h', found {part[:40]!r}")
         levels.append(int(match[1]) * _MS_OF_UNIT[match[2]])
     return tuple(levels)
 

@@ -9,6 +9,7 @@ from typing import Generic, Protocol, TypeVar
 
 from broker_lite.store.file_queue import FileQueue
 from broker_lite.store.mapped_file import Mappings
+from schemas.layouts.segments import parse_queue_folder
 
 
 class QueueGapError(Exception):
@@ -48,9 +49,9 @@ class QueueTable(Generic[Q]):
         self._mappings = mappings
         self._queues: dict[tuple[str, int], Q] = {}
         for topic in sorted(path for path in folder.glob("*") if path.is_dir()):
-            for queue in sorted(path.name for path in topic.iterdir() if path.is_dir() and path.name.isdecimal()):
-                if queue == str(int(queue)):
-                    self._add(topic.name, int(queue))
+            for queue in sorted(path.name for path in topic.iterdir() if path.is_dir()):
+                if (number := parse_queue_folder(queue)) is not None:
+                    self._add(topic.name, number)
 
     def __iter__(self) -> Iterator[Q]:
         """The queues, those opened first coming first; other threads may add some meanwhile."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from connectors.commitlog.errors import StoreError
 from schemas.layouts import consumequeue, indexfile
 from schemas.layouts.errors import LayoutError
-from schemas.layouts.segments import parse_segment_name
+from schemas.layouts.segments import parse_queue_folder, parse_segment_name
 
 _CHUNK_ENTRIES = 3000
 
@@ -68,8 +68,8 @@ def _folder(store_root: Path, name: str) -> Path:
 
 def _numbered(folder: Path) -> Iterator[tuple[int, Path]]:
     for entry in folder.iterdir():
-        if entry.is_dir() and entry.name.isdecimal():
-            yield int(entry.name), entry
+        if (number := parse_queue_folder(entry.name)) is not None and entry.is_dir():
+            yield number, entry
 
 
 def _walk_queue(folder: Path, topic: str, queue_id: int) -> Iterator[QueueEntry]:

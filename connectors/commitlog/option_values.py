@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import TypeVar
 
 from connectors.commitlog.errors import OptionError
+from schemas.layouts.numbers import parse_int64
 
 _MILLISECOND = datetime.timedelta(milliseconds=1)
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
@@ -48,20 +49,19 @@ class OptionValues:
         text = self._values.get(name)
         if text is None:
             return None
-        try:
-            return int(text)
-        except ValueError:
-            raise OptionError(f"option {name}: expected a whole number, found {text!r}") from None
+        number = parse_int64(text)
+        if number is None:
+            raise OptionError(f"option {name}: expected a whole number, found {text[:100]!r}")
+        return number
 
     def time(self, name: str) -> int | None:
         """A time, in ms since 1970."""
         text = self._values.get(name)
         if text is None:
             return None
-        try:
-            return int(text)
-        except ValueError:
-            pass
+        milliseconds = parse_int64(text)
+        if milliseconds is not None:
+            return milliseconds
         try:
             moment = datetime.datetime.fromisoformat(text)
         except ValueError:
@@ -125,7 +125,10 @@ class OptionValues:
     def numbers(self, name: str) -> frozenset[int] | None:
         """Whole numbers with commas between."""
         names = self.names(name)
-        try:
-            return None if names is None else frozenset(int(text) for text in names)
-        except ValueError:
-            raise OptionError(f"option {name}: expected whole numbers, found {self._values[name]!r}") from None
+        if names is None:
+            return None
+        numbers = {parse_int64(text) for text in names}
+        known = frozenset(number for number in numbers if number is not None)
+        if len(known) < len(numbers):
+            raise OptionError(f"option {name}: expected whole numbers, found {self._values[name][:100]!r}")
+        return known

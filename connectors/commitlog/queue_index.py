@@ -23,7 +23,7 @@ from connectors.commitlog.filters import Filters
 from connectors.commitlog.index_answer import Answer, Array, IndexUnusable, check_that_it_pays
 from connectors.commitlog.queue_formats import BEHIND_ALL, CONSUME_QUEUES, QueueFormat
 from connectors.commitlog.splits import Split
-from schemas.layouts.segments import parse_segment_name
+from schemas.layouts.segments import parse_queue_folder, parse_segment_name
 
 _ENTRY = np.dtype([("offset", np.int64), ("size", np.int64)])
 
@@ -140,8 +140,8 @@ def _queues(folder: Path, queues: QueueFormat) -> Iterator[_Queue]:
     for topic in sorted(folder.iterdir()):
         if topic.is_dir() and not (queues.no_queues and topic.name.startswith(queues.no_queues)):
             for queue in sorted(topic.iterdir()):
-                if queue.name.isdecimal() and queue.is_dir():
-                    yield _Queue(topic.name, int(queue.name), queue, queues)
+                if (number := parse_queue_folder(queue.name)) is not None and queue.is_dir():
+                    yield _Queue(topic.name, number, queue, queues)
 
 
 class _Queue:

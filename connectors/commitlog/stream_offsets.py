@@ -27,6 +27,7 @@ from connectors.commitlog.errors import CheckpointError
 from connectors.commitlog.files import OpenSegment
 from connectors.commitlog.layouts import rules_of
 from connectors.commitlog.stores import Segment, Store, segment_sizes
+from schemas.layouts.numbers import INT64_MAX, int_within
 
 VERSION = 1
 _DIGEST_SIZE = 8
@@ -126,11 +127,20 @@ def from_checkpoint(value: Mapping[str, Any]) -> Positions:
 
 def _position(entry: Mapping[str, Any]) -> StorePosition:
     record = entry.get("record")
-    known = None if record is None else KnownRecord(int(record["offset"]), int(record["size"]), str(record["digest"]))
-    offset = int(entry["offset"])
-    if offset < 0 or (known is not None and known.offset > offset):
+    known = None
+    if record is not None:
+        known = KnownRecord(_offset(record["offset"]), _offset(record["size"]), str(record["digest"]))
+    offset = _offset(entry["offset"])
+    if known is not None and known.offset > offset:
         raise ValueError(f"offset {offset}")
     return StorePosition(offset, known)
+
+
+def _offset(value: object) -> int:
+    number = int_within(value, 0, INT64_MAX)
+    if number is None:
+        raise ValueError(f"offset {str(value)[:40]}")
+    return number
 
 
 def segment_at(store: Store, offset: int) -> Segment | None:

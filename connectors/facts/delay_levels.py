@@ -6,7 +6,7 @@ import re
 
 DEFAULT_DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 _MS_OF_UNIT = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_DELAY = re.compile(r"([0-9]+)([smhd])")
+_DELAY = re.compile(r"([0-9]{1,10})([smhd])")
 
 
 def parse_delay_levels(text: str) -> tuple[int, ...]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from connectors.facts.kernel import INNER_NUM, MULTI_DISPATCH
 from schemas.layouts import properties as props
 from schemas.layouts.dialect import ROCKETMQ, Dialect
 from schemas.layouts.indexfile import key_hash, tags_key
+from schemas.layouts.numbers import parse_int, parse_int32
+from schemas.layouts.segments import MAX_QUEUE_OFFSET
 from schemas.layouts.sysflag import TRANSACTION_MASK, TransactionType
 from schemas.layouts.topics import RETRY_PREFIX, SCHEDULE_TOPIC, SYSTEM_PREFIX
 
@@ -16,8 +17,6 @@ MULTI_QUEUE_OFFSET = "INNER_MULTI_QUEUE_OFFSET"
 LMQ_PREFIX = "%LMQ%"
 LMQ_QUEUE_ID = 0
 _MULTI_SEPARATOR = ","
-_INTEGER = re.compile(r"[+-]?[0-9]{1,10}")
-_INT_LIMIT = 1 << 31
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,24 +57,19 @@ def odd_record(raw_topic: bytes, raw_properties: bytes, sys_flag: int, dialect: 
     keys += props.split_keys(found.get(props.KEYS, ""))
     return OddRecord(
         tags_code=dialect.tags_code(tags),
-        delay_level=max(0, _integer(found.get(props.DELAY))) if topic == dialect.schedule_topic else 0,
-        batch_size=max(0, _integer(found.get(INNER_NUM))),
+        delay_level=max(0, parse_int32(found.get(props.DELAY)) or 0) if topic == dialect.schedule_topic else 0,
+        batch_size=max(0, parse_int32(found.get(INNER_NUM)) or 0),
         tags_hash=key_hash(topic, tags_key(tags)) if tags and indexed else -1,
         key_hashes=tuple(key_hash(topic, key) for key in keys) if indexed else (),
         other_queues=_other_queues(topic, found),
     )
 
 
-def _integer(value: str | None) -> int:
-    """A number as Java's Integer.parseInt reads it; 0 where it does not."""
-    if value is None or not _INTEGER.fullmatch(value):
-        return 0
-    number = int(value)
-    return number if -_INT_LIMIT <= number < _INT_LIMIT else 0
-
-
 def _other_queues(topic: str, found: dict[str, str]) -> tuple[tuple[str, int], ...]:
-    """The light queues that a record is dispatched to, besides its own; none where the two lists do not fit."""
+    """Return the light queues that a record is dispatched to, besides its own; none where the two lists do not fit.
+
+    A queue whose offset is not a number of 64 bits is left out: no queue can have such an entry.
+    """
     if topic.startswith((RETRY_PREFIX, SYSTEM_PREFIX)) or topic == SCHEDULE_TOPIC:
         return ()
     names = found.get(MULTI_DISPATCH, "").split(_MULTI_SEPARATOR)
@@ -83,7 +77,9 @@ def _other_queues(topic: str, found: dict[str, str]) -> tuple[tuple[str, int], .
     if len(names) != len(numbers):
         return ()
     return tuple(
-        (name, int(number))
-        for name, number in zip(names, numbers, strict=True)
-        if name.startswith(LMQ_PREFIX) and "/" not in name and number.isascii() and number.isdecimal()
+        (name, number)
+        for name, text in zip(names, numbers, strict=True)
+        if name.startswith(LMQ_PREFIX)
+        and "/" not in name
+        and (number := parse_int(text, 0, MAX_QUEUE_OFFSET)) is not None
     )

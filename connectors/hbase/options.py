@@ -27,6 +27,7 @@ from dataclasses import dataclass, replace
 
 from connectors.hbase.errors import OptionError
 from connectors.option_names import known_options
+from schemas.layouts.numbers import parse_int64
 from schemas.tables.messages import MESSAGES
 
 MAX_SALTS = 250
@@ -124,10 +125,9 @@ def _optional(values: Mapping[str, str], name: str, least: int, most: int | None
     text = values.get(name)
     if text is None:
         return None
-    try:
-        value = int(text)
-    except ValueError:
-        raise OptionError(f"option {name}: expected a whole number, found {text!r}") from None
+    value = parse_int64(text)
+    if value is None:
+        raise OptionError(f"option {name}: expected a whole number, found {text[:100]!r}")
     if value < least or (most is not None and value > most):
         limits = f"at least {least}" if most is None else f"{least} to {most}"
         raise OptionError(f"option {name}: expected {limits}, found {value}")

@@ -10,7 +10,7 @@ from pathlib import Path
 from connectors.commitlog.errors import StoreError
 from schemas.layouts.errors import LayoutError
 from schemas.layouts.jmq_queue import ENTRY, FOLDER, Entry, parse_entry
-from schemas.layouts.segments import parse_segment_name
+from schemas.layouts.segments import parse_queue_folder, parse_segment_name
 
 _CHUNK_ENTRIES = 3000
 
@@ -49,7 +49,11 @@ def walk_queue_files(
     for topic_folder in sorted(folder.iterdir()):
         if not topic_folder.is_dir() or topic not in (None, topic_folder.name):
             continue
-        queues = [(int(path.name), path) for path in topic_folder.iterdir() if path.is_dir() and path.name.isdecimal()]
+        queues = [
+            (number, path)
+            for path in topic_folder.iterdir()
+            if (number := parse_queue_folder(path.name)) is not None and path.is_dir()
+        ]
         for number, queue_folder in sorted(queues):
             if queue_id in (None, number):
                 yield from _walk_queue(queue_folder, topic_folder.name, number, damage)

@@ -17,11 +17,14 @@ from deltalake import DeltaTable
 from connectors.lake.archive_log import ArchiveCommit
 from connectors.lake.delta import delta_table
 from connectors.maintenance.table_files import NO_HOOKS, folder_of
+from schemas.layouts.numbers import parse_int, parse_int64
 
 SHORTEST_RETENTION = datetime.timedelta(days=1)
 """A run must have committed its files by then, and a reader be done with its version."""
 _LOG_RETENTION = "delta.logRetentionDuration"
 _DEFAULT_LOG_RETENTION = datetime.timedelta(days=30)
+_MAX_INTERVAL = 10**8
+"""Of any unit; of weeks it still fits a time."""
 _INTERVAL = re.compile(r"interval\s+(\d+)\s+(second|minute|hour|day|week)s?", re.IGNORECASE)
 _MARGIN = datetime.timedelta(days=1)
 _VERSIONS_A_CHECKPOINT = 10
@@ -82,7 +85,7 @@ def _last_checkpoint(table_uri: str) -> int:
             found = re.search(rb'"version"\s*:\s*(\d+)', pointer.readall())
     except FileNotFoundError:
         return 0
-    return int(found[1]) if found else 0
+    return (parse_int64(str(found[1], "ascii")) or 0) if found else 0
 
 
 def clean_log(table_uri: str, now: datetime.datetime) -> str:
@@ -114,7 +117,8 @@ def _log_retention(table: DeltaTable) -> datetime.timedelta | None:
     if text is None:
         return _DEFAULT_LOG_RETENTION
     found = _INTERVAL.fullmatch(text.strip())
-    return datetime.timedelta(**{f"{found[2].lower()}s": int(found[1])}) if found else None
+    number = parse_int(found[1], 0, _MAX_INTERVAL) if found else None
+    return datetime.timedelta(**{f"{found[2].lower()}s": number}) if found and number is not None else None
 
 
 def _newest_archive_commit(table: DeltaTable) -> datetime.datetime | None:

@@ -22,6 +22,7 @@ from connectors.quality.kernel import (
     NULL_SIZE,
     NULL_STORE,
 )
+from schemas.layouts.numbers import parse_int32
 from schemas.layouts.sysflag import INNER_BATCH, BodyCodec
 from schemas.layouts.topics import Kind
 from schemas.tables.messages import MESSAGES, STORE_DATE
@@ -173,6 +174,6 @@ def _filled(column: pa.Array, value: int) -> Array:
 
 
 def _inner_count(properties: Iterable[tuple[str, str]]) -> int:
-    """The number of messages in an inner batch, 1 where it does not tell."""
-    text = dict(properties).get(_INNER_COUNT, "")
-    return min(max(int(text), 1), _MOST_INNER) if text.isdecimal() and text.isascii() else 1
+    """Return the number of messages in an inner batch, 1 where it does not say."""
+    count = parse_int32(dict(properties).get(_INNER_COUNT))
+    return 1 if count is None else min(max(count, 1), _MOST_INNER)

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from connectors.remoting.errors import OptionError
+from schemas.layouts.numbers import parse_int
 from schemas.layouts.remoting import MAX_FRAME_BYTES, SerializeType
 from schemas.remoting.signing import Credentials
 
@@ -76,9 +77,10 @@ def split_address(address: str) -> tuple[str, int]:
         OptionError: if it is not of that form.
     """
     host, _, port = address.rpartition(":")
-    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+    number = parse_int(port, 1, 0xFFFF)
+    if not host or number is None:
         raise OptionError(f"expected an address of the form host:port, found {address[:100]!r}")
-    return host.removeprefix("[").removesuffix("]"), int(port)
+    return host.removeprefix("[").removesuffix("]"), number
 
 
 def environment_credentials(environment: Mapping[str, str] | None = None) -> Credentials | None:

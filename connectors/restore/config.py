@@ -16,6 +16,7 @@ from typing import Any
 
 from connectors.restore.errors import RestoreError
 from schemas.layouts.boltmq_config import offsets_from_boltmq
+from schemas.layouts.numbers import INT32_MAX, INT32_MIN, INT64_MAX, int_within, require_int
 from schemas.layouts.topics import RETRY_PREFIX
 from schemas.remoting.fastjson import parse_fastjson, serialize_fastjson
 
@@ -59,18 +60,27 @@ def parse_offsets(data: bytes, name: str) -> Table:
     """
     try:
         table = offsets_from_boltmq(parse_fastjson(data))[_OFFSETS]
-        parsed = {key: {int(queue): offset for queue, offset in queues.items()} for key, queues in table.items()}
+        parsed = {key: {_queue_id(queue): offset for queue, offset in queues.items()} for key, queues in table.items()}
     except (ValueError, KeyError, TypeError, AttributeError):
         raise RestoreError(
             f'{name}: expected a consumerOffset.json, {{"{_OFFSETS}":{{"topic@group":{{0:17}}}}}}'
         ) from None
     for key, queues in parsed.items():
         for queue, offset in queues.items():
-            if "@" not in key or type(offset) is not int or not 0 <= offset < 1 << 63:
+            if "@" not in key or int_within(offset, 0, INT64_MAX) is None:
                 raise RestoreError(
                     f"{name}: {key!r}, queue {queue}: expected topic@group and an offset, found {offset!r}"
                 )
     return parsed
+
+
+def _queue_id(key: object) -> int:
+    """Return the number of a queue, which JSON has as a number or as text.
+
+    Raises:
+        NumberError: if it is none.
+    """
+    return require_int(str(key), "queue", INT32_MIN, INT32_MAX)
 
 
 def fit_offsets(table: Table, ends: Mapping[tuple[str, int], int]) -> GroupOffsets:

@@ -12,6 +12,7 @@ from connectors.restore.kernel import Array
 from schemas.layouts.commitlog import MAX_V1_TOPIC_LENGTH, TOPIC_LENGTH
 from schemas.layouts.dialect import Magic
 from schemas.layouts.hosts import V4_SIZE, V6_SIZE, Host, serialize_host
+from schemas.layouts.numbers import parse_int32
 
 REPLACED = "\ufffd"
 """What stands in the table for bytes that are not UTF-8."""
@@ -77,9 +78,10 @@ def stored_hosts(texts: Sequence[str | None]) -> Hosts:
 
 def _stored_host(text: str | None) -> bytes:
     ip, _, port = (text or "").rpartition(":")
+    number = parse_int32(port)
     try:
-        host = serialize_host(Host.of(ip.removeprefix("[").removesuffix("]"), int(port)))
+        host = b"" if number is None else serialize_host(Host.of(ip.removeprefix("[").removesuffix("]"), number))
     except (ValueError, struct.error):
         return b""
-    assert len(host) in {V4_SIZE, V6_SIZE}
+    assert len(host) in {0, V4_SIZE, V6_SIZE}
     return host

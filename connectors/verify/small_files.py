@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,13 +14,12 @@ from connectors.verify.store_view import ABORT, StoreView
 from schemas.layouts.boltmq_config import offsets_from_boltmq
 from schemas.layouts.checkpoint import parse_checkpoint
 from schemas.layouts.errors import LayoutError
+from schemas.layouts.numbers import INT32_MAX, INT64_MAX, INT64_MIN, int_within, parse_int, parse_int32
 from schemas.remoting.fastjson import parse_fastjson
 
 CHECKPOINT = "checkpoint"
 CONSUMER_OFFSETS, DELAY_OFFSETS = "config/consumerOffset.json", "config/delayOffset.json"
 _TABLE = "offsetTable"
-_QUEUE, _LEVEL = re.compile("[0-9]{1,10}"), re.compile("-?[0-9]{1,10}")
-"""Keys that are Java's int, written as such."""
 Bounds = Mapping[tuple[str, int], QueueBounds]
 
 
@@ -133,12 +131,13 @@ def _why(error: Exception) -> str:
 
 
 def _is_level(level: object, offset: object) -> bool:
-    return _LEVEL.fullmatch(str(level)) is not None and isinstance(offset, int)
+    return parse_int32(str(level)) is not None and int_within(offset, INT64_MIN, INT64_MAX) is not None
 
 
 def _are_offsets(_: object, offsets: object) -> bool:
     return isinstance(offsets, dict) and all(
-        isinstance(offset, int) and _QUEUE.fullmatch(str(queue)) is not None for queue, offset in offsets.items()
+        int_within(offset, INT64_MIN, INT64_MAX) is not None and parse_int(str(queue), 0, INT32_MAX) is not None
+        for queue, offset in offsets.items()
     )
 
 

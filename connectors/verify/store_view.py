@@ -25,6 +25,7 @@ from connectors.verify.errors import VerifyError
 from connectors.verify.index_files import IndexPart
 from connectors.verify.queue_files import QueueFiles
 from schemas.layouts.dialect import ROCKETMQ, Dialect
+from schemas.layouts.segments import parse_queue_folder
 
 ABORT, LOCK = "abort", "lock"
 CONSUME_QUEUES = "consumequeue"
@@ -145,7 +146,8 @@ def list_queues(root: Path, layout: QueueLayout) -> list[tuple[str, int]]:
         for topic in sorted(os.scandir(root / layout.folder), key=lambda entry: entry.name):
             if topic.is_dir():
                 names = [entry.name for entry in os.scandir(topic.path) if entry.is_dir()]
-                found += [(topic.name, int(name)) for name in sorted(names) if name.isascii() and name.isdecimal()]
+                numbers = map(parse_queue_folder, sorted(names))
+                found += [(topic.name, number) for number in numbers if number is not None]
     return found
 
 

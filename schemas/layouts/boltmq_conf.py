@@ -64,7 +64,7 @@ def parse_boltmq_conf(text: str = "") -> BoltmqConf:
     """
     try:
         document = tomllib.loads(_LEADING_ZEROS.sub(r"\1", text))
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # a ValueError also for a number of more than 4,300 digits
         raise BrokerConfError(f"expected BoltMQ's settings, in TOML, found what is none: {error}") from None
     if foreign := [name for name in document if name not in _TABLES]:
         raise BrokerConfError(f"expected the tables {', '.join(_TABLES)} of BoltMQ's settings, found {foreign[0]}")

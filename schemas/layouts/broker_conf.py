@@ -15,13 +15,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
+from schemas.layouts.numbers import INT32_MAX, INT32_MIN, parse_int
+
 T = TypeVar("T")
 
 _ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|(.)|$)", re.DOTALL)
 _WORDS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _KEY = re.compile(r"((?:\\.|[^\\=: \t\f])*)[ \t\f]*(?:[=:][ \t\f]*)?(.*)", re.DOTALL)
-_INTEGER = re.compile(r"[+-]?[0-9]+")
-_INT_LIMIT = 1 << 31
 _HOURS_A_DAY = 24
 
 
@@ -68,7 +68,7 @@ def parse_broker_conf(text: str) -> BrokerConf:
     _refuse_other_stores(settings)
     default = BrokerConf()
     return BrokerConf(
-        file_reserved_hours=_get(settings, "fileReservedTime", _integer(0, _INT_LIMIT), default.file_reserved_hours),
+        file_reserved_hours=_get(settings, "fileReservedTime", _integer(0), default.file_reserved_hours),
         delete_hours=_get(settings, "deleteWhen", _hours, default.delete_hours),
         # The broker takes 10 for what is less, and 95 for what is more.
         disk_max_used_percent=min(
@@ -79,7 +79,7 @@ def parse_broker_conf(text: str) -> BrokerConf:
         ),
         warning_percent=_get(settings, "diskSpaceWarningLevelRatio", _integer(), default.warning_percent),
         cleans_forcibly=_get(settings, "cleanFileForciblyEnable", _boolean, default.cleans_forcibly),
-        delete_batch=_get(settings, "deleteFileBatchMax", _integer(1, _INT_LIMIT), default.delete_batch),
+        delete_batch=_get(settings, "deleteFileBatchMax", _integer(1), default.delete_batch),
         store_path=settings.get("storePathRootDir"),
     )
 
@@ -130,16 +130,17 @@ def _get(settings: Mapping[str, str], key: str, parse: Callable[[str], T], defau
     try:
         return parse(settings[key])
     except ValueError as error:
-        raise BrokerConfError(f"{key}: expected {error}, found {settings[key]!r}") from None
+        raise BrokerConfError(f"{key}: expected {error}, found {settings[key][:100]!r}") from None
 
 
-def _integer(least: int = -_INT_LIMIT, limit: int = _INT_LIMIT) -> Callable[[str], int]:
+def _integer(least: int = INT32_MIN) -> Callable[[str], int]:
     expected = "a number" if least < 0 else f"a number of at least {least}"
 
     def parse(text: str) -> int:
-        if not _INTEGER.fullmatch(text) or not least <= int(text) < limit:
+        number = parse_int(text, least, INT32_MAX)
+        if number is None:
             raise ValueError(expected)
-        return int(text)
+        return number
 
     return parse
 
@@ -153,7 +154,8 @@ def _boolean(text: str) -> bool:
 
 def _hours(text: str) -> tuple[int, ...]:
     """Java's split drops empty parts at the end; an empty one elsewhere stops every deletion with an exception."""
-    parts = text.rstrip(";").split(";")
-    if not all(_INTEGER.fullmatch(part) and 0 <= int(part) < _HOURS_A_DAY for part in parts):
+    hours = {parse_int(part, 0, _HOURS_A_DAY - 1) for part in text.rstrip(";").split(";")}
+    known = {hour for hour in hours if hour is not None}
+    if len(known) < len(hours):
         raise ValueError("hours from 00 to 23 with semicolons between, as 04 or 04;16")
-    return tuple(sorted({int(part) for part in parts}))
+    return tuple(sorted(known))

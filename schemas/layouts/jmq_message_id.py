@@ -6,8 +6,10 @@ from typing import NamedTuple
 
 from schemas.layouts.errors import LayoutError, UnserializableError
 from schemas.layouts.journal import MAX_QUEUE_ID
+from schemas.layouts.numbers import parse_int
 
-_MAX_DIGITS = 20
+
+_MAX_QUEUE_OFFSET = (1 << 64) - 1
 
 
 class MessagePlace(NamedTuple):
@@ -47,7 +49,6 @@ def parse_message_id(text: str) -> MessagePlace:
 
 
 def _number(text: str) -> int | None:
-    """A number as an id has it: no sign, no leading zeros."""
-    if not text.isascii() or not text.isdecimal() or len(text) > _MAX_DIGITS:
-        return None
-    return int(text) if str(int(text)) == text else None
+    """Return a number as an id has it: no sign, no leading zeros."""
+    number = parse_int(text, 0, _MAX_QUEUE_OFFSET)
+    return number if str(number) == text else None

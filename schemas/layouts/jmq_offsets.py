@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 
 from schemas.layouts.errors import LayoutError
 from schemas.layouts.journal import MAX_QUEUE_ID
+from schemas.layouts.numbers import INT64_MAX, int_within, parse_int
 
 FOLDER = "offset"
 FILE_NAME = "offset.json"
 VERSION = 1
-_MAX_OFFSET = (1 << 63) - 1
 
 
 class ConsumedQueue(NamedTuple):
@@ -70,8 +70,8 @@ def _object(name: str, value: Any) -> dict[str, Any]:
 
 
 def _queue_id(text: str) -> int:
-    number = int(text) if text.isascii() and text.isdecimal() and len(text) <= 3 else -1
-    if not 0 <= number <= MAX_QUEUE_ID or str(number) != text:
+    number = parse_int(text, 0, MAX_QUEUE_ID)
+    if number is None or str(number) != text:
         raise LayoutError("queue_id", 0, f"0 to {MAX_QUEUE_ID}", repr(text[:100]))
     return number
 
@@ -84,9 +84,10 @@ def _position(place: ConsumedQueue, fields: Mapping[str, Any]) -> Position:
 
 
 def _number(name: str, value: Any) -> int:
-    if type(value) is not int or not 0 <= value <= _MAX_OFFSET:
-        raise LayoutError(name, 0, f"a number from 0 to {_MAX_OFFSET}", f"{value!r}"[:100])
-    return value
+    number = int_within(value, 0, INT64_MAX)
+    if number is None:
+        raise LayoutError(name, 0, f"a number from 0 to {INT64_MAX}", f"{value!r}"[:100])
+    return number
 
 
 def serialize_offsets(positions: Mapping[ConsumedQueue, Position], updated: int) -> bytes:

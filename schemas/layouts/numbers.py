@@ -12,6 +12,9 @@ difference: only the digits 0 to 9 count, as in the compiled readers.
 
 from __future__ import annotations
 
+import math
+import re
+
 INT32_MIN, INT32_MAX = -(1 << 31), (1 << 31) - 1
 INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
 
@@ -19,6 +22,7 @@ _SHORT_DIGITS = 18
 """So many digits always fit 64 bits."""
 _MAX_DIGITS = 20
 _SHOWN_CHARACTERS = 40
+_DECIMAL = re.compile(r"[+-]?(?:[0-9]++\.?[0-9]*+|\.[0-9]++)(?:[eE][+-]?[0-9]++)?")
 
 
 class NumberError(ValueError):
@@ -79,6 +83,14 @@ def require_int(text: str, name: str, minimum: int, maximum: int) -> int:
     if number is None:
         raise NumberError(name, minimum, maximum, text)
     return number
+
+
+def parse_decimal(text: str) -> float | None:
+    """Return the number of a decimal text, as `-1.5` or `1e3`, or None where it is none or too large for a float."""
+    if not _DECIMAL.fullmatch(text):
+        return None
+    number = float(text)
+    return number if math.isfinite(number) else None
 
 
 def int_within(value: object, minimum: int, maximum: int) -> int | None:

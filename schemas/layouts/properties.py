@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from schemas.layouts.errors import UnserializableError
+from schemas.layouts.numbers import parse_int32
 
 NAME_VALUE_SEPARATOR = 0x01
 PROPERTY_SEPARATOR = 0x02
@@ -90,9 +91,5 @@ def first_value(pairs: Pairs, key: str) -> str | None:
 
 
 def parse_priority(value: str | None) -> int | None:
-    """A priority where the property is a whole number that fits an int32, else None."""
-    try:
-        number = int(value) if value is not None else None
-    except ValueError:
-        return None
-    return number if number is not None and -(1 << 31) <= number < 1 << 31 else None
+    """Return a priority where the property is a whole number that fits an int32, else None."""
+    return parse_int32(value)

@@ -1,12 +1,19 @@
-"""Names of the files that make one log: the offset of the first byte, in 20 decimal digits.
+"""Names of the files that make one log, and of the folders of queues.
 
-Source: UtilAll.offset2FileName. The formatter follows the JVM's locale, so digits of other scripts occur and are read.
+A file's name is the offset of its first byte, in 20 decimal digits. Source: UtilAll.offset2FileName. The formatter
+follows the JVM's locale, so digits of other scripts occur and are read. A queue's folder is its number, in ASCII.
 """
 
 from __future__ import annotations
 
+from schemas.layouts.numbers import INT32_MAX, parse_int
+
 NAME_LENGTH = 20
 DEFAULT_SEGMENT_SIZE = 1 << 30
+MAX_START_OFFSET = 1 << 62
+"""No log gets this long; below it, sums of an offset and a size fit 64 bits."""
+MAX_QUEUE_OFFSET = 1 << 56
+"""No queue gets this long; below it, the places of entries in its files fit 64 bits."""
 
 
 def segment_name(start_offset: int) -> str:
@@ -15,5 +22,14 @@ def segment_name(start_offset: int) -> str:
 
 
 def parse_segment_name(name: str) -> int | None:
-    """The offset that a file's name tells, or None where it is not the name of a segment."""
-    return int(name) if len(name) == NAME_LENGTH and name.isdecimal() else None
+    """Return the offset in a file's name, or None where it is not the name of a segment."""
+    if len(name) != NAME_LENGTH or not name.isdecimal():
+        return None
+    offset = int(name)  # of 20 digits at most
+    return offset if offset <= MAX_START_OFFSET else None
+
+
+def parse_queue_folder(name: str) -> int | None:
+    """Return the queue's number in a folder's name, or None where the folder is not a queue's."""
+    number = parse_int(name, 0, INT32_MAX)
+    return number if str(number) == name else None

@@ -21,6 +21,7 @@ import types
 from collections.abc import Mapping
 from typing import Annotated, Any, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from schemas.layouts.numbers import parse_int
 from schemas.remoting.errors import HeaderError
 
 H = TypeVar("H", bound=NamedTuple)
@@ -73,11 +74,8 @@ def from_ext_fields(kind: type[H], fields: Mapping[str, str], *, one_letter: boo
         elif limit == _BOOLEAN:
             values.append(text == "true" or text.lower() == "true")  # Java's parseBoolean knows no wrong text
         else:
-            try:
-                value = int(text)
-            except ValueError:
-                raise _wrong(kind, key, limit, text) from None
-            if not -limit <= value < limit:
+            value = parse_int(text, -limit, limit - 1)
+            if value is None:
                 raise _wrong(kind, key, limit, text)
             values.append(value)
     return kind._make(values)

@@ -22,6 +22,8 @@ import json
 import re
 from typing import Any
 
+from schemas.layouts.numbers import INT64_MAX, INT64_MIN, require_int
+
 Key = str | int | tuple[tuple[str, Any], ...]
 
 _INT_KEY_MARK = "\x00int:"
@@ -75,7 +77,7 @@ def _with_their_keys(pairs: list[tuple[str, Any]]) -> dict[Key, Any]:
 
 def _read_key(key: str) -> Key:
     if key.startswith(_INT_KEY_MARK):
-        return int(key.removeprefix(_INT_KEY_MARK))
+        return require_int(key.removeprefix(_INT_KEY_MARK), "key", INT64_MIN, INT64_MAX)
     if not key.startswith(_OBJECT_KEY_MARK):
         return key
     found = json.loads(key.removeprefix(_OBJECT_KEY_MARK))

@@ -19,6 +19,7 @@ import types
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, NamedTuple, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
+from schemas.layouts.numbers import int_within, parse_int
 from schemas.layouts.remoting import MAX_FRAME_BYTES
 from schemas.remoting.errors import BodyError
 from schemas.remoting.ext_fields import Bits, field_key
@@ -177,11 +178,9 @@ def _whole(bits: int) -> _Reader:
     limit = 1 << (bits - 1)
 
     def read(value: Any, path: str) -> int:
-        try:
-            number = int(value) if isinstance(value, str) else value
-        except ValueError:
-            number = None
-        if type(number) is not int or not -limit <= number < limit:
+        is_text = isinstance(value, str)
+        number = parse_int(value, -limit, limit - 1) if is_text else int_within(value, -limit, limit - 1)
+        if number is None:
             raise _wrong(path, f"a whole number of {bits} bits", value)
         return number
 

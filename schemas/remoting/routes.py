@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from schemas.layouts.numbers import parse_int32
 from schemas.remoting.errors import BodyError
 from schemas.remoting.ext_fields import Long
 
@@ -116,8 +117,9 @@ def _ordered_queues(topic: str, conf: str) -> list[MessageQueue]:
     queues = []
     for part in conf.split(";"):
         broker_name, _, count = part.partition(":")
-        if broker_name and count.isdecimal() and len(count) < 10:
-            queues += [MessageQueue(topic, broker_name, number) for number in range(min(int(count), MAX_QUEUES))]
+        queue_count = parse_int32(count)
+        if broker_name and queue_count is not None:
+            queues += [MessageQueue(topic, broker_name, number) for number in range(min(queue_count, MAX_QUEUES))]
     return queues
 
 

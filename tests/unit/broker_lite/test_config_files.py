@@ -164,6 +164,10 @@ def test_group_that_is_not_known_gets_rocketmqs_limits(root: Path, clock: Clock)
         '{"offsetTable":{"a@b":1}}',
         '{"dataVersion":7}',
         '{"dataVersion":{"counter":"x"}}',
+        '{"dataVersion":{"counter":' + "9" * 5000 + "}}",
+        '{"offsetTable":{"a@b":{0:' + "9" * 20 + "}}}",
+        '{"offsetTable":{"a@b":{' + "9" * 5000 + ":1}}}",
+        '{"offsetTable":{"a@b":{"0":true}}}',
     ],
 )
 def test_backup_is_read_where_the_file_is_broken(root: Path, clock: Clock, text: str) -> None:

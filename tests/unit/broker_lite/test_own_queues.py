@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from broker_lite.delivery import Delivery
+from broker_lite.delivery import Delivery, TransactionError
 from broker_lite.store import MessageStore
 from schemas.layouts.commitlog import NewMessage
-from schemas.layouts.topics import OP_TOPIC
-from tests.unit.broker_lite.builders import BORN_MS, SMALL, Clock, message
+from schemas.layouts.topics import HALF_TOPIC, OP_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
+from tests.unit.broker_lite.builders import BORN_MS, SMALL, Clock, crash, message
 
 TIMEOUT_MS, CHECKS = 6_000, 15
+ROOMY = replace(SMALL, segment_size_bytes=1 << 18, max_message_size_bytes=1 << 14)
 
 
 def timed(number: int) -> NewMessage:
@@ -160,3 +162,83 @@ def test_a_half_that_is_decided_while_others_are_asked_about_is_left_alone(root:
         assert first.body == b"body 1"
         delivery.commit("shop", places[1])
         assert [one.body for one in due if one is not None] == [b"body 3"]
+
+
+HOSTILE_NUMBERS = ("9" * 5000, "-" + "9" * 5000, "9" * 20, "\u0661\u0662", "1_0", " 1", "0x1", "-1", "2147483647", "x")
+
+
+def planted(store: MessageStore, topic: str, properties: dict[str, str]) -> None:
+    """Store a record as somebody might who could write to the topic."""
+    store.put(message(9, topic, properties=tuple(properties.items())))
+
+
+@pytest.mark.parametrize("name", ["TIMER_OUT_MS", "REAL_QID"])
+def test_planted_timers_are_left_out_and_the_store_opens_again(root: Path, clock: Clock, name: str) -> None:
+    sound = {"REAL_TOPIC": "orders", "REAL_QID": "0", "UNIQ_KEY": "U9", "TIMER_OUT_MS": str(clock.now_ms - 1)}
+    for opened in (1, 2):
+        with MessageStore.open(root, ROOMY, clock=clock) as store:
+            delivery = Delivery(store)
+            if opened == 1:
+                for text in HOSTILE_NUMBERS:
+                    planted(store, TIMER_TOPIC, sound | {name: text})
+                planted(store, TIMER_TOPIC, {"REAL_QID": "0", "TIMER_OUT_MS": "1"})
+                delivery.send(timed(1))
+                clock.now_ms += 5_000
+            delivery.deliver_due(clock.now_ms)
+            # A time below zero has passed long ago: that one record can be delivered.
+            expected = [b"body 9", b"body 1"] if name == "TIMER_OUT_MS" else [b"body 1"]
+            assert [body for body in bodies(store) if body in expected][-1] == b"body 1"
+            assert store.queues == [("orders", 0), (TIMER_TOPIC, 0)]
+            assert delivery.next_due_ms() is None
+            crash(store)
+
+
+@pytest.mark.parametrize("text", HOSTILE_NUMBERS)
+def test_planted_delayed_messages_do_not_hold_up_their_level(root: Path, clock: Clock, text: str) -> None:
+    with MessageStore.open(root, ROOMY, clock=clock) as store:
+        planted(store, SCHEDULE_TOPIC, {"REAL_TOPIC": "orders", "REAL_QID": text, "DELAY": "1"})
+        delivery = Delivery(store)
+        delivery.send(message(1, properties=(("DELAY", "1"),)))
+        clock.now_ms += 3 * 3_600_000
+        delivery.deliver_due(clock.now_ms)
+        assert bodies(store)[-1] == b"body 1"
+        assert all(queue_id == 0 for _, queue_id in store.queues)
+
+
+@pytest.mark.parametrize("topic", ["", SCHEDULE_TOPIC, TIMER_TOPIC, HALF_TOPIC, OP_TOPIC, "../etc", "a" * 300])
+def test_nothing_is_delivered_into_a_queue_where_messages_wait(root: Path, clock: Clock, topic: str) -> None:
+    with MessageStore.open(root, ROOMY, clock=clock) as store:
+        place = {"REAL_QID": "0"} | ({"REAL_TOPIC": topic} if topic else {})
+        planted(store, SCHEDULE_TOPIC, place | {"DELAY": "1"})
+        planted(store, TIMER_TOPIC, place | {"TIMER_OUT_MS": "1"})
+        delivery = Delivery(store)
+        clock.now_ms += 5_000
+        assert delivery.deliver_due(clock.now_ms) == []
+        assert delivery.next_due_ms() is None
+
+
+@pytest.mark.parametrize("text", HOSTILE_NUMBERS)
+@pytest.mark.parametrize("name", ["TRANSACTION_CHECK_TIMES", "CHECK_IMMUNITY_TIME_IN_SECONDS", "REAL_QID"])
+def test_planted_halves_do_not_hold_up_the_others(root: Path, clock: Clock, name: str, text: str) -> None:
+    with MessageStore.open(root, ROOMY, clock=clock) as store:
+        sound = {"REAL_TOPIC": "orders", "REAL_QID": "0", "PGROUP": "shop"}
+        planted(store, HALF_TOPIC, sound | {name: text})
+        store.put(message(8, OP_TOPIC, body=f"{text},".encode()))
+        delivery = Delivery(store)
+        delivery.send(half(1))
+        found = asked(delivery, clock.now_ms + TIMEOUT_MS)
+        assert found[-1] == b"body 1"
+        if name == "REAL_QID":
+            with pytest.raises(TransactionError, match="REAL_QID"):
+                delivery.commit("shop", 0)
+
+
+def test_a_half_that_cannot_be_stored_again_does_not_hold_up_the_others(root: Path, clock: Clock) -> None:
+    with MessageStore.open(root, ROOMY, clock=clock) as store:
+        names = {"UNIQ_KEY": "U9", "PGROUP": "shop", "REAL_TOPIC": "orders", "REAL_QID": "0"}
+        size = sum(len(key) + len(value) + 2 for key, value in names.items())
+        planted(store, HALF_TOPIC, {**names, "X": "x" * (32_767 - size - 3)})
+        delivery = Delivery(store)
+        delivery.send(half(1))
+        assert asked(delivery, clock.now_ms + TIMEOUT_MS) == [b"body 1"]
+        assert [pending.body for pending in delivery.pending_halves()] == [b"body 1"]

@@ -12,7 +12,7 @@ from schemas.layouts.hosts import Host, parse_host, serialize_host
 from schemas.layouts.layout import Field, Layout
 from schemas.layouts.message_id import parse_message_id, serialize_message_id
 from schemas.layouts.properties import parse_priority, parse_properties, serialize_properties, split_keys
-from schemas.layouts.segments import parse_segment_name, segment_name
+from schemas.layouts.segments import parse_queue_folder, parse_segment_name, segment_name
 from schemas.layouts.sysflag import BodyCodec, TransactionType, body_codec, compression_bits, transaction_type
 from schemas.layouts.topics import Kind, kind_of
 
@@ -213,3 +213,18 @@ def test_segment_names_are_offsets() -> None:
     assert [parse_segment_name(name) for name in ("", "abc", "1", "0000000000107374182x", "0" * 21, "²" * 20)] == [
         None
     ] * 6
+
+
+@pytest.mark.parametrize("name", ["9" * 20, "09223372036854775808", "09223372036854775807", "04611686018427387905"])
+def test_a_segment_begins_where_64_bits_have_room_for_it(name: str) -> None:
+    assert parse_segment_name(name) is None
+    assert parse_segment_name("04611686018427387904") == 1 << 62
+
+
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [("0", 0), ("17", 17), ("2147483647", 2147483647), ("2147483648", None), ("007", None), ("-1", None)]
+    + [(name, None) for name in ("", "+7", "7x", "\u0661", "9" * 255)],
+)
+def test_a_queues_folder_is_its_number(name: str, number: int | None) -> None:
+    assert parse_queue_folder(name) == number

@@ -43,6 +43,8 @@ PROPERTIES = {"a": "5", "b": "abc", "c": "-2.5", "d": "true", "it's": "x", "e": 
         "b NOT CONTAINS 'z'",
         "z > 1 OR a = 5",
         "5 = a",
+        "a > -9223372036854775808",
+        "a < 9223372036854775807",
         "a\n=\t5",
         # What is read from left to right: AND binds more tightly.
         "a = 5 OR a = 6 AND a = 7",
@@ -105,6 +107,11 @@ def test_not_true(expression: str) -> None:
         "a == 5",
         "'x'",
         "- a = 5",
+        "a = " + "9" * 5000,
+        "a = -9223372036854775809",
+        "a = 9223372036854775808",
+        "a = 1e999",
+        "a = \u0661",
         "NOT " * (MAX_DEPTH + 1) + "TRUE",
         "(" * (MAX_DEPTH + 1) + "TRUE" + ")" * (MAX_DEPTH + 1),
         "a" * (MAX_LENGTH + 1),
@@ -113,3 +120,14 @@ def test_not_true(expression: str) -> None:
 def test_refused(expression: str) -> None:
     with pytest.raises(SqlError, match="expected"):
         compile_sql92(expression)
+
+
+@pytest.mark.parametrize("text", ["9" * 5000, "1_0", " 5", "\u0665", "nan", "inf", "0x5", "--5", ""])
+def test_a_property_that_is_no_number_makes_a_comparison_false(text: str) -> None:
+    for sign in ("<", "=", ">"):
+        assert compile_sql92(f"a {sign} 5")({"a": text}) is False
+
+
+@pytest.mark.parametrize("text", ["9" * 20, "1e300", "+6", "0006", "5.5"])
+def test_a_property_may_be_any_number_that_a_double_holds(text: str) -> None:
+    assert compile_sql92("a > 5")({"a": text}) is True

@@ -38,6 +38,7 @@ ODD_PROPERTIES: tuple[tuple[tuple[str, str], ...], ...] = (
     (("DELAY", "-1"), ("TAGS", "T")),
     (("INNER_MULTI_DISPATCH", "%LMQ%a,%LMQ%b,c"), ("INNER_MULTI_QUEUE_OFFSET", "7,8,9"), ("TAGS", "multi")),
     (("INNER_MULTI_DISPATCH", "%LMQ%a,%LMQ%b"), ("INNER_MULTI_QUEUE_OFFSET", "7")),
+    (("INNER_MULTI_DISPATCH", "%LMQ%c,%LMQ%d,%LMQ%e"), ("INNER_MULTI_QUEUE_OFFSET", f"{'9' * 20},{'9' * 5000},-1")),
 )
 
 

@@ -160,7 +160,7 @@ def test_an_inner_batch_takes_an_offset_for_each_of_its_messages() -> None:
     assert found["last_queue_offset"] == 7
 
 
-@pytest.mark.parametrize("told", ["", "-3", "x", "0", "\u00b2"])
+@pytest.mark.parametrize("told", ["", "-3", "x", "0", "\u00b2", "\u0663", "1_0", "9" * 5000, "2147483648"])
 def test_an_inner_batch_that_does_not_tell_its_number_takes_one(told: str) -> None:
     found = only([message(0, sys_flag=INNER_BATCH, properties=[("INNER_NUM", told)]), message(1)])
     assert (found["queue_offsets"], found["missing_offsets"]) == (2, 0)
