@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from broker_lite.broker.accounts import Accounts
     from broker_lite.broker.options import BrokerOptions
     from broker_lite.replication.options import ReplicationOptions
-    from broker_lite.server import Address
+    from broker_lite.server import Address, ServerOptions
 
 DESCRIPTION = (
     "Run a small broker that RocketMQ's own clients can use, and a name server with it. Its store is the same as "
@@ -77,8 +77,8 @@ def build_parser() -> argparse.ArgumentParser:
     )
     network.add_argument(
         "--accounts", metavar="FILE",
-        help="TOML file with the accounts that may use the broker; else COMMITLAKE_BROKER_ACCESS_KEY and …_SECRET_KEY; "
-        "else everybody may",
+        help="TOML file with the accounts that may use the broker and change the name server's routes; else "
+        "COMMITLAKE_BROKER_ACCESS_KEY and …_SECRET_KEY; else everybody may",
     )  # fmt: skip
     names = parser.add_argument_group("broker")
     names.add_argument("--name", default="broker-a", help="the broker's name (default: broker-a)")
@@ -168,6 +168,8 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     except StoreError as error:
         raise JobError(str(error)) from error
 
+    _warn_of_open_ports(options)
+
     def ready() -> None:
         if not arguments.quiet:
             beside = f", name server on {name_server}" if name_server else ""
@@ -188,6 +190,19 @@ def job(arguments: argparse.Namespace) -> ExitCode:
             ExitCode.FAILED,
         ) from error
     return ExitCode.OK
+
+
+def _warn_of_open_ports(options: ServerOptions) -> None:
+    """Say which ports other machines reach, if nobody needs an account there."""
+    if options.accounts is not None:
+        return
+    for option, address in (("--listen", options.listen), ("--namesrv", options.name_server)):
+        if address is not None and not ipaddress.ip_address(address.host).is_loopback:
+            print(
+                f"warning: {option} {address} without --accounts: whoever can connect may send and read messages, and "
+                "delete topics",
+                file=sys.stderr, flush=True,
+            )  # fmt: skip
 
 
 def _replication_options(arguments: argparse.Namespace) -> ReplicationOptions:
@@ -216,7 +231,7 @@ def _replication_options(arguments: argparse.Namespace) -> ReplicationOptions:
             f"--broker-id: expected {'more than 0' if is_slave else '0'} for {role}, found {arguments.broker_id}"
         )
     try:
-        credentials = environment_credentials() if is_slave else None
+        credentials = environment_credentials() if is_slave or arguments.register else None
     except OptionError as error:
         raise JobError(str(error)) from error
     return ReplicationOptions(

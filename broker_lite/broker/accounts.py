@@ -5,7 +5,8 @@ Secrets come from the environment, or from a TOML file that only its owner may r
     [[accounts]]
     access-key = "shop"
     secret-key = "…"
-    admin = true        # may change topics and groups; false where not given
+    admin = true        # may change topics, groups, offsets and routes; default: false
+    broker = true       # may register a broker at the name server; default: false
 
 Source: PlainPermissionManager, AclUtils (4.9.7).
 """
@@ -18,27 +19,16 @@ import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
+from broker_lite.broker.administration import ADMINISTRATION, REGISTRATION
+from broker_lite.protocol import Channel
 from schemas.layouts.remoting import Command
-from schemas.remoting.codes import RequestCode
-from schemas.remoting.errors import SignatureError
+from schemas.remoting.errors import NotPermittedError
 from schemas.remoting.signing import check_signature
 
 ACCESS_KEY_VARIABLE = "COMMITLAKE_BROKER_ACCESS_KEY"
 SECRET_KEY_VARIABLE = "COMMITLAKE_BROKER_SECRET_KEY"  # noqa: S105 (a name)
 MIN_SECRET_LENGTH = 6
 """As RocketMQ has it."""
-_FOR_ADMINISTRATORS = frozenset(
-    {
-        RequestCode.UPDATE_AND_CREATE_TOPIC,
-        RequestCode.UPDATE_AND_CREATE_TOPIC_LIST,
-        RequestCode.UPDATE_BROKER_CONFIG,
-        RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
-        RequestCode.DELETE_SUBSCRIPTIONGROUP,
-        RequestCode.DELETE_TOPIC_IN_BROKER,
-        RequestCode.INVOKE_BROKER_TO_RESET_OFFSET,
-        RequestCode.CLONE_GROUP_OFFSET,
-    }
-)
 
 
 class AccountsError(ValueError):
@@ -48,8 +38,18 @@ class AccountsError(ValueError):
 class Accounts:
     """Secret keys by access key."""
 
-    def __init__(self, secret_keys: Mapping[str, str], administrators: frozenset[str]) -> None:
+    def __init__(
+        self,
+        secret_keys: Mapping[str, str],
+        administrators: frozenset[str],
+        brokers: frozenset[str] = frozenset(),
+    ) -> None:
         """Take accounts.
+
+        Args:
+            secret_keys: by access key.
+            administrators: access keys that may do everything.
+            brokers: access keys that may register a broker.
 
         Raises:
             AccountsError: if there is none, or a secret is too short.
@@ -64,6 +64,7 @@ class Accounts:
                 )
         self._secret_keys = secret_keys
         self._administrators = administrators
+        self._brokers = brokers
 
     @classmethod
     def of_environment(cls, environment: Mapping[str, str]) -> Accounts | None:
@@ -99,7 +100,9 @@ class Accounts:
             if isinstance(error, AccountsError):
                 raise
             raise AccountsError(f"{path}: expected TOML, found something else") from None
-        secret_keys, administrators = {}, set()
+        secret_keys: dict[str, str] = {}
+        administrators: set[str] = set()
+        brokers: set[str] = set()
         accounts = document.get("accounts")
         for account in accounts if isinstance(accounts, list) else ():
             if not isinstance(account, dict):
@@ -110,14 +113,28 @@ class Accounts:
             secret_keys[access_key] = secret_key
             if account.get("admin") is True:
                 administrators.add(access_key)
-        return cls(secret_keys, frozenset(administrators))
+            if account.get("broker") is True:
+                brokers.add(access_key)
+        return cls(secret_keys, frozenset(administrators), frozenset(brokers))
 
-    def check(self, request: Command) -> None:
-        """Make sure that a request is signed by somebody who may send it.
+    def check(self, request: Command, channel: Channel) -> None:
+        """Make sure that a request is signed by an account that may send it on this connection.
 
         Raises:
-            SignatureError: if it is not.
+            SignatureError: if it is not signed, or not by one of the accounts.
+            NotPermittedError: if the account may not send it, or not on this connection.
         """
         access_key = check_signature(request.ext_fields, request.body, self._secret_keys)
-        if request.code in _FOR_ADMINISTRATORS and access_key not in self._administrators:
-            raise SignatureError(f"expected an administrator for request {request.code}, found {access_key!r}")
+        if request.code in REGISTRATION and access_key not in self._administrators | self._brokers:
+            raise NotPermittedError(
+                f"request {request.code}: expected the account of a broker or administrator, found {access_key!r}"
+            )
+        if request.code not in ADMINISTRATION:
+            return
+        if access_key not in self._administrators:
+            raise NotPermittedError(f"request {request.code}: expected an administrator, found {access_key!r}")
+        if not channel.is_private:
+            raise NotPermittedError(
+                f"request {request.code}: expected a connection from the server's own machine or over TLS, "
+                f"found one from {channel.peer} in plain text"
+            )

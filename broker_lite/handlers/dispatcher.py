@@ -30,7 +30,7 @@ from broker_lite.protocol import Channel
 from broker_lite.store import DiskFullError, MessageRefusedError, StoreError, StoreUnusableError, UnsupportedError
 from schemas.layouts.remoting import Command
 from schemas.remoting.codes import RequestCode, ResponseCode
-from schemas.remoting.errors import CommandError, SignatureError
+from schemas.remoting.errors import CommandError, NotPermittedError, SignatureError
 
 _logger = logging.getLogger(__name__)
 
@@ -71,6 +71,7 @@ _POP_CODES = frozenset(
 
 _CODES_FOR: tuple[tuple[type[Exception], ResponseCode], ...] = (
     (SignatureError, ResponseCode.NO_PERMISSION),
+    (NotPermittedError, ResponseCode.NO_PERMISSION),
     (MessageRefusedError, ResponseCode.MESSAGE_ILLEGAL),
     (DiskFullError, ResponseCode.SERVICE_NOT_AVAILABLE),
     (StoreUnusableError, ResponseCode.SERVICE_NOT_AVAILABLE),
@@ -128,7 +129,7 @@ class Dispatcher:
             return request.reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=remark)
         try:
             if self._accounts is not None:
-                self._accounts.check(request)
+                self._accounts.check(request, channel)
             return handler(self.broker, channel, request)
         except (CommandError, StoreError, DeliveryError) as error:
             return request.reply(_code_for(error), remark=str(error))

@@ -1,17 +1,25 @@
-"""What a name server answers. Source: DefaultRequestProcessor, ClientRequestProcessor (5.5.0)."""
+"""A name server's answers. Source: DefaultRequestProcessor, ClientRequestProcessor (5.5.0).
+
+Unlike RocketMQ's, it can have accounts: everybody may ask, but only brokers with an account register, and only an
+administrator changes anything else. The broker of this process is its own: no other broker takes its place, and without
+accounts nobody on another machine keeps producers off it.
+"""
 
 from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
 
-from broker_lite.nameserver.routes import BrokerKey, RouteTable
+from broker_lite.broker.accounts import Accounts
+from broker_lite.broker.administration import ADMINISTRATION, REGISTRATION
+from broker_lite.nameserver.limits import check_registration
+from broker_lite.nameserver.routes import BrokerKey, RouteTable, broker_key
 from broker_lite.protocol import Channel
 from schemas.layouts.commitlog import CRC_MASK
 from schemas.layouts.remoting import Command
 from schemas.remoting.codes import RequestCode, ResponseCode
 from schemas.remoting.configs import DataVersion, TopicConfigs
-from schemas.remoting.errors import CommandError
+from schemas.remoting.errors import CommandError, NotPermittedError, SignatureError
 from schemas.remoting.ext_fields import from_ext_fields, to_ext_fields
 from schemas.remoting.json_fields import parse_body, serialize_body
 from schemas.remoting.name_server_headers import (
@@ -48,14 +56,16 @@ class NameServer:
         routes: what it knows.
     """
 
-    def __init__(self, clock: Callable[[], int]) -> None:
+    def __init__(self, clock: Callable[[], int], accounts: Accounts | None = None) -> None:
         """Begin with nothing known.
 
         Args:
             clock: gives ms since 1970.
+            accounts: who may register brokers and change routes; None for everybody.
         """
         self.routes = RouteTable()
         self._clock = clock
+        self._accounts = accounts
         self._kv: dict[str, dict[str, str]] = {}
         self._handlers: dict[int, Callable[[Channel, Command], Command]] = {
             RequestCode.GET_ROUTEINFO_BY_TOPIC: self._route,
@@ -84,13 +94,17 @@ class NameServer:
                 ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=f"request type {request.code} not supported"
             )
         try:
+            if self._accounts is not None and request.code in ADMINISTRATION | REGISTRATION:
+                self._accounts.check(request, channel)
             return handler(channel, request)
+        except (SignatureError, NotPermittedError) as error:
+            return request.reply(ResponseCode.NO_PERMISSION, remark=str(error))
         except CommandError as error:
             return request.reply(ResponseCode.SYSTEM_ERROR, remark=str(error))
 
     def register_local(self, request: RegisterBrokerRequest, topics: TopicConfigs) -> None:
         """Note the broker of this process, which no connection brings."""
-        self.routes.register(request, topics, self._clock())
+        self.routes.register_local(request, topics, self._clock())
 
     def lost(self, channel: Channel) -> None:
         """Forget the brokers that came by a connection that has ended."""
@@ -118,16 +132,33 @@ class NameServer:
         header = from_ext_fields(RegisterBrokerRequest, request.ext_fields)
         if header.body_crc32 and zlib.crc32(request.body) & CRC_MASK != header.body_crc32:
             return request.reply(ResponseCode.SYSTEM_ERROR, remark="crc32 not match")
+        self._check_not_local(broker_key(header))
         body = parse_registration(request.body, compressed=header.compressed)
+        check_registration(header, body)
         master = self.routes.register(header, body.topic_config_serialize_wrapper, self._clock(), channel)
         ha_address = self.routes.ha_address(header.cluster_name, header.broker_name) if master else None
         order = KvTable(self._kv.get(ORDER_TOPIC_NAMESPACE, {}))
         fields = to_ext_fields(RegisterBrokerResponse(ha_address, master))
         return request.reply(ResponseCode.SUCCESS, fields, serialize_body(order))
 
-    def _unregister(self, _channel: Channel, request: Command) -> Command:
-        self.routes.unregister(_key(request))
+    def _unregister(self, channel: Channel, request: Command) -> Command:
+        key = _key(request)
+        self._check_not_local(key)
+        # A registration that somebody has seen could be sent again as this request: code and time are not signed.
+        if self._accounts is not None and not (channel.is_private or self.routes.is_owned_by(key, channel)):
+            raise NotPermittedError(
+                f"broker {key.name!r}: expected the connection that registered it, TLS, or this machine, "
+                f"found {channel.peer}"
+            )
+        self.routes.unregister(key)
         return request.reply(ResponseCode.SUCCESS)
+
+    def _check_not_local(self, key: BrokerKey) -> None:
+        if self.routes.takes_the_place_of_local(key):
+            raise NotPermittedError(
+                f"broker {key.name!r} at {key.address}: expected a name, id and address other than "
+                "those of this process's own broker"
+            )
 
     def _query_data_version(self, _channel: Channel, request: Command) -> Command:
         theirs = parse_body(DataVersion, request.body)
@@ -154,15 +185,19 @@ class NameServer:
         self.routes.delete_topic(header.topic, header.cluster_name)
         return request.reply(ResponseCode.SUCCESS)
 
-    def _wipe_write_permission(self, _channel: Channel, request: Command) -> Command:
-        header = from_ext_fields(WritePermissionRequest, request.ext_fields)
-        count = self.routes.set_writable(header.broker_name, writable=False)
+    def _wipe_write_permission(self, channel: Channel, request: Command) -> Command:
+        count = self._set_writable(channel, request, writable=False)
         return request.reply(ResponseCode.SUCCESS, to_ext_fields(WipeWritePermissionResponse(count)))
 
-    def _add_write_permission(self, _channel: Channel, request: Command) -> Command:
-        header = from_ext_fields(WritePermissionRequest, request.ext_fields)
-        count = self.routes.set_writable(header.broker_name, writable=True)
+    def _add_write_permission(self, channel: Channel, request: Command) -> Command:
+        count = self._set_writable(channel, request, writable=True)
         return request.reply(ResponseCode.SUCCESS, to_ext_fields(AddWritePermissionResponse(count)))
+
+    def _set_writable(self, channel: Channel, request: Command, *, writable: bool) -> int:
+        name = from_ext_fields(WritePermissionRequest, request.ext_fields).broker_name
+        if self._accounts is None and self.routes.is_local(name) and not channel.peer.is_loopback:
+            raise NotPermittedError(f"broker {name!r}: expected a request from its own machine, found {channel.peer}")
+        return self.routes.set_writable(name, writable=writable)
 
     def _put_kv(self, _channel: Channel, request: Command) -> Command:
         header = from_ext_fields(PutKvRequest, request.ext_fields)
@@ -198,8 +233,7 @@ class NameServer:
 
 
 def _key(request: Command) -> BrokerKey:
-    header = from_ext_fields(BrokerRequest, request.ext_fields)
-    return BrokerKey(header.cluster_name, header.broker_name, header.broker_id, header.broker_addr)
+    return broker_key(from_ext_fields(BrokerRequest, request.ext_fields))
 
 
 def _with_order(route: TopicRoute, order: str | None) -> TopicRoute:

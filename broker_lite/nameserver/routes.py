@@ -3,6 +3,9 @@
 A broker registers when it starts, every half minute, and when a topic changes. It is dropped when it has not been heard
 of for its time-out, when its connection ends, and when it says so. Only a master's topics count. A topic that a
 broker does not have any more stays until somebody deletes it here, too. Source: RouteInfoManager (5.5.0).
+
+Unlike RocketMQ's, this table may have a local broker, the one of its own process: no registration replaces it, and its
+topics stay as long as it has them.
 """
 
 from __future__ import annotations
@@ -10,8 +13,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from broker_lite.nameserver.limits import MAX_BROKERS, MAX_ROUTES, MAX_TIMEOUT_MS
 from schemas.remoting.configs import DataVersion, TopicConfig, TopicConfigs
-from schemas.remoting.name_server_headers import RegisterBrokerRequest
+from schemas.remoting.errors import BodyError, HeaderError
+from schemas.remoting.name_server_headers import BrokerRequest, RegisterBrokerRequest
 from schemas.remoting.routes import MASTER_ID, PERM_WRITE, BrokerData, ClusterInfo, QueueData, TopicRoute
 
 DEFAULT_TIMEOUT_MS = 120_000
@@ -24,6 +29,11 @@ class BrokerKey(NamedTuple):
     name: str
     broker_id: int
     address: str
+
+
+def broker_key(request: RegisterBrokerRequest | BrokerRequest) -> BrokerKey:
+    """Return the process that a request is about."""
+    return BrokerKey(request.cluster_name, request.broker_name, request.broker_id, request.broker_addr)
 
 
 @dataclass(slots=True)
@@ -53,6 +63,39 @@ class RouteTable:
         self._live: dict[BrokerKey, _Live] = {}
         self._brokers: dict[str, _Broker] = {}
         self._topics: dict[str, dict[str, QueueData]] = {}
+        self._route_count = 0
+        self._local: BrokerKey | None = None
+        self._local_topics: frozenset[str] = frozenset()
+
+    def register_local(self, request: RegisterBrokerRequest, topics: TopicConfigs, now_ms: int) -> None:
+        """Note the broker of this process, which no connection brings.
+
+        Args:
+            request: who it is.
+            topics: all of its topics.
+            now_ms: when this is.
+        """
+        self._local = broker_key(request)
+        self._local_topics = frozenset(topics.topic_config_table)
+        self.register(request, topics, now_ms)
+
+    def is_local(self, broker_name: str) -> bool:
+        """Return whether the broker of this process has this name."""
+        return self._local is not None and self._local.name == broker_name
+
+    def takes_the_place_of_local(self, key: BrokerKey) -> bool:
+        """Return whether a broker would have the address, the id or another cluster of this process's broker."""
+        if self._local is None:
+            return False
+        is_namesake = key.name == self._local.name
+        return key.address == self._local.address or (
+            is_namesake and (key.broker_id == self._local.broker_id or key.cluster != self._local.cluster)
+        )
+
+    def is_owned_by(self, key: BrokerKey, owner: object) -> bool:
+        """Return whether a broker came by this connection."""
+        live = self._live.get(key)
+        return live is not None and live.owner is owner
 
     def register(
         self, request: RegisterBrokerRequest, topics: TopicConfigs, now_ms: int, owner: object | None = None
@@ -67,11 +110,17 @@ class RouteTable:
 
         Returns:
             The address of the broker's master, for a slave that has one.
+
+        Raises:
+            HeaderError: if there are too many brokers.
+            BodyError: if there are too many topics.
         """
-        key = BrokerKey(request.cluster_name, request.broker_name, request.broker_id, request.broker_addr)
+        key = broker_key(request)
+        self._check_room(key, topics.topic_config_table)
         broker = self._brokers.setdefault(request.broker_name, _Broker(request.cluster_name))
-        broker.cluster = request.cluster_name
-        broker.enable_acting_master = request.enable_acting_master
+        if key == self._local or not self.is_local(request.broker_name):
+            broker.cluster = request.cluster_name
+            broker.enable_acting_master = request.enable_acting_master
         for stale in [known for known in self._live if self._is_replaced(known, key)]:
             self._forget(stale)
         # The last of a broker's addresses may have been forgotten just now, and the broker with it.
@@ -80,9 +129,22 @@ class RouteTable:
             known = self._live.get(key)
             if known is None or known.data_version != topics.data_version:
                 self._merge(request.broker_name, topics.topic_config_table)
-        timeout_ms = request.heartbeat_timeout_millis or DEFAULT_TIMEOUT_MS
+        timeout_ms = min(request.heartbeat_timeout_millis or DEFAULT_TIMEOUT_MS, MAX_TIMEOUT_MS)
         self._live[key] = _Live(now_ms, timeout_ms, topics.data_version, request.ha_server_addr, owner)
         return broker.addresses.get(MASTER_ID) if request.broker_id != MASTER_ID else None
+
+    def _check_room(self, key: BrokerKey, topics: dict[str, TopicConfig]) -> None:
+        if key == self._local:
+            return
+        if key not in self._live and len(self._live) >= MAX_BROKERS:
+            raise HeaderError(f"broker {key.name!r}: expected at most {MAX_BROKERS} brokers, found one more")
+        if key.broker_id == MASTER_ID:
+            added = sum(1 for topic in topics if key.name not in self._topics.get(topic, {}))
+            if self._route_count + added > MAX_ROUTES:
+                found = self._route_count + added
+                raise BodyError(
+                    f"broker {key.name!r}: expected at most {MAX_ROUTES} topics of all brokers, found {found}"
+                )
 
     @staticmethod
     def _is_replaced(known: BrokerKey, by: BrokerKey) -> bool:
@@ -93,7 +155,9 @@ class RouteTable:
 
     def _merge(self, broker_name: str, topics: dict[str, TopicConfig]) -> None:
         for name, config in topics.items():
-            self._topics.setdefault(name, {})[broker_name] = QueueData(
+            queues = self._topics.setdefault(name, {})
+            self._route_count += broker_name not in queues
+            queues[broker_name] = QueueData(
                 broker_name, config.read_queue_nums, config.write_queue_nums, config.perm, config.topic_sys_flag
             )
 
@@ -139,8 +203,15 @@ class RouteTable:
             del broker.addresses[key.broker_id]
         if not broker.addresses:
             del self._brokers[key.name]
-            for topic in [topic for topic, queues in self._topics.items() if queues.pop(key.name, None) and not queues]:
-                del self._topics[topic]
+            for topic in [topic for topic, queues in self._topics.items() if key.name in queues]:
+                self._drop_route(topic, key.name)
+
+    def _drop_route(self, topic: str, broker_name: str) -> None:
+        queues = self._topics[topic]
+        del queues[broker_name]
+        self._route_count -= 1
+        if not queues:
+            del self._topics[topic]
 
     def route(self, topic: str) -> TopicRoute | None:
         """Where a topic is; None where no broker has it."""
@@ -177,14 +248,15 @@ class RouteTable:
         return tuple(sorted(names)), (addresses[0] if addresses else None)
 
     def delete_topic(self, topic: str, cluster: str | None) -> None:
-        """Forget a topic, everywhere or in one cluster; a broker that still has it brings it back."""
-        queues = self._topics.get(topic, {})
-        for name in list(queues):
+        """Forget a topic, everywhere or in one cluster.
+
+        The broker of this process keeps it here while it has it; another that still has it brings it back.
+        """
+        for name in list(self._topics.get(topic, {})):
             broker = self._brokers.get(name)
-            if cluster is None or (broker is not None and broker.cluster == cluster):
-                del queues[name]
-        if not queues:
-            self._topics.pop(topic, None)
+            is_wanted = cluster is None or (broker is not None and broker.cluster == cluster)
+            if is_wanted and not (self.is_local(name) and topic in self._local_topics):
+                self._drop_route(topic, name)
 
     def set_writable(self, broker_name: str, *, writable: bool) -> int:
         """Let producers use a broker, or keep them off it; tells how many topics have changed."""

@@ -31,24 +31,34 @@ class Channel:
     Attributes:
         peer: its address.
         is_open: whether anything can be sent.
+        is_encrypted: whether TLS is spoken.
     """
 
-    __slots__ = ("_asked", "_close", "_opaque", "_write", "is_open", "peer")
+    __slots__ = ("_asked", "_close", "_opaque", "_write", "is_encrypted", "is_open", "peer")
 
-    def __init__(self, peer: Host, write: Callable[[bytes], None], close: Callable[[], None]) -> None:
+    def __init__(
+        self, peer: Host, write: Callable[[bytes], None], close: Callable[[], None], *, is_encrypted: bool = False
+    ) -> None:
         """Describe a connection.
 
         Args:
             peer: the other end.
             write: puts bytes on the way; must not block.
             close: ends the connection.
+            is_encrypted: whether TLS is spoken.
         """
         self.peer = peer
         self.is_open = True
+        self.is_encrypted = is_encrypted
         self._write = write
         self._close = close
         self._opaque = 0
         self._asked: dict[int, Answered] = {}
+
+    @property
+    def is_private(self) -> bool:
+        """Whether nobody on the network can read or change what is sent: from this machine, or over TLS."""
+        return self.is_encrypted or self.peer.is_loopback
 
     def send(self, command: Command) -> None:
         """Send a command; nothing happens where the peer has gone.

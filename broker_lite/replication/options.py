@@ -33,7 +33,7 @@ class ReplicationOptions:
         retry_seconds: after this long a slave connects again.
         synchronize_seconds: how often a slave asks for topics, groups and offsets.
         connections: slaves that a master has at once.
-        credentials: sign what a slave asks its master; None where the master lets everybody ask.
+        credentials: sign what this broker asks of name servers and of its master; None for servers without accounts.
     """
 
     role: Role = Role.ASYNC_MASTER

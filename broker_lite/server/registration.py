@@ -1,7 +1,8 @@
-"""Telling name servers of a broker: one in this process directly, others by the network.
+"""Registration of a broker at name servers: at the one of this process directly, at others over the network.
 
 A broker registers when it starts, every half minute, and when a topic changes. The connection to a name server stays
-open: when it ends, the name server takes the broker for dead. Source: BrokerOuterAPI, BrokerController (5.5.0).
+open: when it ends, the name server takes the broker for dead. A body that would come near a frame's limit is sent
+compressed. Source: BrokerOuterAPI, BrokerController (5.5.0).
 """
 
 from __future__ import annotations
@@ -24,8 +25,11 @@ from schemas.remoting.errors import CommandError
 from schemas.remoting.ext_fields import from_ext_fields, to_ext_fields
 from schemas.remoting.json_fields import serialize_body
 from schemas.remoting.name_server_headers import BrokerRequest, RegisterBrokerRequest, RegisterBrokerResponse
+from schemas.remoting.registration import serialize_registration
 
 RETRY_SECONDS = 5.0
+PLAIN_BODY_BYTES = 4 * 1024 * 1024
+"""A larger body is compressed."""
 _logger = logging.getLogger(__name__)
 
 
@@ -66,8 +70,7 @@ class RemoteRegistration(Registration):
 
     def __init__(
         self,
-        host: str,
-        port: int,
+        asker: Asker,
         options: BrokerOptions,
         loop: asyncio.AbstractEventLoop,
         told: Callable[[RegisterBrokerResponse], None] = lambda _: None,
@@ -75,18 +78,17 @@ class RemoteRegistration(Registration):
         """Begin to keep a name server informed.
 
         Args:
-            host: the name server's.
-            port: the name server's.
+            asker: the way to the name server; signs, if it wants signatures.
             options: the broker's.
             loop: where everything runs.
             told: is called with what the name server says, whenever the broker has registered.
         """
-        self._place = (host, port)
+        self._place = asker.place
         self._options = options
         self._told = told
         self._changed = asyncio.Event()
         self._topics = TopicConfigs()
-        self._asker = Asker(host, port)
+        self._asker = asker
         self._task = loop.create_task(self._keep_registered())
 
     def register(self, topics: TopicConfigs) -> None:
@@ -106,9 +108,7 @@ class RemoteRegistration(Registration):
                 self._changed.set()
 
     async def _register(self) -> None:
-        body = serialize_body(RegisterBrokerBody(self._topics))
-        header = _request(self._options)._replace(body_crc32=zlib.crc32(body) & CRC_MASK)
-        answer = await self._asker.ask(Command(RequestCode.REGISTER_BROKER, to_ext_fields(header), body))
+        answer = await self._asker.ask(registration_command(self._options, self._topics))
         if answer.code != ResponseCode.SUCCESS:
             _logger.warning(
                 "name server %s:%d refuses the broker: %s, %s", *self._place, code_name(answer.code), answer.remark
@@ -127,6 +127,15 @@ class RemoteRegistration(Registration):
         except (OSError, TimeoutError, LayoutError) as error:
             _logger.warning("name server %s:%d was not told of the end: %r", *self._place, error)
         self._asker.close()
+
+
+def registration_command(options: BrokerOptions, topics: TopicConfigs) -> Command:
+    """Return the request that registers a broker with its topics."""
+    body = serialize_body(RegisterBrokerBody(topics))
+    if is_compressed := len(body) > PLAIN_BODY_BYTES:
+        body = serialize_registration(RegisterBrokerBody(topics))
+    header = _request(options)._replace(compressed=is_compressed, body_crc32=zlib.crc32(body) & CRC_MASK)
+    return Command(RequestCode.REGISTER_BROKER, to_ext_fields(header), body)
 
 
 def _request(options: BrokerOptions) -> RegisterBrokerRequest:

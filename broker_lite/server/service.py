@@ -25,6 +25,7 @@ from broker_lite.broker.options import BrokerOptions
 from broker_lite.handlers.dispatcher import Dispatcher
 from broker_lite.nameserver import NameServer
 from broker_lite.protocol import Channel
+from broker_lite.replication.asking import Asker
 from broker_lite.replication.options import ReplicationOptions
 from broker_lite.replication.part import Part
 from broker_lite.server.connections import Connection, Connections, Service
@@ -179,14 +180,19 @@ class Server:
 
     async def _listen(self, loop: asyncio.AbstractEventLoop, syncing: Syncing) -> None:
         if self._options.name_server is not None:
-            name_server = NameServer(self._store.clock)
+            name_server = NameServer(self._store.clock, self._options.accounts)
             await self._open(loop, self._options.name_server, _NameServerService(name_server))
             self._registrations.append(LocalRegistration(name_server, self._options.broker))
         service = _BrokerService(self._dispatcher, self._part.send, self._register_changes, syncing.request)
         await self._open(loop, self._options.listen, service)
         for address in self._options.register_at:
             self._registrations.append(
-                RemoteRegistration(address.host, address.port, self._options.broker, loop, self._part.told)
+                RemoteRegistration(
+                    Asker(address.host, address.port, self._options.replication.credentials),
+                    self._options.broker,
+                    loop,
+                    self._part.told,
+                )
             )
         with _listening(self._options.replication.listen):
             await self._part.start(loop)

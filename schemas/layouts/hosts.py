@@ -36,6 +36,13 @@ class Host(NamedTuple):
         """Whether the address has 16 bytes."""
         return len(self.address) == 16
 
+    @property
+    def is_loopback(self) -> bool:
+        """Whether this is an address of the machine itself: 127.0.0.0/8 or ::1, also 127.0.0.0/8 within IPv6."""
+        ip = ipaddress.ip_address(self.address)
+        mapped = ip.ipv4_mapped if isinstance(ip, ipaddress.IPv6Address) else None
+        return (mapped or ip).is_loopback
+
     def __str__(self) -> str:
         ip = ipaddress.ip_address(self.address)
         return f"[{ip}]:{self.port}" if self.is_v6 else f"{ip}:{self.port}"

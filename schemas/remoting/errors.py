@@ -3,7 +3,8 @@
 CommandError (ValueError)   a command that does not say what its code needs; the message is for the peer
 ├── HeaderError             an ext field that is missing or is no such value
 ├── BodyError               a body that is not what the code says
-└── SignatureError          a request that is not signed, or not by somebody who knows the secret
+├── SignatureError          a request that is not signed, or not by somebody who knows the secret
+└── NotPermittedError       a request that its account may not send, or not on this connection
 
 A frame that is wrong is a schemas.layouts.errors.LayoutError.
 """
@@ -25,3 +26,7 @@ class BodyError(CommandError):
 
 class SignatureError(CommandError):
     """A request that is not signed, or not by somebody who knows the secret."""
+
+
+class NotPermittedError(CommandError):
+    """A request that its account may not send, or not on this connection."""

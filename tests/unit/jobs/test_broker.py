@@ -146,6 +146,24 @@ def test_a_port_that_is_taken_is_told(tmp_path: Path, capsys: pytest.CaptureFixt
     assert not (tmp_path / "store" / "abort").exists()
 
 
+@pytest.mark.parametrize("has_accounts", [True, False])
+def test_ports_that_other_machines_reach_without_an_account_are_warned_of(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, has_accounts: bool
+) -> None:
+    if has_accounts:
+        monkeypatch.setenv("COMMITLAKE_BROKER_ACCESS_KEY", "the-shop")
+        monkeypatch.setenv("COMMITLAKE_BROKER_SECRET_KEY", "secret-of-the-shop")
+    with socket.socket() as taken:
+        taken.bind(("0.0.0.0", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        listen = ["--listen", f"0.0.0.0:{port}", "--advertise", "127.0.0.1", "--namesrv", f"127.0.0.1:{port}"]
+        assert run(tmp_path, *listen) == ExitCode.USAGE
+    errors = capsys.readouterr().err
+    assert (f"warning: --listen 0.0.0.0:{port} without --accounts" in errors) is not has_accounts
+    assert "warning: --namesrv" not in errors
+
+
 def test_the_port_for_slaves_is_told_if_it_is_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

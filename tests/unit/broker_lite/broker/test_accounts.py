@@ -7,8 +7,14 @@ from pathlib import Path
 import pytest
 
 from broker_lite.broker.accounts import ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE, Accounts, AccountsError
+from broker_lite.broker.administration import ADMINISTRATION, REGISTRATION
+from broker_lite.handlers.dispatcher import HANDLERS
+from broker_lite.nameserver import NameServer
+from broker_lite.protocol import Channel
+from schemas.layouts.hosts import Host
 from schemas.layouts.remoting import Command
 from schemas.remoting.codes import RequestCode, ResponseCode
+from schemas.remoting.errors import NotPermittedError
 from schemas.remoting.signing import Credentials, signed
 from tests.unit.broker_lite.broker_builders import Peer, open_broker, send_fields
 from tests.unit.broker_lite.builders import Clock
@@ -53,6 +59,70 @@ def test_only_signed_requests_are_done(root: Path, clock: Clock, tmp_path: Path)
         assert send(admin, RequestCode.DELETE_TOPIC_IN_BROKER) == ResponseCode.SYSTEM_ERROR
 
 
+READING = {
+    RequestCode.CHECK_CLIENT_CONFIG, RequestCode.GET_ALL_CONSUMER_OFFSET, RequestCode.GET_ALL_DELAY_OFFSET,
+    RequestCode.GET_ALL_PRODUCER_INFO, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, RequestCode.GET_ALL_TOPIC_CONFIG,
+    RequestCode.GET_BROKER_CONFIG, RequestCode.GET_BROKER_CONSUME_STATS, RequestCode.GET_BROKER_RUNTIME_INFO,
+    RequestCode.GET_CONSUMER_CONNECTION_LIST, RequestCode.GET_CONSUMER_LIST_BY_GROUP,
+    RequestCode.GET_CONSUMER_RUNNING_INFO, RequestCode.GET_CONSUME_STATS, RequestCode.GET_EARLIEST_MSG_STORETIME,
+    RequestCode.GET_MAX_OFFSET, RequestCode.GET_MIN_OFFSET, RequestCode.GET_PRODUCER_CONNECTION_LIST,
+    RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER,
+    RequestCode.GET_TOPIC_CONFIG, RequestCode.GET_TOPIC_STATS_INFO, RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS,
+    RequestCode.LITE_PULL_MESSAGE, RequestCode.PULL_MESSAGE, RequestCode.QUERY_CONSUMER_OFFSET,
+    RequestCode.QUERY_CONSUME_QUEUE, RequestCode.QUERY_CONSUME_TIME_SPAN, RequestCode.QUERY_MESSAGE,
+    RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER, RequestCode.QUERY_TOPICS_BY_CONSUMER,
+    RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, RequestCode.VIEW_BROKER_STATS_DATA,
+    RequestCode.VIEW_MESSAGE_BY_ID,
+    RequestCode.GET_ROUTEINFO_BY_TOPIC, RequestCode.GET_BROKER_CLUSTER_INFO,
+    RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, RequestCode.GET_TOPICS_BY_CLUSTER,
+    RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS, RequestCode.GET_KV_CONFIG, RequestCode.GET_KVLIST_BY_NAMESPACE,
+}  # fmt: skip
+"""Codes that change nothing."""
+OF_CLIENTS = {
+    RequestCode.CONSUMER_SEND_MSG_BACK, RequestCode.CONSUME_MESSAGE_DIRECTLY, RequestCode.END_TRANSACTION,
+    RequestCode.HEART_BEAT, RequestCode.LOCK_BATCH_MQ, RequestCode.SEND_BATCH_MESSAGE, RequestCode.SEND_MESSAGE,
+    RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_REPLY_MESSAGE, RequestCode.SEND_REPLY_MESSAGE_V2,
+    RequestCode.UNLOCK_BATCH_MQ, RequestCode.UNREGISTER_CLIENT, RequestCode.UPDATE_CONSUMER_OFFSET,
+    RequestCode.RECALL_MESSAGE,
+}  # fmt: skip
+"""Codes with which producers and consumers do their work."""
+
+
+def test_every_code_that_changes_something_is_administration_registration_or_a_clients_own_work() -> None:
+    handled = {*HANDLERS, *NameServer(Clock())._handlers}
+    assert handled <= READING | OF_CLIENTS | ADMINISTRATION | REGISTRATION
+    assert not (READING | OF_CLIENTS) & (ADMINISTRATION | REGISTRATION)
+
+
+@pytest.mark.parametrize("code", sorted(ADMINISTRATION))
+@pytest.mark.parametrize(
+    ("ip", "is_encrypted", "is_done"),
+    [
+        ("10.0.0.7", False, False),
+        ("10.0.0.7", True, True),
+        ("127.0.0.1", False, True),
+        ("127.3.2.1", False, True),
+        ("::1", False, True),
+        ("::ffff:127.0.0.1", False, True),
+        ("::ffff:10.0.0.7", False, False),
+    ],
+)
+def test_administration_is_done_for_this_machine_or_over_tls(
+    code: int, ip: str, is_encrypted: bool, is_done: bool
+) -> None:
+    accounts = Accounts({"the-admin": "secret-of-the-admin", "the-shop": "secret"}, frozenset({"the-admin"}))
+    channel = Channel(Host.of(ip, 40000), lambda _: None, lambda: None, is_encrypted=is_encrypted)
+    request = Command(code, signed({"topic": "orders"}, b"", Credentials("the-admin", "secret-of-the-admin")))
+    if is_done:
+        accounts.check(request, channel)
+    else:
+        with pytest.raises(NotPermittedError, match="plain text"):
+            accounts.check(request, channel)
+    request = Command(code, signed({"topic": "orders"}, b"", Credentials("the-shop", "secret")))
+    with pytest.raises(NotPermittedError, match="administrator"):
+        accounts.check(request, channel)
+
+
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o644])
 def test_a_file_that_others_may_read_is_refused(tmp_path: Path, mode: int) -> None:
     with pytest.raises(AccountsError, match="only its owner"):
@@ -86,6 +156,6 @@ def test_the_environment_names_one_account() -> None:
     request = Command(
         RequestCode.UPDATE_AND_CREATE_TOPIC, signed({}, b"", Credentials("the-shop", "secret-of-the-shop"))
     )
-    accounts.check(request)
+    accounts.check(request, Channel(Host.of("127.0.0.1", 40000), lambda _: None, lambda: None))
     with pytest.raises(AccountsError, match="both"):
         Accounts.of_environment({ACCESS_KEY_VARIABLE: "the-shop"})

@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 
+from broker_lite.broker.accounts import Accounts
+from broker_lite.broker.administration import REGISTRATION
 from broker_lite.nameserver import NameServer
+from broker_lite.nameserver.limits import MAX_TIMEOUT_MS
 from broker_lite.nameserver.routes import DEFAULT_TIMEOUT_MS
 from broker_lite.protocol import Channel
 from schemas.layouts.hosts import Host
@@ -20,14 +23,15 @@ from schemas.remoting.json_fields import parse_body, serialize_body
 from schemas.remoting.name_server_headers import BrokerRequest, RegisterBrokerRequest
 from schemas.remoting.registration import serialize_registration
 from schemas.remoting.routes import ClusterInfo, KvTable, TopicList, TopicRoute
+from schemas.remoting.signing import Credentials, signed
 from tests.unit.broker_lite.builders import Clock
 
 MASTER = RegisterBrokerRequest("broker-a", "10.0.0.1:10911", "C", "10.0.0.1:10912", 0)
 
 
-def channel() -> Channel:
+def channel(ip: str = "10.0.0.1") -> Channel:
     """A connection."""
-    return Channel(Host.of("10.0.0.1", 40000), lambda _: None, lambda: None)
+    return Channel(Host.of(ip, 40000), lambda _: None, lambda: None)
 
 
 @pytest.fixture
@@ -202,3 +206,176 @@ def test_strangers_do_not_choose_how_many_settings_are_kept(
     assert put("O", "k") == ResponseCode.SYSTEM_ERROR
     assert put("N", "k0", "another") == ResponseCode.SUCCESS
     assert ask(name_server, RequestCode.GET_KV_CONFIG, namespace="N", key="k0").ext_fields == {"value": "another"}
+
+
+ADMIN, SHOP = Credentials("the-admin", "secret-of-the-admin"), Credentials("the-shop", "secret-of-the-shop")
+BROKER = Credentials("the-broker", "secret-of-the-broker")
+LOCAL = RegisterBrokerRequest("local", "127.0.0.1:10911", "C", "", 0)
+
+
+@pytest.fixture
+def guarded(clock: Clock) -> NameServer:
+    """A name server with accounts, and a broker of its own process that has the topic `mine`."""
+    secrets = {one.access_key: one.secret_key for one in (ADMIN, SHOP, BROKER)}
+    return with_local_broker(NameServer(clock, Accounts(secrets, frozenset({"the-admin"}), frozenset({"the-broker"}))))
+
+
+def with_local_broker(server: NameServer) -> NameServer:
+    """The server, which has a broker of its own process with the topic `mine`."""
+    server.register_local(LOCAL, TopicConfigs({"mine": TopicConfig("mine", 4, 4)}, DataVersion(1, 1)))
+    return server
+
+
+CHANGES: list[tuple[int, dict[str, str]]] = [
+    (RequestCode.REGISTER_BROKER, to_ext_fields(MASTER)),
+    (RequestCode.UNREGISTER_BROKER, to_ext_fields(BrokerRequest("broker-a", "10.0.0.1:10911", "C", 0))),
+    (RequestCode.BROKER_HEARTBEAT, to_ext_fields(BrokerRequest("broker-a", "10.0.0.1:10911", "C", 0))),
+    (RequestCode.WIPE_WRITE_PERM_OF_BROKER, {"brokerName": "broker-a"}),
+    (RequestCode.ADD_WRITE_PERM_OF_BROKER, {"brokerName": "broker-a"}),
+    (RequestCode.DELETE_TOPIC_IN_NAMESRV, {"topic": "orders"}),
+    (RequestCode.PUT_KV_CONFIG, {"namespace": "N", "key": "k", "value": "v"}),
+    (RequestCode.DELETE_KV_CONFIG, {"namespace": "N", "key": "k"}),
+]
+
+
+@pytest.mark.parametrize(("code", "fields"), CHANGES)
+def test_with_accounts_every_change_is_signed_by_who_may_make_it(
+    guarded: NameServer, code: int, fields: dict[str, str]
+) -> None:
+    body = b"{}" if code == RequestCode.REGISTER_BROKER else b""
+    by = channel("127.0.0.1")
+
+    def send(credentials: Credentials) -> int:
+        return guarded.handle(by, Command(code, signed(fields, body, credentials), body)).code
+
+    assert guarded.handle(by, Command(code, fields, body)).code == ResponseCode.NO_PERMISSION
+    assert send(Credentials("the-admin", "guessed")) == ResponseCode.NO_PERMISSION
+    assert send(SHOP) == ResponseCode.NO_PERMISSION
+    assert send(BROKER) == (ResponseCode.SUCCESS if code in REGISTRATION else ResponseCode.NO_PERMISSION)
+    assert send(ADMIN) == ResponseCode.SUCCESS
+
+
+def test_with_accounts_everybody_may_still_ask(guarded: NameServer) -> None:
+    assert route(guarded, "mine") is not None
+
+
+def test_a_registration_that_somebody_has_seen_does_not_unregister_the_broker(guarded: NameServer) -> None:
+    own, another = channel(), channel()
+    fields = signed(to_ext_fields(MASTER), b"{}", BROKER)
+    assert guarded.handle(own, Command(RequestCode.REGISTER_BROKER, fields, b"{}")).code == ResponseCode.SUCCESS
+    again = Command(RequestCode.UNREGISTER_BROKER, fields, b"{}")
+    assert guarded.handle(another, again).code == ResponseCode.NO_PERMISSION
+    assert "broker-a" in parse_body(ClusterInfo, ask(guarded, RequestCode.GET_BROKER_CLUSTER_INFO).body)[0]
+    assert guarded.handle(own, again).code == ResponseCode.SUCCESS
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        LOCAL,
+        LOCAL._replace(broker_addr="10.6.6.6:10911"),
+        LOCAL._replace(broker_id=1),
+        LOCAL._replace(broker_name="another"),
+        LOCAL._replace(broker_addr="10.6.6.6:10911", broker_id=1, cluster_name="D"),
+    ],
+)
+def test_no_registration_takes_the_place_of_the_local_broker(name_server: NameServer, other: Any) -> None:
+    with_local_broker(name_server)
+    assert register(name_server, "mine", "more", request=other).code == ResponseCode.NO_PERMISSION
+    found = route(name_server, "mine")
+    assert found is not None
+    assert [broker.broker_addrs for broker in found.broker_datas] == [{0: "127.0.0.1:10911"}]
+    assert route(name_server, "more") is None
+
+
+def test_a_slave_of_the_local_broker_registers_beside_it(name_server: NameServer) -> None:
+    with_local_broker(name_server)
+    slave = LOCAL._replace(broker_addr="10.0.0.2:10911", broker_id=1, enable_acting_master=True)
+    assert register(name_server, request=slave).ext_fields["masterAddr"] == "127.0.0.1:10911"
+    found = route(name_server, "mine")
+    assert found is not None
+    assert found.broker_datas[0].broker_addrs == {0: "127.0.0.1:10911", 1: "10.0.0.2:10911"}
+    assert not found.broker_datas[0].enable_acting_master
+
+
+def test_the_local_broker_is_not_unregistered_or_kept_from_producers_by_other_machines(name_server: NameServer) -> None:
+    with_local_broker(name_server)
+    fields: dict[str, Any] = to_ext_fields(BrokerRequest("local", "127.0.0.1:10911", "C", 0))
+    assert ask(name_server, RequestCode.UNREGISTER_BROKER, **fields).code == ResponseCode.NO_PERMISSION
+    wiped = ask(name_server, RequestCode.WIPE_WRITE_PERM_OF_BROKER, brokerName="local")
+    assert wiped.code == ResponseCode.NO_PERMISSION
+    found = route(name_server, "mine")
+    assert found is not None
+    assert found.queue_datas[0].perm == 6
+    here = channel("127.0.0.1")
+    wiped = ask(name_server, RequestCode.WIPE_WRITE_PERM_OF_BROKER, by=here, brokerName="local")
+    assert wiped.ext_fields["wipeTopicCount"] == "1"
+
+
+def test_a_topic_of_the_local_broker_stays_while_it_has_it(name_server: NameServer) -> None:
+    with_local_broker(name_server)
+    ask(name_server, RequestCode.DELETE_TOPIC_IN_NAMESRV, topic="mine")
+    assert route(name_server, "mine") is not None
+    name_server.register_local(LOCAL, TopicConfigs({}, DataVersion(1, 2)))
+    ask(name_server, RequestCode.DELETE_TOPIC_IN_NAMESRV, topic="mine")
+    assert route(name_server, "mine") is None
+
+
+@pytest.mark.parametrize(
+    "request_of_broker",
+    [
+        MASTER._replace(broker_name="x" * 256),
+        MASTER._replace(cluster_name="x" * 256),
+        MASTER._replace(broker_addr="x" * 262),
+        MASTER._replace(ha_server_addr="x" * 262),
+        MASTER._replace(broker_id=-1),
+    ],
+)
+def test_a_registration_with_impossible_names_is_refused(name_server: NameServer, request_of_broker: Any) -> None:
+    assert register(name_server, "orders", request=request_of_broker).code == ResponseCode.SYSTEM_ERROR
+    assert route(name_server, "orders") is None
+
+
+@pytest.mark.parametrize("name", ["", "x" * 256])
+def test_a_registration_with_an_impossible_topic_is_refused_whole(name_server: NameServer, name: str) -> None:
+    assert register(name_server, "orders", name).code == ResponseCode.SYSTEM_ERROR
+    assert route(name_server, "orders") is None
+
+
+@pytest.mark.parametrize("count", [-1, 65_537, 2**31 - 1])
+def test_a_topic_with_an_impossible_number_of_queues_is_refused(name_server: NameServer, count: int) -> None:
+    table = {"orders": TopicConfig("orders", count, 4)}
+    body = serialize_body(RegisterBrokerBody(TopicConfigs(table, DataVersion(1, 1))))
+    answer = name_server.handle(channel(), Command(RequestCode.REGISTER_BROKER, to_ext_fields(MASTER), body))
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert route(name_server, "orders") is None
+
+
+def test_numbers_of_brokers_topics_and_filter_servers_are_limited(
+    name_server: NameServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker_lite.nameserver.routes.MAX_BROKERS", 2)
+    monkeypatch.setattr("broker_lite.nameserver.routes.MAX_ROUTES", 4)
+    monkeypatch.setattr("broker_lite.nameserver.limits.MAX_TOPICS", 3)
+    second = MASTER._replace(broker_name="broker-b", broker_addr="10.0.0.2:10911")
+    third = MASTER._replace(broker_name="broker-c", broker_addr="10.0.0.3:10911")
+    assert register(name_server, "a", "b", "c", "d").code == ResponseCode.SYSTEM_ERROR
+    assert register(name_server, "a", "b", "c").code == ResponseCode.SUCCESS
+    assert register(name_server, "a", "b", request=second).code == ResponseCode.SYSTEM_ERROR
+    assert register(name_server, "a", request=second).code == ResponseCode.SUCCESS
+    assert register(name_server, request=third).code == ResponseCode.SYSTEM_ERROR
+    # What is gone counts no more.
+    ask(name_server, RequestCode.DELETE_TOPIC_IN_NAMESRV, topic="a")
+    fields: dict[str, Any] = to_ext_fields(BrokerRequest("broker-b", "10.0.0.2:10911", "C", 0))
+    ask(name_server, RequestCode.UNREGISTER_BROKER, **fields)
+    assert register(name_server, "b", "c", request=third).code == ResponseCode.SUCCESS
+    body = serialize_body(RegisterBrokerBody(TopicConfigs(), ("10.0.0.1:1",) * 65))
+    answer = name_server.handle(channel(), Command(RequestCode.REGISTER_BROKER, to_ext_fields(MASTER), body))
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+
+
+def test_a_broker_is_dropped_after_ten_minutes_whatever_it_asks_for(name_server: NameServer, clock: Clock) -> None:
+    register(name_server, "orders", request=MASTER._replace(heartbeat_timeout_millis=2**62))
+    clock.now_ms += MAX_TIMEOUT_MS + 1
+    name_server.tick()
+    assert route(name_server, "orders") is None
