@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from jobs.broker_settings import settle_settings
 from jobs.broker_store import add_store_arguments, open_store
 from jobs.command import ExitCode, JobError, job_parser, run_job
 from jobs.durations import parse_duration
@@ -81,7 +82,7 @@ def build_parser() -> argparse.ArgumentParser:
         "COMMITLAKE_BROKER_ACCESS_KEY and …_SECRET_KEY; else everybody may",
     )  # fmt: skip
     names = parser.add_argument_group("broker")
-    names.add_argument("--name", default="broker-a", help="the broker's name (default: broker-a)")
+    names.add_argument("--name", help="the broker's name (default: broker-a)")
     names.add_argument("--cluster", default="DefaultCluster", help="its cluster's (default: DefaultCluster)")
     names.add_argument(
         "--no-auto-create", action="store_true", help="topics and groups are made by administrators only"
@@ -144,6 +145,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     from broker_lite.server.service import FAST_PORT_DISTANCE
     from broker_lite.store import StoreError
 
+    settle_settings(arguments)
     listen = _address("--listen", arguments.listen)
     if arguments.ha_listen and listen.port <= FAST_PORT_DISTANCE:
         raise JobError(

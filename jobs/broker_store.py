@@ -7,6 +7,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from jobs.broker_conf import add_broker_conf_argument
 from jobs.command import JobError
 from jobs.store_arguments import positive
 from schemas.layouts import consumequeue, jmq_queue
@@ -40,29 +41,29 @@ def add_store_arguments(parser: argparse.ArgumentParser) -> None:
         "no transactions, timers, keys or slaves",
     )  # fmt: skip
     files.add_argument(
-        "--flush", choices=("async", "sync"), default="async", help="answer a send at once, or when it is on the disk"
+        "--flush", choices=("async", "sync"), help="answer a send at once, or when it is on the disk (default: async)"
     )
     files.add_argument(
         "--segment-mib", type=_mebibytes, metavar="MIB",
         help="size of a file of the CommitLog, or the journal (default: 1024, of the journal 128)",
     )  # fmt: skip
-    files.add_argument("--queue-entries", type=int, default=300_000, metavar="N", help="entries of a queue's file")
-    files.add_argument("--index-slots", type=int, default=5_000_000, metavar="N", help="hash slots of an index file")
-    files.add_argument("--index-entries", type=int, default=20_000_000, metavar="N", help="entries of an index file")
+    files.add_argument("--queue-entries", type=int, metavar="N", help="entries of a queue's file (default: 300000)")
+    files.add_argument("--index-slots", type=int, metavar="N", help="hash slots of an index file (default: 5000000)")
+    files.add_argument("--index-entries", type=int, metavar="N", help="entries of an index file (default: 20000000)")
+    files.add_argument("--max-message-kib", type=positive, metavar="KIB", help="largest body (default: 4096)")
+    files.add_argument("--reserved-hours", type=int, metavar="HOURS", help="age at which segments go (default: 72)")
     files.add_argument(
-        "--max-message-kib", type=positive, default=4096, metavar="KIB", help="largest body (default: 4096)"
+        "--delete-hours", type=_hours, metavar="H,H", help="hours of the day in which they do (default: 4)"
     )
     files.add_argument(
-        "--reserved-hours", type=int, default=72, metavar="HOURS", help="age at which segments go (default: 72)"
-    )
-    files.add_argument(
-        "--delete-hours", type=_hours, default="4", metavar="H,H", help="hours of the day in which they do (default: 4)"
-    )
-    files.add_argument(
-        "--disk-percent", type=_percents, default="75,85,90", metavar="P,P,P",
+        "--disk-percent", type=_percents, metavar="P,P,P",
         help="how full a disk lets segments go at any hour, at any age, and stops new messages (default: 75,85,90)",
     )  # fmt: skip
-    files.add_argument("--delay-levels", metavar="LEVELS", help="delays of the levels from 1 on, as '1s 5s 10s'")
+    files.add_argument(
+        "--delay-levels", metavar="LEVELS",
+        help="delays of the levels from 1 on, as '1s 5s 10s' (default: RocketMQ's 18 levels)",
+    )  # fmt: skip
+    add_broker_conf_argument(files)
 
 
 def _hours(text: str) -> tuple[int, ...]:
@@ -202,8 +203,8 @@ def _journal_options(arguments: argparse.Namespace, broker: BrokerOptions) -> Jo
 def _store_options(arguments: argparse.Namespace, broker: BrokerOptions) -> StoreOptions:
     from broker_lite.broker.layouts import DIALECTS, Layout
     from broker_lite.store import StoreOptions
-    from broker_lite.store.options import DEFAULT_DELAY_LEVELS
     from schemas.layouts.consumequeue import ENTRY
+    from schemas.layouts.delay_levels import DEFAULT_DELAY_LEVELS
 
     return StoreOptions(
         segment_size_bytes=_segment_bytes(arguments),

@@ -12,12 +12,12 @@ from connectors.commitlog.dialects import dialects_of
 from connectors.commitlog.layouts import StoreLayout
 from connectors.commitlog.stores import Store
 from connectors.retention.rules import Rules
+from jobs.broker_conf import BROKER_PLACEHOLDER, read_broker_conf
 from jobs.command import JobError
 from schemas.layouts.boltmq_conf import BoltmqConf, is_boltmq_conf, parse_boltmq_conf
 from schemas.layouts.broker_conf import BrokerConf, BrokerConfError, parse_broker_conf
 from schemas.layouts.dialect import BOLTMQ
 
-_PLACEHOLDER = "{broker}"
 _ABORT = "abort"
 _BOLTMQ_IS_AS_ROCKETMQ = 4
 _JMQ_TOLD = "RocketMQ's rules, by which broker_lite deletes files of a journal; JMQ's own are not published"
@@ -44,19 +44,12 @@ def read_rules(arguments: argparse.Namespace, now: datetime.datetime) -> Callabl
     known: dict[str, str] = {}
 
     def rules_of(store: Store) -> Rules:
-        path = (arguments.broker_conf or "").replace(_PLACEHOLDER, store.broker)
+        path = (arguments.broker_conf or "").replace(BROKER_PLACEHOLDER, store.broker)
         if path not in known:
-            known[path] = _read(path)
+            known[path] = read_broker_conf(path, store.broker)
         return _rules_of(store, common, path, known[path], now)
 
     return rules_of
-
-
-def _read(path: str) -> str:
-    try:
-        return Path(path).read_text("iso-8859-1") if path else ""  # of BoltMQ's, too, all that counts is ASCII
-    except OSError as error:
-        raise JobError(f"--broker-conf: {path} cannot be read: {error.strerror}") from None
 
 
 def _rules_of(store: Store, common: Rules, path: str, text: str, now: datetime.datetime) -> Rules:
@@ -68,7 +61,7 @@ def _rules_of(store: Store, common: Rules, path: str, text: str, now: datetime.d
     if is_boltmq_conf(text):
         raise JobError(
             f"--broker-conf: {path} has BoltMQ's settings, and {store.root} is no store of BoltMQ's",
-            f"name the settings of this store's broker; {_PLACEHOLDER} in the path stands for its name",
+            f"name the settings of this store's broker; {BROKER_PLACEHOLDER} in the path stands for its name",
         )
     try:
         conf = parse_broker_conf(text)

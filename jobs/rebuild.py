@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from jobs.broker_conf import add_broker_conf_argument, read_store_conf
 from jobs.command import ExitCode, JobError, job_parser, run_job
 from jobs.layouts import FOLDERS, add_layout_argument, layout_of
 from jobs.store_arguments import delay_levels, positive
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from connectors.rebuild.run import Rebuilt
     from connectors.rebuild.settings import Wanted
     from connectors.salvage.run import Salvaged
+    from schemas.layouts.store_conf import StoreConf
 
 _OF_THE_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EIO})
 _NAMED = 5
@@ -64,8 +66,10 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--local", action="store_true", help="on this machine's cores, without Spark")
     parser.add_argument("--threads", type=positive, metavar="N",
                         help="with --local: how many at a time (default: one for each core)")  # fmt: skip
+    add_broker_conf_argument(parser)
     parser.add_argument("--delay-levels", type=delay_levels, metavar="TEXT",
-                        help="the broker's messageDelayLevel, where it is not the default: '1s 5s 30s'")  # fmt: skip
+                        help="the broker's messageDelayLevel, as '1s 5s 30s' (default: that of --broker-conf, or what "
+                             "the store's schedule queues show)")  # fmt: skip
     parser.add_argument("--queue-file-size", type=positive, metavar="BYTES",
                         help="of a queue's file, RocketMQ's mappedFileSizeConsumeQueue (default: that of the store's "
                              "files, or 6000000; JMQ's: 6600000)")  # fmt: skip
@@ -82,7 +86,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     """Rebuild one store, and tell what came of it."""
     from connectors.commitlog.layouts import StoreLayout
     from connectors.commitlog.stores import find_stores
-    from connectors.rebuild.errors import BusyStoreError, DisagreementError, RebuildError
+    from connectors.rebuild.errors import BusyStoreError, DisagreementError, RebuildError, UnknownDelaysError
     from connectors.salvage.errors import SalvageError
 
     if arguments.salvage and arguments.in_place:
@@ -104,6 +108,8 @@ def job(arguments: argparse.Namespace) -> ExitCode:
         elif stores[0].layout is not StoreLayout.JOURNAL:
             hint = f"a damaged log: --salvage with --out writes a clean one; {hint}"
         raise JobError(str(error), hint, ExitCode.DAMAGE) from None
+    except UnknownDelaysError as error:
+        raise JobError(str(error), "give the broker's settings with --broker-conf, or --delay-levels") from None
     except (RebuildError, SalvageError) as error:
         raise JobError(str(error)) from None
     except OSError as error:
@@ -150,7 +156,7 @@ def _rebuild(arguments: argparse.Namespace, store: Store) -> ExitCode:
     from jobs.rebuild_in_place import rebuild_in_place
     from jobs.rebuild_run import run_rebuild, run_salvage
 
-    wanted = wanted_of(arguments)
+    wanted = wanted_of(arguments, read_store_conf(arguments.broker_conf, store.broker))
     if arguments.in_place:
         rebuilt = rebuild_in_place(arguments, store, wanted)
     elif arguments.salvage:
@@ -164,18 +170,17 @@ def _rebuild(arguments: argparse.Namespace, store: Store) -> ExitCode:
     return exit_code(rebuilt)
 
 
-def wanted_of(arguments: argparse.Namespace) -> Wanted:
-    """What the arguments say of the broker's settings."""
-    from connectors.facts.delay_levels import DEFAULT_DELAY_LEVELS_MS
+def wanted_of(arguments: argparse.Namespace, conf: StoreConf) -> Wanted:
+    """Return what the arguments say of the broker's settings, and its settings file where they do not."""
     from connectors.rebuild.settings import Wanted
 
     return Wanted(
         topics=tuple(sorted(set(arguments.topic))) if arguments.topic else None,
-        queue_file_size=arguments.queue_file_size,
-        index_slots=arguments.index_slots,
-        index_entries=arguments.index_entries,
+        queue_file_size=arguments.queue_file_size or conf.queue_file_size_bytes,
+        index_slots=arguments.index_slots or conf.index_slots,
+        index_entries=arguments.index_entries or conf.index_entries,
         index_tags=None if arguments.index_tags is None else arguments.index_tags == "yes",
-        delay_levels_ms=arguments.delay_levels or DEFAULT_DELAY_LEVELS_MS,
+        delay_levels_ms=arguments.delay_levels or conf.delay_levels_ms,
     )
 
 
@@ -217,6 +222,14 @@ def summary(rebuilt: Rebuilt) -> list[str]:
         lines.append(
             f"{len(rebuilt.unlikely_queues):,} queues have numbers that their topics' other queues speak against, as a "
             f"record with a damaged header has them; topics.json leaves them out: {named}"
+        )
+    if rebuilt.assumed_delays:
+        levels = ", ".join(str(level) for level, _ in rebuilt.assumed_delays)
+        count = sum(count for _, count in rebuilt.assumed_delays)
+        why = "although this broker has its own" if rebuilt.has_other_delays else "as the store shows no others"
+        lines.append(
+            f"{count:,} delayed messages of levels {levels} have delivery times by the default messageDelayLevel, "
+            f"{why}; --broker-conf gives the broker's"
         )
     if totals.refused:
         why = "no folder can have their topics' names, or their queues are below 0"

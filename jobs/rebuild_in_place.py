@@ -11,7 +11,7 @@ from pathlib import Path
 from broker_lite.store.errors import StoreLockedError
 from broker_lite.store.ownership import StoreLock
 from connectors.commitlog.stores import Store
-from connectors.rebuild.errors import BusyStoreError, RebuildError
+from connectors.rebuild.errors import BusyStoreError, RebuildError, UnknownDelaysError
 from connectors.rebuild.plan import log_range
 from connectors.rebuild.replace import Replacement
 from connectors.rebuild.run import Rebuilt
@@ -35,7 +35,7 @@ def rebuild_in_place(arguments: argparse.Namespace, store: Store, wanted: Wanted
     except StoreLockedError as error:
         raise BusyStoreError(str(error)) from None
     try:
-        replacement = Replacement(root, store.layout, log_range(store), wanted)
+        replacement = Replacement(root, store.layout, log_range(store, is_live=False), wanted)
         if replacement.clear():
             _say(arguments, "the log is not the one of the run that was interrupted: all is made anew")
         if replacement.has_started:
@@ -43,15 +43,31 @@ def rebuild_in_place(arguments: argparse.Namespace, store: Store, wanted: Wanted
             _replace(arguments, replacement)
             if is_all:
                 return None
-        rebuilt = run_rebuild(arguments, store, replacement.out, wanted)
+        rebuilt = run_rebuild(arguments, store, replacement.out, wanted, owns_lock=True)
         taken = replacement.take_over_old_queues(rebuilt.settings)
-        replacement.verify(store, rebuilt.shifted_queues, wanted.topics, wanted.delay_levels_ms)
+        _refuse_assumed_delays(rebuilt)
+        replacement.verify(store, rebuilt.shifted_queues, wanted.topics, rebuilt.settings.delay_levels_ms or None)
         if taken:
             _say(arguments, f"{taken} queues without a record in the log keep their files")
         _replace(arguments, replacement)
     finally:
         lock.release()
     return replace(rebuilt, out=root)
+
+
+def _refuse_assumed_delays(rebuilt: Rebuilt) -> None:
+    """Refuse to replace queues whose delivery times would probably be wrong.
+
+    Raises:
+        UnknownDelaysError: The store's other levels show that the broker has delays of its own.
+    """
+    if rebuilt.assumed_delays and rebuilt.has_other_delays:
+        levels = ", ".join(str(level) for level, _ in rebuilt.assumed_delays)
+        count = sum(count for _, count in rebuilt.assumed_delays)
+        raise UnknownDelaysError(
+            f"this broker has its own messageDelayLevel, and the delays of these levels are not known: {levels} "
+            f"({count:,} messages); nothing was replaced"
+        )
 
 
 def _replace(arguments: argparse.Namespace, replacement: Replacement) -> None:

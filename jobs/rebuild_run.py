@@ -20,10 +20,22 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def run_rebuild(arguments: argparse.Namespace, store: Store, out: Path, wanted: Wanted) -> Rebuilt:
-    """Rebuild a store into a folder."""
+def run_rebuild(
+    arguments: argparse.Namespace, store: Store, out: Path, wanted: Wanted, *, owns_lock: bool = False
+) -> Rebuilt:
+    """Rebuild a store into a folder.
+
+    Args:
+        arguments: The job's.
+        store: The store.
+        out: The folder.
+        wanted: What the user says of the broker's settings.
+        owns_lock: This process holds the store's lock.
+    """
     with _progress(arguments, f"rebuilding {arguments.store}", store) as (spark, advance):
-        return rebuild_store(store, out, wanted, spark=spark, threads=arguments.threads, advance=advance)
+        return rebuild_store(
+            store, out, wanted, spark=spark, threads=arguments.threads, advance=advance, owns_lock=owns_lock
+        )
 
 
 def run_salvage(arguments: argparse.Namespace, store: Store, wanted: Wanted) -> tuple[Salvaged, Rebuilt]:
@@ -36,16 +48,18 @@ def run_salvage(arguments: argparse.Namespace, store: Store, wanted: Wanted) -> 
 
 def with_settings_of(store: Store, wanted: Wanted) -> Wanted:
     """What the user says, and what is left of the damaged store says where the user does not."""
+    from connectors.commitlog.dialects import dialect_of
     from connectors.rebuild.settings import find_settings
 
-    found = find_settings(Path(store.root).parent, wanted)
+    found = find_settings(Path(store.root).parent, wanted, store.layout, dialect_of(store), store.segments)
     return Wanted(
         wanted.topics,
         found.queue_file_size,
         found.index_slots,
         found.index_entries,
         found.index_tags,
-        wanted.delay_levels_ms,
+        found.delay_levels_ms,
+        observed_levels=found.observed_levels,
         close_heads=store.segments[0].base_offset == 0,
     )
 

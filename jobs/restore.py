@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from jobs.broker_conf import add_broker_conf_argument, read_store_conf
 from jobs.command import ExitCode, JobError, job_parser, run_job
 from jobs.places import add_place_arguments, bodies_of, lake_of
 from jobs.rebuild import wanted_of
@@ -62,8 +63,10 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--on-missing", choices=("fail", "skip"), default="fail",
                         help="a body that cannot be had: fail, or put a filler there (default: fail)")  # fmt: skip
     parser.add_argument("--threads", type=positive, default=2, metavar="N", help="how many at a time (default: 2)")
+    add_broker_conf_argument(parser)
     parser.add_argument("--delay-levels", type=delay_levels, metavar="TEXT",
-                        help="the broker's messageDelayLevel, where it is not the default: '1s 5s 30s'")  # fmt: skip
+                        help="the broker's messageDelayLevel, as '1s 5s 30s' (default: that of --broker-conf, or "
+                             "RocketMQ's)")  # fmt: skip
     parser.add_argument("--queue-file-size", type=positive, metavar="BYTES",
                         help="mappedFileSizeConsumeQueue (default: 6000000)")  # fmt: skip
     parser.add_argument("--index-slots", type=positive, metavar="N", help="maxHashSlotNum (default: 5000000)")
@@ -124,6 +127,7 @@ def _restore(arguments: argparse.Namespace) -> Restored:
     from jobs.restore_progress import shown
 
     lake = lake_of(arguments)
+    conf = read_store_conf(arguments.broker_conf, arguments.broker or "")
     offsets = arguments.offsets and parse_offsets(_read(arguments.offsets), str(arguments.offsets))
     end = arguments.end if arguments.at is None else arguments.at
     chosen = Chosen(arguments.broker or "", arguments.from_offset, arguments.to_offset, arguments.start, end)
@@ -133,8 +137,8 @@ def _restore(arguments: argparse.Namespace) -> Restored:
             bodies_of(arguments, lake),
             arguments.out,
             chosen,
-            settings=wanted_of(arguments),
-            segment_size=arguments.segment_size,
+            settings=wanted_of(arguments, conf),
+            segment_size=arguments.segment_size or conf.segment_size_bytes,
             offsets=offsets,
             skip=arguments.on_missing == "skip",
             threads=arguments.threads,

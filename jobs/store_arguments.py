@@ -26,7 +26,7 @@ positive = at_least(1)
 
 def delay_levels(text: str) -> tuple[int, ...]:
     """A broker's messageDelayLevel, ms of each level."""
-    from connectors.facts.delay_levels import parse_delay_levels
+    from schemas.layouts.delay_levels import parse_delay_levels
 
     try:
         return parse_delay_levels(text)

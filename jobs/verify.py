@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from jobs.broker_conf import add_broker_conf_argument, read_store_conf
 from jobs.command import ExitCode, JobError, job_parser, run_job
 from jobs.layouts import FOLDERS, add_layout_argument, layout_of
 from jobs.store_arguments import delay_levels, positive
@@ -54,8 +55,10 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--local", action="store_true", help="on this machine's cores, without Spark")
     parser.add_argument("--processes", type=positive, metavar="N",
                         help="with --local: how many at a time (default: one for each core)")  # fmt: skip
+    add_broker_conf_argument(parser)
     parser.add_argument("--delay-levels", type=delay_levels, metavar="TEXT",
-                        help="the broker's messageDelayLevel, where it is not the default: '1s 5s 30s'")  # fmt: skip
+                        help="the broker's messageDelayLevel, as '1s 5s 30s' (default: that of --broker-conf, or what "
+                             "the store's schedule queues show)")  # fmt: skip
     parser.add_argument("--findings", type=positive, default=20, metavar="N",
                         help="of each class and store that JSON and the page show, and a table three of them; "
                              "all are counted (default: 20)")  # fmt: skip
@@ -70,7 +73,6 @@ def build_parser() -> argparse.ArgumentParser:
 def job(arguments: argparse.Namespace) -> ExitCode:
     """Look, tell, and say whether anything is wrong."""
     from connectors.commitlog.stores import find_stores
-    from connectors.facts.delay_levels import DEFAULT_DELAY_LEVELS_MS
     from connectors.verify.admission import Options
     from connectors.verify.errors import VerifyError
     from connectors.verify.page import joined, write_page
@@ -79,7 +81,16 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     if arguments.local and arguments.lake:
         raise JobError("--lake needs Spark, and --local goes without", "leave --local out")
     stores = find_stores(arguments.store, arguments.broker, layout_of(arguments).layouts)
-    options = Options(arguments.delay_levels or DEFAULT_DELAY_LEVELS_MS, limit=arguments.findings)
+    confs = {store.broker: read_store_conf(arguments.broker_conf, store.broker) for store in stores}
+    options = Options(
+        arguments.delay_levels,
+        limit=arguments.findings,
+        delay_levels_by_broker={
+            broker: arguments.delay_levels or conf.delay_levels_ms
+            for broker, conf in confs.items()
+            if conf.delay_levels_ms
+        },
+    )
     try:
         reports = _verify(arguments, stores, options)
     except VerifyError as error:

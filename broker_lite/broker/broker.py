@@ -14,6 +14,7 @@ from broker_lite.broker.options import BrokerOptions
 from broker_lite.broker.statistics import Statistics
 from broker_lite.broker.topics import TopicTable
 from broker_lite.protocol import Channel
+from schemas.layouts.offset_keys import split_offset_key
 from schemas.layouts.remoting import Command
 from schemas.remoting.codes import RequestCode
 from schemas.remoting.ext_fields import to_ext_fields
@@ -97,5 +98,5 @@ class Broker:
 
 def _topic_of(key: str, group: str) -> str | None:
     """The topic of a stored offset's key, if it is the group's."""
-    topic, _, name = key.partition("@")
+    topic, name = split_offset_key(key)
     return topic if name == group else None

@@ -11,6 +11,7 @@ from broker_lite.handlers.offsets import store_time
 from broker_lite.handlers.pulling import wake
 from broker_lite.handlers.system_groups import refuse_system_group
 from broker_lite.protocol import Channel
+from schemas.layouts.offset_keys import split_offset_key
 from schemas.layouts.remoting import Command
 from schemas.remoting.admin_headers import (
     BrokerConsumeStatsRequest,
@@ -110,7 +111,7 @@ def groups_of_topic(broker: Broker, _channel: Channel, request: Command) -> Comm
     header = from_ext_fields(TopicRequest, request.ext_fields)
     groups = {name for name, group in broker.clients.consumers.items() if header.topic in group.subscriptions}
     for key in list(broker.store.config.consumer_offsets.entries):
-        topic, _, group = key.partition("@")
+        topic, group = split_offset_key(key)
         if topic == header.topic:
             groups.add(group)
     return request.reply(ResponseCode.SUCCESS, body=serialize_body(GroupList(tuple(sorted(groups)))))

@@ -15,6 +15,7 @@ from broker_lite.replication.asking import Asker
 from broker_lite.replication.errors import PeerError
 from broker_lite.store.topic_names import is_valid_topic
 from schemas.layouts.errors import LayoutError
+from schemas.layouts.offset_keys import split_offset_key
 from schemas.layouts.remoting import Command
 from schemas.remoting.codes import RequestCode, ResponseCode, code_name
 from schemas.remoting.configs import DataVersion, SubscriptionGroups, TopicConfigs
@@ -89,7 +90,7 @@ class Synchronizer:
         """Know how far the groups are at the master."""
         offsets = self._broker.store.config.consumer_offsets
         for key, queues in found.offset_table.items():
-            topic, _, group = key.partition("@")
+            topic, group = split_offset_key(key)
             known = offsets.entries.get(key, {})
             for queue_id, offset in queues.items():
                 if known.get(queue_id) != offset:

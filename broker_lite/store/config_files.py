@@ -20,6 +20,7 @@ from schemas.layouts import boltmq_config as boltmq
 from schemas.layouts.dialect import ROCKETMQ, Dialect
 from schemas.layouts.hosts import Host
 from schemas.layouts.numbers import INT32_MAX, int_within, parse_int
+from schemas.layouts.offset_keys import split_offset_key
 from schemas.layouts.topics import DLQ_PREFIX, HALF_TOPIC, OP_TOPIC, RETRY_PREFIX, Kind, kind_of
 
 DEFAULT_TOPIC_QUEUES = 4
@@ -197,7 +198,7 @@ class ConsumerOffsets(ConfigFile):
     def remove(self, is_gone: Callable[[str, str], bool]) -> None:
         """Forget the offsets of topics and groups that are gone."""
         with self._guard:
-            for key in [key for key in self.entries if is_gone(*key.partition("@")[::2])]:
+            for key in [key for key in self.entries if is_gone(*split_offset_key(key))]:
                 del self.entries[key]
                 self.mark_changed()
 

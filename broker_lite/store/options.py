@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from broker_lite.store.errors import OptionError
 from schemas.layouts import consumequeue, indexfile
 from schemas.layouts.commitlog import END_RESERVE, MIN_RECORD_SIZE
+from schemas.layouts.delay_levels import DEFAULT_DELAY_LEVELS, parse_delay_levels
 from schemas.layouts.dialect import ROCKETMQ, Dialect
 from schemas.layouts.hosts import Host
 from schemas.layouts.segments import DEFAULT_SEGMENT_SIZE
-
-DEFAULT_DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 
 DEFAULT_STORE_HOST = Host.of("127.0.0.1", 10911)
 
 RECORD_ALLOWANCE_BYTES = 64 << 10
 """A record may be this much larger than the largest body: topic and properties are in it too."""
-
-_MS_OF_UNIT = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_DELAY = re.compile(r"([0-9]{1,10})([smhd])")
 
 
 class FlushMode(StrEnum):
@@ -29,24 +24,6 @@ class FlushMode(StrEnum):
 
     SYNC = "sync"
     ASYNC = "async"
-
-
-def parse_delay_levels(text: str) -> tuple[int, ...]:
-    """The delays of levels 1, 2, 3, ... in ms.
-
-    Args:
-        text: numbers with a unit (s, m, h, d), one space between them.
-
-    Raises:
-        OptionError: for anything else.
-    """
-    levels = []
-    for part in text.split(" "):
-        match = _DELAY.fullmatch(part)
-        if not match:
-            raise OptionError(f"message_delay_level: expected numbers with a unit, as '1s 5m 2h', found {part[:40]!r}")
-        levels.append(int(match[1]) * _MS_OF_UNIT[match[2]])
-    return tuple(levels)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +111,10 @@ class StoreOptions:
         _check("index_entries", self.index_entries, 2, (1 << 31) - 1)
         _check("flush_interval_ms", self.flush_interval_ms, 1, 1 << 31)
         _check("max_message_size_bytes", self.max_message_size_bytes, 0, (1 << 31) - 1 - RECORD_ALLOWANCE_BYTES)
-        parse_delay_levels(self.message_delay_level)
+        try:
+            parse_delay_levels(self.message_delay_level)
+        except ValueError as error:
+            raise OptionError(f"message_delay_level: {error}") from None
         if self.store_host.is_v6 and not self.dialect.has_v6_hosts:
             raise OptionError(f"store_host: expected an IPv4 address for {self.dialect.name}, found {self.store_host}")
 

@@ -110,6 +110,7 @@ def take_snapshot(
     *,
     max_record_bytes: int = DEFAULT_MAX_RECORD_BYTES,
     until: int | None = None,
+    is_stopped: bool = False,
 ) -> Snapshot:
     """The range of each store from a start, or from its oldest segment, to its last whole record.
 
@@ -119,14 +120,21 @@ def take_snapshot(
         max_record_bytes: larger sizes are faults.
         until: a physical offset that ends what is wanted: the end of the log is not looked for where a segment from
             there on has begun, as all before it is then complete.
+        is_stopped: no broker writes these stores: zeros in a record's topic or properties are then its content, and
+            not pages that are yet to come.
     """
     starts = starts or {}
     return Snapshot(
-        {store.broker: _range_of(store, starts.get(store.broker), max_record_bytes, until) for store in stores}
+        {
+            store.broker: _range_of(store, starts.get(store.broker), max_record_bytes, until, is_stopped=is_stopped)
+            for store in stores
+        }
     )
 
 
-def _range_of(store: Store, start: int | None, max_record_bytes: int, until: int | None) -> StoreRange:
+def _range_of(
+    store: Store, start: int | None, max_record_bytes: int, until: int | None, *, is_stopped: bool
+) -> StoreRange:
     first = store.segments[0].base_offset if start is None else start
     for segment, size in zip(reversed(store.segments), reversed(segment_sizes(store)), strict=True):
         begin = max(segment.base_offset, first)
@@ -141,7 +149,9 @@ def _range_of(store: Store, start: int | None, max_record_bytes: int, until: int
                 and _has_begun(file, store.layout, segment, size, max_record_bytes)
             ):
                 return StoreRange(first, max(first, segment.base_offset), TailKind.CLOSED)
-            found = end_of_segment(file, segment, begin, size, max_record_bytes, layout=store.layout)
+            found = end_of_segment(
+                file, segment, begin, size, max_record_bytes, layout=store.layout, is_stopped=is_stopped
+            )
         if found is not None:
             return replace(found, start=first)
     return StoreRange(first, first)
@@ -162,6 +172,8 @@ def end_of_segment(
     max_record_bytes: int,
     reach: int | None = None,
     layout: StoreLayout = StoreLayout.COMMITLOG,
+    *,
+    is_stopped: bool = False,
 ) -> StoreRange | None:
     """Where the data of a segment ends, or None where it has none from `begin` on.
 
@@ -176,6 +188,7 @@ def end_of_segment(
         max_record_bytes: larger sizes are faults.
         reach: a physical offset behind which nobody looks, but for the rest of a record that begins before it.
         layout: what its records are.
+        is_stopped: see `take_snapshot`.
     """
     file_end = segment.base_offset + segment.file_size
     reach = file_end if reach is None else reach
@@ -183,7 +196,7 @@ def end_of_segment(
         return None
     base, segment_end = segment.base_offset, segment.base_offset + size
     split = Split("", segment.path, base, begin, reach, segment_end, file_end, layout=layout)
-    end, records, bad_end = End(), _LastRecords(layout), begin
+    end, records, bad_end = End(), _LastRecords(layout, needs_texts=not is_stopped), begin
     for step in walk(file, split, _WINDOW_BYTES, max_record_bytes, end, verify=False):
         if step.parts.shape[1]:
             records.add(step.origin, step.parts)
@@ -204,8 +217,9 @@ def end_of_segment(
 class _LastRecords:
     """The records seen last: enough to step back over those that did not get to disk as a whole."""
 
-    def __init__(self, layout: StoreLayout) -> None:
+    def __init__(self, layout: StoreLayout, *, needs_texts: bool) -> None:
         self._origin = 0
+        self._needs_texts = needs_texts
         self._examine = rules_of(layout).examine
         self._texts = kernel_of(layout).texts
         self._parts = np.empty((kernel_of(layout).part_count, 0), np.int64)
@@ -245,7 +259,8 @@ class _LastRecords:
 
         No CRC covers topic and properties, which lie behind the body. Zeros in them are pages that are not there yet:
         with a log on a network, or a broker that writes page by page, the sizes can come before what they are of. Where
-        an application did put a NUL into a property, its message is the last one only until the next.
+        an application did put a NUL into a property, its message is the last one only until the next, or until the
+        broker has stopped: RocketMQ checks no more than the body when it starts, and keeps such a message.
         """
         bounds = split.bounds(max_record_bytes)
         begins, ends = self._starts.tolist(), self._ends.tolist()
@@ -259,6 +274,8 @@ class _LastRecords:
         return None, begins[0] if begins else default
 
     def _has_texts(self, window: Array, row: int) -> bool:
+        if not self._needs_texts:
+            return True
         parts = self._parts[:, row]
         spans = ((parts[place] - parts[hop.START], parts[length]) for place, length in self._texts)
         return all(window[begin : begin + length].all() for begin, length in spans)

@@ -11,10 +11,10 @@ from connectors.commitlog.layouts import StoreLayout
 from connectors.commitlog.place import Place
 from connectors.commitlog.splits import Split
 from connectors.commitlog.walk import BadRange, End, walk
-from connectors.facts.delay_levels import DEFAULT_DELAY_LEVELS_MS
 from connectors.facts.journal import JournalReader
 from connectors.facts.kernel import Array
 from connectors.facts.records import CommitLogReader, Facts
+from schemas.layouts.delay_levels import DEFAULT_DELAY_LEVELS_MS
 from schemas.layouts.scan import DEFAULT_MAX_RECORD_BYTES, Fault
 
 CHUNK_ROWS = 1 << 18

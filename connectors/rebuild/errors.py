@@ -2,6 +2,7 @@
 
 RebuildError            a store, a folder or options that cannot be used as they are
 ├── BusyStoreError      a broker has the store open
+├── UnknownDelaysError  the delivery times of delayed messages would be guessed: nothing is replaced
 └── DisagreementError   what was made, or the log itself, does not pass a verify: nothing is replaced
 """
 
@@ -14,6 +15,10 @@ class RebuildError(Exception):
 
 class BusyStoreError(RebuildError):
     """A store whose lock a broker holds: nothing of it may be replaced."""
+
+
+class UnknownDelaysError(RebuildError):
+    """A broker with its own messageDelayLevel, of which some levels are not known."""
 
 
 class DisagreementError(RebuildError):

@@ -17,10 +17,10 @@ from connectors.commitlog.plan import StoreRange, divide, segment_ranges, take_s
 from connectors.commitlog.splits import Split
 from connectors.commitlog.stores import Store, segment_sizes
 from connectors.facts.running import cores
+from connectors.facts.topic_configs import TOPICS
 from connectors.rebuild.durable import write_whole
 from connectors.rebuild.errors import RebuildError
 from connectors.rebuild.settings import BATCH_QUEUES, CHECKPOINT, INDEX, QUEUES, Settings
-from connectors.rebuild.topics import TOPICS
 from schemas.layouts import jmq_queue
 from schemas.layouts.commitlog import BLANK
 from schemas.layouts.scan import DEFAULT_MAX_RECORD_BYTES
@@ -88,14 +88,20 @@ class Plan:
 
 
 def begin_or_go_on(
-    store: Store, root: Path, out: Path, settings: Settings, partition_bytes: int = PARTITION_BYTES
+    store: Store,
+    root: Path,
+    out: Path,
+    settings: Settings,
+    partition_bytes: int = PARTITION_BYTES,
+    *,
+    is_live: bool = False,
 ) -> Plan:
     """The plan of a new run, written; or that of one which was interrupted.
 
     Raises:
         RebuildError: if the folder holds anything else.
     """
-    now = log_range(store, partition_bytes)
+    now = log_range(store, partition_bytes, is_live=is_live)
     plan = Plan(root, out, now.start, now.end, settings, partition_bytes)
     known = _read(plan.work / PLAN)
     if known is None:
@@ -113,12 +119,13 @@ def begin_or_go_on(
     return Plan(root, out, now.start, known["end"], settings, partition_bytes)
 
 
-def log_range(store: Store, partition_bytes: int = PARTITION_BYTES) -> StoreRange:
-    """Where the log begins, and where it ends.
+def log_range(store: Store, partition_bytes: int = PARTITION_BYTES, *, is_live: bool) -> StoreRange:
+    """Return where the log begins, and where it ends for the broker that has it open, or that starts with it.
 
     The end is looked for from the last place on that the newest segment can be divided at: to hop through all of it
     would take as long as half of the rest of the run.
     """
+    is_stopped = not is_live and store.layout is StoreLayout.COMMITLOG
     for segment, size in zip(reversed(store.segments), reversed(segment_sizes(store)), strict=True):
         base = segment.base_offset
         file_end = base + min(segment.file_size, size)
@@ -130,10 +137,10 @@ def log_range(store: Store, partition_bytes: int = PARTITION_BYTES) -> StoreRang
                 continue  # made in advance, without a record yet
             last = find_last_cut(file, whole, partition_bytes, DEFAULT_MAX_RECORD_BYTES)
         if last is not None:
-            found = take_snapshot([store], {store.broker: last}).ranges[store.broker]
+            found = take_snapshot([store], {store.broker: last}, is_stopped=is_stopped).ranges[store.broker]
             return replace(found, start=store.segments[0].base_offset)
         break
-    return take_snapshot([store]).ranges[store.broker]
+    return take_snapshot([store], is_stopped=is_stopped).ranges[store.broker]
 
 
 def _read(path: Path) -> dict[str, Any] | None:

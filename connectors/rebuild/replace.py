@@ -21,7 +21,6 @@ from typing import Any
 from connectors.commitlog.layouts import StoreLayout
 from connectors.commitlog.plan import StoreRange
 from connectors.commitlog.stores import Store, find_stores
-from connectors.facts.delay_levels import DEFAULT_DELAY_LEVELS_MS
 from connectors.facts.queue_layouts import queues_of
 from connectors.rebuild.checkpoint import count_again
 from connectors.rebuild.durable import remove_but_last, write_whole
@@ -127,7 +126,7 @@ class Replacement:
         store: Store,
         shifted: Sequence[str],
         topics: Sequence[str] | None = None,
-        delay_levels_ms: tuple[int, ...] = DEFAULT_DELAY_LEVELS_MS,
+        delay_levels_ms: tuple[int, ...] | None = None,
     ) -> None:
         """See that the new files agree with the log, all of it.
 
@@ -135,7 +134,7 @@ class Replacement:
             store: whose log it is.
             shifted: queues that lack messages: what follows these stands in front of its number.
             topics: those that were rebuilt, None for all.
-            delay_levels_ms: the broker's messageDelayLevel.
+            delay_levels_ms: the messageDelayLevel that the new files were made with.
 
         Raises:
             DisagreementError: naming the first that does not.

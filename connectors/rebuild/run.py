@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
@@ -18,6 +18,7 @@ from connectors.commitlog.layouts import StoreLayout
 from connectors.commitlog.splits import Split
 from connectors.commitlog.stores import Store
 from connectors.facts.running import cores
+from connectors.facts.topic_configs import TOPICS
 from connectors.rebuild.checkpoint import checkpoint_of, journal_checkpoint_of
 from connectors.rebuild.collect import Collected, CollectTask, collect
 from connectors.rebuild.durable import remove_but_last, write_whole
@@ -27,8 +28,10 @@ from connectors.rebuild.parts import Queue, Totals
 from connectors.rebuild.plan import PARTITION_BYTES, PLAN, Plan, begin_or_go_on
 from connectors.rebuild.queues import QueuesBuilt, QueueTask, build_queues, group_queues
 from connectors.rebuild.settings import CHECKPOINT, Settings, Wanted, find_settings
-from connectors.rebuild.topics import TOPICS, topics_of, unlikely_queues
+from connectors.rebuild.topics import topics_of, unlikely_queues
 from connectors.rebuild.work import run_work
+from connectors.verify.store_view import is_locked
+from schemas.layouts.delay_levels import DEFAULT_DELAY_LEVELS_MS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -58,6 +61,8 @@ class Rebuilt:
         shifted_queues: the queues that have such entries, as `topic/queue id`.
         lost: entries that stand for messages which the log lacks.
         unlikely_queues: queues with the numbers of damaged headers, which topics.json leaves out; named likewise.
+        assumed_delays: delay levels of which neither the user nor the store told the delay, with the number of their
+            entries, whose delivery times follow from RocketMQ's defaults.
     """
 
     out: Path
@@ -73,6 +78,13 @@ class Rebuilt:
     shifted_queues: tuple[str, ...]
     lost: int
     unlikely_queues: tuple[str, ...]
+    assumed_delays: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def has_other_delays(self) -> bool:
+        """Return whether the store shows delays that are not RocketMQ's defaults."""
+        delays = self.settings.delay_levels_ms
+        return bool(delays) and delays != DEFAULT_DELAY_LEVELS_MS
 
 
 def rebuild_store(
@@ -84,6 +96,7 @@ def rebuild_store(
     threads: int | None = None,
     advance: Advance | None = None,
     partition_bytes: int = PARTITION_BYTES,
+    owns_lock: bool = False,
 ) -> Rebuilt:
     """Make the indexes of a store.
 
@@ -95,6 +108,7 @@ def rebuild_store(
         threads: how many of this process.
         advance: is told how many bytes of log more are read.
         partition_bytes: of the log, for one task.
+        owns_lock: this process holds the store's lock, so no broker has it open.
 
     Raises:
         RebuildError: for a store, a folder or options that cannot be used.
@@ -103,8 +117,9 @@ def rebuild_store(
     if "://" in store.root:
         raise RebuildError(f"{store.root}: expected a store on a local or mounted disk")
     root = Path(store.root).resolve().parent
-    settings = find_settings(root, wanted, store.layout, dialect_of(store))
-    plan = begin_or_go_on(store, root, out.resolve(), settings, partition_bytes)
+    settings = find_settings(root, wanted, store.layout, dialect_of(store), store.segments)
+    is_live = not owns_lock and is_locked(root)
+    plan = begin_or_go_on(store, root, out.resolve(), settings, partition_bytes, is_live=is_live)
     splits = plan.splits(store)
     collected, counts = _collect(plan, splits, spark, threads, advance)
     if mixed := _mixed_topics(counts):
@@ -193,7 +208,16 @@ def _build(
         shifted_queues=tuple(name for each in queues for name in each.shifted_queues),
         lost=sum(each.lost for each in queues),
         unlikely_queues=tuple(f"{queue.topic}/{queue.queue_id}" for queue in sorted(unlikely)),
+        assumed_delays=_assumed_delays(settings, counts),
     )
+
+
+def _assumed_delays(settings: Settings, counts: Mapping[Queue, int]) -> tuple[tuple[int, int], ...]:
+    if settings.observed_levels is None:
+        return ()
+    topic, known = settings.dialect.schedule_topic, set(settings.observed_levels)
+    levels = {queue.queue_id + 1: count for queue, count in counts.items() if queue.topic == topic and count}
+    return tuple(sorted((level, count) for level, count in levels.items() if level not in known))
 
 
 def _build_one(task: QueueTask | IndexTask) -> QueuesBuilt | IndexBuilt:

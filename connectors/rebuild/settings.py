@@ -9,17 +9,20 @@ a new one.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from connectors.commitlog.kernels import kernel_of
 from connectors.commitlog.layouts import StoreLayout
-from connectors.facts.delay_levels import DEFAULT_DELAY_LEVELS_MS
+from connectors.commitlog.stores import Segment
 from connectors.facts.queue_layouts import QueueLayout, queues_of
 from connectors.rebuild.errors import RebuildError
 from connectors.rebuild.index_tags import index_has_tags
 from connectors.rebuild.topics import batch_topics_of
+from connectors.verify.log_records import LogRecords
+from connectors.verify.observed_delays import observe_delays, with_observed
 from connectors.verify.store_view import has_rocksdb_queues, list_queues, queue_file_size
 from schemas.layouts import batchconsumequeue
 from schemas.layouts.checkpoint import Checkpoint, parse_checkpoint
@@ -41,8 +44,9 @@ class Wanted:
         index_slots: slots of an IndexFile.
         index_entries: its entries.
         index_tags: whether records are entered under their TAGS.
-        delay_levels_ms: the broker's messageDelayLevel.
+        delay_levels_ms: the broker's messageDelayLevel; None to use what the store's schedule queues show.
         close_heads: see `Settings`.
+        observed_levels: see `Settings`; counts only where `delay_levels_ms` is given.
     """
 
     topics: tuple[str, ...] | None = None
@@ -50,8 +54,9 @@ class Wanted:
     index_slots: int | None = None
     index_entries: int | None = None
     index_tags: bool | None = None
-    delay_levels_ms: tuple[int, ...] = DEFAULT_DELAY_LEVELS_MS
+    delay_levels_ms: tuple[int, ...] | None = None
     close_heads: bool = False
+    observed_levels: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +70,8 @@ class Settings:
         index_entries: its entries; one fewer are used.
         index_tags: whether records are entered under their TAGS.
         delay_levels_ms: messageDelayLevel.
+        observed_levels: the levels whose delays were read from the store's schedule queues, the others being
+            RocketMQ's defaults; None where the user gave all of them.
         topics: whose queues are made, None for all.
         close_heads: queues whose first messages the log lacks begin at 0 all the same. A broker puts filler there,
             which leads to offset 0: where the log begins there, it passes over the queue's messages in the first
@@ -85,6 +92,7 @@ class Settings:
     batch_topics: tuple[str, ...] = ()
     layout: StoreLayout = StoreLayout.COMMITLOG
     dialect_name: str = ROCKETMQ.name
+    observed_levels: tuple[int, ...] | None = None
 
     @property
     def dialect(self) -> Dialect:
@@ -108,9 +116,20 @@ class Settings:
 
 
 def find_settings(
-    root: Path, wanted: Wanted, layout: StoreLayout = StoreLayout.COMMITLOG, dialect: Dialect = ROCKETMQ
+    root: Path,
+    wanted: Wanted,
+    layout: StoreLayout = StoreLayout.COMMITLOG,
+    dialect: Dialect = ROCKETMQ,
+    segments: Sequence[Segment] = (),
 ) -> Settings:
-    """The settings of the broker that wrote a store.
+    """Find the settings of the broker that wrote a store.
+
+    Args:
+        root: The store's folder.
+        wanted: What the user says of them.
+        layout: How the store keeps its log.
+        dialect: Of its CommitLog.
+        segments: Its log; the schedule queues' delays are read only with it.
 
     Raises:
         RebuildError: for sizes that no broker takes, for what the layout has no place for, and for a store whose queues
@@ -126,13 +145,15 @@ def find_settings(
     slots, entries = wanted.index_slots or found.slots, wanted.index_entries or found.entries
     if slots < 1 or entries < 2:  # entry 0 is never used
         raise RebuildError(f"IndexFile: expected 1 slot and 2 entries or more, found {slots} and {entries}")
+    delays = {} if wanted.delay_levels_ms else _observed_delays(root, size, layout, dialect, segments)
     return Settings(
         queue_file_size=size,
         batch_file_size=_batch_file_size(root),
         index_slots=slots,
         index_entries=entries,
         index_tags=_has_tags(root, files, found) if wanted.index_tags is None else wanted.index_tags,
-        delay_levels_ms=wanted.delay_levels_ms,
+        delay_levels_ms=wanted.delay_levels_ms or with_observed(delays),
+        observed_levels=wanted.observed_levels if wanted.delay_levels_ms else tuple(sorted(delays)),
         topics=wanted.topics,
         close_heads=wanted.close_heads,
         batch_topics=tuple(sorted(batch_topics_of(root))),
@@ -142,7 +163,7 @@ def find_settings(
 
 def _journal_settings(root: Path, wanted: Wanted) -> Settings:
     index = (wanted.index_slots, wanted.index_entries, wanted.index_tags)
-    if any(each is not None for each in index) or wanted.delay_levels_ms != DEFAULT_DELAY_LEVELS_MS:
+    if any(each is not None for each in index) or wanted.delay_levels_ms:
         raise RebuildError(f"{root}: expected no option of an index or of delay levels: a JMQ store has neither")
     return Settings(
         queue_file_size=_queue_file_size(root, wanted, StoreLayout.JOURNAL),
@@ -150,11 +171,19 @@ def _journal_settings(root: Path, wanted: Wanted) -> Settings:
         index_slots=0,
         index_entries=0,
         index_tags=False,
-        delay_levels_ms=wanted.delay_levels_ms,
+        delay_levels_ms=(),
         topics=wanted.topics,
         close_heads=False,
         layout=StoreLayout.JOURNAL,
     )
+
+
+def _observed_delays(
+    root: Path, file_size: int, layout: StoreLayout, dialect: Dialect, segments: Sequence[Segment]
+) -> dict[int, int]:
+    queues = queues_of(layout)
+    found = list_queues(root, queues)
+    return observe_delays(root, found, dialect.schedule_topic, file_size, queues, LogRecords(segments, layout))
 
 
 def _queue_file_size(root: Path, wanted: Wanted, layout: StoreLayout) -> int:

@@ -15,18 +15,14 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from connectors.facts.topic_configs import TABLE, TOPICS, backup_of, is_listed, read_topics, read_topics_file
 from connectors.rebuild.parts import Queue
-from schemas.layouts.boltmq_config import topics_from_boltmq, topics_to_boltmq
+from schemas.layouts.boltmq_config import topics_to_boltmq
 from schemas.layouts.dialect import ROCKETMQ, Dialect
-from schemas.layouts.topics import Kind, kind_of
-from schemas.remoting.fastjson import parse_fastjson, serialize_fastjson
+from schemas.remoting.fastjson import serialize_fastjson
 
-TOPICS = "config/topics.json"
 _LOGGER = logging.getLogger(__name__)
-_TABLE = "topicConfigTable"
-_LIGHT_PREFIX = "%LMQ%"
 _READ_AND_WRITE = 6
-_BROKERS_OWN = frozenset({Kind.DELAY, Kind.HALF, Kind.OP, Kind.TIMER, Kind.SYSTEM})
 _LIKELY_NUMBER = 1024
 _TIMES_AS_MANY = 8
 _BATCH_QUEUES: Mapping[str, str] = {"queue.type": "BatchCQ"}
@@ -55,14 +51,14 @@ def topics_of(root: Path, queues: Iterable[Queue], timestamp: int, dialect: Dial
         dialect: whose broker is to read it.
     """
     path = root / TOPICS
-    document = _known(path)
-    if path.exists() and not _table_of(path):
-        instead = f"what {_before(path).name} says is taken" if document else "it is made by the log alone"
-        _LOGGER.warning("%s: expected JSON with %s, found none: %s", path, _TABLE, instead)
-    table = document.setdefault(_TABLE, {})
+    document = read_topics(root)
+    if path.exists() and not read_topics_file(path):
+        instead = f"what {backup_of(path).name} says is taken" if document else "it is made by the log alone"
+        _LOGGER.warning("%s: expected JSON with %s, found none: %s", path, TABLE, instead)
+    table = document.setdefault(TABLE, {})
     found: dict[str, tuple[int, bool]] = {}
     for queue in queues:
-        if kind_of(queue.topic) not in _BROKERS_OWN and not queue.topic.startswith(_LIGHT_PREFIX):
+        if is_listed(queue.topic):
             count, is_batch = found.get(queue.topic, (0, False))
             found[queue.topic] = max(count, queue.queue_id + 1), is_batch or queue.is_batch
     for topic, (count, is_batch) in sorted(found.items()):
@@ -75,7 +71,7 @@ def topics_of(root: Path, queues: Iterable[Queue], timestamp: int, dialect: Dial
 
 def batch_topics_of(root: Path) -> set[str]:
     """Topics of which topics.json says that their queues are BatchConsumeQueues."""
-    table = _known(root / TOPICS).get(_TABLE, {})
+    table = read_topics(root).get(TABLE, {})
     return {
         str(topic)
         for topic, config in table.items()
@@ -96,22 +92,3 @@ def _config(topic: str, queues: int, *, is_batch: bool) -> dict[str, Any]:
         "topicSysFlag": 0,
         "writeQueueNums": queues,
     }
-
-
-def _known(path: Path) -> dict[str, Any]:
-    """What the file says, or as for a broker the one before it; nothing where neither says what such a file says."""
-    return _table_of(path) or _table_of(_before(path))
-
-
-def _before(path: Path) -> Path:
-    """What a broker keeps of a file when it writes it anew."""
-    return path.with_name(f"{path.name}.bak")
-
-
-def _table_of(path: Path) -> dict[str, Any]:
-    try:
-        document = parse_fastjson(path.read_bytes())
-    except (OSError, ValueError):
-        return {}
-    known = topics_from_boltmq(document) if isinstance(document, dict) else {}
-    return dict(known) if isinstance(known.get(_TABLE), dict) else {}

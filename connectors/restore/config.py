@@ -17,6 +17,7 @@ from typing import Any
 from connectors.restore.errors import RestoreError
 from schemas.layouts.boltmq_config import offsets_from_boltmq
 from schemas.layouts.numbers import INT32_MAX, INT32_MIN, INT64_MAX, int_within, require_int
+from schemas.layouts.offset_keys import split_offset_key
 from schemas.layouts.topics import RETRY_PREFIX
 from schemas.remoting.fastjson import parse_fastjson, serialize_fastjson
 
@@ -49,7 +50,7 @@ class GroupOffsets:
     @property
     def groups(self) -> set[str]:
         """The groups that have one."""
-        return {key.rpartition("@")[2] for key in self.table}
+        return {split_offset_key(key)[1] for key in self.table}
 
 
 def parse_offsets(data: bytes, name: str) -> Table:
@@ -93,7 +94,7 @@ def fit_offsets(table: Table, ends: Mapping[tuple[str, int], int]) -> GroupOffse
     fitting: Table = {}
     set_back = left_out = 0
     for key, queues in table.items():
-        topic = key.rpartition("@")[0]
+        topic, _ = split_offset_key(key)
         for queue, offset in queues.items():
             end = ends.get((topic, queue))
             if end is None:

@@ -35,6 +35,7 @@ from connectors.restore.segment import SegmentRestored, SegmentTask, restore_seg
 from connectors.restore.sizes import find_segment_size
 from connectors.whole_files import sync_folder
 from schemas.layouts.commitlog import END_RESERVE
+from schemas.layouts.delay_levels import DEFAULT_DELAY_LEVELS_MS
 from schemas.layouts.topics import BOLTMQ_SCHEDULE_TOPIC
 
 NOTES = "restore-notes.jsonl"
@@ -199,7 +200,8 @@ def _write_config(
 ) -> GroupOffsets | None:
     broker, log = plan.chosen.broker, plan.log
     fitting = None if offsets is None else fit_offsets(offsets, ends)
-    delays = first_undelivered(table, broker, log, settings.delay_levels_ms, log.last_time - DELIVERY_MS)
+    levels = settings.delay_levels_ms or DEFAULT_DELAY_LEVELS_MS
+    delays = first_undelivered(table, broker, log, levels, log.last_time - DELIVERY_MS)
     files = config_files(fitting or GroupOffsets({}), {topic for topic, _ in ends}, delays, log.last_time)
     for name, data in files.items():
         write_whole(plan.out / "config" / name, data)

@@ -9,13 +9,14 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from connectors.commitlog.plan import segment_ranges, take_snapshot
+from connectors.commitlog.plan import segment_ranges
 from connectors.commitlog.splits import Split
 from connectors.commitlog.stores import COMMITLOG, Store, segment_size
 from connectors.rebuild.durable import write_whole
 from connectors.rebuild.work import run_work
 from connectors.salvage.errors import SalvageError
 from connectors.salvage.segments import SegmentSalvaged, SegmentTask, salvage_segment
+from connectors.verify.store_view import is_locked, range_of
 from connectors.whole_files import sync_folder
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ def _known(store: Store, out: Path) -> Salvaged:
 def _tasks(store: Store, folder: Path) -> list[SegmentTask]:
     """A task for every segment from the oldest to the newest, missing ones included."""
     size = segment_size(store)
-    found = take_snapshot([store]).ranges[store.broker]
+    found = range_of(store, is_live=is_locked(Path(store.root).parent))
     splits = [each for split in segment_ranges(store, found) for each in _by_segment(split, size)]
     for split in splits:
         if not split.missing and split.segment_end - split.base_offset != size:

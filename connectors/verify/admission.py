@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from connectors.commitlog.dialects import dialect_of
@@ -11,13 +11,14 @@ from connectors.commitlog.layouts import StoreLayout
 from connectors.commitlog.plan import TailKind
 from connectors.commitlog.stores import Store, segment_size
 from connectors.facts import batch_queues
-from connectors.facts.delay_levels import DEFAULT_DELAY_LEVELS_MS
 from connectors.facts.queue_layouts import queues_of
+from connectors.facts.topic_configs import known_topics
 from connectors.verify import index_files
 from connectors.verify.findings import DEFAULT_LIMIT, Finding, Findings
 from connectors.verify.index_files import IndexPart, open_part, read_between
 from connectors.verify.layouts import checks_of
 from connectors.verify.log_records import LogRecords
+from connectors.verify.observed_delays import differing_levels, observe_delays, with_observed
 from connectors.verify.small_files import SmallFiles
 from connectors.verify.store_view import (
     ABORT,
@@ -30,6 +31,7 @@ from connectors.verify.store_view import (
     queue_file_size,
     range_of,
 )
+from schemas.layouts.delay_levels import DEFAULT_DELAY_LEVELS_MS, DELAY_UNIT_MS
 from schemas.layouts.errors import LayoutError
 from schemas.layouts.segments import parse_segment_name
 
@@ -41,14 +43,20 @@ class Options:
     """How to verify.
 
     Attributes:
-        delay_levels_ms: the brokers' messageDelayLevel.
+        delay_levels_ms: the brokers' messageDelayLevel; None to use what each store's schedule queues show.
+        delay_levels_by_broker: the same for single stores, by their names; it goes before `delay_levels_ms`.
         partition_bytes: of the log, for one task.
         limit: findings of a class that are kept for each store.
     """
 
-    delay_levels_ms: tuple[int, ...] = DEFAULT_DELAY_LEVELS_MS
+    delay_levels_ms: tuple[int, ...] | None = None
     partition_bytes: int = DEFAULT_PARTITION_BYTES
     limit: int = DEFAULT_LIMIT
+    delay_levels_by_broker: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+    def delay_levels_of(self, broker: str) -> tuple[int, ...] | None:
+        """Return the messageDelayLevel that was given for a store, or None."""
+        return self.delay_levels_by_broker.get(broker, self.delay_levels_ms)
 
 
 @dataclass(frozen=True)
@@ -82,7 +90,7 @@ def admit(store: Store, options: Options) -> Admitted:
     is_live, was_aborted = is_locked(root), (root / ABORT).exists()
     small = checks_of(store.layout).read_small_files(root, options.limit, is_live)
     findings.merge(small.findings)
-    log = range_of(store)
+    log = range_of(store, is_live=is_live)
     queue_layout = queues_of(store.layout)
     queues = list_queues(root, queue_layout)
     file_size = queue_file_size(root, queues, queue_layout)
@@ -111,14 +119,35 @@ def admit(store: Store, options: Options) -> Admitted:
         index=(),
         batch_topics=frozenset(topic for topic, _ in batches),
         queues_in_rocksdb=is_rocketmq and has_rocksdb_queues(root),
-        delay_levels_ms=options.delay_levels_ms,
+        delay_levels_ms=options.delay_levels_of(store.broker) or DEFAULT_DELAY_LEVELS_MS,
         limit=options.limit,
+        topics=known_topics(root) if is_rocketmq else None,
         layout=store.layout,
         dialect=dialect_of(store),
     )
+    if is_rocketmq and options.delay_levels_of(store.broker) is None:
+        view = _with_observed_delays(view, queues, findings)
     _check_segments(store, view, small, findings)
     index = tuple(_index_parts(store, view, findings)) if view.has_key_index else ()
     return Admitted(store, replace(view, index=index), small, findings, [*queues, *batches])
+
+
+def _with_observed_delays(view: StoreView, queues: Sequence[tuple[str, int]], findings: Findings) -> StoreView:
+    """Return a view with the delay levels that the store's schedule queues show."""
+    records = LogRecords(view.segments, view.layout)
+    topic = view.dialect.schedule_topic
+    observed = observe_delays(Path(view.root), queues, topic, view.queue_file_size, view.queues, records)
+    for level in differing_levels(observed):
+        default = DEFAULT_DELAY_LEVELS_MS[level - 1 : level]
+        findings.add(
+            Finding(
+                "delay_level_not_default",
+                queue=f"{topic}/{level - 1}",
+                found=f"level {level} waits {observed[level] // DELAY_UNIT_MS} s",
+                expected=f"{default[0] // DELAY_UNIT_MS} s, the default" if default else "18 levels, the default",
+            )
+        )
+    return replace(view, delay_levels_ms=with_observed(observed))
 
 
 def _check_segments(store: Store, view: StoreView, small: SmallFiles, findings: Findings) -> None:

@@ -41,6 +41,7 @@ _SALVAGE = (
 )
 _REBUILD = "'commitlake rebuild' makes it from the log; a stopped broker does so itself if it finds none"
 _RESTART = "nothing: a broker mends it when it starts"
+_DELAYS = "nothing; give the broker's settings to verify and rebuild with --broker-conf"
 _D, _R, _I = Severity.DAMAGE, Severity.REPAIRABLE, Severity.INFO
 
 _Class = FindingClass
@@ -89,6 +90,8 @@ _ALL = (
                  "look-ups by time may miss what was stored around it: widen them"),
     # Queues: RocketMQ's ConsumeQueues, JMQ's queue files.
     _Class("queue_missing", _R, "A queue that has messages in the log has no files", _REBUILD),
+    _Class("queue_deleted", _I, "A topic was deleted: topics.json does not have it, and its messages are in the log "
+                 "only", "nothing; 'commitlake rebuild' would make its queues and the topic again"),
     _Class("queue_missing_file", _R, "A file between two others, or before the first, is gone while the log still "
                  "has its messages", _REBUILD),
     _Class("queue_missing_entry", _R, "A record's entry is empty: the broker skips it, or ends the queue there",
@@ -97,8 +100,13 @@ _ALL = (
                  "broker ends the queue there", _REBUILD),
     _Class("queue_wrong_offset", _R, "An entry leads to another place than its record", _REBUILD),
     _Class("queue_wrong_size", _R, "An entry has another size than its record", _REBUILD),
-    _Class("queue_wrong_tags", _R, "An entry's code is not that of its record's TAGS, or not its time of delivery: "
-                 "filters by tag, or a delay, go wrong; other --delay-levels than the broker's look so, too", _REBUILD),
+    _Class("queue_wrong_tags", _R, "An entry's code is not that of its record's TAGS, or not its delivery time: "
+                 "filters by tag, or a delay, go wrong", _REBUILD),
+    _Class("queue_other_delay", _I, "A delivery time is a whole number of seconds after its record was stored, but not "
+                 "by the delay of its level: the broker has, or had, another messageDelayLevel than the one compared",
+                 _DELAYS),
+    _Class("delay_level_not_default", _I, "The schedule queues show that the broker has its own messageDelayLevel",
+                 _DELAYS),
     _Class("queue_dangling_entry", _R, "An entry leads to a place where the log has no record of its number",
                  _REBUILD),
     _Class("queue_beyond_log", _R, "Entries lead behind the log's end: the log lost its end in a crash",

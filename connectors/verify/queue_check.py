@@ -12,6 +12,7 @@ from connectors.facts.entries import QueueEntries
 from connectors.facts.kernel import Array
 from connectors.verify.findings import Finding, Findings
 from connectors.verify.log_records import LogRecords
+from connectors.verify.observed_delays import are_delays
 from connectors.verify.queue_files import QueueFiles
 from connectors.verify.store_view import StoreView
 
@@ -146,13 +147,18 @@ class QueueChecker:
             return
         empty = layout.is_empty(found)
         lags = empty & (offsets >= self._view.dispatched_end)
+        wrong_code = wrong & ~empty & valid & same_offset & same_size & ~same_code & ~extended
+        other_delay = np.zeros(len(found), np.bool_)
+        if wrong_code.any() and files.topic == self._view.dialect.schedule_topic:
+            other_delay = wrong_code & are_delays(found[layout.code_field] - entries.store_timestamp[rows])
         for code, rows_of_class in (
             ("queue_not_dispatched", wrong & lags),
             ("queue_missing_entry", wrong & empty & ~lags),
             ("queue_invalid_entry", wrong & ~empty & ~valid),
             ("queue_wrong_offset", wrong & ~empty & valid & ~same_offset),
             ("queue_wrong_size", wrong & ~empty & valid & same_offset & ~same_size),
-            ("queue_wrong_tags", wrong & ~empty & valid & same_offset & same_size & ~same_code & ~extended),
+            ("queue_wrong_tags", wrong_code & ~other_delay),
+            ("queue_other_delay", other_delay),
         ):
             places = np.flatnonzero(rows_of_class)
             self._findings.add_many(

@@ -29,6 +29,8 @@ class QueueFolders:
             return
         dispatched = [run for run in runs if run.first_offset < self._view.dispatched_end]
         code = "queue_missing" if dispatched else "queue_not_dispatched"
+        if code == "queue_missing" and self._view.is_deleted(files.topic):
+            code = "queue_deleted"
         count = sum(run.end - run.first for run in runs)
         first = (dispatched or runs)[0]
         self._findings.add(

@@ -15,6 +15,7 @@ from schemas.layouts.boltmq_config import offsets_from_boltmq
 from schemas.layouts.checkpoint import parse_checkpoint
 from schemas.layouts.errors import LayoutError
 from schemas.layouts.numbers import INT32_MAX, INT64_MAX, INT64_MIN, int_within, parse_int, parse_int32
+from schemas.layouts.offset_keys import split_offset_key
 from schemas.remoting.fastjson import parse_fastjson
 
 CHECKPOINT = "checkpoint"
@@ -90,7 +91,7 @@ def read_small_files(root: Path, limit: int, is_live: bool) -> SmallFiles:
         except LayoutError as error:
             findings.add(Finding("checkpoint_unreadable", CHECKPOINT, 0, found=error.found, expected=error.expected))
     groups = tuple(
-        GroupOffset(*str(name).rpartition("@")[::2], int(queue), int(offset))
+        GroupOffset(*split_offset_key(str(name)), int(queue), int(offset))
         for name, offsets in _table(root, CONSUMER_OFFSETS, findings, _are_offsets).items()
         for queue, offset in offsets.items()
     )

@@ -21,6 +21,7 @@ from connectors.commitlog.plan import StoreRange, TailKind, take_snapshot
 from connectors.commitlog.stores import Segment, Store
 from connectors.facts import batch_queues
 from connectors.facts.queue_layouts import QueueLayout, queues_of
+from connectors.facts.topic_configs import is_listed
 from connectors.verify.errors import VerifyError
 from connectors.verify.index_files import IndexPart
 from connectors.verify.queue_files import QueueFiles
@@ -55,6 +56,7 @@ class StoreView:
         queues_in_rocksdb: the queues are in RocksDB.
         delay_levels_ms: the broker's messageDelayLevel.
         limit: findings of a class that are kept.
+        topics: the names in topics.json; None where it does not tell.
         layout: how it keeps its log.
         dialect: of its CommitLog.
     """
@@ -76,6 +78,7 @@ class StoreView:
     queues_in_rocksdb: bool
     delay_levels_ms: tuple[int, ...]
     limit: int
+    topics: frozenset[str] | None = None
     layout: StoreLayout = StoreLayout.COMMITLOG
     dialect: Dialect = ROCKETMQ
 
@@ -98,6 +101,10 @@ class StoreView:
     def may_lag(self) -> bool:
         """Whether the indexes may be behind the log: a broker that stops in peace lets them catch up."""
         return self.is_live or self.was_aborted
+
+    def is_deleted(self, topic: str) -> bool:
+        """Return whether a topic of the log was deleted: a broker forgets its settings, and deletes its queues."""
+        return self.topics is not None and topic not in self.topics and is_listed(topic)
 
     def queue(self, topic: str, queue_id: int) -> QueueFiles:
         """A queue's files as they are now."""
@@ -173,9 +180,10 @@ def queue_file_size(root: Path, queues: list[tuple[str, int]], layout: QueueLayo
     )  # fmt: skip
 
 
-def range_of(store: Store) -> StoreRange:
-    """Where the log begins, and where it ends."""
-    return take_snapshot([store]).ranges[store.broker]
+def range_of(store: Store, *, is_live: bool) -> StoreRange:
+    """Return where the log begins, and where it ends for the broker that has it open, or that starts with it."""
+    is_stopped = not is_live and store.layout is StoreLayout.COMMITLOG
+    return take_snapshot([store], is_stopped=is_stopped).ranges[store.broker]
 
 
 def last_dispatched(root: Path, queues: list[tuple[str, int]], file_size: int, end: int, layout: QueueLayout) -> int:

@@ -62,12 +62,7 @@ def parse_boltmq_conf(text: str = "") -> BoltmqConf:
     Raises:
         BrokerConfError: for what is no such file, or a value that the broker would not take.
     """
-    try:
-        document = tomllib.loads(_LEADING_ZEROS.sub(r"\1", text))
-    except (ValueError, RecursionError) as error:  # a ValueError also for a number of more than 4,300 digits
-        raise BrokerConfError(f"expected BoltMQ's settings, in TOML, found what is none: {error}") from None
-    if foreign := [name for name in document if name not in _TABLES]:
-        raise BrokerConfError(f"expected the tables {', '.join(_TABLES)} of BoltMQ's settings, found {foreign[0]}")
+    document = _document(text)
     hour = _number(document, "broker", "delete_when", _HOURS_A_DAY) or DEFAULT_DELETE_HOUR
     hours = _number(document, "store", "file_reserved_time", _MOST_HOURS) or DEFAULT_RESERVED_HOURS
     role = _get(document, "cluster", "broker_role") or _ROLES[1]
@@ -80,6 +75,28 @@ def parse_boltmq_conf(text: str = "") -> BoltmqConf:
         ),
         is_slave=role == _ROLES[2],
     )
+
+
+def boltmq_broker_name(text: str) -> str | None:
+    """Return `cluster.broker_name` of a broker.toml, or None where it is not set.
+
+    Raises:
+        BrokerConfError: The text is no such file.
+    """
+    name = _get(_document(text), "cluster", "broker_name")
+    if name is not None and not isinstance(name, str):
+        raise BrokerConfError(f"cluster.broker_name: expected a text, found {name!r}")
+    return name or None
+
+
+def _document(text: str) -> dict[str, Any]:
+    try:
+        document = tomllib.loads(_LEADING_ZEROS.sub(r"\1", text))
+    except (ValueError, RecursionError) as error:  # a ValueError also for a number of more than 4,300 digits
+        raise BrokerConfError(f"expected BoltMQ's settings, in TOML, found what is none: {error}") from None
+    if foreign := [name for name in document if name not in _TABLES]:
+        raise BrokerConfError(f"expected the tables {', '.join(_TABLES)} of BoltMQ's settings, found {foreign[0]}")
+    return document
 
 
 def _get(document: Mapping[str, Any], table: str, key: str) -> object:

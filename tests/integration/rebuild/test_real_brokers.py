@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from connectors.commitlog.stores import find_stores
-from connectors.facts.delay_levels import DEFAULT_DELAY_LEVELS, parse_delay_levels
 from connectors.rebuild.run import Rebuilt, rebuild_store
 from connectors.rebuild.settings import Wanted, find_settings
 from connectors.remoting.options import Options
@@ -23,6 +22,7 @@ from connectors.verify.admission import Options as VerifyOptions
 from connectors.verify.doctor import verify_stores
 from jobs.command import ExitCode
 from jobs.rebuild import main
+from schemas.layouts.delay_levels import DEFAULT_DELAY_LEVELS, parse_delay_levels
 from tests.servers.java_programs import Row, consume_all, dump_store, look_up, run_java
 from tests.servers.recording import RECORDING_OPTIONS, RecordedStore
 from tests.servers.rocketmq import SMALL_FILES, RocketMQ

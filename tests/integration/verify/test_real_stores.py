@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from connectors.commitlog.stores import find_stores
-from connectors.facts.delay_levels import DEFAULT_DELAY_LEVELS, parse_delay_levels
 from connectors.verify.admission import Options
 from connectors.verify.doctor import StoreReport, verify_stores
+from schemas.layouts.delay_levels import DEFAULT_DELAY_LEVELS, parse_delay_levels
 from tests.integration.conftest import StartBroker
 from tests.servers.java_programs import produce_every_kind
 from tests.servers.recording import RECORDING_OPTIONS, RecordedStore

@@ -38,7 +38,7 @@ def run(tmp_path: Path, *arguments: str) -> int:
         (["--listen", "0.0.0.0:10911"], "clients need an address to connect to"),
         (["--name", "a b"], "--name: expected 1 to 127 characters"),
         (["--segment-mib", "0"], "segment_size_bytes: expected"),
-        (["--delay-levels", "soon"], "message_delay_level: expected numbers with a unit"),
+        (["--delay-levels", "soon"], "message_delay_level: expected delays such as"),
         (["--accounts", "/no/such/file"], "cannot be read"),
         (["--role", "SLAVE"], "it needs to know its master"),
         (["--role", "SYNC_MASTER"], "its slaves need a port"),

@@ -162,8 +162,8 @@ def test_the_logs_end_is_where_a_read_of_all_of_it_finds_it(store: Path, kept: i
     data = newest.read_bytes()
     newest.write_bytes(data[:kept].ljust(len(data), b"\0"))
     (found,) = find_stores(str(store), "a")
-    assert log_range(found, partition).end == take_snapshot([found]).ranges["a"].end
-    assert log_range(found, partition).start == 0
+    assert log_range(found, partition, is_live=False).end == take_snapshot([found]).ranges["a"].end
+    assert log_range(found, partition, is_live=False).start == 0
 
 
 def replaced(root: Path, topics: tuple[str, ...] | None = None) -> Replacement:

@@ -145,7 +145,7 @@ def test_a_torn_end_of_the_log_is_left_out(tmp_path: Path) -> None:
     path = max((root / "commitlog").iterdir())
     data = bytearray(path.read_bytes())
     end = sum(map(len, records(messages(COUNT), 2 * SEGMENT)))
-    data[end - 20 :] = bytes(len(data) - end + 20)
+    data[end - 120 :] = bytes(len(data) - end + 120)
     path.write_bytes(data)
     salvaged = salvage(root)
     assert len(kept(salvaged.out)) == 3 * COUNT - 1

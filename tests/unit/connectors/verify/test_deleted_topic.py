@@ -58,3 +58,18 @@ def test_a_damaged_entry_of_the_new_queue_is_found(tmp_path: Path) -> None:
     wrong = d.entry(root, 3)._replace(physical_offset=d.entry(root, 4).physical_offset)
     d.put_entry(root, 3, wrong)
     assert verify(root).findings.counts == {"log_queue_restarted": 3, "queue_wrong_offset": 1}
+
+
+def test_a_topic_that_topics_json_does_not_have_was_deleted(tmp_path: Path) -> None:
+    root = write(tmp_path / "store", 300, 0)
+    (root / "config").mkdir(exist_ok=True)
+    (root / "config" / "topics.json").write_text('{"topicConfigTable":{"topic-0":{},"topic-2":{},"rare":{}}}')
+    assert verify(root).findings.counts == {"queue_deleted": 3}
+
+
+@pytest.mark.parametrize("topics", ["", "{", '{"topicConfigTable":{"topic-0":{},"topic-1":{},"topic-2":{},"rare":{}}}'])
+def test_a_queue_without_files_is_missing_unless_topics_json_speaks_against_it(tmp_path: Path, topics: str) -> None:
+    root = write(tmp_path / "store", 300, 0)
+    (root / "config").mkdir(exist_ok=True)
+    (root / "config" / "topics.json").write_text(topics)
+    assert verify(root).findings.counts == {"queue_missing": 3}

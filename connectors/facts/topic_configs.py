@@ -1,0 +1,64 @@
+"""A store's own config/topics.json."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from schemas.layouts.boltmq_config import topics_from_boltmq
+from schemas.layouts.topics import GIVEN_UP_TOPIC, Kind, kind_of
+from schemas.remoting.fastjson import parse_fastjson
+
+TOPICS = "config/topics.json"
+TABLE = "topicConfigTable"
+LIGHT_PREFIX = "%LMQ%"
+_MADE_AT_START = frozenset({Kind.DELAY, Kind.HALF, Kind.OP, Kind.TIMER, Kind.SYSTEM})
+MAX_BYTES = 256 << 20
+"""Of the file: 200 bytes a topic leave room for a million topics."""
+
+
+def is_listed(topic: str) -> bool:
+    """Return whether topics.json must have a topic for the broker to serve it.
+
+    Light queues are in no such file. A broker makes its own topics when it starts, but for that of messages whose
+    transaction was given up: it is made with the first such message.
+    """
+    if topic.startswith(LIGHT_PREFIX):
+        return False
+    return topic == GIVEN_UP_TOPIC or kind_of(topic) not in _MADE_AT_START
+
+
+def read_topics(root: Path) -> dict[str, Any]:
+    """Return the document in RocketMQ's form, or, as a broker does, that of `topics.json.bak`.
+
+    Args:
+        root: The store's folder.
+
+    Returns:
+        Empty where neither file can be read, or has a table of topics.
+    """
+    path = root / TOPICS
+    return read_topics_file(path) or read_topics_file(backup_of(path))
+
+
+def backup_of(path: Path) -> Path:
+    """Return the file that a broker keeps the previous content in."""
+    return path.with_name(f"{path.name}.bak")
+
+
+def read_topics_file(path: Path) -> dict[str, Any]:
+    """Return the document of one file in RocketMQ's form; empty where it cannot be read, or has no table of topics."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+        document = parse_fastjson(data) if len(data) <= MAX_BYTES else None
+    except (OSError, ValueError):
+        return {}
+    known = topics_from_boltmq(document) if isinstance(document, dict) else {}
+    return dict(known) if isinstance(known.get(TABLE), dict) else {}
+
+
+def known_topics(root: Path) -> frozenset[str] | None:
+    """Return the names of a store's topics; None where topics.json does not tell."""
+    document = read_topics(root)
+    return frozenset(map(str, document[TABLE])) if document else None
