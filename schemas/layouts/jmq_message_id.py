@@ -8,7 +8,6 @@ from schemas.layouts.errors import LayoutError, UnserializableError
 from schemas.layouts.journal import MAX_QUEUE_ID
 from schemas.layouts.numbers import parse_int
 
-
 _MAX_QUEUE_OFFSET = (1 << 64) - 1
 
 
