@@ -20,12 +20,9 @@ from connectors.packs.location import pack_location
 from connectors.s3.spark import spark_uri
 from jobs.audit_moment import Moment
 from pipelines.profile import combine_profiles, to_profile
+from schemas.tables.messages import MESSAGES
 from schemas.tables.profile import PROFILES, WINDOW_SECONDS
 
-_HASHED = [
-    "broker", "topic", "queue_id", "queue_offset", "physical_offset", "size", "body_size", "body_crc",
-    "store_timestamp",
-]  # fmt: skip
 _WINDOW = datetime.timedelta(seconds=WINDOW_SECONDS)
 _EPOCH = datetime.datetime.fromtimestamp(0, datetime.UTC)
 _DATED = "store_date="  # as names of packs begin; what stands there for no date sorts behind every date
@@ -175,7 +172,7 @@ class Sides:
 
     def hbase(self, options: Mapping[str, str]) -> DataFrame:
         """What HBase holds of what was archived by then."""
-        rows = self.spark.read.format("hbase").options(**{**options, "columns": ",".join(_HASHED)}).load()
+        rows = self.spark.read.format("hbase").options(**{**options, "columns": ",".join(MESSAGES.names)}).load()
         ends = {broker: StoreRange(0, progress.end) for broker, progress in self.moment.commit.stores.items()}
         return to_profile(_inside(rows.where(self.span.of("store_timestamp")), self.stretches(ends)))
 

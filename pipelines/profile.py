@@ -13,7 +13,8 @@ from operator import and_, or_
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from schemas.tables.profile import AUDIT, CHECKSUM_COLUMNS, KEY_COLUMNS, WINDOW_SECONDS
+from pipelines.row_hash import lake_hash, row_hash
+from schemas.tables.profile import AUDIT, CHECKSUM_COLUMNS, KEY_COLUMNS, OPTIONAL_CHECKSUMS, WINDOW_SECONDS
 
 FIGURES = tuple(name for name in AUDIT.names if name not in KEY_COLUMNS)
 """The columns of `AUDIT` beside its key."""
@@ -28,6 +29,7 @@ def to_profile(messages: DataFrame) -> DataFrame:
     Args:
         messages: at least `broker`, `topic`, `queue_id`, `queue_offset`, `physical_offset`, `size`, `body_size`,
             `body_crc` and `store_timestamp`, as in `messages`; rows without a size, which are bad ranges, are left out.
+            The checksums of `OPTIONAL_CHECKSUMS` are null where a column of theirs is not there.
 
     Returns:
         A table of `AUDIT`: one row per broker, topic, queue and window. Counts and sums are never null; an extreme is
@@ -38,6 +40,8 @@ def to_profile(messages: DataFrame) -> DataFrame:
         _window_start().alias("window_start"),
         *(F.col(name) for name in ("size", "body_size", "queue_offset", "physical_offset", "store_timestamp")),
         _row_hash().alias("checksum"),
+        row_hash(messages.schema).alias("row_checksum"),
+        lake_hash(messages.schema).alias("lake_checksum"),
     )
     return (
         hashed.groupBy(*KEY_COLUMNS)
@@ -52,6 +56,7 @@ def to_profile(messages: DataFrame) -> DataFrame:
             F.max("physical_offset").alias("last_physical_offset"),
             F.min("store_timestamp").alias("min_store_timestamp"),
             F.max("store_timestamp").alias("max_store_timestamp"),
+            *(_known_sum(name).alias(name) for name in OPTIONAL_CHECKSUMS),
         )
         .to(AUDIT)
     )
@@ -61,10 +66,12 @@ def combine_profiles(profiles: DataFrame) -> DataFrame:
     """Put the parts of windows together that several runs took.
 
     Args:
-        profiles: at least `AUDIT`, as in `profiles`; a window may have any number of rows.
+        profiles: at least `AUDIT`, as in `profiles`, or without `OPTIONAL_CHECKSUMS`, as earlier versions wrote it; a
+            window may have any number of rows.
 
     Returns:
-        A table of `AUDIT`: one row per broker, topic, queue and window.
+        A table of `AUDIT`: one row per broker, topic, queue and window. An optional checksum is null where one of the
+        window's parts has none.
     """
     least = [name for name in FIGURES if name.startswith(("first_", "min_"))]
     greatest = [name for name in FIGURES if name.startswith(("last_", "max_"))]
@@ -75,6 +82,8 @@ def combine_profiles(profiles: DataFrame) -> DataFrame:
             _wrapped_sum("checksum").alias("checksum"),
             *(F.min(name).alias(name) for name in least),
             *(F.max(name).alias(name) for name in greatest),
+            *(_known_sum(name).alias(name) for name in OPTIONAL_CHECKSUMS if name in profiles.columns),
+            *(F.lit(None).cast("long").alias(name) for name in OPTIONAL_CHECKSUMS if name not in profiles.columns),
         )
         .to(AUDIT)
     )
@@ -95,7 +104,7 @@ def compare_profiles(expected: DataFrame, found: DataFrame, *, columns: Sequence
         a time first. Empty where the two are the same.
     """
     pairs = [(F.col(f"expected.{name}"), F.col(f"found.{name}")) for name in columns]
-    differs = [~left.eqNullSafe(right) for left, right in pairs]
+    differs = [_differs(name, *pair) for name, pair in zip(columns, pairs, strict=True)]
     names = F.array_compact(
         F.array(*(F.when(unequal, F.lit(name)) for name, unequal in zip(columns, differs, strict=True)))
     )
@@ -117,6 +126,12 @@ def compare_profiles(expected: DataFrame, found: DataFrame, *, columns: Sequence
         )
         .orderBy(*KEY_COLUMNS)
     )
+
+
+def _differs(name: str, expected: Column, found: Column) -> Column:
+    """Whether two figures differ; what one side does not know is no difference in an optional checksum."""
+    differs = ~expected.eqNullSafe(found)
+    return differs & expected.isNotNull() & found.isNotNull() if name in OPTIONAL_CHECKSUMS else differs
 
 
 def _marked(profile: DataFrame, columns: Sequence[str]) -> DataFrame:
@@ -143,6 +158,11 @@ def _row_hash() -> Column:
 
 def _sum(name: str) -> Column:
     return F.coalesce(F.sum(F.col(name).cast("long")), F.lit(0).cast("long"))
+
+
+def _known_sum(name: str) -> Column:
+    """The sum modulo 2^64, or null where one of the values is null."""
+    return F.when(F.count_if(F.col(name).isNull()) == 0, _wrapped_sum(name))
 
 
 def _wrapped_sum(name: str) -> Column:

@@ -60,6 +60,7 @@ def open_profiles_file(lake: LakePaths, run_id: str) -> Iterator[ProfilesFile]:
             use_dictionary=PROFILES_SCHEMA.names,
             write_statistics=PROFILES_SCHEMA.names,
             write_page_index=True,
+            write_page_checksum=True,
             metadata_collector=collected,
         ) as writer:
             file = ProfilesFile(name, run_id, writer)

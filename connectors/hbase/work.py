@@ -79,7 +79,10 @@ class Work:
 
     def _read(self, piece: Piece, files: Any) -> Iterator[pa.RecordBatch]:
         # A file has not its partition's column. Row groups are the unit of reading, and bound what is held of a file.
-        with files.open_input_file(piece.name) as source, pq.ParquetFile(source) as parquet:
+        with (
+            files.open_input_file(piece.name) as source,
+            pq.ParquetFile(source, page_checksum_verification=True) as parquet,
+        ):
             stored = set(parquet.schema_arrow.names)
             wanted = _KEY_COLUMNS if self.delete else MESSAGES.names
             columns = [name for name in wanted if name in stored]
@@ -128,7 +131,7 @@ def kept_places(work: Work, version: AddedVersion) -> Mapping[str, Offsets]:
     files = table_files(work.messages_uri, work.storage_options)
     for file in version.files:
         with files.open_input_file(file.name) as source:
-            places = pq.read_table(source, columns=_PLACE)
+            places = pq.read_table(source, columns=_PLACE, page_checksum_verification=True)
         brokers = places.column("broker").cast(pa.string())  # some writers leave views, which cannot be compared
         for broker in pc.unique(brokers).to_pylist():
             offsets = places.column("physical_offset").filter(pc.equal(brokers, broker)).to_numpy()

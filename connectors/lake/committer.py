@@ -6,12 +6,13 @@ the archive had come. That is decided by Delta's own conflict detection, on the 
 
 from __future__ import annotations
 
+import secrets
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 from pyspark.sql.types import StructType
@@ -19,6 +20,7 @@ from pyspark.sql.types import StructType
 from connectors.lake.archive_log import APPLICATION_ID, ArchiveCommit, StoreProgress, commits_after, read_last_commit
 from connectors.lake.data_files import DataFile
 from connectors.lake.delta import delta_table, storage_options
+from connectors.lake.plain_files import write_plain_file
 from schemas.tables.messages import MESSAGES, PARTITION_COLUMNS
 
 _MOST_TRIES = 50  # each says that somebody else went on
@@ -107,7 +109,7 @@ def commit_messages(table: DeltaTable, files: Iterable[DataFile], commit: Archiv
         raise ConcurrentArchiveError(f"another run wrote archive commit {commit.sequence} at the same time") from error
 
 
-def append_files(table_uri: str, schema: StructType, files: Iterable[DataFile], sequence: int) -> None:
+def append_files(table_uri: str, schema: StructType, files: Sequence[DataFile], sequence: int) -> None:
     """Add a run's files to a table that follows `messages`, once: again under the same number changes nothing.
 
     Args:
@@ -116,7 +118,19 @@ def append_files(table_uri: str, schema: StructType, files: Iterable[DataFile], 
         files: of no partition.
         sequence: the run's.
     """
-    write_once(table_uri, schema, sequence, lambda table, properties: _add_files(table, files, (), properties))
+    table = open_or_create(table_uri, schema)
+    properties = CommitProperties(app_transactions=[Transaction(APPLICATION_ID, sequence)])
+    for attempt in range(_MOST_TRIES):
+        if sequence <= (table.transaction_version(APPLICATION_ID) or 0):
+            return
+        try:
+            _add_files(table, files, (), properties)
+        except CommitFailedError:  # another run makes this one good, or has written its own
+            if attempt == _MOST_TRIES - 1:
+                raise
+            table = delta_table(table_uri)
+        else:
+            return
 
 
 def append_rows(table_uri: str, schema: StructType, rows: pa.Table) -> None:
@@ -127,7 +141,9 @@ def append_rows(table_uri: str, schema: StructType, rows: pa.Table) -> None:
         schema: its columns.
         rows: of these.
     """
-    write_deltalake(open_or_create(table_uri, schema), rows, mode="append")
+    table = open_or_create(table_uri, schema)
+    file = write_plain_file(rows, table_uri, f"part-{secrets.token_hex(16)}.zstd.parquet")
+    _add_files(table, [file], (), CommitProperties())
 
 
 def advance(
@@ -162,32 +178,6 @@ def advance(
     except CommitFailedError:
         return False
     return True
-
-
-def write_once(
-    table_uri: str, schema: StructType, sequence: int, write: Callable[[DeltaTable, CommitProperties], None]
-) -> None:
-    """Make a commit under a sequence number, unless the table has one of that number or a larger one.
-
-    Args:
-        table_uri: path or URI of the Delta table; made where there is none.
-        schema: its columns.
-        sequence: the run's.
-        write: makes the commit, with these properties.
-    """
-    table = open_or_create(table_uri, schema)
-    properties = CommitProperties(app_transactions=[Transaction(APPLICATION_ID, sequence)])
-    for attempt in range(_MOST_TRIES):
-        if sequence <= (table.transaction_version(APPLICATION_ID) or 0):
-            return
-        try:
-            write(table, properties)
-        except CommitFailedError:  # another run makes this one good, or has written its own
-            if attempt == _MOST_TRIES - 1:
-                raise
-            table = delta_table(table_uri)
-        else:
-            return
 
 
 def _add_files(

@@ -132,6 +132,7 @@ def _write(rows: pa.Table, output: object) -> pq.FileMetaData:
         data_page_size=_PAGE_BYTES,
         write_statistics=_flat(rows.schema),
         write_page_index=True,
+        write_page_checksum=True,
         store_schema=False,
         metadata_collector=collected,
     ) as writer:

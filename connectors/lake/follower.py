@@ -6,18 +6,19 @@ A run that was stopped behind its commit is made good by the next one, from the 
 from __future__ import annotations
 
 import datetime
+import secrets
 from dataclasses import asdict, dataclass
 
 import pyarrow as pa
-from deltalake import write_deltalake
 from deltalake.exceptions import TableNotFoundError
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from connectors.lake.archive_log import APPLICATION_ID, ArchiveCommit, commits_after
-from connectors.lake.committer import append_files, write_once
+from connectors.lake.committer import append_files
 from connectors.lake.delta import delta_table
 from connectors.lake.paths import LakePaths
+from connectors.lake.plain_files import write_plain_file
 from schemas.tables.archive_runs import ARCHIVE_RUNS
 from schemas.tables.gaps import GAPS
 from schemas.tables.profile import PROFILES
@@ -102,12 +103,9 @@ def _run_of(commit: ArchiveCommit, recovered: bool, parser_version: str) -> Arch
 def _append_run(run: ArchiveRun, runs_uri: str) -> None:
     """Say that a run is finished; until then the next one makes good what follows the commit."""
     row = pa.Table.from_pylist([asdict(run)], schema=to_arrow_schema(ARCHIVE_RUNS, timezone="UTC"))
-    write_once(
-        runs_uri,
-        ARCHIVE_RUNS,
-        run.sequence,
-        lambda table, properties: write_deltalake(table, row, mode="append", commit_properties=properties),
-    )
+    # Another run may finish the same one at this moment, with another time: each writes a file of its own.
+    file = write_plain_file(row, runs_uri, f"part-{run.run_id}-{secrets.token_hex(4)}.zstd.parquet")
+    append_files(runs_uri, ARCHIVE_RUNS, [file], run.sequence)
 
 
 def _last_finished(runs_uri: str) -> int:

@@ -54,6 +54,7 @@ def _write(
         column_encoding=dict(encodings),
         write_statistics=told,
         write_page_index=True,
+        write_page_checksum=True,
         metadata_collector=collected,
     ) as writer:
         writer.write_table(rows, row_group_size=row_group_rows)

@@ -143,6 +143,7 @@ def _write(merge: Merge, output: BinaryIO, batches: Iterator[pa.Table]) -> pq.Fi
         data_page_size=_PAGE_BYTES,
         write_statistics=[field.name for field in merge.schema if _has_statistics(field.type)],
         write_page_index=True,
+        write_page_checksum=True,
         store_schema=False,
         metadata_collector=collected,
     ) as writer:

@@ -104,7 +104,10 @@ def open_merge(files: pafs.FileSystem, paths: Sequence[str], sort_columns: Seque
     """
     sources: list[pq.ParquetFile] = []
     try:
-        sources.extend(pq.ParquetFile(files.open_input_file(path), pre_buffer=False) for path in paths)
+        sources.extend(
+            pq.ParquetFile(files.open_input_file(path), pre_buffer=False, page_checksum_verification=True)
+            for path in paths
+        )
         schema = pa.unify_schemas([source.schema_arrow for source in sources], promote_options="permissive")
         return Merge(schema, _order(sources, sort_columns), sources)
     except BaseException:

@@ -60,7 +60,7 @@ def _named_packs(messages_uri: str, dates: set[datetime.date | None]) -> set[str
     found: set[str] = set()
     for file in read_table_files(delta_table(messages_uri)) if texts else ():
         if None in texts or file.partition.get(STORE_DATE.name) in texts:
-            with pq.ParquetFile(files.open_input_file(file.path)) as source:
+            with pq.ParquetFile(files.open_input_file(file.path), page_checksum_verification=True) as source:
                 for batch in source.iter_batches(columns=[_PACK]):
                     names = pc.unique(pc.struct_field(batch.column(BODY_REF.name), "pack"))
                     found.update(name for name in names.to_pylist() if name is not None)

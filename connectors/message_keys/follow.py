@@ -68,7 +68,9 @@ class _Chunks:
         tables = []
         for added in self.parts[number]:
             with files.open_input_file(added.name) as file:
-                tables.append(pq.read_table(file, columns=COLUMNS, read_dictionary=REPEATING))
+                tables.append(
+                    pq.read_table(file, columns=COLUMNS, read_dictionary=REPEATING, page_checksum_verification=True)
+                )
         rows = to_keys(pa.concat_tables(tables))
         if not rows.num_rows:
             return None

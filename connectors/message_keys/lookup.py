@@ -72,7 +72,8 @@ def _newer(lake: LakePaths, keys: Sequence[str], kind: str) -> Iterator[pa.Table
     for added in files:
         try:
             with folder.open_input_file(added.name) as file:
-                rows = pq.read_table(file, columns=[*PLACES.names, column]).combine_chunks()
+                columns = [*PLACES.names, column]
+                rows = pq.read_table(file, columns=columns, page_checksum_verification=True).combine_chunks()
         except FileNotFoundError:
             raise VersionGoneError(
                 f"the data file {added.name} is no longer there: expected VACUUM to leave what message_keys has yet "

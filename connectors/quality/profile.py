@@ -72,6 +72,8 @@ def _parts(rows: Rows) -> Parts:
     values = dict.fromkeys((*SUMS, *QUEUE), zeros) | dict(zip(kernel.FIELDS, out, strict=True))
     for name, marked in rows.marks().items():
         values[name] = np.add.reduceat(marked, starts, dtype=np.int64)
+    for name, hashes in rows.checksums().items():
+        values[name] = np.add.reduceat(hashes, starts) if len(starts) else hashes
     windows, timeless = stores[starts] // _WINDOW_US * _WINDOW_US, nulls[starts] & kernel.NULL_STORE != 0
     return Parts(
         keys=[

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from connectors.journal.rows import ID_MARK
+from connectors.quality.checksums import lake_hashes, row_hashes
 from connectors.quality.errors import ProfileError
 from connectors.quality.kernel import (
     NO_QUEUE,
@@ -143,6 +144,13 @@ class Rows:
         found["unknown_kinds"] = self._outside("kind", _KINDS)
         found["inner_batches"] = self.inner_counts()[1]
         return {name: rows for name, rows in found.items() if rows is not None}
+
+    def checksums(self) -> dict[str, Array]:
+        """The hash of each row, by the column of the profile that sums it up."""
+        return {
+            "row_checksum": self._in_order(row_hashes(self._table)),
+            "lake_checksum": self._in_order(lake_hashes(self._table)),
+        }
 
     def _nulls(self, names: Iterable[str]) -> Array | None:
         columns = [column for column in map(self._column, names) if column.null_count]

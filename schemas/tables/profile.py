@@ -7,8 +7,17 @@ Key: (`run_id`, `broker`, `topic`, `queue_id`, `window_start`). A window that se
 `PROFILE` is a run's own, or a task's: without `run_id`. `AUDIT` are the columns that any table with the messages'
 numbers gives, see `pipelines.profile`.
 
-`checksum` is the sum modulo 2^64 of Spark's `xxhash64(physical_offset, queue_offset, size, body_crc,
-unix_millis(store_timestamp))`, all as bigint: the order of rows does not matter, every row does.
+Checksums are sums modulo 2^64 of a hash of each row, so that the order of rows does not matter. The hash is Spark's
+`xxhash64` of numbers, all bigint:
+
+    checksum         physical_offset, queue_offset, size, body_crc, unix_millis(store_timestamp)
+    row_checksum     `ROW_CHECKSUM_COLUMNS`: all that a store says of a message
+    lake_checksum    `LAKE_CHECKSUM_COLUMNS`: what only the lake says of it
+
+In the last two a text counts as its own `xxhash64`, a list as that of the list, a map as two lists, its keys and its
+values, a timestamp in microseconds, a date in days, and a null as `NULL_NUMBER`. They are null in profiles that were
+written before there were these columns, and in those of rows that lack one of the columns: such windows are compared by
+`checksum` alone. Whoever adds a column to `messages` adds another checksum: these two stay as they are.
 """
 
 from __future__ import annotations
@@ -31,6 +40,17 @@ BORN_TOLERANCE_MS = 600_000
 MAX_RUNS = 1000
 """A window with more runs of queue offsets than these has null for them, and its parts are taken as apart."""
 CHECKSUM_COLUMNS = ("physical_offset", "queue_offset", "size", "body_crc", "store_timestamp")
+ROW_CHECKSUM_COLUMNS = (
+    "broker", "physical_offset", "size", "topic", "queue_id", "queue_offset", "msg_id", "unique_key", "keys", "tags",
+    "kind", "born_timestamp", "store_timestamp", "born_host", "store_host", "sys_flag", "flag", "reconsume_times",
+    "priority", "prepared_transaction_offset", "body_size", "body_crc", "body_codec", "properties",
+)  # fmt: skip
+LAKE_CHECKSUM_COLUMNS = (
+    "body_ref.pack", "body_ref.frame_offset", "body_ref.frame_length", "body_ref.offset", "body_ref.length",
+    "store_date",
+)  # fmt: skip
+NULL_NUMBER = -(1 << 63)
+"""What a null counts as in the last two checksums."""
 
 
 def _column(name: str, data_type: DataType, comment: str) -> StructField:
@@ -96,6 +116,10 @@ _QUEUE = [
     _count("missing_offsets", "queue offsets that are left out from one row of the window to the next"),
     _count("restarts", "times that queue offsets go back, or stay, from one row of the window to the next"),
 ]
+_CHECKSUMS = [
+    _count("row_checksum", "of all that a store says of the rows; see the module's docstring"),
+    _count("lake_checksum", "of what only the lake says of the rows; see the module's docstring"),
+]
 RUN = StructType(
     [
         _column("first_physical_offset", LongType(), "of its first row"),
@@ -110,10 +134,12 @@ RUNS = _column(
     "in the log's order, stretches in which each row's queue offset follows on the one before; null for too many",
 )
 
-PROFILE = StructType([*_KEY, *_AMOUNTS, *_EXTREMES, *_MORE_EXTREMES, *_NULLS, *_VIOLATIONS, *_QUEUE, RUNS])
+PROFILE = StructType([*_KEY, *_AMOUNTS, *_EXTREMES, *_MORE_EXTREMES, *_NULLS, *_VIOLATIONS, *_QUEUE, RUNS, *_CHECKSUMS])
 RUN_ID = _column("run_id", StringType(), "the archive run, as in archive_runs")
 PROFILES = StructType([*PROFILE, RUN_ID])
 KEY_COLUMNS = tuple(field.name for field in _KEY)
-AUDIT = StructType([*_KEY, *_AMOUNTS, *_EXTREMES])
+AUDIT = StructType([*_KEY, *_AMOUNTS, *_EXTREMES, *_CHECKSUMS])
+OPTIONAL_CHECKSUMS = tuple(field.name for field in _CHECKSUMS)
+"""The checksums that a profile may lack; they are compared where both sides have them."""
 COUNT_COLUMNS = tuple(field.name for field in (*_NULLS, *_VIOLATIONS))
 """What adds up when two parts of a window are put together, besides `_AMOUNTS`."""

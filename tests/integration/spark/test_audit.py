@@ -8,6 +8,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
@@ -73,6 +75,24 @@ def test_one_message_missing_in_the_table_turns_it_red(folder: Path, capsys: pyt
     assert (difference["topic"], difference["queue_id"]) == (row["topic"], row["queue_id"])
     assert difference["expected_messages"] == difference["found_messages"] + 1
     assert "checksum" in difference["different_columns"]
+
+
+@pytest.mark.parametrize(
+    ("column", "value"), [("tags", "other"), ("born_host", "10.0.0.9:1"), ("properties", [("a", "b")])]
+)
+def test_a_value_changed_in_a_data_file_turns_it_red(
+    folder: Path, capsys: pytest.CaptureFixture[str], column: str, value: object
+) -> None:
+    path = max((folder / "lake" / "messages").rglob("*.parquet"))
+    rows = pq.read_table(path, partitioning=None)
+    place = rows.schema.get_field_index(column)
+    values = [value, *rows.column(column).to_pylist()[1:]]
+    pq.write_table(rows.set_column(place, rows.schema.field(column), pa.array(values, rows.schema.types[place])), path)
+    code, verdicts = run_audit(folder, capsys, "--no-bodies")
+    assert code == 3
+    for sides in ("runs-messages", "store-messages"):
+        (difference,) = verdicts[sides]["differences"]
+        assert difference["different_columns"] == ["row_checksum"]
 
 
 @pytest.mark.parametrize("damage", ["gone", "flipped", "cut"])

@@ -21,9 +21,10 @@ from connectors.quality.judge import judge
 from connectors.quality.merging import merge_profiles
 from connectors.quality.profile import profile_rows
 from pipelines.profile import FIGURES, combine_profiles, compare_profiles, to_profile
-from schemas.tables.profile import AUDIT, KEY_COLUMNS
+from schemas.tables.messages import BODY_PLACE
+from schemas.tables.profile import AUDIT, KEY_COLUMNS, OPTIONAL_CHECKSUMS
 from tests.servers.recording import RecordedStore
-from tests.unit.connectors.quality.making import NOON, Row, message, messages, profile_of, table_of
+from tests.unit.connectors.quality.making import NOON, SCHEMA, Row, message, messages, profile_of
 
 _LEAST, _GREATEST = -(1 << 63), (1 << 63) - 1
 
@@ -41,6 +42,14 @@ def hostile_rows(seed: int, count: int) -> list[Row]:
     def integer() -> int:
         return chance.choice([0, -1, -(1 << 31), (1 << 31) - 1, chance.randrange(-(1 << 31), 1 << 31)])
 
+    def text() -> str:
+        return "".join(
+            chance.choices("ab \u00fc\U0001f600", k=chance.choice([0, 1, 3, 4, 7, 8, 12, 31, 32, 33, 64, 99]))
+        )
+
+    def time() -> datetime.datetime:
+        return NOON + datetime.timedelta(microseconds=chance.randrange(-(10**10), 10**10))
+
     return [
         message(
             number,
@@ -52,7 +61,25 @@ def hostile_rows(seed: int, count: int) -> list[Row]:
             size=integer(),
             body_size=sometimes(integer()),
             body_crc=sometimes(integer()),
-            store_timestamp=sometimes(NOON + datetime.timedelta(microseconds=chance.randrange(-(10**10), 10**10))),
+            store_timestamp=sometimes(time()),
+            born_timestamp=sometimes(time()),
+            msg_id=sometimes(text()),
+            unique_key=sometimes(text()),
+            keys=sometimes([text() for _ in range(chance.randrange(4))]),
+            tags=sometimes(text()),
+            kind=sometimes(text()),
+            born_host=sometimes(text()),
+            store_host=sometimes(text()),
+            sys_flag=sometimes(integer()),
+            flag=sometimes(integer()),
+            reconsume_times=sometimes(integer()),
+            priority=sometimes(integer()),
+            prepared_transaction_offset=sometimes(long()),
+            body_codec=sometimes(text()),
+            properties=sometimes([(f"{name}{text()}", text()) for name in range(chance.randrange(4))]),
+            body_ref=sometimes(
+                dict(zip(BODY_PLACE.names, [text(), long(), integer(), integer(), integer()], strict=True))
+            ),
         )
         for number in range(count)
     ]
@@ -82,13 +109,10 @@ def names_and_types(table: DataFrame | StructType) -> list[tuple[str, str]]:
 
 def frame_of(spark: SparkSession, rows: list[Row]) -> DataFrame:
     """Rows of messages, spread over partitions."""
-    table = pa.Table.from_pylist(rows, schema=table_of(rows[:1]).schema)
-    plain = pa.table({name: _plain(table.column(name)) for name in table.column_names if name != "properties"})
-    return spark.createDataFrame(plain).repartition(3)
-
-
-def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+    times = [row["store_timestamp"] for row in rows]
+    dates = pa.array([None if time is None else time.date() for time in times], pa.date32())
+    table = pa.Table.from_pylist(rows, schema=SCHEMA).append_column("store_date", dates)
+    return spark.createDataFrame(table).repartition(3)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -135,11 +159,11 @@ def test_one_message_that_is_missing_is_named_by_its_window(spark: SparkSession,
     assert row.expected_messages == row.found_messages + 1
 
 
-def test_another_row_in_place_of_one_changes_only_the_checksum(spark: SparkSession) -> None:
+def test_another_row_in_place_of_one_changes_only_the_checksums(spark: SparkSession) -> None:
     rows = messages(range(10))
     other = [*rows[:4], {**rows[4], "body_crc": 99}, *rows[5:]]
     (row,) = compare_profiles(to_profile(frame_of(spark, rows)), to_profile(frame_of(spark, other))).collect()
-    assert row.different_columns == ["checksum"]
+    assert row.different_columns == ["checksum", "row_checksum"]
 
 
 def test_windows_of_one_side_only_come_in_the_order_of_their_keys(spark: SparkSession) -> None:
@@ -214,3 +238,17 @@ def test_a_real_store_that_lost_one_message_is_not(archived: DeltaTable) -> None
     report = judge(merge_profiles(profile_rows(cut if each is part else each) for each in parts))
     assert [found.expectation.name for found in report.critical_failures] == ["no_message_is_lost"]
     assert report.critical_failures[0].observed == 1
+
+
+def test_a_profile_without_the_later_checksums_is_compared_by_the_first_one(spark: SparkSession) -> None:
+    rows = messages(range(10))
+    told = to_profile(frame_of(spark, rows))
+    old = combine_profiles(told.drop(*OPTIONAL_CHECKSUMS))
+    half = combine_profiles(told.unionByName(told.drop(*OPTIONAL_CHECKSUMS), allowMissingColumns=True))
+    assert [row.row_checksum for row in half.collect()] == [None]
+    other = to_profile(frame_of(spark, [{**rows[0], "tags": "T"}, *rows[1:]]))
+    assert compare_profiles(old, other).isEmpty()
+    (row,) = compare_profiles(told, other).collect()
+    assert row.different_columns == ["row_checksum"]
+    (row,) = compare_profiles(old, to_profile(frame_of(spark, [{**rows[0], "body_crc": 99}, *rows[1:]]))).collect()
+    assert row.different_columns == ["checksum"]
