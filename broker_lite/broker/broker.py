@@ -11,6 +11,7 @@ from broker_lite.broker.interfaces import BrokerStore
 from broker_lite.broker.layouts import delivery_of, parking_topics
 from broker_lite.broker.locks import QueueLocks
 from broker_lite.broker.options import BrokerOptions
+from broker_lite.broker.slices import Slices
 from broker_lite.broker.statistics import Statistics
 from broker_lite.broker.topics import TopicTable
 from broker_lite.protocol import Channel
@@ -37,6 +38,7 @@ class Broker:
         clients: who is connected.
         locks: who reads which queue in order.
         held: pulls that wait for a message.
+        slices: work that takes long.
         asked: what clients were asked for others, in the order of the times until which they may answer.
         statistics: what it has done.
         started_ms: when it was started.
@@ -53,6 +55,7 @@ class Broker:
         self.clients = Clients(options.client_timeout_ms)
         self.locks = QueueLocks()
         self.held = HeldPulls()
+        self.slices = Slices()
         self.asked: deque[tuple[int, Channel, int]] = deque()
         self.started_ms = store.clock()
         self.statistics = Statistics(self.started_ms)

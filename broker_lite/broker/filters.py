@@ -9,6 +9,11 @@ from broker_lite.broker.sql92 import SqlError, compile_sql92
 from schemas.layouts.commitlog import parse_message
 from schemas.remoting.heartbeats import SQL92_EXPRESSION, TAG_EXPRESSION, SubscriptionData
 
+MAX_EXPRESSION_LENGTH = 16_384
+"""Of tags, or of SQL92; RocketMQ has no limit."""
+MAX_TAGS = MAX_EXPRESSION_LENGTH // len("a||")
+"""As many as an expression of that length can have; clients send the tags and their hashes beside it, too."""
+
 QueueCodes = Callable[[Collection[str], Collection[int]], frozenset[int] | None]
 
 
@@ -36,6 +41,24 @@ class Filter(NamedTuple):
 EVERYTHING = Filter()
 
 
+def check_subscription(subscription: SubscriptionData) -> None:
+    """Refuse a subscription that would take long to read, or much memory to keep.
+
+    Raises:
+        FilterError: if it is too long.
+    """
+    check_length(subscription.sub_string)
+    tags = max(len(subscription.tags_set), len(subscription.code_set))
+    if tags > MAX_TAGS or sum(map(len, subscription.tags_set)) > MAX_EXPRESSION_LENGTH:
+        raise FilterError(f"expected at most {MAX_TAGS} tags of {MAX_EXPRESSION_LENGTH} characters, found {tags} tags")
+
+
+def check_length(expression: str) -> None:
+    """Refuse an expression that is too long; see `check_subscription`."""
+    if len(expression) > MAX_EXPRESSION_LENGTH:
+        raise FilterError(f"expected at most {MAX_EXPRESSION_LENGTH} characters, found {len(expression)}")
+
+
 def _as_sent(_tags: Collection[str], codes: Collection[int]) -> frozenset[int]:
     return frozenset(codes)
 
@@ -50,6 +73,7 @@ def filter_of(subscription: SubscriptionData, queue_codes: QueueCodes = _as_sent
     Raises:
         FilterError: if its expression is none.
     """
+    check_subscription(subscription)
     if subscription.class_filter_mode:
         return EVERYTHING
     if subscription.expression_type == TAG_EXPRESSION:

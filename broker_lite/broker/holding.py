@@ -5,19 +5,22 @@ Source: PullRequestHoldService (5.5.0). RocketMQ looks for late ones every 5 s.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from broker_lite.broker.filters import Filter
+from broker_lite.broker.shares import Shares
 from broker_lite.protocol import Channel
 from schemas.layouts.remoting import Command
 from schemas.remoting.headers import PullMessageRequest
 
 MAX_HELD_OF_ONE = 4096
 """Pulls of one connection that may wait; a consumer has one for each queue."""
-_SUBSCRIPTION_LENGTH = 1024
-"""A pull with a subscription of its own counts once more for every so many characters of it."""
+MAX_HELD_OF_ADDRESS = 65_536
+MAX_HELD = 131_072
+_SUBSCRIPTION_LENGTH = 128
+_CODES = 16
+"""A pull counts once more for every so many characters of its own subscription, or tags of its group's."""
 
 
 @dataclass(slots=True)
@@ -42,7 +45,8 @@ class HeldPull:
     @property
     def weight(self) -> int:
         """As how many ordinary pulls it counts."""
-        return 1 + len(self.header.subscription or "") // _SUBSCRIPTION_LENGTH
+        codes = self.wanted.codes or ()
+        return 1 + len(self.header.subscription or "") // _SUBSCRIPTION_LENGTH + len(codes) // _CODES
 
 
 class HeldPulls:
@@ -50,16 +54,15 @@ class HeldPulls:
 
     def __init__(self) -> None:
         self._by_queue: dict[tuple[str, int], list[HeldPull]] = {}
-        self._counts: Counter[Channel] = Counter()
+        self._shares = Shares(of_one=MAX_HELD_OF_ONE, of_address=MAX_HELD_OF_ADDRESS, in_all=MAX_HELD)
 
     def __len__(self) -> int:
         return sum(map(len, self._by_queue.values()))
 
     def hold(self, pull: HeldPull) -> bool:
-        """Keep a pull; tells whether there was room for it."""
-        if self._counts[pull.channel] + pull.weight > MAX_HELD_OF_ONE:
+        """Keep a pull; returns whether there was room for it."""
+        if not self._shares.take(pull.channel, pull.weight):
             return False
-        self._counts[pull.channel] += pull.weight
         self._by_queue.setdefault((pull.header.topic, pull.header.queue_id), []).append(pull)
         return True
 
@@ -67,7 +70,7 @@ class HeldPulls:
         """Take out the pulls of a queue; those of a peer that has gone are forgotten."""
         pulls = self._by_queue.pop((topic, queue_id), [])
         for pull in pulls:
-            self._uncount(pull)
+            self._shares.release(pull.channel, pull.weight)
         return [pull for pull in pulls if pull.channel.is_open]
 
     def take_late(self, now_ms: int) -> Iterator[HeldPull]:
@@ -82,11 +85,6 @@ class HeldPulls:
             else:
                 del self._by_queue[key]
             for pull in late:
-                self._uncount(pull)
+                self._shares.release(pull.channel, pull.weight)
                 if pull.channel.is_open:
                     yield pull
-
-    def _uncount(self, pull: HeldPull) -> None:
-        self._counts[pull.channel] -= pull.weight
-        if not self._counts[pull.channel]:
-            del self._counts[pull.channel]

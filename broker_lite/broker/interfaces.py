@@ -125,9 +125,6 @@ class BrokerStore(Protocol):
     ) -> PullResult:
         """Records of a queue from a queue offset on that pass a filter."""
 
-    def first_wanted(self, topic: str, queue_id: int, queue_offset: int, codes: Container[int] | None) -> int | None:
-        """Queue offset of the first message from one on whose tag is wanted; None where there is none."""
-
     def take_arrived(self) -> set[tuple[str, int]]:
         """Topic and number of the queues that got messages since the last call."""
 

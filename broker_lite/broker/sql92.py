@@ -40,6 +40,8 @@ from broker_lite.broker.sql92_conditions import (
 from schemas.layouts.numbers import parse_decimal, parse_int64
 
 MAX_LENGTH = 16_384
+MAX_TERMS = 256
+"""Comparisons in an expression: each is made for each message, and a property may have 32 KB."""
 MAX_DEPTH = 64
 """Of brackets and NOTs within one another: evaluation goes as deep."""
 
@@ -113,6 +115,7 @@ class _Parser:
         self._tokens = _tokens(expression)
         self._next = 0
         self._depth = 0
+        self._terms = 0
 
     def _peek(self) -> _Token:
         return self._tokens[self._next]
@@ -169,6 +172,9 @@ class _Parser:
             condition = self._deeper(self.expression)
             self._expect(")")
             return condition
+        self._terms += 1
+        if self._terms > MAX_TERMS:
+            raise self._wrong(f"at most {MAX_TERMS} comparisons")
         left, literal = self._operand()
         if sign := self._take("=", "<>"):
             condition = equal(left, self._operand()[0])

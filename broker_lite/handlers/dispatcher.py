@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections import deque
-from collections.abc import Iterator
-from itertools import islice
+from collections.abc import Generator, Iterator
 
 from broker_lite.broker.accounts import Accounts
 from broker_lite.broker.broker import Broker
+from broker_lite.broker.slices import SLICE_SECONDS, Steps
 from broker_lite.delivery import DeliveryError
 from broker_lite.handlers import (
     failures,
@@ -25,7 +26,7 @@ from broker_lite.handlers import (
     topic_administration,
     transactions,
 )
-from broker_lite.handlers.kinds import Handlers
+from broker_lite.handlers.kinds import Answering, Handlers
 from broker_lite.protocol import Channel
 from broker_lite.store import DiskFullError, MessageRefusedError, StoreError, StoreUnusableError, UnsupportedError
 from schemas.layouts.remoting import Command
@@ -34,10 +35,9 @@ from schemas.remoting.errors import CommandError, NotPermittedError, SignatureEr
 
 _logger = logging.getLogger(__name__)
 
-DELIVERED_AT_ONCE = 500
-"""Messages whose time has come, before clients have their turn again."""
-ASKED_AT_ONCE = 200
-"""Half messages that are looked at, likewise."""
+DELIVERED_AT_ONCE = 16
+"""Messages whose time has come, before it is checked whether clients have waited long enough."""
+_TOO_MUCH_WORK = "too many requests that take long are waiting, try again later"
 DELIVERY_PAUSE_MS = 5_000
 """After the store could not take one of them."""
 
@@ -109,9 +109,24 @@ class Dispatcher:
         self._next_delivery_ms = self._next_poll_ms = broker.now_ms()
 
     def handle(self, channel: Channel, request: Command) -> None:
-        """Do what a request asks, and answer it."""
+        """Do what a request asks, and answer it; what takes long is answered after some calls of `work`."""
         before = self.broker.store.log_end
         answer = self._answer(channel, request)
+        if isinstance(answer, Generator):
+            if not self.broker.slices.run(self._answer_in_slices(channel, request, answer, before), channel):
+                self._send(channel, request, request.reply(ResponseCode.SYSTEM_BUSY, remark=_TOO_MUCH_WORK), before)
+        else:
+            self._send(channel, request, answer, before)
+
+    def _answer_in_slices(self, channel: Channel, request: Command, answering: Answering, before: int) -> Steps:
+        try:
+            answer = yield from answering
+        except Exception as error:  # noqa: BLE001 (it is answered, and logged)
+            answer = self._failure(channel, request, error)
+        self._send(channel, request, answer, before)
+
+    def _send(self, channel: Channel, request: Command, answer: Command | None, before: int) -> None:
+        """Send an answer; it waits for the disk if the log has grown since `before` and the broker is so set."""
         if answer is None or request.is_one_way:
             return
         end = self.broker.store.log_end
@@ -120,7 +135,11 @@ class Dispatcher:
         else:
             channel.send(answer)
 
-    def _answer(self, channel: Channel, request: Command) -> Command | None:
+    def work(self) -> bool:
+        """Go on with requests that take long, for some milliseconds; returns whether more is to be done."""
+        return self.broker.slices.turn()
+
+    def _answer(self, channel: Channel, request: Command) -> Command | Answering | None:
         handler = HANDLERS.get(request.code)
         if handler is None:
             remark = f"request type {request.code} not supported"
@@ -131,11 +150,16 @@ class Dispatcher:
             if self._accounts is not None:
                 self._accounts.check(request, channel)
             return handler(self.broker, channel, request)
-        except (CommandError, StoreError, DeliveryError) as error:
+        except Exception as error:  # noqa: BLE001 (it is answered, and logged)
+            return self._failure(channel, request, error)
+
+    @staticmethod
+    def _failure(channel: Channel, request: Command, error: Exception) -> Command:
+        """Return the answer to a request whose handler has failed."""
+        if isinstance(error, CommandError | StoreError | DeliveryError):
             return request.reply(_code_for(error), remark=str(error))
-        except Exception as error:
-            _logger.exception("request %d of %s failed", request.code, channel.peer)
-            return request.reply(ResponseCode.SYSTEM_ERROR, remark=f"{type(error).__name__}: {error}")
+        _logger.error("request %d of %s failed", request.code, channel.peer, exc_info=error)
+        return request.reply(ResponseCode.SYSTEM_ERROR, remark=f"{type(error).__name__}: {error}")
 
     def answer_arrived(self) -> None:
         """Answer the waiting pulls for which something has come; to be called when some requests were handled."""
@@ -188,10 +212,13 @@ class Dispatcher:
     def _deliver(self, now_ms: int) -> bool:
         """Let consumers have what is due, and ask about halves; tells whether more is due."""
         broker = self.broker
-        due_ms = broker.delivery.next_due_ms()
-        delivered = broker.delivery.deliver_due(now_ms, DELIVERED_AT_ONCE) if _is_due(due_ms, now_ms) else []
-        has_more = self._ask_producers(now_ms)
-        return has_more or len(delivered) >= DELIVERED_AT_ONCE
+        end = time.perf_counter() + SLICE_SECONDS
+        is_behind = _is_due(broker.delivery.next_due_ms(), now_ms)
+        while is_behind:
+            is_behind = len(broker.delivery.deliver_due(now_ms, DELIVERED_AT_ONCE)) >= DELIVERED_AT_ONCE
+            if time.perf_counter() >= end:
+                break
+        return self._ask_producers(now_ms) or is_behind
 
     def _ask_producers(self, now_ms: int) -> bool:
         """Ask about some of the halves that have waited too long, every so often; tells whether there are more."""
@@ -200,8 +227,10 @@ class Dispatcher:
                 return False
             self._next_check_ms = now_ms + self.broker.options.transaction_check_interval_ms
             self._asking = transactions.ask_producers(self.broker, now_ms)
-        if sum(1 for _ in islice(self._asking, ASKED_AT_ONCE)) == ASKED_AT_ONCE:
-            return True
+        end = time.perf_counter() + SLICE_SECONDS
+        for _ in self._asking:
+            if time.perf_counter() >= end:
+                return True
         self._asking = None
         return False
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Generator, Sequence
 from dataclasses import replace
 
 from broker_lite.broker import statistics
 from broker_lite.broker.broker import Broker
 from broker_lite.broker.clients import BROADCASTING
-from broker_lite.broker.filters import Filter, FilterError, filter_of
+from broker_lite.broker.filters import Filter, FilterError, check_length, filter_of
 from broker_lite.broker.holding import HeldPull
-from broker_lite.handlers.kinds import Handlers
+from broker_lite.broker.slices import SLICE_SECONDS, Steps
+from broker_lite.handlers.kinds import Answering, Handlers
 from broker_lite.protocol import Channel
-from broker_lite.store import GetStatus
-from broker_lite.store.pulling import PullLimits
+from broker_lite.store import GetStatus, StoreError
+from broker_lite.store.pulling import PullLimits, PullResult
 from schemas.layouts.commitlog import HEAD
 from schemas.layouts.remoting import Command
 from schemas.layouts.topics import is_system_group
@@ -24,6 +26,8 @@ from schemas.remoting.headers import PullMessageRequest, PullMessageResponse, Pu
 from schemas.remoting.heartbeats import TAG_EXPRESSION, SubscriptionData, subscription_of_tags
 from schemas.remoting.routes import MASTER_ID, PERM_READ
 
+PULL_SECONDS = 0.1
+"""How long a pull may look for what its filter wants; the consumer pulls again from where it came to."""
 MAX_SUSPEND_MS = 600_000
 """RocketMQ has no limit; a consumer asks for 15 to 30 s."""
 
@@ -37,9 +41,11 @@ _CODES = {
     GetStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
 }
 """The other two, of a queue without messages, depend on where the consumer is."""
+_NOTHING_YET = frozenset({ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY})
+"""A waiting pull to which this would be the answer waits on."""
 
 
-def pull_message(broker: Broker, channel: Channel, request: Command) -> Command | None:
+def pull_message(broker: Broker, channel: Channel, request: Command) -> Command | Answering | None:
     """Messages of a queue; where there are none yet, the answer comes later."""
     header = from_ext_fields(PullMessageRequest, request.ext_fields)
     refusal, group = _refusal(broker, request, header)
@@ -50,13 +56,20 @@ def pull_message(broker: Broker, channel: Channel, request: Command) -> Command 
         return wanted
     may_wait = bool(header.sys_flag & PullSysFlag.SUSPEND)
     commits = header.sys_flag & PullSysFlag.COMMIT_OFFSET and may_wait and header.commit_offset >= 0
-    if commits and is_system_group(header.consumer_group):
-        commits = False
+    commits = commits and not is_system_group(header.consumer_group)
     if commits and not broker.is_reset(header.topic, header.consumer_group, header.queue_id):
         broker.store.config.consumer_offsets.acknowledge(
             header.topic, header.consumer_group, header.queue_id, header.commit_offset, channel.peer
         )
-    answer = _reset(broker, request, header) or _pull(broker, request, header, wanted, group)
+    if (answer := _reset(broker, request, header)) is not None:
+        return answer
+    limits = _limits(broker, header)
+    result = broker.store.pull(
+        header.topic, header.queue_id, header.queue_offset, limits, wanted.codes, wanted.accepts_record
+    )
+    if result.is_cut:
+        return _pull_on(broker, request, header, wanted, result, group)
+    answer = _answer_of(broker, request, header, result, group)
     if answer.code != ResponseCode.PULL_NOT_FOUND or not may_wait:
         return answer
     deadline_ms = broker.now_ms() + min(max(0, header.suspend_timeout_millis), MAX_SUSPEND_MS)
@@ -96,9 +109,8 @@ def _wanted(
     broker: Broker, request: Command, header: PullMessageRequest, group: SubscriptionGroupConfig
 ) -> Filter | Command:
     """The consumer's filter, by the request itself or by what its group has subscribed to; or a refusal."""
-    if header.sys_flag & PullSysFlag.SUBSCRIPTION:
-        subscription = _own_subscription(header)
-    else:
+    subscription = None
+    if not header.sys_flag & PullSysFlag.SUBSCRIPTION:
         consumers = broker.clients.consumers.get(header.consumer_group)
         known = consumers.subscriptions.get(header.topic) if consumers else None
         if consumers is None or known is None:
@@ -111,6 +123,7 @@ def _wanted(
             return request.reply(ResponseCode.SUBSCRIPTION_NOT_LATEST, remark="the consumer's subscription not latest")
         subscription = known
     try:
+        subscription = subscription or _own_subscription(header)
         return filter_of(subscription, broker.store.queue_codes)
     except FilterError as error:
         remark = f"parse the consumer's subscription failed: {error}"
@@ -119,29 +132,62 @@ def _wanted(
 
 def _own_subscription(header: PullMessageRequest) -> SubscriptionData:
     kind, expression = header.expression_type or TAG_EXPRESSION, header.subscription or "*"
+    check_length(expression)
     if kind == TAG_EXPRESSION:
         return subscription_of_tags(header.topic, expression, header.sub_version)
     return SubscriptionData(header.topic, expression, sub_version=header.sub_version, expression_type=kind)
 
 
-def _pull(
-    broker: Broker,
-    request: Command,
-    header: PullMessageRequest,
-    wanted: Filter,
-    group: SubscriptionGroupConfig | None = None,
-) -> Command:
+def _limits(broker: Broker, header: PullMessageRequest) -> PullLimits:
+    """What the first slice of a pull may give."""
     options = broker.options
     limit_bytes = options.max_transfer_bytes
     if header.max_msg_bytes is not None and header.max_msg_bytes > 0:
         limit_bytes = min(limit_bytes, header.max_msg_bytes)
-    limits = PullLimits(min(max(0, header.max_msg_nums), options.max_transfer_messages), limit_bytes)
-    result = broker.store.pull(
-        header.topic, header.queue_id, header.queue_offset, limits, wanted.codes, wanted.accepts_record
-    )
-    code = _CODES.get(result.status)
-    if code is None:
-        code = ResponseCode.PULL_OFFSET_MOVED if header.queue_offset else ResponseCode.PULL_NOT_FOUND
+    count = min(max(0, header.max_msg_nums), options.max_transfer_messages)
+    return PullLimits(count, limit_bytes, time.perf_counter() + SLICE_SECONDS)
+
+
+def _pull_on(
+    broker: Broker,
+    request: Command,
+    header: PullMessageRequest,
+    wanted: Filter,
+    result: PullResult,
+    group: SubscriptionGroupConfig | None = None,
+) -> Answering:
+    """Go on with a pull that was cut; after PULL_SECONDS of work the answer has what was found until then."""
+    limits = _limits(broker, header)
+    spent = SLICE_SECONDS
+    while result.is_cut and spent < PULL_SECONDS:
+        yield
+        found = sum(map(len, result.records))
+        if len(result.records) >= limits.messages or found >= limits.bytes:
+            break
+        started = time.perf_counter()
+        rest = PullLimits(limits.messages - len(result.records), limits.bytes - found, started + SLICE_SECONDS)
+        following = broker.store.pull(
+            header.topic, header.queue_id, result.next_offset, rest, wanted.codes, wanted.accepts_record
+        )
+        spent += time.perf_counter() - started
+        if following.status not in (GetStatus.FOUND, GetStatus.NO_MATCHED_MESSAGE):
+            # The queue has become shorter, or was deleted; what was found before is still good.
+            result = result if result.records else following
+            break
+        records = result.records + following.records
+        status = GetStatus.FOUND if records else following.status
+        result = following._replace(status=status, records=records)
+    return _answer_of(broker, request, header, result, group)
+
+
+def _answer_of(
+    broker: Broker,
+    request: Command,
+    header: PullMessageRequest,
+    result: PullResult,
+    group: SubscriptionGroupConfig | None = None,
+) -> Command:
+    options = broker.options
     response = PullMessageResponse(
         suggest_which_broker_id=_suggested(broker, group, result.records),
         next_begin_offset=result.next_offset,
@@ -158,7 +204,14 @@ def _pull(
         broker.statistics.add(statistics.GROUP_GET_NUMS, key, len(result.records))
         broker.statistics.add(statistics.GROUP_GET_SIZE, key, len(body))
         broker.statistics.add(statistics.BROKER_GET_NUMS, options.cluster, len(result.records))
-    return request.reply(code, to_ext_fields(response), body, result.status.value)
+    return request.reply(_code_of(header, result.status), to_ext_fields(response), body, result.status.value)
+
+
+def _code_of(header: PullMessageRequest, status: GetStatus) -> ResponseCode:
+    code = _CODES.get(status)
+    if code is not None:
+        return code
+    return ResponseCode.PULL_OFFSET_MOVED if header.queue_offset else ResponseCode.PULL_NOT_FOUND
 
 
 def _suggested(broker: Broker, group: SubscriptionGroupConfig | None, found: Sequence[bytes]) -> int:
@@ -195,29 +248,66 @@ def wake(broker: Broker, topic: str, queue_id: int) -> None:
 def answer_arrived(broker: Broker) -> None:
     """Answer the waiting pulls for which something has come."""
     for topic, queue_id in broker.store.take_arrived():
-        for pull in broker.held.take(topic, queue_id):
-            _answer_or_hold(broker, pull)
+        if pulls := broker.held.take(topic, queue_id):
+            broker.slices.run(_look_again(broker, pulls))
 
 
-def _answer_or_hold(broker: Broker, pull: HeldPull) -> None:
+def _look_again(broker: Broker, pulls: Sequence[HeldPull]) -> Steps:
+    """Answer those of some waiting pulls that find something; the others wait on."""
+    for pull in pulls:
+        try:
+            result = yield from _look_for(broker, pull)
+        except StoreError as error:
+            pull.channel.send(pull.request.reply(ResponseCode.SYSTEM_ERROR, remark=str(error)))
+            continue
+        if not pull.channel.is_open:
+            continue
+        if _code_of(pull.header, result.status) not in _NOTHING_YET:
+            pull.channel.send(_answer_of(broker, pull.request, pull.header, result))
+        else:
+            pull.next_offset = max(pull.next_offset, result.next_offset)
+            if not broker.held.hold(pull):
+                pull.channel.send(_answer_of(broker, pull.request, pull.header, result))
+
+
+def _look_for(broker: Broker, pull: HeldPull) -> Generator[None, None, PullResult]:
+    """Look for what a waiting pull wants behind what it has looked at already."""
     header, wanted = pull.header, pull.wanted
-    if not wanted.is_everything:
-        first = broker.store.first_wanted(header.topic, header.queue_id, pull.next_offset, wanted.codes)
-        if first is None:
-            pull.next_offset = broker.store.max_offset(header.topic, header.queue_id)
-            broker.held.hold(pull)
-            return
-    answer = _pull(broker, pull.request, header, wanted)
-    if answer.code == ResponseCode.PULL_NOT_FOUND:
-        broker.held.hold(pull)
-    else:
-        pull.channel.send(answer)
+    result = broker.store.pull(
+        header.topic, header.queue_id, pull.next_offset, _limits(broker, header), wanted.codes, wanted.accepts_record
+    )
+    yield
+    while not result.records and result.status is GetStatus.NO_MATCHED_MESSAGE and pull.channel.is_open:
+        if result.next_offset >= result.max_offset:
+            break
+        following = broker.store.pull(
+            header.topic,
+            header.queue_id,
+            result.next_offset,
+            _limits(broker, header),
+            wanted.codes,
+            wanted.accepts_record,
+        )
+        result = following if following.status is not GetStatus.OFFSET_OVERFLOW_ONE else result
+        yield
+    return result
 
 
 def answer_late(broker: Broker, now_ms: int) -> None:
     """Answer the waiting pulls whose time is over."""
-    for pull in broker.held.take_late(now_ms):
-        pull.channel.send(_pull(broker, pull.request, pull.header, pull.wanted))
+    if pulls := list(broker.held.take_late(now_ms)):
+        broker.slices.run(_give_up(broker, pulls))
+
+
+def _give_up(broker: Broker, pulls: Sequence[HeldPull]) -> Steps:
+    for pull in pulls:
+        try:
+            result = yield from _look_for(broker, pull)
+        except StoreError as error:
+            pull.channel.send(pull.request.reply(ResponseCode.SYSTEM_ERROR, remark=str(error)))
+        else:
+            if pull.channel.is_open:
+                pull.channel.send(_answer_of(broker, pull.request, pull.header, result))
 
 
 HANDLERS: Handlers = {

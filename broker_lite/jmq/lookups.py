@@ -14,12 +14,11 @@ from broker_lite.store import GetStatus, StoreFilesError, UnsupportedError
 from broker_lite.store.pulling import MAX_EXAMINED, PullLimits, PullResult, is_wanted
 from broker_lite.store.reading import DEFAULT_KEY_LIMIT, MAX_TIME_MS, place_in
 from schemas.layouts import properties as props
-from schemas.layouts.commitlog import HEAD, Message, parse_message
+from schemas.layouts.commitlog import Message, parse_message
 from schemas.layouts.consumequeue import Entry, tags_code
 from schemas.layouts.journal import JournalMessage
 from schemas.layouts.message_id import parse_message_id
 
-_QUEUE_OFFSET = [field.name for field in HEAD.fields].index("queue_offset")
 _logger = logging.getLogger(__name__)
 
 
@@ -79,8 +78,10 @@ class LookUps:
             except StoreFilesError as error:
                 # Consumers go on behind what is damaged, as they do with RocketMQ's broker.
                 _logger.warning("not handed out: %s", error)
+            if limits.is_over:
+                break
         low, high = self.min_offset(topic, queue_id), self.max_offset(topic, queue_id)
-        return PullResult(GetStatus.NO_MATCHED_MESSAGE, [], queue_offset + MAX_EXAMINED, low, high)
+        return PullResult(GetStatus.NO_MATCHED_MESSAGE, [], following + 1, low, high, limits.is_over)
 
     def _pull_retries(self, topic: str, queue_id: int, queue_offset: int, limits: PullLimits) -> PullResult:
         """Retries, or dead letters; whoever wants a group's failures wants all of them."""
@@ -100,17 +101,6 @@ class LookUps:
             size += len(record)
         status = GetStatus.FOUND if records else GetStatus.NO_MATCHED_MESSAGE
         return PullResult(status, records, following, where.min_offset, where.max_offset)
-
-    def first_wanted(self, topic: str, queue_id: int, queue_offset: int, codes: Container[int] | None) -> int | None:
-        """Queue offset of the first message from one on whose tag is wanted; None where there is none."""
-        end = self.max_offset(topic, queue_id)
-        while queue_offset < end:
-            found = self.pull(topic, queue_id, queue_offset, PullLimits(1, 1), codes)
-            if found.records:
-                offset: int = HEAD.unpack(found.records[0])[_QUEUE_OFFSET]
-                return offset
-            queue_offset = found.next_offset
-        return None
 
     def min_offset(self, topic: str, queue_id: int) -> int:
         """Queue offset of a queue's first message; 0 for an unknown queue."""

@@ -80,7 +80,11 @@ class JournalReader:
         records: list[bytes] = []
         size = 0
         number = queue_offset
+        is_cut = False
         for number in range(queue_offset, min(where.max_offset, queue_offset + max(MAX_EXAMINED, limits.messages))):
+            if number > queue_offset and limits.is_over:
+                is_cut = True
+                break
             try:
                 entry = queue.entry(number)
                 if entry.is_lost:
@@ -98,7 +102,7 @@ class JournalReader:
         else:
             number += 1
         status = GetStatus.FOUND if records else GetStatus.NO_MATCHED_MESSAGE
-        return PullResult(status, records, number, where.min_offset, where.max_offset)
+        return PullResult(status, records, number, where.min_offset, where.max_offset, is_cut)
 
     def _message_of(self, entry: Entry, name: str) -> JournalMessage:
         try:

@@ -8,6 +8,7 @@ DefaultPullMessageResultHandler (5.5.0).
 from __future__ import annotations
 
 from broker_lite.handlers.dispatcher import Dispatcher
+from broker_lite.handlers.kinds import Answering
 from broker_lite.protocol import Channel
 from schemas.layouts.remoting import Command
 from schemas.remoting.codes import RequestCode, ResponseCode
@@ -35,16 +36,18 @@ _PULLS = frozenset({RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE})
 class SlaveDispatcher(Dispatcher):
     """A dispatcher of a store that only `LogCopy` writes to."""
 
-    def _answer(self, channel: Channel, request: Command) -> Command | None:
+    def _answer(self, channel: Channel, request: Command) -> Command | Answering | None:
         refusal = _REFUSALS.get(request.code)
         if refusal is not None:
             return request.reply(refusal[0], remark=refusal[1])
-        answer = super()._answer(channel, request)
+        return super()._answer(channel, request)
+
+    def _send(self, channel: Channel, request: Command, answer: Command | None, before: int) -> None:
         if answer is not None and answer.code == ResponseCode.PULL_OFFSET_MOVED and request.code in _PULLS:
             # What is not here may be at the master: where it is further, and where it has kept more.
             fields = {**answer.ext_fields, "nextBeginOffset": request.ext_fields.get("queueOffset", "0")}
-            return request.reply(ResponseCode.PULL_RETRY_IMMEDIATELY, fields, remark=answer.remark)
-        return answer
+            answer = request.reply(ResponseCode.PULL_RETRY_IMMEDIATELY, fields, remark=answer.remark)
+        super()._send(channel, request, answer, before)
 
     def tick(self, now_ms: int) -> bool:
         """Do what is due by itself: delayed messages and transactions are the master's work."""

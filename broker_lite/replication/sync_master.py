@@ -63,14 +63,11 @@ class SyncMasterDispatcher(Dispatcher):
         self._waiting: deque[_Waiting] = deque()
         self._synced_end = self._copied_end = 0
 
-    def handle(self, channel: Channel, request: Command) -> None:
-        """Do what a request asks, and answer it when disk and slave have what it wrote."""
-        store = self.broker.store
-        before = store.log_end
-        answer = self._answer(channel, request)
+    def _send(self, channel: Channel, request: Command, answer: Command | None, before: int) -> None:
+        """Send an answer when disk and slave have what its request wrote."""
         if answer is None or request.is_one_way:
             return
-        end, deadline_ms = store.log_end, None
+        end, deadline_ms = self.broker.store.log_end, None
         is_send = request.code in _SENDS
         if end != before and _WAITS_NOT not in request.ext_fields.get("i", request.ext_fields.get("properties", "")):
             if self._has_slave_near(end):

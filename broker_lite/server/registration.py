@@ -108,7 +108,8 @@ class RemoteRegistration(Registration):
                 self._changed.set()
 
     async def _register(self) -> None:
-        answer = await self._asker.ask(registration_command(self._options, self._topics))
+        command = await asyncio.to_thread(registration_command, self._options, self._topics)
+        answer = await self._asker.ask(command)
         if answer.code != ResponseCode.SUCCESS:
             _logger.warning(
                 "name server %s:%d refuses the broker: %s, %s", *self._place, code_name(answer.code), answer.remark

@@ -14,14 +14,17 @@ import importlib.util
 import logging
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 from broker_lite.broker.accounts import Accounts
 from broker_lite.broker.interfaces import BrokerStore
 from broker_lite.broker.options import BrokerOptions
+from broker_lite.broker.slices import SLICE_SECONDS
 from broker_lite.handlers.dispatcher import Dispatcher
 from broker_lite.nameserver import NameServer
 from broker_lite.protocol import Channel
@@ -39,6 +42,8 @@ from schemas.layouts.remoting import Command
 TICK_SECONDS = 0.1
 HOUSEKEEPING_SECONDS = 5.0
 STOP_SECONDS = 10.0
+REGISTER_SHARE = 50
+"""A registration that takes long comes after so many times what the last one took."""
 BACKLOG = 4096
 FAST_PORT_DISTANCE = 2
 """Two below its port RocketMQ listens once more, for those who must not wait behind pulls (the "VIP channel")."""
@@ -147,6 +152,8 @@ class Server:
         self._ports: list[tuple[asyncio.Server, Connections]] = []
         self._registrations: list[Registration] = []
         self._registered_count = -1
+        self._next_register_at = 0.0
+        self._is_working = False
 
     async def run(self, ready: Callable[[], None]) -> None:
         """Serve until somebody asks to stop.
@@ -161,6 +168,7 @@ class Server:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
         syncing = Syncing(self._store, loop, self._dispatcher.synced, self._dispatcher.sync_failed)
+        self._dispatcher.broker.slices.wake = partial(self._work_soon, loop, syncing)
         try:
             await self._listen(loop, syncing)
             self._register()
@@ -177,6 +185,25 @@ class Server:
                 connections.close()
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.remove_signal_handler(number)
+
+    def _work_soon(self, loop: asyncio.AbstractEventLoop, syncing: Syncing) -> None:
+        """Have the requests that take long go on when the connections have had their turn."""
+        if not self._is_working:
+            self._is_working = True
+            loop.call_soon(self._work, loop, syncing)
+
+    def _work(self, loop: asyncio.AbstractEventLoop, syncing: Syncing) -> None:
+        try:
+            has_more = self._dispatcher.work()
+        except Exception:
+            has_more = True
+            _logger.exception("a request that takes long failed")
+        self._is_working = False
+        self._part.send()
+        if self._dispatcher.wants_sync:
+            syncing.request()
+        if has_more:
+            self._work_soon(loop, syncing)
 
     async def _listen(self, loop: asyncio.AbstractEventLoop, syncing: Syncing) -> None:
         if self._options.name_server is not None:
@@ -208,8 +235,12 @@ class Server:
         self._ports.append((server, connections))
 
     def _register_changes(self) -> None:
-        if self._dispatcher.broker.topics.change_count != self._registered_count:
+        """Register new topics at once, but with many topics in all not so often that clients have to wait."""
+        now = time.perf_counter()
+        if self._dispatcher.broker.topics.change_count != self._registered_count and now >= self._next_register_at:
             self._register()
+            took = time.perf_counter() - now
+            self._next_register_at = now + took * REGISTER_SHARE if took > SLICE_SECONDS else now
 
     def _register(self) -> None:
         topics = self._dispatcher.broker.topics

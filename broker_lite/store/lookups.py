@@ -9,7 +9,7 @@ from broker_lite.store.errors import StoreUnusableError
 from broker_lite.store.files import StoreFiles
 from broker_lite.store.open_store import OpenStore
 from broker_lite.store.options import StoreOptions
-from broker_lite.store.pulling import PullLimits, PullResult, first_wanted, for_clients, low_bits, pull_records
+from broker_lite.store.pulling import PullLimits, PullResult, for_clients, low_bits, pull_records
 from broker_lite.store.reading import DEFAULT_KEY_LIMIT, MAX_TIME_MS, GetResult, Reader
 from broker_lite.store.writing import Writer
 from schemas.layouts.commitlog import Message
@@ -48,11 +48,6 @@ class LookUps(OpenStore):
         """Records of a queue as clients get them, from a queue offset on; see `pull_records`."""
         with self._reading():
             return pull_records(self._files, topic, queue_id, queue_offset, limits, codes, accepts_record)
-
-    def first_wanted(self, topic: str, queue_id: int, queue_offset: int, codes: Container[int] | None) -> int | None:
-        """Queue offset of the first message from one on whose tag is wanted; None where there is none."""
-        with self._reading():
-            return first_wanted(self._files.queues.find(topic, queue_id), queue_offset, codes)
 
     def entry_at(self, topic: str, queue_id: int, queue_offset: int) -> Entry | None:
         """The ConsumeQueue entry of a message; None where the queue has none, or only filler."""

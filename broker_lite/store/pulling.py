@@ -5,10 +5,11 @@ Source: DefaultMessageStore.getMessage, isTheBatchFull.
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Container
 from typing import NamedTuple
 
-from broker_lite.store.consume_queue import ConsumeQueue
 from broker_lite.store.files import StoreFiles
 from broker_lite.store.reading import GetStatus, place_in
 from schemas.layouts.commitlog import BLANK, in_dialect
@@ -22,10 +23,22 @@ _PRE_BLANK_SIZE = 0x7FFFFFFF
 
 
 class PullLimits(NamedTuple):
-    """How much one pull gives; a single record may be larger."""
+    """How much one pull gives; a single record may be larger.
+
+    Attributes:
+        messages: how many at most.
+        bytes: of all records together.
+        deadline: by `time.perf_counter`, when the pull ends with what it has; at least one entry is examined.
+    """
 
     messages: int
     bytes: int
+    deadline: float = math.inf
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the deadline has come."""
+        return time.perf_counter() >= self.deadline
 
 
 class PullResult(NamedTuple):
@@ -37,6 +50,7 @@ class PullResult(NamedTuple):
         next_offset: the queue offset to ask for next.
         min_offset: of the queue's first message that is kept.
         max_offset: of the queue's next message.
+        is_cut: whether the deadline came before everything that one pull examines was examined.
     """
 
     status: GetStatus
@@ -44,6 +58,7 @@ class PullResult(NamedTuple):
     next_offset: int
     min_offset: int
     max_offset: int
+    is_cut: bool = False
 
 
 def pull_records(
@@ -74,7 +89,11 @@ def pull_records(
     records: list[bytes] = []
     size = 0
     number = queue_offset
+    is_cut = False
     for number in range(queue_offset, min(high, queue_offset + max(MAX_EXAMINED, limits.messages))):
+        if number > queue_offset and limits.is_over:
+            is_cut = True
+            break
         physical_offset, record_size, code = ENTRY.struct.unpack_from(*queue.files.locate(number * ENTRY.size))
         if codes is not None and not is_wanted(code, codes):
             continue
@@ -88,7 +107,7 @@ def pull_records(
     else:
         number += 1
     status = GetStatus.FOUND if records else GetStatus.NO_MATCHED_MESSAGE
-    return PullResult(status, records, number, low, high)
+    return PullResult(status, records, number, low, high, is_cut)
 
 
 def is_wanted(code: int, codes: Container[int]) -> bool:
@@ -121,13 +140,3 @@ def _record_at(files: StoreFiles, physical_offset: int, size: int) -> bytes | No
     if len(record) < BLANK.size or BLANK.unpack(record)[0] != size or BLANK.unpack(record)[1] in BLANK_MAGICS:
         return None
     return record
-
-
-def first_wanted(queue: ConsumeQueue | None, queue_offset: int, codes: Container[int] | None) -> int | None:
-    """Queue offset of the first entry from one on whose hash is wanted; None where there is none."""
-    if queue is None:
-        return None
-    for number in range(max(queue_offset, queue.first_number), queue.max_offset):
-        if codes is None or is_wanted(queue.entry(number).tags_code, codes):
-            return number
-    return None

@@ -133,6 +133,8 @@ class Requests:
         request = self._request()
         self._sent.clear()
         self._dispatcher.handle(self._channel, request)
+        while self._dispatcher.work():
+            pass
         answers = [each for each in FrameReader().feed(b"".join(self._sent)) if each.flag & FLAG_RESPONSE]
         if request.is_one_way:
             assert not answers

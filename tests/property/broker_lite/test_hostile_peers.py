@@ -167,6 +167,8 @@ def test_any_requests_are_answered_once_and_the_store_recovers(
             with nothing_unexpected():
                 for request in requests:
                     dispatcher.handle(channel, request)
+                    while dispatcher.work():
+                        pass
                     clock.now_ms += 40_000
                     dispatcher.tick(clock.now_ms)
             assert (store.journal if isinstance(store, JmqStore) else store)._writer.failure is None

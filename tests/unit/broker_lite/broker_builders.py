@@ -29,6 +29,7 @@ class Peer:
 
     dispatcher: Dispatcher
     sent: list[Command] = field(default_factory=list)
+    last_opaque: int = -1
 
     def __post_init__(self) -> None:
         reader = FrameReader()
@@ -51,8 +52,23 @@ class Peer:
         version: int = 513,
         flag: int = 0,
     ) -> list[Command]:
-        """Send a request, and give what came back at once."""
+        """Send a request, and give what came back, also for one that takes several slices."""
         before = len(self.sent)
+        self.ask_once(code, fields, body, version, flag)
+        while self.dispatcher.work():
+            pass
+        return self.sent[before:]
+
+    def ask_once(
+        self,
+        code: int,
+        fields: Mapping[str, object] | None = None,
+        body: bytes = b"",
+        version: int = 513,
+        flag: int = 0,
+    ) -> list[Command]:
+        """Send a request, and give what came back after its first slice."""
+        before = self.last_opaque = len(self.sent)
         text = {
             key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in (fields or {}).items()
         }

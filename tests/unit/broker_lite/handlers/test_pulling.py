@@ -156,14 +156,24 @@ def test_a_pull_that_waits_keeps_nothing_that_its_answer_does_not_need(peer: Pee
 
 def test_pulls_with_long_subscriptions_wait_in_small_numbers(peer: Peer, dispatcher: Dispatcher) -> None:
     send(peer)
-    fields = pull_fields("orders", offset=1, sysFlag=MAY_WAIT, subscription="||".join(map(str, range(130_000))))
-    answers = [peer.ask_later(PULL, fields) for _ in range(8)]
-    assert len(dispatcher.broker.held) == answers.count([]) == 4
+    fields = pull_fields("orders", offset=1, sysFlag=MAY_WAIT, subscription="||".join(map(str, range(2000))))
+    answers = [peer.ask_later(PULL, fields) for _ in range(25)]
+    assert len(dispatcher.broker.held) == answers.count([]) == 19
     # Who may not wait is answered at once, and all others are waited for as long as ever.
     assert answers[-1][0].code == ResponseCode.PULL_NOT_FOUND
     assert Peer(dispatcher).ask_later(PULL, pull_fields("orders", offset=1, sysFlag=MAY_WAIT)) == []
     dispatcher.broker.held.take("orders", 0)
     assert peer.ask_later(PULL, fields) == []
+
+
+@pytest.mark.parametrize("subscription", ["x" * 16_385, "||".join(map(str, range(130_000)))])
+def test_a_subscription_that_takes_long_to_read_is_refused(peer: Peer, subscription: str) -> None:
+    send(peer)
+    for kind in ("TAG", "SQL92"):
+        fields = pull_fields("orders", subscription=subscription, expressionType=kind)
+        answer = peer.ask(PULL, fields)
+        assert answer.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
+        assert "expected at most 16384 characters" in str(answer.remark)
 
 
 def test_nothing_is_held_for_who_has_gone(peer: Peer, dispatcher: Dispatcher, clock: Clock) -> None:

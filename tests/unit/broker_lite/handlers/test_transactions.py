@@ -142,14 +142,14 @@ def test_nobody_is_asked_while_a_half_is_immune(peer: Peer, dispatcher: Dispatch
 def test_many_halves_are_asked_about_by_and_by(
     peer: Peer, dispatcher: Dispatcher, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("broker_lite.handlers.dispatcher.ASKED_AT_ONCE", 2)
+    monkeypatch.setattr("broker_lite.handlers.dispatcher.SLICE_SECONDS", 0)
     register(peer)
     for _ in range(5):
         send_half(peer)
     clock.now_ms += 31_000
     counts = []
-    for _ in range(4):
+    for _ in range(6):
         before = len(peer.sent)
         has_more = dispatcher.tick(clock.now_ms)
         counts.append((len(peer.sent) - before, has_more))
-    assert counts == [(2, True), (2, True), (1, False), (0, False)]
+    assert counts == [(1, True)] * 5 + [(0, False)]

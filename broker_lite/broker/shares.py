@@ -1,0 +1,58 @@
+"""How much of something one client, one address and all clients together may have."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TypeVar
+
+from broker_lite.protocol import Channel
+
+K = TypeVar("K")
+
+
+class Shares:
+    """Counts of what clients hold, with limits."""
+
+    def __init__(self, *, of_one: int, of_address: int, in_all: int) -> None:
+        """Set the limits.
+
+        Args:
+            of_one: what one connection may hold.
+            of_address: what the connections from one address may hold together.
+            in_all: what all may hold together.
+        """
+        self._of_one = of_one
+        self._of_address = of_address
+        self._in_all = in_all
+        self._by_channel: Counter[Channel] = Counter()
+        self._by_address: Counter[bytes] = Counter()
+        self.total = 0
+
+    def has_room(self, channel: Channel, count: int = 1) -> bool:
+        """Return whether a client may hold so much more."""
+        return (
+            self._by_channel[channel] + count <= self._of_one
+            and self._by_address[channel.peer.address] + count <= self._of_address
+            and self.total + count <= self._in_all
+        )
+
+    def take(self, channel: Channel, count: int = 1) -> bool:
+        """Count what a client holds more; returns False, and counts nothing, where it may not."""
+        if not self.has_room(channel, count):
+            return False
+        self._by_channel[channel] += count
+        self._by_address[channel.peer.address] += count
+        self.total += count
+        return True
+
+    def release(self, channel: Channel, count: int = 1) -> None:
+        """Count what a client does not hold any more."""
+        self.total -= count
+        _subtract(self._by_channel, channel, count)
+        _subtract(self._by_address, channel.peer.address, count)
+
+
+def _subtract(counts: Counter[K], key: K, count: int) -> None:
+    counts[key] -= count
+    if counts[key] <= 0:
+        del counts[key]

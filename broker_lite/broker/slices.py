@@ -1,0 +1,88 @@
+"""Long work in slices: between two of them the broker serves its other clients.
+
+A request that may take long has a handler that is a generator: it yields wherever a few hundred microseconds have
+passed, at least every few milliseconds, and returns its answer. The first slice runs at once, so short requests are
+answered as any other; the rest runs in turns, one slice of one request after another.
+
+Everything runs in one thread. A thread beside the event loop would not help: it holds the interpreter for as long, and
+the store's lock, too.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from broker_lite.broker.shares import Shares
+from broker_lite.protocol import Channel
+
+SLICE_SECONDS = 0.005
+"""How long one piece of work may keep the others waiting."""
+
+Steps = Iterator[None]
+
+
+class _Work(NamedTuple):
+    """Work that is not done yet.
+
+    Attributes:
+        channel: the client that waits for it; None for work of the broker's own.
+    """
+
+    channel: Channel | None
+    steps: Steps
+
+
+class Slices:
+    """The work of a broker that takes longer than one slice.
+
+    Attributes:
+        wake: is called when work waits; somebody must then call `turn` until it returns False.
+    """
+
+    def __init__(self) -> None:
+        self.wake: Callable[[], None] = lambda: None
+        self._waiting: deque[_Work] = deque()
+        self._shares = Shares(of_one=4096, of_address=16_384, in_all=65_536)
+
+    def run(self, steps: Steps, channel: Channel | None = None) -> bool:
+        """Run the first slice of some work, and keep the rest; returns False if there is no room for the rest.
+
+        Args:
+            steps: the work.
+            channel: who waits for it: the work is dropped when that one has gone.
+        """
+        if _is_done(steps):
+            return True
+        if channel is not None and not self._shares.take(channel):
+            return False
+        self._waiting.append(_Work(channel, steps))
+        self.wake()
+        return True
+
+    def turn(self) -> bool:
+        """Run one slice of the work that has waited longest; returns whether more waits."""
+        if self._waiting:
+            work = self._waiting.popleft()
+            is_wanted = work.channel is None or work.channel.is_open
+            if is_wanted and not self._is_done_safely(work):
+                self._waiting.append(work)
+            elif work.channel is not None:
+                self._shares.release(work.channel)
+        return bool(self._waiting)
+
+    def _is_done_safely(self, work: _Work) -> bool:
+        try:
+            return _is_done(work.steps)
+        except BaseException:
+            if work.channel is not None:
+                self._shares.release(work.channel)
+            raise
+
+
+def _is_done(steps: Steps) -> bool:
+    """Run a slice; returns whether the work has ended."""
+    end = time.perf_counter() + SLICE_SECONDS
+    return all(time.perf_counter() < end for _ in steps)

@@ -1,0 +1,99 @@
+"""Long work in slices, and the shares of clients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from broker_lite.broker.shares import Shares
+from broker_lite.broker.slices import Slices
+from broker_lite.protocol import Channel
+from schemas.layouts.hosts import Host
+
+
+def channel(address: str = "10.0.0.1", port: int = 1) -> Channel:
+    """A client."""
+    return Channel(Host.of(address, port), lambda _: None, lambda: None)
+
+
+def work(name: str, done: list[str], steps: int) -> Iterator[None]:
+    """Work that notes its steps."""
+    for _ in range(steps):
+        done.append(name)
+        yield
+
+
+@pytest.fixture
+def one_step_a_slice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every slice be over after one step."""
+    monkeypatch.setattr("broker_lite.broker.slices.SLICE_SECONDS", -1)
+
+
+def test_short_work_is_done_at_once() -> None:
+    done, slices = list[str](), Slices()
+    assert slices.run(work("a", done, 3))
+    assert done == ["a"] * 3
+    assert not slices.turn()
+
+
+@pytest.mark.usefixtures("one_step_a_slice")
+def test_long_work_goes_on_by_turns() -> None:
+    done, woken, slices = list[str](), list[int](), Slices()
+    slices.wake = lambda: woken.append(len(done))
+    slices.run(work("a", done, 3))
+    slices.run(work("b", done, 2))
+    assert woken == [1, 2]
+    while slices.turn():
+        pass
+    assert done == ["a", "b", "a", "b", "a"]
+
+
+@pytest.mark.usefixtures("one_step_a_slice")
+def test_work_for_a_client_that_has_gone_is_dropped() -> None:
+    done, slices, client = list[str](), Slices(), channel()
+    slices.run(work("a", done, 9), client)
+    client.lost()
+    assert not slices.turn()
+    assert done == ["a"]
+
+
+@pytest.mark.usefixtures("one_step_a_slice")
+def test_work_that_fails_leaves_the_others() -> None:
+    def failing() -> Iterator[None]:
+        yield
+        raise ValueError("expected no failure")
+
+    done, slices, client = list[str](), Slices(), channel()
+    slices.run(failing(), client)
+    slices.run(work("a", done, 2), client)
+    with pytest.raises(ValueError, match="expected no failure"):
+        slices.turn()
+    while slices.turn():
+        pass
+    assert done == ["a", "a"]
+
+
+@pytest.mark.usefixtures("one_step_a_slice")
+def test_one_client_has_no_more_work_waiting_than_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    slices, client = Slices(), channel()
+    monkeypatch.setattr(slices, "_shares", Shares(of_one=2, of_address=9, in_all=9))
+    assert [slices.run(work("a", [], 2), client) for _ in range(3)] == [True, True, False]
+    assert slices.run(work("b", [], 2), channel(port=2))
+    while slices.turn():
+        pass
+    assert slices.run(work("a", [], 2), client)
+
+
+def test_shares_are_of_one_connection_of_one_address_and_of_all() -> None:
+    shares = Shares(of_one=3, of_address=4, in_all=6)
+    first, neighbour, other = channel(), channel(port=2), channel("10.0.0.2")
+    assert shares.take(first, 3)
+    assert not shares.take(first)
+    assert not shares.take(neighbour, 2)
+    assert shares.take(neighbour)
+    assert not shares.take(other, 3)
+    assert shares.take(other, 2)
+    shares.release(first, 3)
+    assert shares.total == 3
+    assert shares.take(first, 3)
