@@ -10,7 +10,7 @@ import argparse
 
 from jobs.broker_conf import read_broker_conf, read_store_conf
 from jobs.command import JobError
-from schemas.layouts import consumequeue
+from schemas.layouts import batchconsumequeue, consumequeue
 from schemas.layouts.boltmq_conf import is_boltmq_conf, parse_boltmq_conf
 from schemas.layouts.broker_conf import BrokerConf, BrokerConfError, parse_broker_conf
 from schemas.layouts.store_conf import StoreConf
@@ -22,6 +22,7 @@ DEFAULTS = {
     "name": "broker-a",
     "flush": "async",
     "queue_entries": 300_000,
+    "batch_queue_entries": batchconsumequeue.DEFAULT_FILE_ENTRIES,
     "index_slots": 5_000_000,
     "index_entries": 20_000_000,
     "max_message_kib": 4096,
@@ -51,11 +52,13 @@ def settle_settings(arguments: argparse.Namespace) -> None:
 
 def _of_store(conf: StoreConf) -> dict[str, object]:
     queue_bytes, segment_bytes, body_bytes = conf.queue_file_size_bytes, conf.segment_size_bytes, conf.max_body_bytes
+    batch_bytes = conf.batch_queue_file_size_bytes
     found = {
         "name": conf.broker_name,
         "flush": None if conf.is_flush_sync is None else "sync" if conf.is_flush_sync else "async",
         "segment_mib": None if segment_bytes is None else segment_bytes / _MIB,
         "queue_entries": None if queue_bytes is None else queue_bytes // consumequeue.ENTRY.size,
+        "batch_queue_entries": None if batch_bytes is None else batch_bytes // batchconsumequeue.ENTRY.size,
         "index_slots": conf.index_slots,
         "index_entries": conf.index_entries,
         "max_message_kib": None if body_bytes is None else max(1, body_bytes // _KIB),

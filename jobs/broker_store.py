@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from jobs.broker_conf import add_broker_conf_argument
 from jobs.command import JobError
 from jobs.store_arguments import positive
-from schemas.layouts import consumequeue, jmq_queue
+from schemas.layouts import batchconsumequeue, consumequeue, jmq_queue
 from schemas.layouts.numbers import parse_int
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ _SIZE_ARGUMENTS = {
     "segment_size_bytes": ("--segment-mib", _MIB),
     "journal_file_size_bytes": ("--segment-mib", _MIB),
     "consume_queue_file_size_bytes": ("--queue-entries", consumequeue.ENTRY.size),
+    "batch_queue_file_size_bytes": ("--batch-queue-entries", batchconsumequeue.ENTRY.size),
     "queue_file_size_bytes": ("--queue-entries", jmq_queue.ENTRY.size),
 }
 _DEFAULT_LOG_MIB = {_ROCKETMQ: 1024, _JMQ: 128, _BOLTMQ: 1024}
@@ -48,6 +49,10 @@ def add_store_arguments(parser: argparse.ArgumentParser) -> None:
         help="size of a file of the CommitLog, or the journal (default: 1024, of the journal 128)",
     )  # fmt: skip
     files.add_argument("--queue-entries", type=int, metavar="N", help="entries of a queue's file (default: 300000)")
+    files.add_argument(
+        "--batch-queue-entries", type=int, metavar="N",
+        help="entries of a queue's file of a topic with queue.type=BatchCQ (default: 300000)",
+    )  # fmt: skip
     files.add_argument("--index-slots", type=int, metavar="N", help="hash slots of an index file (default: 5000000)")
     files.add_argument("--index-entries", type=int, metavar="N", help="entries of an index file (default: 20000000)")
     files.add_argument("--max-message-kib", type=positive, metavar="KIB", help="largest body (default: 4096)")
@@ -203,12 +208,12 @@ def _journal_options(arguments: argparse.Namespace, broker: BrokerOptions) -> Jo
 def _store_options(arguments: argparse.Namespace, broker: BrokerOptions) -> StoreOptions:
     from broker_lite.broker.layouts import DIALECTS, Layout
     from broker_lite.store import StoreOptions
-    from schemas.layouts.consumequeue import ENTRY
     from schemas.layouts.delay_levels import DEFAULT_DELAY_LEVELS
 
     return StoreOptions(
         segment_size_bytes=_segment_bytes(arguments),
-        consume_queue_file_size_bytes=arguments.queue_entries * ENTRY.size,
+        consume_queue_file_size_bytes=arguments.queue_entries * consumequeue.ENTRY.size,
+        batch_queue_file_size_bytes=arguments.batch_queue_entries * batchconsumequeue.ENTRY.size,
         index_slots=arguments.index_slots,
         index_entries=arguments.index_entries,
         max_message_size_bytes=arguments.max_message_kib << 10,

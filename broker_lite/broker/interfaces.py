@@ -108,6 +108,10 @@ class BrokerStore(Protocol):
     def max_queues(self) -> int:
         """How many queues a topic may have."""
 
+    @property
+    def has_batch_queues(self) -> bool:
+        """Whether a topic may have `queue.type=BatchCQ`."""
+
     def send(self, message: SentMessage) -> PutResult:
         """Store a producer's message that is to be consumed at once; does not wait for the disk."""
 

@@ -12,6 +12,7 @@ from typing import Any
 from broker_lite.broker.options import BrokerOptions
 from broker_lite.store.config_files import MAX_QUEUES, Topics
 from broker_lite.store.topic_names import BROKER_TOPICS, is_valid_topic
+from schemas.layouts.light_queues import LIGHT_PREFIX
 from schemas.layouts.topics import (
     AUTO_CREATE_TOPIC,
     GIVEN_UP_TOPIC,
@@ -76,7 +77,8 @@ class TopicTable:
         """The topic, if there is one."""
         entry = self._config.entries.get(topic)
         if entry is None:
-            return None
+            # RocketMQ keeps no settings of light queues, either; only the store itself enters messages there.
+            return TopicConfig(topic, 1, 1, PERM_READ) if topic.startswith(LIGHT_PREFIX) else None
         known = self._known.get(topic)
         if known is None or known[0] is not entry:
             # The store makes a new entry wherever it changes one.

@@ -24,6 +24,7 @@ from broker_lite.store.prepared import SentMessage
 from schemas.layouts import properties as props
 from schemas.layouts.commitlog import Message, NewMessage
 from schemas.layouts.hosts import Host
+from schemas.layouts.sysflag import INNER_BATCH
 from schemas.layouts.topics import RETRY_PREFIX
 
 DEFAULT_MAX_DELAY_MS = 3 * 86_400_000
@@ -142,6 +143,9 @@ class Delivery:
         failed = self.store.get_at(physical_offset)
         if failed is None:
             raise SendBackError(f"expected a message at {physical_offset} to send back, found none")
+        if failed.sys_flag & INNER_BATCH:
+            # RocketMQ refuses it, too; its client then sends the one message of the batch to the retry topic itself.
+            raise SendBackError(f"expected a single message at {physical_offset} to send back, found an inner batch")
         limits = self.store.config.groups.ensure(group)
         if limits.retry_queues <= 0:
             return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 
 from broker_lite.broker import statistics
 from broker_lite.broker.broker import CLUSTER, REGION, TRACE_ON, Broker
@@ -16,8 +17,10 @@ from broker_lite.store.topic_names import is_broker_topic, is_valid_topic
 from schemas.layouts import properties as props
 from schemas.layouts.commitlog import MAX_V1_TOPIC_LENGTH
 from schemas.layouts.errors import LayoutError
+from schemas.layouts.inner_batch import INNER_NUM, MAX_INNER_MESSAGES, has_batch_queues
 from schemas.layouts.numbers import parse_int32, parse_int64
 from schemas.layouts.remoting import Command
+from schemas.layouts.sysflag import INNER_BATCH, NEED_UNWRAP
 from schemas.layouts.topics import DLQ_PREFIX, RETRY_PREFIX
 from schemas.remoting.batch import parse_batch
 from schemas.remoting.codes import RequestCode, ResponseCode
@@ -46,7 +49,7 @@ def send_message(broker: Broker, channel: Channel, request: Command) -> Command 
     if header.queue_id < 0:
         header = header._replace(queue_id=random.randrange(max(1, config.write_queue_nums)))  # noqa: S311 (no secret)
     if header.batch or request.code == RequestCode.SEND_BATCH_MESSAGE:
-        return _send_batch(broker, channel, request, header)
+        return _send_batch(broker, channel, request, header, config)
     return _send_one(broker, channel, request, header, config)
 
 
@@ -80,6 +83,9 @@ def _refusal(broker: Broker, request: Command, header: SendMessageRequest) -> Co
     if is_broker_topic(header.topic):
         remark = f"Sending message to topic[{header.topic}] is forbidden."
         return request.reply(ResponseCode.NO_PERMISSION, remark=remark)
+    if header.sys_flag & INNER_BATCH:
+        remark = "expected single messages or a batch, of which the broker makes an inner batch, found the flag of one"
+        return request.reply(ResponseCode.MESSAGE_ILLEGAL, remark=remark)
     return None
 
 
@@ -153,7 +159,9 @@ def _was_last_retry(
     return times > limit or (times > 0 and broker.locks.is_locked(group.group_name, broker.now_ms()))
 
 
-def _send_batch(broker: Broker, channel: Channel, request: Command, header: SendMessageRequest) -> Command:
+def _send_batch(
+    broker: Broker, channel: Channel, request: Command, header: SendMessageRequest, config: TopicConfig
+) -> Command:
     if len(header.topic) > MAX_V1_TOPIC_LENGTH or header.topic.startswith(RETRY_PREFIX):
         remark = f"expected a batch for a topic of at most {MAX_V1_TOPIC_LENGTH} characters and no retries"
         return request.reply(ResponseCode.MESSAGE_ILLEGAL, remark=f"{remark}, found {header.topic}")
@@ -168,6 +176,8 @@ def _send_batch(broker: Broker, channel: Channel, request: Command, header: Send
     if not items or sum(len(item.body) for item in items) > broker.store.options.max_message_size_bytes:
         remark = f"expected a batch of 1 to {broker.store.options.max_message_size_bytes} bytes"
         return request.reply(ResponseCode.MESSAGE_ILLEGAL, remark=remark)
+    if has_batch_queues(config.attributes) and props.UNIQ_KEY in known and len(items) <= MAX_INNER_MESSAGES:
+        return _send_inner_batch(broker, channel, request, header, known | {INNER_NUM: str(len(items))})
     messages = []
     for item in items:
         own = _known(str(item.properties, "utf-8", "replace"))
@@ -179,6 +189,19 @@ def _send_batch(broker: Broker, channel: Channel, request: Command, header: Send
     return _stored(broker, request, header, header.topic, results, known.get(props.UNIQ_KEY))
 
 
+def _send_inner_batch(
+    broker: Broker, channel: Channel, request: Command, header: SendMessageRequest, known: dict[str, str]
+) -> Command:
+    """Store a batch as one record, as a topic with BatchConsumeQueues has it."""
+    known[CLUSTER] = broker.options.cluster
+    message = SentMessage(
+        header.topic, header.queue_id, bytes(request.body), header.born_timestamp, channel.peer, header.flag,
+        header.sys_flag | INNER_BATCH | NEED_UNWRAP, header.reconsume_times or 0, known, b"", header.producer_group,
+    )  # fmt: skip
+    key = known[props.UNIQ_KEY]
+    return _stored(broker, request, header, header.topic, [broker.store.send(message)], key, {"batchUniqId": key})
+
+
 def _stored(
     broker: Broker,
     request: Command,
@@ -186,6 +209,7 @@ def _stored(
     topic: str,
     results: list[PutResult],
     unique_key: str | None,
+    more: Mapping[str, str] | None = None,
 ) -> Command:
     count = broker.statistics.add
     count(statistics.TOPIC_PUT_NUMS, topic, len(results))
@@ -206,6 +230,8 @@ def _stored(
     }
     if unique_key is not None:
         fields["transactionId"] = unique_key
+    if more is not None:
+        fields |= more
     return request.reply(ResponseCode.SUCCESS, fields)
 
 

@@ -12,6 +12,7 @@ from broker_lite.handlers.kinds import Handlers
 from broker_lite.handlers.pages import page_of
 from broker_lite.protocol import Channel
 from broker_lite.store.topic_names import is_valid_topic
+from schemas.layouts.inner_batch import BATCH_QUEUE_TYPE, QUEUE_TYPE, SIMPLE_QUEUE_TYPE
 from schemas.layouts.remoting import Command
 from schemas.remoting.admin_headers import (
     BrokerConfigResponse,
@@ -28,10 +29,12 @@ from schemas.remoting.json_fields import parse_body, serialize_body
 from schemas.remoting.routes import TopicList
 
 _FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
-_ATTRIBUTES = frozenset({"queue.type", "cleanup.policy", "message.type", "reserve.time", "lite.topic.expiration"})
+_ATTRIBUTES = frozenset({QUEUE_TYPE, "cleanup.policy", "message.type", "reserve.time", "lite.topic.expiration"})
 """Source: TopicAttributes (5.5.0)."""
-_ONLY = {"queue.type": "SimpleCQ", "cleanup.policy": "DELETE"}
-"""Of these RocketMQ has other kinds, too: queues of batches, and topics that are compacted."""
+_QUEUE_TYPES = (SIMPLE_QUEUE_TYPE, BATCH_QUEUE_TYPE)
+_CLEANUP = "cleanup.policy"
+_DELETE = "DELETE"
+"""RocketMQ has topics that are compacted, too."""
 
 
 class TopicConfigList(NamedTuple):
@@ -52,7 +55,7 @@ def create_topic(broker: Broker, _channel: Channel, request: Command) -> Command
         header.topic_filter_type,
         header.topic_sys_flag or 0,
         header.order,
-        _changed_attributes(known.attributes if known else None, header.attributes),
+        _changed_attributes(broker, known, header.attributes),
     )
     if (wrong := _wrong(broker, config)) is not None:
         return request.reply(ResponseCode.INVALID_PARAMETER, remark=wrong)
@@ -86,9 +89,14 @@ def _wrong(broker: Broker, config: TopicConfig) -> str | None:
     return None
 
 
-def _changed_attributes(known: dict[str, str] | None, changes: str | None) -> dict[str, str]:
-    """Attributes after changes as `+name=value,-name`."""
-    attributes = dict(known or {})
+def _changed_attributes(broker: Broker, topic: TopicConfig | None, changes: str | None) -> dict[str, str]:
+    """Return a topic's attributes after changes as `+name=value,-name`.
+
+    Raises:
+        HeaderError: for a change that is none, or that this broker or an existing topic cannot follow.
+    """
+    attributes = dict(topic.attributes or {}) if topic else {}
+    queue_type = attributes.get(QUEUE_TYPE, SIMPLE_QUEUE_TYPE)
     for change in (changes or "").split(","):
         text = change.strip()
         if not text:
@@ -96,14 +104,19 @@ def _changed_attributes(known: dict[str, str] | None, changes: str | None) -> di
         name, separator, value = text[1:].partition("=")
         if name and name not in _ATTRIBUTES:
             raise HeaderError(f"unsupported key: {name[:80]}")
-        if separator and value != (only := _ONLY.get(name, value)):
-            raise HeaderError(f"{name}: expected {only}, which is all that this broker has, found {value[:80]!r}")
+        if separator and name == _CLEANUP and value != _DELETE:
+            raise HeaderError(f"{name}: expected {_DELETE}, which is all that this broker has, found {value[:80]!r}")
         if text[0] == "+" and separator and name:
             attributes[name] = value
         elif text[0] == "-" and name:
             attributes.pop(name, None)
         else:
             raise HeaderError(f"attributes: expected +name=value or -name, found {text[:80]!r}")
+    wanted = attributes.get(QUEUE_TYPE, SIMPLE_QUEUE_TYPE)
+    possible = (queue_type,) if topic else _QUEUE_TYPES if broker.store.has_batch_queues else (SIMPLE_QUEUE_TYPE,)
+    if wanted not in possible:
+        reason = "which an existing topic keeps" if topic else "which this store has"
+        raise HeaderError(f"{QUEUE_TYPE}: expected {' or '.join(possible)}, {reason}, found {wanted[:80]!r}")
     return attributes
 
 

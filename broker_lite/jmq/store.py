@@ -123,6 +123,11 @@ class JmqStore(LookUps):
         return self._journal.options
 
     @property
+    def has_batch_queues(self) -> bool:
+        """Whether a topic may have `queue.type=BatchCQ`: a queue's entry in this layout is one message's."""
+        return False
+
+    @property
     def max_queues(self) -> int:
         """How many queues a topic may have: a record has one byte for their number."""
         return MAX_QUEUES

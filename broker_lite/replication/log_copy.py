@@ -11,9 +11,9 @@ import logging
 
 from broker_lite.replication.errors import CopyError
 from broker_lite.store import DiskFullError, MessageStore, StoreUnusableError
-from broker_lite.store.consume_queue import ConsumeQueue
 from broker_lite.store.dispatch import Dispatch, Dispatching
 from broker_lite.store.progress import Progress
+from broker_lite.store.queues import AnyQueue
 from schemas.layouts.commitlog import BLANK, MIN_RECORD_SIZE, Message
 from schemas.layouts.dialect import BLANK_MAGICS, MESSAGE_MAGICS
 from schemas.layouts.errors import LayoutError
@@ -121,8 +121,7 @@ class LogCopy:
             queue = queues.find(record.topic, record.queue_id)
             if queue is not None and _is_new_beginning(queue, record):
                 _logger.info("%s/%d begins anew with message %d", queue.topic, queue.queue_id, record.queue_offset)
-                queue.files.delete()
-                queue.last_record = queue.max_physical_offset = -1
+                queue.clear()
             # Every record since the log's first is here: where a queue has a gap, the master's has it, too.
             queues.dispatch_again(record, from_log_start=True)
             if queues.find(record.topic, record.queue_id) is not None:
@@ -132,6 +131,6 @@ class LogCopy:
             index.put_again(record)
 
 
-def _is_new_beginning(queue: ConsumeQueue, record: Dispatch) -> bool:
+def _is_new_beginning(queue: AnyQueue, record: Dispatch) -> bool:
     """Whether a queue's numbers go back: on the master its topic was deleted, and came again."""
     return record.queue_offset < queue.max_offset and record.physical_offset > queue.last_record

@@ -19,6 +19,7 @@ from broker_lite.store.config_file import ConfigFile, is_number
 from schemas.layouts import boltmq_config as boltmq
 from schemas.layouts.dialect import ROCKETMQ, Dialect
 from schemas.layouts.hosts import Host
+from schemas.layouts.inner_batch import BATCH_QUEUE_TYPE, QUEUE_TYPE, has_batch_queues
 from schemas.layouts.numbers import INT32_MAX, int_within, parse_int
 from schemas.layouts.offset_keys import split_offset_key
 from schemas.layouts.topics import DLQ_PREFIX, HALF_TOPIC, OP_TOPIC, RETRY_PREFIX, Kind, kind_of
@@ -50,6 +51,16 @@ class Topics(ConfigFile):
 
     def _is_entry(self, value: Any) -> bool:
         return isinstance(value, dict) and is_number(value.get("readQueueNums", 0))
+
+    def is_batch(self, topic: str) -> bool:
+        """Return whether the topic's queues are BatchConsumeQueues."""
+        entry = self.entries.get(topic)
+        return entry is not None and has_batch_queues(entry.get("attributes"))
+
+    def create_batch(self, topic: str, queues: int) -> None:
+        """Make a topic whose queues are BatchConsumeQueues."""
+        self.create(topic, queues)
+        self.put(topic, self.entries[topic] | {"attributes": {QUEUE_TYPE: BATCH_QUEUE_TYPE}})
 
     def ensure(self, topic: str, queue_id: int = 0) -> None:
         """Make sure that the topic has at least this queue, so that a broker serves it.

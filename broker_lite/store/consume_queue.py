@@ -9,19 +9,17 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from broker_lite.store.commitlog import CommitLog
 from broker_lite.store.dispatch import Dispatch
 from broker_lite.store.file_queue import FileQueue
 from broker_lite.store.mapped_file import Mappings
-from broker_lite.store.queue_table import QueueGapError, QueueTable
-from broker_lite.store.topic_names import is_valid_topic
+from broker_lite.store.queue_table import FILES_READ_ON_RECOVERY, QueueGapError, QueueTable, QueueUnit
 from schemas.layouts.consumequeue import ENTRY, PRE_BLANK, Entry, parse_entry, serialize_entry
 
 FOLDER = "consumequeue"
-_FILES_READ_ON_RECOVERY = 3
 _MAX_QUEUE_OFFSET = (1 << 63) // ENTRY.size // 2
 """A larger one, times 20, would not be an offset; only a damaged or forged record has it."""
 _pack_entry = ENTRY.struct.pack_into
@@ -39,6 +37,8 @@ class ConsumeQueue:
         max_physical_offset: physical offset behind that record, -1 where there is none.
     """
 
+    entry_size = ENTRY.size
+
     def __init__(self, topic: str, queue_id: int, files: FileQueue) -> None:
         """Take the entries that the files hold, up to the first that is not valid."""
         self.topic = topic
@@ -50,7 +50,7 @@ class ConsumeQueue:
 
     def _find_end(self) -> None:
         end = self.files.start
-        for start in self.files.file_starts[-_FILES_READ_ON_RECOVERY:]:
+        for start in self.files.file_starts[-FILES_READ_ON_RECOVERY:]:
             end = start + ENTRY.size * _count_valid(self.files.read(start, self.files.file_size))
             if end < start + self.files.file_size:
                 break
@@ -87,15 +87,22 @@ class ConsumeQueue:
         """The entry with a queue offset from `first_number` to `max_offset` - 1."""
         return parse_entry(*self.files.locate(number * ENTRY.size))
 
-    def append(self, physical_offset: int, size: int, tags_code: int) -> None:
-        """Append the next entry."""
+    def units_from(self, queue_offset: int) -> Iterator[QueueUnit]:
+        """Yield what the queue has from a message's number on; filler, too."""
+        for number in range(max(queue_offset, self.first_number), self.max_offset):
+            yield QueueUnit(self.entry(number), number, number + 1)
+
+    def append(
+        self, physical_offset: int, size: int, tags_code: int, _store_timestamp: int = 0, _message_count: int = 1
+    ) -> None:
+        """Append the next entry; time and count are what a BatchConsumeQueue keeps."""
         memory, position = self.files.reserve()
         _pack_entry(memory, position, physical_offset, size, tags_code)
         self.files.end += ENTRY.size
         self.last_record = physical_offset
         self.max_physical_offset = physical_offset + size
 
-    def append_all(self, entries: Sequence[tuple[int, int, int]]) -> None:
+    def append_all(self, entries: Sequence[tuple[int, int, int]], _store_timestamp: int) -> None:
         """Append the next entries: physical offset, size and code of tags of each."""
         done = 0
         while done < len(entries):
@@ -162,6 +169,11 @@ class ConsumeQueue:
             self.last_record = last.physical_offset
             self.max_physical_offset = last.physical_offset + last.size
 
+    def clear(self) -> None:
+        """Remove all entries: the queue begins anew."""
+        self.files.delete()
+        self.last_record = self.max_physical_offset = -1
+
     def delete_expired(self, min_physical_offset: int) -> None:
         """Remove the files that only lead before an offset of the log; the last stays: it carries the numbers on."""
         count = 0
@@ -190,64 +202,11 @@ def _count_valid(data: bytes) -> int:
 
 
 class ConsumeQueues(QueueTable[ConsumeQueue]):
-    """All queues of a store.
-
-    Attributes:
-        refused_topics: names in records that no broker accepts.
-    """
+    """All ConsumeQueues of a store."""
 
     def __init__(self, root: Path, file_size: int, mappings: Mappings) -> None:
         """Open the queues that the store at `root` has; see `QueueTable`."""
         super().__init__(root / FOLDER, file_size, "consume_queue_file_size_bytes", mappings)
-        self.refused_topics: set[str] = set()
 
     def _queue(self, topic: str, queue_id: int, files: FileQueue) -> ConsumeQueue:
         return ConsumeQueue(topic, queue_id, files)
-
-    def __len__(self) -> int:
-        return len(self._queues)
-
-    @property
-    def last_record(self) -> int:
-        """Physical offset of the last record that has an entry, -1 where no record has one."""
-        return max((queue.last_record for queue in self), default=-1)
-
-    def dispatch_again(self, record: Dispatch, *, from_log_start: bool) -> None:
-        """Append a record that was read from the log to its queue, unless it is there.
-
-        A log may come from anywhere, and its topics become folders: a record with a name that no broker accepts gets no
-        entry, and the name is kept in `refused_topics`.
-
-        Raises:
-            QueueGapError: see `ConsumeQueue.append_again`.
-        """
-        if not record.is_queued:
-            return
-        if not is_valid_topic(record.topic) or record.queue_id < 0:
-            if record.topic not in self.refused_topics:
-                _logger.warning("no queue is kept for %r/%d: no broker accepts it", record.topic[:100], record.queue_id)
-                self.refused_topics.add(record.topic)
-            return
-        self.find_or_create(record.topic, record.queue_id).append_again(record, from_log_start=from_log_start)
-
-    def drop_unproven_tails(self, log: CommitLog) -> None:
-        """Drop what leads nowhere from the end of every queue; see `ConsumeQueue.drop_unproven_tail`."""
-        for queue in self:
-            queue.drop_unproven_tail(log)
-
-    def truncate_physically(self, physical_offset: int) -> None:
-        """Drop the entries of records at or behind an offset of the log."""
-        for queue in self:
-            if queue.max_physical_offset > physical_offset:
-                queue.truncate_physically(physical_offset)
-
-    def delete(self, topic: str) -> None:
-        """Remove the queues of a topic."""
-        for key in [key for key in self._queues if key[0] == topic]:
-            self._queues.pop(key).files.delete()
-
-    def delete_all(self) -> None:
-        """Remove every queue, to build them anew."""
-        for queue in self:
-            queue.files.delete()
-        self._queues.clear()

@@ -14,8 +14,10 @@ from broker_lite.store.options import StoreOptions
 from schemas.layouts import properties as props
 from schemas.layouts.commitlog import Message
 from schemas.layouts.indexfile import tags_key
+from schemas.layouts.inner_batch import INNER_BASE, queue_numbers
+from schemas.layouts.light_queues import MULTI_QUEUE_OFFSET, light_queue_entries
 from schemas.layouts.numbers import parse_int32
-from schemas.layouts.sysflag import TRANSACTION_MASK, TransactionType
+from schemas.layouts.sysflag import INNER_BATCH, TRANSACTION_MASK, TransactionType
 
 _QUEUED_TYPES = frozenset({int(TransactionType.NOT), int(TransactionType.COMMIT)})
 
@@ -32,6 +34,10 @@ class Dispatch(NamedTuple):
         tags_code: the third field of its ConsumeQueue entry.
         index_keys: what it is found by, in the order in which brokers enter it.
         is_queued: whether it gets a ConsumeQueue entry.
+        base_offset: number of its first message in a BatchConsumeQueue.
+        message_count: how many messages it holds there.
+        is_inner_batch: whether only a topic with BatchConsumeQueues can have such a record.
+        light_queues: further queues that it is in, and its number in each.
     """
 
     topic: str
@@ -43,6 +49,10 @@ class Dispatch(NamedTuple):
     tags_code: int
     index_keys: tuple[str, ...]
     is_queued: bool
+    base_offset: int
+    message_count: int
+    is_inner_batch: bool
+    light_queues: tuple[tuple[str, int], ...]
 
 
 def parse_delay_level(value: str | None) -> int | None:
@@ -67,6 +77,7 @@ class Dispatching:
     def of_message(self, message: Message) -> Dispatch:
         """The dispatch of a record that was read."""
         properties = message.properties
+        base, count = queue_numbers(properties, message.queue_offset)
         return Dispatch(
             message.topic,
             message.queue_id,
@@ -77,6 +88,10 @@ class Dispatching:
             self.code_for(message.topic, properties, message.store_timestamp),
             self.keys_for(properties, message.sys_flag),
             is_queued(message.sys_flag),
+            base,
+            count,
+            bool(message.sys_flag & INNER_BATCH) and INNER_BASE in properties,
+            light_queue_entries(message.topic, properties) if MULTI_QUEUE_OFFSET in properties else (),
         )
 
     def code_for(self, topic: str, properties: Mapping[str, str], store_timestamp: int) -> int:

@@ -10,10 +10,10 @@ from broker_lite.store import commitlog, consume_queue, message_index
 from broker_lite.store.checkpoint_file import CheckpointFile
 from broker_lite.store.commitlog import CommitLog
 from broker_lite.store.config_files import ConfigFiles
-from broker_lite.store.consume_queue import ConsumeQueues
 from broker_lite.store.mapped_file import Mappings
 from broker_lite.store.message_index import MessageIndex
 from broker_lite.store.options import StoreOptions
+from broker_lite.store.queues import StoreQueues
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class StoreFiles:
     """
 
     log: CommitLog
-    queues: ConsumeQueues
+    queues: StoreQueues
     index: MessageIndex | None
     checkpoint: CheckpointFile
     config: ConfigFiles
@@ -48,12 +48,13 @@ class StoreFiles:
             (root / folder).mkdir(parents=True, exist_ok=True)
         mappings = Mappings()
         index = MessageIndex(root, options.index_geometry, mappings, clock) if options.has_index else None
+        config = ConfigFiles(root, clock, options.dialect)
         return cls(
             log=CommitLog(root, options, mappings),
-            queues=ConsumeQueues(root, options.consume_queue_file_size_bytes, mappings),
+            queues=StoreQueues(root, options, mappings, config.topics),
             index=index,
             checkpoint=CheckpointFile(root),
-            config=ConfigFiles(root, clock, options.dialect),
+            config=config,
             mappings=mappings,
         )
 

@@ -29,8 +29,9 @@ from schemas.layouts.commitlog import (
 from schemas.layouts.dialect import ROCKETMQ
 from schemas.layouts.errors import UnserializableError
 from schemas.layouts.hosts import Host, host_size
+from schemas.layouts.inner_batch import INNER_NUM
 from schemas.layouts.layout import Layout
-from schemas.layouts.sysflag import BORN_HOST_V6, STORE_HOST_V6
+from schemas.layouts.sysflag import BORN_HOST_V6, INNER_BATCH, STORE_HOST_V6
 
 
 def _codes(layout: Layout) -> str:
@@ -105,6 +106,8 @@ class Prepared(NamedTuple):
         tags_code: of that entry.
         is_due_later: whether `tags_code` is a delay, to which the store time is added.
         index_keys: what it is found by.
+        message_count: how many messages it holds: one, but for an inner batch.
+        light_queues: names of further queues that get an entry.
     """
 
     topic: str
@@ -115,6 +118,8 @@ class Prepared(NamedTuple):
     tags_code: int
     is_due_later: bool
     index_keys: tuple[str, ...]
+    message_count: int = 1
+    light_queues: tuple[str, ...] = ()
 
     def place(self, queue_offset: int, physical_offset: int, store_timestamp: int) -> None:
         """Write the record's place and time into it."""
@@ -194,6 +199,9 @@ class Preparing:
     ) -> Prepared:
         if len(record) > self._max_record_bytes:
             raise MessageRefusedError(f"record: expected at most {self._max_record_bytes} bytes, found {len(record)}")
+        if INNER_NUM in properties and not sys_flag & INNER_BATCH:
+            found = properties[INNER_NUM][:40]
+            raise MessageRefusedError(f"{INNER_NUM}: expected it in inner batches only, found {found!r}")
         dispatching = self._dispatching
         delay_ms = dispatching.delay_for(properties) if topic == dispatching.schedule_topic else None
         return Prepared(

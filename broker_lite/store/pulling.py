@@ -10,8 +10,9 @@ import time
 from collections.abc import Callable, Container
 from typing import NamedTuple
 
+from broker_lite.store.batch_queue import BatchConsumeQueue
 from broker_lite.store.files import StoreFiles
-from broker_lite.store.reading import GetStatus, place_in
+from broker_lite.store.reading import GetStatus, Place, place_in
 from schemas.layouts.commitlog import BLANK, in_dialect
 from schemas.layouts.consumequeue import ENTRY
 from schemas.layouts.dialect import BLANK_MAGICS, BOLTMQ, ROCKETMQ
@@ -85,6 +86,8 @@ def pull_records(
     where = place_in(queue, files.log.start, queue_offset)
     if queue is None or where.status is not GetStatus.FOUND:
         return PullResult(where.status, [], *where[1:])
+    if isinstance(queue, BatchConsumeQueue):
+        return _pull_batches(files, queue, where, limits, codes, accepts_record)
     low, high = where.min_offset, where.max_offset
     records: list[bytes] = []
     size = 0
@@ -108,6 +111,42 @@ def pull_records(
         number += 1
     status = GetStatus.FOUND if records else GetStatus.NO_MATCHED_MESSAGE
     return PullResult(status, records, number, low, high, is_cut)
+
+
+def _pull_batches(
+    files: StoreFiles,
+    queue: BatchConsumeQueue,
+    where: Place,
+    limits: PullLimits,
+    codes: Container[int] | None,
+    accepts_record: Callable[[bytes], bool] | None,
+) -> PullResult:
+    """Return records of a queue whose records may hold several messages: each counts as that many."""
+    records: list[bytes] = []
+    size = messages = 0
+    following = where.next_offset
+    is_cut = False
+    for unit in queue.units_from(where.next_offset):
+        if following > where.next_offset and limits.is_over:
+            is_cut = True
+            break
+        physical_offset, record_size, code = unit.entry
+        count = unit.following - unit.first_number
+        if unit.first_number - where.next_offset >= max(MAX_EXAMINED, limits.messages):
+            break
+        if records and (messages + count > limits.messages or size + record_size > limits.bytes):
+            break
+        following = unit.following
+        if codes is not None and not is_wanted(code, codes):
+            continue
+        record = _record_at(files, physical_offset, record_size)
+        if record is None or (accepts_record is not None and not accepts_record(record)):
+            continue
+        records.append(for_clients(record))
+        size += record_size
+        messages += count
+    status = GetStatus.FOUND if records else GetStatus.NO_MATCHED_MESSAGE
+    return PullResult(status, records, following, where.min_offset, where.max_offset, is_cut)
 
 
 def is_wanted(code: int, codes: Container[int]) -> bool:

@@ -5,15 +5,33 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from broker_lite.store.file_queue import FileQueue
 from broker_lite.store.mapped_file import Mappings
+from schemas.layouts.consumequeue import Entry
 from schemas.layouts.segments import parse_queue_folder
+
+FILES_READ_ON_RECOVERY = 3
+"""The last files of a queue, in which its end is looked for; those before them are full."""
 
 
 class QueueGapError(Exception):
     """A queue ends before the entry that should come next: it must be built anew. Recovery handles it."""
+
+
+class QueueUnit(NamedTuple):
+    """A record of a queue.
+
+    Attributes:
+        entry: where it stands in the log.
+        first_number: queue offset of its first message.
+        following: queue offset after its last message.
+    """
+
+    entry: Entry
+    first_number: int
+    following: int
 
 
 class Queue(Protocol):
@@ -74,6 +92,34 @@ class QueueTable(Generic[Q]):
     @abstractmethod
     def _queue(self, topic: str, queue_id: int, files: FileQueue) -> Q:
         """The queue that files are of."""
+
+    @property
+    def topics(self) -> set[str]:
+        """The topics that have a queue."""
+        return {topic for topic, _ in self._queues}
+
+    def delete_topic(self, topic: str) -> None:
+        """Remove the queues of a topic."""
+        for key in [key for key in self._queues if key[0] == topic]:
+            self._delete(key)
+
+    def delete_empty(self, topic: str) -> None:
+        """Remove the queues of a topic that have no file."""
+        for key in [key for key, queue in self._queues.items() if key[0] == topic and queue.files.is_empty]:
+            self._delete(key)
+
+    def delete_all(self) -> None:
+        """Remove every queue, to build them anew."""
+        for key in list(self._queues):
+            self._delete(key)
+
+    def _delete(self, key: tuple[str, int]) -> None:
+        """Remove a queue with its folder: RocketMQ takes an empty folder for a queue, too, when it starts."""
+        files = self._queues.pop(key).files
+        files.delete()
+        for folder in (files.folder, files.folder.parent):
+            if folder.is_dir() and not any(folder.iterdir()):
+                folder.rmdir()
 
     def delete_expired(self, log_offset: int) -> None:
         """Remove the files of all queues that only lead before an offset of the log."""

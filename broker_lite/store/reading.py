@@ -11,9 +11,11 @@ from bisect import bisect_left
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
-from broker_lite.store.consume_queue import ConsumeQueue
+from broker_lite.store.batch_queue import BatchConsumeQueue
 from broker_lite.store.errors import IndexDisabledError, StoreFilesError
 from broker_lite.store.files import StoreFiles
+from broker_lite.store.queue_table import QueueUnit
+from broker_lite.store.queues import AnyQueue
 from schemas.layouts.commitlog import Message
 from schemas.layouts.consumequeue import PRE_BLANK, Entry
 from schemas.layouts.errors import LayoutError
@@ -115,10 +117,10 @@ class Reader:
     def entry_at(self, topic: str, queue_id: int, queue_offset: int) -> Entry | None:
         """The entry of a message; None where the queue has none, or only filler."""
         queue = self._queues.find(topic, queue_id)
-        if queue is None or not queue.first_number <= queue_offset < queue.max_offset:
+        unit = next(queue.units_from(queue_offset), None) if queue is not None else None
+        if unit is None or unit.entry == PRE_BLANK or not unit.first_number <= queue_offset < unit.following:
             return None
-        entry = queue.entry(queue_offset)
-        return entry if entry != PRE_BLANK else None
+        return unit.entry
 
     def get(self, topic: str, queue_id: int, queue_offset: int, max_messages: int) -> GetResult:
         """Messages of a queue from a queue offset on; see `MessageStore.get`."""
@@ -127,28 +129,31 @@ class Reader:
         if queue is None or where.status is not GetStatus.FOUND:
             return GetResult(where.status, [], *where[1:])
         low, high = where.min_offset, where.max_offset
-        following = min(high, queue_offset + max(0, max_messages))
-        messages = self._messages(queue, range(queue_offset, following))
+        messages: list[Message] = []
+        following = queue_offset
+        for unit in queue.units_from(queue_offset):
+            if unit.first_number >= queue_offset + max_messages:
+                break
+            following = unit.following
+            if unit.entry != PRE_BLANK:
+                messages.append(self._message(queue, unit))
         status = GetStatus.FOUND if messages else GetStatus.NO_MATCHED_MESSAGE
         return GetResult(status, messages, following, low, high)
 
-    def _messages(self, queue: ConsumeQueue, numbers: range) -> list[Message]:
-        messages = []
-        for number in numbers:
-            entry = queue.entry(number)
-            if entry == PRE_BLANK:
-                continue
-            try:
-                messages.append(self._log.parse_at(entry.physical_offset))
-            except LayoutError as error:
-                raise StoreFilesError(f"message {number} of {queue.topic}/{queue.queue_id}: {error}") from error
-        return messages
+    def _message(self, queue: AnyQueue, unit: QueueUnit) -> Message:
+        try:
+            return self._log.parse_at(unit.entry.physical_offset)
+        except LayoutError as error:
+            found = f"message {unit.first_number} of {queue.topic}/{queue.queue_id}"
+            raise StoreFilesError(f"{found}: {error}") from error
 
     def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
         """Queue offset of the first message stored at or after a time; the queue's end where there is none."""
         queue = self._queues.find(topic, queue_id)
         if queue is None:
             return 0
+        if isinstance(queue, BatchConsumeQueue):
+            return max(queue.number_by_time(timestamp_ms), queue.min_offset(self._log.start))
         numbers = self.bounds(topic, queue_id)
 
         def stored(number: int) -> int:

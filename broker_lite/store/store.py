@@ -26,8 +26,9 @@ from broker_lite.store.progress import Progress
 from broker_lite.store.reading import Reader
 from broker_lite.store.recovery import Recovery
 from broker_lite.store.retention import Retention
-from broker_lite.store.writing import PutResult, Writer
+from broker_lite.store.writing import PutResult, Writer, needs_numbers
 from schemas.layouts.commitlog import NewMessage
+from schemas.layouts.light_queues import LIGHT_PREFIX
 
 
 def system_clock() -> int:
@@ -63,7 +64,8 @@ class MessageStore(LookUps):
             self._files.log.drop_doubtful(checkpoint.logics_physical_offset, checkpoint.logics_msg_timestamp)
         self.recovery = Recovery(self._files, Dispatching(options)).run(crashed=self._abort.was_found)
         for queue in self._files.queues:
-            self.config.topics.ensure(queue.topic, queue.queue_id)
+            if not queue.topic.startswith(LIGHT_PREFIX):
+                self.config.topics.ensure(queue.topic, queue.queue_id)
         self._writer = Writer(options, clock, self._files, self.recovery.progress)
         self._reader = Reader(self._files)
         self._flusher = Flusher(options, self._writer, self._files)
@@ -143,6 +145,8 @@ class MessageStore(LookUps):
 
     def send(self, message: SentMessage) -> PutResult:
         """Store a producer's message without waiting for the disk in any mode; see `put`."""
+        if needs_numbers(message.sys_flag, message.properties):
+            return self._writer.put_one(message.with_pairs())
         return self._writer.append_one(self._writer.preparing.prepare_sent(message))
 
     def send_batch(self, messages: Sequence[SentMessage]) -> list[PutResult]:
@@ -172,6 +176,11 @@ class MessageStore(LookUps):
         with self._flusher.paused(), self._reading():
             self._files.log.cut(progress.log_end)
             self._writer.last = progress
+
+    @property
+    def has_batch_queues(self) -> bool:
+        """Whether a topic may have BatchConsumeQueues."""
+        return self.options.dialect.is_rocketmq
 
     @property
     def max_queues(self) -> int:

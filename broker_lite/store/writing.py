@@ -7,22 +7,36 @@ the store unusable until it is opened anew, because recovery alone can bring log
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
 from broker_lite.store.checks import check_batch
-from broker_lite.store.consume_queue import ConsumeQueue
-from broker_lite.store.errors import StoreUnusableError
+from broker_lite.store.errors import MessageRefusedError, StoreUnusableError
 from broker_lite.store.files import StoreFiles
 from broker_lite.store.log_writer import LogWriter
 from broker_lite.store.options import StoreOptions
 from broker_lite.store.prepared import Prepared, Preparing
 from broker_lite.store.progress import Progress
+from broker_lite.store.queues import AnyQueue
 from schemas.layouts.commitlog import NewMessage
-from schemas.layouts.consumequeue import ENTRY
 from schemas.layouts.hosts import Host
+from schemas.layouts.inner_batch import BATCH_QUEUE_TYPE, INNER_BASE, INNER_NUM, MAX_INNER_MESSAGES, QUEUE_TYPE
+from schemas.layouts.light_queues import (
+    LIGHT_QUEUE_ID,
+    MULTI_DISPATCH,
+    MULTI_QUEUE_OFFSET,
+    SEPARATOR,
+    can_be_folder,
+    light_queue_names,
+)
 from schemas.layouts.message_id import serialize_message_id
+from schemas.layouts.numbers import parse_int
+from schemas.layouts.sysflag import INNER_BATCH
+
+_BROKERS_OWN = frozenset({INNER_BASE, MULTI_QUEUE_OFFSET})
+"""Properties that no producer gives: they say where a record is in its queues."""
 
 
 class PutResult(NamedTuple):
@@ -48,6 +62,11 @@ class PutResult(NamedTuple):
     def msg_id(self) -> str:
         """The offset message id."""
         return serialize_message_id(self.store_host, self.physical_offset)
+
+
+def needs_numbers(sys_flag: int, properties: Container[str]) -> bool:
+    """Return whether a record's properties may have to say its numbers: an inner batch, or one with light queues."""
+    return bool(sys_flag & INNER_BATCH) or MULTI_DISPATCH in properties or INNER_NUM in properties
 
 
 class Writer(LogWriter):
@@ -76,8 +95,44 @@ class Writer(LogWriter):
             StoreUnusableError: if the store was closed, or failed before.
         """
         if len(messages) == 1:
-            return [self.append_one(self.preparing.prepare(messages[0]))]
+            return [self.put_one(messages[0])]
         return self.append([self.preparing.prepare(message) for message in messages])
+
+    def put_one(self, message: NewMessage) -> PutResult:
+        """Append a message, as `put`."""
+        if needs_numbers(message.sys_flag, dict(message.properties)):
+            return self._append_numbered(message)
+        return self.append_one(self.preparing.prepare(message))
+
+    def _append_numbered(self, message: NewMessage) -> PutResult:
+        """Append a message whose properties are to say its numbers, which only the append knows."""
+        with self.lock:
+            numbers, count, names = self._numbers(message)
+            known = {name: value for name, value in message.properties if name not in _BROKERS_OWN}
+            prepared = self.preparing.prepare(replace(message, properties=tuple((known | numbers).items())))
+            return self.append_one(prepared._replace(message_count=count, light_queues=names))
+
+    def _numbers(self, message: NewMessage) -> tuple[dict[str, str], int, tuple[str, ...]]:
+        """Return the properties to add, how many messages the record holds, and its light queues.
+
+        Raises:
+            MessageRefusedError: if it is an inner batch, and its topic or its properties are not made for one.
+        """
+        known = dict(message.properties)
+        if message.sys_flag & INNER_BATCH or INNER_NUM in known:
+            count = parse_int(known.get(INNER_NUM), 1, MAX_INNER_MESSAGES)
+            if count is None or not self._topics.is_batch(message.topic):
+                raise MessageRefusedError(
+                    f"an inner batch: expected {INNER_NUM} from 1 to {MAX_INNER_MESSAGES} and a topic with "
+                    f"{QUEUE_TYPE}={BATCH_QUEUE_TYPE}, found {known.get(INNER_NUM, 'none')[:40]!r} for {message.topic}"
+                )
+            queue = self._queues.find_or_create(message.topic, message.queue_id)
+            return {INNER_BASE: str(queue.max_offset)}, count, ()
+        names = light_queue_names(message.topic, known)
+        if not names or not self._queues.has_light_queues or not all(map(can_be_folder, names)):
+            return {}, 1, ()
+        numbers = [str(self._queues.find_or_create_light(name).max_offset) for name in names]
+        return {MULTI_QUEUE_OFFSET: SEPARATOR.join(numbers)}, 1, names
 
     def append(self, messages: Sequence[Prepared]) -> list[PutResult]:
         """Append prepared messages of one queue, together; see `put`."""
@@ -94,7 +149,7 @@ class Writer(LogWriter):
 
     def append_one(self, message: Prepared) -> PutResult:
         """Append one prepared message, as `append`: nearly all come so."""
-        topic, queue_id, record, _, queued, tags_code, is_due_later, index_keys = message
+        topic, queue_id, record, _, queued, tags_code, is_due_later, index_keys, message_count, names = message
         size = len(record)
         with self.lock:
             if self.is_closed:
@@ -107,13 +162,20 @@ class Writer(LogWriter):
             queue_offset = queue.max_offset if queued else 0
             message.place(queue_offset, log.end, store_timestamp)
             log.check_size(size)
-            queue.files.prepare(ENTRY.size)
+            queue.files.prepare(queue.entry_size)
+            light_queues = [self._queues.find_or_create_light(name) for name in names] if names else ()
+            for light in light_queues:
+                light.files.prepare(light.entry_size)
             if index is not None:
                 index.check_room(len(index_keys))
             offset = log.append((record,), lambda offset: message.place(queue_offset, offset, store_timestamp))
             try:
                 if queued:
-                    queue.append(offset, size, tags_code + store_timestamp if is_due_later else tags_code)
+                    code = tags_code + store_timestamp if is_due_later else tags_code
+                    queue.append(offset, size, code, store_timestamp, message_count)
+                    for light in light_queues:
+                        light.append(offset, size, code)
+                        self.arrived.add((light.topic, LIGHT_QUEUE_ID))
                 if index is not None:
                     index.put(topic, ((index_keys, offset),), store_timestamp)
             except BaseException as error:
@@ -133,13 +195,13 @@ class Writer(LogWriter):
         check_batch(messages, self._options.max_message_size_bytes)
         return self.put(messages)
 
-    def _append(self, queue: ConsumeQueue, messages: Sequence[Prepared]) -> list[PutResult]:
+    def _append(self, queue: AnyQueue, messages: Sequence[Prepared]) -> list[PutResult]:
         store_timestamp = self._clock()
         records: list[bytearray] = [message.record for message in messages]
         place = partial(self._place, queue.max_offset, messages, records, store_timestamp)
         place(self._log.end)
         self._log.check_size(sum(map(len, records)))
-        queue.files.prepare(len(messages) * ENTRY.size)
+        queue.files.prepare(len(messages) * queue.entry_size)
         if self._index is not None:
             self._index.check_room(sum(len(message.index_keys) for message in messages))
         offset = self._log.append(records, place)
@@ -165,14 +227,14 @@ class Writer(LogWriter):
             queue_offset += message.is_queued
 
     def _dispatch(
-        self, queue: ConsumeQueue, messages: Sequence[Prepared], offset: int, store_timestamp: int
+        self, queue: AnyQueue, messages: Sequence[Prepared], offset: int, store_timestamp: int
     ) -> list[PutResult]:
         store_host = self._options.store_host
         results: list[PutResult] = []
         entries: list[tuple[int, int, int]] = []
         keyed: list[tuple[tuple[str, ...], int]] = []
         queue_offset = queue.max_offset
-        for _, _, record, _, queued, tags_code, is_due_later, index_keys in messages:
+        for _, _, record, _, queued, tags_code, is_due_later, index_keys, _, _ in messages:
             size = len(record)
             results.append(PutResult(offset, size, queue_offset if queued else 0, store_timestamp, store_host))
             if queued:
@@ -180,7 +242,7 @@ class Writer(LogWriter):
                 queue_offset += 1
             keyed.append((index_keys, offset))
             offset += size
-        queue.append_all(entries)
+        queue.append_all(entries, store_timestamp)
         if self._index is not None:
             self._index.put(queue.topic, keyed, store_timestamp)
         return results

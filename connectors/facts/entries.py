@@ -9,8 +9,8 @@ import numpy as np
 
 from connectors.facts.grouping import number_keys, order_rows
 from connectors.facts.kernel import Array
-from connectors.facts.odd import LMQ_QUEUE_ID
 from connectors.facts.records import Facts
+from schemas.layouts.light_queues import LIGHT_QUEUE_ID
 
 _QUEUE_BITS = 32
 
@@ -76,7 +76,7 @@ def queue_entries(facts: Facts) -> Iterator[QueueEntries]:
         names += numbers
         rows = np.concatenate([rows, np.array([row for row, _, _ in extra], np.int64)])
         topic = np.concatenate([topic, np.array([numbers[name] for _, name, _ in extra], np.int32)])
-        queue_id = np.concatenate([queue_id, np.full(len(extra), LMQ_QUEUE_ID, np.int32)])
+        queue_id = np.concatenate([queue_id, np.full(len(extra), LIGHT_QUEUE_ID, np.int32)])
         queue_offset = np.concatenate([queue_offset, np.array([number for _, _, number in extra], np.int64)])
         by_place = np.argsort(rows, kind="stable")
         rows, topic, queue_id = rows[by_place], topic[by_place], queue_id[by_place]

@@ -31,6 +31,8 @@ from schemas.layouts import properties as props
 from schemas.layouts.commitlog import HEAD, STORED
 from schemas.layouts.dialect import Magic
 from schemas.layouts.hashing import FNV_64_BASIS, FNV_64_PRIME
+from schemas.layouts.inner_batch import INNER_NUM
+from schemas.layouts.light_queues import MULTI_DISPATCH
 from schemas.layouts.sysflag import TRANSACTION_MASK, TransactionType
 from schemas.layouts.topics import BOLTMQ_SCHEDULE_TOPIC, SCHEDULE_TOPIC
 
@@ -66,7 +68,6 @@ def _word(text: str) -> np.uint64:
     return np.uint64(int.from_bytes(text.encode()[:8], "little"))
 
 
-MULTI_DISPATCH, INNER_NUM = "INNER_MULTI_DISPATCH", "INNER_NUM"
 _TAGS, _KEYS, _UNIQ_KEY, _DELAY = _word(props.TAGS), _word(props.KEYS), _word(props.UNIQ_KEY), _word(props.DELAY)
 _MULTI, _INNER, _SCHEDULE = _word(MULTI_DISPATCH), _word(INNER_NUM), _word(SCHEDULE_TOPIC)
 _MULTI_LENGTH, _INNER_LENGTH = len(MULTI_DISPATCH), len(INNER_NUM)

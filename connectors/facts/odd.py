@@ -4,19 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from connectors.facts.kernel import INNER_NUM, MULTI_DISPATCH
 from schemas.layouts import properties as props
 from schemas.layouts.dialect import ROCKETMQ, Dialect
 from schemas.layouts.indexfile import key_hash, tags_key
-from schemas.layouts.numbers import parse_int, parse_int32
-from schemas.layouts.segments import MAX_QUEUE_OFFSET
+from schemas.layouts.inner_batch import INNER_NUM
+from schemas.layouts.light_queues import light_queue_entries
+from schemas.layouts.numbers import parse_int32
 from schemas.layouts.sysflag import TRANSACTION_MASK, TransactionType
-from schemas.layouts.topics import RETRY_PREFIX, SCHEDULE_TOPIC, SYSTEM_PREFIX
-
-MULTI_QUEUE_OFFSET = "INNER_MULTI_QUEUE_OFFSET"
-LMQ_PREFIX = "%LMQ%"
-LMQ_QUEUE_ID = 0
-_MULTI_SEPARATOR = ","
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,25 +55,5 @@ def odd_record(raw_topic: bytes, raw_properties: bytes, sys_flag: int, dialect: 
         batch_size=max(0, parse_int32(found.get(INNER_NUM)) or 0),
         tags_hash=key_hash(topic, tags_key(tags)) if tags and indexed else -1,
         key_hashes=tuple(key_hash(topic, key) for key in keys) if indexed else (),
-        other_queues=_other_queues(topic, found),
-    )
-
-
-def _other_queues(topic: str, found: dict[str, str]) -> tuple[tuple[str, int], ...]:
-    """Return the light queues that a record is dispatched to, besides its own; none where the two lists do not fit.
-
-    A queue whose offset is not a number of 64 bits is left out: no queue can have such an entry.
-    """
-    if topic.startswith((RETRY_PREFIX, SYSTEM_PREFIX)) or topic == SCHEDULE_TOPIC:
-        return ()
-    names = found.get(MULTI_DISPATCH, "").split(_MULTI_SEPARATOR)
-    numbers = found.get(MULTI_QUEUE_OFFSET, "").split(_MULTI_SEPARATOR)
-    if len(names) != len(numbers):
-        return ()
-    return tuple(
-        (name, number)
-        for name, text in zip(names, numbers, strict=True)
-        if name.startswith(LMQ_PREFIX)
-        and "/" not in name
-        and (number := parse_int(text, 0, MAX_QUEUE_OFFSET)) is not None
+        other_queues=light_queue_entries(topic, found),
     )

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from schemas.layouts.boltmq_config import topics_from_boltmq
+from schemas.layouts.light_queues import LIGHT_PREFIX
 from schemas.layouts.topics import GIVEN_UP_TOPIC, Kind, kind_of
 from schemas.remoting.fastjson import parse_fastjson
 
 TOPICS = "config/topics.json"
 TABLE = "topicConfigTable"
-LIGHT_PREFIX = "%LMQ%"
 _MADE_AT_START = frozenset({Kind.DELAY, Kind.HALF, Kind.OP, Kind.TIMER, Kind.SYSTEM})
 MAX_BYTES = 256 << 20
 """Of the file: 200 bytes a topic leave room for a million topics."""

@@ -23,6 +23,7 @@ from connectors.quality.kernel import (
     NULL_SIZE,
     NULL_STORE,
 )
+from schemas.layouts.inner_batch import INNER_NUM
 from schemas.layouts.numbers import parse_int32
 from schemas.layouts.sysflag import INNER_BATCH, BodyCodec
 from schemas.layouts.topics import Kind
@@ -39,7 +40,6 @@ _NULL_BITS = {
     "born_timestamp": NULL_BORN,
     "body_size": NULL_BODY_SIZE,
 }
-_INNER_COUNT = "INNER_NUM"
 _MOST_INNER = 1 << 20
 _CODECS = frozenset(str(codec) for codec in BodyCodec if codec is not BodyCodec.UNKNOWN)
 _KINDS = frozenset(str(kind) for kind in Kind)
@@ -183,5 +183,5 @@ def _filled(column: pa.Array, value: int) -> Array:
 
 def _inner_count(properties: Iterable[tuple[str, str]]) -> int:
     """Return the number of messages in an inner batch, 1 where it does not say."""
-    count = parse_int32(dict(properties).get(_INNER_COUNT))
+    count = parse_int32(dict(properties).get(INNER_NUM))
     return 1 if count is None else min(max(count, 1), _MOST_INNER)

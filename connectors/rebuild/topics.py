@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import logging
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +19,13 @@ from connectors.facts.topic_configs import TABLE, TOPICS, backup_of, is_listed, 
 from connectors.rebuild.parts import Queue
 from schemas.layouts.boltmq_config import topics_to_boltmq
 from schemas.layouts.dialect import ROCKETMQ, Dialect
+from schemas.layouts.inner_batch import BATCH_QUEUE_TYPE, QUEUE_TYPE, has_batch_queues
 from schemas.remoting.fastjson import serialize_fastjson
 
 _LOGGER = logging.getLogger(__name__)
 _READ_AND_WRITE = 6
 _LIKELY_NUMBER = 1024
 _TIMES_AS_MANY = 8
-_BATCH_QUEUES: Mapping[str, str] = {"queue.type": "BatchCQ"}
 
 
 def unlikely_queues(queues: Collection[Queue]) -> frozenset[Queue]:
@@ -75,15 +75,13 @@ def batch_topics_of(root: Path) -> set[str]:
     return {
         str(topic)
         for topic, config in table.items()
-        if isinstance(config, dict)
-        and isinstance(attributes := config.get("attributes"), dict)
-        and attributes.items() >= _BATCH_QUEUES.items()
+        if isinstance(config, dict) and has_batch_queues(config.get("attributes"))
     }
 
 
 def _config(topic: str, queues: int, *, is_batch: bool) -> dict[str, Any]:
     return {
-        "attributes": dict(_BATCH_QUEUES) if is_batch else {},
+        "attributes": {QUEUE_TYPE: BATCH_QUEUE_TYPE} if is_batch else {},
         "order": False,
         "perm": _READ_AND_WRITE,
         "readQueueNums": queues,

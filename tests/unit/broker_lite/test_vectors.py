@@ -65,7 +65,9 @@ def segment(root: Path) -> bytes:
 
 def test_a_record_v1_and_b_record_v2_follow_each_other(root: Path, store: MessageStore) -> None:
     # A is number 5 of its queue in the reference; a queue that starts there needs filler, as after retention.
-    store._files.queues.find_or_create("TopicTest", 3)._begin_at(5 * 20)
+    queue = store._files.queues.find_or_create("TopicTest", 3)
+    assert isinstance(queue, ConsumeQueue)
+    queue._begin_at(5 * 20)
     store.put(MESSAGE_A)
     store.put(
         NewMessage("%RETRY%" + "g" * 122, b"x", BORN_MS, PRODUCER, reconsume_times=1, properties=(("TAGS", "t"),))

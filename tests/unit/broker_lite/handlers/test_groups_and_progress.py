@@ -327,7 +327,8 @@ def test_all_producers_and_system_topics_are_told(peer: Peer) -> None:
     [
         ("+message.type=FIFO,+queue.type=SimpleCQ", {"message.type": "FIFO", "queue.type": "SimpleCQ"}),
         ("+cleanup.policy=DELETE,-message.type", {"cleanup.policy": "DELETE"}),
-        ("+queue.type=BatchCQ", None),
+        ("+queue.type=BatchCQ", {"queue.type": "BatchCQ"}),
+        ("+queue.type=RocksDBCQ", None),
         ("+cleanup.policy=COMPACTION", None),
         ("+nothing=1", None),
         ("message.type", None),

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from broker_lite.handlers.dispatcher import Dispatcher
 from schemas.layouts.message_id import parse_message_id
+from schemas.layouts.properties import serialize_properties
+from schemas.layouts.sysflag import INNER_BATCH, NEED_UNWRAP
 from schemas.layouts.topics import SCHEDULE_TOPIC, TIMER_TOPIC
 from schemas.remoting.batch import BatchItem, serialize_batch
 from schemas.remoting.codes import RequestCode, ResponseCode
 from schemas.remoting.routes import PERM_READ
-from tests.unit.broker_lite.broker_builders import Peer, message_store, send_fields
+from tests.unit.broker_lite.broker_builders import Peer, message_store, pull_fields, records, send_fields
 from tests.unit.broker_lite.builders import BORN_MS, Clock
 
 SEND = RequestCode.SEND_MESSAGE_V2
@@ -113,6 +117,35 @@ def test_a_batch_stands_together(peer: Peer, dispatcher: Dispatcher) -> None:
     assert [(one.body, one.flag, one.queue_offset, one.properties) for one in found if one] == [
         (f"body {number}".encode(), number, number, {"UNIQ_KEY": f"U{number}"}) for number in range(3)
     ]
+
+
+def test_a_batch_for_a_topic_of_batches_is_one_record(peer: Peer, dispatcher: Dispatcher) -> None:
+    dispatcher.broker.store.config.topics.create_batch("batched", 1)
+    body = serialize_batch([BatchItem(0, b"one", b"UNIQ_KEY\x01U1"), BatchItem(0, b"two", b"UNIQ_KEY\x01U2")])
+    ask = partial(peer.ask, RequestCode.SEND_BATCH_MESSAGE)
+    first, second = (ask(send_fields("batched", {"UNIQ_KEY": key}, m=True), body) for key in ("B1", "B2"))
+    old = ask(send_fields("batched", m=True), body)  # of a client that names no batch
+    assert [answer.ext_fields["queueOffset"] for answer in (first, second, old)] == ["0", "2", "4"]
+    assert [answer.ext_fields.get("batchUniqId") for answer in (first, second, old)] == ["B1", "B2", None]
+    found = records(peer.ask(RequestCode.PULL_MESSAGE, pull_fields("batched")).body)
+    assert [(one.queue_offset, one.body == body) for one in found] == [(0, True), (2, True), (4, False), (5, False)]
+    assert found[1].sys_flag & (INNER_BATCH | NEED_UNWRAP) == INNER_BATCH | NEED_UNWRAP
+    assert found[1].properties.items() >= {"UNIQ_KEY": "B2", "INNER_NUM": "2", "INNER_BASE": "2"}.items()
+    answer = peer.ask(RequestCode.CONSUMER_SEND_MSG_BACK, {"group": "consumers", "offset": 0, "delayLevel": 0})
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+
+
+@pytest.mark.parametrize(("sys_flag", "properties"), [(INNER_BATCH, {}), (0, {"INNER_NUM": "2"})])
+def test_a_producer_makes_no_inner_batch_itself(
+    peer: Peer, dispatcher: Dispatcher, sys_flag: int, properties: dict[str, str]
+) -> None:
+    for topic in ("orders", "batched"):
+        dispatcher.broker.store.config.topics.create_batch("batched", 1)
+        assert peer.ask(SEND, send_fields(topic, properties, f=sys_flag), b"x").code == ResponseCode.MESSAGE_ILLEGAL
+        body = serialize_batch([BatchItem(0, b"x", serialize_properties(properties.items()))])
+        answer = peer.ask(RequestCode.SEND_BATCH_MESSAGE, send_fields(topic, f=sys_flag, m=True), body)
+        assert answer.code == ResponseCode.MESSAGE_ILLEGAL
+        assert dispatcher.broker.store.max_offset(topic, 0) == 0
 
 
 @pytest.mark.parametrize("later", [{"DELAY": "2"}, {"TIMER_DELAY_SEC": "3"}, {"TRAN_MSG": "true", "PGROUP": "g"}])
