@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
-from connectors.lake.archive_log import ArchiveCommit, commits_after
+from connectors.lake.archive_log import ArchiveCommit, commits_after, newest_commit
 from connectors.lake.delta import delta_table
 from connectors.lake.follower import unfinished_commits
 from connectors.lake.paths import LakeError, LakePaths
@@ -25,7 +25,6 @@ from jobs.command import ExitCode, JobError
 WAIT_SECONDS = 30.0
 """How long others may take for what follows a commit, until an audit says that it is not done."""
 _LOOK_SECONDS = 0.5
-_FIRST_LOOK = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +56,7 @@ def read_moment(lake: LakePaths) -> Moment:
         JobError: if a run has committed, and is not finished.
     """
     table = _open(lake.messages)
-    found = None if table is None else _newest_commit(table)
+    found = None if table is None else newest_commit(table)
     if table is None or found is None:
         raise LakeError(
             f"{lake.root} is not a lake, or nothing was archived into it yet: 'commitlake archive' does that"
@@ -119,16 +118,6 @@ def _open(uri: str) -> DeltaTable | None:
         return delta_table(uri)
     except TableNotFoundError:
         return None
-
-
-def _newest_commit(table: DeltaTable) -> tuple[int, ArchiveCommit] | None:
-    """The newest archive commit that this version holds, and the version that it made."""
-    for limit in (_FIRST_LOOK, None):
-        for entry in table.history(limit):
-            commit = ArchiveCommit.from_metadata(entry.get("userMetadata"))
-            if commit is not None:
-                return int(entry["version"]), commit
-    return None
 
 
 def _unfinished(lake: LakePaths, commit: ArchiveCommit) -> list[ArchiveCommit]:

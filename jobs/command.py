@@ -151,6 +151,7 @@ def _expected_errors() -> list[tuple[type[Exception], ExitCode]]:
         ("connectors.quality.errors", "QualityError", ExitCode.FAILED),
         ("connectors.commitlog.errors", "SegmentCutError", ExitCode.FAILED),
         ("connectors.commitlog.errors", "CommitLogError", ExitCode.USAGE),
+        ("connectors.lake.log_check", "LogDamagedError", ExitCode.DAMAGE),
         ("connectors.lake.paths", "LakeError", ExitCode.USAGE),
         ("connectors.packs.errors", "PackStoreUnavailableError", ExitCode.FAILED),
         ("connectors.packs.errors", "PackError", ExitCode.USAGE),

@@ -19,7 +19,7 @@ from dataclasses import replace
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from connectors.lake.paths import LakePaths
+from connectors.lake.paths import LakeError, LakePaths
 from connectors.lake.reader import NoTableError, QueryError, open_table
 from jobs.command import ExitCode, JobError, job_parser, run_job
 from jobs.places import bodies_of, lake_of
@@ -84,7 +84,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     started = time.monotonic()
     fetch = body_fetcher(bodies_of(arguments, lake), stored=arguments.stored_body) if arguments.body else None
     try:
-        table = None if arguments.via == "hbase" else open_table(lake, arguments.table)
+        table = _hbase_or_lake(arguments, lake) if arguments.via == "hbase" else open_table(lake, arguments.table)
     except NoTableError:
         if arguments.table not in MADE_WHEN_NEEDED:
             raise
@@ -127,6 +127,26 @@ def _nothing(arguments: argparse.Namespace, started: float) -> ExitCode:
     if not arguments.quiet:
         print(_summary(count, False, arguments, time.monotonic() - started), file=sys.stderr)
     return ExitCode.OK
+
+
+def _hbase_or_lake(arguments: argparse.Namespace, lake: LakePaths) -> DeltaTable | None:
+    """The table to ask instead of HBase, where HBase has not followed it; None where HBase is asked."""
+    from jobs.query_hbase import missing_in_hbase
+
+    try:
+        table = open_table(lake, "messages")
+    except LakeError as error:
+        _warn(f"whether HBase has all that was archived is not known: {error}")
+        return None
+    lacks = missing_in_hbase(table, arguments.hbase or "localhost", arguments.hbase_table)
+    if not lacks:
+        return None
+    _warn(f"{lacks}: the lake answers instead. 'commitlake archive --hbase' lets HBase follow")
+    return table
+
+
+def _warn(message: str) -> None:
+    print(f"commitlake query: warning: {message}", file=sys.stderr)
 
 
 def _known_columns(table: DeltaTable | None) -> list[str]:

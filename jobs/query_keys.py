@@ -6,12 +6,15 @@ What it tells is a condition more, by which the engine opens some files instead 
 from __future__ import annotations
 
 import datetime
+import sys
 from collections.abc import Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from connectors.lake.log_check import LogDamagedError
 from connectors.lake.paths import LakePaths
+from connectors.lake.reader import QueryError
 from connectors.lake.versions import VersionsError
 from connectors.message_keys.lookup import find_keys
 from connectors.message_keys.progress import BUSINESS_KEY, UNIQUE_KEY, followed_version
@@ -31,11 +34,14 @@ def where_unique_key_is(lake: LakePaths, unique_key: str) -> str | None:
 
 
 def _condition(lake: LakePaths, keys: Sequence[str], kind: str) -> str | None:
-    if followed_version(lake) < 0:
-        return None
     try:
+        if followed_version(lake) < 0:
+            return None
         found = find_keys(lake, keys, kind)
     except VersionsError:  # rows of messages were changed, or files merged and gone: all of it is looked at
+        return None
+    except (LogDamagedError, QueryError, OSError, pa.ArrowException) as error:
+        print(f"warning: message_keys is damaged, and messages is looked through instead: {error}", file=sys.stderr)
         return None
     if not found.num_rows:
         return "false"

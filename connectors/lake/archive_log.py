@@ -16,10 +16,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
 from connectors.lake.data_files import DataFile
 from connectors.lake.delta import delta_table
+from connectors.lake.log_check import WAY_OUT, LogDamagedError
 
 APPLICATION_ID = "commitlake.archive"
 _KEY = "commitlake"
@@ -143,7 +145,7 @@ def read_last_commit(messages_uri: str) -> ArchiveCommit | None:
     """The newest archive commit of a `messages` table, or None where there is no table or none was made.
 
     Raises:
-        LookupError: where the table's log no longer tells, although it knows that there was one.
+        LogDamagedError: where the table's log no longer tells, although it knows that there was one.
     """
     try:
         table = delta_table(messages_uri)
@@ -152,14 +154,22 @@ def read_last_commit(messages_uri: str) -> ArchiveCommit | None:
     sequence = table.transaction_version(APPLICATION_ID)
     if sequence is None:
         return None
+    found = newest_commit(table)
+    if found is not None:
+        return found[1]
+    raise LogDamagedError(
+        f"the log of {messages_uri} no longer holds archive commit {sequence}: its end offsets are not known. {WAY_OUT}"
+    )
+
+
+def newest_commit(table: DeltaTable) -> tuple[int, ArchiveCommit] | None:
+    """The newest archive commit that a version of `messages` holds, and the version that it made."""
     for limit in (_FIRST_LOOK, None):
         for entry in table.history(limit):
             commit = ArchiveCommit.from_metadata(entry.get("userMetadata"))
             if commit is not None:
-                return commit
-    raise LookupError(
-        f"the log of {messages_uri} no longer holds archive commit {sequence}: its end offsets are not known"
-    )
+                return int(entry["version"]), commit
+    return None
 
 
 def commits_after(messages_uri: str, sequence: int) -> list[ArchiveCommit]:

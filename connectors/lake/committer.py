@@ -19,7 +19,7 @@ from pyspark.sql.types import StructType
 
 from connectors.lake.archive_log import APPLICATION_ID, ArchiveCommit, StoreProgress, commits_after, read_last_commit
 from connectors.lake.data_files import DataFile
-from connectors.lake.delta import delta_table, storage_options
+from connectors.lake.delta import delta_table, seal, storage_options
 from connectors.lake.plain_files import write_plain_file
 from schemas.tables.messages import MESSAGES, PARTITION_COLUMNS
 
@@ -76,6 +76,7 @@ def commit_run(
                 ) from None
             commit = commit.after(last)
         else:
+            seal(messages_uri)
             return commit
     raise ConcurrentArchiveError(
         f"other runs were first {_MOST_TRIES} times; nothing of this run was kept. Run it again"
@@ -130,6 +131,7 @@ def append_files(table_uri: str, schema: StructType, files: Sequence[DataFile], 
                 raise
             table = delta_table(table_uri)
         else:
+            seal(table_uri)
             return
 
 
@@ -144,6 +146,7 @@ def append_rows(table_uri: str, schema: StructType, rows: pa.Table) -> None:
     table = open_or_create(table_uri, schema)
     file = write_plain_file(rows, table_uri, f"part-{secrets.token_hex(16)}.zstd.parquet")
     _add_files(table, [file], (), CommitProperties())
+    seal(table_uri)
 
 
 def advance(
@@ -177,6 +180,7 @@ def advance(
         _add_files(table, files, (), properties, mode="overwrite" if anew else "append")
     except CommitFailedError:
         return False
+    seal(table_uri)
     return True
 
 

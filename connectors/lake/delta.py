@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from deltalake import DeltaTable
+import logging
 
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from connectors.lake.log_check import check_log, seal_log
 from connectors.s3.options import S3Options
 from connectors.s3.uris import is_s3
 
@@ -17,10 +21,30 @@ def delta_table(uri: str, s3: S3Options | None = None) -> DeltaTable:
 
     Raises:
         TableNotFoundError: if there is none.
+        LogDamagedError: if its log is damaged.
         S3Error: if an object store wants credentials, and there are none.
         OSError: if an object store cannot be reached.
     """
-    return DeltaTable(uri, storage_options=storage_options(uri, s3))
+    options = storage_options(uri, s3)
+    try:
+        table = DeltaTable(uri, storage_options=options)
+    except DeltaError:  # a damaged log is said so in words; TableNotFoundError is one of these, too
+        check_log(uri, options)
+        raise
+    check_log(uri, options)
+    return table
+
+
+def seal(uri: str, s3: S3Options | None = None) -> None:
+    """Seal a table's log after a commit, see `log_seals`; a commit is not undone by a seal that cannot be written.
+
+    Raises:
+        LogDamagedError: if the log is damaged.
+    """
+    try:
+        seal_log(uri, storage_options(uri, s3))
+    except OSError as error:
+        logging.getLogger(__name__).warning("the log of %s could not be sealed: %s", uri, error)
 
 
 def storage_options(uri: str, s3: S3Options | None = None) -> dict[str, str] | None:

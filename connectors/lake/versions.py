@@ -166,11 +166,17 @@ def _read_versions(table_uri: str, versions: range, storage_options: StorageOpti
 def _read_version(table_uri: str, version: int, files: pafs.FileSystem) -> AddedVersion:
     try:
         with files.open_input_stream(f"_delta_log/{version:020d}.json") as commit:
-            actions = [json.loads(line) for line in commit.readall().splitlines() if line.strip()]
+            data = commit.readall()
     except FileNotFoundError:
         raise VersionGoneError(
             f"version {version} of {table_uri} is no longer in its log: expected {version:020d}.json there. Make what "
             "follows it anew, or let it follow more often than the log is cleaned (delta.logRetentionDuration)"
+        ) from None
+    try:
+        actions = [json.loads(line) for line in data.splitlines() if line.strip()]
+    except ValueError:
+        raise NotReadableError(
+            f"version {version} of {table_uri}: _delta_log/{version:020d}.json is damaged: expected lines of JSON"
         ) from None
     added = [action["add"] for action in actions if action.get("add", {}).get("dataChange")]
     removed = [action["remove"] for action in actions if action.get("remove", {}).get("dataChange")]

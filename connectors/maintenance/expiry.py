@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
-from connectors.lake.delta import delta_table
+from connectors.lake.delta import delta_table, seal
 from connectors.maintenance.table_files import (
     NO_HOOKS,
     ConcurrentMaintenanceError,
@@ -87,6 +87,7 @@ def announce_expiry(messages_uri: str, what: str, before: datetime.date) -> None
         except CommitFailedError:  # an archive run or another maintain made a version; look again
             time.sleep(_WAIT_SECONDS * min(attempt, 10))
         else:
+            seal(messages_uri)
             return
     raise ConcurrentMaintenanceError(
         f"{messages_uri}: others made a version first {_MOST_TRIES} times; nothing of {what} was dropped. Run it again"

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from deltalake import DeltaTable
 
 from connectors.lake.archive_log import ArchiveCommit
-from connectors.lake.delta import delta_table
+from connectors.lake.delta import delta_table, seal
 from connectors.maintenance.table_files import NO_HOOKS, folder_of
 from schemas.layouts.numbers import parse_int, parse_int64
 
@@ -63,6 +63,7 @@ def vacuum(table_uri: str, retention: datetime.timedelta) -> None:
         full=True,
         post_commithook_properties=NO_HOOKS,
     )
+    seal(table_uri)
 
 
 def _hours(length: datetime.timedelta) -> int:
@@ -75,6 +76,7 @@ def write_checkpoint(table_uri: str) -> bool:
     if table.version() - _last_checkpoint(table_uri) < _VERSIONS_A_CHECKPOINT:
         return False
     table.create_checkpoint()
+    seal(table_uri)
     return True
 
 

@@ -21,7 +21,7 @@ from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties
 from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction, RemoveAction
 
-from connectors.lake.delta import delta_table, storage_options
+from connectors.lake.delta import delta_table, seal, storage_options
 from connectors.lake.versions import table_files
 from schemas.tables.messages import STORE_DATE
 
@@ -151,6 +151,7 @@ def exchange_files(
         except CommitFailedError:  # somebody else made a version; look again
             time.sleep(_WAIT_SECONDS * min(attempt, 10))
         else:
+            seal(table_uri)
             return int(table.version()) + 1
     raise ConcurrentMaintenanceError(
         f"{table_uri}: others made a version first {_MOST_TRIES} times; nothing of this step was kept. Run it again"

@@ -1,22 +1,24 @@
 """The places of the messages that have a key: from `message_keys`, and, of what it does not follow yet, `messages`.
 
-A look-up reads one page of each file of `message_keys`, and the column of the keys of what is newer. It needs neither
-Spark nor the compiler, which would take longer to load than to find anything.
+A look-up reads a row group of each file of `message_keys`, and the keys of what is newer. It needs neither Spark
+nor the compiler, which would take longer to load than to find anything.
 """
 
 from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator, Sequence
+from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 from deltalake.exceptions import TableNotFoundError
 
 from connectors.lake.delta import delta_table, storage_options
 from connectors.lake.paths import LakePaths
-from connectors.lake.reader import run_sql
 from connectors.lake.versions import VersionGoneError, table_files
 from connectors.message_keys.progress import BUSINESS_KEY, followed_version, new_files
 
@@ -24,7 +26,6 @@ PLACES = pa.schema([
     ("broker", pa.string()), ("physical_offset", pa.int64()), ("topic", pa.string()),
     ("store_timestamp", pa.timestamp("us", "UTC")),
 ])  # fmt: skip
-_NAME = "message_keys"
 _COLUMNS = {BUSINESS_KEY: "keys"}  # of messages; that of the other kind is called as the kind is
 
 
@@ -56,11 +57,46 @@ def _followed(lake: LakePaths, keys: Sequence[str], kind: str) -> pa.Table:
         table = delta_table(lake.message_keys, lake.s3)
     except TableNotFoundError:
         return PLACES.empty_table()
-    hashes = ", ".join(str(key_hash(key)) for key in keys)
-    texts = ", ".join("'" + key.replace("'", "''") + "'" for key in keys)
-    wanted = f"key_hash IN ({hashes}) AND key IN ({texts}) AND kind = '{kind}'"
-    answer = run_sql(table, _NAME, f"SELECT {', '.join(PLACES.names)} FROM {_NAME} WHERE {wanted}").read_all()
-    return pa.table([column.cast(field.type) for column, field in zip(answer, PLACES, strict=True)], schema=PLACES)
+    wanted = _Wanted(keys, kind)
+    folder = table_files(lake.message_keys, storage_options(lake.message_keys, lake.s3))
+    names = [
+        unquote(action["path"]) for action in pa.table(table.get_add_actions()).to_pylist() if wanted.may_be_in(action)
+    ]
+    return pa.concat_tables([PLACES.empty_table(), *(wanted.read(folder, name) for name in names)])
+
+
+class _Wanted:
+    """The rows of `message_keys` that some keys have."""
+
+    def __init__(self, keys: Sequence[str], kind: str) -> None:
+        self._hashes = sorted({key_hash(key) for key in keys})
+        self._where = (
+            (pc.field("key_hash").isin(self._hashes)) & (pc.field("key").isin(list(keys))) & (pc.field("kind") == kind)
+        )
+
+    def may_be_in(self, action: dict[str, Any]) -> bool:
+        """Whether a data file, as the log describes it, may have such rows."""
+        return self._may_be_between(
+            (action.get("min") or {}).get("key_hash"), (action.get("max") or {}).get("key_hash")
+        )
+
+    def read(self, folder: pafs.FileSystem, name: str) -> pa.Table:
+        """The places in one file; its pages' checksums are compared, which the SQL engine would not do."""
+        with folder.open_input_file(name) as file, pq.ParquetFile(file, page_checksum_verification=True) as source:
+            number = source.schema_arrow.names.index("key_hash")
+            groups = []
+            for group in range(source.num_row_groups):
+                statistics = source.metadata.row_group(group).column(number).statistics
+                known = statistics is not None and statistics.has_min_max
+                if self._may_be_between(statistics.min if known else None, statistics.max if known else None):
+                    groups.append(group)
+            rows = source.read_row_groups(groups, [*PLACES.names, "key_hash", "key", "kind"], use_threads=False)
+        return rows.filter(self._where).select(PLACES.names).cast(PLACES)
+
+    def _may_be_between(self, least: int | None, greatest: int | None) -> bool:
+        if least is None or greatest is None:
+            return True
+        return any(least <= wanted <= greatest for wanted in self._hashes)
 
 
 def _newer(lake: LakePaths, keys: Sequence[str], kind: str) -> Iterator[pa.Table]:

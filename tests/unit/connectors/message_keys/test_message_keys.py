@@ -168,3 +168,25 @@ def test_hashes_are_those_of_zlib() -> None:
     array = pa.array(["skipped", *texts])
     assert key_hashes(array[1:]).tolist() == [zlib.crc32(text.encode()) for text in texts]
     assert key_hashes(pa.array([], pa.string())).tolist() == []
+
+
+@pytest.mark.parametrize("what", ["an entry of the log", "a data file", "a page"])
+def test_a_question_does_without_a_damaged_table_and_says_so(
+    lake: LakePaths, capsys: pytest.CaptureFixture[str], what: str
+) -> None:
+    follow_keys(lake)
+    assert where_keys_are(lake, ["order-2"]) is not None
+    assert where_keys_are(lake, ["no such key"]) == "false"
+    (path,) = Path(lake.message_keys).glob("*.parquet")
+    data = path.read_bytes()
+    if what == "an entry of the log":
+        (Path(lake.message_keys) / "_delta_log" / f"{1:020d}.json").write_bytes(b"")
+    elif what == "a data file":
+        path.unlink()
+    else:
+        group = pq.ParquetFile(path).metadata.row_group(0)
+        place = group.column(0).data_page_offset + group.column(0).total_compressed_size - 3
+        path.write_bytes(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
+    assert where_keys_are(lake, ["no such key"]) is None
+    assert where_unique_key_is(lake, "U9") is None
+    assert capsys.readouterr().err.count("message_keys is damaged, and messages is looked through instead") == 2

@@ -1,0 +1,171 @@
+"""Whether a Delta table's log is whole, and what is wrong with it where it is not.
+
+    LogDamagedError: /data/lake/messages: entry 7 of the log, _delta_log/00000000000000000007.json, is damaged: expected
+    2,511 bytes with SHA-256 4c31…, found 0 bytes. …
+
+Every job opens tables by `connectors.lake.delta`, which asks this module: no answer comes from a damaged log.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from connectors.lake.log_files import LOG, POINTER, LogFile, LogFolder, LogListing, entry_name
+from connectors.lake.log_seals import Seal, digest_of, newest_seal, read_files, write_seal
+from connectors.lake.paths import LakeError
+from connectors.lake.versions import StorageOptions
+
+WAY_OUT = (
+    "'commitlake maintain --lake LAKE --repair --dry-run' tells what can be brought back, and without --dry-run does it"
+)
+
+
+class LogDamagedError(LakeError):
+    """A table whose log is damaged; the message is for a user."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogDamage:
+    """One file of a log that is not as it should be.
+
+    Attributes:
+        name: of the file.
+        version: of the table that it makes, or is a checkpoint of.
+        reason: what was expected, and what was found.
+        is_entry: whether it is an entry of the log; if not, a checkpoint, or the pointer to one.
+    """
+
+    name: str
+    version: int
+    reason: str
+    is_entry: bool = True
+
+    def __str__(self) -> str:
+        kind = "entry" if self.is_entry else "checkpoint"
+        return f"{kind} {self.version} of the log, {LOG}/{self.name}: {self.reason}"
+
+
+def check_log(table_uri: str, storage_options: StorageOptions = None) -> None:
+    """Refuse a table whose log is damaged.
+
+    Raises:
+        LogDamagedError: if it is.
+    """
+    damage = next(find_damage(LogFolder(table_uri, storage_options)), None)
+    if damage is not None:
+        raise damaged_error(table_uri, damage)
+
+
+def damaged_error(table_uri: str, damage: LogDamage) -> LogDamagedError:
+    """The error to raise for a damage."""
+    return LogDamagedError(f"{table_uri}: {damage}. {WAY_OUT}")
+
+
+def seal_log(table_uri: str, storage_options: StorageOptions = None) -> None:
+    """Seal what has come to a log since the last seal, see `log_seals`.
+
+    Raises:
+        LogDamagedError: if the log is damaged.
+    """
+    folder = LogFolder(table_uri, storage_options)
+    listing = folder.read_listing()
+    seal, _ = newest_seal(folder, listing)
+    if seal is not None and (seal.version, seal.base) == (listing.newest, listing.base):
+        return
+    damage = next(find_damage(folder, listing), None)
+    if damage is not None:
+        raise damaged_error(table_uri, damage)
+    write_seal(folder, listing)
+
+
+def find_damage(folder: LogFolder, listing: LogListing | None = None) -> Iterator[LogDamage]:
+    """Find what is wrong with the files that a reader of the newest version reads; oldest first.
+
+    A file that a writer deletes during the look is not damage: the log is listed again.
+    """
+    while True:
+        listing = listing or folder.read_listing()
+        seal, _ = newest_seal(folder, listing)
+        try:
+            found = [*_find_missing(listing, seal), *_find_changed(folder, listing, seal), *_find_lost(folder, listing)]
+        except FileNotFoundError:
+            if folder.read_listing() == listing:
+                raise
+            listing = None
+            continue
+        yield from sorted(found, key=lambda damage: damage.version)
+        return
+
+
+def _find_missing(listing: LogListing, seal: Seal | None) -> Iterator[LogDamage]:
+    """Entries that must be there."""
+    newest = max(listing.newest, seal.version if seal else -1)
+    for version in range(listing.base + 1, newest + 1):
+        if version not in listing.entries:
+            yield LogDamage(entry_name(version), version, f"expected versions up to {newest}, found no such file")
+    if seal is not None and seal.base > listing.base:
+        for name in seal.files:
+            if ".checkpoint." in name and 0 not in listing.entries:
+                yield LogDamage(name, seal.base, "expected a checkpoint, found no such file", is_entry=False)
+
+
+def _find_changed(folder: LogFolder, listing: LogListing, seal: Seal | None) -> Iterator[LogDamage]:
+    """Files that are not what they were, or cannot be read."""
+    sealed = seal.files if seal else {}
+    for file in read_files(listing):
+        is_entry = file.version in listing.entries and listing.entries[file.version] == file
+        if is_entry and file.version == listing.base and file.name not in sealed:
+            continue  # readers need the checkpoint alone
+        if file.name in sealed:
+            size, digest = sealed[file.name]
+            reason = ""
+            if file.size != size:
+                reason = f"expected {size:,} bytes, found {file.size:,}"
+            elif digest_of(folder, file) != digest:
+                reason = f"its bytes were changed: expected SHA-256 {digest[:16]}…, found another"
+        else:
+            data = folder.read(file.name)
+            reason = check_entry(data) if is_entry else _check_checkpoint(file, data)
+        if reason:
+            yield LogDamage(file.name, file.version, reason, is_entry)
+
+
+def _find_lost(folder: LogFolder, listing: LogListing) -> Iterator[LogDamage]:
+    """A pointer to a checkpoint that is not there, which stops Delta's readers."""
+    if not listing.has_pointer:
+        return
+    found = re.search(rb'"version"\s*:\s*(\d+)', folder.read(POINTER))
+    if found and int(found[1]) > listing.base:
+        reason = f"expected the version of a checkpoint that is there, found {int(found[1])}"
+        yield LogDamage(POINTER, int(found[1]), reason, is_entry=False)
+
+
+def check_entry(data: bytes) -> str:
+    """Say why bytes are no entry of a log; nothing where they are one."""
+    if not data.strip():
+        return f"expected lines of JSON, found {'nothing' if not data else f'{len(data):,} blank bytes'}"
+    for number, line in enumerate(data.splitlines(), 1):
+        try:
+            is_action = not line.strip() or isinstance(json.loads(line), dict)
+        except ValueError:
+            is_action = False
+        if not is_action:
+            return f"expected lines of JSON, found {line[:40]!r}{'…' if len(line) > 40 else ''} in line {number}"
+    return ""
+
+
+def _check_checkpoint(file: LogFile, data: bytes) -> str:
+    try:
+        if file.name.endswith(".parquet"):
+            pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True).read()
+        else:
+            return check_entry(data)
+    except (pa.ArrowException, OSError) as error:
+        return f"expected a Parquet file, found {len(data):,} bytes that are none: {str(error).splitlines()[0]}"
+    return ""

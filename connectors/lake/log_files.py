@@ -1,0 +1,131 @@
+"""The files of a Delta table's log: listed, read and replaced, in a folder or in an object store alike."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow.fs as pafs
+
+from connectors.lake.versions import StorageOptions, table_files
+from connectors.whole_files import write_whole
+
+LOG = "_delta_log"
+SEALS = f"{LOG}/_seals"
+POINTER = "_last_checkpoint"
+_ENTRY = re.compile(r"(\d{20})\.json")
+_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.\d{10}\.\d{10}|\.[0-9a-f-]{36})?\.(?:parquet|json)")
+
+
+@dataclass(frozen=True, slots=True)
+class LogFile:
+    """A file of a log.
+
+    Attributes:
+        name: without the folder.
+        version: the table's version that it makes, or is a checkpoint of.
+        size: bytes.
+        mtime_ns: when it was written; 0 where that is not known.
+    """
+
+    name: str
+    version: int
+    size: int
+    mtime_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogListing:
+    """The files of a log, by version.
+
+    Attributes:
+        entries: the versions' own files.
+        checkpoints: the parts of each checkpoint.
+        seals: names of the seals, newest first, see `log_seals`.
+        has_pointer: whether there is a `_last_checkpoint`.
+    """
+
+    entries: dict[int, LogFile] = field(default_factory=dict)
+    checkpoints: dict[int, list[LogFile]] = field(default_factory=dict)
+    seals: list[str] = field(default_factory=list)
+    has_pointer: bool = False
+
+    @property
+    def base(self) -> int:
+        """The version of the newest checkpoint, -1 where there is none: readers read it, and the entries after it."""
+        return max(self.checkpoints, default=-1)
+
+    @property
+    def newest(self) -> int:
+        """The newest version, -1 for an empty log."""
+        return max([self.base, *self.entries])
+
+
+class LogFolder:
+    """The log of one table.
+
+    Args:
+        table_uri: path or URI of the table.
+        storage_options: for object stores, as deltalake takes them.
+    """
+
+    def __init__(self, table_uri: str, storage_options: StorageOptions = None) -> None:
+        self.table_uri = table_uri
+        self.files = table_files(table_uri, storage_options)
+
+    def read_listing(self) -> LogListing:
+        """List the log; a table without one has an empty listing."""
+        found = LogListing()
+        has_pointer = False
+        for info in self._infos(LOG):
+            name = info.base_name
+            has_pointer |= name == POINTER
+            if entry := _ENTRY.fullmatch(name):
+                found.entries[int(entry[1])] = _log_file(info, int(entry[1]))
+            elif checkpoint := _CHECKPOINT.fullmatch(name):
+                version = int(checkpoint[1])
+                found.checkpoints.setdefault(version, []).append(_log_file(info, version))
+        seals = sorted(
+            (info.base_name for info in self._infos(SEALS) if _ENTRY.fullmatch(info.base_name)), reverse=True
+        )
+        return LogListing(found.entries, found.checkpoints, seals, has_pointer)
+
+    def read(self, name: str, folder: str = LOG) -> bytes:
+        """Read a file of the log.
+
+        Raises:
+            FileNotFoundError: if it is not there.
+        """
+        with self.files.open_input_stream(f"{folder}/{name}", compression=None) as source:
+            return bytes(source.read())
+
+    def write(self, name: str, data: bytes, folder: str = LOG) -> None:
+        """Write a file of the log, or replace it as a whole."""
+        if "://" in self.table_uri:
+            with self.files.open_output_stream(f"{folder}/{name}", compression=None) as output:
+                output.write(data)
+            return
+        path = Path(self.table_uri) / folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with write_whole(path) as file:
+            file.write(data)
+
+    def delete(self, name: str, folder: str = LOG) -> None:
+        """Delete a file of the log, if it is there."""
+        with suppress(FileNotFoundError):
+            self.files.delete_file(f"{folder}/{name}")
+
+    def _infos(self, folder: str) -> list[pafs.FileInfo]:
+        infos = self.files.get_file_info(pafs.FileSelector(folder, allow_not_found=True))
+        return [info for info in infos if info.is_file]
+
+
+def entry_name(version: int) -> str:
+    """Name of a version's entry, and of its seal."""
+    return f"{version:020d}.json"
+
+
+def _log_file(info: pafs.FileInfo, version: int) -> LogFile:
+    return LogFile(info.base_name, version, info.size, info.mtime_ns or 0)

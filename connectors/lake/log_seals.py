@@ -1,0 +1,112 @@
+"""Seals of a Delta table's log: digests of the files that a reader reads, written after each commit.
+
+Delta's own readers notice an entry that is not JSON. They do not notice one that is empty, that is cut at the end of a
+line, or in which a value has changed, nor that the newest one is gone: the table is a smaller one then, and nobody says
+so. A seal of version 7 names the entries after the newest checkpoint up to 7, and that checkpoint, with sizes and
+SHA-256. It is `_delta_log/_seals/<version>.json`, which Delta's readers pass over.
+
+A seal is written after the commit. Where a writer was killed between the two, or was another program, the newest
+entries have no seal until the next commit of ours: these are only looked at for being whole lines of JSON. The two
+newest seals are kept, so that one of them may be damaged.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from connectors.lake.log_files import SEALS, LogFile, LogFolder, LogListing, entry_name
+
+_KEPT = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Seal:
+    """Digests of a log's files as they were at one version.
+
+    Attributes:
+        version: of the table.
+        base: version of the checkpoint, -1 for none.
+        files: size and SHA-256 by name.
+    """
+
+    version: int
+    base: int
+    files: dict[str, tuple[int, str]] = field(default_factory=dict)
+
+    def to_bytes(self) -> bytes:
+        """The seal's file: a line with the seal, and one with its own digest."""
+        text = json.dumps({"version": self.version, "base": self.base, "files": self.files}, sort_keys=True).encode()
+        return text + b"\n" + _digest(text).encode() + b"\n"
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Seal | None:
+        """Parse a seal's file; None for one that is damaged."""
+        text, _, digest = data.removesuffix(b"\n").partition(b"\n")
+        if digest.decode("ascii", "replace") != _digest(text):
+            return None
+        value: dict[str, Any] = json.loads(text)
+        return cls(value["version"], value["base"], {name: (size, sha) for name, (size, sha) in value["files"].items()})
+
+
+_known_digests: dict[tuple[str, str, int, int], str] = {}
+"""By table, name, size and time: what this process has read, which a long run opens again and again."""
+
+
+def digest_of(folder: LogFolder, file: LogFile) -> str:
+    """SHA-256 of a file of the log.
+
+    Raises:
+        FileNotFoundError: if it went meanwhile.
+    """
+    key = (folder.table_uri, file.name, file.size, file.mtime_ns)
+    if not file.mtime_ns or key not in _known_digests:
+        found = _digest(folder.read(file.name))
+        if not file.mtime_ns:
+            return found
+        if len(_known_digests) > 10_000:
+            _known_digests.clear()
+        _known_digests[key] = found
+    return _known_digests[key]
+
+
+def newest_seal(folder: LogFolder, listing: LogListing) -> tuple[Seal | None, list[str]]:
+    """Read the newest whole seal, and name those that are newer and damaged."""
+    damaged: list[str] = []
+    for name in listing.seals:
+        try:
+            seal = Seal.from_bytes(folder.read(name, SEALS))
+        except FileNotFoundError:  # a writer has deleted it meanwhile
+            continue
+        if seal is not None:
+            return seal, damaged
+        damaged.append(name)
+    return None, damaged
+
+
+def read_files(listing: LogListing) -> list[LogFile]:
+    """The files that a reader of the newest version reads, in order."""
+    entries = [listing.entries[version] for version in sorted(listing.entries) if version >= listing.base]
+    return [*listing.checkpoints.get(listing.base, []), *entries]
+
+
+def write_seal(folder: LogFolder, listing: LogListing, *, anew: bool = False) -> None:
+    """Seal a log that was found to be whole, and delete older seals.
+
+    Args:
+        folder: of the log.
+        listing: its files.
+        anew: whether earlier seals go, because the log was repaired.
+    """
+    name = entry_name(listing.newest)
+    files = {file.name: (file.size, digest_of(folder, file)) for file in read_files(listing)}
+    folder.write(name, Seal(listing.newest, listing.base, files).to_bytes(), SEALS)
+    older = [seal for seal in listing.seals if seal != name]
+    for seal in older if anew else older[_KEPT - 1 :]:
+        folder.delete(seal, SEALS)
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

@@ -1,0 +1,37 @@
+"""Whether HBase has followed `messages` far enough to answer for it."""
+
+from __future__ import annotations
+
+from deltalake import DeltaTable
+
+from connectors.lake.archive_log import newest_commit
+
+
+def missing_in_hbase(table: DeltaTable, address: str, table_name: str | None) -> str:
+    """Say what HBase has not followed yet, or nothing where it has all that was archived.
+
+    Args:
+        table: `messages`.
+        address: HOST[:PORT] of HBase's Thrift server.
+        table_name: of the table there, None for the default.
+
+    Raises:
+        HBaseError: if it cannot be asked.
+    """
+    from connectors.hbase.client import Client
+    from connectors.hbase.options import Options
+    from connectors.hbase.progress import read_progress
+
+    newest = newest_commit(table)
+    if newest is None:
+        return ""
+    version, commit = newest
+    with Client(Options.of_address(address, **({"table": table_name} if table_name else {}))) as client:
+        progress = read_progress(client)
+    found = None if progress is None else progress.version
+    if progress is not None and progress.followed != str(table.metadata().id):
+        return "the table in HBase has followed another lake"
+    if found is not None and version <= found <= table.version():
+        return ""
+    where = "is being loaded for the first time" if found is None else f"has followed messages to version {found}"
+    return f"HBase {where}, expected version {version}, of archive run {commit.sequence}"

@@ -1,0 +1,159 @@
+"""No table is opened whose log is damaged: every file of it, in every way."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import TableNotFoundError
+
+from connectors.lake.delta import delta_table, seal
+from connectors.lake.log_check import LogDamagedError, check_entry
+from connectors.lake.log_files import entry_name
+from connectors.lake.log_seals import Seal
+
+VERSIONS = 6  # a checkpoint at 3
+CHECKPOINT = 3
+
+
+def _flip(data: bytes) -> bytes:
+    """Change a letter of a word, so that JSON stays JSON."""
+    place = next(place for place in range(len(data) // 3, len(data)) if data[place : place + 1].isalpha())
+    return data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]
+
+
+DAMAGES: dict[str, Callable[[bytes], bytes | None]] = {
+    "deleted": lambda _: None,
+    "empty": lambda _: b"",
+    "cut": lambda data: data[: len(data) // 2],
+    "cut at the end of a line": lambda data: data.splitlines(keepends=True)[0],
+    "zeroed": lambda data: bytes(len(data)),
+    "flipped": _flip,
+}
+
+
+def damage(path: Path, how: str) -> None:
+    """Damage a file."""
+    data = DAMAGES[how](path.read_bytes())
+    if data is None:
+        path.unlink()
+    else:
+        path.write_bytes(data)
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A sealed table of some versions, and a checkpoint among them."""
+    path = tmp_path_factory.mktemp("sealed") / "table"
+    for version in range(VERSIONS):
+        write_deltalake(path, pa.table({"number": [version]}), mode="append")
+        seal(str(path))
+        if version == CHECKPOINT:
+            DeltaTable(path).create_checkpoint()
+            seal(str(path))
+    return path
+
+
+@pytest.fixture
+def copy(table: Path, tmp_path: Path) -> Path:
+    """A copy to damage."""
+    return Path(shutil.copytree(table, tmp_path / "copy"))
+
+
+def numbers(path: Path) -> list[int]:
+    return sorted(delta_table(str(path)).to_pyarrow_table().column("number").to_pylist())
+
+
+def log_files(path: Path) -> Iterator[Path]:
+    return (file for file in sorted((path / "_delta_log").rglob("*")) if file.is_file())
+
+
+@pytest.mark.parametrize("how", DAMAGES)
+def test_a_damaged_log_gives_all_rows_or_an_error_that_names_the_file(table: Path, tmp_path: Path, how: str) -> None:
+    refused = set()
+    for number, file in enumerate(log_files(table)):
+        path = Path(shutil.copytree(table, tmp_path / str(number)))
+        name = file.relative_to(table)
+        damage(path / name, how)
+        try:
+            assert numbers(path) == list(range(VERSIONS)), name
+        except LogDamagedError as error:
+            refused.add(file.name)
+            assert str(path) in str(error)
+            assert "maintain" in str(error)
+            if how != "deleted":
+                assert file.name in str(error)
+    needed = {entry_name(version) for version in range(CHECKPOINT + 1, VERSIONS)}
+    assert refused >= {*needed, f"{CHECKPOINT:020d}.checkpoint.parquet"}
+    assert not refused & {entry_name(version) for version in range(CHECKPOINT)}
+
+
+def test_the_newest_entry_is_missed_although_nothing_of_it_is_left(copy: Path) -> None:
+    (copy / "_delta_log" / entry_name(VERSIONS - 1)).unlink()
+    assert DeltaTable(copy).version() == VERSIONS - 2  # Delta itself sees an older table
+    with pytest.raises(LogDamagedError, match=f"expected versions up to {VERSIONS - 1}, found no such file"):
+        delta_table(str(copy))
+
+
+def test_a_table_of_another_program_is_opened_and_sealed_with_the_next_commit(copy: Path) -> None:
+    shutil.rmtree(copy / "_delta_log" / "_seals")
+    assert len(numbers(copy)) == VERSIONS
+    write_deltalake(copy, pa.table({"number": [VERSIONS]}), mode="append")
+    assert len(numbers(copy)) == VERSIONS + 1
+    seal(str(copy))
+    (copy / "_delta_log" / entry_name(VERSIONS)).write_bytes(b"")
+    with pytest.raises(LogDamagedError, match="found 0"):
+        delta_table(str(copy))
+
+
+def test_an_entry_without_a_seal_is_at_least_json(copy: Path) -> None:
+    write_deltalake(copy, pa.table({"number": [VERSIONS]}), mode="append")
+    (copy / "_delta_log" / entry_name(VERSIONS)).write_bytes(b"")
+    for open_table in (delta_table, seal):
+        with pytest.raises(LogDamagedError, match="expected lines of JSON, found nothing"):
+            open_table(str(copy))
+
+
+def test_no_table_is_still_no_table(tmp_path: Path) -> None:
+    with pytest.raises(TableNotFoundError):
+        delta_table(str(tmp_path / "nothing"))
+
+
+def test_few_seals_are_kept(table: Path) -> None:
+    kept = sorted(path.name for path in (table / "_delta_log" / "_seals").iterdir())
+    assert kept == [entry_name(VERSIONS - 2), entry_name(VERSIONS - 1)]
+
+
+def test_a_log_that_was_cleaned_behind_a_checkpoint_is_whole(copy: Path) -> None:
+    for version in range(CHECKPOINT + 1):
+        (copy / "_delta_log" / entry_name(version)).unlink()
+    assert len(numbers(copy)) == VERSIONS
+
+
+def test_a_seal_is_read_as_it_was_written_or_not_at_all() -> None:
+    written = Seal(7, 3, {"a": (1, "b")}).to_bytes()
+    assert Seal.from_bytes(written) == Seal(7, 3, {"a": (1, "b")})
+    for place in range(len(written) - 1):
+        assert Seal.from_bytes(written[:place]) is None
+        assert Seal.from_bytes(written[:place] + bytes([written[place] ^ 8]) + written[place + 1 :]) is None
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b'{"a": 1}\n{"b": 2}', ""),
+        (b'{"a": 1}\n\n', ""),
+        (b"", "found nothing"),
+        (b"\n", "found 1 blank"),
+        (b'{"a": 1}\n{"b', "line 2"),
+        (b"[1]", "line 1"),
+        (b"\xff", "line 1"),
+    ],
+)
+def test_an_entry_is_lines_of_json(data: bytes, reason: str) -> None:
+    assert reason in check_entry(data)
+    assert bool(reason) == bool(check_entry(data))
