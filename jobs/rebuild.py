@@ -9,8 +9,8 @@ and for what the log does not tell: entries of messages that have expired, and t
 Without --in-place nothing is written into the store. Run again after it was interrupted, it goes on. With --salvage a
 damaged log is written anew first: every intact record at its own offset, and between them what a broker steps over.
 Of a JMQ store queue files and checkpoint are made; its broker steps over damage by itself, and there is no salvage.
-Exit codes: 0 where all is made; 3 where the log is damaged; 4 where a broker has the
-store open that is to be changed; 2 for a wrong store, folder or option.
+Exit codes: 0 where all is made; 3 where the log is damaged, also where a clean one was made of it; 4 where a broker has
+the store open that is to be changed; 2 for a wrong store, folder or option.
 """
 
 from __future__ import annotations
@@ -157,6 +157,7 @@ def _rebuild(arguments: argparse.Namespace, store: Store) -> ExitCode:
     from jobs.rebuild_run import run_rebuild, run_salvage
 
     wanted = wanted_of(arguments, read_store_conf(arguments.broker_conf, store.broker))
+    salvaged = None
     if arguments.in_place:
         rebuilt = rebuild_in_place(arguments, store, wanted)
     elif arguments.salvage:
@@ -167,7 +168,7 @@ def _rebuild(arguments: argparse.Namespace, store: Store) -> ExitCode:
     if rebuilt is not None:
         for line in summary(rebuilt):
             _say(arguments, line)
-    return exit_code(rebuilt)
+    return exit_code(rebuilt, salvaged)
 
 
 def wanted_of(arguments: argparse.Namespace, conf: StoreConf) -> Wanted:
@@ -246,12 +247,15 @@ def salvage_summary(salvaged: Salvaged) -> str:
         f"{salvaged.records:,} intact records of {size_text(salvaged.bytes)} in {salvaged.segments:,} segments; "
         f"{salvaged.damages:,} damaged ranges, {size_text(salvaged.damaged_bytes)}, listed in {salvaged.out / DAMAGES}"
     )
+    if salvaged.dropped:
+        text += f"; {salvaged.dropped:,} records at the log's end are left out, as nothing proves their last bytes"
     return text + (f"; {salvaged.moved:,} records moved, see {salvaged.out / MOVED}" if salvaged.moved else "")
 
 
-def exit_code(rebuilt: Rebuilt | None) -> ExitCode:
+def exit_code(rebuilt: Rebuilt | None, salvaged: Salvaged | None = None) -> ExitCode:
     """What a scheduler is told."""
     is_damaged = rebuilt is not None and (rebuilt.totals.bad_ranges or rebuilt.totals.refused)
+    is_damaged = is_damaged or (salvaged is not None and salvaged.damages)
     return ExitCode.DAMAGE if is_damaged else ExitCode.OK
 
 

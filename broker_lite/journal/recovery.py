@@ -5,9 +5,10 @@ that can be believed, from its start. What is read is entered into the queues, w
 there on. Queues that do not have as many messages as the checkpoint has counted, or that lack one in front of what is
 read, are built anew from the journal's start; entries of expired messages stay, because they carry the numbers on.
 
-The journal ends where no whole record stands. That is so behind what is known to have been written: the checkpoint's
-end, and all files but the last. Before it, what cannot be read is damage: it is skipped, and the messages that were in
-it are lost, but none that can be read. What stands behind the end stays in the file until the first message is put.
+The journal ends behind the last record that proves itself, in the last file too: after a crash, pages of zeros can lie
+before records that were acknowledged. What cannot be read before that is damage: it is skipped, and the messages that
+were in it are lost, but none that can be read. What stands behind the end stays in the file until the first message is
+put.
 """
 
 from __future__ import annotations
@@ -61,17 +62,16 @@ def recover(files: JournalFiles, *, crashed: bool) -> JournalRecovery:
         queues.recover(0)
         return JournalRecovery(crashed)
     known = _known_progress(files)
-    sound_end = _sound_end(files)
     if known.log_end:
         queues.recover(known.log_end)
         if files.checkpoint.value is None or queues.entries != files.checkpoint.value.entries:
             _logger.warning("all queues are built anew: they do not have what the checkpoint has counted")
             known = Progress()
     try:
-        report = _read(files, crashed, known, sound_end)
+        report = _read(files, crashed, known)
     except QueueGapError as error:
         _logger.warning("all queues are built anew: %s", error)
-        report = _read(files, crashed, Progress(), sound_end)
+        report = _read(files, crashed, Progress())
     journal.files.truncate(report.end)
     return report
 
@@ -87,18 +87,7 @@ def _known_progress(files: JournalFiles) -> Progress:
     return Progress(checkpoint.journal_end, last.store_timestamp, last.journal_offset)
 
 
-def _sound_end(files: JournalFiles) -> int:
-    """Up to where the journal is known to have been written, whether or not it can be read.
-
-    When a file was begun, the one before it was full; of the last one, the checkpoint tells. If that is of another
-    journal, what is skipped is no harm: only records that know their place are taken.
-    """
-    checkpoint, journal = files.checkpoint.value, files.journal
-    last_start = journal.files.file_starts[-1]
-    return last_start if checkpoint is None else max(last_start, min(checkpoint.journal_end, journal.end))
-
-
-def _read(files: JournalFiles, crashed: bool, known: Progress, sound_end: int) -> JournalRecovery:
+def _read(files: JournalFiles, crashed: bool, known: Progress) -> JournalRecovery:
     journal, queues = files.journal, files.queues
     is_from_start = not known.log_end
     last = Progress(journal.start) if is_from_start else known
@@ -108,7 +97,7 @@ def _read(files: JournalFiles, crashed: bool, known: Progress, sound_end: int) -
     journal.lost_bytes = records = 0
     while True:
         try:
-            message = journal.next_message(last.log_end, sound_end)
+            message = journal.next_message(last.log_end, journal.end)
         except LayoutError as error:
             return JournalRecovery(crashed, start, records, last, str(error), journal.lost_bytes)
         queues.dispatch_again(message, from_journal_start=is_from_start, journal_start=journal.start)

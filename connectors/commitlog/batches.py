@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from connectors.commitlog.arrow import Array
 from connectors.commitlog.decoded import DecodedBatch, Texts
-from connectors.commitlog.errors import SplitError
+from connectors.commitlog.errors import SplitError, no_progress
 from connectors.commitlog.files import OpenSegment, SegmentFile
 from connectors.commitlog.kernel import hop as kernel
 from connectors.commitlog.kernels import kernel_of
@@ -108,6 +108,7 @@ class _Rows:
     """Makes batches of what the kernel decoded."""
 
     def __init__(self, split: Split, request: Request, refused: Refused) -> None:
+        self._split = split
         self._request = request
         self._refused = refused
         columns = set(request.schema.names)
@@ -128,6 +129,9 @@ class _Rows:
         first = 0
         while first < parts.shape[1]:
             decoded = self.decoder.decode(window, origin, parts[:, first:])
+            if not decoded.rows:
+                path, base, offset = self._split.path, self._split.base_offset, origin + int(parts[kernel.START, first])
+                raise no_progress(path, base, offset, "room for the columns of one record", "none in an empty batch")
             yield first, decoded
             first += decoded.rows
 
@@ -142,25 +146,25 @@ class _Rows:
         return wanted
 
     def batches(self, decoded: DecodedBatch) -> Iterator[pa.RecordBatch]:
-        """One batch, or more where properties must be mended first; none where filters or the mode drop all of it."""
+        """One batch, or more where records are decoded again; none where filters or the mode drop all of it."""
         wanted = self._wanted(decoded)
-        if not wanted.any():
-            return
-        if not wanted.all():
-            decoded = self.decoder.decode(decoded.window, decoded.origin, decoded.parts[:, wanted])
+        if wanted.all():
+            yield from self._whole_batches(decoded)
+        elif wanted.any():
+            for _, some in self._decoded(decoded.window, decoded.origin, decoded.parts[:, wanted]):
+                yield from self._whole_batches(some)
+
+    def _whole_batches(self, decoded: DecodedBatch) -> Iterator[pa.RecordBatch]:
+        """Batches of all these records; more than one where properties must be mended first."""
         damaged = decoded.rows_to_mend()
         if not len(damaged):
-            batch = RowBatch(decoded, self._request, self._refused).build()
-            if batch is not None:
-                yield batch
+            yield from RowBatch(decoded, self._request, self._refused).batches()
             return
         notes, replaced = self._mend(decoded, damaged)
         window, parts = decoded.with_texts(replaced)
         for first, mended in self._decoded(window, decoded.origin, parts):
             here = {row - first: value for row, value in notes.items() if first <= row < first + mended.rows}
-            batch = RowBatch(mended, self._request, self._refused, here).build()
-            if batch is not None:
-                yield batch
+            yield from RowBatch(mended, self._request, self._refused, here).batches()
 
     def _mend(self, decoded: DecodedBatch, damaged: Array) -> tuple[Notes, dict[int, Texts]]:
         """Put U+FFFD where texts are not UTF-8, as the brokers' own decoders do, and say so."""

@@ -8,6 +8,7 @@ CommitLogError
 │   └── SegmentCutError     a segment that became shorter while it was read
 ├── CheckpointError         a stream's checkpoint that says what no checkpoint of this source can say
 ├── IndexMismatchError      an index of the broker's that does not fit its log: segment, offset, expected, found
+├── NoProgressError         a place of a log behind which a read does not get, although it should: a fault of the reader
 ├── SplitError              a range that ends inside a record: its log was divided at a place that only looked like one
 ├── DamagedLogError         FAILFAST met a bad range: segment, offset, expected, found
 └── BodyError               a body that cannot be decompressed within its limits
@@ -48,6 +49,13 @@ class IndexMismatchError(CommitLogError):
     """An index of the broker's says something about a record that the record does not say."""
 
 
+class NoProgressError(CommitLogError):
+    """A step of a read that took nothing: file, physical offset, what was expected and what was found.
+
+    Every loop of a read that can be asked to go on raises this in place of going on for ever.
+    """
+
+
 class SplitError(CommitLogError):
     """A range that does not end where a record ends."""
 
@@ -58,3 +66,19 @@ class DamagedLogError(CommitLogError):
 
 class BodyError(CommitLogError):
     """A body that is not what its flag bits say, or larger than its limits once decompressed."""
+
+
+def no_progress(path: str, base_offset: int, offset: int, expected: str, found: str) -> NoProgressError:
+    """The error of a step that took nothing.
+
+    Args:
+        path: of the segment.
+        base_offset: physical offset of its first byte.
+        offset: physical offset at which the read stands.
+        expected: what it needs to go on.
+        found: what there is.
+    """
+    return NoProgressError(
+        f"{path}, byte {offset - base_offset} (physical offset {offset}): expected {expected}, found {found}. "
+        "This is an error of the reader: please report it. The options endingOffset and startingOffset read around it"
+    )

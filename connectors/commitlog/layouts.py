@@ -48,6 +48,8 @@ class LayoutRules:
         examine: tells what stands at a position, as `schemas.layouts.scan.examine` does.
         scanner: makes what turns windows of a segment into spans, from a physical offset on.
         parse: the message at the start of these bytes, and its size; its checksum is not compared.
+        vouches: whether the bytes of a store's `checkpoint` say that a message's record is on the disk; the last
+            argument tells whether a broker has closed the store since.
         row_of: a message and its broker's name as a row of `messages`, timestamps as ms, without the body.
         size_of: what the first bytes of a record or a filler say of its size.
         is_filler: whether these first bytes are those of a filler.
@@ -58,6 +60,7 @@ class LayoutRules:
     examine: Callable[[memoryview, int, int, Bounds], Finding]
     scanner: Callable[[int, Bounds], SegmentScanner]
     parse: Callable[[memoryview], tuple[Any, int] | None]
+    vouches: Callable[[bytes, Any, bool], bool]
     row_of: Callable[[Any, str], dict[str, object]]
     size_of: Callable[[memoryview], int]
     is_filler: Callable[[memoryview], bool]

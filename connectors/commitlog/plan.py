@@ -30,6 +30,7 @@ from connectors.commitlog.look import look_at
 from connectors.commitlog.splits import Split
 from connectors.commitlog.stores import Segment, Store, segment_size, segment_sizes
 from connectors.commitlog.walk import End, walk
+from connectors.commitlog.written import lacks_blocks, vouched_for
 from schemas.layouts.scan import DEFAULT_MAX_RECORD_BYTES, SpanKind
 from schemas.layouts.segments import segment_name
 
@@ -220,7 +221,7 @@ class _LastRecords:
     def __init__(self, layout: StoreLayout, *, needs_texts: bool) -> None:
         self._origin = 0
         self._needs_texts = needs_texts
-        self._examine = rules_of(layout).examine
+        self._rules = rules_of(layout)
         self._texts = kernel_of(layout).texts
         self._parts = np.empty((kernel_of(layout).part_count, 0), np.int64)
 
@@ -255,30 +256,43 @@ class _LastRecords:
     def last_proven(
         self, file: SegmentFile, split: Split, max_record_bytes: int, default: int
     ) -> tuple[int | None, int]:
-        """Where the last record begins and ends whose body agrees with its CRC, and whose texts are written.
-
-        No CRC covers topic and properties, which lie behind the body. Zeros in them are pages that are not there yet:
-        with a log on a network, or a broker that writes page by page, the sizes can come before what they are of. Where
-        an application did put a NUL into a property, its message is the last one only until the next, or until the
-        broker has stopped: RocketMQ checks no more than the body when it starts, and keeps such a message.
-        """
+        """Where the last record begins and ends that is written to its end; see `written`."""
         bounds = split.bounds(max_record_bytes)
         begins, ends = self._starts.tolist(), self._ends.tolist()
+        is_last = True
         for row in reversed(range(len(begins))):
             start, stop = begins[row], ends[row]
             window = np.empty(stop - start, np.uint8)
             length = file.read_into(window, start - split.base_offset)
-            finding = self._examine(window.data[:length], 0, start, bounds)
-            if finding.kind is SpanKind.RECORD and self._has_texts(window, row):
+            finding = self._rules.examine(window.data[:length], 0, start, bounds)
+            if finding.kind is not SpanKind.RECORD:
+                continue
+            if self._is_whole(window, row, start - split.base_offset, is_last=is_last) or self._is_vouched(
+                split, window
+            ):
                 return start, stop
+            is_last = False
         return None, begins[0] if begins else default
 
-    def _has_texts(self, window: Array, row: int) -> bool:
+    def _texts_of(self, row: int) -> tuple[int, int]:
+        """Where a record's texts begin and end, those that are empty left out, from its first byte on."""
+        parts = self._parts[:, row]
+        spans = [(int(parts[place]), int(parts[length])) for place, length in self._texts if parts[length]]
+        if not spans:
+            return 0, 0
+        start = int(parts[hop.START])
+        return spans[0][0] - start, sum(spans[-1]) - start
+
+    def _is_whole(self, window: Array, row: int, position: int, *, is_last: bool) -> bool:
+        """Whether a record's texts are not such zeros as missing bytes leave."""
         if not self._needs_texts:
             return True
-        parts = self._parts[:, row]
-        spans = ((parts[place] - parts[hop.START], parts[length]) for place, length in self._texts)
-        return all(window[begin : begin + length].all() for begin, length in spans)
+        begin, end = self._texts_of(row)
+        return (not is_last or end == begin or bool(window[end - 1])) and not lacks_blocks(window, begin, end, position)
+
+    def _is_vouched(self, split: Split, window: Array) -> bool:
+        parsed = self._rules.parse(window.data)
+        return parsed is not None and vouched_for(split.path, parsed[0], self._rules)
 
 
 def plan_splits(

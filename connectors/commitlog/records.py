@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from connectors.commitlog.errors import no_progress
 from connectors.commitlog.files import LocalFile, OpenSegment, SegmentFile
 from connectors.commitlog.layouts import StoreLayout, rules_of
 from connectors.commitlog.stores import Segment, Store, own_size
@@ -119,6 +120,9 @@ def _walk_segment(layout: StoreLayout, segment: Segment, name: str, segment_byte
                         name, origin, file_end, Fault.CUT, f"{file_end - base} bytes", "a file cut while it was read"
                     )
                     return
+                if size >= file_end - origin:
+                    expected = "a record, or what is none, in all that the file has"
+                    raise no_progress(segment.path, base, origin, expected, "neither")
                 size *= 2
 
 

@@ -61,8 +61,8 @@ class LogEnd:
         segment = segment_at(store, known.offset)
         while segment is not None and _has_data(segment, known.offset):
             found = self._end_of_new(store.layout, segment, known.offset, size_of(store, segment))
-            known = _position(store, found, known)
-            if found.tail is not TailKind.CLOSED:
+            before, known = known, _position(store, found, known)
+            if found.tail is not TailKind.CLOSED or known.offset <= before.offset:
                 break
             segment = segment_at(store, known.offset)
         return known

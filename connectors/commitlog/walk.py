@@ -19,6 +19,7 @@ from connectors.commitlog.kernel import hop as kernel
 from connectors.commitlog.kernels import kernel_of
 from connectors.commitlog.layouts import StoreLayout
 from connectors.commitlog.place import Place
+from connectors.commitlog.progress import WalkProgress
 from connectors.commitlog.splits import Split
 from connectors.commitlog.windows import Windows
 from schemas.layouts.commitlog import BLANK
@@ -109,6 +110,7 @@ def walk(
 
     Raises:
         SegmentCutError: if the file was cut while the caller looked at a step.
+        NoProgressError: if the hop does not get on, or asks for the same window again.
     """
     hop = hop or find_places(split.layout)
     state = np.zeros(kernel.STATE_SIZE, np.int64)
@@ -119,10 +121,12 @@ def walk(
     file_end = split.file_end
     limit = reach = min(split.end, file_end)
     state[kernel.STOP] = kernel.STOP_WINDOW
+    progress = WalkProgress(split.path, split.base_offset)
     while state[kernel.STOP] == kernel.STOP_WINDOW:
         if state[kernel.BAD_START] >= 0:
             _skip_hole(file, split.base_offset, limit, state)
         origin = int(state[kernel.POSITION])
+        progress.check_window(origin, reach, *windows.sizes)
         with windows.open(origin, reach) as opened:
             length = opened.length
             if opened.is_end_of_file:
@@ -134,6 +138,7 @@ def walk(
                 before = state.copy()
                 state[kernel.RECORDS] = state[kernel.FAULTS] = 0
                 parts = hop(place, state, faults)
+                progress.check_hop(before, state)
                 if opened.was_cut:  # what the kernel saw of it are zeros: look again, by reading
                     state[:] = before
                     state[kernel.STOP] = kernel.STOP_WINDOW

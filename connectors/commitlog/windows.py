@@ -87,6 +87,11 @@ class Windows:
         self._last = length = self._file.read_into(self._buffer[:size], origin - self._base_offset)
         return OpenWindow(self._buffer, length, is_end_of_file=length < size)
 
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """How much the next window holds at most, as it is read or mapped."""
+        return self._size, self._map_bytes
+
     def only_read(self) -> None:
         """Map no more."""
         self._map_bytes = 0

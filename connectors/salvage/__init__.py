@@ -3,5 +3,6 @@
 What it is made of
     fillers    what goes to a place that holds no intact record
     segments   one segment, written anew: a task
+    tail       what stands behind the log's end, and is left out
     run        all of a log: `salvage_store`
 """

@@ -9,13 +9,14 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from connectors.commitlog.plan import segment_ranges
+from connectors.commitlog.plan import StoreRange, segment_ranges
 from connectors.commitlog.splits import Split
 from connectors.commitlog.stores import COMMITLOG, Store, segment_size
 from connectors.rebuild.durable import write_whole
 from connectors.rebuild.work import run_work
 from connectors.salvage.errors import SalvageError
 from connectors.salvage.segments import SegmentSalvaged, SegmentTask, salvage_segment
+from connectors.salvage.tail import dropped_tail
 from connectors.verify.store_view import is_locked, range_of
 from connectors.whole_files import sync_folder
 
@@ -38,6 +39,7 @@ class Salvaged:
         damages: ranges without an intact record.
         damaged_bytes: how long they are together.
         moved: records that are not at their own offsets.
+        dropped: records behind the log's end, with a right CRC and last bytes that nothing proves; they are left out.
     """
 
     out: Path
@@ -47,6 +49,7 @@ class Salvaged:
     damages: int
     damaged_bytes: int
     moved: int
+    dropped: int
 
 
 def salvage_store(
@@ -79,7 +82,8 @@ def salvage_store(
     work = out / _WORK
     shutil.rmtree(work, ignore_errors=True)
     (work / COMMITLOG).mkdir(parents=True)
-    tasks = _tasks(store, work / COMMITLOG)
+    found = range_of(store, is_live=is_locked(Path(store.root).parent))
+    tasks = _tasks(store, found, work / COMMITLOG)
     done: dict[int, SegmentSalvaged] = {}
     for number, result in run_work(salvage_segment, tasks, spark=spark, threads=threads):
         done[number] = result
@@ -87,7 +91,8 @@ def salvage_store(
             advance(tasks[number].split.size)
     _fill_empty(tasks, done)
     in_order = [done[number] for number in range(len(tasks))]
-    damages = [damage for each in in_order for damage in each.damages]
+    tail, dropped = dropped_tail(store, found)
+    damages = [*(damage for each in in_order for damage in each.damages), *tail]
     moved = [pair for each in in_order for pair in each.moved]
     _write_lines(out / DAMAGES, (asdict(damage) for damage in damages))
     if moved:
@@ -101,6 +106,7 @@ def salvage_store(
         len(damages),
         sum(damage.end - damage.start for damage in damages),
         len(moved),
+        dropped,
     )
     sync_folder(work / COMMITLOG)
     write_whole(out / _SUMMARY, json.dumps(_source(store) | {"salvaged": _counts(salvaged)}).encode())
@@ -134,10 +140,9 @@ def _known(store: Store, out: Path) -> Salvaged:
     return salvaged
 
 
-def _tasks(store: Store, folder: Path) -> list[SegmentTask]:
+def _tasks(store: Store, found: StoreRange, folder: Path) -> list[SegmentTask]:
     """A task for every segment from the oldest to the newest, missing ones included."""
     size = segment_size(store)
-    found = range_of(store, is_live=is_locked(Path(store.root).parent))
     splits = [each for split in segment_ranges(store, found) for each in _by_segment(split, size)]
     for split in splits:
         if not split.missing and split.segment_end - split.base_offset != size:

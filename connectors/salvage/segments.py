@@ -62,8 +62,8 @@ class Damage:
     Attributes:
         start: physical offset.
         end: behind it.
-        fault: the first fault in it.
-        became: `filler`, `blank` or `moved`.
+        fault: the first fault in it; `unproven_end` for a record that nothing proves to be written to its end.
+        became: `filler`, `blank` or `moved`; `dropped` behind the log's end.
     """
 
     start: int

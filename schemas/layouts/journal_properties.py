@@ -1,7 +1,7 @@
 r"""Properties of a journal record: lines `key=value`, joined by a newline, in UTF-8.
 
 A backslash, a newline and a `=` within a key or a value have a backslash before them. The last line has no newline
-behind it; no properties are no bytes. Keys may repeat: the last value counts.
+behind it, unless it ends in a NUL; no properties are no bytes. Keys may repeat: the last value counts.
 
     {"a=b": "c\nd"}    a \ = b = c \ newline d
 """
@@ -57,6 +57,8 @@ def serialize_properties(pairs: Iterable[tuple[str, str]]) -> bytes:
     # Counts over the whole are much cheaper than a search in every key and value; nearly all have nothing to escape.
     if text.count("=") > len(pairs) or text.count("\n") >= len(pairs) > 0 or "\\" in text:
         text = "\n".join([f"{_escape(key)}={_escape(value)}" for key, value in pairs])
+    if text.endswith("\0"):
+        text += "\n"  # so that no record ends in zeros, as one does that is not written to its end
     try:
         data = text.encode()
     except UnicodeEncodeError as error:

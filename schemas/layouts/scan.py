@@ -271,7 +271,9 @@ class SegmentScanner:
         """Go on to the next position that proves itself; None where the window ends first."""
         self._all_zeros = self._all_zeros and not any_data(view[self.position - origin :])
         rules = self._rules
-        while found := rules.landmark.search(view, self.position - origin + rules.landmark_position):
+        while not self._all_zeros and (
+            found := rules.landmark.search(view, self.position - origin + rules.landmark_position)
+        ):
             candidate = found.start() - rules.landmark_position
             finding = rules.examine(view, candidate, origin + candidate, self._bounds)
             self.position = origin + candidate

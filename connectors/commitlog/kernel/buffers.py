@@ -21,10 +21,16 @@ ROWS = 16_384
 """Records in a batch."""
 _ENTRIES = 1 << 17
 _VALUE_BYTES = 4 << 20
-_KEY_ITEMS = 1 << 17
+_KEY_ITEMS = 1 << 18
 _STRING_BYTES = 1 << 20
 _DISTINCT = 1 << 18
 _TEXT_BYTES = 1 << 20
+MAX_RECORD_TEXT = 1 << 19
+"""What one record may need of any output, as its layout's `text_size` counts: empty outputs have room for it, and so
+each batch takes a record at least."""
+assert (
+    min(4 * _ENTRIES, _VALUE_BYTES, 2 * _KEY_ITEMS, _STRING_BYTES, _TEXT_BYTES // 2, 3 * _DISTINCT) >= MAX_RECORD_TEXT
+)
 MESSAGE_ID_SIZE = 56
 """Characters of the longest message id: host of 20 bytes, offset of 8."""
 MOST_ENTRIES = layout.MAX_SIZE // 4 + 1

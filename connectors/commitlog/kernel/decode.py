@@ -22,7 +22,7 @@ CHUNK = 256
 MIN_OFFSET, END_OFFSET, MIN_STORE_TIME, END_STORE_TIME = range(4)
 
 _NO_LIMIT = np.iinfo(np.int64).max
-_ENTRY_SIZE = 4  # bytes of the smallest property, about
+_ENTRY_SIZE = 4  # of its text that a record needs for each property at least, as `text_size` counts
 _KEY_SIZE = 2  # of the smallest key and its space
 
 
@@ -71,7 +71,7 @@ def _keep_wanted(layout, window, parts, first, count, choice):
 @compiled
 def _text_left(interner):
     free = len(interner.texts) - PADDING - interner.counts[TEXT_END]
-    return min(free, len(interner.starts) - 1 - interner.counts[DISTINCT])
+    return min(free, _ENTRY_SIZE * (len(interner.starts) - 1 - interner.counts[DISTINCT]))
 
 
 @compiled

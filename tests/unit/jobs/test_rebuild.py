@@ -256,7 +256,7 @@ def test_salvage_makes_a_store_without_damage(store: Path, tmp_path: Path, capsy
     damage(store)
     (store / "commitlog" / segment_name(SEGMENT_BYTES)).unlink()
     out = tmp_path / "clean"
-    assert main([str(store), "--out", str(out), "--salvage", *LOCAL]) == ExitCode.OK
+    assert main([str(store), "--out", str(out), "--salvage", *LOCAL]) == ExitCode.DAMAGE
     assert "2 damaged ranges" in capsys.readouterr().err
     rows = [json.loads(line) for line in (out / "salvage-damages.jsonl").read_text().splitlines()]
     assert [(row["fault"], row["became"]) for row in rows] == [("body_crc", "filler"), ("missing_segment", "blank")]

@@ -15,6 +15,7 @@ from connectors.commitlog.kernel.layouts import implement
 from connectors.commitlog.kernel.memory import OVERWRITE, load_be_i32, load_be_i64, load_u8
 from connectors.commitlog.kernel.strings import copy_span, intern_span
 from schemas.layouts.journal import HEAD
+from schemas.layouts.journal_properties import MAX_SIZE
 
 # Columns of `fields32`: where four bytes begin, and which bits of them count; of `fields64`: where a number is, and
 # where the delay that is added to it, NO_DELAY for none. All from the record's first byte.
@@ -30,6 +31,9 @@ _TAG, _TAG_SIZE = HEAD.offset_of("business_tag"), 2
 _FLAGS = HEAD.offset_of("sys_flag")
 _FIXED_NEED = 96  # bytes that a record may need besides its texts: addresses, tag, three numbers
 _SLASH = np.uint8(ord("/"))
+_MOST_MENDED = 3  # bytes of U+FFFD, which stands for one that is not UTF-8
+_MOST_NAME = 1 << 16  # of a broker
+assert _MOST_MENDED * (3 * 0xFF + MAX_SIZE + MAX_SIZE // 2) + _MOST_NAME + _FIXED_NEED < b.MAX_RECORD_TEXT
 
 
 @compiled

@@ -12,6 +12,10 @@ import pytest
 from broker_lite.journal import JournalStore
 from broker_lite.journal.checkpoint_file import JournalCheckpointFile
 from broker_lite.store import ConfigFileError
+from connectors.commitlog.layouts import ALL_LAYOUTS
+from connectors.commitlog.options import Mode
+from connectors.commitlog.plan import TailKind, plan_splits, take_snapshot
+from connectors.commitlog.stores import find_stores
 from schemas.layouts.jmq_offsets import ConsumedQueue
 from schemas.layouts.jmq_queue import ENTRY, Entry, parse_entry, serialize_entry
 from schemas.layouts.journal import HEAD, JournalMessage, serialize_message
@@ -26,6 +30,7 @@ from tests.unit.broker_lite.journal.builders import (
     message,
     queue_entries,
 )
+from tests.unit.connectors.commitlog.test_batches import rows_of
 
 COUNT = 60
 """Messages that fill two files and some queue files."""
@@ -195,18 +200,46 @@ def test_torn_tail_is_cut_and_its_number_given_again(root: Path) -> None:
     assert bodies(root) == expected(10)
 
 
-def test_stale_records_behind_a_cut_do_not_come_back(root: Path) -> None:
+def test_damage_behind_the_checkpoint_costs_only_what_it_hit(root: Path) -> None:
     written(root, 10, end=crash)
-    records = list(journal_records(root))
+    victim = list(journal_records(root))[5]
     file = root / "journal" / f"{0:020d}"
     data = bytearray(file.read_bytes())
-    data[records[5].journal_offset + HEAD.size + 4] ^= 0xFF
+    data[victim.journal_offset + HEAD.size + 4] ^= 0xFF
     file.write_bytes(data)
     with JournalStore.open(root, SMALL, clock=Clock()) as store:
-        assert store.recovery.end == records[5].journal_offset
-        store.put(message(5), 1)
+        assert store.recovery.lost_bytes == victim.size
+        store.put(message(10), 0)
         crash(store)
-    assert bodies(root) == expected(6)
+    assert bodies(root) == [body for body in expected(11) if body != victim.body]
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_records_behind_zeros_that_a_crash_left_are_found(root: Path, count: int) -> None:
+    written(root, 10, end=crash)
+    records = list(journal_records(root))
+    lost, behind = records[4 : 4 + count], records[4 + count]
+    file = root / "journal" / f"{0:020d}"
+    data = bytearray(file.read_bytes())
+    data[lost[0].journal_offset : behind.journal_offset] = bytes(behind.journal_offset - lost[0].journal_offset)
+    file.write_bytes(data)
+    gone = [one.body for one in lost]
+    assert bodies(root) == [body for body in expected(10) if body not in gone]
+
+
+@pytest.mark.parametrize("end", [JournalStore.close, crash])
+def test_messages_with_a_nul_are_all_there_again_and_in_a_reader(root: Path, end: End) -> None:
+    values = ("b", "x\0y", "\0", "z\0\0")
+    with JournalStore.open(root, SMALL, clock=Clock()) as store:
+        for number, value in enumerate(values):
+            store.put(replace(message(number), properties=(("a", value),)), 0)
+        if end is crash:
+            crash(store)
+    (log,) = find_stores(str(root), "b", ALL_LAYOUTS)
+    assert take_snapshot([log]).ranges["b"].tail is TailKind.UNWRITTEN
+    assert [dict(one.property_pairs)["a"] for one in found(root)] == list(values)
+    rows = rows_of(plan_splits(log, take_snapshot([log]).ranges["b"], 1 << 20), Mode.FAILFAST, "properties")
+    assert [dict(row["properties"])["a"] for row in rows] == list(values)  # type: ignore[call-overload]
 
 
 def test_damage_before_the_checkpoint_costs_only_what_it_hit(root: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import tracemalloc
 import zlib
 from collections.abc import Sequence
 from dataclasses import replace
@@ -237,6 +238,52 @@ def test_bodies_that_are_bombs_or_cut_are_null_and_marked(tmp_path: Path, body: 
     assert rows[0]["body"] is None
     assert rows[0]["_corrupt_record"]["reason"] == "body_compression"  # type: ignore[index]
     assert rows[1]["body"] == b"body"
+
+
+@pytest.mark.parametrize("codec", ["zlib", "lz4", "zstd"])
+def test_a_log_of_bombs_takes_no_more_memory_than_a_batch_of_bodies(
+    tmp_path: Path, codec: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit, size, count = 1 << 20, 300_000, 60
+    monkeypatch.setattr("connectors.commitlog.rows.BATCH_BYTES", limit)
+    bomb = zlib.compress(bytes(size)) if codec == "zlib" else compress_stream(bytes(size), codec)
+    flags = compression_bits(BodyCodec(codec))
+    sent = [new_message(n, body=bomb, sys_flag=flags) if n % 7 else new_message(n, body=b"x") for n in range(count)]
+    splits = splits_of(tmp_path, open_segment(sent, 1 << 18))
+    rows, most = memory_of(splits[0], BodyForm.DECOMPRESSED, limit)
+    assert rows == [(n % 4, size if n % 7 else 1) for n in range(count)]
+    assert most - memory_of(splits[0], BodyForm.STORED, limit)[1] < 6 * limit  # of 15.5 MB of bodies
+
+
+def memory_of(split: Split, form: BodyForm, limit: int) -> tuple[list[tuple[int, int]], int]:
+    """Queue and body size of each row, read with at most `limit` bytes of bodies in a batch, and the most memory."""
+    wanted = Request(arrow_schema("queue_id", "body", "_corrupt_record"), Mode.PERMISSIVE, body=form)
+    rows: list[tuple[int, int]] = []
+    before, arrow = pa.total_allocated_bytes(), 0
+    tracemalloc.start()
+    try:
+        for batch in read_split(split, wanted):
+            sizes = [len(body.as_py()) for body in batch.column("body")]
+            assert sum(sizes) <= limit
+            assert batch.column("_corrupt_record").null_count == len(sizes)
+            rows += zip(batch.column("queue_id").to_pylist(), sizes, strict=True)
+            arrow = max(arrow, pa.total_allocated_bytes() - before)
+        return rows, arrow + tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_body_larger_than_a_batch_of_bodies_is_a_batch_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("connectors.commitlog.rows.BATCH_BYTES", 1000)
+    sent = [
+        new_message(n, body=zlib.compress(bytes(size)), sys_flag=compression_bits(BodyCodec.ZLIB))
+        for n, size in enumerate([400, 5000, 600, 400, 1])
+    ]
+    wanted = Request(arrow_schema("body"), Mode.FAILFAST, body=BodyForm.DECOMPRESSED)
+    batches = read_split(splits_of(tmp_path, log_of(sent))[0], wanted)
+    assert [[len(one.as_py()) for one in batch.column("body")] for batch in batches] == [[400], [5000], [600, 400], [1]]
 
 
 def test_file_cut_after_planning_is_a_bad_range_and_not_a_crash(tmp_path: Path) -> None:

@@ -20,8 +20,10 @@ from connectors.commitlog.plan import (
     take_snapshot,
 )
 from connectors.commitlog.stores import Store, find_stores
+from connectors.commitlog.written import BLOCK_BYTES
+from schemas.layouts.checkpoint import Checkpoint, serialize_checkpoint
 from schemas.layouts.commitlog import serialize_blank
-from tests.logs import closed_segment, messages, new_message, open_segment, records, write_store
+from tests.logs import START_MS, closed_segment, messages, new_message, open_segment, records, write_store
 
 SIZE = 4096
 SECOND = messages(6, seed=2)
@@ -86,16 +88,60 @@ def test_last_record_whose_texts_did_not_get_to_disk_is_the_tail(
         data[ends[2] - SIZE - missing : ends[2] - SIZE] = bytes(missing)
         found = range_of(store_with(tmp_path, bytes(data)))
         assert found.end == (ends[2] if bytes(data) == whole else ends[1]), missing
-    some = bytearray(whole)
-    some[ends[2] - SIZE - 5] = 0  # a page between others
-    assert range_of(store_with(tmp_path, bytes(some))).end == ends[1]
 
 
-def test_a_nul_in_a_property_keeps_its_message_only_until_the_next(tmp_path: Path) -> None:
-    odd = new_message(0, properties=[("NOTE", "a\0b")])
-    assert range_of(store_with(tmp_path, open_segment([odd], SIZE, SIZE))).end == SIZE
-    both = open_segment([odd, new_message(1)], SIZE, SIZE)
-    assert range_of(store_with(tmp_path, both)).end == SIZE + len(both.rstrip(b"\0"))
+@pytest.mark.parametrize("value", ["a\0b", "\0", "a" + "\0" * 500 + "b"])
+def test_messages_with_a_nul_in_a_property_are_taken(tmp_path: Path, value: str) -> None:
+    data = open_segment([new_message(n, properties=[("NOTE", value)]) for n in range(3)], SIZE, SIZE)
+    assert range_of(store_with(tmp_path, data)).end == SIZE + len(data.rstrip(b"\0"))
+
+
+def ending_in_zeros(count: int) -> tuple[bytes, list[int]]:
+    """A segment whose records all end in a NUL, and where they end."""
+    data = bytearray(open_segment(messages(count), SIZE, SIZE))
+    ends = list(accumulate(len(record) for record in records(messages(count), SIZE)))
+    for end in ends:
+        data[end - 1] = 0
+    return bytes(data), [SIZE + end for end in ends]
+
+
+def test_of_messages_that_end_in_a_nul_only_the_last_waits_for_the_next(tmp_path: Path) -> None:
+    data, ends = ending_in_zeros(3)
+    found = range_of(store_with(tmp_path, data))
+    assert (found.end, found.tail, found.tail_bytes) == (ends[1], TailKind.TORN, ends[2] - ends[1])
+
+
+@pytest.mark.parametrize(
+    ("flushed_ms", "is_closed", "is_taken"),
+    [(1001, True, False), (1002, True, True), (1002, False, False), (1003, False, True)],
+)
+def test_the_checkpoint_proves_a_last_message_that_ends_in_a_nul(
+    tmp_path: Path, flushed_ms: int, is_closed: bool, is_taken: bool
+) -> None:
+    data, ends = ending_in_zeros(3)
+    store = store_with(tmp_path, data)
+    (tmp_path / "checkpoint").write_bytes(serialize_checkpoint(Checkpoint(START_MS + flushed_ms)))
+    if not is_closed:
+        (tmp_path / "abort").touch()
+    found = range_of(store)
+    assert (found.end, found.tail) == ((ends[2], TailKind.UNWRITTEN) if is_taken else (ends[1], TailKind.TORN))
+
+
+@pytest.mark.parametrize("is_last", [True, False])
+@pytest.mark.parametrize(("start", "size"), [(1, 1), (0, BLOCK_BYTES - 1), (0, BLOCK_BYTES), (1, 2 * BLOCK_BYTES)])
+def test_last_messages_whose_texts_lack_whole_blocks_are_the_tail(
+    tmp_path: Path, start: int, size: int, is_last: bool
+) -> None:
+    sent = [new_message(n, properties=[("NOTE", "x" * 1900)]) for n in range(2)]
+    data, first = bytearray(open_segment(sent, SIZE, SIZE)), len(records(sent, SIZE)[0])
+    end = len(bytes(data).rstrip(b"\0"))
+    for begin in (0, first):
+        if begin or not is_last:
+            at = (begin // BLOCK_BYTES + 2) * BLOCK_BYTES + start
+            data[at : at + size] = bytes(size)
+    is_missing = size >= BLOCK_BYTES
+    found = range_of(store_with(tmp_path, bytes(data)))
+    assert found.end == SIZE + (end if not is_missing else first if is_last else 0)
 
 
 def test_damage_with_records_behind_it_is_not_the_tail(tmp_path: Path) -> None:

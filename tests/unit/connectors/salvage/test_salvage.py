@@ -150,6 +150,45 @@ def test_a_torn_end_of_the_log_is_left_out(tmp_path: Path) -> None:
     salvaged = salvage(root)
     assert len(kept(salvaged.out)) == 3 * COUNT - 1
     assert not any((salvaged.out / "commitlog" / path.name).read_bytes()[end:])
+    assert [(row["fault"], row["became"]) for row in damages_of(salvaged)] == [("physical_offset", "dropped")]
+
+
+@pytest.mark.parametrize("is_open", [False, True])
+def test_a_record_that_nothing_proves_to_be_whole_is_kept_or_told(
+    tmp_path: Path, is_open: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a stopped store its last record is kept, as a broker keeps it; of one that is open it may be half written."""
+    monkeypatch.setattr("connectors.salvage.run.is_locked", lambda _: is_open)
+    root = three_segments(tmp_path / "torn")
+    path = max((root / "commitlog").iterdir())
+    parts = records(messages(COUNT), 2 * SEGMENT)
+    data, end = bytearray(path.read_bytes()), sum(map(len, parts))
+    data[end - 1] = 0
+    path.write_bytes(data)
+    salvaged = salvage(root)
+    assert len(kept(salvaged.out)) == 3 * COUNT - is_open
+    at = 2 * SEGMENT + end
+    told = {"start": at - len(parts[-1]), "end": at, "fault": "unproven_end", "became": "dropped"}
+    assert damages_of(salvaged) == ([told] if is_open else [])
+    assert (salvaged.damages, salvaged.dropped) == (is_open, is_open)
+
+
+def test_records_behind_a_page_of_zeros_are_kept_in_every_segment(tmp_path: Path) -> None:
+    root = three_segments(tmp_path / "holes")
+    intact = [one for one in log_of(root) if one.physical_offset % SEGMENT + one.size <= 4096] + [
+        one for one in log_of(root) if one.physical_offset % SEGMENT >= 8192
+    ]
+    for path in (root / "commitlog").iterdir():
+        data = path.read_bytes()
+        path.write_bytes(data[:4096] + bytes(4096) + data[8192:])
+    salvaged = salvage(root)
+    assert {one.physical_offset for one in kept(salvaged.out)} == {one.physical_offset for one in intact}
+    assert (salvaged.damages, salvaged.dropped) == (3, 0)
+
+
+def damages_of(salvaged: Salvaged) -> list[dict[str, object]]:
+    """The list of damages beside a salvaged log."""
+    return [json.loads(line) for line in (salvaged.out / DAMAGES).read_text().splitlines()]
 
 
 def test_a_range_too_small_for_a_filler_moves_what_follows_and_a_map_tells(tmp_path: Path) -> None:
