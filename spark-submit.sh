@@ -41,6 +41,29 @@ fail() {
   exit 1
 }
 
+# The process group of a step that is under way.
+CHILD=
+
+# A signal ends the set-up, and the step that it is at.
+stop() {
+  trap '' INT TERM HUP
+  [ -z "$CHILD" ] || kill -TERM -- "-$CHILD" 2>/dev/null || true
+  say "spark-submit.sh: the set-up was $1; run the same again to go on"
+  exit "$2"
+}
+
+# Run a command so that a signal to this script need not wait for its end.
+in_background() {
+  local code=0
+  set -m
+  "$@" &
+  CHILD=$!
+  set +m
+  wait "$CHILD" || code=$?
+  CHILD=
+  return "$code"
+}
+
 # --- Python environment -------------------------------------------------------------------------------------------------------
 
 # A digest of all that the environment is made from. The folder's path is in it: an environment cannot be moved.
@@ -65,11 +88,15 @@ find_python() {
     "Install Python 3.11 or newer with its venv module (Debian: python3-venv), or name one in COMMITLAKE_PYTHON."
 }
 
+logged() {
+  "$@" >>"$LOG" 2>&1 </dev/null
+}
+
 # Run a step quietly, and tell how long it took; what it printed is shown where it fails.
 step() {
   local what=$1 started=$SECONDS
   shift
-  if ! "$@" >>"$LOG" 2>&1 </dev/null; then
+  if ! in_background logged "$@"; then
     tail -n 15 "$LOG" >&2
     fail "set-up failed: $what" "All that was printed is in $LOG. Is there a network? Run the same again to go on."
   fi
@@ -103,7 +130,7 @@ take_lock() {
   exec 9>"$STATE/lock"
   "$python" -c 'import fcntl; fcntl.flock(9, fcntl.LOCK_EX | fcntl.LOCK_NB)' 2>/dev/null && return
   say "another set-up is under way; waiting for it"
-  "$python" -c 'import fcntl; fcntl.flock(9, fcntl.LOCK_EX)'
+  in_background "$python" -c 'import fcntl; fcntl.flock(9, fcntl.LOCK_EX)'
 }
 
 # Bring the environment to where a lock file says; the stamp comes last.
@@ -114,6 +141,9 @@ set_up() {
     find_or_install_java
     return
   fi
+  trap 'stop interrupted 130' INT
+  trap 'stop "ended by SIGTERM" 143' TERM
+  trap 'stop "ended by SIGHUP" 129' HUP
   mkdir -p "$STATE" 2>/dev/null || fail "$VENV cannot be written" "CommitLake keeps its environment in its own folder."
   python=$(find_python)
   take_lock "$python"
@@ -134,6 +164,7 @@ set_up() {
   fi
   exec 9>&-
   find_or_install_java
+  trap - INT TERM HUP
 }
 
 is_stamped() {

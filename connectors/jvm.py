@@ -1,7 +1,11 @@
 """The JVM of a session that a job begins: started through spark-submit, and quiet.
 
-pyspark starts spark-submit with the options in `PYSPARK_SUBMIT_ARGS`. Settings are put before what stands there
-already, so that a user's options win.
+spark-submit is given the options in `PYSPARK_SUBMIT_ARGS`. Settings are put before what stands there already, so that a
+user's options win.
+
+The JVM is started here, and pyspark only connects to it. What pyspark starts itself is not known to anybody before it
+answers, and stays behind where the job is interrupted until then. It has a session of its own, so that a terminal's
+Ctrl-C reaches the job alone, and ends by itself once the job is gone: its standard input is a pipe from here.
 """
 
 from __future__ import annotations
@@ -9,19 +13,30 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
+import signal
+import subprocess
 import sys
+import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
+import pyspark
 from py4j.java_gateway import JavaGateway
-from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
+from pyspark.serializers import UTF8Deserializer, read_int
 
 from connectors.java import JavaError, java_home
 from connectors.spark_noise import without_noise
 
 _ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
 _STANDARD_ERROR = 2
+_CONNECTION = "_PYSPARK_DRIVER_CONN_INFO_PATH"  # the file in which the JVM writes where it listens
+_GATEWAY_PORT, _GATEWAY_SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
+_POLL_SECONDS = 0.05
+_STOP_SECONDS = 5
 
 
 def launch(settings: Mapping[str, str]) -> JavaGateway:
@@ -33,19 +48,76 @@ def launch(settings: Mapping[str, str]) -> JavaGateway:
     Raises:
         JavaError: if there is no Java, or the JVM ends at once.
     """
-    given = os.environ.get(_ARGUMENTS, "pyspark-shell")
-    words = arguments(settings, shlex.split(given))
+    words = arguments(settings, shlex.split(os.environ.get(_ARGUMENTS, "pyspark-shell")))
     _set_environment(is_local=master(words).startswith("local"))
-    os.environ[_ARGUMENTS] = shlex.join(words)
     said = _Said()
     try:
-        return launch_gateway(popen_kwargs={"stderr": said.write_end})  # type: ignore[no-untyped-call]
-    except PySparkRuntimeError:
+        with tempfile.TemporaryDirectory(prefix="commitlake-jvm-") as folder:
+            process = _start(words, Path(folder) / "connection", said.write_end)
+            try:
+                return _connect(process, Path(folder) / "connection")
+            except BaseException:
+                _stop(process)
+                raise
+    except _JvmEndedError:
         said.close()
         raise JavaError(f"Spark did not start on the Java in {os.environ['JAVA_HOME']}: {said.last()}") from None
     finally:
         said.close()
-        os.environ[_ARGUMENTS] = given
+
+
+class _JvmEndedError(Exception):
+    """The JVM has ended before it could be connected to."""
+
+
+def _start(words: Sequence[str], connection: Path, output: int) -> subprocess.Popen[bytes]:
+    script = Path(pyspark.__file__).parent / "bin" / "spark-submit"
+    return subprocess.Popen(
+        [str(script), *words],
+        env={**os.environ, "SPARK_CONNECT_MODE": "0", _CONNECTION: str(connection)},
+        stdin=subprocess.PIPE,
+        stdout=output,
+        stderr=output,
+        start_new_session=True,
+    )
+
+
+def _connect(process: subprocess.Popen[bytes], connection: Path) -> JavaGateway:
+    """Wait until the JVM tells where it listens, and connect."""
+    while not connection.exists():
+        if process.poll() is not None:
+            raise _JvmEndedError
+        time.sleep(_POLL_SECONDS)
+    with connection.open("rb") as file:
+        port = read_int(file)  # type: ignore[no-untyped-call]
+        secret = UTF8Deserializer().loads(file)  # type: ignore[no-untyped-call]
+    with _environment({_GATEWAY_PORT: str(port), _GATEWAY_SECRET: secret}):
+        gateway = launch_gateway()  # type: ignore[no-untyped-call]
+    gateway.proc = process  # as pyspark does; it also keeps the pipe open
+    return gateway
+
+
+@contextmanager
+def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Variables that are set while it is open."""
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name in variables:
+            del os.environ[name]
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    """End the JVM, and what starts it: a shell, and the JVM that tells the shell its command line."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_STOP_SECONDS)
+            break
+    assert process.stdin is not None  # `_start` has asked for it
+    process.stdin.close()
 
 
 def arguments(settings: Mapping[str, str], given: Sequence[str]) -> list[str]:

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from py4j.java_gateway import JavaGateway
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
@@ -83,7 +86,8 @@ def _begin(name: str, s3: S3Options | None) -> SparkSession:
     if "PYSPARK_GATEWAY_PORT" not in os.environ and SparkContext._active_spark_context is None:  # noqa: SLF001 (no other way to ask)
         # pyspark logs what it also raises, with all of Java's stack.
         logging.getLogger("SQLQueryContextLogger").disabled = True
-        return SparkSession(SparkContext(appName=application, gateway=launch({**settings, **launch_settings(s3)})))
+        gateway = launch({**settings, **launch_settings(s3)})
+        return SparkSession(_new_context(application, gateway))
     SparkContext.getSystemProperty(
         "java.version"
     )  # joins the JVM that is there: from now on SparkConf knows its command line
@@ -93,3 +97,11 @@ def _begin(name: str, s3: S3Options | None) -> SparkSession:
         if not given.contains(key):
             builder = builder.config(key, value)
     return builder.getOrCreate()
+
+
+def _new_context(application: str, gateway: JavaGateway) -> SparkContext:
+    """A context that leaves the program's handler of SIGINT in place: in the main thread pyspark sets its own."""
+    if signal.getsignal(signal.SIGINT) in (None, signal.default_int_handler):
+        return SparkContext(appName=application, gateway=gateway)
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(SparkContext, appName=application, gateway=gateway).result()

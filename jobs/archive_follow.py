@@ -14,7 +14,6 @@ import datetime
 import hashlib
 import json
 import logging
-import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -38,6 +37,7 @@ from connectors.lake.paths import LakePaths
 from connectors.packs.errors import PackStoreUnavailableError
 from connectors.s3.errors import S3UnavailableError
 from connectors.s3.spark import spark_uri
+from jobs.process import stop_softly
 from jobs.worker_errors import worker_error
 
 _POLL_SECONDS = 1
@@ -81,7 +81,7 @@ class Follower:
             StreamingQueryException: for an error of the source; what `run_archive` raises is raised as it is.
         """
         failures = 0
-        with self._signals(), self._told_once():
+        with stop_softly(self._stop.set), self._told_once():
             if left is not None:
                 self._catch_up(left)
             while not self._stop.is_set():
@@ -174,16 +174,6 @@ class Follower:
             yield
         finally:
             log.removeFilter(is_news)
-
-    @contextmanager
-    def _signals(self) -> Iterator[None]:
-        stopping = (signal.SIGINT, signal.SIGTERM)
-        before = {number: signal.signal(number, lambda *_: self._stop.set()) for number in stopping}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
 
 def may_go_well_later(error: Exception) -> bool:

@@ -1,12 +1,14 @@
-"""The command `commitlake`: finds the job, imports it, and hands over. It imports nothing else, to start at once."""
+"""The command `commitlake`: finds the job, imports it, and hands over.
+
+Nothing is imported before an early SIGINT ends the process in silence, and nothing slow before `jobs.process` handles
+signals.
+"""
 
 from __future__ import annotations
 
-import difflib
-import importlib
-import importlib.metadata
+import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 JOBS = {
     "demo": "fill a small shop's broker, archive it, and look at the result",
@@ -25,8 +27,22 @@ JOBS = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run `commitlake JOB …`; the job's exit code, or 2 where there is no such job."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
+    """Run `commitlake JOB …`.
+
+    Args:
+        argv: the job and its arguments. Where not given, this process's own: signals then end it as `jobs.process`
+            says.
+
+    Returns:
+        The job's exit code, or 2 where there is no such job.
+    """
+    if argv is None:
+        return run_as_process(lambda: main(sys.argv[1:]))
+    import importlib.metadata
+
+    from jobs.process import set_command_name
+
+    arguments = list(argv)
     match arguments:
         case [] | ["-h" | "--help", *_]:
             print(usage())
@@ -35,10 +51,20 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(f"commitlake {importlib.metadata.version('commitlake')}")
             return 0
         case [name, *rest] if name in JOBS:
+            set_command_name(f"commitlake {name}")
             return int(importlib.import_module(f"jobs.{name}").main(rest))
     print(f"commitlake: error: there is no job {arguments[0]!r}.{_suggestion(arguments[0])}", file=sys.stderr)
     print("  commitlake --help lists the jobs", file=sys.stderr)
     return 2
+
+
+def run_as_process(command: Callable[[], int]) -> int:
+    """Run a command as this process's own, as `jobs.process.run_process` does."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # else a Ctrl-C during the next line prints a traceback
+    from jobs.process import run_process
+
+    return run_process(command)
 
 
 def job_lines() -> list[str]:
@@ -56,11 +82,14 @@ def usage() -> str:
         f"jobs:\n{jobs}\n\n"
         "commitlake JOB --help tells a job's arguments, with examples.\n"
         "commitlake --version tells the version.\n\n"
-        "exit codes: 0 well, 1 failed, 2 wrong usage or path, 3 found damage or loss, 4 refused, 130 interrupted"
+        "exit codes: 0 well, 1 failed, 2 wrong usage or path, 3 found damage or loss, 4 refused, 130 interrupted,\n"
+        "141 standard output was closed, 143 ended by SIGTERM"
     )
 
 
 def _suggestion(name: str) -> str:
+    import difflib
+
     close = difflib.get_close_matches(name, JOBS, n=1)
     return f" Did you mean {close[0]!r}?" if close else ""
 

@@ -10,13 +10,17 @@ exit code:
     3  the job ran, and found damage, a gap, a difference, or a segment about to be lost
     4  refused: another run was first, or a store is not the one that was archived
     130  interrupted
+    141  standard output was closed by whoever read it, as `head` does
+    143  ended by SIGTERM
+
+What signals and closed streams do is in `jobs.process`.
 """
 
 from __future__ import annotations
 
 import argparse
 import logging
-import os
+import signal
 import sys
 import textwrap
 import traceback
@@ -27,6 +31,7 @@ from pathlib import Path
 import configargparse
 from rich_argparse import RawDescriptionRichHelpFormatter
 
+from jobs.process import OutputError, is_own_process, stop_signal
 from jobs.worker_errors import worker_error
 
 ENVIRONMENT_PREFIX = "COMMITLAKE_"
@@ -43,6 +48,8 @@ class ExitCode(IntEnum):
     DAMAGE = 3
     REFUSED = 4
     INTERRUPTED = 130
+    OUTPUT_CLOSED = 141
+    TERMINATED = 143
 
 
 class JobError(Exception):
@@ -108,11 +115,11 @@ def run_job(
     except JobError as error:
         _say(parser.prog, str(error), error.hint)
         return error.exit_code
-    except BrokenPipeError:
-        # Whoever read our output has seen enough; without this, Python complains once more at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return ExitCode.OK
+    except OutputError:
+        raise
     except KeyboardInterrupt:
+        if is_own_process():
+            raise
         _say(parser.prog, "interrupted", "")
         return ExitCode.INTERRUPTED
     except BaseException as error:
@@ -132,6 +139,9 @@ def _unexpected(prog: str, error: BaseException, *, verbose: bool) -> int:
         if issubclass(kind, expected):
             _say(prog, message, "")
             return exit_code
+    if (number := stop_signal()) is not None:  # a signal to the whole process group has ended what the job needs
+        _say(prog, f"ended by {signal.Signals(number).name}", "")
+        return 128 + number
     if verbose:
         traceback.print_exception(error)
     found = f"{in_worker.name}: {in_worker.message}" if in_worker else f"{type(error).__name__}: {_first_line(error)}"

@@ -10,7 +10,6 @@ be no terminal for a progress bar.) A job that never asks for a session, as `dum
 from __future__ import annotations
 
 import os
-import shlex
 import sys
 from collections.abc import Sequence
 from itertools import pairwise
@@ -22,8 +21,12 @@ _FLAGS = frozenset({"--verbose", "-v", "--supervise"})
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a job; its exit code, or 2 where the command line names none."""
-    options, command = split(sys.argv[1:] if argv is None else argv)
+    """Run a job; its exit code, or 2 where the command line names none. The argument is as for `cli.main`."""
+    if argv is None:
+        return cli.run_as_process(lambda: main(sys.argv[1:]))
+    import shlex
+
+    options, command = split(argv)
     if not command:
         print(f"spark-submit.sh: error: no job is named after {' '.join(options)}", file=sys.stderr)
         print("  ./spark-submit.sh --help lists the jobs", file=sys.stderr)

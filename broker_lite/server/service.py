@@ -165,8 +165,8 @@ class Server:
             ListenError: if a port is not free.
         """
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._stop.set)
+        for number in _ending_signals():
+            loop.add_signal_handler(number, self._stop_once, loop)
         syncing = Syncing(self._store, loop, self._dispatcher.synced, self._dispatcher.sync_failed)
         self._dispatcher.broker.slices.wake = partial(self._work_soon, loop, syncing)
         try:
@@ -183,8 +183,16 @@ class Server:
             for server, connections in self._ports:
                 server.close()
                 connections.close()
-            for number in (signal.SIGTERM, signal.SIGINT):
-                loop.remove_signal_handler(number)
+            self._leave_signals(loop)
+
+    def _stop_once(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Stop in order; another signal ends the process at once, and the next start recovers the store."""
+        self._stop.set()
+        self._leave_signals(loop)
+
+    def _leave_signals(self, loop: asyncio.AbstractEventLoop) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            loop.remove_signal_handler(number)
 
     def _work_soon(self, loop: asyncio.AbstractEventLoop, syncing: Syncing) -> None:
         """Have the requests that take long go on when the connections have had their turn."""
@@ -324,6 +332,12 @@ class Server:
             connections.close()
         await self._part.leave_slaves()
         await asyncio.sleep(0)
+
+
+def _ending_signals() -> list[int]:
+    """The signals that stop a server; one that was ignored at the start, as by nohup, stays ignored."""
+    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    return [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
 
 
 @contextmanager

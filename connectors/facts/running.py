@@ -9,9 +9,13 @@ from __future__ import annotations
 import multiprocessing
 import os
 import pickle
+import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
 from functools import partial
+from multiprocessing import forkserver, resource_tracker
+from multiprocessing.connection import wait as wait_for
 from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
@@ -52,8 +56,32 @@ def run_tasks(
             yield number, function(task)
         return
     # Not by fork: what this process has running (Arrow's threads, a JVM's sockets) does not survive it.
-    with ProcessPoolExecutor(count, mp_context=multiprocessing.get_context("forkserver")) as pool:
+    _start_fork_server()
+    context = multiprocessing.get_context("forkserver")
+    with ProcessPoolExecutor(count, mp_context=context, initializer=_end_with_parent) as pool:
         yield from run_in_pool(pool, function, tasks)
+
+
+def _start_fork_server() -> None:
+    """Start it with SIGINT blocked, and so its processes: a terminal's Ctrl-C is for this process alone to answer."""
+    resource_tracker.ensure_running()  # which unblocks signals that it finds blocked
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        forkserver.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _end_with_parent() -> None:
+    """Let a process of a pool end when the one that has started the pool is killed; it would wait for tasks forever."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None  # it is called in processes that multiprocessing has started
+    threading.Thread(target=_wait_and_end, args=(parent.sentinel,), daemon=True).start()
+
+
+def _wait_and_end(sentinel: int) -> None:
+    wait_for([sentinel])
+    os._exit(1)
 
 
 def run_in_pool(

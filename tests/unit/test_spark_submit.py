@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -174,3 +176,39 @@ def test_a_set_up_that_was_cut_off_is_not_taken_for_whole(project: Path) -> None
     (project / ".venv" / ".set-up" / "unfinished").touch()
     done = start(project, "demo", COMMITLAKE_PYTHON=str(project / "none"))
     assert "no usable Python was found" in done.stderr
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_a_signal_ends_the_set_up_and_its_step(project: Path, number: signal.Signals, code: int) -> None:
+    tools = ["touch", "find", "rm", "sleep"]
+    start(project)  # makes the tools
+    for name in tools:
+        (project / "tools" / name).symlink_to(str(shutil.which(name)))
+    # It can lock, and making an environment takes it long.
+    step = project / "step"
+    python = script(f'case "$*" in *venv*/.venv) echo $$ > "{step}"; exec sleep 60;; esac', project / "python")
+    environment = {"HOME": str(project), "PATH": str(project / "tools"), "COMMITLAKE_PYTHON": str(python)}
+    with subprocess.Popen(
+        [str(project / "spark-submit.sh"), "demo"], env=environment, stderr=subprocess.PIPE, text=True
+    ) as started:
+        while not (step.exists() and step.read_text()):
+            assert started.poll() is None
+            time.sleep(0.01)
+        started.send_signal(number)
+        assert started.wait(30) == code
+        assert started.stderr is not None
+        *_, last = started.stderr.read().splitlines()
+    assert last.startswith("spark-submit.sh: the set-up was ")
+    wait_until_gone(int(step.read_text()))
+
+
+def wait_until_gone(process: int) -> None:
+    """Return once a process that was sent SIGTERM has ended."""
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        try:
+            os.kill(process, 0)
+        except ProcessLookupError:
+            return
+        time.sleep(0.01)
+    pytest.fail(f"process {process} is still there")

@@ -6,13 +6,14 @@ import os
 import shlex
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
-from pyspark.errors import PySparkRuntimeError
 
 from connectors import jvm
 from connectors.java import JavaError
+from jobs.process import descendants
 
 SETTINGS = {"spark.master": "local[*]", "spark.jars": "/delta.jar", "spark.driver.memory": "2g"}
 OURS = ["--conf", "spark.master=local[*]", "--conf", "spark.jars=/delta.jar", "--conf", "spark.driver.memory=2g"]
@@ -69,18 +70,33 @@ def test_a_jvm_that_ends_at_once_is_told_with_its_last_words(monkeypatch: pytest
     assert "incubator" not in done.stderr
 
 
-def test_arguments_of_the_environment_stay_as_they_were(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "java", "exit 1")))
+def test_spark_submit_is_given_our_settings_and_the_users_options(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    seen = tmp_path / "seen"
+    home = fake_java(tmp_path / "java", f'printf "%s\\n" "$@" > {shlex.quote(str(seen))}; exit 1')
+    monkeypatch.setenv("JAVA_HOME", str(home))
     given = shlex.join(["--conf", "spark.app.name=a b", "pyspark-shell"])
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", given)
-    seen: list[str] = []
-
-    def launch_gateway(**_: object) -> None:
-        seen.extend(shlex.split(os.environ["PYSPARK_SUBMIT_ARGS"]))
-        raise PySparkRuntimeError("JAVA_GATEWAY_EXITED")
-
-    monkeypatch.setattr(jvm, "launch_gateway", launch_gateway)
-    with pytest.raises(JavaError, match=r"^Spark did not start on the Java in .*/java: it gave no reason$"):
+    with pytest.raises(JavaError, match=r"^Spark did not start on the Java in "):
         jvm.launch(SETTINGS)
-    assert seen == [*OURS, "--conf", "spark.app.name=a b", "pyspark-shell"]
+    words = seen.read_text().splitlines()
+    assert words[-len(OURS) - 3 :] == [*OURS, "--conf", "spark.app.name=a b", "pyspark-shell"]
     assert os.environ["PYSPARK_SUBMIT_ARGS"] == given
+
+
+def test_a_start_that_is_interrupted_leaves_no_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "java", "exec sleep 60")))
+    before = set(descendants())
+
+    def interrupt(process: subprocess.Popen[bytes], _connection: Path) -> None:
+        while len(set(descendants()) - before) < 2:  # the script, and the Java that it asks
+            assert process.poll() is None
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(jvm, "_connect", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        jvm.launch(SETTINGS)
+    deadline = time.monotonic() + 10
+    while set(descendants()) - before:
+        assert time.monotonic() < deadline

@@ -1,0 +1,410 @@
+"""The process that a command runs in: its standard streams, what signals do to it, and how it ends.
+
+A command's `main` calls `run_process` before it imports anything slow. From then on:
+
+    SIGINT, SIGTERM, SIGHUP   one line on standard error, no process left, exit code 128 + the signal's number
+    the same, a second time   the same, at once
+    standard output closed    no line, exit code 141, as of a program that SIGPIPE ends
+    standard output full      one line, exit code 1
+    standard error closed     what would be printed there is dropped, and the job goes on
+
+The first signal prints the line, silences standard error, sends SIGTERM to all processes below this one (a JVM, a pool,
+Spark's workers), and raises KeyboardInterrupt in the main thread, so that files and locks are let go. What has not
+ended after `GRACE_SECONDS` is killed. Every job may be killed at any point, so nothing more is needed for its data.
+
+A service that ends in order when it is asked to, such as `archive --follow`, takes the first signal itself with
+`stop_softly`. A signal that was ignored when the process started (nohup, a shell's background job) stays ignored.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import select
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, NoReturn, TextIO
+
+ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+GRACE_SECONDS = 8.0
+"""Time from the first signal until all that is left is killed. Docker waits 10 s before it kills."""
+OUTPUT_CLOSED = 128 + signal.SIGPIPE
+_FAILED = 1
+_MAIN_THREAD_SECONDS = 0.3  # for the main thread to take a signal; it cannot while compiled code runs
+_POLL_SECONDS = 0.02
+_LINE_SECONDS = 0.5
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+class OutputError(Exception):
+    """Standard output cannot be written."""
+
+
+class OutputClosedError(OutputError):
+    """Whoever read standard output has closed it."""
+
+
+class _State:
+    """What has happened to this process.
+
+    Attributes:
+        name: of the command, for the line that tells of a signal.
+        number: of the signal that ends it, or None.
+        deadline: when all that is left is killed.
+        seen: signals that have arrived.
+        taken: signals that were acted on.
+        stop: called for the first signal, in place of ending the process.
+        asked: number of the signal for which `stop` was called, or None.
+        is_raised: whether the main thread was told by KeyboardInterrupt.
+        is_over: whether the command is done, and the interpreter is ending.
+        is_ending: whether a thread is ending the process.
+        begun: held from when a signal has begun to end the process.
+    """
+
+    def __init__(self) -> None:
+        self.name = "commitlake"
+        self.number: int | None = None
+        self.deadline = 0.0
+        self.seen = 0
+        self.taken = 0
+        self.stop: Callable[[], None] | None = None
+        self.asked: int | None = None
+        self.is_raised = False
+        self.is_over = False
+        self.is_ending = False
+        self.begun = threading.Lock()
+
+
+_state = _State()
+
+
+def run_process(command: Callable[[], int]) -> int:
+    """Run a command as this process's own; its exit code. Does not return where a signal has ended it.
+
+    Args:
+        command: gives an exit code, or raises SystemExit.
+    """
+    _prepare_streams()
+    _install_handlers()
+    try:
+        code = _outcome(command)
+        if _state.number is not None:
+            _end(_state.number)
+        _state.is_over = True
+    except KeyboardInterrupt:
+        _begin_end(_state.number or signal.SIGINT)
+        _end(_state.number or signal.SIGINT)
+    return code
+
+
+def set_command_name(name: str) -> None:
+    """Name the command, once it is known, for the line that tells of a signal."""
+    _state.name = name
+
+
+def stop_signal() -> int | None:
+    """The number of the signal that has asked this process to end, or None."""
+    return _state.asked if _state.number is None else _state.number
+
+
+@contextmanager
+def stop_softly(stop: Callable[[], None]) -> Iterator[None]:
+    """While it is open, the first signal calls a function; a second one ends the process.
+
+    Args:
+        stop: asks the work to stop. It may be called in any thread.
+    """
+    before = {} if is_own_process() else {number: signal.signal(number, _handle) for number in ENDING_SIGNALS}
+    _state.stop = stop
+    try:
+        yield
+    finally:
+        _state.stop = None
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _outcome(command: Callable[[], int]) -> int:
+    try:
+        try:
+            code = command()
+        except SystemExit as error:
+            code = _code_of(error)
+        _flush()
+    except OutputClosedError:
+        code = OUTPUT_CLOSED
+    except OutputError as error:
+        print(f"{_state.name}: error: {error}", file=sys.stderr)
+        code = _FAILED
+    except Exception:
+        if _state.number is None:
+            raise
+        code = _FAILED  # what a signal has led to is not told
+    else:
+        return code
+    with open(os.devnull, "wb") as nowhere:  # noqa: PTH123 (the interpreter flushes once more at its end)
+        os.dup2(nowhere.fileno(), 1)
+    return code
+
+
+def _code_of(error: SystemExit) -> int:
+    if error.code is None or isinstance(error.code, int):
+        return error.code or 0
+    print(error.code, file=sys.stderr)
+    return _FAILED
+
+
+# --- standard streams ---
+
+
+class _StandardOutput(io.FileIO):
+    """Standard output, whose errors can be told from those of files and sockets."""
+
+    def write(self, data: Any) -> int | None:  # type: ignore[override]  # typeshed: int
+        try:
+            return super().write(data)
+        except BrokenPipeError:
+            raise OutputClosedError from None
+        except OSError as error:
+            raise OutputError(f"standard output cannot be written: {error.strerror}") from None
+
+
+class _StandardError(io.FileIO):
+    """Standard error; what nobody can read is dropped."""
+
+    def write(self, data: Any) -> int | None:  # type: ignore[override]  # typeshed: int
+        try:
+            return super().write(data)
+        except OSError:
+            return len(data)
+
+
+def _prepare_streams() -> None:
+    """Make sure that the numbers 0 to 2 are those of standard streams, and that errors of standard output are known."""
+    for number, flags in ((0, os.O_RDONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
+        try:
+            os.fstat(number)
+        except OSError:
+            # A write to a closed standard output has to fail; the next file that is opened must not take its number.
+            os.set_inheritable(os.open(os.devnull, flags), True)
+    sys.stdout = _wrapped(sys.stdout, _StandardOutput(1, "wb", closefd=False))
+    sys.stderr = _wrapped(sys.stderr, _StandardError(2, "wb", closefd=False))
+
+
+def _wrapped(stream: TextIO | None, raw: io.FileIO) -> TextIO:
+    """A text stream over a raw one, with the settings of the interpreter's own."""
+    buffer = io.BufferedWriter(raw)
+    if not isinstance(stream, io.TextIOWrapper):
+        return io.TextIOWrapper(buffer, encoding="utf-8", errors="backslashreplace", line_buffering=True)
+    stream.flush()
+    return io.TextIOWrapper(
+        buffer,
+        encoding=stream.encoding,
+        errors=stream.errors,
+        line_buffering=stream.line_buffering,
+        write_through=stream.write_through,
+    )
+
+
+def _flush() -> None:
+    sys.stdout.flush()
+    sys.stderr.flush()
+
+
+# --- signals ---
+
+
+def _install_handlers() -> None:
+    read_end, write_end = os.pipe()
+    os.set_blocking(write_end, False)
+    signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
+    threading.Thread(target=_watch, args=(read_end,), name="signals", daemon=True).start()
+    for number in ENDING_SIGNALS:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _handle)
+
+
+def is_own_process() -> bool:
+    """Whether `run_process` runs, or `stop_softly` does in its place."""
+    return any(signal.getsignal(number) is _handle for number in ENDING_SIGNALS)
+
+
+def _handle(number: int, _frame: object) -> None:
+    """Take a signal, in the main thread."""
+    _state.taken += 1
+    if _state.is_over:
+        _begin_end(number)
+        _end(number)
+    if _stop_softly(number):
+        return
+    _begin_end(number)
+    if not _state.is_raised:
+        _state.is_raised = True
+        raise KeyboardInterrupt
+
+
+def _stop_softly(number: int) -> bool:
+    """Ask a service to stop; whether this was the first signal, and there is one."""
+    stop, _state.stop = _state.stop, None
+    if stop is None:
+        return False
+    _state.asked = number
+    stop()
+    _tell(f"{_state.name}: stopping; a second signal ends it at once\n", silence=False)
+    return True
+
+
+def _watch(read_end: int) -> None:
+    """See to it that a signal ends the process even where the main thread does not come to take it."""
+    while True:
+        left = None if _state.number is None else max(0.0, _state.deadline - time.monotonic())
+        if not select.select([read_end], [], [], left)[0]:
+            _end(_state.number or signal.SIGTERM, at_once=True)
+        numbers = [number for number in os.read(read_end, 64) if number in ENDING_SIGNALS]
+        if not numbers:
+            continue
+        _state.seen += len(numbers)
+        if _state.seen - (_state.asked is not None) > 1:
+            _begin_end(numbers[0])
+            _end(numbers[0], at_once=True)
+        time.sleep(_MAIN_THREAD_SECONDS)
+        if _state.taken < _state.seen:
+            _state.taken = _state.seen
+            if not _stop_softly(numbers[0]):
+                _begin_end(numbers[0])
+
+
+def _begin_end(number: int) -> None:
+    """Tell of the signal, and ask all processes below this one to end; once."""
+    if not _state.begun.acquire(blocking=False):
+        return
+    _state.deadline = time.monotonic() + GRACE_SECONDS
+    _state.number = number
+    what = "interrupted" if number == signal.SIGINT else f"ended by {signal.Signals(number).name}"
+    _tell(f"{_state.name}: {what}\n", silence=True)
+    _adopt_orphans()
+    for process in descendants():
+        _send(process, signal.SIGTERM)
+
+
+def _tell(line: str, *, silence: bool) -> None:
+    """Print a line on standard error, and nothing after it where it is to be silent."""
+    with suppress(OSError):
+        own = os.dup(2)
+        try:
+            if silence:
+                nowhere = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(nowhere, 2)
+                os.close(nowhere)
+            if os.isatty(own):  # a progress bar has hidden the cursor
+                line = f"\r\x1b[K\x1b[?25h{line}"
+            if select.select([], [own], [], _LINE_SECONDS)[1]:
+                os.write(own, line.encode())
+        finally:
+            os.close(own)
+
+
+# --- the end ---
+
+
+def _end(number: int, *, at_once: bool = False) -> NoReturn:
+    """End this process and all below it.
+
+    Args:
+        number: the signal's.
+        at_once: give no process below any more time.
+    """
+    while _state.is_ending and not at_once:  # another thread does it
+        time.sleep(_POLL_SECONDS)
+    _state.is_ending = True
+    while not at_once and time.monotonic() < _state.deadline and _spark_processes():
+        _reap()
+        time.sleep(_POLL_SECONDS)
+    _release_semaphores()
+    deadline = time.monotonic() + 1
+    while (left := descendants()) and time.monotonic() < deadline:
+        for process in left:
+            _send(process, signal.SIGKILL)
+        _reap()
+        time.sleep(_POLL_SECONDS)
+    os._exit(128 + number)
+
+
+def _spark_processes() -> list[int]:
+    """The JVM and what it has started, which delete their files when they are asked to end: it has its own session."""
+    own = os.getsid(0)
+    found = []
+    for process in descendants():
+        with suppress(OSError):
+            if os.getsid(process) != own:
+                found.append(process)
+    return found
+
+
+def _release_semaphores() -> None:
+    """Let multiprocessing delete its semaphores: it warns of those that are left when the process has ended."""
+    util = sys.modules.get("multiprocessing.util")
+    if util is not None:
+        with suppress(Exception):
+            util._run_finalizers(0)  # noqa: SLF001 (its own exit function does this, and waits for the pool as well)
+
+
+def _adopt_orphans() -> None:
+    """Become the parent of processes whose parent ends, so that they can be found and ended."""
+    with suppress(Exception):
+        import ctypes
+
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def _reap() -> None:
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+
+
+def _send(process: int, number: int) -> None:
+    with suppress(OSError):
+        os.kill(process, number)
+
+
+def descendants(root: int | None = None) -> list[int]:
+    """The processes below one, this one where none is given; those that have ended are left out."""
+    children: dict[int, list[int]] = {}
+    for process, parent in _processes():
+        children.setdefault(parent, []).append(process)
+    found: list[int] = []
+    waiting = [os.getpid() if root is None else root]
+    while waiting:
+        below = children.get(waiting.pop(), [])
+        found += below
+        waiting += below
+    return found
+
+
+def _processes() -> Iterator[tuple[int, int]]:
+    """Each running process and its parent."""
+    if not os.path.isdir("/proc/self"):  # noqa: PTH112 (pathlib is slow to import)
+        yield from _processes_of_ps()
+        return
+    for name in os.listdir("/proc"):  # noqa: PTH208 (likewise)
+        if name.isdigit():
+            with suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:  # noqa: PTH123 (likewise)
+                # pid (name) state parent …; the name may hold anything.
+                state, parent = file.read().rpartition(b")")[2].split()[:2]
+                if state not in (b"Z", b"X"):
+                    yield int(name), int(parent)
+
+
+def _processes_of_ps() -> Iterator[tuple[int, int]]:
+    import subprocess
+
+    listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid=,stat="], capture_output=True, check=False)
+    for line in listed.stdout.splitlines():
+        process, parent, state = line.split()[:3]
+        if not state.startswith(b"Z"):
+            yield int(process), int(parent)

@@ -1,0 +1,104 @@
+"""Signals to jobs that start a JVM: nothing is left of them, and the next run goes on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from jobs.process import descendants
+from tests.logs import messages, open_segment, write_store
+from tests.signals import MarkedProcess, line_for
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """A small store."""
+    return write_store(tmp_path / "store", [(0, open_segment(messages(50), 1 << 18))])
+
+
+@pytest.fixture
+def started() -> Iterator[list[MarkedProcess]]:
+    """Processes that end with the test."""
+    processes: list[MarkedProcess] = []
+    yield processes
+    for each in processes:
+        each.left()
+        each.process.communicate()
+
+
+def archive(started: list[MarkedProcess], store: Path, *options: str) -> MarkedProcess:
+    """An archive into the lake beside a store."""
+    lake = store.parent / "lake"
+    job = MarkedProcess(
+        ["-m", "jobs.cli", "archive", "--store", str(store), "--lake", str(lake), "--no-quality", *options]
+    )
+    started.append(job)
+    return job
+
+
+def has_workers(job: MarkedProcess) -> bool:
+    """Whether Spark has started a Python process."""
+    for process in descendants(job.process.pid):
+        try:
+            if b"pyspark.daemon" in Path(f"/proc/{process}/cmdline").read_bytes():
+                return True
+        except OSError:
+            continue
+    return False
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("moment", ["launcher", "jvm", "context", "workers"])
+def test_a_signal_leaves_no_process_and_the_next_run_goes_on(
+    started: list[MarkedProcess], store: Path, moment: str, number: signal.Signals
+) -> None:
+    job = archive(started, store)
+    job.wait_until(lambda: job.child_count() > 0)
+    if moment == "workers":
+        job.wait_until(lambda: has_workers(job))
+    else:
+        time.sleep({"launcher": 0.0, "jvm": 0.8, "context": 2.5}[moment])
+    os.killpg(job.process.pid, number)
+    code = job.process.wait(60)
+    assert job.left() == []
+    assert (code, job.error()) == (128 + number, line_for("commitlake archive", number))
+    if moment == "workers":
+        again = archive(started, store)
+        assert again.process.wait(120) == 0, again.error()
+
+
+def test_a_job_that_is_killed_takes_its_jvm_with_it(started: list[MarkedProcess], store: Path) -> None:
+    job = archive(started, store)
+    job.wait_until(lambda: has_workers(job))
+    below = descendants(job.process.pid)
+    job.process.kill()
+    deadline = time.monotonic() + 30
+    while any(Path(f"/proc/{process}/environ").exists() and process_is_there(process) for process in below):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def process_is_there(process: int) -> bool:
+    """Whether it has not ended; one that nobody has asked for its exit code has."""
+    try:
+        return b") Z" not in Path(f"/proc/{process}/stat").read_bytes()
+    except OSError:
+        return False
+
+
+def test_a_follower_finishes_and_a_second_signal_ends_it_at_once(started: list[MarkedProcess], store: Path) -> None:
+    job = archive(started, store, "--follow")
+    job.wait_until((store.parent / "lake" / "archive_runs" / "_delta_log").is_dir)
+    os.killpg(job.process.pid, signal.SIGTERM)
+    assert job.process.stderr is not None
+    assert job.process.stderr.readline() == "commitlake archive: stopping; a second signal ends it at once\n"
+    os.killpg(job.process.pid, signal.SIGTERM)
+    code = job.process.wait(60)
+    assert job.left() == []
+    assert code in (0, 143)
+    assert "Traceback" not in job.error()
