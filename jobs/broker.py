@@ -88,6 +88,13 @@ def build_parser() -> argparse.ArgumentParser:
         "--no-auto-create", action="store_true", help="topics and groups are made by administrators only"
     )
     names.add_argument(
+        "--max-topics", type=positive, default=20_000, metavar="N",
+        help="topics that there may be, with those of retries and dead letters (default: 20000)",
+    )  # fmt: skip
+    names.add_argument(
+        "--max-groups", type=positive, default=10_000, metavar="N", help="consumer groups (default: 10000)"
+    )
+    names.add_argument(
         "--transaction-timeout", type=parse_duration,
         default="6s", metavar="TIME",
         help="when a producer is first asked about a transaction (default: 6s)",
@@ -308,6 +315,8 @@ def _broker_options(arguments: argparse.Namespace, listen: Address) -> BrokerOpt
         ha_address=_ha_address(arguments, ip),
         auto_create_topics=not arguments.no_auto_create,
         auto_create_groups=not arguments.no_auto_create,
+        max_topics=arguments.max_topics,
+        max_groups=arguments.max_groups,
         sync_flush=arguments.flush == "sync",
         transaction_timeout_ms=round(arguments.transaction_timeout.total_seconds() * 1000),
         transaction_check_interval_ms=round(arguments.transaction_check_interval.total_seconds() * 1000),

@@ -9,9 +9,10 @@ from broker_lite.broker.groups import GroupTable
 from broker_lite.broker.holding import HeldPulls
 from broker_lite.broker.interfaces import BrokerStore
 from broker_lite.broker.layouts import delivery_of, parking_topics
+from broker_lite.broker.limits import MAX_OFFSETS, check_limit
 from broker_lite.broker.locks import QueueLocks
 from broker_lite.broker.options import BrokerOptions
-from broker_lite.broker.slices import Slices
+from broker_lite.broker.slices import Slices, Steps
 from broker_lite.broker.statistics import Statistics
 from broker_lite.broker.topics import TopicTable
 from broker_lite.protocol import Channel
@@ -51,7 +52,9 @@ class Broker:
         self.store = store
         self.delivery = delivery_of(store, options.timer_max_delay_ms)
         self.topics = TopicTable(store.config.topics, options, parking_topics(store))
-        self.groups = GroupTable(store.config.groups, auto_create=options.auto_create_groups)
+        self.groups = GroupTable(
+            store.config.groups, auto_create=options.auto_create_groups, max_groups=options.max_groups
+        )
         self.clients = Clients(options.client_timeout_ms)
         self.locks = QueueLocks()
         self.held = HeldPulls()
@@ -74,6 +77,16 @@ class Broker:
         members = self.clients.consumers.get(group)
         return sorted({*found, *(members.subscriptions if members else ())})
 
+    def check_offsets_room(self, topic: str, group: str, queue_id: int) -> None:
+        """Refuse the offset of one more queue than are kept.
+
+        Raises:
+            LimitError: if there are too many, and this one is new.
+        """
+        offsets = self.store.config.consumer_offsets
+        if offsets.count >= MAX_OFFSETS and offsets.get(topic, group, queue_id) is None:
+            check_limit("offsets of all groups", MAX_OFFSETS, offsets.count + 1)
+
     def reset_offset(self, topic: str, group: str, queue_id: int, offset: int) -> None:
         """Let a group go on at an offset; its next pull of the queue is sent there."""
         self.store.config.consumer_offsets.commit(topic, group, queue_id, offset)
@@ -88,7 +101,7 @@ class Broker:
         """Where a consumer is to go on, once, if somebody has reset its group."""
         return self._resets.pop((topic, group, queue_id), None) if self._resets else None
 
-    def notify_members(self, groups: set[str]) -> None:
+    def notify_members(self, groups: set[str]) -> Steps:
         """Tell the consumers of groups that members or subscriptions have changed: they share the queues anew."""
         for name in groups:
             config = self.groups.find(name)
@@ -97,6 +110,7 @@ class Broker:
             fields = to_ext_fields(ConsumerGroupRequest(name))
             for member in self.clients.members(name):
                 member.channel.tell(Command(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, fields))
+                yield
 
 
 def _topic_of(key: str, group: str) -> str | None:

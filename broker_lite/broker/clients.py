@@ -9,9 +9,21 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from broker_lite.broker.filters import FilterError, check_subscription
+from broker_lite.broker.limits import (
+    MAX_CLIENTS_OF_ONE,
+    MAX_NAME_LENGTH,
+    MAX_PLACES,
+    MAX_PLACES_OF_ADDRESS,
+    MAX_PLACES_OF_ONE,
+    MAX_SUBSCRIPTION_CHARACTERS,
+    MAX_SUBSCRIPTIONS,
+    LimitError,
+    check_limit,
+)
+from broker_lite.broker.shares import Shares
 from broker_lite.protocol import Channel
 from schemas.layouts.remoting import Command
-from schemas.remoting.errors import CommandError
 from schemas.remoting.heartbeats import (
     TAG_EXPRESSION,
     Connection,
@@ -24,12 +36,8 @@ from schemas.remoting.heartbeats import (
 )
 
 BROADCASTING = "BROADCASTING"
-MAX_PLACES_OF_ONE = 4096
-"""Groups times clients that one connection may bring; RocketMQ has no limit, its clients have a few."""
-
-
-class HeartbeatError(CommandError):
-    """More groups than one connection may bring."""
+_MAX_WORD_LENGTH = 64
+"""Of what a consumer says of its kind: CONSUME_PASSIVELY, CLUSTERING."""
 
 
 class _Place(NamedTuple):
@@ -63,11 +71,13 @@ class ConsumerGroup:
         data: what the last of them said about the group.
         members: by client id.
         subscriptions: by topic.
+        size: characters of the subscriptions.
     """
 
     data: ConsumerData
     members: dict[str, Member] = field(default_factory=dict)
     subscriptions: dict[str, SubscriptionData] = field(default_factory=dict)
+    size: int = 0
 
     def connections(self) -> ConsumerConnection:
         """The group for administrators."""
@@ -90,6 +100,7 @@ class ConsumerGroup:
             known = self.subscriptions.get(topic)
             if known is None or subscription.sub_version >= known.sub_version:
                 self.subscriptions[topic] = subscription
+        self.size = sum(map(_size_of, self.subscriptions.values()))
         return changed
 
 
@@ -98,6 +109,12 @@ def complete_subscription(subscription: SubscriptionData) -> SubscriptionData:
     if subscription.expression_type != TAG_EXPRESSION or subscription.code_set:
         return subscription
     return subscription_of_tags(subscription.topic, subscription.sub_string, subscription.sub_version)
+
+
+def _size_of(subscription: SubscriptionData) -> int:
+    """Return about how many characters a subscription takes."""
+    tags = sum(map(len, subscription.tags_set)) + 8 * len(subscription.code_set)
+    return len(subscription.topic) + len(subscription.sub_string) + tags
 
 
 class Clients:
@@ -109,6 +126,31 @@ class Clients:
         self.consumers: dict[str, ConsumerGroup] = {}
         # When thousands of connections end at once, nobody is to be searched for among all clients.
         self._places: dict[Channel, set[_Place]] = {}
+        self._shares = Shares(of_one=MAX_PLACES_OF_ONE, of_address=MAX_PLACES_OF_ADDRESS, in_all=MAX_PLACES)
+        self._subscriptions_size = 0
+
+    def check(self, channel: Channel, heartbeat: Heartbeat) -> None:
+        """Refuse a heartbeat that would have the broker keep too much; nothing is changed.
+
+        Raises:
+            LimitError: if a name is too long, or there are too many groups, clients or subscriptions.
+        """
+        names = [heartbeat.client_id, *(producer.group_name for producer in heartbeat.producer_data_set)]
+        size = self._subscriptions_size
+        for data in heartbeat.consumer_data_set:
+            names.append(data.group_name)
+            _check_consumer(data)
+            known = self.consumers.get(data.group_name)
+            size += sum(map(_size_of, data.subscription_data_set)) - (known.size if known else 0)
+        check_limit("characters of a name", MAX_NAME_LENGTH, max(map(len, names)))
+        check_limit("characters of all subscriptions", MAX_SUBSCRIPTION_CHARACTERS, size)
+        known_places = self._places.get(channel, set())
+        clients = {heartbeat.client_id, *(place.client_id for place in known_places)}
+        check_limit("clients on one connection", MAX_CLIENTS_OF_ONE, len(clients))
+        together = known_places.union(_places_of(heartbeat))
+        check_limit("groups on one connection", MAX_PLACES_OF_ONE, len(together))
+        if not self._shares.has_room(channel, len(together) - len(known_places)):
+            raise LimitError("there are too many groups and clients already, on this address or in all")
 
     def heartbeat(self, channel: Channel, request: Command, heartbeat: Heartbeat, now_ms: int) -> set[str]:
         """Take a client's word on its groups.
@@ -117,14 +159,13 @@ class Clients:
             The consumer groups in which something has changed.
 
         Raises:
-            HeartbeatError: if there are more groups and clients on one connection than there may be.
+            LimitError: see `check`.
         """
+        self.check(channel, heartbeat)
         client_id = heartbeat.client_id
-        produced = [
-            _Place(producer.group_name, client_id, is_consumer=False) for producer in heartbeat.producer_data_set
-        ]
-        consumed = [_Place(data.group_name, client_id, is_consumer=True) for data in heartbeat.consumer_data_set]
-        self._note_places(channel, produced + consumed)
+        places = _places_of(heartbeat)
+        produced, consumed = places[: len(heartbeat.producer_data_set)], places[len(heartbeat.producer_data_set) :]
+        self._note_places(channel, places)
         for place in produced:
             members = self.producers.setdefault(place.group, {})
             self._replace(members, place, _member(client_id, channel, request, now_ms))
@@ -132,18 +173,18 @@ class Clients:
         for place, data in zip(consumed, heartbeat.consumer_data_set, strict=True):
             group = self.consumers.setdefault(place.group, ConsumerGroup(data))
             known = self._replace(group.members, place, _member(client_id, channel, request, now_ms))
+            before = group.size
             subscribed = group.subscribe(data)
+            self._subscriptions_size += group.size - before
             if subscribed or known is None or known.channel is not channel:
                 changed.add(place.group)
         return changed
 
     def _note_places(self, channel: Channel, places: list[_Place]) -> None:
-        together = self._places.get(channel, set()).union(places)
-        if len(together) > MAX_PLACES_OF_ONE:
-            raise HeartbeatError(
-                f"expected at most {MAX_PLACES_OF_ONE} groups on one connection, found {len(together)}"
-            )
+        known = self._places.get(channel, set())
+        together = known.union(places)
         if together:
+            self._shares.take(channel, len(together) - len(known))
             self._places[channel] = together
 
     def _replace(self, members: dict[str, Member], place: _Place, member: Member) -> Member | None:
@@ -156,8 +197,9 @@ class Clients:
 
     def _forget_place(self, member: Member, place: _Place) -> None:
         places = self._places.get(member.channel)
-        if places is not None:
+        if places is not None and place in places:
             places.discard(place)
+            self._shares.release(member.channel)
             if not places:
                 del self._places[member.channel]
 
@@ -205,8 +247,10 @@ class Clients:
         if member is None:
             return False
         self._forget_place(member, place)
-        if not members:
-            (self.consumers if place.is_consumer else self.producers).pop(name)
+        if not members and place.is_consumer:
+            self._subscriptions_size -= self.consumers.pop(name).size
+        elif not members:
+            self.producers.pop(name)
         return True
 
     def producer_connections(self, group: str) -> ProducerConnection:
@@ -222,3 +266,23 @@ class Clients:
 
 def _member(client_id: str, channel: Channel, request: Command, now_ms: int) -> Member:
     return Member(client_id, channel, request.language.name, request.version, now_ms)
+
+
+def _places_of(heartbeat: Heartbeat) -> list[_Place]:
+    """The groups of a heartbeat, those of producers first."""
+    client_id = heartbeat.client_id
+    produced = [_Place(producer.group_name, client_id, is_consumer=False) for producer in heartbeat.producer_data_set]
+    return produced + [_Place(data.group_name, client_id, is_consumer=True) for data in heartbeat.consumer_data_set]
+
+
+def _check_consumer(data: ConsumerData) -> None:
+    check_limit("topics of one group", MAX_SUBSCRIPTIONS, len(data.subscription_data_set))
+    words = [data.consume_type, data.message_model, data.consume_from_where]
+    for subscription in data.subscription_data_set:
+        check_limit("characters of a topic", MAX_NAME_LENGTH, len(subscription.topic))
+        words.append(subscription.expression_type)
+        try:
+            check_subscription(subscription)
+        except FilterError as error:
+            raise LimitError(f"the subscription of {data.group_name} to {subscription.topic}: {error}") from error
+    check_limit("characters of a consumer's kind", _MAX_WORD_LENGTH, max(map(len, words)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+from broker_lite.broker.limits import check_limit
 from broker_lite.store.config_files import Groups
 from broker_lite.store.topic_names import VALID_NAME
 from schemas.layouts.topics import is_system_group
@@ -24,17 +25,23 @@ def is_valid_group(name: str) -> bool:
 class GroupTable:
     """Consumer groups by name."""
 
-    def __init__(self, config: Groups, *, auto_create: bool) -> None:
+    def __init__(self, config: Groups, *, auto_create: bool, max_groups: int) -> None:
         self._config = config
+        self._max_groups = max_groups
         self._auto_create = auto_create
         self._known: dict[str, tuple[Any, SubscriptionGroupConfig | None]] = {}
 
     def find(self, name: str) -> SubscriptionGroupConfig | None:
-        """The group; made if it is not there and may be."""
+        """Return the group; it is made if it is not there and may be.
+
+        Raises:
+            LimitError: if there are too many groups.
+        """
         entry = self._config.entries.get(name)
         if entry is None:
-            if not self._auto_create or not is_valid_group(name) or is_system_group(name):
+            if not self.may_make(name):
                 return None
+            self.check_room(1)
             self._config.create(name)
             entry = self._config.entries[name]
         known = self._known.get(name)
@@ -43,12 +50,29 @@ class GroupTable:
             known = self._known[name] = (entry, _parsed(name, entry))
         return known[1]
 
+    def may_make(self, name: str) -> bool:
+        """Return whether clients may make a group of this name by using it."""
+        return self._auto_create and is_valid_group(name) and not is_system_group(name)
+
+    def check_room(self, count: int) -> None:
+        """Refuse more groups than there may be.
+
+        Raises:
+            LimitError: if there is no room for so many more.
+        """
+        check_limit("groups (see --max-groups)", self._max_groups, len(self._config.entries) + count)
+
     def has(self, name: str) -> bool:
         """Whether the group is there; nobody makes it."""
         return name in self._config.entries
 
     def put(self, config: SubscriptionGroupConfig) -> None:
-        """Make a group, or change it."""
+        """Make a group, or change it.
+
+        Raises:
+            LimitError: if there are too many groups.
+        """
+        self.check_room(not self.has(config.group_name))
         self._config.create(
             config.group_name, retry_queues=config.retry_queue_nums, retry_max_times=config.retry_max_times
         )

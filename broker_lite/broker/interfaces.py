@@ -34,6 +34,10 @@ class Offsets(Protocol):
     def entries(self) -> Mapping[Any, Any]:
         """By `topic@group`, the next message of each queue."""
 
+    @property
+    def count(self) -> int:
+        """How many offsets there are."""
+
     def get(self, topic: str, group: str, queue_id: int) -> int | None:
         """The next message that the group consumes; None where it has not begun."""
 

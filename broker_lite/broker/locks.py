@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from broker_lite.broker.limits import MAX_LOCKS, check_limit
 from schemas.remoting.routes import MessageQueue
 
 LIFETIME_MS = 60_000
@@ -23,16 +24,28 @@ class QueueLocks:
 
     def __init__(self) -> None:
         self._locks: dict[str, dict[MessageQueue, _Lock]] = {}
+        self._count = 0
 
     def lock(self, group: str, client_id: str, queues: Iterable[MessageQueue], now_ms: int) -> list[MessageQueue]:
-        """Take or renew what is free; gives the queues that the client holds now."""
-        locks = self._locks.setdefault(group, {})
+        """Take or renew what is free; returns the queues that the client holds now.
+
+        Raises:
+            LimitError: if there would be too many locks; none was taken.
+        """
+        queues = list(queues)
+        known = self._locks.get(group, {})
+        check_limit("locks", MAX_LOCKS, self._count + len(set(queues) - known.keys()))
+        locks = self._locks.setdefault(group, known)
+        before = len(locks)
         held = []
         for queue in queues:
             lock = locks.get(queue)
             if lock is None or lock.client_id == client_id or now_ms - lock.renewed_ms > LIFETIME_MS:
                 locks[queue] = _Lock(client_id, now_ms)
                 held.append(queue)
+        self._count += len(locks) - before
+        if not locks:
+            del self._locks[group]
         return held
 
     def unlock(self, group: str, client_id: str, queues: Iterable[MessageQueue]) -> None:
@@ -41,6 +54,7 @@ class QueueLocks:
         for queue in queues:
             if (lock := locks.get(queue)) and lock.client_id == client_id:
                 del locks[queue]
+                self._count -= 1
         if not locks:
             self._locks.pop(group, None)
 
@@ -53,5 +67,6 @@ class QueueLocks:
         for group, locks in list(self._locks.items()):
             for queue in [queue for queue, lock in locks.items() if now_ms - lock.renewed_ms > LIFETIME_MS]:
                 del locks[queue]
+                self._count -= 1
             if not locks:
                 del self._locks[group]

@@ -26,6 +26,9 @@ class BrokerOptions:
         in_memory_bytes: what is written after a message before RocketMQ takes it for no longer in memory.
         auto_create_topics: whether a send to an unknown topic makes it, after the model of TBW102.
         auto_create_groups: whether consumers of an unknown group make it.
+        max_topics: how many topics there may be; retries and dead letters of a group are topics, too. The limit keeps a
+            registration with a name server within one frame.
+        max_groups: how many consumer groups there may be.
         trace_topic: whether there is a topic for the clients' traces.
         sync_flush: whether an answer to a send waits for the disk.
         client_timeout_ms: after this long without a heartbeat a client is gone.
@@ -49,6 +52,8 @@ class BrokerOptions:
     in_memory_bytes: int = _IN_MEMORY_BYTES
     auto_create_topics: bool = True
     auto_create_groups: bool = True
+    max_topics: int = 20_000
+    max_groups: int = 10_000
     trace_topic: bool = True
     sync_flush: bool = False
     client_timeout_ms: int = 120_000

@@ -20,6 +20,8 @@ BROKER_PUT_NUMS = "BROKER_PUT_NUMS"
 BROKER_PUT_SIZE = "BROKER_PUT_SIZE"
 BROKER_GET_NUMS = "BROKER_GET_NUMS"
 
+MAX_SERIES = 100_000
+"""What comes beyond is not counted."""
 LOOK_EVERY_MS = 10_000
 _DAY_MS = 86_400_000
 _WINDOWS = ((10_000, 7), (600_000, 7), (3_600_000, 25))
@@ -85,6 +87,8 @@ class Statistics:
         """Count something that has happened once."""
         series = self._series.get((name, key))
         if series is None:
+            if len(self._series) >= MAX_SERIES:
+                return
             series = self._series[name, key] = _Series()
             series.looks[0].append((self._next_look_ms, 0, 0))
         series.total += count

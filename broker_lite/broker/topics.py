@@ -6,9 +6,11 @@ Source: TopicConfigManager, TopicValidator (5.5.0).
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
+from broker_lite.broker.limits import check_limit
 from broker_lite.broker.options import BrokerOptions
 from broker_lite.store.config_files import MAX_QUEUES, Topics
 from broker_lite.store.topic_names import BROKER_TOPICS, is_valid_topic
@@ -55,6 +57,7 @@ class TopicTable:
             layout_topics: those that the store's layout needs, with the number of their queues.
         """
         self._config = config
+        self._max_topics = options.max_topics
         self._known: dict[str, tuple[Any, TopicConfig | None]] = {}
         inherit = PERM_INHERIT if options.auto_create_topics else 0
         for name, queues, perm in (
@@ -73,6 +76,10 @@ class TopicTable:
                 self.put(TopicConfig(name, queues, queues, perm, attributes={}))
         self._system = _SYSTEM_TOPICS | {options.cluster, options.name, f"{options.cluster}_REPLY_TOPIC"}
 
+    def has(self, topic: str) -> bool:
+        """Return whether there is an entry of the topic, usable or not."""
+        return topic in self._config.entries
+
     def find(self, topic: str) -> TopicConfig | None:
         """The topic, if there is one."""
         entry = self._config.entries.get(topic)
@@ -85,6 +92,15 @@ class TopicTable:
             known = self._known[topic] = (entry, _parsed(topic, entry))
         return known[1]
 
+    def check_room(self, count: int) -> None:
+        """Refuse more topics than there may be.
+
+        Raises:
+            LimitError: if there is no room for so many more.
+        """
+        if count:
+            check_limit("topics (see --max-topics)", self._max_topics, len(self._config.entries) + count)
+
     def put(self, config: TopicConfig) -> None:
         """Make a topic, or change it; what others have written beside its settings stays."""
         known = self._config.entries.get(config.topic_name, {})
@@ -96,34 +112,57 @@ class TopicTable:
         self._config.remove_entry(topic)
 
     def ensure(self, topic: str, queues: int, perm: int = READ_WRITE) -> TopicConfig:
-        """A topic of the broker's own making."""
+        """Return the topic of a group, made if it is not there.
+
+        Raises:
+            LimitError: if there are too many topics.
+        """
         config = self.find(topic)
         if config is None:
+            self.check_room(1)
             queues = min(queues, MAX_QUEUES)
             config = TopicConfig(topic, queues, queues, perm, attributes={})
             self.put(config)
         return config
 
-    def find_for_send(self, topic: str, template: str, queues: int) -> TopicConfig | None:
-        """The topic that a producer sends to, made after a model's if it is not there yet; None where it may not be.
+    def config_for_send(self, topic: str, template: str, queues: int) -> TopicConfig | None:
+        """Return the settings of the topic that a producer sends to, or those with which `made` is to make it.
 
         Args:
-            topic: its name.
-            template: the model's.
+            topic: its name; a retry topic's group must be known.
+            template: the name of the topic after whose model it is made.
             queues: how many the producer wants at most.
+
+        Returns:
+            None where the topic may not be made.
+
+        Raises:
+            LimitError: if there are too many topics.
         """
         config = self.find(topic)
         if config is not None:
             return config
+        self.check_room(1)
         if topic.startswith(RETRY_PREFIX):
-            return self.ensure(topic, 1)
+            return TopicConfig(topic, 1, 1, READ_WRITE, attributes={})
         model = self.find(template)
         if model is None or not model.perm & PERM_INHERIT:
             return None
         count = max(0, min(queues, model.write_queue_nums))
-        config = TopicConfig(topic, count, count, model.perm & ~PERM_INHERIT, model.topic_filter_type, attributes={})
-        self.put(config)
-        return config
+        return TopicConfig(topic, count, count, model.perm & ~PERM_INHERIT, model.topic_filter_type, attributes={})
+
+    @contextmanager
+    def made(self, config: TopicConfig) -> Iterator[None]:
+        """Make a topic for a first message, if it is not there; it goes again if the message is refused."""
+        is_new = config.topic_name not in self._config.entries
+        if is_new:
+            self.put(config)
+        try:
+            yield
+        except BaseException:
+            if is_new:
+                self.remove(config.topic_name)
+            raise
 
     def is_system(self, topic: str) -> bool:
         """Whether administrators must leave it alone."""

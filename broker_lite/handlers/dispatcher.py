@@ -192,7 +192,7 @@ class Dispatcher:
 
     def lost(self, channel: Channel) -> None:
         """Note that a connection has ended."""
-        self.broker.notify_members(self.broker.clients.lost(channel))
+        self.broker.slices.run(self.broker.notify_members(self.broker.clients.lost(channel)))
 
     def tick(self, now_ms: int) -> bool:
         """Do what is due by itself; to be called several times a second, and at once where it says that more is due."""
@@ -240,7 +240,7 @@ class Dispatcher:
         if now_ms >= self._next_poll_ms:
             self._next_poll_ms = now_ms + broker.options.long_poll_check_ms
             pulling.answer_late(broker, now_ms)
-            broker.notify_members(broker.clients.expire(now_ms))
+            broker.slices.run(broker.notify_members(broker.clients.expire(now_ms)))
             broker.locks.expire(now_ms)
             relays.give_up_late(broker, now_ms)
         self.answer_arrived()

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from broker_lite.broker.broker import Broker
 from broker_lite.broker.groups import is_valid_group
+from broker_lite.broker.limits import MAX_OFFSETS, check_limit
 from broker_lite.handlers.kinds import Handlers
 from broker_lite.handlers.pages import page_of
 from broker_lite.handlers.system_groups import refuse_system_group
@@ -34,6 +35,7 @@ from schemas.remoting.json_fields import parse_body, serialize_body
 from schemas.remoting.routes import TopicList
 from schemas.remoting.statistics import ConsumerOffsetTable, DelayOffsetTable
 
+MAX_GROUP_BYTES = 64 << 10
 _INVALID_GROUP = "the group must have 1 to 255 characters of %|a-zA-Z0-9_-, found {!r}"
 
 
@@ -47,7 +49,7 @@ class SubscriptionOfGroup(NamedTuple):
 
 def put_group(broker: Broker, _channel: Channel, request: Command) -> Command:
     """Make a group, or change it."""
-    config = parse_body(SubscriptionGroupConfig, request.body)
+    config = parse_body(SubscriptionGroupConfig, request.body, limit=MAX_GROUP_BYTES)
     if not is_valid_group(config.group_name):
         return request.reply(ResponseCode.INVALID_PARAMETER, remark=_INVALID_GROUP.format(config.group_name[:100]))
     if (refusal := refuse_system_group(request, config.group_name)) is not None:
@@ -153,9 +155,14 @@ def clone_offsets(broker: Broker, _channel: Channel, request: Command) -> Comman
         return request.reply(ResponseCode.INVALID_PARAMETER, remark=_INVALID_GROUP.format(header.dest_group[:100]))
     offsets = broker.store.config.consumer_offsets
     topics = [header.topic] if header.topic else broker.topics_of_group(header.src_group)
-    for topic in topics:
-        for queue_id, offset in dict(offsets.entries.get(f"{topic}@{header.src_group}", {})).items():
-            offsets.commit(topic, header.dest_group, queue_id, offset)
+    found = [
+        (topic, queue_id, offset)
+        for topic in topics
+        for queue_id, offset in offsets.entries.get(f"{topic}@{header.src_group}", {}).items()
+    ]
+    check_limit("offsets of all groups", MAX_OFFSETS, offsets.count + len(found))
+    for topic, queue_id, offset in found:
+        offsets.commit(topic, header.dest_group, queue_id, offset)
     return request.reply(ResponseCode.SUCCESS)
 
 

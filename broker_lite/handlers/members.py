@@ -8,7 +8,8 @@ from __future__ import annotations
 from broker_lite.broker.broker import Broker
 from broker_lite.broker.filters import FilterError, filter_of
 from broker_lite.broker.groups import is_valid_group
-from broker_lite.handlers.kinds import Handlers
+from broker_lite.broker.limits import MAX_LOCKS_OF_REQUEST, MAX_NAME_LENGTH, check_limit
+from broker_lite.handlers.kinds import Answering, Handlers
 from broker_lite.protocol import Channel
 from schemas.layouts.remoting import Command
 from schemas.layouts.topics import RETRY_PREFIX
@@ -18,31 +19,47 @@ from schemas.remoting.headers import ConsumerGroupRequest, UnregisterClientReque
 from schemas.remoting.heartbeats import CheckClientConfig, ConsumerList, Heartbeat, LockBatch, LockBatchResult
 from schemas.remoting.json_fields import parse_body, serialize_body
 
-MAX_HEARTBEAT_BYTES = 1 << 20
+MAX_HEARTBEAT_BYTES = 512 << 10
+MAX_LOCK_BYTES = 512 << 10
+MAX_CONFIG_BYTES = 256 << 10
 
 
-def heart_beat(broker: Broker, channel: Channel, request: Command) -> Command:
-    """A client says which groups it is in, and what its consumers subscribe to."""
+def heart_beat(broker: Broker, channel: Channel, request: Command) -> Answering:
+    """Note which groups a client is in, and what its consumers subscribe to."""
     heartbeat = parse_body(Heartbeat, request.body, limit=MAX_HEARTBEAT_BYTES)
-    known = []
-    for consumer in heartbeat.consumer_data_set:
-        group = broker.groups.find(consumer.group_name) if is_valid_group(consumer.group_name) else None
-        if group is None:
-            continue
-        known.append(consumer)
-        broker.topics.ensure(f"{RETRY_PREFIX}{group.group_name}", max(1, group.retry_queue_nums))
-    heartbeat = heartbeat._replace(consumer_data_set=tuple(known))
+    yield
+    broker.clients.check(channel, heartbeat)
+    known = [data for data in heartbeat.consumer_data_set if is_valid_group(data.group_name)]
+    _check_room_for(broker, {data.group_name for data in known})
+    yield
+    served = []
+    for data in known:
+        group = broker.groups.find(data.group_name)
+        if group is not None:
+            served.append(data)
+            broker.topics.ensure(f"{RETRY_PREFIX}{group.group_name}", max(1, group.retry_queue_nums))
+        yield
+    heartbeat = heartbeat._replace(consumer_data_set=tuple(served))
     changed = broker.clients.heartbeat(channel, request, heartbeat, broker.now_ms())
     # Members hear of it before the new one has its answer, as from RocketMQ.
-    broker.notify_members(changed)
+    yield from broker.notify_members(changed)
     return request.reply(ResponseCode.SUCCESS)
 
 
-def unregister_client(broker: Broker, _channel: Channel, request: Command) -> Command:
-    """A client leaves its groups."""
+def _check_room_for(broker: Broker, groups: set[str]) -> None:
+    """Refuse a heartbeat for which groups and topics would have to be made that there is no room for."""
+    new = {name for name in groups if not broker.groups.has(name) and broker.groups.may_make(name)}
+    if new:
+        broker.groups.check_room(len(new))
+    there = {name for name in groups if broker.groups.has(name)}
+    broker.topics.check_room(sum(not broker.topics.has(f"{RETRY_PREFIX}{name}") for name in new | there))
+
+
+def unregister_client(broker: Broker, _channel: Channel, request: Command) -> Answering:
+    """Take a client out of its groups."""
     header = from_ext_fields(UnregisterClientRequest, request.ext_fields)
     changed = broker.clients.unregister(header.client_id, header.producer_group, header.consumer_group)
-    broker.notify_members(changed)
+    yield from broker.notify_members(changed)
     return request.reply(ResponseCode.SUCCESS)
 
 
@@ -58,7 +75,7 @@ def consumer_list(broker: Broker, _channel: Channel, request: Command) -> Comman
 
 def check_client_config(_broker: Broker, _channel: Channel, request: Command) -> Command:
     """Whether a subscription's expression is one."""
-    body = parse_body(CheckClientConfig, request.body)
+    body = parse_body(CheckClientConfig, request.body, limit=MAX_CONFIG_BYTES)
     try:
         filter_of(body.subscription_data)
     except FilterError as error:
@@ -68,16 +85,26 @@ def check_client_config(_broker: Broker, _channel: Channel, request: Command) ->
 
 def lock_queues(broker: Broker, _channel: Channel, request: Command) -> Command:
     """A consumer wants to be the only one of its group to read some queues."""
-    body = parse_body(LockBatch, request.body)
+    body = _parse_locks(request)
     held = broker.locks.lock(body.consumer_group, body.client_id, body.mq_set, broker.now_ms())
     return request.reply(ResponseCode.SUCCESS, body=serialize_body(LockBatchResult(tuple(held))))
 
 
 def unlock_queues(broker: Broker, _channel: Channel, request: Command) -> Command:
     """A consumer gives queues back."""
-    body = parse_body(LockBatch, request.body)
+    body = _parse_locks(request)
     broker.locks.unlock(body.consumer_group, body.client_id, body.mq_set)
     return request.reply(ResponseCode.SUCCESS)
+
+
+def _parse_locks(request: Command) -> LockBatch:
+    body = parse_body(LockBatch, request.body, limit=MAX_LOCK_BYTES)
+    check_limit("queues to lock", MAX_LOCKS_OF_REQUEST, len(body.mq_set))
+    names = [body.consumer_group, body.client_id]
+    for queue in body.mq_set:
+        names += (queue.topic, queue.broker_name)
+    check_limit("characters of a name", MAX_NAME_LENGTH, max(map(len, names)))
+    return body
 
 
 HANDLERS: Handlers = {

@@ -59,6 +59,7 @@ def update_offset(broker: Broker, channel: Channel, request: Command) -> Command
         return request.reply(ResponseCode.SYSTEM_ERROR, remark=remark)
     if broker.is_reset(header.topic, header.consumer_group, header.queue_id):
         return request.reply(ResponseCode.SYSTEM_ERROR, remark="Offset has been previously reset")
+    broker.check_offsets_room(header.topic, header.consumer_group, header.queue_id)
     broker.store.config.consumer_offsets.acknowledge(
         header.topic, header.consumer_group, header.queue_id, header.commit_offset, channel.peer
     )

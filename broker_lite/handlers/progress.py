@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 from broker_lite.broker import statistics
 from broker_lite.broker.broker import Broker
-from broker_lite.handlers.kinds import Handlers
+from broker_lite.broker.limits import MAX_OFFSETS, check_limit
+from broker_lite.handlers.kinds import Answering, Handlers
 from broker_lite.handlers.offsets import store_time
 from broker_lite.handlers.pulling import wake
 from broker_lite.handlers.system_groups import refuse_system_group
@@ -137,7 +138,7 @@ def consume_time_span(broker: Broker, _channel: Channel, request: Command) -> Co
     return request.reply(ResponseCode.SUCCESS, body=serialize_body(ConsumeTimeSpans(tuple(spans))))
 
 
-def reset_offset(broker: Broker, _channel: Channel, request: Command) -> Command:
+def reset_offset(broker: Broker, _channel: Channel, request: Command) -> Answering:
     """Let a group go on elsewhere: its consumers are sent there at their next pull."""
     header = from_ext_fields(ResetOffsetRequest, request.ext_fields)
     topic, group = header.topic, header.group
@@ -155,21 +156,24 @@ def reset_offset(broker: Broker, _channel: Channel, request: Command) -> Command
             remark = f"expected a queue from 0 to {config.read_queue_nums - 1}, found {header.queue_id}"
             return request.reply(ResponseCode.INVALID_PARAMETER, remark=remark)
         queues = range(header.queue_id, header.queue_id + 1)
-    table = {}
+    targets = {}
     for queue_id in queues:
         low, high = broker.store.min_offset(topic, queue_id), broker.store.max_offset(topic, queue_id)
         if header.offset is not None and header.offset >= 0:
             if not low <= header.offset <= high:
                 remark = f"Target offset {header.offset} not in consume queue range [{low}-{high}]"
                 return request.reply(ResponseCode.SYSTEM_ERROR, remark=remark)
-            target = header.offset
+            targets[queue_id] = header.offset
         elif header.timestamp < 0:
-            target = high
+            targets[queue_id] = high
         else:
-            target = broker.store.offset_by_time(topic, queue_id, header.timestamp)
+            targets[queue_id] = broker.store.offset_by_time(topic, queue_id, header.timestamp)
+        yield
+    check_limit("offsets of all groups", MAX_OFFSETS, broker.store.config.consumer_offsets.count + len(targets))
+    for queue_id, target in targets.items():
         broker.reset_offset(topic, group, queue_id, target)
         wake(broker, topic, queue_id)
-        table[MessageQueue(topic, broker.options.name, queue_id)] = target
+    table = {MessageQueue(topic, broker.options.name, queue_id): target for queue_id, target in targets.items()}
     return request.reply(ResponseCode.SUCCESS, body=serialize_body(OffsetTable(table)))
 
 

@@ -58,6 +58,7 @@ def pull_message(broker: Broker, channel: Channel, request: Command) -> Command 
     commits = header.sys_flag & PullSysFlag.COMMIT_OFFSET and may_wait and header.commit_offset >= 0
     commits = commits and not is_system_group(header.consumer_group)
     if commits and not broker.is_reset(header.topic, header.consumer_group, header.queue_id):
+        broker.check_offsets_room(header.topic, header.consumer_group, header.queue_id)
         broker.store.config.consumer_offsets.acknowledge(
             header.topic, header.consumer_group, header.queue_id, header.commit_offset, channel.peer
         )

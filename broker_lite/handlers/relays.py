@@ -7,6 +7,7 @@ from functools import partial
 
 from broker_lite.broker.broker import Broker
 from broker_lite.broker.clients import Member
+from broker_lite.broker.limits import MAX_RELAYED, MAX_RELAYED_BYTES, check_limit
 from broker_lite.handlers.kinds import Handlers
 from broker_lite.protocol import Channel
 from broker_lite.protocol.channel import Answered
@@ -17,18 +18,22 @@ from schemas.remoting.codes import RequestCode, ResponseCode
 from schemas.remoting.ext_fields import from_ext_fields
 from schemas.remoting.fastjson import parse_fastjson, serialize_compact
 
+MAX_STATUS_BYTES = 256 << 10
+"""Of what one consumer says of its offsets."""
 ANSWER_MS = 10_000
 """How long a consumer's answer is waited for, as by Broker2Client."""
 
 
 def running_info(broker: Broker, channel: Channel, request: Command) -> Command | None:
     """How one consumer does."""
+    _check(broker, request)
     header = from_ext_fields(RunningInfoRequest, request.ext_fields)
     return _relay(broker, channel, request, header.consumer_group, header.client_id, request)
 
 
 def consume_directly(broker: Broker, channel: Channel, request: Command) -> Command | None:
     """Let one consumer consume one message now."""
+    _check(broker, request)
     header = from_ext_fields(ConsumeDirectlyRequest, request.ext_fields)
     try:
         message = broker.store.get_by_id(header.msg_id or "")
@@ -62,6 +67,16 @@ def _relay(
     return None
 
 
+def _check(broker: Broker, request: Command) -> None:
+    """Refuse what would fill the connection of a client that has not asked for it."""
+    check_limit("bytes of a request that is handed on", MAX_RELAYED_BYTES, _size_of(request))
+    check_limit("requests that clients have not answered", MAX_RELAYED, len(broker.asked) + 1)
+
+
+def _size_of(request: Command) -> int:
+    return len(request.body) + sum(len(key) + len(value) for key, value in request.ext_fields.items())
+
+
 def _ask(broker: Broker, member: Member, question: Command, answered: Answered) -> None:
     opaque = member.channel.ask(question, answered)
     broker.asked.append((broker.now_ms() + ANSWER_MS, member.channel, opaque))
@@ -76,6 +91,7 @@ def give_up_late(broker: Broker, now_ms: int) -> None:
 
 def consumer_status(broker: Broker, channel: Channel, request: Command) -> Command | None:
     """Where the members of a group are in a topic's queues, by their own word."""
+    _check(broker, request)
     header = from_ext_fields(ConsumerStatusRequest, request.ext_fields)
     members = list(broker.clients.members(header.group))
     if header.client_addr:
@@ -102,6 +118,8 @@ def consumer_status(broker: Broker, channel: Channel, request: Command) -> Comma
 
 
 def _offsets_in(body: bytes | memoryview) -> object:
+    if len(body) > MAX_STATUS_BYTES:
+        return {}
     try:
         document = parse_fastjson(body)
     except ValueError:

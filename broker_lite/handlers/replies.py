@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from broker_lite.broker.broker import CLUSTER, REGION, TRACE_ON, Broker
 from broker_lite.broker.clients import Member
+from broker_lite.broker.limits import check_limit
 from broker_lite.handlers.kinds import Handlers
 from broker_lite.protocol import Channel
 from broker_lite.store.prepared import SentMessage
@@ -53,6 +54,11 @@ def send_reply(broker: Broker, channel: Channel, request: Command) -> Command | 
         f"{broker.options.cluster}_REPLY_TOPIC", 0, bytes(request.body), header.born_timestamp, channel.peer,
         header.flag, header.sys_flag, 0, known, text.encode("utf-8", "replace"), header.producer_group,
     )  # fmt: skip
+    limit = broker.store.options.max_message_size_bytes
+    check_limit("bytes of a reply", limit, len(request.body))
+    check_limit("bytes of a reply's properties", props.MAX_SIZE, len(message.stored_properties))
+    if not broker.is_writable:
+        return request.reply(ResponseCode.SERVICE_NOT_AVAILABLE, remark="service not available now: the disk is full")
     asker = _find_client(broker, known.get(REPLY_TO_CLIENT))
     if asker is None:
         remark = f"push reply message fail, channel of <{known.get(REPLY_TO_CLIENT)}> not found."

@@ -9,7 +9,7 @@ from broker_lite.broker import statistics
 from broker_lite.broker.broker import CLUSTER, REGION, TRACE_ON, Broker
 from broker_lite.broker.unique_keys import new_unique_key
 from broker_lite.delivery.timers import asks_for_timer
-from broker_lite.handlers.kinds import Handlers
+from broker_lite.handlers.kinds import Answering, Handlers
 from broker_lite.protocol import Channel
 from broker_lite.store import PutResult
 from broker_lite.store.prepared import SentMessage
@@ -29,14 +29,43 @@ from schemas.remoting.headers import SendMessageRequest, parse_send_request
 from schemas.remoting.routes import PERM_WRITE
 from schemas.remoting.versions import Version
 
+MAX_BATCH_MESSAGES = 8192
+"""RocketMQ limits the size of a batch alone. An answer names every message: with many more it would fit no frame."""
+_ITEMS_OF_STEP = 256
 
-def send_message(broker: Broker, channel: Channel, request: Command) -> Command | None:
+
+def send_message(broker: Broker, channel: Channel, request: Command) -> Command | Answering | None:
     """Store a message, or a batch of them."""
     header = _parse(request)
-    refusal = _refusal(broker, request, header)
+    is_batch = header.batch or request.code == RequestCode.SEND_BATCH_MESSAGE
+    refusal = _refusal(broker, request, header) or _too_large(request, header, is_batch=is_batch)
     if refusal is not None:
         return refusal
-    config = broker.topics.find_for_send(header.topic, header.default_topic, header.default_topic_queue_nums)
+    group = None
+    if header.topic.startswith(RETRY_PREFIX):
+        name = header.topic.removeprefix(RETRY_PREFIX)
+        group = broker.groups.find(name)
+        if group is None:
+            remark = f"subscription group not exist, {name}"
+            return request.reply(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark=remark)
+    config = broker.topics.config_for_send(header.topic, header.default_topic, header.default_topic_queue_nums)
+    refusal = _wrong_place(channel, request, header, config)
+    if refusal is not None or config is None:
+        return refusal
+    if header.queue_id < 0:
+        header = header._replace(queue_id=random.randrange(max(1, config.write_queue_nums)))  # noqa: S311 (no secret)
+    if is_batch:
+        return _send_batch(broker, channel, request, header, config)
+    if broker.topics.has(header.topic):
+        return _send_one(broker, channel, request, header, config, group)
+    with broker.topics.made(config):
+        return _send_one(broker, channel, request, header, config, group)
+
+
+def _wrong_place(
+    channel: Channel, request: Command, header: SendMessageRequest, config: TopicConfig | None
+) -> Command | None:
+    """Return the refusal of a message for a topic or a queue that takes none."""
     if config is None:
         remark = f"topic[{header.topic}] not exist, apply first please!"
         return request.reply(ResponseCode.TOPIC_NOT_EXIST, remark=remark)
@@ -46,11 +75,7 @@ def send_message(broker: Broker, channel: Channel, request: Command) -> Command 
     if header.queue_id >= max(config.read_queue_nums, config.write_queue_nums):
         remark = f"request queueId[{header.queue_id}] is illegal, {config} Producer: {channel.peer}"
         return request.reply(ResponseCode.INVALID_PARAMETER, remark=remark)
-    if header.queue_id < 0:
-        header = header._replace(queue_id=random.randrange(max(1, config.write_queue_nums)))  # noqa: S311 (no secret)
-    if header.batch or request.code == RequestCode.SEND_BATCH_MESSAGE:
-        return _send_batch(broker, channel, request, header, config)
-    return _send_one(broker, channel, request, header, config)
+    return None
 
 
 def _parse(request: Command) -> SendMessageRequest:
@@ -89,8 +114,24 @@ def _refusal(broker: Broker, request: Command, header: SendMessageRequest) -> Co
     return None
 
 
+def _too_large(request: Command, header: SendMessageRequest, *, is_batch: bool) -> Command | None:
+    """Return the refusal of a message that no store takes, before its topic or its group is made for it."""
+    remark = None
+    if len(header.properties or "") > props.MAX_SIZE:
+        remark = f"properties: expected at most {props.MAX_SIZE} bytes, found {len(header.properties or '')} characters"
+    elif is_batch and (len(header.topic) > MAX_V1_TOPIC_LENGTH or header.topic.startswith(RETRY_PREFIX)):
+        remark = f"expected a batch for a topic of at most {MAX_V1_TOPIC_LENGTH} characters and no retries"
+        remark = f"{remark}, found {header.topic}"
+    return None if remark is None else request.reply(ResponseCode.MESSAGE_ILLEGAL, remark=remark)
+
+
 def _send_one(
-    broker: Broker, channel: Channel, request: Command, header: SendMessageRequest, config: TopicConfig
+    broker: Broker,
+    channel: Channel,
+    request: Command,
+    header: SendMessageRequest,
+    config: TopicConfig,
+    group: SubscriptionGroupConfig | None,
 ) -> Command:
     text = header.properties or ""
     known = _known(text)
@@ -98,15 +139,10 @@ def _send_one(
     if props.UNIQ_KEY not in known:
         known[props.UNIQ_KEY] = new_unique_key(broker.options.address, broker.now_ms())
         text = ""
-    if topic.startswith(RETRY_PREFIX):
-        group = broker.groups.find(topic.removeprefix(RETRY_PREFIX))
-        if group is None:
-            remark = f"subscription group not exist, {topic.removeprefix(RETRY_PREFIX)}"
-            return request.reply(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark=remark)
-        if _was_last_retry(broker, request, header, group):
-            topic, queue_id, text = f"{DLQ_PREFIX}{group.group_name}", 0, ""
-            broker.topics.ensure(topic, 1)
-            known.pop(props.DELAY, None)
+    if group is not None and _was_last_retry(broker, request, header, group):
+        topic, queue_id, text = f"{DLQ_PREFIX}{group.group_name}", 0, ""
+        broker.topics.ensure(topic, 1)
+        known.pop(props.DELAY, None)
     is_plain = bool(text) and CLUSTER not in known and REGION not in known and TRACE_ON not in known
     stored = b""
     if is_plain:
@@ -161,16 +197,14 @@ def _was_last_retry(
 
 def _send_batch(
     broker: Broker, channel: Channel, request: Command, header: SendMessageRequest, config: TopicConfig
-) -> Command:
-    if len(header.topic) > MAX_V1_TOPIC_LENGTH or header.topic.startswith(RETRY_PREFIX):
-        remark = f"expected a batch for a topic of at most {MAX_V1_TOPIC_LENGTH} characters and no retries"
-        return request.reply(ResponseCode.MESSAGE_ILLEGAL, remark=f"{remark}, found {header.topic}")
+) -> Answering:
+    """Store a batch: all of its messages together, or none."""
     known = _known(header.properties or "")
     if _is_special(known):
         remark = "expected a batch without delays and transactions, which are for single messages"
         return request.reply(ResponseCode.MESSAGE_ILLEGAL, remark=remark)
     try:
-        items = parse_batch(request.body)
+        items = parse_batch(request.body, MAX_BATCH_MESSAGES)
     except LayoutError as error:
         return request.reply(ResponseCode.MESSAGE_ILLEGAL, remark=str(error))
     if not items or sum(len(item.body) for item in items) > broker.store.options.max_message_size_bytes:
@@ -179,13 +213,16 @@ def _send_batch(
     if has_batch_queues(config.attributes) and props.UNIQ_KEY in known and len(items) <= MAX_INNER_MESSAGES:
         return _send_inner_batch(broker, channel, request, header, known | {INNER_NUM: str(len(items))})
     messages = []
-    for item in items:
+    for number, item in enumerate(items):
+        if number % _ITEMS_OF_STEP == _ITEMS_OF_STEP - 1:
+            yield
         own = _known(str(item.properties, "utf-8", "replace"))
         messages.append(SentMessage(
             header.topic, header.queue_id, item.body, header.born_timestamp, channel.peer, item.flag, header.sys_flag,
             header.reconsume_times or 0, own, item.properties, header.producer_group,
         ))  # fmt: skip
-    results = broker.store.send_batch(messages)
+    with broker.topics.made(config):
+        results = broker.store.send_batch(messages)
     return _stored(broker, request, header, header.topic, results, known.get(props.UNIQ_KEY))
 
 

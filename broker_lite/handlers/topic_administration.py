@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from broker_lite.broker.broker import Broker
-from broker_lite.handlers.kinds import Handlers
+from broker_lite.broker.limits import MAX_ATTRIBUTE_LENGTH, check_limit
+from broker_lite.handlers.kinds import Answering, Handlers
 from broker_lite.handlers.pages import page_of
 from broker_lite.protocol import Channel
 from broker_lite.store.topic_names import is_valid_topic
@@ -37,6 +38,9 @@ _DELETE = "DELETE"
 """RocketMQ has topics that are compacted, too."""
 
 
+MAX_TOPIC_LIST_BYTES = 512 << 10
+
+
 class TopicConfigList(NamedTuple):
     """Body of 18."""
 
@@ -59,16 +63,20 @@ def create_topic(broker: Broker, _channel: Channel, request: Command) -> Command
     )
     if (wrong := _wrong(broker, config)) is not None:
         return request.reply(ResponseCode.INVALID_PARAMETER, remark=wrong)
+    broker.topics.check_room(not broker.topics.has(config.topic_name))
     broker.topics.put(config)
     return request.reply(ResponseCode.SUCCESS)
 
 
-def create_topics(broker: Broker, _channel: Channel, request: Command) -> Command:
+def create_topics(broker: Broker, _channel: Channel, request: Command) -> Answering:
     """Make several topics, or none."""
-    configs = parse_body(TopicConfigList, request.body).topic_config_list
+    configs = parse_body(TopicConfigList, request.body, limit=MAX_TOPIC_LIST_BYTES).topic_config_list
+    yield
     for config in configs:
         if (wrong := _wrong(broker, config)) is not None:
             return request.reply(ResponseCode.INVALID_PARAMETER, remark=wrong)
+        yield
+    broker.topics.check_room(len({config.topic_name for config in configs if not broker.topics.has(config.topic_name)}))
     for config in configs:
         known = broker.topics.find(config.topic_name)
         broker.topics.put(config._replace(attributes=known.attributes if known else {}))
@@ -106,6 +114,7 @@ def _changed_attributes(broker: Broker, topic: TopicConfig | None, changes: str 
             raise HeaderError(f"unsupported key: {name[:80]}")
         if separator and name == _CLEANUP and value != _DELETE:
             raise HeaderError(f"{name}: expected {_DELETE}, which is all that this broker has, found {value[:80]!r}")
+        check_limit(f"characters of {name[:80]}", MAX_ATTRIBUTE_LENGTH, len(value))
         if text[0] == "+" and separator and name:
             attributes[name] = value
         elif text[0] == "-" and name:

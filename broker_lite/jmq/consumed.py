@@ -55,6 +55,11 @@ class ConsumedOffsets:
             entries.setdefault(f"{place.topic}@{place.app}", {})[place.queue_id] = position.ack
         return entries
 
+    @property
+    def count(self) -> int:
+        """How many offsets there are."""
+        return len(self._positions.positions)
+
     def get(self, topic: str, group: str, queue_id: int) -> int | None:
         """The next message that the group consumes; None where it has not begun."""
         if topic == f"{RETRY_PREFIX}{group}":

@@ -175,6 +175,12 @@ class ConsumerOffsets(ConfigFile):
         """Read the file; known groups tell which part of a key is one, where that is in doubt."""
         self._known_groups = groups
         super().__init__(root, clock, dialect)
+        self._count = sum(map(len, self.entries.values()))
+
+    @property
+    def count(self) -> int:
+        """How many offsets there are."""
+        return self._count
 
     def _from_boltmq(self, document: dict[Any, Any]) -> dict[Any, Any]:
         return boltmq.offsets_from_boltmq(document, self._known_groups)
@@ -196,7 +202,9 @@ class ConsumerOffsets(ConfigFile):
     def commit(self, topic: str, group: str, queue_id: int, offset: int) -> None:
         """Note that the group has consumed everything before an offset."""
         with self._guard:
-            self.entries.setdefault(f"{topic}@{group}", {})[queue_id] = offset
+            offsets = self.entries.setdefault(f"{topic}@{group}", {})
+            self._count += queue_id not in offsets
+            offsets[queue_id] = offset
             self.mark_changed()
 
     def acknowledge(self, topic: str, group: str, queue_id: int, offset: int, client: Host) -> None:  # noqa: ARG002
@@ -210,7 +218,7 @@ class ConsumerOffsets(ConfigFile):
         """Forget the offsets of topics and groups that are gone."""
         with self._guard:
             for key in [key for key in self.entries if is_gone(*split_offset_key(key))]:
-                del self.entries[key]
+                self._count -= len(self.entries.pop(key))
                 self.mark_changed()
 
 

@@ -42,11 +42,15 @@ class BatchItem(NamedTuple):
     properties: bytes
 
 
-def parse_batch(body: ReadableBuffer) -> list[BatchItem]:
-    """The messages of a batch's body.
+def parse_batch(body: ReadableBuffer, limit: int | None = None) -> list[BatchItem]:
+    """Return the messages of a batch's body.
+
+    Args:
+        body: of the request.
+        limit: how many messages there may be; None for any number.
 
     Raises:
-        LayoutError: if the body is not made of whole items.
+        LayoutError: if the body is not made of whole items, or has too many.
     """
     items = []
     position = 0
@@ -54,6 +58,8 @@ def parse_batch(body: ReadableBuffer) -> list[BatchItem]:
     while position < len(data):
         item, size = _parse_item(data, position)
         items.append(item)
+        if limit is not None and len(items) > limit:
+            raise LayoutError("batch", position, f"at most {limit} messages", "more")
         position += size
     return items
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker_lite.broker.clients import MAX_PLACES_OF_ONE, Clients, HeartbeatError
+from broker_lite.broker.clients import Clients
+from broker_lite.broker.limits import MAX_PLACES_OF_ONE, LimitError
 from broker_lite.protocol import Channel
 from schemas.layouts.remoting import Command
 from schemas.remoting.codes import RequestCode
@@ -87,7 +88,7 @@ def test_one_connection_brings_no_more_groups_than_it_may(clients: Clients) -> N
     groups = tuple(ProducerData(f"group-{number}") for number in range(MAX_PLACES_OF_ONE))
     clients.heartbeat(by, REQUEST, Heartbeat("client", groups, ()), 0)
     clients.heartbeat(by, REQUEST, Heartbeat("client", groups, ()), 0)
-    with pytest.raises(HeartbeatError, match="expected at most 4096 groups on one connection, found 4097"):
+    with pytest.raises(LimitError, match="groups on one connection: expected at most 4096, found 4097"):
         clients.heartbeat(by, REQUEST, Heartbeat("client", (ProducerData("more"),), ()), 0)
     assert "more" not in clients.producers
 
