@@ -19,6 +19,7 @@ What signals and closed streams do is in `jobs.process`.
 from __future__ import annotations
 
 import argparse
+import io
 import logging
 import signal
 import sys
@@ -106,6 +107,9 @@ def run_job(
 ) -> int:
     """Parse the arguments, run the job, and turn what happens into an exit code."""
     arguments = parser.parse_args(argv)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # The name of a file or a topic need not be UTF-8, and must not end a job's output.
+        sys.stdout.reconfigure(errors="backslashreplace")
     logging.basicConfig(
         level=logging.INFO if arguments.verbose else logging.WARNING, format="%(levelname)s %(message)s"
     )
@@ -172,6 +176,7 @@ def _expected_errors() -> list[tuple[type[Exception], ExitCode]]:
         ("connectors.lake.versions", "VersionsError", ExitCode.FAILED),
         ("connectors.java", "JavaError", ExitCode.FAILED),
         ("connectors.jars", "JarsError", ExitCode.FAILED),
+        ("schemas.store_files", "UnsafeFileError", ExitCode.USAGE),
     ):
         if module in sys.modules:
             found.append((getattr(sys.modules[module], name), exit_code))

@@ -100,6 +100,6 @@ def _last_start(store: Store) -> datetime.datetime | None:
     if "://" in store.root:
         return None
     try:
-        return datetime.datetime.fromtimestamp((Path(store.root).parent / _ABORT).stat().st_mtime, datetime.UTC)
+        return datetime.datetime.fromtimestamp((Path(store.root).parent / _ABORT).lstat().st_mtime, datetime.UTC)
     except OSError:
         return None

@@ -144,8 +144,10 @@ def _check_salvage(store: Store) -> None:
 
 
 def _check_out(out: Path, store: Store) -> None:
-    log = Path(store.root).resolve() if "://" not in store.root else None
-    if log is not None and (out.resolve() == log.parent or out.resolve().is_relative_to(log)):
+    if "://" in store.root:
+        return
+    log, root, chosen = Path(store.root).resolve(), Path(store.root).parent.resolve(), out.resolve()
+    if chosen in {root, log.parent} or chosen.is_relative_to(log):
         raise JobError(
             f"--out {out} is the store's own folder, which a broker may have open",
             "--in-place takes the store's lock, and keeps the old files; or give another folder",

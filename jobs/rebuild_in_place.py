@@ -29,13 +29,14 @@ def rebuild_in_place(arguments: argparse.Namespace, store: Store, wanted: Wanted
     """
     if "://" in store.root:
         raise RebuildError(f"{store.root}: expected a store on a local or mounted disk")
-    root = Path(store.root).resolve().parent
+    root = Path(store.root).parent.resolve()  # not the parent of what its log's folder may be a link to
     try:
         lock = StoreLock(root)
     except StoreLockedError as error:
         raise BusyStoreError(str(error)) from None
     try:
         replacement = Replacement(root, store.layout, log_range(store, is_live=False), wanted)
+        replacement.check_places()
         if replacement.clear():
             _say(arguments, "the log is not the one of the run that was interrupted: all is made anew")
         if replacement.has_started:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from broker_lite.store.checkpoint_file import read_in_place
 from schemas.layouts.jmq_checkpoint import (
     FILE_NAME,
     JournalCheckpoint,
     parse_journal_checkpoint,
     serialize_journal_checkpoint,
 )
+from schemas.store_files import open_or_create
 
 
 class JournalCheckpointFile:
@@ -22,11 +24,12 @@ class JournalCheckpointFile:
 
     def __init__(self, root: Path) -> None:
         self._path = root / FILE_NAME
-        self.value = parse_journal_checkpoint(self._path.read_bytes()) if self._path.exists() else None
+        stored = read_in_place(self._path)
+        self.value = None if stored is None else parse_journal_checkpoint(stored)
 
     def save(self, checkpoint: JournalCheckpoint) -> None:
         """Write the file and put it on the disk; as a page of its own it is either the old or the new."""
-        descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT, 0o644)
+        descriptor = open_or_create(self._path, os.O_WRONLY)
         try:
             os.pwrite(descriptor, serialize_journal_checkpoint(checkpoint), 0)
             os.fdatasync(descriptor)

@@ -14,6 +14,7 @@ from broker_lite.journal.options import JournalOptions
 from broker_lite.journal.queues import JournalQueues
 from broker_lite.store.mapped_file import Mappings
 from schemas.layouts import jmq_consumption, jmq_queue, journal
+from schemas.store_files import make_folders
 
 
 @dataclass(frozen=True)
@@ -42,11 +43,12 @@ class JournalFiles:
 
         Raises:
             StoreFilesError: if files do not fit the options or one another.
+            UnsafeFileError: for a link, or something else that is no file, among them.
             ConfigFileError: if the offset file is broken, and its `.bak` too.
         """
         for folder in (journal.FOLDER, jmq_queue.FOLDER, jmq_consumption.FOLDER):
-            (root / folder).mkdir(parents=True, exist_ok=True)
-        mappings = Mappings()
+            make_folders(root / folder, below=root)
+        mappings = Mappings(root=root)
         return cls(
             journal=Journal(root, options, mappings),
             queues=JournalQueues(root, options.queue_file_size_bytes, mappings),

@@ -7,13 +7,12 @@ the file itself is missing or broken.
 from __future__ import annotations
 
 import logging
-import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
 
 from broker_lite.store.errors import ConfigFileError
-from broker_lite.store.mapped_file import sync_folder
+from broker_lite.store.kept_file import KeptFile
 from schemas.layouts.errors import LayoutError
 from schemas.layouts.jmq_offsets import (
     FILE_NAME,
@@ -41,8 +40,8 @@ class OffsetFile:
         Raises:
             ConfigFileError: if neither it nor its `.bak` can be read.
         """
-        self.path = root / FOLDER / FILE_NAME
-        self.backup = self.path.with_name(f"{FILE_NAME}.bak")
+        self._file = KeptFile(root, FOLDER, FILE_NAME)
+        self.path, self.backup = self._file.path, self._file.backup
         self._clock = clock
         self._guard = threading.RLock()
         self._positions = {place: position._replace(pull=position.ack) for place, position in self._load().items()}
@@ -51,10 +50,11 @@ class OffsetFile:
     def _load(self) -> Positions:
         problems = []
         for path in (self.path, self.backup):
-            if not path.exists():
+            data = self._file.read(path)
+            if data is None:
                 continue
             try:
-                positions, _ = parse_offsets(path.read_bytes())
+                positions, _ = parse_offsets(data)
             except LayoutError as error:
                 problems.append(f"{path}: {error}")
                 continue
@@ -123,19 +123,7 @@ class OffsetFile:
             data = serialize_offsets(self._positions, max(0, self._clock()))
             self._is_changed = False
         try:
-            self._write(data)
+            self._file.write(data)
         except OSError:
             self._is_changed = True
             raise
-
-    def _write(self, data: bytes) -> None:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        beside = self.path.with_name(f"{FILE_NAME}.tmp")
-        with beside.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        if self.path.exists():
-            self.path.replace(self.backup)
-        beside.replace(self.path)
-        sync_folder(self.path.parent)

@@ -10,10 +10,11 @@ JMQ keeps retries in a database of their own, and has no topic for dead letters;
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import IntEnum
 from pathlib import Path
 from typing import NamedTuple
@@ -22,6 +23,7 @@ from broker_lite.journal.options import JournalOptions
 from broker_lite.store.errors import StoreFilesError
 from broker_lite.store.options import FlushMode
 from schemas.layouts.journal import JournalMessage, parse_message
+from schemas.store_files import make_folders, open_file, open_or_create
 
 FOLDER = "retry"
 FILE_NAME = "retry.db"
@@ -113,6 +115,15 @@ def _text(exception: str) -> str:
     return exception[:_MAX_REASON].encode("utf-8", "replace").decode()
 
 
+def _prepare_files(path: Path, root: Path) -> None:
+    """Create the database's file, or see that it and those which SQLite keeps beside it can be written to."""
+    make_folders(path.parent, below=root)
+    for suffix in ("-wal", "-shm", "-journal"):
+        with suppress(FileNotFoundError):
+            os.close(open_file(path.with_name(path.name + suffix), os.O_RDWR))
+    os.close(open_or_create(path))  # SQLite gives the others the mode that this one has
+
+
 class RetryStore:
     """The retries of a store; several threads may use it."""
 
@@ -121,12 +132,13 @@ class RetryStore:
 
         Raises:
             StoreFilesError: if it is no database of this kind.
+            UnsafeFileError: if one of its files is a link or no file.
         """
         self._options = options
         self._clock = clock
         self._guard = threading.RLock()
         self.path = root / FOLDER / FILE_NAME
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        _prepare_files(self.path, root)
         self._database = sqlite3.connect(self.path, check_same_thread=False, isolation_level=None)
         try:
             self._prepare()

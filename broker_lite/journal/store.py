@@ -37,6 +37,7 @@ from schemas.layouts.jmq_consumption import Consumption, serialize_consumption
 from schemas.layouts.jmq_queue import Entry
 from schemas.layouts.journal import JournalMessage, NewJournalMessage
 from schemas.layouts.topics import DLQ_PREFIX
+from schemas.store_files import make_folders
 
 
 class JournalStore(OpenStore):
@@ -108,10 +109,11 @@ class JournalStore(OpenStore):
         Raises:
             StoreLockedError: if another store has it open.
             StoreFilesError: if its files do not fit the options or one another.
+            UnsafeFileError: for a link, or something else that is no file, among them.
             ConfigFileError: if the offset file is broken, and its `.bak` too.
         """
         root = Path(path)
-        root.mkdir(parents=True, exist_ok=True)
+        make_folders(root)
         lock = StoreLock(root)
         try:
             options = options or JournalOptions()

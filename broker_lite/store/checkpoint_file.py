@@ -10,8 +10,25 @@ from dataclasses import replace
 from pathlib import Path
 
 from schemas.layouts.checkpoint import FILE_SIZE, parse_checkpoint, serialize_checkpoint
+from schemas.store_files import open_file, open_or_create
 
 FILE_NAME = "checkpoint"
+
+
+def read_in_place(path: Path) -> bytes | None:
+    """Read a checkpoint that will be written in place; None where there is none.
+
+    Raises:
+        UnsafeFileError: if it is a link, no regular file, or has several names.
+    """
+    try:
+        descriptor = open_file(path, os.O_RDWR)
+    except FileNotFoundError:
+        return None
+    try:
+        return os.pread(descriptor, FILE_SIZE, 0)
+    finally:
+        os.close(descriptor)
 
 
 class CheckpointFile:
@@ -24,7 +41,7 @@ class CheckpointFile:
     def __init__(self, root: Path) -> None:
         """Read the file; what it lacks is zero, and zeros vouch for nothing: recovery then reads the whole log."""
         self._path = root / FILE_NAME
-        stored = self._path.read_bytes() if self._path.exists() else b""
+        stored = read_in_place(self._path) or b""
         self.value = parse_checkpoint(stored.ljust(FILE_SIZE, b"\0"))
 
     def update(self, **values: int) -> None:
@@ -33,7 +50,7 @@ class CheckpointFile:
 
     def save(self) -> None:
         """Write the file and put it on the disk; as a page of its own it is either the old or the new."""
-        descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT, 0o644)
+        descriptor = open_or_create(self._path, os.O_WRONLY)
         try:
             os.pwrite(descriptor, serialize_checkpoint(self.value), 0)
             os.fdatasync(descriptor)

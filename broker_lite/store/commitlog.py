@@ -17,7 +17,8 @@ from broker_lite.store.record_log import RecordLog
 from schemas.layouts.commitlog import BLANK, END_RESERVE, Message, dialect_of_segment, parse_message, serialize_blank
 from schemas.layouts.dialect import BLANK_MAGICS, Dialect
 from schemas.layouts.errors import LayoutError
-from schemas.layouts.segments import parse_segment_name
+from schemas.layouts.segments import is_segment_name
+from schemas.store_files import files_in, open_file
 
 FOLDER = "commitlog"
 
@@ -25,10 +26,8 @@ FOLDER = "commitlog"
 def dialect_of(root: Path) -> Dialect | None:
     """The dialect of the store in a folder, by its first records; None where there is none yet, or they are damaged."""
     folder = root / FOLDER
-    paths = folder.iterdir() if folder.is_dir() else ()
-    segments = [(start, path) for path in paths if (start := parse_segment_name(path.name)) is not None]
-    for _, path in sorted(segments):
-        with path.open("rb") as file:
+    for name in sorted(files_in(folder, is_segment_name), key=int):
+        with os.fdopen(open_file(folder / name), "rb") as file:
             dialect = dialect_of_segment(partial(os.pread, file.fileno(), BLANK.size))
         if dialect is not None:
             return dialect

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from broker_lite.store.errors import ConfigFileError
-from broker_lite.store.mapped_file import sync_folder
+from broker_lite.store.kept_file import KeptFile
 from schemas.layouts.dialect import ROCKETMQ, Dialect
 from schemas.layouts.numbers import INT64_MAX, INT64_MIN, int_within
 from schemas.remoting.fastjson import parse_fastjson, serialize_fastjson
@@ -48,9 +47,10 @@ class ConfigFile:
 
         Raises:
             ConfigFileError: if neither it nor its `.bak` can be read.
+            UnsafeFileError: if one of them is a link or no file.
         """
-        self.path = root / FOLDER / self.name
-        self.backup = self.path.with_name(f"{self.name}.bak")
+        self._file = KeptFile(root, FOLDER, self.name)
+        self.path, self.backup = self._file.path, self._file.backup
         self._clock = clock
         self._dialect = dialect
         self._guard = threading.RLock()
@@ -58,16 +58,17 @@ class ConfigFile:
         version = {"counter": 0, "stateVersion": 0, "timestamp": clock()}
         self.document["dataVersion"] = version | self.document.get("dataVersion", {})
         self.document[self.table] = self._normal(self.document.get(self.table, {}))
-        self.is_changed = not self.path.exists()
+        self.is_changed = not self._file.exists
 
     def _load(self) -> dict[str | int, Any]:
         problems = []
         others = () if self.other_name is None else (self.path.with_name(self.other_name),)
         for path in (self.path, self.backup, *others):
-            if not path.exists():
+            data = self._file.read(path)
+            if data is None:
                 continue
             try:
-                document = parse_fastjson(path.read_text(encoding="utf-8"))
+                document = parse_fastjson(data.decode())
                 document = self._from_boltmq(document) if isinstance(document, dict) else document
                 self._check(document)
             except ValueError as error:
@@ -146,22 +147,10 @@ class ConfigFile:
             text = self._text()
             self.is_changed = False
         try:
-            self._write(text)
+            self._file.write(text.encode())
         except OSError:
             self.is_changed = True
             raise
-
-    def _write(self, text: str) -> None:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        beside = self.path.with_name(f"{self.name}.tmp")
-        with beside.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        if self.path.exists():
-            self.path.replace(self.backup)
-        beside.replace(self.path)
-        sync_folder(self.path.parent)
 
 
 def is_number(value: Any) -> bool:

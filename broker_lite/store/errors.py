@@ -11,6 +11,7 @@
     ├── IndexDisabledError     a look-up by key in a store that keeps no index
     ├── UnsupportedError       something that a store's layout has no place for
     └── StoreUnusableError     closed, or a write to its files failed half-way; opening it anew recovers it
+        └── FileCutError       another process has shortened a file of the open store
 
 Bytes that are wrong are `schemas.layouts.errors.LayoutError`.
 """
@@ -70,3 +71,7 @@ class UnsupportedError(StoreError):
 
 class StoreUnusableError(StoreError):
     """The store is closed, or a failed write left it to be recovered by the next `open`."""
+
+
+class FileCutError(StoreUnusableError):
+    """A file of the open store is shorter than it was: another process has cut it."""

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from broker_lite.store.errors import FileSizeError, StoreFilesError
 from broker_lite.store.mapped_file import MappedFile, Mappings, sync_folder
-from schemas.layouts.segments import parse_segment_name, segment_name
+from schemas.layouts.segments import is_segment_name, segment_name
+from schemas.store_files import files_in, remove_file
 
 
 class FileQueue:
@@ -37,6 +38,7 @@ class FileQueue:
 
         Raises:
             StoreFilesError: for a file of another size, or where a file is missing between two.
+            UnsafeFileError: for a link, or something else that is no file, with the name of one.
         """
         self.folder = folder
         self.file_size = file_size
@@ -49,20 +51,16 @@ class FileQueue:
         self.synced = self.end
 
     def _load(self, size_option: str) -> None:
-        if not self.folder.is_dir():
-            return
-        # Sorted as numbers: a broker may have written them in other digits than ASCII's.
-        files = sorted(
-            (offset, path)
-            for path in self.folder.iterdir()
-            if (offset := parse_segment_name(path.name)) is not None and path.is_file()
-        )
-        if files and files[-1][1].stat().st_size == 0:
+        # As numbers: a broker may have written them in other digits than ASCII's.
+        names = sorted(files_in(self.folder, is_segment_name, below=self._mappings.root), key=int)
+        if names and (self.folder / names[-1]).lstat().st_size == 0:
             # A crash between the file's creation and its growth; RocketMQ deletes it too.
-            files.pop()[1].unlink()
-        for number, (offset, path) in enumerate(files):
+            remove_file(self.folder / names.pop(), below=self._mappings.root)
+        for number, name in enumerate(names):
+            path = self.folder / name
+            offset = int(name)
             self.start = offset if number == 0 else self.start
-            if (size := path.stat().st_size) != self.file_size:
+            if (size := path.lstat().st_size) != self.file_size:
                 message = f"{path}: expected a size of {self.file_size} bytes, found {size}"
                 raise FileSizeError(message, size_option, size if number == 0 else None)
             if offset != (expected := self.start + number * self.file_size):
@@ -165,7 +163,7 @@ class FileQueue:
 
     def modified_seconds(self) -> list[float]:
         """When each file was last written to, s since 1970."""
-        return [file.path.stat().st_mtime for file in self._files]
+        return [file.path.lstat().st_mtime for file in self._files]
 
     def delete_first(self, count: int) -> None:
         """Remove the oldest files; what is left begins behind them."""

@@ -14,6 +14,7 @@ from broker_lite.store.mapped_file import Mappings
 from broker_lite.store.message_index import MessageIndex
 from broker_lite.store.options import StoreOptions
 from broker_lite.store.queues import StoreQueues
+from schemas.store_files import make_folders
 
 
 @dataclass(frozen=True)
@@ -42,11 +43,12 @@ class StoreFiles:
 
         Raises:
             StoreFilesError: if files do not fit the options or one another.
+            UnsafeFileError: for a link, or something else that is no file, among them.
             ConfigFileError: if a config file is broken, and its `.bak` too.
         """
         for folder in (commitlog.FOLDER, consume_queue.FOLDER, message_index.FOLDER):
-            (root / folder).mkdir(parents=True, exist_ok=True)
-        mappings = Mappings()
+            make_folders(root / folder, below=root)
+        mappings = Mappings(root=root)
         index = MessageIndex(root, options.index_geometry, mappings, clock) if options.has_index else None
         config = ConfigFiles(root, clock, options.dialect)
         return cls(

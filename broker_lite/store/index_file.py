@@ -49,7 +49,7 @@ class IndexFile:
         Raises:
             StoreFilesError: if its size is not that of the geometry.
         """
-        if (size := file.path.stat().st_size) != geometry.file_size:
+        if (size := file.path.lstat().st_size) != geometry.file_size:
             raise StoreFilesError(
                 f"{file.path}: expected {geometry.file_size} bytes for {geometry.slots} slots and {geometry.entries} "
                 f"entries (options index_slots and index_entries), found {size}"

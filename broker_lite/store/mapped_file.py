@@ -5,7 +5,8 @@ written through a mapping is the kernel's: it survives the process's death, thou
 synced.
 
 A write to a mapped page for which the disk has no room kills the process (SIGBUS); a file is therefore only created
-where the disk has room for all of it.
+where the disk has room for all of it. So does any access behind the end of a file that another process has cut: the
+size is looked at whenever the memory is asked for, and only a cut between that and the access is not noticed.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from broker_lite.store.errors import DiskFullError
+from broker_lite.store.errors import DiskFullError, FileCutError, StoreFilesError
+from schemas.store_files import FILE_MODE, create_file, make_folders, open_file, open_parent, remove_file
 
 DEFAULT_MAX_MAPPED_FILES = 256
 """Python's mmap holds a file descriptor for as long as it lives; processes often have 1,024."""
@@ -27,9 +29,14 @@ _NO_FILES_WITHOUT_A_NAME = frozenset({errno.EOPNOTSUPP, errno.EISDIR, errno.EINV
 
 
 class Mappings:
-    """Keeps the number of files that are mapped at once within a limit: the longest mapped goes first."""
+    """Keeps the number of files that are mapped at once within a limit: the longest mapped goes first.
 
-    def __init__(self, limit: int = DEFAULT_MAX_MAPPED_FILES) -> None:
+    Attributes:
+        root: the store's folder, below which no link is followed; None for files outside a store.
+    """
+
+    def __init__(self, limit: int = DEFAULT_MAX_MAPPED_FILES, root: Path | None = None) -> None:
+        self.root = root
         self._limit = limit
         self._mapped: dict[MappedFile, None] = {}
 
@@ -72,32 +79,58 @@ class MappedFile:
 
         Raises:
             DiskFullError: if the disk does not have this much room.
+            StoreFilesError: if there is a file or folder of this name.
+            UnsafeFileError: if a part of its path is a link.
         """
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folders(path.parent, below=mappings.root)
         check_disk(path.parent, size)
-        if not _appear_whole(path, size):
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
-            try:
-                os.ftruncate(descriptor, size)
-            finally:
-                os.close(descriptor)
+        try:
+            if not _appear_whole(path, size, mappings.root or path.parent):
+                descriptor = create_file(path, below=mappings.root, replace=False)
+                try:
+                    os.ftruncate(descriptor, size)
+                finally:
+                    os.close(descriptor)
+        except FileExistsError:
+            raise StoreFilesError(f"{path}: expected no file of this name yet, found one") from None
         return cls(path, size, mappings)
 
     @property
     def memory(self) -> mmap.mmap:
-        """The file's bytes. Do not keep it: the file may be unmapped at the next use of another."""
-        if self._memory is None:
-            descriptor = os.open(self.path, os.O_RDWR)
+        """The file's bytes. Do not keep it: the file may be unmapped at the next use of another.
+
+        Raises:
+            FileCutError: if the file is shorter than it was.
+            UnsafeFileError: if it is a link, or has several names.
+        """
+        memory = self._memory
+        if memory is None:
+            descriptor = self._open()
             try:
-                self._memory = mmap.mmap(descriptor, self.size)
+                memory = self._memory = mmap.mmap(descriptor, self.size)
             finally:
                 os.close(descriptor)
             self._mappings.add(self)
-        return self._memory
+        elif memory.size() < self.size:  # of the file, not of the mapping
+            raise self._cut(memory.size())
+        return memory
+
+    def _open(self) -> int:
+        descriptor = open_file(self.path, os.O_RDWR, below=self._mappings.root)
+        if (size := os.fstat(descriptor).st_size) < self.size:
+            os.close(descriptor)
+            raise self._cut(size)
+        return descriptor
+
+    def _cut(self, size: int) -> FileCutError:
+        return FileCutError(
+            f"{self.path}: expected {self.size} bytes, found {size}: another process has cut it. Stop the broker, and "
+            "look at the store with 'commitlake verify'"
+        )
 
     def clear_from(self, position: int) -> None:
         """Make zeros of everything from a position on; what was never written is not touched, and stays sparse."""
-        descriptor = os.open(self.path, os.O_RDWR)
+        descriptor = self._open()
         try:
             for start, end in _written_stretches(descriptor, position, self.size):
                 self._clear(start, end)
@@ -112,7 +145,7 @@ class MappedFile:
 
     def sync(self) -> None:
         """Put everything written so far on the disk; other threads run meanwhile, and may write."""
-        descriptor = os.open(self.path, os.O_RDWR)
+        descriptor = self._open()
         try:
             os.fdatasync(descriptor)
         finally:
@@ -128,10 +161,10 @@ class MappedFile:
     def delete(self) -> None:
         """Remove the file."""
         self.unmap()
-        self.path.unlink()
+        remove_file(self.path, below=self._mappings.root)
 
 
-def _appear_whole(path: Path, size: int) -> bool:
+def _appear_whole(path: Path, size: int, below: Path) -> bool:
     """Create a file that has its size from the first moment: one of another size is refused when a store is opened.
 
     Returns:
@@ -139,21 +172,19 @@ def _appear_whole(path: Path, size: int) -> bool:
     """
     if not hasattr(os, "O_TMPFILE"):
         return False
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        descriptor = os.open(".", os.O_RDWR | os.O_TMPFILE, 0o644, dir_fd=folder)
+    with open_parent(path, below) as folder:
         try:
-            os.ftruncate(descriptor, size)
-            # With a folder given it is linkat, which follows the link to the file that has no name yet.
-            os.link(f"/proc/self/fd/{descriptor}", path.name, dst_dir_fd=folder, follow_symlinks=True)
-        finally:
-            os.close(descriptor)
-    except OSError as error:
-        if error.errno in _NO_FILES_WITHOUT_A_NAME:
-            return False
-        raise
-    finally:
-        os.close(folder)
+            descriptor = os.open(".", os.O_RDWR | os.O_TMPFILE, FILE_MODE, dir_fd=folder)
+            try:
+                os.ftruncate(descriptor, size)
+                # With a folder given it is linkat, which follows the link to the file that has no name yet.
+                os.link(f"/proc/self/fd/{descriptor}", path.name, dst_dir_fd=folder, follow_symlinks=True)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            if error.errno in _NO_FILES_WITHOUT_A_NAME:
+                return False
+            raise
     return True
 
 

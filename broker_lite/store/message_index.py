@@ -16,6 +16,7 @@ from broker_lite.store.dispatch import Dispatch
 from broker_lite.store.index_file import IndexFile
 from broker_lite.store.mapped_file import MappedFile, Mappings, check_disk
 from schemas.layouts.indexfile import TAGS_KEY_PREFIX, Geometry, key_hash
+from schemas.store_files import files_in
 
 FOLDER = "index"
 _NAME_LENGTH = 17
@@ -40,13 +41,14 @@ class MessageIndex:
 
         Raises:
             StoreFilesError: if a file's size is not that of the geometry.
+            UnsafeFileError: for a link, or something else that is no file, with the name of one.
         """
         self._folder = root / FOLDER
         self._geometry = geometry
         self._mappings = mappings
         self._clock = clock
         self.synced_timestamp = 0
-        paths = sorted(path for path in self._folder.glob("*") if path.is_file() and _is_index_name(path.name))
+        paths = [self._folder / name for name in files_in(self._folder, _is_index_name, below=mappings.root)]
         self._files = [IndexFile(MappedFile(path, geometry.file_size, mappings), geometry) for path in paths]
 
     @property

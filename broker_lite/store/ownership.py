@@ -14,6 +14,7 @@ from pathlib import Path
 
 from broker_lite.store.errors import StoreLockedError
 from broker_lite.store.mapped_file import sync_folder
+from schemas.store_files import create_file, open_or_create
 
 LOCK_FILE = "lock"
 ABORT_FILE = "abort"
@@ -32,6 +33,7 @@ class StoreLock:
 
         Raises:
             StoreLockedError: if it is held by another process, or by another store in this one.
+            UnsafeFileError: if `lock` is a link or no regular file.
         """
         self._path = root / LOCK_FILE
         self._key = str(root.resolve())
@@ -42,7 +44,7 @@ class StoreLock:
             _held_here.add(self._key)
 
     def _lock(self) -> int:
-        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
+        descriptor = open_or_create(self._path, may_have_names=True)
         try:
             # The same byte that Java locks; POSIX locks both.
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
@@ -51,7 +53,9 @@ class StoreLock:
             raise StoreLockedError(
                 f"{self._path.parent}: expected to be the only one to open it, found its lock held by another process"
             ) from error
-        os.pwrite(descriptor, _LOCK_TEXT, 0)
+        status = os.fstat(descriptor)
+        if status.st_size == 0 and status.st_nlink == 1:
+            os.pwrite(descriptor, _LOCK_TEXT, 0)
         return descriptor
 
     def release(self) -> None:
@@ -70,14 +74,16 @@ class AbortMark:
 
     def __init__(self, root: Path) -> None:
         self._path = root / ABORT_FILE
-        self.was_found = self._path.exists()
+        self.was_found = os.path.lexists(self._path)
 
     def set(self) -> None:
         """Write the file: from here on, a crash is seen by whoever comes next, a crash of the machine too."""
-        with self._path.open("w") as file:
-            file.write(str(os.getpid()))
-            file.flush()
-            os.fsync(file.fileno())
+        descriptor = create_file(self._path)
+        try:
+            os.write(descriptor, str(os.getpid()).encode())
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
         sync_folder(self._path.parent)
 
     def clear(self) -> None:

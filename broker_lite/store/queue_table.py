@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from abc import abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,9 @@ from broker_lite.store.file_queue import FileQueue
 from broker_lite.store.mapped_file import Mappings
 from schemas.layouts.consumequeue import Entry
 from schemas.layouts.segments import parse_queue_folder
+from schemas.store_files import folders_in
+
+_logger = logging.getLogger(__name__)
 
 FILES_READ_ON_RECOVERY = 3
 """The last files of a queue, in which its end is looked for; those before them are full."""
@@ -46,6 +50,15 @@ class Queue(Protocol):
 Q = TypeVar("Q", bound=Queue)
 
 
+def _is_text(name: str) -> bool:
+    """Tell whether a file's name is UTF-8."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 class QueueTable(Generic[Q]):
     """The queues of a store, by topic and number."""
 
@@ -60,16 +73,22 @@ class QueueTable(Generic[Q]):
 
         Raises:
             StoreFilesError: if their files do not have the size given, or one is missing.
+            UnsafeFileError: for a link among the folders or files.
         """
         self._folder = folder
         self._file_size = file_size
         self._size_option = size_option
         self._mappings = mappings
         self._queues: dict[tuple[str, int], Q] = {}
-        for topic in sorted(path for path in folder.glob("*") if path.is_dir()):
-            for queue in sorted(path.name for path in topic.iterdir() if path.is_dir()):
+        for topic in folders_in(folder, below=mappings.root):
+            if not _is_text(topic):
+                _logger.warning(
+                    "%s: the name of a folder is not UTF-8, which no topic's is: passed over %r", folder, topic
+                )
+                continue
+            for queue in folders_in(folder / topic, below=mappings.root):
                 if (number := parse_queue_folder(queue)) is not None:
-                    self._add(topic.name, number)
+                    self._add(topic, number)
 
     def __iter__(self) -> Iterator[Q]:
         """The queues, those opened first coming first; other threads may add some meanwhile."""

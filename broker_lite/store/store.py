@@ -29,6 +29,7 @@ from broker_lite.store.retention import Retention
 from broker_lite.store.writing import PutResult, Writer, needs_numbers
 from schemas.layouts.commitlog import NewMessage
 from schemas.layouts.light_queues import LIGHT_PREFIX
+from schemas.store_files import make_folders
 
 
 def system_clock() -> int:
@@ -107,10 +108,11 @@ class MessageStore(LookUps):
         Raises:
             StoreLockedError: if a broker or another store has it open.
             StoreFilesError: if its files do not fit the options or one another.
+            UnsafeFileError: for a link, or something else that is no file, among them.
             ConfigFileError: if a file under `config/` is broken, and its `.bak` too.
         """
         root = Path(path)
-        root.mkdir(parents=True, exist_ok=True)
+        make_folders(root)
         lock = StoreLock(root)
         try:
             store = cls(root, options or StoreOptions(), clock, lock, is_copy=is_copy)

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow.fs as pafs
 
 from connectors.commitlog.errors import StoreError
+from schemas.store_files import UnsafeFileError, open_file
 
 Window = np.ndarray[Any, np.dtype[np.uint8]]
 
@@ -35,7 +36,7 @@ class LocalFile:
     """A segment on a local disk; once open it can be read to its end even when it is deleted."""
 
     def __init__(self, path: str) -> None:
-        self.descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self.descriptor = open_file(path)
 
     def read_into(self, window: Window, position: int) -> int:
         """See SegmentFile."""
@@ -91,7 +92,7 @@ class OpenSegment:
     """A segment opened by its path or URI, for a `with`.
 
     Raises:
-        StoreError: if it may not be read.
+        StoreError: if it may not be read, or is a link or no regular file.
         FileNotFoundError: if it is not there, or no longer.
     """
 
@@ -103,6 +104,8 @@ class OpenSegment:
                 self._file = LocalFile(inner_path)
             else:
                 self._file = RemoteFile(filesystem, inner_path)
+        except UnsafeFileError as error:
+            raise StoreError(str(error)) from None
         except PermissionError:
             raise StoreError(f"{path} may not be read: run as the broker's user, or give read permission") from None
 

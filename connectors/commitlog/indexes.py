@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import mmap
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from connectors.commitlog.errors import StoreError
 from schemas.layouts import consumequeue, indexfile
 from schemas.layouts.errors import LayoutError
-from schemas.layouts.segments import parse_queue_folder, parse_segment_name
+from schemas.layouts.segments import is_segment_name, parse_queue_folder
+from schemas.store_files import UnsafeFileError, files_in, folders_in, open_file
 
 _CHUNK_ENTRIES = 3000
 
@@ -45,15 +46,16 @@ def walk_consume_queues(
     An entry that the broker would not take ends its queue; fillers that stand for no message are passed over.
 
     Raises:
-        StoreError: where the store has no ConsumeQueue that can be read.
+        StoreError: where the store has no ConsumeQueue that can be read, or a link among its folders and files.
     """
     root = _folder(store_root, "consumequeue")
-    for topic_folder in sorted(root.iterdir()):
-        if not topic_folder.is_dir() or topic not in (None, topic_folder.name):
-            continue
-        for number, queue_folder in sorted(_numbered(topic_folder)):
-            if queue_id in (None, number):
-                yield from _walk_queue(queue_folder, topic_folder.name, number)
+    with _refused_links():
+        for name in folders_in(root):
+            if topic not in (None, name):
+                continue
+            for number, folder in sorted(queue_folders(root / name, below=root)):
+                if queue_id in (None, number):
+                    yield from _walk_queue(folder, root, name, number)
 
 
 def _folder(store_root: Path, name: str) -> Path:
@@ -66,17 +68,34 @@ def _folder(store_root: Path, name: str) -> Path:
     return folder
 
 
-def _numbered(folder: Path) -> Iterator[tuple[int, Path]]:
-    for entry in folder.iterdir():
-        if (number := parse_queue_folder(entry.name)) is not None and entry.is_dir():
-            yield number, entry
+@contextmanager
+def _refused_links() -> Iterator[None]:
+    try:
+        yield
+    except UnsafeFileError as error:
+        raise StoreError(str(error)) from None
 
 
-def _walk_queue(folder: Path, topic: str, queue_id: int) -> Iterator[QueueEntry]:
-    files = [(base, path) for path in folder.iterdir() if (base := parse_segment_name(path.name)) is not None]
+def queue_folders(folder: Path, *, below: Path) -> Iterator[tuple[int, Path]]:
+    """List the queues' folders in a topic's folder.
+
+    Args:
+        folder: where they are.
+        below: from here on no part of its path may be a link.
+
+    Raises:
+        UnsafeFileError: for a link.
+    """
+    for name in folders_in(folder, below=below):
+        if (number := parse_queue_folder(name)) is not None:
+            yield number, folder / name
+
+
+def _walk_queue(folder: Path, root: Path, topic: str, queue_id: int) -> Iterator[QueueEntry]:
     size = consumequeue.ENTRY.size
-    for base, path in sorted(files):
-        with path.open("rb") as file:
+    for name in sorted(files_in(folder, is_segment_name, below=root), key=int):
+        base = int(name)
+        with os.fdopen(open_file(folder / name, below=root), "rb") as file:
             queue_offset = base // size
             while data := file.read(_CHUNK_ENTRIES * size):
                 for position in range(0, len(data) - size + 1, size):
@@ -100,13 +119,15 @@ def walk_index_files(store_root: Path, geometry: indexfile.Geometry | None = Non
     Raises:
         StoreError: where there is no index, or a file that is none.
     """
-    for path in sorted(_folder(store_root, "index").iterdir()):
-        if path.is_file() and path.name.isdecimal():
-            yield from _walk_index_file(path, geometry)
+    folder = _folder(store_root, "index")
+    with _refused_links():
+        for name in files_in(folder, str.isdecimal):
+            with os.fdopen(open_file(folder / name), "rb") as file:
+                yield from _walk_index_file(folder / name, file.fileno(), geometry)
 
 
-def _walk_index_file(path: Path, geometry: indexfile.Geometry | None) -> Iterator[IndexEntry]:
-    size = path.stat().st_size
+def _walk_index_file(path: Path, descriptor: int, geometry: indexfile.Geometry | None) -> Iterator[IndexEntry]:
+    size = os.fstat(descriptor).st_size
     try:
         shape = geometry or indexfile.geometry_of(size)
     except LayoutError as error:
@@ -118,11 +139,22 @@ def _walk_index_file(path: Path, geometry: indexfile.Geometry | None) -> Iterato
             f"{path}: expected {shape.file_size} bytes for {shape.slots} slots and {shape.entries} entries, "
             f"found {size}"
         )
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        header = indexfile.parse_header(data)
-        for number in range(1, shape.entries):
-            entry = indexfile.parse_entry(data, shape.entry_position(number))
+    header = indexfile.parse_header(_read_all(path, descriptor, indexfile.HEADER.size, 0))
+    unit = indexfile.ENTRY.size
+    for first in range(1, shape.entries, _CHUNK_ENTRIES):
+        count = min(_CHUNK_ENTRIES, shape.entries - first)
+        data = _read_all(path, descriptor, count * unit, shape.entry_position(first))
+        for number in range(first, first + count):
+            entry = indexfile.parse_entry(data, (number - first) * unit)
             if number >= header.index_count and not any(entry):
                 return
             timestamp = header.begin_timestamp + 1000 * entry.time_diff
             yield IndexEntry(path.name, number, entry.key_hash % shape.slots, timestamp, entry)
+
+
+def _read_all(path: Path, descriptor: int, size: int, position: int) -> bytes:
+    """Read a piece of a file; it is not mapped, as a file that is cut meanwhile would end the process."""
+    data = os.pread(descriptor, size, position)
+    if len(data) < size:
+        raise StoreError(f"{path}: expected {size} bytes at {position}, found {len(data)}: the file was cut just now")
+    return data

@@ -43,6 +43,7 @@ from schemas.layouts.indexfile import (
     parse_header,
     tags_key,
 )
+from schemas.store_files import files_in, open_file
 
 FOLDER = "index"
 _MOST_APART_BYTES = 1 << 20
@@ -98,7 +99,9 @@ class KeyIndex:
         self.notes: list[str] = []
         self._hashes = frozenset(key_hash(topic, key) for topic in topics for key in keys)
         try:
-            paths = sorted(path for path in (store_folder / FOLDER).iterdir() if path.name.isdecimal())
+            folder = store_folder / FOLDER
+            folder.stat()  # one that is missing is no empty index
+            paths = [folder / name for name in files_in(folder, str.isdecimal)]
             parts = [part for path in paths if (part := self._part_of(path, self._hashes)) is not None]
         except OSError as error:
             raise IndexUnusable(f"{error.filename}: {error.strerror}") from None
@@ -114,7 +117,7 @@ class KeyIndex:
         self._check_ids([key for key in keys if _MESSAGE_ID.fullmatch(key)], filters)
 
     def _part_of(self, path: Path, hashes: Iterable[int]) -> _Part | None:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = open_file(path)
         try:
             return _IndexFile(descriptor).part(hashes)
         except _FileUnusable as unusable:
@@ -226,7 +229,10 @@ class _IndexFile:
         # Counts may be behind the entries, never before them.
         if not (0 <= header.index_count <= self._geometry.entries and 0 <= header.used_slots <= slots):
             raise _FileUnusable(f"has {header.index_count} entries and {header.used_slots} slots in its header")
-        table = np.frombuffer(os.pread(self._descriptor, SLOT.size * slots, self._geometry.slot_position(0)), ">i4")
+        data = os.pread(self._descriptor, SLOT.size * slots, self._geometry.slot_position(0))
+        if len(data) < SLOT.size * slots:
+            raise _FileUnusable(f"has {len(data)} bytes of slots, and was cut just now")
+        table = np.frombuffer(data, ">i4")
         used = int(np.count_nonzero(table))
         if used < header.used_slots:
             raise _FileUnusable(f"has {used} slots that are used, and {header.used_slots} in its header")

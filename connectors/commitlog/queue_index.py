@@ -23,7 +23,8 @@ from connectors.commitlog.filters import Filters
 from connectors.commitlog.index_answer import Answer, Array, IndexUnusable, check_that_it_pays
 from connectors.commitlog.queue_formats import BEHIND_ALL, CONSUME_QUEUES, QueueFormat
 from connectors.commitlog.splits import Split
-from schemas.layouts.segments import parse_queue_folder, parse_segment_name
+from schemas.layouts.segments import is_segment_name, parse_queue_folder
+from schemas.store_files import files_in, folders_in, open_file
 
 _ENTRY = np.dtype([("offset", np.int64), ("size", np.int64)])
 
@@ -137,11 +138,12 @@ def _unclaimed(offsets: Array, sizes: Array, whole: Split, sound: tuple[int, int
 
 
 def _queues(folder: Path, queues: QueueFormat) -> Iterator[_Queue]:
-    for topic in sorted(folder.iterdir()):
-        if topic.is_dir() and not (queues.no_queues and topic.name.startswith(queues.no_queues)):
-            for queue in sorted(topic.iterdir()):
-                if (number := parse_queue_folder(queue.name)) is not None and queue.is_dir():
-                    yield _Queue(topic.name, number, queue, queues)
+    folder.stat()  # one that is missing is no empty index
+    for topic in folders_in(folder):
+        if not (queues.no_queues and topic.startswith(queues.no_queues)):
+            for queue in folders_in(folder / topic, below=folder):
+                if (number := parse_queue_folder(queue)) is not None:
+                    yield _Queue(topic, number, folder / topic / queue, queues)
 
 
 class _Queue:
@@ -153,8 +155,9 @@ class _Queue:
     def __init__(self, topic: str, queue_id: int, folder: Path, queues: QueueFormat) -> None:
         self.topic = topic
         self.queue_id = queue_id
-        paths = [(base, path) for path in folder.iterdir() if (base := parse_segment_name(path.name)) is not None]
-        self._files = [_QueueFile(path, base, queues) for base, path in sorted(paths)]
+        top = folder.parent.parent
+        names = sorted(files_in(folder, is_segment_name, below=top), key=int)
+        self._files = [_QueueFile(folder / name, int(name), queues) for name in names]
 
     def between(self, start: int, end: int) -> tuple[Array, Array]:
         """Queue offsets and entries of the records from a physical offset on and before another."""
@@ -180,7 +183,7 @@ class _QueueFile:
         nothing = (0, np.empty(0, _ENTRY))
         if self._edges is not None and (self._edges[0] >= end or self._edges[1] < start):
             return nothing
-        descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = open_file(self._path, below=self._path.parents[2])
         try:
             unit = self._format.entry.size
             count = os.fstat(descriptor).st_size // unit

@@ -14,13 +14,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import translate
 from itertools import pairwise
+from pathlib import Path
 
 import pyarrow.fs as pafs
 
 from connectors.commitlog.errors import EmptyStoreError, OptionError, StoreError
 from connectors.commitlog.files import resolve_filesystem
 from connectors.commitlog.layouts import ALL_LAYOUTS, ROCKETMQ, StoreLayout, folder_names
-from schemas.layouts.segments import parse_segment_name
+from schemas.layouts.segments import is_segment_name, parse_segment_name
+from schemas.store_files import UnsafeFileError, files_in
 
 logger = logging.getLogger(__name__)
 
@@ -272,6 +274,8 @@ def _list_store(given: str, root: str, broker: str) -> Store:
         entries = filesystem.get_file_info(pafs.FileSelector(root))
     except PermissionError:
         raise StoreError(f"{root} may not be read: {_PERMISSION_HINT}") from None
+    if not prefix:
+        _check_files(root)
     segments = []
     for entry in _nameable(root, entries):
         base_offset = parse_segment_name(entry.base_name)
@@ -281,3 +285,12 @@ def _list_store(given: str, root: str, broker: str) -> Store:
         raise EmptyStoreError(f"{prefix}{root} holds no segment: the broker has not stored a message yet")
     in_order = tuple(sorted(segments, key=lambda segment: segment.base_offset))
     return Store(broker, prefix + root, in_order, StoreLayout(root.rsplit("/", 1)[1]))
+
+
+def _check_files(root: str) -> None:
+    """Refuse a link or a device with a segment's name: to leave it out would be a smaller result."""
+    try:
+        files_in(Path(root), is_segment_name)
+    except UnsafeFileError as error:
+        hint = "links are followed for the store and its log's folder only; copy the file to its place"
+        raise StoreError(f"{error}; {hint}") from None

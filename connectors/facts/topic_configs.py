@@ -9,6 +9,7 @@ from schemas.layouts.boltmq_config import topics_from_boltmq
 from schemas.layouts.light_queues import LIGHT_PREFIX
 from schemas.layouts.topics import GIVEN_UP_TOPIC, Kind, kind_of
 from schemas.remoting.fastjson import parse_fastjson
+from schemas.store_files import UnsafeFileError, read_file
 
 TOPICS = "config/topics.json"
 TABLE = "topicConfigTable"
@@ -47,11 +48,15 @@ def backup_of(path: Path) -> Path:
 
 
 def read_topics_file(path: Path) -> dict[str, Any]:
-    """Return the document of one file in RocketMQ's form; empty where it cannot be read, or has no table of topics."""
+    """Return the document of one file in RocketMQ's form; empty where it cannot be read, or has no table of topics.
+
+    Raises:
+        UnsafeFileError: if the file or its folder is a link, or no regular file; or it is larger than MAX_BYTES.
+    """
     try:
-        with path.open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
-        document = parse_fastjson(data) if len(data) <= MAX_BYTES else None
+        document = parse_fastjson(read_file(path, below=path.parents[1], limit=MAX_BYTES))
+    except UnsafeFileError:
+        raise
     except (OSError, ValueError):
         return {}
     known = topics_from_boltmq(document) if isinstance(document, dict) else {}

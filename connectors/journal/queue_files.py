@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from connectors.commitlog.errors import StoreError
+from connectors.commitlog.indexes import queue_folders
 from schemas.layouts.errors import LayoutError
 from schemas.layouts.jmq_queue import ENTRY, FOLDER, Entry, parse_entry
-from schemas.layouts.segments import parse_queue_folder, parse_segment_name
+from schemas.layouts.segments import is_segment_name
+from schemas.store_files import UnsafeFileError, files_in, folders_in, open_file
 
 _CHUNK_ENTRIES = 3000
 
@@ -39,31 +41,28 @@ def walk_queue_files(
         queue_id: only these queues.
 
     Raises:
-        StoreError: where the store has no queues that can be read.
+        StoreError: where the store has no queues that can be read, or a link among its folders and files.
     """
     folder = journal_folder.parent / FOLDER
     if not folder.is_dir():
         raise StoreError(f"{folder.parent} has no folder '{FOLDER}'; a broker makes it anew from the journal")
     if not os.access(folder, os.R_OK | os.X_OK):
         raise StoreError(f"{folder} may not be read")
-    for topic_folder in sorted(folder.iterdir()):
-        if not topic_folder.is_dir() or topic not in (None, topic_folder.name):
-            continue
-        queues = [
-            (number, path)
-            for path in topic_folder.iterdir()
-            if (number := parse_queue_folder(path.name)) is not None and path.is_dir()
-        ]
-        for number, queue_folder in sorted(queues):
-            if queue_id in (None, number):
-                yield from _walk_queue(queue_folder, topic_folder.name, number, damage)
+    try:
+        for name in folders_in(folder):
+            if topic not in (None, name):
+                continue
+            for number, queue_folder in sorted(queue_folders(folder / name, below=folder)):
+                if queue_id in (None, number):
+                    yield from _walk_queue(queue_folder, name, number, damage)
+    except UnsafeFileError as error:
+        raise StoreError(str(error)) from None
 
 
 def _walk_queue(folder: Path, topic: str, queue_id: int, damage: Callable[[str], None]) -> Iterator[QueueFileEntry]:
-    files = [(base, path) for path in folder.iterdir() if (base := parse_segment_name(path.name)) is not None]
     following = None
-    for base, path in sorted(files):
-        for number, entry in _walk_file(path, base // ENTRY.size, damage):
+    for name in sorted(files_in(folder, is_segment_name, below=folder.parent.parent), key=int):
+        for number, entry in _walk_file(folder / name, int(name) // ENTRY.size, damage):
             if following not in (None, number):
                 damage(f"{folder}: no entries {following} to {number - 1}, and some behind them")
             following = number + 1
@@ -74,7 +73,7 @@ def _walk_queue(folder: Path, topic: str, queue_id: int, damage: Callable[[str],
 def _walk_file(path: Path, first: int, damage: Callable[[str], None]) -> Iterator[tuple[int, Entry | None]]:
     """What is written in a file, each with its number; None for what is not sound."""
     number = first
-    with path.open("rb") as file:
+    with os.fdopen(open_file(path, below=path.parents[2]), "rb") as file:
         while data := file.read(_CHUNK_ENTRIES * ENTRY.size):
             end = len(data.rstrip(b"\0"))
             for position in range(0, end, ENTRY.size):

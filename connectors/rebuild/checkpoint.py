@@ -19,6 +19,7 @@ from schemas.layouts.jmq_checkpoint import (
     parse_journal_checkpoint,
     serialize_journal_checkpoint,
 )
+from schemas.store_files import read_file
 
 
 def checkpoint_of(root: Path, totals: Totals, index_time: int, end: int, *, has_physical: bool) -> bytes:
@@ -67,7 +68,7 @@ def journal_checkpoint_of(totals: Totals, start: int, out: Path, settings: Setti
 def count_again(out: Path, settings: Settings) -> None:
     """Let the checkpoint of a JMQ store tell the entries of all queues that are in its folder by now."""
     path = out / CHECKPOINT
-    known = parse_journal_checkpoint(path.read_bytes())
+    known = parse_journal_checkpoint(read_file(path))
     if known is not None:
         write_whole(path, serialize_journal_checkpoint(known._replace(entries=_count_entries(out, settings))))
 

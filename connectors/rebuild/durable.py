@@ -3,36 +3,40 @@
 from __future__ import annotations
 
 import os
-import shutil
 from pathlib import Path
 
 from connectors.whole_files import sync_folder
+from schemas.store_files import create_file, make_folders, remove_tree
 
 
-def write_whole(path: Path, data: bytes) -> None:
-    """Write a small file beside its place, sync it, rename it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+def write_whole(path: Path, data: bytes, *, below: Path | None = None) -> None:
+    """Write a small file beside its place, sync it, rename it.
+
+    Args:
+        path: its place.
+        data: all of it.
+        below: from here on no part of the path may be a link; by default the file's own folder.
+    """
+    make_folders(path.parent, below=below)
     beside = path.with_name(f"{path.name}.tmp")
-    with beside.open("wb") as file:
+    with os.fdopen(create_file(beside, below=below), "wb") as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
-    move_synced(beside, path)
+    move_synced(beside, path, below=below)
 
 
 def remove_but_last(folder: Path, last: str) -> None:
     """Remove a folder whose run is done, the file that says there was one at the end: until then it can go on."""
     for path in folder.iterdir():
-        if path.is_dir():
-            shutil.rmtree(path)
-        elif path.name != last:
-            path.unlink()
+        if path.name != last:
+            remove_tree(path)
     (folder / last).unlink()
     folder.rmdir()
 
 
-def move_synced(beside: Path, path: Path) -> None:
-    """Give what is synced its name."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+def move_synced(beside: Path, path: Path, *, below: Path | None = None) -> None:
+    """Give what is synced its name; see `write_whole`."""
+    make_folders(path.parent, below=below)
     beside.replace(path)
     sync_folder(path.parent)

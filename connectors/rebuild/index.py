@@ -23,6 +23,7 @@ from connectors.rebuild.parts import Keys, PartReader, Totals
 from connectors.rebuild.queues import prefix_sums
 from connectors.rebuild.settings import INDEX, Settings
 from schemas.layouts.indexfile import ENTRY, HEADER, Geometry, Header, parse_header, serialize_header
+from schemas.store_files import create_file, open_file
 
 _AT_ONCE = 1 << 16
 _NAME_LENGTH = 17
@@ -104,12 +105,12 @@ def build_index(task: IndexTask) -> IndexBuilt:
     geometry = task.settings.geometry
     path = Path(task.work) / f"index-{task.number:08d}"
     is_full = task.end - task.first == geometry.entries - 1
-    if path.exists():  # from a run that was interrupted
+    if os.path.lexists(path):  # from a run that was interrupted
         return IndexBuilt(str(path), _header_of(path), is_full)
     beside = path.with_suffix(".tmp")
     slots = np.zeros(geometry.slots, np.int32)
     state = _first_state(task)
-    descriptor = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    descriptor = create_file(beside)
     try:
         os.truncate(descriptor, geometry.file_size)
         for keys, first, end in _keys(task, task.first, task.end):
@@ -179,7 +180,7 @@ def name_files(built: Sequence[IndexBuilt], out: Path) -> list[Path]:
             name = f"{int(names[-1]) + 1:0{_NAME_LENGTH}d}"
         names.append(name)
     for each, name in zip(built, names, strict=True):
-        move_synced(Path(each.path), out / INDEX / name)
+        move_synced(Path(each.path), out / INDEX / name, below=out)
     return [out / INDEX / name for name in names]
 
 
@@ -190,5 +191,5 @@ def index_file_name(begin_ms: int) -> str:
 
 
 def _header_of(path: Path) -> Header:
-    with path.open("rb") as file:
+    with os.fdopen(open_file(path), "rb") as file:
         return parse_header(file.read(HEADER.size))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
@@ -9,7 +10,8 @@ from pathlib import Path
 from schemas.layouts.commitlog import Message, parse_message
 from schemas.layouts.errors import LayoutError
 from schemas.layouts.indexfile import ENTRY, Entry, Geometry, key_hash, parse_entry, parse_header, tags_key
-from schemas.layouts.segments import parse_segment_name
+from schemas.layouts.segments import is_segment_name
+from schemas.store_files import files_in, open_file
 
 _LOOKED_AT = 512
 _MOST_RECORD_BYTES = 8 << 20
@@ -23,11 +25,8 @@ def index_has_tags(root: Path, index_files: list[Path], geometry: Geometry) -> b
         index_files: its IndexFiles, oldest first.
         geometry: of these.
     """
-    segments = sorted(
-        (offset, path)
-        for path in (root / "commitlog").glob("*")
-        if (offset := parse_segment_name(path.name)) is not None
-    )
+    log = root / "commitlog"
+    segments = sorted((int(name), log / name) for name in files_in(log, is_segment_name))
     for path in reversed(index_files):
         groups = list(_by_record(_last_entries(path, geometry)))
         # The keys of the first and the last may be in part in another file, or not looked at.
@@ -46,7 +45,7 @@ def _by_record(entries: list[Entry]) -> Iterator[tuple[int, set[int]]]:
 def _last_entries(path: Path, geometry: Geometry) -> list[Entry]:
     """The newest entries of a file, in their order; none where it is not as it should be."""
     try:
-        with path.open("rb") as file:
+        with os.fdopen(open_file(path), "rb") as file:
             count = min(parse_header(file.read(64)).index_count, geometry.entries)
             first = max(1, count - _LOOKED_AT)
             file.seek(geometry.entry_position(first))
@@ -61,7 +60,7 @@ def _message_at(segments: list[tuple[int, Path]], offset: int) -> Message | None
     for base, path in reversed(segments):
         if 0 <= base <= offset:
             try:
-                with path.open("rb") as file:
+                with os.fdopen(open_file(path), "rb") as file:
                     file.seek(offset - base)
                     parsed = parse_message(file.read(_MOST_RECORD_BYTES))
             except (OSError, LayoutError):

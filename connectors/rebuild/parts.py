@@ -23,6 +23,7 @@ import numpy as np
 from connectors.commitlog.kernel.crc import crc32
 from connectors.facts.kernel import Array
 from connectors.rebuild.errors import RebuildError
+from schemas.store_files import create_file, open_file
 
 _FOOT = struct.Struct("<QI")
 _MOST_TABLE_BYTES = 1 << 30
@@ -172,7 +173,7 @@ class PartWriter:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._beside = path.with_suffix(".tmp")
-        self._file: BinaryIO = self._beside.open("wb")
+        self._file: BinaryIO = os.fdopen(create_file(self._beside), "wb")
         self._position = 0
 
     def __enter__(self) -> Self:
@@ -225,10 +226,10 @@ class PartWriter:
 def read_table(path: Path) -> Table | None:
     """The table of a part, or None where there is no such part, or not all of it."""
     try:
-        with path.open("rb") as file:
+        with os.fdopen(open_file(path), "rb") as file:
             file.seek(-_FOOT.size, os.SEEK_END)
             length, crc = _FOOT.unpack(file.read(_FOOT.size))
-            if length > min(_MOST_TABLE_BYTES, path.stat().st_size - _FOOT.size):
+            if length > min(_MOST_TABLE_BYTES, os.fstat(file.fileno()).st_size - _FOOT.size):
                 return None
             file.seek(-_FOOT.size - length, os.SEEK_END)
             data = file.read(length)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -24,6 +25,7 @@ from connectors.rebuild.settings import BATCH_QUEUES, CHECKPOINT, INDEX, QUEUES,
 from schemas.layouts import jmq_queue
 from schemas.layouts.commitlog import BLANK
 from schemas.layouts.scan import DEFAULT_MAX_RECORD_BYTES
+from schemas.store_files import check_own_folder, make_folders, read_json
 
 WORK = ".rebuild"
 PARTITION_BYTES = 128 << 20
@@ -100,16 +102,19 @@ def begin_or_go_on(
 
     Raises:
         RebuildError: if the folder holds anything else.
+        UnsafeFileError: if it holds a link in the place of what a run makes, or another user's unfinished run.
     """
     now = log_range(store, partition_bytes, is_live=is_live)
     plan = Plan(root, out, now.start, now.end, settings, partition_bytes)
+    check_own_folder(plan.work)
+    check_own_folder(plan.parts)
     known = _read(plan.work / PLAN)
     if known is None:
         for name in WRITTEN[settings.layout]:
-            if (out / name).exists() and not (name == TOPICS and out == root):
+            if os.path.lexists(out / name) and not (name == TOPICS and out == root):
                 raise RebuildError(f"{out} holds {name}: expected a folder without, as nothing is overwritten")
-        plan.parts.mkdir(parents=True, exist_ok=True)
-        write_whole(plan.work / PLAN, json.dumps(plan.to_document(), indent=2).encode())
+        make_folders(plan.parts, below=out)
+        write_whole(plan.work / PLAN, json.dumps(plan.to_document(), indent=2).encode(), below=out)
         return plan
     wanted = plan.to_document() | {"end": known.get("end")}
     if known != wanted or not isinstance(known["end"], int) or known["end"] > now.end:
@@ -145,7 +150,7 @@ def log_range(store: Store, partition_bytes: int = PARTITION_BYTES, *, is_live: 
 
 def _read(path: Path) -> dict[str, Any] | None:
     try:
-        document = json.loads(path.read_bytes())
+        document = read_json(path)
     except FileNotFoundError:
         return None
     except ValueError:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 from connectors.whole_files import sync_folder
 from schemas.layouts.segments import segment_name
+from schemas.store_files import FILE_MODE, make_folders, remove_tree
 
 
 class QueueFolder:
@@ -22,8 +22,8 @@ class QueueFolder:
 
     def __init__(self, path: Path, file_size: int) -> None:
         """Make an empty folder; what an earlier run has left there is gone."""
-        shutil.rmtree(path, ignore_errors=True)
-        path.mkdir(parents=True)
+        remove_tree(path)
+        make_folders(path)
         self.path = path
         self.files = 0
         self.start = 0
@@ -55,8 +55,8 @@ class QueueFolder:
             size -= piece
 
     def _write(self, start: int, at: int, data: memoryview) -> None:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
-        descriptor = os.open(self.path / segment_name(start), flags, 0o644)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(self.path / segment_name(start), flags, FILE_MODE)
         try:
             if os.fstat(descriptor).st_size != self._file_size:  # made now
                 os.truncate(descriptor, self._file_size)

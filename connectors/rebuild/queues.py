@@ -25,6 +25,7 @@ from connectors.rebuild.journal_queues import JournalQueueWriter
 from connectors.rebuild.parts import PartReader, Queue
 from connectors.rebuild.queue_folder import QueueFolder
 from connectors.rebuild.settings import Settings
+from schemas.store_files import check_folder, read_json
 
 _MOST_NUMBER = (1 << 63) // 40
 """A larger number, times 20, would not be an offset; only a damaged or forged record has it."""
@@ -89,7 +90,7 @@ def build_queues(task: QueueTask) -> QueuesBuilt:
     writers = {
         queue: _writer_of(task, queue, work / f"queue-{task.number}-{place}")
         for place, queue in enumerate(task.queues)
-        if not folder_of(out, queue, task.settings).exists()
+        if not check_folder(folder_of(out, queue, task.settings))
     }
     for path in task.parts if writers else ():
         reader = PartReader(Path(path))
@@ -102,7 +103,7 @@ def build_queues(task: QueueTask) -> QueuesBuilt:
     for queue, writer in writers.items():
         writer.folder.finish()
         if writer.folder.files:  # else nothing of the log can be in it
-            move_synced(writer.folder.path, folder_of(out, queue, task.settings))
+            move_synced(writer.folder.path, folder_of(out, queue, task.settings), below=out)
     return QueuesBuilt(
         sum(writer.folder.files for writer in writers.values()),
         sum(skipped for _, _, _, skipped, _, _ in notes),
@@ -119,7 +120,7 @@ def _note(path: Path, writers: Mapping[Queue, _Writer | JournalQueueWriter]) -> 
     """
     before: list[_Note] = []
     with suppress(FileNotFoundError):
-        before = [tuple(note) for note in json.loads(path.read_bytes())]
+        before = [tuple(note) for note in read_json(path)]
     kept = [note for note in before if Queue(*note[:3]) not in writers]
     notes = kept + [
         (queue.topic, queue.queue_id, queue.is_batch, writer.skipped, writer.shifted, writer.lost)

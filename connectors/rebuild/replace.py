@@ -1,7 +1,10 @@
 """Rebuilt files in the place of a store's own, which are kept beside as `<name>.old-<time>`.
 
-The files are built in a folder of the store's, verified against its log there, and then renamed, one after the other. A
-crash between two renames leaves a store that lacks some of them, which a broker makes itself; run again, the rest is
+The files are built in a folder of the store's, verified against its log there, and then renamed, one after the other.
+That folder must belong to the user who runs this, with nothing but folders and files in it; the names that its control
+file gives are checked before anything is renamed, and only folders and files of the store itself are, no links.
+
+A crash between two renames leaves a store that lacks some of them, which a broker makes itself; run again, the rest is
 renamed, unless a broker has written to the log since: then all is made anew, as the rest knows nothing of that. Queues
 that the log has no record of any longer go with the new ones: they carry their numbers on. A crashed broker's `abort`
 is kept beside at last: it would let the next one make parts of the index anew, out of parts of the log.
@@ -9,9 +12,11 @@ is kept beside at last: it would let the next one make parts of the index anew, 
 
 from __future__ import annotations
 
+import errno
 import itertools
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -33,10 +38,26 @@ from connectors.verify.doctor import verify_stores
 from connectors.verify.findings import Findings
 from connectors.verify.store_view import ABORT
 from connectors.whole_files import sync_folder
-from schemas.layouts.segments import parse_segment_name
+from schemas.layouts.segments import is_segment_name
+from schemas.store_files import (
+    UnsafeFileError,
+    check_folder,
+    check_own_folder,
+    check_relative,
+    check_tree,
+    create_file,
+    files_in,
+    folders_in,
+    make_folders,
+    open_file,
+    read_json,
+    remove_tree,
+    rename_file,
+)
 
 FOLDER = ".rebuilt-in-place"
 _STARTED = ".replacing"
+_STAMP = re.compile("[0-9A-Za-z-]{1,40}")
 _COMPACTED = "compaction/compactionLog"
 _FINDINGS = 1000
 _QUEUE_CLASSES = "queue_"
@@ -73,10 +94,25 @@ class Replacement:
         self._queues = [name for name in (queues_of(layout).folder, BATCH_QUEUES) if name in WRITTEN[layout]]
         self.out = root / FOLDER
 
+    def check_places(self) -> None:
+        """See that nothing that is to be replaced is a link, and that the work folder is this user's.
+
+        Raises:
+            UnsafeFileError: naming what is not as it must be.
+        """
+        check_own_folder(self.out)
+        hint = ", which --in-place does not replace: give --out, and put the new files in their places yourself"
+        for name in WRITTEN[self._layout]:
+            path = self._root / name
+            if path.parent != self._root:
+                check_folder(path.parent, hint)
+            if path.is_symlink():
+                raise UnsafeFileError.of(path, "a file or a folder", f"a symbolic link{hint}")
+
     @property
     def has_started(self) -> bool:
         """Whether an earlier run was interrupted while it renamed."""
-        return (self.out / _STARTED).exists()
+        return os.path.lexists(self.out / _STARTED)
 
     @property
     def has_started_this(self) -> bool:
@@ -85,20 +121,20 @@ class Replacement:
 
     def clear(self) -> bool:
         """Remove what an earlier run has made, but not replaced, unless it can go on; whether the log has changed."""
-        if not self.out.exists():
+        if not check_own_folder(self.out):
             return False
         known = self._known(self.out / _STARTED if self.has_started else self.out / WORK / PLAN)
         made_for = known.get("log", [known.get("start"), known.get("end")])
         if known and made_for == self._log:
             return False
-        shutil.rmtree(self.out)
+        remove_tree(self.out)
         return bool(known)
 
     @staticmethod
     def _known(path: Path) -> dict[str, Any]:
         """What an earlier run has written down; nothing where it did not come to it."""
         try:
-            document = json.loads(path.read_bytes())
+            document = read_json(path)
         except (FileNotFoundError, ValueError):
             return {}
         return document if isinstance(document, dict) else {}
@@ -108,15 +144,20 @@ class Replacement:
 
         Args:
             settings: of the run.
+
+        Raises:
+            UnsafeFileError: for a link among the queues' folders and files.
         """
         topics, count = settings.topics, 0
         for kind in self._queues:
-            for folder in sorted((self._root / kind).glob("*/*")):
-                new = self.out / kind / folder.parent.name / folder.name
-                is_wanted = topics is None or folder.parent.name in topics
-                if is_wanted and folder.is_dir() and not new.exists() and (files := _files_of(folder)):
-                    _copy_synced(files, new)
-                    count += 1
+            top = self._root / kind
+            for topic in folders_in(top, below=self._root):
+                for queue in folders_in(top / topic, below=self._root) if topics is None or topic in topics else ():
+                    new, folder = self.out / kind / topic / queue, top / topic / queue
+                    names = files_in(folder, is_segment_name, below=self._root)
+                    if names and not check_folder(new):
+                        self._copy_synced([folder / name for name in names], new)
+                        count += 1
         if count and topics is None and self._layout is StoreLayout.JOURNAL:
             count_again(self.out, settings)
         return count
@@ -140,7 +181,7 @@ class Replacement:
             DisagreementError: naming the first that does not.
         """
         link = self.out / self._layout
-        link.unlink(missing_ok=True)
+        remove_tree(link)
         link.symlink_to(self._root / self._layout, target_is_directory=True)
         try:
             stores = find_stores(str(self.out), store.broker, (self._layout,))
@@ -155,9 +196,15 @@ class Replacement:
 
         Args:
             stamp: what the old files' names end in, with a number behind it where some have that name already.
+
+        Raises:
+            UnsafeFileError: if the work folder holds anything but what a run of this user makes, or a link would be
+                replaced; nothing was renamed.
         """
         started = self.out / _STARTED
-        if not started.exists():
+        self.check_places()
+        check_tree(self.out)
+        if not os.path.lexists(started):
             document = {
                 "stamp": self._unused(stamp),
                 "paths": [str(path) for path in self._new_paths()],
@@ -165,25 +212,58 @@ class Replacement:
                 "wanted": self._wanted,
             }
             write_whole(started, json.dumps(document).encode())
-        known = json.loads(started.read_bytes())
+        stamp, paths = self._read_started(started)
         old = []
-        for path in map(Path, known["paths"]):
+        for path in paths:
             place, new = self._root / path, self.out / path
-            if not new.exists():
+            if not os.path.lexists(new):
                 continue  # renamed before the run was interrupted
-            if place.exists():
-                kept = self._kept(path, known["stamp"])
-                kept.parent.mkdir(parents=True, exist_ok=True)
-                place.rename(kept)
-                old.append(kept)
-            place.parent.mkdir(parents=True, exist_ok=True)
-            new.rename(place)
+            if os.path.lexists(place):
+                old.append(self._keep(path, stamp))
+            make_folders(place.parent, below=self._root)
+            rename_file(new, place, below=self._root)
             sync_folder(place.parent)
-        if Path(CHECKPOINT) in map(Path, known["paths"]) and self._is_abort_to_go():
-            old.append((self._root / ABORT).rename(self._kept(Path(ABORT), known["stamp"])))
+        if Path(CHECKPOINT) in paths and self._is_abort_to_go():
+            old.append(self._keep(Path(ABORT), stamp))
         remove_but_last(self.out, _STARTED)
         sync_folder(self._root)
         return old
+
+    def _read_started(self, path: Path) -> tuple[str, list[Path]]:
+        """Read what the control file names: the stamp, and what is replaced.
+
+        Raises:
+            UnsafeFileError: if it names anything that a run does not make.
+        """
+        document = self._known(path)
+        stamp, names = document.get("stamp"), document.get("paths")
+        is_stamp = isinstance(stamp, str) and _STAMP.fullmatch(stamp) is not None
+        if not is_stamp or not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise UnsafeFileError.of(path, "a stamp, and paths of what is replaced", "another document", errno.EINVAL)
+        paths = [Path(check_relative(name)) for name in names]
+        for place in paths:
+            is_of_topic = len(place.parts) == 2 and place.parts[0] in self._queues
+            if not is_of_topic and str(place) not in WRITTEN[self._layout]:
+                found = f"{str(place)[:100]!r}: remove {self.out}, and run again"
+                raise UnsafeFileError.of(path, "paths of queues, index, checkpoint or topics.json", found, errno.EINVAL)
+        return str(stamp), paths
+
+    def _keep(self, path: Path, stamp: str) -> Path:
+        """Rename an old file or folder away; its new name."""
+        kept = self._kept(path, stamp)
+        make_folders(kept.parent, below=self._root)
+        rename_file(self._root / path, kept, below=self._root)
+        return kept
+
+    def _copy_synced(self, files: Sequence[Path], folder: Path) -> None:
+        make_folders(folder, below=self.out)
+        for path in files:
+            copy_to = create_file(folder / path.name, below=self.out)
+            with os.fdopen(copy_to, "wb") as copy, os.fdopen(open_file(path, below=self._root), "rb") as file:
+                shutil.copyfileobj(file, copy)
+                copy.flush()
+                os.fsync(copy.fileno())
+        sync_folder(folder)
 
     def _is_abort_to_go(self) -> bool:
         """Whether `abort` has nothing to say any longer.
@@ -192,7 +272,7 @@ class Replacement:
         mark deletes the newest IndexFile, and enters again only what the newest segments have; its compacted topics,
         which are not rebuilt, may need it.
         """
-        if self._layout is not StoreLayout.COMMITLOG or not (self._root / ABORT).exists():
+        if self._layout is not StoreLayout.COMMITLOG or not os.path.lexists(self._root / ABORT):
             return False
         return not any((self._root / _COMPACTED).glob("*"))
 
@@ -202,29 +282,13 @@ class Replacement:
     def _kept(self, path: Path, stamp: str) -> Path:
         """Where an old file goes: beside what an interrupted run has kept, if a broker has made another since."""
         places = (self._root / f"{path.parts[0]}.old-{name}" / Path(*path.parts[1:]) for name in _numbered(stamp))
-        return next(place for place in places if not place.exists())
+        return next(place for place in places if not os.path.lexists(place))
 
     def _new_paths(self) -> list[Path]:
         """What is there to be renamed: whole folders where all was rebuilt, else those of topics."""
-        if (self.out / CHECKPOINT).exists():
-            return [Path(name) for name in WRITTEN[self._layout] if (self.out / name).exists()]
-        kinds = [kind for kind in self._queues if (self.out / kind).exists()]
-        return [Path(kind) / folder.name for kind in kinds for folder in sorted((self.out / kind).iterdir())]
-
-
-def _files_of(folder: Path) -> list[Path]:
-    """A queue's files; what else is in its folder is not taken over."""
-    return [path for path in folder.iterdir() if path.is_file() and parse_segment_name(path.name) is not None]
-
-
-def _copy_synced(files: Sequence[Path], folder: Path) -> None:
-    folder.mkdir(parents=True)
-    for path in files:
-        with (folder / path.name).open("wb") as copy, path.open("rb") as file:
-            shutil.copyfileobj(file, copy)
-            copy.flush()
-            os.fsync(copy.fileno())
-    sync_folder(folder)
+        if os.path.lexists(self.out / CHECKPOINT):
+            return [Path(name) for name in WRITTEN[self._layout] if os.path.lexists(self.out / name)]
+        return [Path(kind) / topic for kind in self._queues for topic in folders_in(self.out / kind)]
 
 
 def _numbered(stamp: str) -> Iterator[str]:

@@ -5,7 +5,6 @@ Run again after it was interrupted, it goes on with what is not done yet. Nothin
 
 from __future__ import annotations
 
-import shutil
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -32,6 +31,7 @@ from connectors.rebuild.topics import topics_of, unlikely_queues
 from connectors.rebuild.work import run_work
 from connectors.verify.store_view import is_locked
 from schemas.layouts.delay_levels import DEFAULT_DELAY_LEVELS_MS
+from schemas.store_files import make_folders, remove_tree
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -113,10 +113,11 @@ def rebuild_store(
     Raises:
         RebuildError: for a store, a folder or options that cannot be used.
         StoreError: for a store that may not be read.
+        UnsafeFileError: for a link, or something else that is no file, in the store or in the folder.
     """
     if "://" in store.root:
         raise RebuildError(f"{store.root}: expected a store on a local or mounted disk")
-    root = Path(store.root).resolve().parent
+    root = Path(store.root).parent.resolve()  # not the parent of what its log's folder may be a link to
     settings = find_settings(root, wanted, store.layout, dialect_of(store), store.segments)
     is_live = not owns_lock and is_locked(root)
     plan = begin_or_go_on(store, root, out.resolve(), settings, partition_bytes, is_live=is_live)
@@ -124,8 +125,8 @@ def rebuild_store(
     collected, counts = _collect(plan, splits, spark, threads, advance)
     if mixed := _mixed_topics(counts):
         # Only now is it known that single messages of these topics are in BatchConsumeQueues, too.
-        shutil.rmtree(plan.parts)
-        plan.parts.mkdir()
+        remove_tree(plan.parts)
+        make_folders(plan.parts, below=plan.out)
         settings = replace(plan.settings, batch_topics=tuple(sorted({*plan.settings.batch_topics, *mixed})))
         collected, counts = _collect(replace(plan, settings=settings), splits, spark, threads, None)
     return _build(plan, collected, counts, _part_paths(plan, splits), spark, threads)
@@ -185,14 +186,15 @@ def _build(
     queues = [each for each in built.values() if isinstance(each, QueuesBuilt)]
     files = [each for _, each in sorted(built.items()) if isinstance(each, IndexBuilt)]
     if is_whole and settings.layout is StoreLayout.JOURNAL:
-        write_whole(plan.out / CHECKPOINT, journal_checkpoint_of(totals, plan.start, plan.out, settings))
+        data = journal_checkpoint_of(totals, plan.start, plan.out, settings)
+        write_whole(plan.out / CHECKPOINT, data, below=plan.out)
     elif is_whole:
         name_files(files, plan.out)
         index_time = max((each.header.end_timestamp for each in files if each.is_full), default=0)
         checkpoint = checkpoint_of(plan.root, totals, index_time, plan.end, has_physical=settings.index_tags)
         topics = topics_of(plan.root, counts.keys() - unlikely, totals.last_time, settings.dialect)
-        write_whole(plan.out / TOPICS, topics)
-        write_whole(plan.out / CHECKPOINT, checkpoint)
+        write_whole(plan.out / TOPICS, topics, below=plan.out)
+        write_whole(plan.out / CHECKPOINT, checkpoint, below=plan.out)
     remove_but_last(plan.work, PLAN)
     return Rebuilt(
         out=plan.out,

@@ -8,7 +8,6 @@ a new one.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,18 +16,20 @@ from pathlib import Path
 from connectors.commitlog.kernels import kernel_of
 from connectors.commitlog.layouts import StoreLayout
 from connectors.commitlog.stores import Segment
+from connectors.facts import batch_queues
 from connectors.facts.queue_layouts import QueueLayout, queues_of
 from connectors.rebuild.errors import RebuildError
 from connectors.rebuild.index_tags import index_has_tags
 from connectors.rebuild.topics import batch_topics_of
 from connectors.verify.log_records import LogRecords
 from connectors.verify.observed_delays import observe_delays, with_observed
-from connectors.verify.store_view import has_rocksdb_queues, list_queues, queue_file_size
+from connectors.verify.store_view import MAX_MAPPED_FILE_BYTES, has_rocksdb_queues, list_queues, queue_file_size
 from schemas.layouts import batchconsumequeue
 from schemas.layouts.checkpoint import Checkpoint, parse_checkpoint
 from schemas.layouts.dialect import DIALECTS, ROCKETMQ, Dialect
 from schemas.layouts.errors import LayoutError
 from schemas.layouts.indexfile import Geometry, geometry_of
+from schemas.store_files import files_in, read_file
 
 CHECKPOINT, INDEX, QUEUES, BATCH_QUEUES = "checkpoint", "index", "consumequeue", "batchconsumequeue"
 _INDEX_NAME_LENGTH = 17
@@ -197,7 +198,7 @@ def _queue_file_size(root: Path, wanted: Wanted, layout: StoreLayout) -> int:
 def read_checkpoint(root: Path) -> Checkpoint | None:
     """The store's checkpoint, or None where there is none that can be read."""
     with suppress(OSError, LayoutError):
-        return parse_checkpoint((root / CHECKPOINT).read_bytes())
+        return parse_checkpoint(read_file(root / CHECKPOINT))
     return None
 
 
@@ -211,27 +212,25 @@ def _has_tags(root: Path, index_files: list[Path], geometry: Geometry) -> bool:
 
 def _index_files(root: Path) -> list[Path]:
     """The store's IndexFiles, oldest first."""
-    with suppress(FileNotFoundError):
-        return [
-            Path(entry.path)
-            for entry in sorted(os.scandir(root / INDEX), key=lambda each: each.name)
-            if len(entry.name) == _INDEX_NAME_LENGTH and entry.name.isdecimal() and entry.is_file()
-        ]
-    return []
+    names = files_in(root / INDEX, lambda name: len(name) == _INDEX_NAME_LENGTH and name.isdecimal())
+    return [root / INDEX / name for name in names]
 
 
 def _geometry_of(index_files: list[Path]) -> Geometry:
     """Slots and entries of the IndexFiles; the defaults where none has a size that tells."""
     for path in index_files:
         with suppress(LayoutError, FileNotFoundError):
-            return geometry_of(path.stat().st_size)
+            return geometry_of(path.lstat().st_size)
     return Geometry()
 
 
 def _batch_file_size(root: Path) -> int:
     """The size of the first BatchConsumeQueue file that has one which such a file can have."""
-    for path in sorted((root / BATCH_QUEUES).glob("*/*/*")):
-        size = path.stat().st_size
-        if path.is_file() and size and size % batchconsumequeue.ENTRY.size == 0:
-            return size
+    top = root / BATCH_QUEUES
+    for topic, queue_id in list_queues(root, batch_queues.QUEUES):
+        folder = top / topic / str(queue_id)
+        for name in files_in(folder, below=top):
+            size = (folder / name).lstat().st_size
+            if 0 < size <= MAX_MAPPED_FILE_BYTES and size % batchconsumequeue.ENTRY.size == 0:
+                return size
     return batchconsumequeue.DEFAULT_FILE_ENTRIES * batchconsumequeue.ENTRY.size

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from collections import Counter
 from collections.abc import Collection, Iterable
 from pathlib import Path
@@ -52,7 +53,7 @@ def topics_of(root: Path, queues: Iterable[Queue], timestamp: int, dialect: Dial
     """
     path = root / TOPICS
     document = read_topics(root)
-    if path.exists() and not read_topics_file(path):
+    if os.path.lexists(path) and not read_topics_file(path):
         instead = f"what {backup_of(path).name} says is taken" if document else "it is made by the log alone"
         _LOGGER.warning("%s: expected JSON with %s, found none: %s", path, TABLE, instead)
     table = document.setdefault(TABLE, {})

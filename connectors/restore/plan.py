@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from connectors.restore.errors import RestoreError
 from connectors.restore.rows import Chosen, LogRange
 from connectors.restore.segment import Lost, SegmentRestored
 from schemas.layouts.segments import segment_name
+from schemas.store_files import check_folder, check_own_folder, make_folders, read_json
 
 WORK = ".restore"
 PLAN, _DONE, _VERSION = "plan.json", "done", 1
@@ -60,7 +62,7 @@ class Plan:
     def read_done(self, base: int) -> SegmentRestored | None:
         """What came of a segment; None where it is still to be written."""
         try:
-            known = json.loads(self._done(base).read_bytes())
+            known = read_json(self._done(base), below=self.out)
             known["lost"] = tuple(Lost(**each) for each in known["lost"])
             known["filled"] = tuple((start, end) for start, end in known["filled"])
             known["first"] = tuple(known["first"]) if known["first"] else None
@@ -70,7 +72,7 @@ class Plan:
 
     def write_done(self, base: int, restored: SegmentRestored) -> None:
         """Note what came of a segment, which has its name."""
-        write_whole(self._done(base), json.dumps(asdict(restored)).encode())
+        write_whole(self._done(base), json.dumps(asdict(restored)).encode(), below=self.out)
 
     def _done(self, base: int) -> Path:
         return self.work / _DONE / f"{segment_name(base)}.json"
@@ -83,8 +85,8 @@ class Plan:
     def write(self) -> None:
         """Keep it."""
         document = self.question() | {"log": asdict(self.log), "segment_size": self.segment_size}
-        self.commitlog.mkdir(parents=True, exist_ok=True)
-        write_whole(self.work / PLAN, json.dumps(document, indent=2).encode())
+        make_folders(self.commitlog, below=self.out)
+        write_whole(self.work / PLAN, json.dumps(document, indent=2).encode(), below=self.out)
 
 
 def check_out(out: Path) -> bool:
@@ -92,9 +94,13 @@ def check_out(out: Path) -> bool:
 
     Raises:
         RestoreError: if it holds anything else.
+        UnsafeFileError: if it holds a link in the place of what a run makes, or another user's unfinished run.
     """
-    if (out / WORK / PLAN).exists():
-        return True
+    if check_own_folder(out / WORK):
+        check_folder(out / WORK / _DONE)
+        check_folder(out / WORK / COMMITLOG)
+        if os.path.lexists(out / WORK / PLAN):
+            return True
     if out.exists() and not out.is_dir():
         raise RestoreError(f"{out} is a file: expected a new or an empty folder")
     others = sorted(path.name for path in out.iterdir() if path.name != WORK) if out.exists() else []
@@ -111,7 +117,7 @@ def go_on(plan: Plan) -> Plan:
     """
     known: dict[str, Any] = {}
     try:
-        known = json.loads((plan.work / PLAN).read_bytes())
+        known = read_json(plan.work / PLAN, below=plan.out)
         if {name: known[name] for name in plan.question()} == plan.question():
             size = known["segment_size"] if plan.segment_size == 0 else plan.segment_size
             if size == known["segment_size"]:

@@ -6,7 +6,6 @@ Run again after it was interrupted, it goes on with the segments that are not wh
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -37,6 +36,7 @@ from connectors.whole_files import sync_folder
 from schemas.layouts.commitlog import END_RESERVE
 from schemas.layouts.delay_levels import DEFAULT_DELAY_LEVELS_MS
 from schemas.layouts.topics import BOLTMQ_SCHEDULE_TOPIC
+from schemas.store_files import remove_tree
 
 NOTES = "restore-notes.jsonl"
 _THREADS = 2
@@ -204,7 +204,7 @@ def _write_config(
     delays = first_undelivered(table, broker, log, levels, log.last_time - DELIVERY_MS)
     files = config_files(fitting or GroupOffsets({}), {topic for topic, _ in ends}, delays, log.last_time)
     for name, data in files.items():
-        write_whole(plan.out / "config" / name, data)
+        write_whole(plan.out / "config" / name, data, below=plan.out)
     return fitting
 
 
@@ -212,8 +212,7 @@ def _rebuild(plan: Plan, settings: Wanted, threads: int) -> Rebuilt:
     """All that follows from the log."""
     if not (plan.out / REBUILD_WORK / REBUILD_PLAN).exists():
         for name in WRITTEN[StoreLayout.COMMITLOG]:  # of a run that was interrupted behind its rebuild
-            path = plan.out / name
-            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+            remove_tree(plan.out / name)
     (store,) = find_stores(str(plan.out), plan.chosen.broker)
     wanted = replace(settings, close_heads=store.segments[0].base_offset == 0)
     return rebuild_store(store, plan.out, wanted, threads=threads)

@@ -20,6 +20,7 @@ from connectors.restore.kernel import Array
 from connectors.restore.records import RecordWriter
 from connectors.restore.rows import rows_of_segment
 from schemas.layouts.segments import segment_name
+from schemas.store_files import create_file
 
 Advance = Callable[[int], None]
 _UNFIT = "no room for a filler beside it"
@@ -117,7 +118,7 @@ def restore_segment(
         PackStoreError: where the place of all packs cannot be read.
     """
     beside = task.path.with_suffix(".tmp")
-    with beside.open("w+b") as file:
+    with os.fdopen(create_file(beside), "w+b") as file:
         os.truncate(file.fileno(), task.size)
         restored = _write(file.fileno(), table, bodies, task, advance)
         os.fsync(file.fileno())

@@ -97,7 +97,7 @@ def _find(store: Store, base_offset: int) -> Segment:
 
 def _look_at(segment: Segment) -> tuple[int, int, datetime.datetime]:
     if "://" not in segment.path:
-        status = Path(segment.path).stat()
+        status = Path(segment.path).lstat()
         return status.st_size, status.st_blocks * _BLOCK_BYTES, _time(status.st_mtime)
     filesystem, path = resolve_filesystem(segment.path)
     (info,) = filesystem.get_file_info([path])

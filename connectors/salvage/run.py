@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import shutil
+import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -19,6 +19,18 @@ from connectors.salvage.segments import SegmentSalvaged, SegmentTask, salvage_se
 from connectors.salvage.tail import dropped_tail
 from connectors.verify.store_view import is_locked, range_of
 from connectors.whole_files import sync_folder
+from schemas.store_files import (
+    MAX_SMALL_FILE_BYTES,
+    UnsafeFileError,
+    check_folder,
+    check_own_folder,
+    create_file,
+    files_in,
+    make_folders,
+    read_file,
+    read_json,
+    remove_tree,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -74,14 +86,17 @@ def salvage_store(
     Raises:
         SalvageError: for a folder that has another log already, and for segments of several sizes.
         StoreError: for a store that may not be read.
+        UnsafeFileError: for a link, or something else that is no file, in the store or in the folder.
     """
     if "://" in store.root:
         raise SalvageError(f"{store.root}: expected a store on a local or mounted disk")
-    if (out / COMMITLOG).exists():
+    if os.path.lexists(out / COMMITLOG):
         return _known(store, out)
+    config = _read_config(Path(store.root).parent)
     work = out / _WORK
-    shutil.rmtree(work, ignore_errors=True)
-    (work / COMMITLOG).mkdir(parents=True)
+    if check_own_folder(work):
+        remove_tree(work)
+    make_folders(work / COMMITLOG, below=out)
     found = range_of(store, is_live=is_locked(Path(store.root).parent))
     tasks = _tasks(store, found, work / COMMITLOG)
     done: dict[int, SegmentSalvaged] = {}
@@ -97,7 +112,8 @@ def salvage_store(
     _write_lines(out / DAMAGES, (asdict(damage) for damage in damages))
     if moved:
         _write_lines(out / MOVED, ({"before": before, "now": now} for before, now in moved))
-    _copy_config(Path(store.root).parent, out)
+    for name, data in config.items():
+        write_whole(out / CONFIG / name, data, below=out)
     salvaged = Salvaged(
         out,
         sum(task.split.size for task in tasks),
@@ -109,7 +125,8 @@ def salvage_store(
         dropped,
     )
     sync_folder(work / COMMITLOG)
-    write_whole(out / _SUMMARY, json.dumps(_source(store) | {"salvaged": _counts(salvaged)}).encode())
+    document = _source(store) | {"salvaged": _counts(salvaged)}
+    write_whole(out / _SUMMARY, json.dumps(document).encode(), below=out)
     (work / COMMITLOG).rename(out / COMMITLOG)
     sync_folder(out)
     work.rmdir()
@@ -119,7 +136,7 @@ def salvage_store(
 def _source(store: Store) -> dict[str, Any]:
     """What tells one log from another, and from what it was before somebody changed it."""
     files = [
-        [segment.base_offset, segment.file_size, Path(segment.path).stat().st_mtime_ns] for segment in store.segments
+        [segment.base_offset, segment.file_size, Path(segment.path).lstat().st_mtime_ns] for segment in store.segments
     ]
     return {"log": str(Path(store.root).resolve()), "segments": files}
 
@@ -131,8 +148,11 @@ def _counts(salvaged: Salvaged) -> dict[str, int]:
 def _known(store: Store, out: Path) -> Salvaged:
     """What an earlier run has made of the same log."""
     try:
-        document = json.loads((out / _SUMMARY).read_bytes())
+        check_folder(out / COMMITLOG)
+        document = read_json(out / _SUMMARY)
         salvaged = Salvaged(out, **document.pop("salvaged"))
+    except UnsafeFileError:
+        raise
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         document = None
     if document != _source(store):
@@ -177,14 +197,21 @@ def _fill_empty(tasks: list[SegmentTask], done: dict[int, SegmentSalvaged]) -> N
             done[number] = salvage_segment(replace(task, store_timestamp=time))
 
 
-def _copy_config(root: Path, out: Path) -> None:
-    """What topics, groups and offsets there were; a broker makes what is missing."""
-    for path in sorted((root / CONFIG).glob("*.json")):
-        if path.is_file():
-            (out / CONFIG).mkdir(exist_ok=True)
-            shutil.copyfile(path, out / CONFIG / path.name)
+def _read_config(root: Path) -> dict[str, bytes]:
+    """Read what topics, groups and offsets there were, before anything is written; a broker makes what is missing.
+
+    Raises:
+        UnsafeFileError: for a link, or something else that is no file, among them; or files of more than 64 MiB.
+    """
+    folder = root / CONFIG
+    names = files_in(folder, lambda name: name.endswith(".json"), below=root)
+    files: dict[str, bytes] = {}
+    for name in names:
+        left = MAX_SMALL_FILE_BYTES - sum(map(len, files.values()))
+        files[name] = read_file(folder / name, below=root, limit=left)
+    return files
 
 
 def _write_lines(path: Path, rows: Iterable[object]) -> None:
-    with path.open("w", encoding="utf-8") as file:
+    with os.fdopen(create_file(path), "w", encoding="utf-8") as file:
         file.writelines(json.dumps(row) + "\n" for row in rows)

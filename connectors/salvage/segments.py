@@ -29,6 +29,7 @@ from connectors.salvage.fillers import MIN_FILLER_BYTES, fillers
 from schemas.layouts.commitlog import HEAD, STORED, serialize_blank
 from schemas.layouts.scan import DEFAULT_MAX_RECORD_BYTES, Fault
 from schemas.layouts.segments import segment_name
+from schemas.store_files import create_file
 
 _WINDOW_BYTES = 4 << 20
 _COPY_BYTES = 8 << 20
@@ -96,7 +97,7 @@ def salvage_segment(task: SegmentTask) -> SegmentSalvaged:
     base = task.split.base_offset
     path = Path(task.out) / segment_name(base)
     beside = path.with_suffix(".tmp")
-    with beside.open("wb") as file:
+    with os.fdopen(create_file(beside), "wb") as file:
         os.truncate(file.fileno(), task.size)
         salvaged = _Writer(task, file.fileno()).run()
         os.fsync(file.fileno())

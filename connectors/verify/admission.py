@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -34,6 +35,7 @@ from connectors.verify.store_view import (
 from schemas.layouts.delay_levels import DEFAULT_DELAY_LEVELS_MS, DELAY_UNIT_MS
 from schemas.layouts.errors import LayoutError
 from schemas.layouts.segments import parse_segment_name
+from schemas.store_files import files_in
 
 DEFAULT_PARTITION_BYTES = 256 << 20
 
@@ -84,10 +86,11 @@ def admit(store: Store, options: Options) -> Admitted:
     Raises:
         VerifyError: if the store is not on a local disk.
         StoreError: if it may not be read.
+        UnsafeFileError: for a link, or something else that is no file, in the place of one of its files.
     """
     root = folder_of(store)
     findings = Findings(options.limit)
-    is_live, was_aborted = is_locked(root), (root / ABORT).exists()
+    is_live, was_aborted = is_locked(root), os.path.lexists(root / ABORT)
     small = checks_of(store.layout).read_small_files(root, options.limit, is_live)
     findings.merge(small.findings)
     log = range_of(store, is_live=is_live)
@@ -159,11 +162,9 @@ def _check_segments(store: Store, view: StoreView, small: SmallFiles, findings: 
                 Finding("log_file_size", name, physical_offset=segment.base_offset, found=f"{segment.file_size} bytes",
                         expected=f"{size} bytes")
             )  # fmt: skip
-    for path in sorted((Path(view.root) / view.log).iterdir()):
-        if path.is_file() and parse_segment_name(path.name) is None:
-            findings.add(
-                Finding("log_stray_file", f"{view.log}/{path.name}", found=path.name, expected="20 digits as a name")
-            )
+    for name in files_in(Path(view.root) / view.log):
+        if parse_segment_name(name) is None:
+            findings.add(Finding("log_stray_file", f"{view.log}/{name}", found=name, expected="20 digits as a name"))
     if view.tail is TailKind.TORN and not view.is_live:
         # What a broker cut after a crash may stay there until its next record: it has never vouched for that.
         is_known = small.log_end is not None and small.log_end <= view.end
@@ -178,8 +179,7 @@ def _index_parts(store: Store, view: StoreView, findings: Findings) -> Iterator[
     """The IndexFiles that can be read and are about the log that is there, in its order."""
     folder = Path(view.root) / index_files.FOLDER
     parts = []
-    paths = sorted(path for path in folder.iterdir() if path.name.isdecimal()) if folder.is_dir() else []
-    for path in paths:
+    for path in [folder / name for name in files_in(folder, str.isdecimal)]:
         try:
             part = open_part(path)
         except LayoutError as error:

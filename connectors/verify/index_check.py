@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 
+from connectors.commitlog.mapping import Mapping
 from connectors.facts.kernel import Array
 from connectors.facts.records import Facts
 from connectors.verify import chains
@@ -11,6 +14,7 @@ from connectors.verify.findings import Finding, Findings
 from connectors.verify.index_files import ENTRY_DTYPE, IndexPart, read_between
 from connectors.verify.store_view import StoreView
 from schemas.layouts.indexfile import ENTRY
+from schemas.store_files import open_file
 
 _CODES = {
     chains.MISSING: "index_missing_entry",
@@ -152,14 +156,45 @@ class IndexChecker:
 
 
 def check_chains(view: StoreView, part: IndexPart) -> Findings:
-    """Every slot and entry of a file."""
+    """Check every slot and entry of a file."""
+    descriptor = open_file(part.path)
+    try:
+        return _check_open_file(view, part, descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _check_open_file(view: StoreView, part: IndexPart, descriptor: int) -> Findings:
+    """Check an open file, mapped: one that is cut meanwhile is a finding, and does not end the process."""
+    size = part.geometry.file_size
+    mapping = Mapping.of(descriptor, 0, size)
+    if mapping is None:
+        memory = np.frombuffer(bytearray(os.pread(descriptor, size, 0)), np.uint8)
+        return _check_memory(view, part, memory) if len(memory) == size else _cut(view, part, len(memory))
+    try:
+        if len(mapping.window) < size:
+            return _cut(view, part, len(mapping.window))
+        findings = _check_memory(view, part, mapping.window)
+        return _cut(view, part, os.fstat(descriptor).st_size) if mapping.was_cut else findings
+    finally:
+        mapping.close()
+
+
+def _cut(view: StoreView, part: IndexPart, size: int) -> Findings:
+    """A file that was cut since it was opened first: nothing that was seen of it can be believed."""
     findings = Findings(view.limit)
-    memory = np.memmap(part.path, np.uint8, mode="c")  # numba compiles once more for what cannot be written
+    expected = f"{part.geometry.file_size} bytes, as when it was opened"
+    findings.add(Finding("index_file_size", part.name, found=f"{size} bytes", expected=expected))
+    return findings
+
+
+def _check_memory(view: StoreView, part: IndexPart, memory: Array) -> Findings:
+    findings = Findings(view.limit)
     counts = np.zeros(chains.CHAIN_COUNTS, np.int64)
     first = np.zeros((len(_CHAIN_CODES), max(1, view.limit)), np.int64)
     references = np.zeros(part.last + 2, np.uint8)
     room = part.entries if view.is_live and part.is_newest else part.last + 1
-    chains.check_chains(memory.view(np.ndarray), part.slots, part.last, room, references, counts, first)
+    chains.check_chains(memory, part.slots, part.last, room, references, counts, first)
     for kind, code in _CHAIN_CODES.items():
         kept = first[kind, : min(int(counts[kind]), first.shape[1])].tolist()
         findings.add_many(code, int(counts[kind]), (_chain_finding(part, memory, kind, code, each) for each in kept))

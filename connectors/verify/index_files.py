@@ -11,6 +11,7 @@ import numpy as np
 
 from connectors.facts.kernel import Array
 from schemas.layouts.indexfile import ENTRY, HEADER, Geometry, Header, geometry_of, parse_header
+from schemas.store_files import open_file
 
 FOLDER = "index"
 ENTRY_DTYPE = np.dtype(ENTRY.numpy_fields)
@@ -63,14 +64,15 @@ def open_part(path: Path) -> IndexPart | None:
 
     Raises:
         LayoutError: if the file's size is that of no IndexFile.
+        UnsafeFileError: if it is a link or no file.
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    descriptor = open_file(path)
     try:
         geometry = geometry_of(os.fstat(descriptor).st_size)
         header = parse_header(os.pread(descriptor, HEADER.size, 0))
 
         def entry(number: int) -> bytes:
-            return os.pread(descriptor, ENTRY.size, geometry.entry_position(number))
+            return _entry_at(descriptor, geometry, number)
 
         last = bisect_left(range(1, geometry.entries), True, key=lambda number: not any(entry(number)))
         claimed = header.index_count - 1
@@ -87,15 +89,20 @@ def open_part(path: Path) -> IndexPart | None:
     )
 
 
+def _entry_at(descriptor: int, geometry: Geometry, number: int) -> bytes:
+    """The bytes of an entry; zeros where the file was cut meanwhile."""
+    return os.pread(descriptor, ENTRY.size, geometry.entry_position(number)).ljust(ENTRY.size, b"\0")
+
+
 def read_between(part: IndexPart, start: int, end: int) -> tuple[int, Array]:
     """The entries that lead to a range of the log, by halving: the first one's number, and all of them."""
-    with open(part.path, "rb", buffering=0) as file:  # noqa: PTH123 (unbuffered, for pread)
+    with os.fdopen(open_file(part.path), "rb", buffering=0) as file:
         descriptor = file.fileno()
         position = part.geometry.entry_position
 
         def offset_at(number: int) -> int:
             number = min(max(1, number), part.last)
-            found: int = ENTRY.unpack(os.pread(descriptor, ENTRY.size, position(number)))[1]
+            found: int = ENTRY.unpack(_entry_at(descriptor, part.geometry, number))[1]
             return found
 
         def offset_of(number: int) -> int:

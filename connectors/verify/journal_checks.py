@@ -14,6 +14,7 @@ from schemas.layouts.errors import LayoutError
 from schemas.layouts.jmq_checkpoint import FILE_NAME, LAYOUT, JournalCheckpoint, parse_journal_checkpoint
 from schemas.layouts.journal import HEAD
 from schemas.layouts.topics import DLQ_PREFIX, RETRY_PREFIX
+from schemas.store_files import read_file
 
 OFFSETS = f"{jmq_offsets.FOLDER}/{jmq_offsets.FILE_NAME}"
 _OFFSET = [declared.name for declared in HEAD.fields].index("journal_offset")
@@ -56,8 +57,12 @@ def _read_checkpoint(root: Path, findings: Findings, *, is_live: bool) -> Journa
 def _read_offsets(root: Path, findings: Findings) -> tuple[GroupOffset, ...]:
     """How far applications have acknowledged; retries and dead letters, which are in no queue's files, left out."""
     try:
-        positions, _ = jmq_offsets.parse_offsets((root / OFFSETS).read_bytes())
+        positions, _ = jmq_offsets.parse_offsets(read_file(root / OFFSETS, below=root))
     except FileNotFoundError:
+        return ()
+    except OSError as error:
+        expected = "a file of at most 64 MiB"
+        findings.add(Finding("offsets_unreadable", OFFSETS, found=str(error.strerror), expected=expected))
         return ()
     except LayoutError as error:
         found, expected = f"{error.field}: {error.found}", error.expected

@@ -11,7 +11,8 @@ import numpy as np
 
 from connectors.facts.kernel import Array
 from connectors.facts.queue_layouts import QueueLayout
-from schemas.layouts.segments import parse_segment_name, segment_name
+from schemas.layouts.segments import is_segment_name, segment_name
+from schemas.store_files import files_in, open_file
 
 _AT_ONCE = 4096
 """Entries that are read at once."""
@@ -34,17 +35,18 @@ class QueueFiles:
     """
 
     def __init__(self, root: Path, topic: str, queue_id: int, file_size: int, layout: QueueLayout) -> None:
-        """List the files; a queue without a folder has none."""
+        """List the files; a queue without a folder has none.
+
+        Raises:
+            UnsafeFileError: for a link, or something else that is no file, with the name of one.
+        """
         self.topic = topic
         self.queue_id = queue_id
         self.layout = layout
         self.folder = root / layout.folder / topic / str(queue_id)
         self.file_size = file_size
-        try:
-            names = [entry.name for entry in os.scandir(self.folder) if entry.is_file()]
-        except (FileNotFoundError, NotADirectoryError):
-            names = []
-        found = [start for name in names if (start := parse_segment_name(name)) is not None]
+        self._top = root / layout.folder
+        found = [int(name) for name in files_in(self.folder, is_segment_name, below=self._top)]
         self.origin = 0 if layout.is_aligned else self._origin_of(found)
         self.starts = sorted(start for start in found if self.is_start(start))
         self._known = frozenset(self.starts)
@@ -103,7 +105,7 @@ class QueueFiles:
         start = self.file_start(first)
         wanted = (end - first) * self.layout.entry_size
         try:
-            descriptor = os.open(self.folder / segment_name(start), os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = open_file(self.folder / segment_name(start), below=self._top)
         except FileNotFoundError:
             return np.zeros(end - first, self.layout.dtype)
         try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from contextlib import suppress
 from itertools import pairwise
@@ -13,6 +12,7 @@ from connectors.verify.queue_check import Run
 from connectors.verify.queue_files import QueueFiles
 from connectors.verify.store_view import StoreView
 from schemas.layouts.segments import parse_segment_name, segment_name
+from schemas.store_files import files_in
 
 
 class QueueFolders:
@@ -60,17 +60,15 @@ class QueueFolders:
 
     def _check_names(self, files: QueueFiles) -> None:
         folder = f"{files.layout.folder}/{files.name}"
-        with suppress(FileNotFoundError, NotADirectoryError):
-            for entry in sorted(os.scandir(files.folder), key=lambda each: each.name):
-                if not entry.is_file():
-                    continue
-                name, start = f"{folder}/{entry.name}", parse_segment_name(entry.name)
+        with suppress(FileNotFoundError):
+            for found in files_in(files.folder, below=files.folder.parent.parent):
+                name, start = f"{folder}/{found}", parse_segment_name(found)
                 if start is not None:
-                    self._check_file(files, name, start, entry.stat().st_size)
+                    self._check_file(files, name, start, (files.folder / found).lstat().st_size)
                 elif self._view.layout is StoreLayout.COMMITLOG:  # what one of JMQ's does with it is not known
                     expected = "20 digits as a name"
                     self._findings.add(
-                        Finding("queue_file_name", name, queue=files.name, found=entry.name, expected=expected)
+                        Finding("queue_file_name", name, queue=files.name, found=found, expected=expected)
                     )
 
     def _check_file(self, files: QueueFiles, name: str, start: int, size: int) -> None:

@@ -17,6 +17,7 @@ from schemas.layouts.errors import LayoutError
 from schemas.layouts.numbers import INT32_MAX, INT64_MAX, INT64_MIN, int_within, parse_int, parse_int32
 from schemas.layouts.offset_keys import split_offset_key
 from schemas.remoting.fastjson import parse_fastjson
+from schemas.store_files import read_file
 
 CHECKPOINT = "checkpoint"
 CONSUMER_OFFSETS, DELAY_OFFSETS = "config/consumerOffset.json", "config/delayOffset.json"
@@ -102,7 +103,7 @@ def read_small_files(root: Path, limit: int, is_live: bool) -> SmallFiles:
 def read_checkpoint_file(path: Path, findings: Findings, *, is_live: bool) -> bytes | None:
     """The bytes of a checkpoint; a missing one is a finding, but where a broker may not have come to write it."""
     try:
-        return path.read_bytes()
+        return read_file(path)
     except FileNotFoundError:
         if not is_live:
             findings.add(Finding("checkpoint_missing", CHECKPOINT, found="no such file", expected="4096 bytes"))
@@ -114,7 +115,7 @@ def read_checkpoint_file(path: Path, findings: Findings, *, is_live: bool) -> by
 
 def _table(root: Path, name: str, findings: Findings, is_pair: Callable[[object, object], bool]) -> dict[Any, Any]:
     try:
-        document = parse_fastjson((root / name).read_bytes())
+        document = parse_fastjson(read_file(root / name, below=root))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:

@@ -26,10 +26,13 @@ from connectors.verify.errors import VerifyError
 from connectors.verify.index_files import IndexPart
 from connectors.verify.queue_files import QueueFiles
 from schemas.layouts.dialect import ROCKETMQ, Dialect
-from schemas.layouts.segments import parse_queue_folder
+from schemas.layouts.segments import is_segment_name, parse_queue_folder
+from schemas.store_files import files_in, folders_in, open_file
 
 ABORT, LOCK = "abort", "lock"
 CONSUME_QUEUES = "consumequeue"
+MAX_MAPPED_FILE_BYTES = (1 << 31) - 1
+"""What a Java broker can map, as its sizes are int: a larger file is none of its queues'."""
 _ROCKSDB_FILE = "CURRENT"
 _FLOCK = "hhqqi4x"  # struct flock on 64-bit Linux: type, whence, start, length, pid
 
@@ -130,7 +133,7 @@ def is_locked(root: Path) -> bool:
     """Whether a process has the store open: it holds the lock on the file `lock`."""
     path = root / LOCK
     try:
-        inode = path.stat().st_ino
+        inode = path.lstat().st_ino
     except OSError:
         return False
     with suppress(OSError):
@@ -139,7 +142,7 @@ def is_locked(root: Path) -> bool:
         for line in Path("/proc/locks").read_text().splitlines():
             if f" {os.getpid()} " in line and f":{inode} " in line:
                 return True
-    with suppress(OSError), path.open("rb") as file:
+    with suppress(OSError), os.fdopen(open_file(path), "rb") as file:
         request = struct.pack(_FLOCK, fcntl.F_RDLCK, os.SEEK_SET, 0, 1, 0)
         answer = fcntl.fcntl(file.fileno(), fcntl.F_GETLK, request)
         return bool(struct.unpack(_FLOCK, answer)[0] != fcntl.F_UNLCK)
@@ -147,20 +150,22 @@ def is_locked(root: Path) -> bool:
 
 
 def list_queues(root: Path, layout: QueueLayout) -> list[tuple[str, int]]:
-    """Topics and queue ids that have a folder; what has no number for a name is passed over, as brokers do."""
+    """List topics and queue ids that have a folder; what has no number for a name is passed over, as brokers do.
+
+    Raises:
+        UnsafeFileError: for a link among the folders.
+    """
     found = []
-    with suppress(FileNotFoundError):
-        for topic in sorted(os.scandir(root / layout.folder), key=lambda entry: entry.name):
-            if topic.is_dir():
-                names = [entry.name for entry in os.scandir(topic.path) if entry.is_dir()]
-                numbers = map(parse_queue_folder, sorted(names))
-                found += [(topic.name, number) for number in numbers if number is not None]
+    top = root / layout.folder
+    for topic in folders_in(top):
+        numbers = map(parse_queue_folder, folders_in(top / topic, below=top))
+        found += [(topic, number) for number in numbers if number is not None]
     return found
 
 
 def has_rocksdb_queues(root: Path) -> bool:
     """Whether the queues are kept in RocksDB: its file CURRENT is there then."""
-    return (root / CONSUME_QUEUES / _ROCKSDB_FILE).exists()
+    return os.path.lexists(root / CONSUME_QUEUES / _ROCKSDB_FILE)
 
 
 def queue_file_size(root: Path, queues: list[tuple[str, int]], layout: QueueLayout) -> int:
@@ -169,11 +174,17 @@ def queue_file_size(root: Path, queues: list[tuple[str, int]], layout: QueueLayo
     Of sizes that are as frequent it is the default, else the largest: files are cut, and do not grow.
     """
     sizes: Counter[int] = Counter()
+    top = root / layout.folder
     for topic, queue_id in queues[:1000]:
+        folder = top / topic / str(queue_id)
         with suppress(FileNotFoundError):
-            entries = os.scandir(root / layout.folder / topic / str(queue_id))
-            sizes.update(entry.stat().st_size for entry in entries if entry.is_file())
-    possible = {size: count for size, count in sizes.items() if size and size % layout.entry_size == 0}
+            names = files_in(folder, is_segment_name, below=top)
+            sizes.update((folder / name).lstat().st_size for name in names)
+    possible = {
+        size: count
+        for size, count in sizes.items()
+        if 0 < size <= MAX_MAPPED_FILE_BYTES and size % layout.entry_size == 0
+    }
     return max(
         possible, key=lambda size: (possible[size], size == layout.default_file_size, size),
         default=layout.default_file_size,

@@ -87,6 +87,10 @@ class Geometry(NamedTuple):
         return HEADER.size + SLOT.size * self.slots + ENTRY.size * number
 
 
+MAX_FILE_BYTES = (1 << 31) - 1
+"""A broker computes a file's size as an int."""
+
+
 def geometry_of(file_size: int) -> Geometry:
     """Slots and entries of a file with the default ratio of 1:4.
 
@@ -95,6 +99,8 @@ def geometry_of(file_size: int) -> Geometry:
     """
     unit = SLOT.size + 4 * ENTRY.size
     slots, rest = divmod(file_size - HEADER.size, unit)
+    if file_size > MAX_FILE_BYTES:
+        raise LayoutError("file size", 0, f"at most {MAX_FILE_BYTES} bytes", f"{file_size} bytes")
     if rest or slots < 1:
         raise LayoutError("file size", 0, f"{HEADER.size} + {unit} x slots bytes", f"{file_size} bytes")
     return Geometry(slots, 4 * slots)

@@ -21,6 +21,11 @@ def segment_name(start_offset: int) -> str:
     return f"{start_offset:0{NAME_LENGTH}d}"
 
 
+def is_segment_name(name: str) -> bool:
+    """Tell whether a file's name is that of a segment."""
+    return parse_segment_name(name) is not None
+
+
 def parse_segment_name(name: str) -> int | None:
     """Return the offset in a file's name, or None where it is not the name of a segment."""
     if len(name) != NAME_LENGTH or not name.isdecimal():

@@ -10,6 +10,7 @@ import pytest
 from broker_lite.store import StoreFilesError
 from broker_lite.store.file_queue import FileQueue
 from broker_lite.store.mapped_file import MappedFile, Mappings
+from schemas.store_files import remove_file
 
 
 class KilledError(Exception):
@@ -64,15 +65,15 @@ def test_a_process_that_dies_while_files_are_deleted_leaves_no_hole(
 ) -> None:
     files = opened(tmp_path)
     files.prepare(40)
-    plain, left = Path.unlink, [None] * survived
+    left = [None] * survived
 
-    def unlink(path: Path) -> None:
+    def remove_one(path: Path, *, below: Path | None) -> None:
         if not left:
             raise KilledError
         left.pop()
-        plain(path)
+        remove_file(path, below=below)
 
-    monkeypatch.setattr(Path, "unlink", unlink)
+    monkeypatch.setattr("broker_lite.store.mapped_file.remove_file", remove_one)
     with pytest.raises(KilledError):
         remove(files)
     assert opened(tmp_path).end == 40 - 10 * survived
@@ -160,6 +161,6 @@ def test_sync_counts_what_is_on_the_disk(tmp_path: Path) -> None:
 def test_new_file_does_not_replace_one(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"mine")
-    with pytest.raises(FileExistsError):
+    with pytest.raises(StoreFilesError, match="expected no file of this name yet"):
         MappedFile.create(path, 10, Mappings())
     assert path.read_bytes() == b"mine"

@@ -266,7 +266,7 @@ def test_tables_that_cannot_be_saved_are_saved_later(root: Path, monkeypatch: py
                 failed.set()
                 raise OSError(number, os.strerror(number))
 
-            broken.setattr("broker_lite.store.config_file.sync_folder", fail)
+            broken.setattr("broker_lite.store.kept_file.sync_folder", fail)
             store.config.consumer_offsets.commit("orders", "shipping", 0, 7)
             assert failed.wait(20)
             store.put(message(0))

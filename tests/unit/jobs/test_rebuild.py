@@ -17,6 +17,7 @@ from jobs import verify
 from jobs.command import ExitCode
 from jobs.rebuild import main
 from schemas.layouts.segments import segment_name
+from schemas.store_files import rename_file
 from tests.indexed_stores import OPTIONS, SEGMENT_BYTES, Clock, message, write_indexed_store
 from tests.jmq_stores import FILE_BYTES, write_jmq_store
 
@@ -144,7 +145,7 @@ def let_a_broker_write(store: Path, count: int) -> None:
             opened.put(message(number, chance))
 
 
-@pytest.mark.parametrize("where", ["run._build", "replace.verify_stores", "replace.sync_folder", "replace.Path.rename"])
+@pytest.mark.parametrize("where", ["run._build", "replace.verify_stores", "replace.sync_folder", "replace.rename_file"])
 def test_what_a_broker_writes_between_two_runs_is_in_what_the_second_makes(
     store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], where: str
 ) -> None:
@@ -159,15 +160,14 @@ def test_what_a_broker_writes_between_two_runs_is_in_what_the_second_makes(
 def test_what_a_broker_makes_between_two_renames_is_kept_beside_too(
     store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rename = Path.rename
 
-    def stop_at_the_new(path: Path, target: Path) -> Path:
+    def stop_at_the_new(path: Path, target: Path, *, below: Path) -> None:
         if path.parent.name == ".rebuilt-in-place":
             raise StoppedError
-        return rename(path, target)
+        rename_file(path, target, below=below)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Path, "rename", stop_at_the_new)
+        patched.setattr("connectors.rebuild.replace.rename_file", stop_at_the_new)
         with pytest.raises(StoppedError):
             main([str(store), "--in-place", *LOCAL])
     assert not (store / "consumequeue").exists()
