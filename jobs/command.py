@@ -21,6 +21,7 @@ from __future__ import annotations
 import argparse
 import io
 import logging
+import os
 import signal
 import sys
 import textwrap
@@ -37,7 +38,7 @@ from jobs.worker_errors import worker_error
 
 ENVIRONMENT_PREFIX = "COMMITLAKE_"
 _TEXT_WIDTH = 100
-_CONFIG_FILES = ("~/.config/commitlake.toml", "conf/commitlake.toml")
+_CONFIG_FILE = "commitlake.toml"
 
 
 class ExitCode(IntEnum):
@@ -84,14 +85,25 @@ def job_parser(name: str, description: str, examples: Sequence[tuple[str, str]])
         add_env_var_help=False,
         add_config_file_help=False,
         config_file_parser_class=configargparse.TomlConfigParser([name]),
-        default_config_files=[str(Path(path).expanduser()) for path in _CONFIG_FILES],
+        default_config_files=[str(_own_configuration())],
         allow_abbrev=False,
     )
-    parser.add_argument("--config", is_config_file=True, metavar="FILE", help="TOML file with a table for each job")
+    parser.add_argument(
+        "--config",
+        is_config_file=True,
+        metavar="FILE",
+        help=f"TOML file with a table for each job (default: ~/.config/{_CONFIG_FILE})",
+    )
     loudness = parser.add_mutually_exclusive_group()
     loudness.add_argument("--quiet", action="store_true", help="no progress and no summary, only errors")
     loudness.add_argument("--verbose", action="store_true", help="say more, and show stack traces")
     return parser
+
+
+def _own_configuration() -> Path:
+    """Return the user's own file of settings; one that lies where a job happens to be started is never read unasked."""
+    given = Path(os.environ.get("XDG_CONFIG_HOME", ""))
+    return (given if given.is_absolute() else Path("~/.config").expanduser()) / _CONFIG_FILE
 
 
 def _epilog(examples: Sequence[tuple[str, str]]) -> str:

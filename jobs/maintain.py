@@ -21,6 +21,7 @@ from jobs.durations import duration_text, parse_duration
 from jobs.places import add_place_arguments, bodies_of, lake_of
 
 if TYPE_CHECKING:
+    from connectors.lake.paths import LakePaths
     from connectors.maintenance.expiry import Expired
     from jobs.maintain_work import PackCare, TableCare
 
@@ -70,6 +71,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     lake = lake_of(arguments)
     store = open_store(bodies_of(arguments, lake))  # a place that cannot be one is told before a table has changed
     open_table(lake, "messages")  # says so where this is something else than a lake
+    _check_bodies(lake, arguments.bodies)
     now = datetime.datetime.now(datetime.UTC)
     plan = Plan(
         lake,
@@ -91,6 +93,20 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     _tell([f"nothing was changed: this was a dry run ({took})" if arguments.dry_run else f"done in {took}"],
           quiet=arguments.quiet)  # fmt: skip
     return ExitCode.OK
+
+
+def _check_bodies(lake: LakePaths, given: str | None) -> None:
+    """Refuse to clean up around packs that lie in a table's folder, where no version names them."""
+    from connectors.archive.places import IN_LAKE
+    from connectors.lake.archive_log import read_last_commit
+    from connectors.lake.body_places import WAY_OUT, folder_around
+
+    last = read_last_commit(lake.messages)
+    remembered = last.bodies if last is not None and last.bodies != IN_LAKE else None
+    for bodies in (given, remembered):
+        folder = folder_around(lake, bodies) if bodies else None
+        if folder is not None:
+            raise JobError(f"the bodies of this lake lie in {folder}, and would be deleted with it as garbage", WAY_OUT)
 
 
 def _check(arguments: argparse.Namespace) -> None:

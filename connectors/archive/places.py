@@ -5,13 +5,17 @@ A row's reference has no root, and a question asks one root: bodies in a second 
 
 from __future__ import annotations
 
+import logging
 import os
 from urllib.parse import unquote, urlsplit
 
-from connectors.lake.archive_log import ArchiveCommit
+from connectors.lake.archive_log import ArchiveCommit, read_last_commit
+from connectors.lake.body_places import WAY_OUT, folder_around
 from connectors.lake.paths import LakeError, LakePaths
 from connectors.packs.stores import open_store
 from connectors.s3.uris import is_s3, parse_s3_uri
+
+logger = logging.getLogger(__name__)
 
 IN_LAKE = "bodies"
 """What a commit says of packs in the lake itself, so that a lake can be moved as a whole."""
@@ -20,14 +24,28 @@ IN_LAKE = "bodies"
 def check_bodies(lake: LakePaths, bodies: str | None) -> None:
     """See, before anything is done, whether packs can be in their place.
 
+    A lake whose bodies are in one of its own folders already is warned of: they are found there, until maintain or
+    another tool deletes what no table names.
+
     Args:
         lake: where the tables lie.
         bodies: root of the packs; in the lake where not given.
 
     Raises:
         PackStoreError: if they cannot.
+        LakeError: if the root is in a folder of the lake other than `bodies`.
         S3Error: if the root is in an object store and names no bucket.
     """
+    folder = folder_around(lake, bodies or lake.bodies)
+    if folder is not None:
+        last = read_last_commit(lake.messages)
+        if last is None or last.bodies != bodies_root(lake, bodies):
+            raise LakeError(
+                f"--bodies {bodies} lies in {folder}, a folder of the lake: expected a place outside the lake, or "
+                f"{lake.bodies}, as maintain deletes what no table names"
+            )
+        logger.warning("this lake's bodies lie in %s, one of its own folders, where maintain would delete them. %s",
+                       folder, WAY_OUT)  # fmt: skip
     open_store(bodies or lake.bodies).check()
 
 

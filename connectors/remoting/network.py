@@ -16,6 +16,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import NamedTuple, TypeVar
 
+from connectors.plain_connections import warn_of_plain
 from connectors.remoting.connection import TICK_SECONDS, Connection
 from connectors.remoting.errors import AnswerTimeoutError, ProtocolError, RefusedError
 from connectors.remoting.options import Options, environment_credentials, split_address
@@ -100,6 +101,11 @@ class Network:
         self.options = options
         self.handlers: dict[int, Callable[[str, Command], None]] = {}
         self._credentials = credentials or environment_credentials()
+        if self._credentials is not None:
+            for address in options.name_server_addresses:
+                warn_of_plain(
+                    f"the name server {address}", split_address(address)[0], "Use a network that is yours alone"
+                )
         self._connections: dict[str, Connection] = {}
         self._opening: dict[str, threading.Lock] = {}
         self._lock = threading.Lock()

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 import boto3
 from botocore.exceptions import BotoCoreError
 
+from connectors.plain_connections import warn_of_plain
 from connectors.s3.errors import S3Error
 from connectors.s3.options import DEFAULT_REGION, S3Options
 from connectors.s3.troubles import trouble_of
@@ -54,3 +55,5 @@ def _check_endpoint(endpoint: str) -> None:
         raise S3Error(
             f"endpoint {endpoint!r}: expected http://HOST:PORT or https://HOST", "Correct it, or leave it out"
         )
+    if parts.scheme == "http":
+        warn_of_plain(f"the object store {endpoint}", parts.hostname, "Give its https:// endpoint")

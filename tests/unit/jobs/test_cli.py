@@ -36,6 +36,7 @@ def own_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     folder.mkdir()
     monkeypatch.chdir(folder)
     monkeypatch.setenv("HOME", str(folder))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
     for name in [name for name in os.environ if name.startswith("COMMITLAKE_")]:
         monkeypatch.delenv(name)
     return folder
@@ -134,21 +135,35 @@ def test_a_default_is_the_last_resort() -> None:
     assert read_config().store == "default"
 
 
-def test_a_file_is_above_the_default(own_folder: Path) -> None:
-    (own_folder / "conf").mkdir()
-    (own_folder / "conf" / "commitlake.toml").write_text('[fill]\nstore = "file"\nmax-rows = 7\n[other]\nstore = "x"\n')
-    assert (read_config().store, read_config().max_rows) == ("file", 7)
-
-
-def test_a_file_of_the_user_is_read(own_folder: Path) -> None:
+def test_a_file_of_the_user_is_above_the_default(own_folder: Path) -> None:
     (own_folder / ".config").mkdir()
-    (own_folder / ".config" / "commitlake.toml").write_text('[fill]\nstore = "home"\n')
-    assert read_config().store == "home"
+    file = own_folder / ".config" / "commitlake.toml"
+    file.write_text('[fill]\nstore = "home"\nmax-rows = 7\n[other]\nstore = "x"\n')
+    assert (read_config().store, read_config().max_rows) == ("home", 7)
+
+
+@pytest.mark.parametrize(("folder", "store"), [("{own}/settings", "xdg"), ("settings", "home"), ("", "home")])
+def test_the_users_file_is_where_the_desktop_has_its_settings(
+    own_folder: Path, monkeypatch: pytest.MonkeyPatch, folder: str, store: str
+) -> None:
+    for name, value in ((".config", "home"), ("settings", "xdg")):
+        (own_folder / name).mkdir()
+        (own_folder / name / "commitlake.toml").write_text(f'[fill]\nstore = "{value}"\n')
+    monkeypatch.setenv("XDG_CONFIG_HOME", folder.format(own=own_folder))
+    assert read_config().store == store
+
+
+@pytest.mark.parametrize("name", ["conf/commitlake.toml", "commitlake.toml", "conf/commitlake.example.toml"])
+def test_a_file_in_the_current_folder_is_not_read_unasked(own_folder: Path, name: str) -> None:
+    (own_folder / name).parent.mkdir(exist_ok=True)
+    (own_folder / name).write_text('[fill]\nstore = "planted"\n')
+    assert read_config().store == "default"
+    assert read_config("--config", name).store == "planted"
 
 
 def test_a_file_that_is_named_is_above_the_others(own_folder: Path) -> None:
-    (own_folder / "conf").mkdir()
-    (own_folder / "conf" / "commitlake.toml").write_text('[fill]\nstore = "file"\nmax-rows = 7\n')
+    (own_folder / ".config").mkdir()
+    (own_folder / ".config" / "commitlake.toml").write_text('[fill]\nstore = "file"\nmax-rows = 7\n')
     (own_folder / "mine.toml").write_text('[fill]\nstore = "mine"\ntopic = ["a", "b"]\nbody = "text"\nverbose = true\n')
     config = read_config("--config", "mine.toml")
     assert (config.store, config.max_rows, config.topic, config.body) == ("mine", 7, ["a", "b"], "text")

@@ -311,3 +311,15 @@ def test_killed_at_any_step_the_next_run_makes_it_good(
     assert code == ExitCode.OK
     assert rows_of(growing.lake.messages) == before
     assert not list(Path(growing.lake.messages).rglob(".*.tmp"))
+
+
+def test_bodies_in_a_tables_folder_are_not_cleaned_up_around(
+    growing: GrowingLake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = Path(growing.lake.messages) / "packs"
+    place.mkdir()
+    code, told = run(capsys, growing, "--vacuum-after", "1d", "--bodies", str(place))
+    assert code == ExitCode.USAGE
+    assert f"the bodies of this lake lie in {growing.lake.messages}, and would be deleted" in told
+    assert "--bodies-moved" in told
+    assert place.is_dir()

@@ -9,8 +9,10 @@ import pytest
 
 from connectors.archive.places import IN_LAKE, bodies_root, check_bodies, check_same_root
 from connectors.lake.archive_log import ArchiveCommit
+from connectors.lake.body_places import folder_around
 from connectors.lake.paths import LakeError, LakePaths
 from connectors.packs.errors import PackStoreError
+from connectors.s3.options import S3Options
 
 COMMIT = ArchiveCommit(1, "run", bodies=IN_LAKE)
 
@@ -52,3 +54,62 @@ def test_what_packs_cannot_be_in_is_refused_before_anything_is_done(tmp_path: Pa
         check_bodies(lake, "gs://bucket/x")
     check_bodies(lake, None)
     assert not (tmp_path / "lake").exists()
+
+
+def inside(tmp_path: Path) -> LakePaths:
+    """A lake with two tables, of which one is a link to another disk."""
+    (tmp_path / "lake" / "messages").mkdir(parents=True)
+    (tmp_path / "disk" / "profiles").mkdir(parents=True)
+    (tmp_path / "lake" / "profiles").symlink_to(tmp_path / "disk" / "profiles")
+    (tmp_path / "link").symlink_to(tmp_path / "lake" / "messages")
+    (tmp_path / "lake" / "messages" / "out").symlink_to(tmp_path / "disk")
+    return LakePaths(str(tmp_path / "lake"))
+
+
+@pytest.mark.parametrize(
+    "bodies",
+    ["lake/messages", "lake/messages/packs", "lake/messages/new/packs", "lake/archive_runs", "lake", "lake/bodies/..",
+     "lake/bodies/../messages/x", "link/packs", "disk/profiles/packs", "lake/messages/out", "file:lake/messages/x",
+     "lake/other"],
+)  # fmt: skip
+def test_bodies_in_a_folder_of_the_lake_are_refused(
+    tmp_path: Path, bodies: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = inside(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    bodies = bodies.replace("file:", f"file:{tmp_path}/")
+    with pytest.raises(LakeError, match=r"lies in .*, a folder of the lake: expected a place outside the lake"):
+        check_bodies(lake, bodies)
+
+
+@pytest.mark.parametrize("bodies", ["lake/bodies", "lake/bodies/packs", "packs", "lake2/messages", "disk/packs"])
+def test_bodies_beside_the_lake_or_in_its_own_folder_are_taken(tmp_path: Path, bodies: str) -> None:
+    lake = inside(tmp_path)
+    assert folder_around(lake, str(tmp_path / bodies)) is None
+
+
+@pytest.mark.parametrize(
+    ("bodies", "folder"),
+    [
+        ("s3://bucket/lake/messages/packs", "s3://bucket/lake/messages"),
+        ("s3a://bucket/lake/", "s3://bucket/lake/"),
+        ("s3://bucket/lake/bodies", None),
+        ("s3://bucket/lake/bodies/packs", None),
+        ("s3://bucket/lake2", None),
+        ("s3://other/lake/messages", None),
+        ("/lake/messages", None),
+    ],
+)
+def test_places_in_an_object_store_are_compared_by_their_prefixes(bodies: str, folder: str | None) -> None:
+    assert folder_around(LakePaths("s3://bucket/lake", S3Options(None, "eu-central-1")), bodies) == folder
+
+
+def test_a_lake_that_has_its_bodies_in_a_table_is_warned_of_and_told_the_way_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    lake, place = inside(tmp_path), str(tmp_path / "lake" / "messages" / "packs")
+    monkeypatch.setattr("connectors.archive.places.read_last_commit", lambda _: replace(COMMIT, bodies=place))
+    check_bodies(lake, place)
+    assert "Move all packs to a place outside the lake" in caplog.text
+    with pytest.raises(LakeError, match="lies in"):
+        check_bodies(lake, place + "2")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from connectors.remoting.errors import OptionError
+from connectors.remoting.network import Network
 from connectors.remoting.options import Options, environment_credentials, split_address
 from schemas.remoting.signing import Credentials
 
@@ -47,3 +48,11 @@ def test_half_of_the_credentials_is_an_error_that_tells_no_secret(given: dict[st
     with pytest.raises(OptionError, match=missing) as caught:
         environment_credentials(given)
     assert "hush" not in str(caught.value)
+
+
+def test_credentials_over_a_network_without_tls_are_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    options = Options("broker.example:9876;127.0.0.1:9876")
+    for credentials in (None, Credentials("key", "secret"), Credentials("key", "secret")):
+        Network(options, credentials).close()
+    assert caplog.text.count("is reached without TLS") == 1
+    assert "the name server broker.example:9876 is reached without TLS" in caplog.text

@@ -269,3 +269,22 @@ def test_an_error_that_is_not_of_boto3_stays_what_it_is() -> None:
 def test_errors_can_be_pickled() -> None:
     error = S3Error("no bucket", "Make it")
     assert str(pickle.loads(pickle.dumps(error))) == str(error) == "no bucket. Make it"
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "is_told"),
+    [
+        ("http://store.example:9000", True),
+        ("http://10.0.0.7:9000", True),
+        ("https://store.example", False),
+        ("http://127.0.0.1:9000", False),
+        ("http://localhost:9000", False),
+        ("http://[::1]:9000", False),
+    ],
+)
+def test_an_endpoint_without_tls_is_warned_of_once(
+    endpoint: str, is_told: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    s3_options(endpoint)
+    s3_options(endpoint)
+    assert caplog.text.count(f"the object store {endpoint} is reached without TLS") == is_told

@@ -1,0 +1,52 @@
+"""Where a lake's bodies may not lie: in its own folders, of which `maintain` deletes what no table names."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from connectors.lake.paths import LakePaths
+from connectors.s3.uris import is_s3, parse_s3_uri
+
+WAY_OUT = (
+    "Move all packs to a place outside the lake, or to 'bodies' in it, then run archive once with --bodies NEW "
+    "--bodies-moved"
+)
+
+
+def folder_around(lake: LakePaths, bodies: str) -> str | None:
+    """Return the folder of a lake that a place for bodies lies in, or None where bodies may be there.
+
+    Only `bodies` is meant for them, and what is below it. Links and `..` are followed; of a table that is a link to
+    another disk, its target counts, too.
+
+    Args:
+        lake: where the tables lie.
+        bodies: root of the packs, as a folder, a `file:` URI, or `s3://bucket/prefix`.
+    """
+    if is_s3(bodies):
+        root, place = f"{lake.root.rstrip('/')}/", f"{str(parse_s3_uri(bodies)).rstrip('/')}/"
+        is_inside = is_s3(lake.root) and place.startswith(root) and not place.startswith(f"{lake.bodies}/")
+        return root + place.removeprefix(root).partition("/")[0] if is_inside else None
+    if is_s3(lake.root):
+        return None
+    spelled, root = _normal(bodies), _normal(lake.root)
+    own = root / "bodies"
+    if spelled.is_relative_to(own) or spelled.resolve().is_relative_to(own.resolve()):
+        return None
+    for folder in _own_folders(root):
+        if any(place.is_relative_to(folder) for place in (spelled, spelled.resolve())):
+            return str(folder)
+    return None
+
+
+def _normal(place: str) -> Path:
+    """Return a folder's path without `..`; links are not followed."""
+    return Path(os.path.abspath(unquote(urlsplit(place).path) if place.startswith("file:") else place))  # noqa: PTH100
+
+
+def _own_folders(root: Path) -> list[Path]:
+    """Return the folders in a lake, where they are links their targets, and the lake's own folder."""
+    tables = [path for path in root.iterdir() if path.is_dir() and path.name != "bodies"] if root.is_dir() else []
+    return [*tables, *(path.resolve() for path in tables), root, root.resolve()]

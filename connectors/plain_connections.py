@@ -1,0 +1,33 @@
+"""A warning, once for each server, where signed requests and what they carry go over a network unencrypted."""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+
+logger = logging.getLogger(__name__)
+_warned: set[tuple[str, str]] = set()
+
+
+def warn_of_plain(server: str, host: str, way_out: str) -> None:
+    """Warn once of a server that is reached without TLS; one on this machine is left out.
+
+    Args:
+        server: what it is, with its address.
+        host: name or address of it.
+        way_out: what to do.
+    """
+    if _is_this_machine(host) or (server, host) in _warned:
+        return
+    _warned.add((server, host))
+    logger.warning("%s is reached without TLS: whoever is on the way sees signed requests, tokens and messages. %s",
+                   server, way_out)  # fmt: skip
+
+
+def _is_this_machine(host: str) -> bool:
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
