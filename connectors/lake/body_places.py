@@ -26,9 +26,9 @@ def folder_around(lake: LakePaths, bodies: str) -> str | None:
         bodies: root of the packs, as a folder, a `file:` URI, or `s3://bucket/prefix`.
     """
     if is_s3(bodies):
-        root, place = f"{lake.root.rstrip('/')}/", f"{str(parse_s3_uri(bodies)).rstrip('/')}/"
-        is_inside = is_s3(lake.root) and place.startswith(root) and not place.startswith(f"{lake.bodies}/")
-        return root + place.removeprefix(root).partition("/")[0] if is_inside else None
+        prefix, place = f"{lake.root.rstrip('/')}/", f"{str(parse_s3_uri(bodies)).rstrip('/')}/"
+        is_inside = is_s3(lake.root) and place.startswith(prefix) and not place.startswith(f"{lake.bodies}/")
+        return prefix + place.removeprefix(prefix).partition("/")[0] if is_inside else None
     if is_s3(lake.root):
         return None
     spelled, root = _normal(bodies), _normal(lake.root)
