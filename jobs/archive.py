@@ -10,8 +10,8 @@ from there. Of two runs at once over the same store one commits, and the other s
 Before the commit, suites of expectations judge the run's profile; a critical one that is not met stops it.
 
 Exit codes: 0; 2 for a wrong store or lake; 3 where something was damaged or gone, unless the option for it says that it
-is to be written down, and where the judgement stopped the run; 4 where another run was first, or a store is not the one
-that was archived.
+is to be written down, and where the judgement stopped the run; 4 where a store is not the one that was archived, or
+other runs over it were first ten times.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from connectors.archive.places import check_bodies
-from connectors.archive.run import MIB, Config, OnRefusal, Result, run_archive
+from connectors.archive.run import MIB, Config, OnRefusal, Result
 from connectors.archive.work import find_work
 from connectors.lake.paths import LakePaths
 from jobs.archive_summary import summary
@@ -141,9 +141,10 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     if work.is_nothing and config.hbase is None:
         result = Result(0, work.snapshot.ranges)
     else:
+        from connectors.archive.concurrent import archive_beside_others
         from connectors.spark_session import get_session
 
-        result = run_archive(
+        result = archive_beside_others(
             get_session("archive", lake.s3), config, work, partial(archive_progress, quiet=arguments.quiet)
         )
     return _tell(arguments, result)

@@ -4,8 +4,8 @@ The lake's end offsets are the truth: a run begins where they are, and ends wher
 that was committed before a crash, and is offered again, finds nothing to do; and a checkpoint that is lost or older
 than the lake costs some empty runs, no rows. A new checkpoint begins at the lake's offsets.
 
-Another run over the same stores, a nightly one say, does no harm: what it has left is taken after it. What may go well
-later (an object store that is busy, a planning process that Spark has lost) is tried again after a while.
+Another run over the same stores, a nightly one say, does no harm: what it has left is archived after it. What may go
+well later (an object store that is busy, a planning process that Spark has lost) is tried again after a while.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from connectors.archive.concurrent import archive_beside_others
 from connectors.archive.run import Config, Result, run_archive
 from connectors.archive.work import ArchiveWork, find_work
 from connectors.commitlog.errors import EmptyStoreError
@@ -41,10 +42,9 @@ from jobs.process import stop_softly
 from jobs.worker_errors import worker_error
 
 _POLL_SECONDS = 1
-_MOST_RIVALS = 5  # that were first, in one micro-batch
 _MOST_FAILURES = 6  # one behind the other; the waits between them are some two minutes together
 _FIRST_WAIT_SECONDS = 4
-_TEMPORARY = (S3UnavailableError, PackStoreUnavailableError, UnavailableError)
+_TEMPORARY = (S3UnavailableError, PackStoreUnavailableError, UnavailableError, ConcurrentArchiveError)
 _LOG = logging.getLogger(__name__)
 _CALLBACK_LOG = "py4j.clientserver"
 
@@ -148,17 +148,10 @@ class Follower:
     def _archive(self, offered: Snapshot) -> None:
         """Archive what of an offer the lake does not have; what rivals take meanwhile need not be taken."""
         config = self._config
-        for _ in range(_MOST_RIVALS):
-            lake, layouts = LakePaths(config.lake), config.layout.layouts
-            work = find_work(config.store, config.broker, lake, until=offered, layouts=layouts)
-            if work.is_nothing:
-                return
-            try:
-                self._told(run_archive(self._spark, config, work))
-            except ConcurrentArchiveError as error:
-                _LOG.info("%s", error)
-            else:
-                return
+        lake, layouts = LakePaths(config.lake), config.layout.layouts
+        work = find_work(config.store, config.broker, lake, until=offered, layouts=layouts)
+        if not work.is_nothing:
+            self._told(archive_beside_others(self._spark, config, work, wait=self._stop.wait))
 
     @contextmanager
     def _told_once(self) -> Iterator[None]:

@@ -31,8 +31,11 @@ def summary(result: Result) -> list[str]:
     """What a run tells at its end."""
     lines = [f"run {sequence}, which had been stopped, is finished" for sequence in result.recovered]
     stores = store_lines(result.ranges)
+    after = _after(result)
     if not result.sequence:
-        return [*lines, f"nothing new in {len(result.ranges)} stores", *stores]
+        if not result.bytes_of_others:
+            lines.append(f"nothing new in {len(result.ranges)} stores")
+        return [*lines, *stores, *after]
     rate = f"{result.messages / result.seconds:,.0f} messages/s, {size_text(result.bytes / result.seconds)}/s"
     done = f"{result.messages:,} messages from {size_text(result.bytes)} in {result.seconds:.1f} s ({rate})"
     sizes = f"  in the lake: metadata {size_text(result.metadata_bytes)}, bodies {size_text(result.pack_bytes)}"
@@ -48,4 +51,16 @@ def summary(result: Result) -> list[str]:
         )
     if result.gaps:
         lines.append(f"  {result.gaps} ranges are gone, or were never there: see the table gaps")
+    return lines + after
+
+
+def _after(result: Result) -> list[str]:
+    """What other runs have done, and what they have kept from being done."""
+    lines = []
+    if result.bytes_of_others:
+        lines.append(f"{size_text(result.bytes_of_others)} that were new were archived by another run meanwhile")
+    lines += [
+        f"{name} does not have all of it yet, because other runs were first: the next run adds the rest"
+        for name in result.behind
+    ]
     return lines

@@ -8,7 +8,7 @@ exit code:
        stack trace
     2  wrong usage, a wrong path, something that is not what it should be
     3  the job ran, and found damage, a gap, a difference, or a segment about to be lost
-    4  refused: another run was first, or a store is not the one that was archived
+    4  refused: other runs were first again and again, or a store is not the one that was archived
     130  interrupted
     141  standard output was closed by whoever read it, as `head` does
     143  ended by SIGTERM

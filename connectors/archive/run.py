@@ -40,18 +40,20 @@ from connectors.hbase.follower import Followed as FollowedInHBase
 from connectors.hbase.follower import follow
 from connectors.hbase.options import Options
 from connectors.lake.archive_log import ArchiveCommit, RunCounts
+from connectors.lake.backoff import MAX_TRIES, wait_seconds
 from connectors.lake.committer import commit_run, open_for_append
 from connectors.lake.data_files import DataFile
 from connectors.lake.delta import storage_options
 from connectors.lake.follower import finish_runs
 from connectors.lake.paths import LakePaths
-from connectors.message_keys.follow import Followed, follow_keys
+from connectors.message_keys.follow import Followed, catch_up_keys
 from connectors.packs.location import pack_location
 from connectors.quality.judge import prepare
 
 MIB = 1 << 20
-_MOST_FOLLOWERS = 5
+_NO_KEYS = Followed(-1, 0, 0.0)
 _NOTHING_IN_HBASE = FollowedInHBase(-1, 0, 0, 0, 0.0)
+_HBASE_BEHIND = FollowedInHBase(-1, 0, 0, 0, 0.0)
 Progress = Callable[[SparkSession, int], AbstractContextManager[None]]
 
 
@@ -125,6 +127,8 @@ class Result:
         keys: rows added to `message_keys`.
         keys_seconds: how much of the time that took.
         recovered: commits of earlier runs that this one made good.
+        bytes_of_others: log bytes that were new when this run began, and that other runs have archived meanwhile.
+        behind: what does not have all of this run yet, because other runs were first again and again.
     """
 
     sequence: int
@@ -141,6 +145,8 @@ class Result:
     keys: int = 0
     keys_seconds: float = 0.0
     recovered: Sequence[int] = field(default=())
+    bytes_of_others: int = 0
+    behind: Sequence[str] = field(default=())
 
     @property
     def bytes(self) -> int:
@@ -173,10 +179,11 @@ def run_archive(
         check_bodies(lake, config.bodies)
         work = find_work(config.store, config.broker, lake, layouts=config.layout.layouts)
     recovered = [commit.sequence for commit in work.unfinished]
+    followed = _NO_KEYS
     if not work.snapshot.size:
         if work.unfinished:
             finish_runs(lake, work.commit.run_id, config.parser_version)
-            _follow_keys(lake, config, spark)
+            followed = _follow_keys(lake, config, spark)
         put = _follow_hbase(lake, config, spark)
         return Result(
             0,
@@ -185,6 +192,7 @@ def run_archive(
             hbase_seconds=put.seconds,
             seconds=time.monotonic() - started,
             recovered=recovered,
+            behind=_behind(followed, put),
         )
     started_at = datetime.datetime.now(datetime.UTC)
     if not config.bodies_moved:
@@ -221,23 +229,30 @@ def run_archive(
         keys=followed.rows,
         keys_seconds=followed.seconds,
         recovered=recovered,
+        behind=_behind(followed, put),
     )
 
 
 def _follow_keys(lake: LakePaths, config: Config, spark: SparkSession) -> Followed:
-    return follow_keys(lake, spark) if config.keys else Followed(-1, 0, 0.0)
+    return catch_up_keys(lake, spark) if config.keys else _NO_KEYS
+
+
+def _behind(keys: Followed, hbase: FollowedInHBase) -> list[str]:
+    """The names of what other runs have kept from following."""
+    found = {"message_keys": keys.is_behind, "HBase": hbase is _HBASE_BEHIND}
+    return [name for name, is_behind in found.items() if is_behind]
 
 
 def _follow_hbase(lake: LakePaths, config: Config, spark: SparkSession) -> FollowedInHBase:
     options = storage_options(lake.messages, lake.s3)
     if config.hbase is None or not DeltaTable.is_deltatable(lake.messages, options):
         return _NOTHING_IN_HBASE
-    for _ in range(_MOST_FOLLOWERS):
+    for attempt in range(MAX_TRIES):
         try:
             return follow(spark, lake.messages, config.hbase, storage_options=options)
         except ConcurrentFollowError:  # another run's, which puts the same: what it leaves is done now
-            continue
-    return _NOTHING_IN_HBASE
+            time.sleep(wait_seconds(attempt))
+    return _HBASE_BEHIND
 
 
 def _commit(

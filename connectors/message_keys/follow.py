@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -19,8 +19,9 @@ from pyspark.sql import SparkSession
 
 from connectors.archive.manifest import MANIFEST, ManifestRow, to_batch
 from connectors.commitlog.settled import settle
+from connectors.lake.backoff import MAX_TRIES, wait_seconds
 from connectors.lake.committer import advance
-from connectors.lake.delta import storage_options
+from connectors.lake.delta import delta_table, storage_options
 from connectors.lake.paths import LakePaths
 from connectors.lake.plain_files import write_plain_file
 from connectors.lake.versions import AddedFile, table_files
@@ -47,11 +48,13 @@ class Followed:
         version: of `messages`, to which the table has come.
         rows: added; none where another follower was first.
         seconds: it took.
+        is_behind: whether rows of `messages` that were there at the start are missing still.
     """
 
     version: int
     rows: int
     seconds: float
+    is_behind: bool = False
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,31 @@ class _Chunks:
         name = f"part-{number:05d}-{self.run_id}-{secrets.token_hex(4)}.zstd.parquet"
         file = write_plain_file(rows, self.lake.message_keys, name, _ENCODINGS, _GROUP_ROWS, self.lake.s3)
         return ManifestRow.of_file(file, "message_keys")
+
+
+def catch_up_keys(
+    lake: LakePaths, spark: SparkSession | None = None, wait: Callable[[float], object] = time.sleep
+) -> Followed:
+    """Add the keys of all that `messages` has, also where other followers are first: each time less is left.
+
+    Args:
+        lake: where the tables lie.
+        spark: for more than this process should do alone.
+        wait: waits some seconds.
+
+    Raises:
+        VersionsError: where rows of `messages` were changed.
+    """
+    started = time.monotonic()
+    wanted = delta_table(lake.messages, lake.s3).version()
+    rows = 0
+    for attempt in range(MAX_TRIES):
+        followed = follow_keys(lake, spark)
+        rows += followed.rows
+        if followed.version >= wanted:
+            return Followed(followed.version, rows, time.monotonic() - started)
+        wait(wait_seconds(attempt))
+    return Followed(followed.version, rows, time.monotonic() - started, is_behind=True)
 
 
 def follow_keys(lake: LakePaths, spark: SparkSession | None = None) -> Followed:

@@ -16,6 +16,7 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from connectors.archive import run as archive_run
+from connectors.archive.concurrent import archive_beside_others
 from connectors.archive.run import Config, Result, run_archive
 from connectors.archive.task import ArchiveTasks
 from connectors.archive.work import find_work
@@ -26,6 +27,7 @@ from connectors.commitlog.stores import find_stores
 from connectors.lake.archive_log import read_last_commit
 from connectors.lake.committer import ConcurrentArchiveError, commit_messages, open_for_append
 from connectors.lake.paths import LakeError, LakePaths
+from connectors.message_keys.progress import followed_version, new_files
 from connectors.packs.location import PackLocation
 from connectors.packs.spark_reader import with_bodies
 from jobs import archive, query
@@ -435,6 +437,31 @@ def test_runs_over_different_stores_do_not_hinder_one_another(small: Archive, tm
         "broker-a": end_of(FIRST),
         "broker-b": end_of(SECOND[:7]),
     }
+
+
+def test_runs_at_once_over_one_store_all_succeed_and_take_everything_once(small: Archive) -> None:
+    config = Config(str(small.store), str(small.lake), quality=False)
+    works = [find_work(config.store, None, LakePaths(config.lake)) for _ in range(3)]
+    results = at_once([lambda work=work: archive_beside_others(small.spark, config, work) for work in works])  # type: ignore[misc]
+    assert sorted(result.sequence for result in results if isinstance(result, Result)) == [0, 0, 1]
+    assert small.messages() == plain_rows(small.store)
+
+
+def test_runs_at_once_over_four_stores_leave_no_key_behind(small: Archive, tmp_path: Path) -> None:
+    configs = []
+    for name in "bcde":
+        other = dataclasses.replace(small, store=tmp_path / f"broker-{name}" / "store")
+        other.write(open_segment(SECOND, SIZE))
+        configs.append(Config(str(other.store), str(small.lake), quality=False))
+    works = [find_work(config.store, None, LakePaths(config.lake)) for config in configs]
+    results = at_once(
+        [
+            lambda config=config, work=work: archive_beside_others(small.spark, config, work)  # type: ignore[misc]
+            for config, work in zip(configs, works, strict=True)
+        ]
+    )
+    assert [result.behind for result in results if isinstance(result, Result)] == [[]] * 4
+    assert not new_files(LakePaths(str(small.lake)), followed_version(LakePaths(str(small.lake))))[0]
 
 
 def test_runs_that_overlap_without_being_equal_are_one_and_a_refusal(small: Archive) -> None:

@@ -41,7 +41,7 @@ class Follower:
 
     def wait(self) -> int:
         """Its exit code."""
-        self.process.communicate(timeout=PATIENCE_SECONDS)
+        self.error = self.process.communicate(timeout=PATIENCE_SECONDS)[1]
         return self.process.returncode
 
     def close(self) -> None:
@@ -105,3 +105,25 @@ def test_what_is_written_is_archived_within_seconds_and_once(tmp_path: Path) -> 
         follower.close()
     assert offsets(lake) == [row["physical_offset"] for row in plain_rows(store)]
     assert len(offsets(lake)) == 210
+
+
+@pytest.mark.timeout(900)
+def test_runs_beside_a_follower_succeed_and_nothing_is_taken_twice(tmp_path: Path) -> None:
+    store, lake = tmp_path / "store", tmp_path / "lake"
+    write(store, 50, seed=1)
+    follower = Follower(store, lake)
+    nightly: list[Follower] = []
+    try:
+        wait_until(lambda: len(offsets(lake)) == 50)
+        nightly = [Follower(store, lake, "--quiet") for _ in range(2)]
+        number = 0
+        while any(run.process.poll() is None for run in nightly):
+            number += 1
+            write(store, 20, seed=2 + number)
+        assert [(run.wait(), run.error) for run in nightly] == [(0, "")] * 2
+        wait_until(lambda: len(offsets(lake)) == 50 + 20 * number)
+        assert follower.end(signal.SIGTERM) == 0
+    finally:
+        for each in (follower, *nightly):
+            each.close()
+    assert offsets(lake) == [row["physical_offset"] for row in plain_rows(store)]

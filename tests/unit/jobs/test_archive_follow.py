@@ -7,12 +7,12 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from pyspark.errors import StreamingQueryException
 
 from connectors.archive.run import Config, Result
+from connectors.archive.work import ArchiveWork, find_work
 from connectors.commitlog.errors import StoreError
 from connectors.commitlog.plan import Snapshot, take_snapshot
 from connectors.commitlog.stores import find_stores
@@ -41,6 +41,11 @@ def follower(config: Config, told: Callable[[Result], None] = lambda _: None) ->
     return Follower(None, config, told)  # type: ignore[arg-type]
 
 
+def plan(config: Config) -> ArchiveWork:
+    """All of the store, for a run."""
+    return find_work(config.store, config.broker, LakePaths(config.lake))
+
+
 def offer(config: Config) -> Snapshot:
     """All of the store."""
     return take_snapshot(find_stores(config.store, config.broker), {})
@@ -63,37 +68,24 @@ def waits_of(follower: Follower, monkeypatch: pytest.MonkeyPatch, errors: list[E
     """Let its streams end with errors, one after the other; what is waited between them."""
     waits: list[float] = []
     monkeypatch.setattr(follower, "_start", lambda *_: Query(errors.pop(0)))
-    monkeypatch.setattr(follower, "_stop", SimpleNamespace(is_set=bool, wait=waits.append))
+    monkeypatch.setattr(follower, "_stop", SimpleNamespace(is_set=bool, set=bool, wait=waits.append))
     return waits
 
 
-# --- rivals ---
+# --- other runs ---
 
 
-def test_what_a_rival_has_taken_is_not_taken_again(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[Result] = []
+def test_what_another_run_has_taken_is_not_taken_again(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    commit_messages(open_for_append(LakePaths(config.lake).messages), [], plan(config).commit)
+    tried: list[int] = []
 
-    def overtaken(_spark: object, _config: Config, work: Any) -> Result:
-        lake = LakePaths(config.lake)
-        commit_messages(open_for_append(lake.messages), [], work.commit)
-        monkeypatch.setattr(archive_follow, "run_archive", lambda *_: Result(0, {}))
-        raise ConcurrentArchiveError("another run was first")
+    def run(_spark: object, _config: Config, work: ArchiveWork, **_: object) -> Result:
+        tried.append(work.snapshot.size)
+        return Result(0, {})
 
-    monkeypatch.setattr(archive_follow, "run_archive", overtaken)
-    follower(config, told.append)._archive(offer(config))
-    assert len(told) == 1  # what the rival left undone behind its commit
-
-
-def test_rivals_that_are_always_first_end_nothing(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
-    runs = []
-
-    def beaten(*_: object) -> Result:
-        runs.append(1)
-        raise ConcurrentArchiveError("another run was first")
-
-    monkeypatch.setattr(archive_follow, "run_archive", beaten)
+    monkeypatch.setattr(archive_follow, "archive_beside_others", run)
     follower(config)._archive(offer(config))
-    assert len(runs) == 5
+    assert tried == [0]  # only what the other run left undone after its commit
 
 
 # --- trouble ---
@@ -103,6 +95,7 @@ def test_rivals_that_are_always_first_end_nothing(config: Config, monkeypatch: p
     ("error", "later"),
     [
         (S3UnavailableError("busy", "later"), True),
+        (ConcurrentArchiveError("others were first ten times"), True),
         (PackStoreUnavailableError("s3://b", "a bucket", "none", "later"), True),
         (S3Error("no bucket", "make it"), False),
         (StoreError("no store"), False),

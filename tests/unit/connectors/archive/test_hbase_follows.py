@@ -12,8 +12,10 @@ from connectors.archive.run import Config
 from connectors.hbase.errors import ConcurrentFollowError, UnavailableError
 from connectors.hbase.follower import Followed
 from connectors.hbase.options import Options
+from connectors.lake.backoff import MAX_TRIES
 from connectors.lake.committer import open_for_append
 from connectors.lake.paths import LakePaths
+from connectors.message_keys.follow import Followed as FollowedKeys
 
 DONE = Followed(3, 1, 20, 0, 0.1)
 
@@ -50,7 +52,10 @@ def test_what_another_run_leaves_to_hbase_is_done_behind_it(monkeypatch: pytest.
 
 
 def test_another_run_that_is_always_first_is_no_error(monkeypatch: pytest.MonkeyPatch, lake: LakePaths) -> None:
-    assert followed(monkeypatch, lake, [ConcurrentFollowError("another") for _ in range(5)]).rows == 0
+    monkeypatch.setattr(run, "wait_seconds", lambda _: 0)
+    answers = [ConcurrentFollowError("another") for _ in range(MAX_TRIES)]
+    assert followed(monkeypatch, lake, answers) is run._HBASE_BEHIND
+    assert run._behind(FollowedKeys(1, 0, 0.0, is_behind=True), run._HBASE_BEHIND) == ["message_keys", "HBase"]
 
 
 def test_an_hbase_that_is_down_is_one(monkeypatch: pytest.MonkeyPatch, lake: LakePaths) -> None:

@@ -12,10 +12,11 @@ from deltalake import DeltaTable
 
 from connectors.archive.task import ArchiveTasks
 from connectors.archive.work import find_work
+from connectors.lake.backoff import MAX_TRIES
 from connectors.lake.committer import advance, commit_run, open_for_append
 from connectors.lake.paths import LakePaths
 from connectors.lake.versions import VersionGoneError
-from connectors.message_keys.follow import follow_keys
+from connectors.message_keys.follow import catch_up_keys, follow_keys
 from connectors.message_keys.lookup import find_keys
 from connectors.message_keys.progress import APPLICATION_ID, followed_version
 from connectors.message_keys.rows import key_hashes
@@ -120,6 +121,32 @@ def test_of_two_followers_one_adds(lake: LakePaths, monkeypatch: pytest.MonkeyPa
     assert follow_keys(lake).rows == 0
     assert DeltaTable(lake.message_keys).to_pyarrow_table().num_rows == 6
     assert DeltaTable(lake.message_keys).transaction_version(APPLICATION_ID) == followed_version(lake)
+
+
+def test_a_follower_that_is_overtaken_catches_up(
+    lake: LakePaths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def overtaken(*arguments: object, **options: bool) -> bool:
+        monkeypatch.undo()
+        follow_keys(lake)
+        write_store(tmp_path / "store", [(0, open_segment(SENT[:7], SIZE))])
+        archive(tmp_path / "store", lake)
+        return advance(*arguments, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("connectors.message_keys.follow.advance", overtaken)
+    wanted = DeltaTable(lake.messages).version()
+    followed = catch_up_keys(lake, wait=lambda _: None)
+    assert followed.version >= wanted
+    assert not followed.is_behind
+
+
+def test_a_follower_that_is_always_overtaken_says_that_it_is_behind(
+    lake: LakePaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("connectors.message_keys.follow.advance", lambda *_, **__: False)
+    waits: list[float] = []
+    assert catch_up_keys(lake, wait=waits.append).is_behind
+    assert len(waits) == MAX_TRIES
 
 
 @pytest.fixture
