@@ -168,7 +168,7 @@ def profile_parts(
         starts: where the parts begin.
         physical: physical offsets; as in all that follow, 0 where null.
         queue_offsets: the rows' (first) queue offsets.
-        taken: how many queue offsets each row takes up.
+        taken: how many queue offsets each row takes up; 0 for one that is in no queue.
         sizes: bytes of the records.
         body_sizes: bytes of the bodies.
         crcs: of the bodies.
@@ -218,7 +218,7 @@ def profile_parts(
                 p_least, p_most = min(p_least, p), max(p_most, p)
             if not bits & NULL_QUEUE_OFFSET:
                 q_least, q_most = min(q_least, q), max(q_most, q)
-            if not bits & (NULL_PHYSICAL | NULL_QUEUE_OFFSET) and p >= 0 and 0 <= q < _MOST_OFFSETS:
+            if not bits & (NULL_PHYSICAL | NULL_QUEUE_OFFSET) and p >= 0 and 0 <= q < _MOST_OFFSETS and taken[row] > 0:
                 if found == first_run or q != following or p <= before:
                     runs[0, found], runs[2, found] = p, q
                     found += 1

@@ -25,7 +25,7 @@ from connectors.quality.kernel import (
 )
 from schemas.layouts.inner_batch import INNER_NUM
 from schemas.layouts.numbers import parse_int32
-from schemas.layouts.sysflag import INNER_BATCH, BodyCodec
+from schemas.layouts.sysflag import INNER_BATCH, BodyCodec, TransactionType
 from schemas.layouts.topics import Kind
 from schemas.tables.messages import MESSAGES, STORE_DATE
 
@@ -115,14 +115,20 @@ class Rows:
         return self._in_order(bits)
 
     def inner_counts(self) -> tuple[Array, Array | None]:
-        """How many queue offsets each row takes up, and which rows are inner batches, or None for no row."""
+        """Return how many queue offsets each row takes up, and which rows are inner batches, or None for no row.
+
+        A prepared or rolled back record is in no queue, and takes up none. A client can ask for such a record by the
+        bits of its sysFlag.
+        """
         taken = np.ones(self.count, np.int32)
-        batches = _filled(self._column("sys_flag"), 0) & INNER_BATCH != 0
-        if batches.any():
-            # In JMQ's records the bit is one of those that mean nothing yet.
-            batches &= ~self._are_jmqs()
+        flags = _filled(self._column("sys_flag"), 0)
+        if (flags & (INNER_BATCH | TransactionType.PREPARED)).any():
+            # In JMQ's records the bits are among those that mean nothing yet.
+            flags = np.where(self._are_jmqs(), 0, flags)
+        taken[flags & TransactionType.PREPARED != 0] = 0  # a bit that a rollback has, too, and a commit has not
+        batches = (flags & INNER_BATCH != 0) & (taken > 0)
         if not batches.any():
-            return taken, None
+            return self._in_order(taken), None
         (places,) = np.nonzero(batches)
         for place, properties in zip(places, self._column("properties").take(pa.array(places)), strict=True):
             taken[place] = _inner_count(properties.as_py() or ())

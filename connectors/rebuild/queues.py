@@ -15,7 +15,6 @@ from pathlib import Path
 import numpy as np
 
 from connectors.commitlog.layouts import StoreLayout
-from connectors.facts.batch_queues import ENTRY_DTYPE as BATCH_ENTRY
 from connectors.facts.consume_queues import ENTRY_DTYPE as ENTRY
 from connectors.facts.kernel import Array
 from connectors.rebuild import rules
@@ -192,14 +191,13 @@ class _Writer:
             self._state[rules.END] += len(entries)
             self._state[rules.BEHIND] = int(last["physical_offset"]) + int(last["size"])
         else:
-            entries = self._chosen(entries, np.arange(first, first + len(entries)) if numbers is None else numbers)
+            following = np.arange(len(entries), dtype=np.int64)  # `arange` from a large number on gives floats
+            entries = self._chosen(entries, first + following if numbers is None else numbers)
         self._append(entries)
 
     def _add_batches(self, entries: Array) -> None:
         """BatchConsumeQueues begin at byte 0, and take what comes: their entries say which messages they hold."""
         self._position = max(0, self._position)
-        fields = entries.reshape(-1).view(BATCH_ENTRY)
-        self._state[rules.END] = int(fields[-1]["message_base_offset"]) + int(fields[-1]["batch_size"])
         self._append(entries)
 
     def _begin(self, number: int) -> None:

@@ -97,15 +97,13 @@ def _check_times(facts: Facts, split: Split, report: LogReport, limit: int) -> N
         times, offsets = times[facts.is_dated], offsets[facts.is_dated]
     if not len(times):
         return
-    steps = np.diff(times, prepend=times[0] if report.last_time is None else report.last_time)
-    back = np.flatnonzero(steps < 0)
+    # Compared, not subtracted: the difference of two times may need more than 64 bits.
+    before = np.insert(times[:-1], 0, times[0] if report.last_time is None else report.last_time)
+    back = np.flatnonzero(times < before)
     report.findings.add_many(
         "log_time_back",
         len(back),
-        (
-            time_back(split, int(offsets[row]), int(times[row]), int(times[row] - steps[row]))
-            for row in back[:limit].tolist()
-        ),
+        (time_back(split, int(offsets[row]), int(times[row]), int(before[row])) for row in back[:limit].tolist()),
     )
     if report.first_time is None:
         report.first_time = int(times[0])

@@ -20,6 +20,8 @@ from tests.fuzz.running import CaseError, run_cases
         ("jmq-layouts", 20_000),
         ("stores", 100),
         ("jmq-stores", 100),
+        ("planted-messages", 252),
+        ("sent-messages", 250),
     ],
 )
 def test_random_damage_gives_values_or_documented_errors(name: str, cases: int) -> None:

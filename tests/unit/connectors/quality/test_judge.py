@@ -138,11 +138,18 @@ def test_a_lost_message_of_a_damaged_broker_is_a_warning() -> None:
     assert not judged(rows, other).passed
 
 
+@pytest.mark.parametrize("flag", [0x4, 0xC, 0x84])
+def test_a_client_that_says_a_message_is_prepared_does_not_stop_the_run(flag: int) -> None:
+    prepared = message(2, queue_offset=0, sys_flag=flag, physical_offset=1500)  # brokers store it in no queue
+    report = judged([*messages([0, 1]), prepared, *messages([2, 3])], FACTS)
+    assert report.passed
+    assert not unmet(report) & {"queues_do_not_start_again", "offsets_are_given_once"}
+
+
 @pytest.mark.parametrize(
     ("rows", "name"),
     [
         ([message(0), message(0)], "rows_are_there_once"),
-        ([message(0, reconsume_times=-1)], "numbers_are_not_negative"),
         ([message(0, size=71)], "sizes_are_of_records"),
         ([message(0, body_ref=None)], "bodies_have_a_place"),
         ([message(0, body_ref={**message()["body_ref"], "length": 1})], "places_are_those_of_the_bodies"),
@@ -161,6 +168,9 @@ def test_what_no_broker_writes_is_critical(rows: list[Row], name: str) -> None:
 @pytest.mark.parametrize(
     ("rows", "name"),
     [
+        ([message(0, reconsume_times=-1)], "numbers_are_not_negative"),  # a client may send it
+        ([message(0, queue_id=-1)], "numbers_are_not_negative"),
+        ([message(0, queue_offset=-1)], "numbers_are_not_negative"),
         ([message(0, store_timestamp=None)], "messages_have_a_time"),
         ([message(0, topic="")], "topics_are_named"),
         ([message(0, body_codec="unknown")], "codecs_are_known"),
