@@ -133,6 +133,7 @@ def _pull_batches(
         physical_offset, record_size, code = unit.entry
         count = unit.following - unit.first_number
         if unit.first_number - where.next_offset >= max(MAX_EXAMINED, limits.messages):
+            following = unit.first_number  # behind a hole, where the queue has one
             break
         if records and (messages + count > limits.messages or size + record_size > limits.bytes):
             break

@@ -133,6 +133,7 @@ class Reader:
         following = queue_offset
         for unit in queue.units_from(queue_offset):
             if unit.first_number >= queue_offset + max_messages:
+                following = unit.first_number  # behind a hole, where a queue has one
                 break
             following = unit.following
             if unit.entry != PRE_BLANK:

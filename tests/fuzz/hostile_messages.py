@@ -8,11 +8,11 @@ from collections import Counter
 from typing import NamedTuple
 
 from broker_lite.delivery import rewrites, timers, transactions
-from connectors.facts.kernel import INNER_NUM, MULTI_DISPATCH
-from connectors.facts.odd import MULTI_QUEUE_OFFSET
 from schemas.layouts import properties as props
 from schemas.layouts.commitlog import HEAD, PROPERTIES_LENGTH, STORED, TAIL, TOPIC_LENGTH
 from schemas.layouts.dialect import ROCKETMQ, Magic
+from schemas.layouts.inner_batch import INNER_NUM
+from schemas.layouts.light_queues import MULTI_DISPATCH, MULTI_QUEUE_OFFSET
 from schemas.layouts.properties import MAX_SIZE
 from schemas.layouts.sysflag import BORN_HOST_V6, INNER_BATCH, STORE_HOST_V6, TRANSACTION_MASK, TransactionType
 from schemas.layouts.topics import (

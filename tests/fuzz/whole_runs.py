@@ -313,7 +313,7 @@ def _pull(store: MessageStore) -> dict[tuple[str, int], int]:
         while number < end:
             result = store.get(topic, queue_id, number, 1000)
             count += len(result.messages)
-            assert result.next_offset > number, f"no progress at {number} of {topic}/{queue_id}"
+            assert result.next_offset > number, f"no progress at {number} of {topic}/{queue_id}: {result}, {end}"
             number = result.next_offset
         found[topic, queue_id] = count
     return found
