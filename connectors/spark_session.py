@@ -23,6 +23,7 @@ from connectors.jars import delta_jars, s3_jars
 from connectors.jvm import launch
 from connectors.s3.options import S3Options
 from connectors.s3.spark import s3a_settings
+from schemas.store_files import restricted_umask
 
 SETTINGS = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -82,7 +83,9 @@ def get_session(name: str, s3: S3Options | None = None) -> SparkSession:
 
 def _begin(name: str, s3: S3Options | None) -> SparkSession:
     application = f"commitlake {name}"
-    settings = {**SETTINGS, **(s3a_settings(s3) if s3 else {})}
+    with restricted_umask() as umask:  # Spark sets the mode of its files itself
+        modes = {"spark.hadoop.fs.permissions.umask-mode": f"{umask:03o}"}
+    settings = {**SETTINGS, **modes, **(s3a_settings(s3) if s3 else {})}
     if "PYSPARK_GATEWAY_PORT" not in os.environ and SparkContext._active_spark_context is None:  # noqa: SLF001 (no other way to ask)
         # pyspark logs what it also raises, with all of Java's stack.
         logging.getLogger("SQLQueryContextLogger").disabled = True

@@ -9,6 +9,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
+from schemas.store_files import create_file
+
 
 @contextmanager
 def write_whole(path: Path, *, buffering: int = -1) -> Iterator[BinaryIO]:
@@ -21,7 +23,7 @@ def write_whole(path: Path, *, buffering: int = -1) -> Iterator[BinaryIO]:
     # A process id alone would not do where several machines share the folder.
     beside = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(8)}.tmp")
     try:
-        with beside.open("xb", buffering=buffering) as file:
+        with os.fdopen(create_file(beside, replace=False), "wb", buffering=buffering) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())

@@ -35,6 +35,7 @@ from rich_argparse import RawDescriptionRichHelpFormatter
 
 from jobs.process import OutputError, is_own_process, stop_signal
 from jobs.worker_errors import worker_error
+from schemas.store_files import restricted_umask
 
 ENVIRONMENT_PREFIX = "COMMITLAKE_"
 _TEXT_WIDTH = 100
@@ -126,7 +127,8 @@ def run_job(
         level=logging.INFO if arguments.verbose else logging.WARNING, format="%(levelname)s %(message)s"
     )
     try:
-        exit_code = job(arguments)
+        with restricted_umask():
+            exit_code = job(arguments)
         sys.stdout.flush()
     except JobError as error:
         _say(parser.prog, str(error), error.hint)

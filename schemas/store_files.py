@@ -14,7 +14,8 @@ for every file and folder below a store, a lake, or the folder of an unfinished 
 - Work folders of an earlier run are trusted only if they belong to the user of this process (`check_own_folder`).
 - Small files are read up to a limit (`read_file`).
 
-Files that may hold messages are created with the mode 0640 and folders with 0750, less what the user's umask forbids.
+Files that may hold messages are created with the mode 0640 and folders with 0750, less what the user's umask forbids;
+jobs run under `restricted_umask`, for what libraries create.
 """
 
 from __future__ import annotations
@@ -195,6 +196,25 @@ def read_file(path: Path, *, below: Path | None = None, limit: int = MAX_SMALL_F
             size = os.fstat(file.fileno()).st_size
             raise UnsafeFileError.of(path, f"at most {limit} bytes", f"{size}", errno.EFBIG)
     return b"".join(pieces)
+
+
+@contextmanager
+def restricted_umask() -> Iterator[int]:
+    """Let all files that this process and its children make meanwhile have no more rights than FILE_MODE has.
+
+    That is for files that libraries make, which know no mode: the log of a Delta table, say. The umask is one for all
+    threads of a process.
+
+    Yields:
+        The umask.
+    """
+    before = os.umask(0o077)
+    umask = before | (0o777 & ~FOLDER_MODE)
+    os.umask(umask)
+    try:
+        yield umask
+    finally:
+        os.umask(before)
 
 
 def read_json(path: Path, *, below: Path | None = None) -> Any:

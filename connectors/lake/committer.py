@@ -9,6 +9,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Literal
 
 import pyarrow as pa
@@ -21,6 +22,7 @@ from connectors.lake.archive_log import APPLICATION_ID, ArchiveCommit, StoreProg
 from connectors.lake.data_files import DataFile
 from connectors.lake.delta import delta_table, seal, storage_options
 from connectors.lake.plain_files import write_plain_file
+from schemas.store_files import make_folders
 from schemas.tables.messages import MESSAGES, PARTITION_COLUMNS
 
 _MOST_TRIES = 50  # each says that somebody else went on
@@ -216,6 +218,8 @@ def _open_or_create(table_uri: str, schema: Schema, partitions: Sequence[str]) -
     except TableNotFoundError:
         pass
     options = storage_options(table_uri)
+    if "://" not in table_uri:
+        make_folders(Path(table_uri))  # deltalake would let everybody enter them
     try:
         return DeltaTable.create(table_uri, schema, partition_by=list(partitions), storage_options=options)
     except DeltaError:  # another run has made it meanwhile

@@ -22,6 +22,7 @@ from connectors.s3.finding import s3_options
 from connectors.s3.options import S3Options
 from connectors.s3.uris import is_s3
 from connectors.whole_files import write_whole
+from schemas.store_files import make_folders
 
 NO_DATE = "__HIVE_DEFAULT_PARTITION__"
 _ROW_GROUP_ROWS = 1 << 17
@@ -114,7 +115,7 @@ def open_table_file(table_uri: str, path: str, s3: S3Options | None = None) -> I
             yield output
     else:
         local = Path(table_uri) / path
-        local.parent.mkdir(parents=True, exist_ok=True)
+        make_folders(local.parent)
         with write_whole(local) as output:
             yield output
 

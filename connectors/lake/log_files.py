@@ -11,6 +11,7 @@ import pyarrow.fs as pafs
 
 from connectors.lake.versions import StorageOptions, table_files
 from connectors.whole_files import write_whole
+from schemas.store_files import make_folders
 
 LOG = "_delta_log"
 SEALS = f"{LOG}/_seals"
@@ -108,7 +109,7 @@ class LogFolder:
                 output.write(data)
             return
         path = Path(self.table_uri) / folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folders(path.parent)
         with write_whole(path) as file:
             file.write(data)
 

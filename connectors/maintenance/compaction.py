@@ -30,6 +30,7 @@ from connectors.maintenance.table_files import (
     read_table_files,
 )
 from connectors.whole_files import write_whole
+from schemas.store_files import make_folders
 
 _ROW_GROUP_ROWS = 1 << 17
 _ROW_GROUP_BYTES = 32 << 20  # in memory
@@ -126,7 +127,7 @@ def _open_new(table_uri: str, path: str) -> Iterator[BinaryIO]:
             yield output
         return
     local = Path(table_uri) / path
-    local.parent.mkdir(parents=True, exist_ok=True)
+    make_folders(local.parent)
     with write_whole(local) as output:
         yield output
 

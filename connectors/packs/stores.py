@@ -16,6 +16,7 @@ from connectors.packs.location import PackLocation, pack_location
 from connectors.packs.names import PackFile, parse_pack_name
 from connectors.packs.s3_store import S3PackStore
 from connectors.whole_files import sync_folder, write_whole
+from schemas.store_files import FOLDER_MODE
 
 _TEMPORARY = re.compile(r"\.[0-9]{20}-[0-9]{20}-[0-9a-f]{16}\.zst\.[0-9]+-[0-9a-f]{16}\.tmp")
 
@@ -238,7 +239,7 @@ def _make_folder(folder: Path) -> None:
         missing.append(folder)
         folder = folder.parent
     for new in reversed(missing):
-        new.mkdir(exist_ok=True)  # another task may make it, too
+        new.mkdir(FOLDER_MODE, exist_ok=True)  # another task may make it, too
         sync_folder(new.parent)
 
 
