@@ -40,6 +40,7 @@ SORTED_TABLES: Mapping[str, tuple[str, ...]] = {
     "message_keys": ("key_hash",),
     "profiles": (),
     "quality_results": (),
+    "store_config": (),
     "archive_runs": (),
 }
 """The tables of a lake, and the order of the rows in their files."""

@@ -57,13 +57,14 @@ SHORT_COLUMNS = (
     "store_timestamp", "topic", "queue_id", "queue_offset", "kind", "keys", "tags", "reconsume_times", "body_size",
     "msg_id",
 )  # fmt: skip
-MADE_WHEN_NEEDED = ("quarantine", "gaps", "profiles", "quality_results")
+MADE_WHEN_NEEDED = ("quarantine", "gaps", "profiles", "quality_results", "store_config")
 _ORDER = {
     "messages": ("store_timestamp", "broker", "physical_offset"),
     "quarantine": ("broker", "start_offset"),
     "gaps": ("broker", "start_offset"),
     "archive_runs": ("sequence",),
     "quality_results": ("judged_at", "suite", "expectation"),
+    "store_config": ("broker", "kind", "name", "recorded_at"),
     "message_keys": ("key_hash", "key", "store_timestamp"),
     "profiles": ("broker", "topic", "queue_id", "window_start"),
 }

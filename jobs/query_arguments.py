@@ -11,7 +11,9 @@ from jobs.query_sql import Engine
 from jobs.times import parse_time
 from schemas.layouts.topics import Kind
 
-TABLES = ("messages", "quarantine", "gaps", "archive_runs", "quality_results", "message_keys", "profiles")
+TABLES = (
+    "messages", "quarantine", "gaps", "archive_runs", "quality_results", "message_keys", "profiles", "store_config",
+)  # fmt: skip
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -184,6 +184,7 @@ def wanted_of(arguments: argparse.Namespace, conf: StoreConf) -> Wanted:
         index_entries=arguments.index_entries or conf.index_entries,
         index_tags=None if arguments.index_tags is None else arguments.index_tags == "yes",
         delay_levels_ms=arguments.delay_levels or conf.delay_levels_ms,
+        batch_file_size=conf.batch_queue_file_size_bytes,
     )
 
 

@@ -60,6 +60,7 @@ def with_settings_of(store: Store, wanted: Wanted) -> Wanted:
         found.index_tags,
         found.delay_levels_ms,
         observed_levels=found.observed_levels,
+        batch_file_size=found.batch_file_size,
         close_heads=store.segments[0].base_offset == 0,
     )
 

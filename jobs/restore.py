@@ -171,6 +171,8 @@ def summary(restored: Restored) -> list[str]:
         )
     if restored.lacking or restored.lost or restored.made_up:
         lines.append(f"{restored.out / NOTES} lists them")
+    if not restored.has_config:
+        lines.append("the lake has no settings of this store's topics: topics.json is made from the log alone")
     if restored.offsets is None:
         lines.append("no offsets of groups: each begins as its consumers say; --offsets takes a consumerOffset.json")
     elif restored.offsets.set_back or restored.offsets.left_out:

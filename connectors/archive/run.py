@@ -30,6 +30,7 @@ from connectors.archive.judging import Judged, judge_run
 from connectors.archive.manifest import ManifestRow
 from connectors.archive.places import bodies_root, check_bodies, check_same_root
 from connectors.archive.staged import staging
+from connectors.archive.store_config import write_config_changes
 from connectors.archive.task import ArchiveTasks
 from connectors.archive.work import ArchiveWork, find_work
 from connectors.commitlog.layouts import LayoutChoice
@@ -209,7 +210,9 @@ def run_archive(
             manifest.extend(ManifestRow(**row.asDict()) for row in tasks.dataframe(spark).collect())
         _check_refused(manifest, config)
         judged = judge_run(lake, work, manifest, config.page) if config.quality else Judged()
-    commit = _commit(config, work, manifest, judged, started_at)
+    config_file = write_config_changes(lake, work.stores, work.commit.run_id, started_at)
+    files = {**judged.files, **({} if config_file is None else {"store_config": config_file})}
+    commit = _commit(config, work, manifest, files, started_at)
     finish_runs(lake, commit.run_id, config.parser_version)
     followed = _follow_keys(lake, config, spark)
     put = _follow_hbase(lake, config, spark)
@@ -259,10 +262,10 @@ def _commit(
     config: Config,
     work: ArchiveWork,
     manifest: Sequence[ManifestRow],
-    judged: Judged,
+    single_files: Mapping[str, DataFile],
     started_at: datetime.datetime,
 ) -> ArchiveCommit:
-    files: dict[str, list[DataFile]] = defaultdict(list, {table: [file] for table, file in judged.files.items()})
+    files: dict[str, list[DataFile]] = defaultdict(list, {table: [file] for table, file in single_files.items()})
     for row in manifest:
         if row.path:
             files[row.table].append(row.data_file)

@@ -1,4 +1,4 @@
-"""A store's own config/topics.json."""
+"""A store's own config/topics.json and config/subscriptionGroup.json."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from schemas.store_files import UnsafeFileError, read_file
 
 TOPICS = "config/topics.json"
 TABLE = "topicConfigTable"
+GROUPS = "config/subscriptionGroup.json"
+GROUPS_TABLE = "subscriptionGroupTable"
 _MADE_AT_START = frozenset({Kind.DELAY, Kind.HALF, Kind.OP, Kind.TIMER, Kind.SYSTEM})
 MAX_BYTES = 256 << 20
 """Of the file: 200 bytes a topic leave room for a million topics."""
@@ -38,8 +40,22 @@ def read_topics(root: Path) -> dict[str, Any]:
     Returns:
         Empty where neither file can be read, or has a table of topics.
     """
-    path = root / TOPICS
-    return read_topics_file(path) or read_topics_file(backup_of(path))
+    return read_table(root, TOPICS, TABLE)
+
+
+def read_table(root: Path, name: str, table: str) -> dict[str, Any]:
+    """Return the document of a configuration file, or that of its backup.
+
+    Args:
+        root: The store's folder.
+        name: The file, relative to it.
+        table: The key under which it has its entries.
+
+    Returns:
+        Empty where neither file can be read, or has such a table.
+    """
+    path = root / name
+    return _read_file(path, table) or _read_file(backup_of(path), table)
 
 
 def backup_of(path: Path) -> Path:
@@ -53,6 +69,10 @@ def read_topics_file(path: Path) -> dict[str, Any]:
     Raises:
         UnsafeFileError: if the file or its folder is a link, or no regular file; or it is larger than MAX_BYTES.
     """
+    return _read_file(path, TABLE)
+
+
+def _read_file(path: Path, table: str) -> dict[str, Any]:
     try:
         document = parse_fastjson(read_file(path, below=path.parents[1], limit=MAX_BYTES))
     except UnsafeFileError:
@@ -60,7 +80,7 @@ def read_topics_file(path: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     known = topics_from_boltmq(document) if isinstance(document, dict) else {}
-    return dict(known) if isinstance(known.get(TABLE), dict) else {}
+    return dict(known) if isinstance(known.get(table), dict) else {}
 
 
 def known_topics(root: Path) -> frozenset[str] | None:

@@ -24,12 +24,14 @@ from schemas.tables.gaps import GAPS
 from schemas.tables.profile import PROFILES
 from schemas.tables.quality_results import QUALITY_RESULTS
 from schemas.tables.quarantine import QUARANTINE
+from schemas.tables.store_config import STORE_CONFIG
 
 FOLLOWING: dict[str, StructType] = {
     "quarantine": QUARANTINE,
     "gaps": GAPS,
     "profiles": PROFILES,
     "quality_results": QUALITY_RESULTS,
+    "store_config": STORE_CONFIG,
 }
 """The tables whose files a commit may name."""
 

@@ -93,6 +93,11 @@ class LakePaths:
         return self._table("quality_results")
 
     @property
+    def store_config(self) -> str:
+        """Settings of the stores, by time."""
+        return self._table("store_config")
+
+    @property
     def archive_runs(self) -> str:
         """One row per finished run."""
         return self._table("archive_runs")

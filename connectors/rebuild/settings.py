@@ -48,6 +48,7 @@ class Wanted:
         delay_levels_ms: the broker's messageDelayLevel; None to use what the store's schedule queues show.
         close_heads: see `Settings`.
         observed_levels: see `Settings`; counts only where `delay_levels_ms` is given.
+        batch_file_size: bytes of a BatchConsumeQueue's file.
     """
 
     topics: tuple[str, ...] | None = None
@@ -58,6 +59,7 @@ class Wanted:
     delay_levels_ms: tuple[int, ...] | None = None
     close_heads: bool = False
     observed_levels: tuple[int, ...] | None = None
+    batch_file_size: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +151,7 @@ def find_settings(
     delays = {} if wanted.delay_levels_ms else _observed_delays(root, size, layout, dialect, segments)
     return Settings(
         queue_file_size=size,
-        batch_file_size=_batch_file_size(root),
+        batch_file_size=_batch_file_size(root) if wanted.batch_file_size is None else _checked(wanted.batch_file_size),
         index_slots=slots,
         index_entries=entries,
         index_tags=_has_tags(root, files, found) if wanted.index_tags is None else wanted.index_tags,
@@ -222,6 +224,13 @@ def _geometry_of(index_files: list[Path]) -> Geometry:
         with suppress(LayoutError, FileNotFoundError):
             return geometry_of(path.lstat().st_size)
     return Geometry()
+
+
+def _checked(batch_file_size: int) -> int:
+    entry_size = batchconsumequeue.ENTRY.size
+    if batch_file_size <= 0 or batch_file_size % entry_size:
+        raise RebuildError(f"size of batch queue files: expected a multiple of {entry_size}, found {batch_file_size}")
+    return batch_file_size
 
 
 def _batch_file_size(root: Path) -> int:

@@ -2,7 +2,8 @@
 
     consumerOffset.json     of a file that is given: what the restored queues have; empty without one
     delayOffset.json        delays that were due when the log ends are done, those of the last ten seconds are not
-    subscriptionGroup.json  groups of which offsets or retries tell, with a broker's own settings
+    subscriptionGroup.json  the groups that the lake knows, with their settings; of others that offsets or retries
+                            name, a broker's own settings
 
 A message whose delay ended in the last ten seconds may be delivered a second time: a broker writes down every ten
 seconds how far it has come, and one that was killed does the same. topics.json is the rebuild's.
@@ -106,7 +107,11 @@ def fit_offsets(table: Table, ends: Mapping[tuple[str, int], int]) -> GroupOffse
 
 
 def config_files(
-    offsets: GroupOffsets, topics: Iterable[str], delays: Mapping[int, int], timestamp: int
+    offsets: GroupOffsets,
+    topics: Iterable[str],
+    delays: Mapping[int, int],
+    timestamp: int,
+    known_groups: Mapping[str, Any],
 ) -> dict[str, bytes]:
     """The files by their names.
 
@@ -115,6 +120,7 @@ def config_files(
         topics: that have a message.
         delays: by delay level: the first message that is still to be delivered.
         timestamp: of the newest record, ms; the files' version.
+        known_groups: the groups' own settings, as far as the lake has them.
     """
     groups = offsets.groups | {topic.removeprefix(RETRY_PREFIX) for topic in topics if topic.startswith(RETRY_PREFIX)}
     version = {"counter": 1, "stateVersion": 0, "timestamp": timestamp}
@@ -123,7 +129,10 @@ def config_files(
         "delayOffset.json": {"dataVersion": version, _OFFSETS: dict(sorted(delays.items()))},
         "subscriptionGroup.json": {
             "dataVersion": version,
-            "subscriptionGroupTable": {group: _GROUP | {"groupName": group} for group in sorted(groups)},
+            "subscriptionGroupTable": {
+                group: known_groups.get(group) or _GROUP | {"groupName": group}
+                for group in sorted(groups | set(known_groups))
+            },
         },
     }
     return {name: serialize_fastjson(document).encode() for name, document in documents.items()}

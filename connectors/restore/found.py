@@ -56,6 +56,7 @@ class Records:
         times: store times, ms.
         refusals: see `Refusal`.
         made_up: whether the properties' text is not the broker's, or may not be.
+        by_rule: whether the properties' text repeats a batch's UNIQ_KEY, CLUSTER or WAIT by the broker's rule.
         body_at: physical offsets of the bodies.
         body_sizes: bytes.
         crcs: of the bodies.
@@ -70,6 +71,7 @@ class Records:
     times: Array
     refusals: Array
     made_up: Array
+    by_rule: Array
     body_at: Array
     body_sizes: Array
     crcs: Array

@@ -15,6 +15,7 @@ from deltalake import DeltaTable
 
 from connectors.commitlog.layouts import StoreLayout
 from connectors.commitlog.stores import COMMITLOG, find_stores
+from connectors.facts.topic_configs import TOPICS
 from connectors.lake.paths import LakePaths
 from connectors.lake.reader import open_table
 from connectors.packs.location import PackLocation
@@ -28,6 +29,7 @@ from connectors.rebuild.settings import Wanted, find_settings
 from connectors.restore.bodies import Bodies
 from connectors.restore.config import DELIVERY_MS, GroupOffsets, Table, config_files, fit_offsets
 from connectors.restore.errors import RestoreError
+from connectors.restore.known_config import KnownConfig, read_known_config
 from connectors.restore.plan import PLAN, Plan, check_disk, check_out, go_on
 from connectors.restore.rows import Chosen, LogRange, brokers_of, find_range, first_undelivered, queue_ends
 from connectors.restore.segment import SegmentRestored, SegmentTask, restore_segment
@@ -41,6 +43,7 @@ from schemas.store_files import remove_tree
 NOTES = "restore-notes.jsonl"
 _THREADS = 2
 _NOTHING = LogRange(0, 0, 0, 0, 0)
+_BY_RULE = "properties of batches, repeated as brokers 4.9.4 to 5.3.3 do"
 Begin = Callable[[int], Callable[[int], None]]
 
 
@@ -56,12 +59,14 @@ class Restored:
         segments: how many.
         records: that are in the log.
         made_up: of these, whose properties' text is not the broker's, or may not be.
+        by_rule: of these, whose properties repeat those of a batch, as brokers 4.9.4 to 5.3.3 write them.
         lost: rows of the lake that are no records.
         lost_bodies: of these, the ones whose bodies could not be had.
         lacking: stretches of the range of which the lake has no record.
         lacking_bytes: how long they are together.
         offsets: of groups; None where no file was given.
         rebuilt: queues, index and the rest.
+        has_config: whether the lake has the configuration of the store: its topics and groups.
         boltmq_delays: whether messages are where BoltMQ parks them, out of which RocketMQ delivers nothing.
     """
 
@@ -72,12 +77,14 @@ class Restored:
     segments: int
     records: int
     made_up: int
+    by_rule: int
     lost: int
     lost_bodies: int
     lacking: int
     lacking_bytes: int
     offsets: GroupOffsets | None
     rebuilt: Rebuilt
+    has_config: bool
     boltmq_delays: bool
 
 
@@ -116,13 +123,15 @@ def restore_store(
         PackStoreError: where the place of all packs cannot be read.
     """
     is_begun = check_out(out)
-    settings = settings or Wanted()
-    find_settings(out, settings)  # refuses what no broker takes
     store = open_store(bodies)
     table = open_table(lake, "messages")
     if not chosen.broker:
         chosen = replace(chosen, broker=_only_broker(table))
     plan = Plan(out, lake.root, chosen, _NOTHING, segment_size or 0, skip)
+    known = read_known_config(lake, chosen.broker, chosen.end)
+    settings = known.complete(settings or Wanted())
+    find_settings(out, settings)  # refuses what no broker takes
+    segment_size = segment_size or known.segment_size
     if is_begun:
         plan = go_on(plan)
     else:
@@ -133,8 +142,8 @@ def restore_store(
         plan.write()
     done = _restore_log(plan, table, Bodies(store, skip, threads), begin)
     ends = queue_ends(table, chosen.broker, plan.log)
-    fitting = _write_config(plan, table, settings, offsets, ends)
-    rebuilt = _rebuild(plan, settings, threads)
+    fitting = _write_config(plan, table, settings, offsets, ends, known)
+    rebuilt = _rebuild(plan, settings, threads, known)
     lacking = _write_notes(plan, done)
     remove_but_last(plan.work, PLAN)
     sync_folder(out)
@@ -146,12 +155,14 @@ def restore_store(
         segments=len(done),
         records=sum(each.records for each in done),
         made_up=sum(len(each.made_up) for each in done),
+        by_rule=sum(each.by_rule for each in done),
         lost=sum(len(each.lost) for each in done),
         lost_bodies=sum(one.is_body for each in done for one in each.lost),
         lacking=len(lacking),
         lacking_bytes=sum(end - start for start, end in lacking),
         offsets=fitting,
         rebuilt=rebuilt,
+        has_config=bool(known.topics),
         boltmq_delays=any(topic == BOLTMQ_SCHEDULE_TOPIC for topic, _ in ends),
     )
 
@@ -196,23 +207,31 @@ def _restore_log(plan: Plan, table: DeltaTable, bodies: Bodies, begin: Begin | N
 
 
 def _write_config(
-    plan: Plan, table: DeltaTable, settings: Wanted, offsets: Table | None, ends: Mapping[tuple[str, int], int]
+    plan: Plan,
+    table: DeltaTable,
+    settings: Wanted,
+    offsets: Table | None,
+    ends: Mapping[tuple[str, int], int],
+    known: KnownConfig,
 ) -> GroupOffsets | None:
     broker, log = plan.chosen.broker, plan.log
     fitting = None if offsets is None else fit_offsets(offsets, ends)
     levels = settings.delay_levels_ms or DEFAULT_DELAY_LEVELS_MS
     delays = first_undelivered(table, broker, log, levels, log.last_time - DELIVERY_MS)
-    files = config_files(fitting or GroupOffsets({}), {topic for topic, _ in ends}, delays, log.last_time)
+    topics = {topic for topic, _ in ends}
+    files = config_files(fitting or GroupOffsets({}), topics, delays, log.last_time, known.groups)
     for name, data in files.items():
         write_whole(plan.out / "config" / name, data, below=plan.out)
     return fitting
 
 
-def _rebuild(plan: Plan, settings: Wanted, threads: int) -> Rebuilt:
+def _rebuild(plan: Plan, settings: Wanted, threads: int, known: KnownConfig) -> Rebuilt:
     """All that follows from the log."""
     if not (plan.out / REBUILD_WORK / REBUILD_PLAN).exists():
         for name in WRITTEN[StoreLayout.COMMITLOG]:  # of a run that was interrupted behind its rebuild
             remove_tree(plan.out / name)
+        if known.topics:  # the rebuild adds the topics of the log that are not in it
+            write_whole(plan.out / TOPICS, known.topics_file(plan.log.last_time), below=plan.out)
     (store,) = find_stores(str(plan.out), plan.chosen.broker)
     wanted = replace(settings, close_heads=store.segments[0].base_offset == 0)
     return rebuild_store(store, plan.out, wanted, threads=threads)
@@ -233,6 +252,10 @@ def _write_notes(plan: Plan, done: Sequence[SegmentRestored]) -> list[tuple[int,
             for one in lost
         ),
         *({"what": "properties made up", "start": offset} for each in done for offset in each.made_up),
+        *(
+            {"what": _BY_RULE, "start": base, "records": each.by_rule}
+            for base, each in zip(plan.bases, done, strict=True) if each.by_rule
+        ),
     ]  # fmt: skip
     if lines:
         write_whole(plan.out / NOTES, "".join(json.dumps(line) + "\n" for line in lines).encode())

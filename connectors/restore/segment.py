@@ -84,6 +84,7 @@ class SegmentRestored:
         records: in it.
         bytes: of these.
         made_up: offsets of those whose properties' text is not the broker's, or may not be.
+        by_rule: how many have properties that repeat a batch's by the broker's rule.
         lost: rows that are no records.
         filled: stretches that became fillers: start, end.
         first: physical offset of its first record, and its size; None where it has no record.
@@ -94,6 +95,7 @@ class SegmentRestored:
     records: int
     bytes: int
     made_up: tuple[int, ...]
+    by_rule: int
     lost: tuple[Lost, ...]
     filled: tuple[tuple[int, int], ...]
     first: tuple[int, int] | None
@@ -135,7 +137,7 @@ def _write(
         data = stretches.empty_segment(task.base, task.size, task.time)
         os.pwrite(descriptor, data, 0)
         end = min(task.end, task.base + task.size)
-        return SegmentRestored(0, 0, (), (), ((task.base, end),), None, None, task.time)
+        return SegmentRestored(0, 0, (), 0, (), ((task.base, end),), None, None, task.time)
     try:
         # What is mapped must have its place: a disk that is full would end the process when it is written to.
         os.posix_fallocate(descriptor, 0, task.size)
@@ -176,7 +178,7 @@ def _complete(out: Array, records: Records, packs: list[str], bodies: Bodies, ta
         data = stretches.empty_segment(task.base, task.size, task.time)
         out[: len(data)] = np.frombuffer(data, np.uint8)
         nothing = (task.base, min(task.end, end))
-        return SegmentRestored(0, 0, (), tuple(lost), (nothing,), None, None, task.time)
+        return SegmentRestored(0, 0, (), 0, tuple(lost), (nothing,), None, None, task.time)
     ends = records.starts + records.sizes
     filled = stretches.stretches(records.starts, ends, records.times, task.base)
     for stretch in filled:
@@ -189,6 +191,7 @@ def _complete(out: Array, records: Records, packs: list[str], bodies: Bodies, ta
         records=len(records.starts),
         bytes=int(records.sizes.sum()),
         made_up=tuple(records.starts[records.made_up.astype(bool)].tolist()),
+        by_rule=int(np.count_nonzero(records.by_rule)),
         lost=tuple(sorted(lost, key=lambda each: each.start)),
         filled=tuple((each.start, each.end) for each in filled),
         first=(int(records.starts[0]), int(records.sizes[0])),

@@ -15,8 +15,9 @@ the record's size, and tells which of these it is:
 
 Of a key that stood there twice the map has the last value; of UNIQ_KEY, the row has the first, too, and both are
 written. Brokers 4.9.4 to 5.3.3 put a batch's UNIQ_KEY, CLUSTER and WAIT behind each message's own properties: that is
-tried first. What still lacks is an entry that decoders skip. A record whose text is not the broker's, or may not be, is
-told (`made_up`): what a client sees of it is the same, its bytes need not be.
+tried first, and what fills the room just so is taken for the broker's text (`by_rule`). What still lacks is an entry
+that decoders skip. A record whose text is not the broker's, or may not be, is reported (`made_up`): a client sees the
+same of it, but its bytes may differ.
 """
 
 from __future__ import annotations
@@ -86,8 +87,9 @@ class TakenRows:
         refusals = self._refusals()
         refusals[(refusals == 0) & (packs >= 0) & (lengths != self._body_sizes)] = Refusal.BODY_PLACE
         told = (self._spare == 0) | ((self._spare == -1) & (self._text_sizes > 0))
+        by_rule = np.zeros(len(told), np.bool_)
         for row in np.flatnonzero(~told & (refusals == 0)).tolist():
-            text = None if self._replaced[row] else self._text_of(row)
+            text, by_rule[row] = (None, False) if self._replaced[row] else self._text_of(row)
             if text is None:
                 refusals[row] = Refusal.PROPERTIES
             else:
@@ -97,7 +99,8 @@ class TakenRows:
             sizes=self.sizes,
             times=milliseconds(self._batch.column("store_timestamp")),
             refusals=refusals,
-            made_up=(~told | self._replaced) & (refusals == 0),
+            made_up=((~told & ~by_rule) | self._replaced) & (refusals == 0),
+            by_rule=by_rule & (refusals == 0),
             body_at=self.starts + self._bodies,
             body_sizes=self._body_sizes,
             crcs=numbers(self._batch.column("body_crc")),
@@ -131,13 +134,16 @@ class TakenRows:
             replaced[rows[rows < len(replaced)]] = True
         return replaced
 
-    def _text_of(self, row: int) -> bytes | None:
-        """Properties that say what the row says and fill their room, or None where there are none."""
+    def _text_of(self, row: int) -> tuple[bytes | None, bool]:
+        """Return properties that say what the row says and fill their room, and whether a broker's rule fills it.
+
+        None stands for properties that do not fit.
+        """
         pairs: list[tuple[str, str]] = self._batch.column("properties")[row].as_py()
         own = self._batch.column("unique_key")[row].as_py()
         values = dict(pairs)
         if _CRC_OF_RECORD in values:
-            return None
+            return None, False
         if own is not None and values.get(props.UNIQ_KEY, own) != own:
             behind = len(pairs) - (pairs[-1][0] == _CLUSTER)
             pairs = [(name, own if name == props.UNIQ_KEY else value) for name, value in pairs]
@@ -145,11 +151,11 @@ class TakenRows:
         text = "".join(f"{name}\x01{value}\x02" for name, value in pairs).encode()
         spare = int(self._rooms[row]) - len(text)
         if spare < 0:
-            return text[:-1] if spare == -1 and text else None
+            return (text[:-1], True) if spare == -1 and text else (None, False)
         wait = f"{props.WAIT}\x01{values.get(props.WAIT)}\x02".encode()
         if props.WAIT in values and spare in {len(wait), len(wait) - 1}:
-            return text + wait[:spare]
-        return text + (b" " * (spare - 1) + b"\x02" if spare else b"")
+            return text + wait[:spare], True
+        return text + (b" " * (spare - 1) + b"\x02" if spare else b""), not spare
 
     def write(self, out: Array, base: int, rows: Array) -> None:
         """Write these rows' records, but for their bodies, into the segment that begins at an offset."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,17 +10,19 @@ import pytest
 
 from connectors.archive.task import ArchiveTasks
 from connectors.archive.work import find_work
+from connectors.facts.topic_configs import TABLE, read_topics
 from connectors.lake.committer import commit_run, open_for_append
 from connectors.lake.paths import LakePaths
 from connectors.packs.location import PackLocation
 from connectors.rebuild.settings import Wanted, find_settings
 from connectors.restore.config import parse_offsets
 from connectors.restore.rows import Chosen
-from connectors.restore.run import NOTES, Restored, restore_store
+from connectors.restore.run import Restored, restore_store
 from tests.integration.rebuild.test_real_brokers import LEVELS, assert_same, assert_serves, business, ipv4
 from tests.servers.java_programs import consume_all, dump_store
 from tests.servers.recording import RECORDING_OPTIONS, RecordedStore
 from tests.servers.rocketmq import RocketMQ
+from tests.store_configs import record_config
 
 StartBroker = Callable[..., RocketMQ]
 
@@ -35,6 +36,7 @@ def lake(recorded_store: RecordedStore, tmp_path_factory: pytest.TempPathFactory
     tasks = ArchiveTasks(work.splits(400_000), lake, PackLocation(lake.bodies), work.commit.run_id, "1")
     manifest = list(tasks.run(range(len(tasks.splits))))
     commit_run(lake.messages, [row.data_file for row in manifest if row.path], work.commit, work.started_from)
+    record_config(lake, work)
     return lake
 
 
@@ -52,10 +54,10 @@ def test_all_is_equal_to_what_the_broker_wrote(recorded_store: RecordedStore, la
     restored = restore(lake, recorded_store, tmp_path / "out")
     assert restored.records == len(recorded_store.decoded)
     assert (restored.lost, restored.lacking) == (0, 0)
-    notes = (restored.out / NOTES).read_text().splitlines() if restored.made_up else []
-    made_up = {json.loads(line)["start"] for line in notes}
     # Older brokers put a batch's properties behind each message's own: the table has the last of each only.
-    assert bool(made_up) == (recorded_store.version == "4.9.7")
+    assert (restored.made_up, restored.by_rule > 0) == (0, recorded_store.version == "4.9.7")
+    ours, theirs = (read_topics(root)[TABLE] for root in (restored.out, recorded_store.store))
+    assert ours == theirs
     for row in recorded_store.decoded:
         theirs, ours = (root / "commitlog" / row["segment"] for root in (recorded_store.store, restored.out))
         place = row["physical_offset"] - int(row["segment"])

@@ -129,9 +129,11 @@ def test_offsets_do_not_lie_behind_their_queues() -> None:
 
 def test_files_are_in_a_brokers_form() -> None:
     fitting = fit_offsets({"a@g": {0: 5}}, {("a", 0): 5})
-    files = config_files(fitting, ["a", "%RETRY%h"], {2: 7, 1: 3}, 99)
+    known = {"g": {"groupName": "g", "retryMaxTimes": 3}, "other": {"groupName": "other"}}
+    files = config_files(fitting, ["a", "%RETRY%h"], {2: 7, 1: 3}, 99, known)
     assert b'"offsetTable":{\n\t\t1:3,\n\t\t2:7\n\t}' in files["delayOffset.json"]
-    assert files["subscriptionGroup.json"].count(b'"groupName"') == 2
+    assert files["subscriptionGroup.json"].count(b'"groupName"') == 3
+    assert files["subscriptionGroup.json"].count(b'"retryMaxTimes":3') == 1
 
 
 def test_delays_that_were_due_are_done(tmp_path: Path, archive: Archive) -> None:

@@ -1,0 +1,157 @@
+"""What an archive run records of the stores' configuration: what has changed since the last run.
+
+Only local stores are read; a topics.json that is missing or cannot be read changes nothing, so a file caught in the
+middle of a write does not delete every topic.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import logging
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from connectors.commitlog.dialects import dialect_of
+from connectors.commitlog.layouts import StoreLayout
+from connectors.commitlog.stores import Store, segment_size
+from connectors.facts.queue_layouts import queues_of
+from connectors.facts.topic_configs import GROUPS, GROUPS_TABLE, TABLE, TOPICS, read_table
+from connectors.lake.data_files import DataFile
+from connectors.lake.paths import LakePaths
+from connectors.lake.plain_files import write_plain_file
+from connectors.lake.store_config import GROUP, SETTING, TOPIC, Key, read_store_config
+from connectors.verify.log_records import LogRecords
+from connectors.verify.observed_delays import MAX_LEVELS, observe_delays
+from schemas.layouts import batchconsumequeue
+from schemas.layouts.errors import LayoutError
+from schemas.layouts.indexfile import geometry_of
+from schemas.layouts.numbers import parse_int
+from schemas.store_files import UnsafeFileError
+from schemas.tables.store_config import STORE_CONFIG
+
+_QUEUES, _BATCH_QUEUES, _INDEX = "consumequeue", "batchconsumequeue", "index"
+_LOGGER = logging.getLogger(__name__)
+_LOOKED_AT = 100
+"""Folders at most that are opened to find one file of a kind."""
+
+
+def write_config_changes(
+    lake: LakePaths, stores: Sequence[Store], run_id: str, recorded_at: datetime.datetime
+) -> DataFile | None:
+    """Write the rows of `store_config` for everything that has changed.
+
+    Args:
+        lake: Where the tables lie.
+        stores: The stores of the run.
+        run_id: Of the run.
+        recorded_at: When the configuration was read.
+
+    Returns:
+        A file that no table knows of yet; None where nothing has changed.
+
+    Raises:
+        QueryError: The table cannot be read.
+    """
+    rows = []
+    for store in stores:
+        known = read_store_config(lake, store.broker).values
+        for (kind, name), value in _changes(known, store):
+            rows.append((store.broker, recorded_at, kind, name, value, run_id))
+    if not rows:
+        return None
+    names = STORE_CONFIG.names
+    columns = [list(column) for column in zip(*rows, strict=True)]
+    table = pa.table(dict(zip(names, columns, strict=True)), schema=to_arrow_schema(STORE_CONFIG, timezone="UTC"))
+    return write_plain_file(table, lake.store_config, f"part-{run_id}.zstd.parquet", s3=lake.s3)
+
+
+def _changes(known: dict[Key, str], store: Store) -> Iterator[tuple[Key, str | None]]:
+    if "://" in store.root:
+        return
+    root = Path(store.root).parent
+    for kind, found in (
+        (TOPIC, _table(root, TOPICS, TABLE)),
+        (GROUP, _table(root, GROUPS, GROUPS_TABLE)),
+        (SETTING, _settings(root, store)),
+    ):
+        if found is None:
+            continue
+        current = {(kind, _text(name)): _json(value) for name, value in found.items()}
+        yield from ((key, value) for key, value in current.items() if known.get(key) != value)
+        if kind != SETTING:  # a setting that no file tells any longer was still the store's
+            yield from ((key, None) for key in known if key[0] == kind and key not in current)
+
+
+def _table(root: Path, name: str, table: str) -> dict[str, Any] | None:
+    """Return the entries of a configuration file; None where there is none that can be read."""
+    try:
+        return read_table(root, name, table).get(table)
+    except UnsafeFileError as error:
+        _LOGGER.warning("%s; the configuration in it is not archived", error)
+        return None
+
+
+def _text(name: object) -> str:
+    """Return a name as UTF-8 can hold it."""
+    return str(name).encode("utf-8", "replace").decode()
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+
+
+def _settings(root: Path, store: Store) -> dict[str, Any]:
+    """Return what the files of a store tell of its broker's settings."""
+    if store.layout is not StoreLayout.COMMITLOG:
+        return {}
+    found: dict[str, Any] = {}
+    if len(store.segments) > 1:  # the size of a single file may be that of a cut copy
+        found["segment_size_bytes"] = segment_size(store)
+    queues, dialect = queues_of(store.layout), dialect_of(store)
+    if size := _first_size(root / _QUEUES, queues.entry_size):
+        found["queue_file_size_bytes"] = size
+        folders = [(dialect.schedule_topic, number) for number in _numbers(root / _QUEUES / dialect.schedule_topic)]
+        records = LogRecords(store.segments, store.layout)
+        if delays := observe_delays(root, folders, dialect.schedule_topic, size, queues, records):
+            found["delay_levels_ms"] = {str(level): delay for level, delay in sorted(delays.items())}
+    if size := _first_size(root / _BATCH_QUEUES, batchconsumequeue.ENTRY.size):
+        found["batch_queue_file_size_bytes"] = size
+    for entry in _entries(root / _INDEX, 1):
+        with suppress(OSError, LayoutError):
+            geometry = geometry_of(entry.stat(follow_symlinks=False).st_size)
+            found |= {"index_slots": geometry.slots, "index_entries": geometry.entries}
+    return found
+
+
+def _numbers(folder: Path) -> list[int]:
+    names = [entry.name for entry in _entries(folder, MAX_LEVELS)]
+    return sorted(number for name in names if (number := parse_int(name, 0, MAX_LEVELS - 1)) is not None)
+
+
+def _first_size(folder: Path, entry_size: int) -> int | None:
+    """Return the size of the first queue file that has one which a queue file can have; None where there is none."""
+    for topic in _entries(folder):
+        for queue in _entries(topic.path):
+            for file in _entries(queue.path, 2):
+                if file.is_file(follow_symlinks=False):
+                    size = file.stat(follow_symlinks=False).st_size
+                    if size and size % entry_size == 0:
+                        return size
+    return None
+
+
+def _entries(folder: str | Path, limit: int = _LOOKED_AT) -> list[os.DirEntry[str]]:
+    """Return the first entries of a folder; none where it is a link, no folder, or cannot be read."""
+    if os.path.islink(folder):  # noqa: PTH114 (a path of an entry is a text)
+        return []
+    with suppress(OSError), os.scandir(folder) as found:
+        return list(islice(found, limit))
+    return []

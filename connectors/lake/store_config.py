@@ -1,0 +1,73 @@
+"""The table `store_config`: what a lake knows of a store's configuration at a time."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from deltalake import DeltaTable
+
+from connectors.lake.paths import LakePaths
+from connectors.lake.reader import NoTableError, open_table, run_sql
+
+TOPIC, GROUP, SETTING = "topic", "group", "setting"
+_NAME = "store_config"
+
+Key = tuple[str, str]
+"""Kind and name."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreConfig:
+    """A store's configuration.
+
+    Attributes:
+        values: JSON texts by kind and name.
+    """
+
+    values: dict[Key, str] = field(default_factory=dict)
+
+    def of_kind(self, kind: str) -> dict[str, Any]:
+        """Return the values of a kind by their names, parsed."""
+        return {name: json.loads(value) for (found, name), value in self.values.items() if found == kind}
+
+
+def read_store_config(lake: LakePaths, broker: str, at: datetime.datetime | None = None) -> StoreConfig:
+    """Read a store's configuration as it was at a time.
+
+    A time before the first recorded configuration gets that first one: the nearest that is known.
+
+    Args:
+        lake: Where the tables lie.
+        broker: The store's name.
+        at: The time; None for the newest configuration.
+
+    Returns:
+        The configuration; empty where the lake has none of the store.
+
+    Raises:
+        LakeError: There is no lake.
+        QueryError: The table cannot be read.
+    """
+    try:
+        table = open_table(lake, _NAME)
+    except NoTableError:
+        return StoreConfig()
+    rows = _rows_of(table, broker)
+    if rows and at is not None:
+        at = max(at, rows[0]["recorded_at"])
+    found: dict[Key, str | None] = {}
+    for row in rows:
+        if at is None or row["recorded_at"] <= at:
+            found[row["kind"], row["name"]] = row["value"]
+    return StoreConfig({key: value for key, value in found.items() if value is not None})
+
+
+def _rows_of(table: DeltaTable, broker: str) -> list[dict[str, Any]]:
+    """Return a store's rows, oldest first."""
+    name = "'" + broker.replace("'", "''") + "'"
+    sql = f"SELECT recorded_at, kind, name, value FROM {_NAME} WHERE broker = {name} ORDER BY recorded_at"
+    rows: list[dict[str, Any]] = run_sql(table, _NAME, sql).read_all().to_pylist()
+    return rows

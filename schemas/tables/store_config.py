@@ -1,0 +1,30 @@
+"""`store_config`: the configuration of each archived store, one row per change.
+
+A broker's log does not hold the settings of topics and groups, nor the sizes of the files around it. Each archive run
+compares them with the newest rows and adds what has changed, so the configuration at a time is the last row of each
+(`broker`, `kind`, `name`) recorded at or before that time.
+
+Key: (`broker`, `kind`, `name`, `recorded_at`). Append-only.
+
+    kind      name                       value
+    topic     a topic                    its entry in config/topics.json, in RocketMQ's form
+    group     a consumer group           its entry in config/subscriptionGroup.json
+    setting   delay_levels_ms            object of level to milliseconds, as the schedule queues show them
+    setting   segment_size_bytes         of the CommitLog, and of the other kinds of files likewise:
+              queue_file_size_bytes, batch_queue_file_size_bytes, index_slots, index_entries
+"""
+
+from __future__ import annotations
+
+from pyspark.sql.types import StringType, StructField, StructType, TimestampType
+
+STORE_CONFIG = StructType(
+    [
+        StructField("broker", StringType(), True, {"comment": "the store's name"}),
+        StructField("recorded_at", TimestampType(), True, {"comment": "when the archive run read it, UTC"}),
+        StructField("kind", StringType(), True, {"comment": "topic, group or setting"}),
+        StructField("name", StringType(), True, {"comment": "of the topic, the group or the setting"}),
+        StructField("value", StringType(), True, {"comment": "JSON; null once the topic or group is deleted"}),
+        StructField("run_id", StringType(), True, {"comment": "the archive run, as in archive_runs"}),
+    ]
+)

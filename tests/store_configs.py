@@ -1,0 +1,22 @@
+"""What an archive run records of stores' configuration, without the rest of a run."""
+
+from __future__ import annotations
+
+import datetime
+
+from connectors.archive.store_config import write_config_changes
+from connectors.archive.work import ArchiveWork
+from connectors.lake.committer import append_files
+from connectors.lake.paths import LakePaths
+from schemas.tables.store_config import STORE_CONFIG
+
+EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+
+
+def record_config(lake: LakePaths, work: ArchiveWork, at: datetime.datetime = EPOCH) -> int:
+    """Add what has changed to `store_config`; return how many rows that are."""
+    file = write_config_changes(lake, work.stores, work.commit.run_id, at)
+    if file is None:
+        return 0
+    append_files(lake.store_config, STORE_CONFIG, [file], work.commit.sequence)
+    return file.rows
