@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from jobs.broker_settings import settle_settings
 from jobs.broker_store import add_store_arguments, open_store
+from jobs.broker_tls import add_tls_arguments, asking_options, ports_tls, tls_properties
 from jobs.command import ExitCode, JobError, job_parser, run_job
 from jobs.durations import parse_duration
 from jobs.store_arguments import at_least, positive
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from broker_lite.broker.options import BrokerOptions
     from broker_lite.replication.options import ReplicationOptions
     from broker_lite.server import Address, ServerOptions
+    from schemas.remoting.tls_properties import TlsProperties
 
 DESCRIPTION = (
     "Run a small broker that RocketMQ's own clients can use, and a name server with it. Its store is the same as "
@@ -39,6 +41,7 @@ EXAMPLES = (
     ("broker --store store", "a broker on 127.0.0.1:10911 with a name server on 127.0.0.1:9876"),
     ("broker --store store --flush sync", "every acknowledged message is on the disk"),
     ("broker --store store --layout jmq", "the same, with the files of JMQ"),
+    ("broker --store store --tls-config tls.properties --tls-mode enforcing", "clients must speak TLS"),
     ("broker --store store --namesrv none --register 127.0.0.1:9876", "a broker for another name server"),
     (
         "broker --store store --role SYNC_MASTER --ha-listen 127.0.0.1:10912",
@@ -81,6 +84,7 @@ def build_parser() -> argparse.ArgumentParser:
         help="TOML file with the accounts that may use the broker and change the name server's routes; else "
         "COMMITLAKE_BROKER_ACCESS_KEY and …_SECRET_KEY; else everybody may",
     )  # fmt: skip
+    add_tls_arguments(network)
     names = parser.add_argument_group("broker")
     names.add_argument("--name", help="the broker's name (default: broker-a)")
     names.add_argument("--cluster", default="DefaultCluster", help="its cluster's (default: DefaultCluster)")
@@ -162,7 +166,8 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     is_slave = arguments.role == "SLAVE"
     namesrv = arguments.namesrv or (_NONE if is_slave else _NAME_SERVER)
     name_server = None if namesrv == _NONE else _address("--namesrv", namesrv)
-    replication = _replication_options(arguments)
+    tls = tls_properties(arguments)
+    replication = _replication_options(arguments, tls)
     try:
         options = ServerOptions(
             listen=listen,
@@ -172,6 +177,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
             accounts=_accounts(arguments.accounts),
             limits=Limits(connections=arguments.max_connections, connections_of_one=arguments.max_connections),
             replication=replication,
+            tls=ports_tls(arguments, tls),
         )
         store = open_store(arguments, options.broker)
     except StoreError as error:
@@ -214,10 +220,8 @@ def _warn_of_open_ports(options: ServerOptions) -> None:
             )  # fmt: skip
 
 
-def _replication_options(arguments: argparse.Namespace) -> ReplicationOptions:
+def _replication_options(arguments: argparse.Namespace, tls: TlsProperties | None) -> ReplicationOptions:
     from broker_lite.replication.options import ReplicationOptions, Role
-    from connectors.remoting.errors import OptionError
-    from connectors.remoting.options import environment_credentials
 
     role = Role(arguments.role)
     is_slave = role is Role.SLAVE
@@ -239,16 +243,12 @@ def _replication_options(arguments: argparse.Namespace) -> ReplicationOptions:
         raise JobError(
             f"--broker-id: expected {'more than 0' if is_slave else '0'} for {role}, found {arguments.broker_id}"
         )
-    try:
-        credentials = environment_credentials() if is_slave or arguments.register else None
-    except OptionError as error:
-        raise JobError(str(error)) from error
     return ReplicationOptions(
         role=role,
         listen=_address("--ha-listen", arguments.ha_listen) if arguments.ha_listen else None,
         master=_address("--ha-master", arguments.ha_master) if arguments.ha_master else None,
         slave_timeout_ms=round(arguments.slave_timeout.total_seconds() * 1000),
-        credentials=credentials,
+        asking=asking_options(arguments, tls),
     )
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import ssl
+from dataclasses import dataclass
 
 from broker_lite.protocol import FrameReader
 from schemas.layouts.remoting import Command, serialize_command
@@ -12,12 +14,25 @@ from schemas.remoting.signing import Credentials, signed
 TIMEOUT_SECONDS = 3.0
 
 
+@dataclass(frozen=True, slots=True)
+class AskingOptions:
+    """How this broker asks name servers and its master.
+
+    Attributes:
+        credentials: sign the requests; None for servers without accounts.
+        tls: certificates; None for plain text.
+    """
+
+    credentials: Credentials | None = None
+    tls: ssl.SSLContext | None = None
+
+
 class Asker:
     """A connection to one server, made when something is asked."""
 
-    def __init__(self, host: str, port: int, credentials: Credentials | None = None) -> None:
+    def __init__(self, host: str, port: int, options: AskingOptions) -> None:
         self.place = (host, port)
-        self._credentials = credentials
+        self._options = options
         self._opaque = itertools.count()
         self._writer: asyncio.StreamWriter | None = None
         self._reader: asyncio.StreamReader | None = None
@@ -40,10 +55,10 @@ class Asker:
 
     async def _ask(self, request: Command) -> Command:
         if self._writer is None or self._reader is None:
-            self._reader, self._writer = await asyncio.open_connection(*self.place)
+            self._reader, self._writer = await asyncio.open_connection(*self.place, ssl=self._options.tls)
         request.opaque = next(self._opaque)
-        if self._credentials is not None:
-            request.ext_fields = signed(request.ext_fields, request.body, self._credentials)
+        if self._options.credentials is not None:
+            request.ext_fields = signed(request.ext_fields, request.body, self._options.credentials)
         self._writer.write(serialize_command(request))
         frames = FrameReader()
         while True:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
+from broker_lite.replication.asking import AskingOptions
 from broker_lite.replication.protocol import DEFAULT_BATCH_BYTES
-from schemas.remoting.signing import Credentials
 
 
 class Role(StrEnum):
@@ -33,7 +33,7 @@ class ReplicationOptions:
         retry_seconds: after this long a slave connects again.
         synchronize_seconds: how often a slave asks for topics, groups and offsets.
         connections: slaves that a master has at once.
-        credentials: sign what this broker asks of name servers and of its master; None for servers without accounts.
+        asking: how this broker asks name servers and its master; the log itself is copied in plain text.
     """
 
     role: Role = Role.ASYNC_MASTER
@@ -47,4 +47,4 @@ class ReplicationOptions:
     retry_seconds: float = 5.0
     synchronize_seconds: float = 10.0
     connections: int = 16
-    credentials: Credentials | None = None
+    asking: AskingOptions = field(default_factory=AskingOptions)

@@ -87,7 +87,7 @@ class Slave:
         if master is not None and (self._asker is None or self._asker.place != master):
             if self._asker is not None:
                 self._asker.close()
-            self._asker = Asker(*master, self._options.credentials)
+            self._asker = Asker(*master, self._options.asking)
         if self.knows_master:
             self._changed.set()
 

@@ -14,9 +14,11 @@ from typing import Protocol, cast
 from broker_lite.protocol import Channel, FrameReader
 from broker_lite.server.descriptors import is_reserved
 from broker_lite.server.limits import Limits
+from broker_lite.server.wire import Wire, WireError
 from schemas.layouts.errors import LayoutError
 from schemas.layouts.hosts import Host
 from schemas.layouts.remoting import Command
+from schemas.remoting.tls_contexts import ServerTls
 
 _logger = logging.getLogger(__name__)
 
@@ -37,10 +39,13 @@ class Service(Protocol):
 class Connections:
     """All connections of one port."""
 
-    def __init__(self, service: Service, limits: Limits, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, service: Service, limits: Limits, loop: asyncio.AbstractEventLoop, tls: ServerTls | None = None
+    ) -> None:
         self.service = service
         self.limits = limits
         self.loop = loop
+        self.tls = tls
         self._open: dict[Connection, None] = {}
         self._by_address: Counter[bytes] = Counter()
 
@@ -68,10 +73,14 @@ class Connections:
                 del self._by_address[peer.address]
 
     def close_idle(self) -> None:
-        """Close the connections on which nothing has moved for long."""
-        oldest = self.loop.time() - self.limits.idle_seconds
-        for connection in [one for one in self._open if one.active_at < oldest]:
-            connection.close()
+        """Close the connections on which nothing has moved for long, or no TLS handshake was done in time."""
+        now = self.loop.time()
+        oldest = now - self.limits.idle_seconds
+        oldest_handshake = now - self.limits.handshake_seconds
+        for connection in list(self._open):
+            is_late = connection.is_shaking_hands and connection.handshake_at < oldest_handshake
+            if is_late or connection.active_at < oldest:
+                connection.close()
 
     def stop_reading(self) -> None:
         """Take no more requests."""
@@ -94,6 +103,7 @@ class Connection(asyncio.Protocol):
 
     Attributes:
         active_at: when something has moved on it, by the loop's clock.
+        handshake_at: when a TLS handshake could begin, by the same clock: with the connection, or its first byte.
     """
 
     def __init__(self, connections: Connections) -> None:
@@ -107,7 +117,13 @@ class Connection(asyncio.Protocol):
         self._out_bytes = 0
         self._is_handling = False
         self._is_paused = False
-        self.active_at = connections.loop.time()
+        self._wire = Wire(connections.tls, self._send_bytes)
+        self.active_at = self.handshake_at = connections.loop.time()
+
+    @property
+    def is_shaking_hands(self) -> bool:
+        """Whether a TLS handshake is to be done before anything else."""
+        return self._wire.is_shaking_hands
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take the connection, unless there are too many."""
@@ -122,16 +138,30 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Handle what has come."""
-        if self._channel is None or self._transport is None:
+        if self._channel is None or self._transport is None or self._transport.is_closing():
             return
         self.active_at = self._connections.loop.time()
+        if self._wire.is_new:
+            self.handshake_at = self.active_at
         try:
-            self._pending.extend(self._reader.feed(data))
+            plain = self._wire.receive(data)
+            self._channel.is_encrypted = self._wire.is_encrypted
+            self._pending.extend(self._reader.feed(plain))
+        except WireError as error:
+            _logger.warning("%s is cut off: %s", self._channel.peer, error)
+            self._transport.close()
+            return
         except LayoutError as error:
             _logger.warning("%s is cut off: %s", self._channel.peer, error)
             self._transport.abort()
             return
         self._work()
+        if self._wire.is_ended:
+            self.close()
+
+    def _send_bytes(self, data: bytes) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(data)
 
     def _work(self) -> None:
         """Handle what has come, as long as the peer takes the answers."""
@@ -160,7 +190,7 @@ class Connection(asyncio.Protocol):
         if not out or self._transport is None or self._transport.is_closing():
             return
         self.active_at = self._connections.loop.time()
-        self._transport.write(out[0] if len(out) == 1 else b"".join(out))
+        self._wire.send(out[0] if len(out) == 1 else b"".join(out))
         if self.unsent_bytes > self._connections.limits.unsent_bytes:
             _logger.warning("a peer is cut off: it leaves %d bytes unread", self.unsent_bytes)
             self._transport.abort()
@@ -186,6 +216,7 @@ class Connection(asyncio.Protocol):
         """End the connection when what was sent is on the way."""
         if self._transport is not None:
             self._flush()
+            self._wire.end()
             self._transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 (why makes no difference)

@@ -16,6 +16,7 @@ class Limits:
         connections_of_one: how many from one address.
         frame_bytes: a larger frame ends its connection before it is read.
         idle_seconds: after this long without traffic a connection is closed, as by RocketMQ.
+        handshake_seconds: after this long without a whole TLS handshake a connection that needs one is closed.
         unread_bytes: what a peer may leave unread before it is not read from either.
         unsent_bytes: what it may leave unread before it is cut off; room for some answers of the largest kind.
     """
@@ -24,5 +25,6 @@ class Limits:
     connections_of_one: int = 20_000
     frame_bytes: int = MAX_FRAME_BYTES
     idle_seconds: float = 120
+    handshake_seconds: float = 10
     unread_bytes: int = 1 << 20
     unsent_bytes: int = 64 << 20

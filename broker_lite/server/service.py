@@ -38,6 +38,7 @@ from broker_lite.server.registration import LocalRegistration, Registration, Rem
 from broker_lite.server.syncing import Syncing
 from broker_lite.store import StoreError
 from schemas.layouts.remoting import Command
+from schemas.remoting.tls_contexts import ServerTls
 
 TICK_SECONDS = 0.1
 HOUSEKEEPING_SECONDS = 5.0
@@ -72,6 +73,7 @@ class ServerOptions:
         limits: of each port.
         accounts: who may use the broker; None for everybody.
         replication: whether the broker is a master or a slave, and where they meet.
+        tls: TLS of the broker's and the name server's ports; None for plain text only.
     """
 
     listen: Address
@@ -81,6 +83,7 @@ class ServerOptions:
     limits: Limits = field(default_factory=Limits)
     accounts: Accounts | None = None
     replication: ReplicationOptions = field(default_factory=ReplicationOptions)
+    tls: ServerTls | None = None
 
 
 class ListenError(Exception):
@@ -223,7 +226,7 @@ class Server:
         for address in self._options.register_at:
             self._registrations.append(
                 RemoteRegistration(
-                    Asker(address.host, address.port, self._options.replication.credentials),
+                    Asker(address.host, address.port, self._options.replication.asking),
                     self._options.broker,
                     loop,
                     self._part.told,
@@ -237,7 +240,7 @@ class Server:
             await self._open(loop, Address(host, port - FAST_PORT_DISTANCE), service)
 
     async def _open(self, loop: asyncio.AbstractEventLoop, address: Address, service: Service) -> None:
-        connections = Connections(service, self._options.limits, loop)
+        connections = Connections(service, self._options.limits, loop, self._options.tls)
         with _listening(address):
             server = await loop.create_server(lambda: Connection(connections), *address, backlog=BACKLOG)
         self._ports.append((server, connections))

@@ -3,6 +3,9 @@
 Callers write, each a whole frame, one after another. One thread of the connection's own reads, and gives answers to
 those who wait for them; it never waits for a caller. Every wait has an end: connecting, writing, an answer, and the
 connection itself, which is closed when nothing has been said for a while, before the server does it.
+
+With TLS, encrypting and decrypting take turns under the lock, because OpenSSL allows only one of them at a time; bytes
+are sent and received outside of it.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import selectors
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable
@@ -20,6 +24,7 @@ from connectors.remoting.exchange import Exchange
 from connectors.remoting.options import Options, split_address
 from schemas.layouts.errors import LayoutError
 from schemas.layouts.remoting import Command
+from schemas.remoting.tls_stream import TlsStream
 
 IDLE_SECONDS = 100.0
 """RocketMQ's servers close after 120 s."""
@@ -35,16 +40,23 @@ class Connection:
         address: the peer, `host:port`.
     """
 
-    def __init__(self, address: str, options: Options, on_request: Callable[[str, Command], None]) -> None:
+    def __init__(
+        self,
+        address: str,
+        options: Options,
+        on_request: Callable[[str, Command], None],
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         """Connect.
 
         Args:
             address: `host:port`.
             options: time limits.
             on_request: is called by the reading thread with requests of the peer; must not wait.
+            tls: certificates; None for plain text.
 
         Raises:
-            UnreachableError: if that cannot be done in time.
+            UnreachableError: if that cannot be done in time, or the server's certificate is refused.
         """
         self.address = address
         self._options = options
@@ -60,8 +72,37 @@ class Connection:
             raise UnreachableError(f"{address}: expected a connection within {options.connect_seconds} s, found "
                                    f"{error}") from None  # fmt: skip
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._tls = None if tls is None else self._shake_hands(tls)
         self._socket.settimeout(options.request_seconds)
         threading.Thread(target=self._read, name=f"rocketmq {address}", daemon=True).start()
+
+    def _shake_hands(self, context: ssl.SSLContext) -> TlsStream:
+        seconds = self._options.connect_seconds
+        deadline = time.monotonic() + seconds
+        try:
+            stream = TlsStream(context, is_server=False, server_name=split_address(self.address)[0])
+            while True:
+                self._socket.settimeout(max(deadline - time.monotonic(), 0.001))
+                self._socket.sendall(stream.take_output())
+                if stream.is_established:
+                    return stream
+                self._receive_handshake(stream)
+        except OSError as error:
+            self._socket.close()
+            found = getattr(error, "verify_message", "") or getattr(error, "reason", "") or error
+            raise UnreachableError(
+                f"{self.address}: expected a TLS handshake within {seconds} s, found {found}"
+            ) from None
+
+    def _receive_handshake(self, stream: TlsStream) -> None:
+        if not (data := self._socket.recv(RECEIVE_BYTES)):
+            raise OSError("that the peer closed the connection")
+        try:
+            stream.receive(data)
+        except ssl.SSLError:
+            with contextlib.suppress(OSError):
+                self._socket.sendall(stream.take_output())  # tells the peer why
+            raise
 
     @property
     def is_open(self) -> bool:
@@ -80,7 +121,7 @@ class Connection:
         with self._writing:
             with self._lock:
                 self._check_open()
-                data = self._exchange.ask(command, answer, time.monotonic() + seconds)
+                data = self._encrypt(self._exchange.ask(command, answer, time.monotonic() + seconds))
             self._write(data)
         return answer
 
@@ -94,7 +135,7 @@ class Connection:
         with self._writing:
             with self._lock:
                 self._check_open()
-                data = self._exchange.tell(command)
+                data = self._encrypt(self._exchange.tell(command))
             self._write(data)
 
     def close(self) -> None:
@@ -104,6 +145,20 @@ class Connection:
     def _check_open(self) -> None:
         if self._problem is not None:
             raise UnreachableError(str(self._problem))
+
+    def _encrypt(self, data: bytes) -> bytes:
+        """Return what is to be sent for these bytes; needs the lock."""
+        if self._tls is None:
+            return data
+        try:
+            self._tls.send(data)
+        except ssl.SSLError as error:
+            self._problem = self._problem or UnreachableError(
+                f"{self.address}: expected an open connection, found {error}"
+            )
+            self._shut()
+            raise self._problem from None
+        return self._tls.take_output()
 
     def _write(self, data: bytes) -> None:
         self._last_use = time.monotonic()
@@ -150,7 +205,8 @@ class Connection:
             raise OSError("that the peer closed it")
         with self._lock:
             self._last_use = time.monotonic()
-            answers, requests = self._exchange.receive(space[:size])
+            plain = space[:size] if self._tls is None else self._tls.receive(space[:size])
+            answers, requests = self._exchange.receive(plain)
         for answer, command in answers:
             answer.set_result(command)
         for request in requests:

@@ -19,7 +19,13 @@ from typing import NamedTuple, TypeVar
 from connectors.plain_connections import warn_of_plain
 from connectors.remoting.connection import TICK_SECONDS, Connection
 from connectors.remoting.errors import AnswerTimeoutError, ProtocolError, RefusedError
-from connectors.remoting.options import Options, environment_credentials, split_address
+from connectors.remoting.options import (
+    TLS_CONFIG_VARIABLE,
+    Options,
+    environment_credentials,
+    split_address,
+    tls_context,
+)
 from schemas.layouts.remoting import Command
 from schemas.remoting.codes import ResponseCode
 from schemas.remoting.errors import CommandError
@@ -97,15 +103,17 @@ class Network:
         Args:
             options: where, and how patiently.
             credentials: who signs; by default, whom the environment names.
+
+        Raises:
+            OptionError: if the environment's credentials, or the settings of TLS, cannot be used.
         """
         self.options = options
         self.handlers: dict[int, Callable[[str, Command], None]] = {}
         self._credentials = credentials or environment_credentials()
-        if self._credentials is not None:
+        self._tls = tls_context(options)
+        if self._credentials is not None and self._tls is None:
             for address in options.name_server_addresses:
-                warn_of_plain(
-                    f"the name server {address}", split_address(address)[0], "Use a network that is yours alone"
-                )
+                warn_of_plain(f"the name server {address}", split_address(address)[0], f"Set {TLS_CONFIG_VARIABLE}")
         self._connections: dict[str, Connection] = {}
         self._opening: dict[str, threading.Lock] = {}
         self._lock = threading.Lock()
@@ -247,7 +255,7 @@ class Network:
             connection = self._connections.get(address)
             if connection is not None and connection.is_open:
                 return connection
-            connection = Connection(address, self.options, self._on_request)
+            connection = Connection(address, self.options, self._on_request, self._tls)
             with self._lock:
                 if self._is_closed:
                     connection.close()

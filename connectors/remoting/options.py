@@ -5,24 +5,36 @@
 | COMMITLAKE_ROCKETMQ_ACCESS_KEY | whom requests are signed for (ACL 1.0); none: they are not signed |
 | COMMITLAKE_ROCKETMQ_SECRET_KEY | the secret that they are signed with |
 | COMMITLAKE_ROCKETMQ_SECURITY_TOKEN | a token of a cloud's, where there is one |
+| COMMITLAKE_ROCKETMQ_TLS_CONFIG | a `tls.properties` file, see `schemas.remoting.tls_properties`; none: plain text |
 
-Every process that connects reads them for itself.
+Every process that connects reads them, and the file, for itself. With a file, all connections use TLS, unless it has
+`tls.enable=false`. Certificates of servers are verified, unless it has `tls.client.authServer=false` or
+`tls.test.mode.enable=true`. As in RocketMQ, a certificate of a trusted signer may be for another address than the
+server's; `tls.client.checkHostName=true` refuses that, and so does a file without `tls.client.trustCertPath`.
 """
 
 from __future__ import annotations
 
+import logging
 import os
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from connectors.remoting.errors import OptionError
 from schemas.layouts.numbers import parse_int
 from schemas.layouts.remoting import MAX_FRAME_BYTES, SerializeType
 from schemas.remoting.signing import Credentials
+from schemas.remoting.tls_contexts import client_context, read_tls_properties
+from schemas.remoting.tls_properties import TlsConfigError
+
+_log = logging.getLogger(__name__)
 
 ACCESS_KEY_VARIABLE = "COMMITLAKE_ROCKETMQ_ACCESS_KEY"
 SECRET_KEY_VARIABLE = "COMMITLAKE_ROCKETMQ_SECRET_KEY"  # noqa: S105 (the name of a variable)
 SECURITY_TOKEN_VARIABLE = "COMMITLAKE_ROCKETMQ_SECURITY_TOKEN"  # noqa: S105
+TLS_CONFIG_VARIABLE = "COMMITLAKE_ROCKETMQ_TLS_CONFIG"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +50,7 @@ class Options:
         frame_limit_bytes: of what a peer may send.
         serialize_type: how headers are written.
         instance: tells clients of one process apart in a broker's lists.
+        tls_config: a `tls.properties` file; by default the one that the environment names.
     """
 
     name_servers: str
@@ -48,6 +61,7 @@ class Options:
     frame_limit_bytes: int = MAX_FRAME_BYTES
     serialize_type: SerializeType = SerializeType.JSON
     instance: str = "commitlake"
+    tls_config: str | None = None
 
     def __post_init__(self) -> None:
         for name in ("connect_seconds", "request_seconds", "route_seconds", "max_pending"):
@@ -81,6 +95,27 @@ def split_address(address: str) -> tuple[str, int]:
     if not host or number is None:
         raise OptionError(f"expected an address of the form host:port, found {address[:100]!r}")
     return host.removeprefix("[").removesuffix("]"), number
+
+
+def tls_context(options: Options, environment: Mapping[str, str] | None = None) -> ssl.SSLContext | None:
+    """Return what connections need for TLS, or None if they are in plain text.
+
+    Raises:
+        OptionError: if the settings or the files that they name cannot be used.
+    """
+    given = os.environ if environment is None else environment
+    path = options.tls_config or given.get(TLS_CONFIG_VARIABLE)
+    if not path:
+        return None
+    try:
+        settings = read_tls_properties(Path(path), given)
+        if settings.is_client_enabled is False:
+            return None
+        if not settings.verifies_servers:
+            _log.warning("%s: certificates of servers are not verified", path)
+        return client_context(settings)
+    except TlsConfigError as error:
+        raise OptionError(str(error)) from None
 
 
 def environment_credentials(environment: Mapping[str, str] | None = None) -> Credentials | None:

@@ -11,7 +11,7 @@ the broker's HA port is open on every address in both. All files are under the f
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -159,6 +159,7 @@ class RocketMQ:
         ip: str = "127.0.0.1",
         broker_port: int | None = None,
         broker_name: str = "broker-a",
+        name_server_jvm: Sequence[str] = (),
     ) -> None:
         """Describe the servers; `start`, or entering the context, starts them.
 
@@ -173,6 +174,7 @@ class RocketMQ:
                 its offset id connects to the address in the id, so a store's old port may have to
                 be given here.
             broker_name: The broker's name.
+            name_server_jvm: Further settings of the name server's virtual machine.
         """
         self.version = version
         self.jars = rocketmq_jars(version)
@@ -182,6 +184,7 @@ class RocketMQ:
         self.ip = ip
         self.broker_name = broker_name
         self._broker_port = broker_port
+        self._name_server_jvm = list(name_server_jvm)
         self._name_server_port = 0
         self._ha_port = 0
         self._name_server: ServerProcess | None = None
@@ -239,7 +242,9 @@ class RocketMQ:
         """Start the name server on a free port."""
         self._name_server_port = free_ports(1)
         conf = {"listenPort": self._name_server_port, "bindAddress": "127.0.0.1"}
-        self._name_server = self._launch("namesrv", "NamesrvStartup", conf, ["-Xms64m", "-Xmx256m"])
+        self._name_server = self._launch(
+            "namesrv", "NamesrvStartup", conf, ["-Xms64m", "-Xmx256m", *self._name_server_jvm]
+        )
         server = self._name_server
         server.wait_until(lambda: "boot success" in server.output(), READY_TIMEOUT_SECONDS)
 

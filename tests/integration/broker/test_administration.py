@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.servers.broker_lite import BrokerLite
-from tests.servers.jars import java_command
-from tests.servers.java_programs import CLIENT, JVM, compiled_programs, run_java
-from tests.servers.rocketmq import rocketmq_jars, write_quiet_logging
+from tests.servers.java_programs import run_java
+from tests.servers.mqadmin import mqadmin
 
 TOPIC, GROUP = "EveryVolume", "by-concurrent"
 VOLUME = 1500
@@ -45,21 +42,6 @@ def test_the_administration_client_is_answered(used: BrokerLite, client_version:
     assert answers["kv"] == "value"
     # Of a broker: the name server has it until it is deleted there, too.
     assert answers["deleted"] is True
-
-
-def mqadmin(version: str, folder: Path, *arguments: str) -> str:
-    """What a command of `mqadmin` prints."""
-    classes, jars = compiled_programs(version), rocketmq_jars(version)
-    write_quiet_logging(folder / "conf", "ERROR")
-    command = [java_command(), *JVM, *CLIENT, f"-Duser.home={folder}", f"-Drocketmq.client.logRoot={folder}"]
-    command += [f"-Djava.io.tmpdir={folder}", f"-Drocketmq.home.dir={folder}"]
-    command += ["-cp", f"{classes}:{jars}/*", "org.apache.rocketmq.tools.command.MQAdminStartup", *arguments]
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=120, check=False, env={**os.environ, "LC_ALL": "C.UTF-8"}
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert "Exception" not in done.stdout + done.stderr, (done.stdout + done.stderr)[-3000:]
-    return done.stdout
 
 
 def test_mqadmin_shows_and_changes_the_broker(used: BrokerLite, client_version: str, tmp_path: Path) -> None:

@@ -13,9 +13,9 @@ from broker_lite.journal import ArchiveView, JournalOptions, JournalStore
 from schemas.layouts.jmq_consumption import Outcome
 from schemas.layouts.journal_body import original_body
 from schemas.layouts.message_id import parse_message_id
-from tests.integration.broker.test_administration import mqadmin
 from tests.servers.broker_lite import SMALL_FILES, BrokerLite
 from tests.servers.java_programs import JavaProgramError, run_java
+from tests.servers.mqadmin import mqadmin
 
 KINDS = ("plain", "tags", "keys", "properties", "batch", "zlib", "big", "oneway", "ordered", "long_topic", "traced",
          "request", "volume")  # fmt: skip

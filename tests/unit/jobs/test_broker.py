@@ -55,6 +55,9 @@ def run(tmp_path: Path, *arguments: str) -> int:
         (["--store", ""], "--store: expected a folder"),
         (["--store", "/dev/null"], "--store /dev/null: cannot be opened: File exists: /dev/null"),
         (["--store", "/dev/null/store"], "--store /dev/null/store: cannot be opened: Not a directory"),
+        (["--tls-config", "/no/such/file"], "--tls-config /no/such/file: cannot be read: No such file or directory"),
+        (["--tls-config", "/dev/null"], "--tls-config /dev/null: expected tls.server.keyPath and tls.server.certPath"),
+        (["--tls-mode", "enforcing"], "--tls-mode enforcing: it needs certificates"),
         (["--listen", "127.0.0.1:2", "--ha-listen", "127.0.0.1:3"], "clients are served 2 ports below it"),
     ],
 )

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -181,3 +184,31 @@ def test_headers_are_written_as_the_options_say() -> None:
         made.call(peer.address, 31, QueueRequest("T", 1))
         made.close()
     assert peer.received[0].serialize_type is SerializeType.ROCKETMQ
+
+
+@pytest.mark.parametrize("answer", [None, b"", b"\0\0\0\x10 no handshake at all"])
+def test_a_tls_handshake_that_comes_to_nothing_ends_in_time(tmp_path: Path, answer: bytes | None) -> None:
+    settings = tmp_path / "tls.properties"
+    settings.write_text("tls.test.mode.enable=true\n")
+    network = Network(replace(QUICK, connect_seconds=0.3, tls_config=str(settings)))
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+
+        def serve() -> None:
+            peer, _ = server.accept()
+            with peer:
+                if answer is None:
+                    time.sleep(0.5)
+                peer.sendall(answer or b"")
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        with pytest.raises(UnreachableError, match=f"{address}: expected a TLS handshake within 0.3 s"):
+            network.call(address, 31)
+        thread.join(10)
+    network.close()
+
+
+def test_settings_of_tls_that_cannot_be_used_are_told(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match="cannot be read"):
+        Network(replace(QUICK, tls_config=str(tmp_path / "none")))

@@ -1,0 +1,74 @@
+"""TLS of `commitlake broker`: its arguments, and what is made of the file that they name."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jobs.command import JobError
+
+if TYPE_CHECKING:
+    from broker_lite.replication.asking import AskingOptions
+    from schemas.remoting.tls_contexts import ServerTls
+    from schemas.remoting.tls_properties import TlsProperties
+
+
+def add_tls_arguments(group: argparse._ArgumentGroup) -> None:
+    """Add the arguments for TLS."""
+    group.add_argument(
+        "--tls-config", metavar="FILE",
+        help="tls.properties as RocketMQ's: TLS on the ports of --listen and --namesrv, and to other servers if it has "
+        "tls.enable=true; COMMITLAKE_TLS_SERVER_KEY_PASSWORD and …_CLIENT_KEY_PASSWORD go before passwords in the file",
+    )  # fmt: skip
+    group.add_argument(
+        "--tls-mode", choices=("disabled", "permissive", "enforcing"),
+        help="permissive serves plain text, too (default: tls.server.mode in the file, else permissive)",
+    )  # fmt: skip
+
+
+def tls_properties(arguments: argparse.Namespace) -> TlsProperties | None:
+    """Return the settings of the file, or None if there is none."""
+    from schemas.remoting.tls_contexts import read_tls_properties
+    from schemas.remoting.tls_properties import TlsConfigError, TlsMode
+
+    if arguments.tls_config is None:
+        if arguments.tls_mode not in {None, "disabled"}:
+            raise JobError(f"--tls-mode {arguments.tls_mode}: it needs certificates", "give --tls-config FILE")
+        return None
+    try:
+        found = read_tls_properties(Path(arguments.tls_config))
+    except TlsConfigError as error:
+        raise JobError(f"--tls-config {error}") from error
+    return found if arguments.tls_mode is None else replace(found, server_mode=TlsMode(arguments.tls_mode))
+
+
+def ports_tls(arguments: argparse.Namespace, settings: TlsProperties | None) -> ServerTls | None:
+    """Return how the ports speak TLS, or None for plain text."""
+    from broker_lite.server.tls_settings import server_tls
+    from schemas.remoting.tls_properties import TlsConfigError
+
+    try:
+        return None if settings is None else server_tls(settings)
+    except TlsConfigError as error:
+        raise JobError(f"--tls-config {arguments.tls_config}: {error}") from error
+
+
+def asking_options(arguments: argparse.Namespace, settings: TlsProperties | None) -> AskingOptions:
+    """Return how name servers and the master are asked: signed, and over TLS if that is wanted."""
+    from broker_lite.replication.asking import AskingOptions
+    from connectors.remoting.errors import OptionError
+    from connectors.remoting.options import environment_credentials
+    from schemas.remoting.tls_contexts import client_context
+    from schemas.remoting.tls_properties import TlsConfigError
+
+    if not arguments.register and arguments.role != "SLAVE":
+        return AskingOptions()
+    try:
+        context = client_context(settings) if settings is not None and settings.is_client_enabled else None
+        return AskingOptions(environment_credentials(), context)
+    except OptionError as error:
+        raise JobError(str(error)) from error
+    except TlsConfigError as error:
+        raise JobError(f"--tls-config {arguments.tls_config}: {error}") from error

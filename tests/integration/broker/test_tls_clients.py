@@ -1,0 +1,141 @@
+"""TLS between broker_lite and RocketMQ's own clients and name server, and this project's client."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from connectors.remoting import Admin, Options, OutgoingMessage, Producer, Puller, RefusedError, UnreachableError
+from connectors.remoting.options import TLS_CONFIG_VARIABLE
+from schemas.remoting.signing import Credentials
+from tests.certificates import Certificates
+from tests.servers.broker_lite import SMALL_FILES, BrokerLite
+from tests.servers.java_programs import JVM, JavaProgramError, run_java
+from tests.servers.mqadmin import mqadmin
+from tests.servers.process import ServerProcess, free_ports
+from tests.servers.remoting import knows_broker
+from tests.servers.rocketmq import VERSIONS, RocketMQ
+
+SHOP, ADMIN = Credentials("the-shop", "secret-of-the-shop"), Credentials("the-admin", "secret-of-the-admin")
+ACCOUNTS = "".join(
+    f'[[accounts]]\naccess-key = "{one.access_key}"\nsecret-key = "{one.secret_key}"\nadmin = {admin}\n'
+    for one, admin in ((SHOP, "false"), (ADMIN, "true"))
+)
+NO_TLS = [*JVM, "-Dtls.enable=false"]
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    """Certificates of this run."""
+    return Certificates(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(scope="module")
+def java_tls(certificates: Certificates) -> list[str]:
+    """A Java client that verifies the server and shows its own certificate."""
+    text = certificates.server_properties(*certificates.client_lines())
+    return [*JVM, "-Dtls.enable=true", f"-Dtls.config.file={certificates.write('java.properties', text)}"]
+
+
+@pytest.fixture(scope="module")
+def client_file(certificates: Certificates) -> str:
+    """The settings of this project's client, with a certificate."""
+    return str(certificates.write("client.properties", certificates.server_properties(*certificates.client_lines())))
+
+
+@pytest.fixture(scope="module")
+def enforcing(
+    certificates: Certificates, client_file: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[BrokerLite]:
+    """A broker and a name server that want TLS, a certificate, and signatures."""
+    folder = tmp_path_factory.mktemp("enforcing")
+    lines = ("tls.server.need.client.auth=require", "tls.server.authClient=true")
+    tls = certificates.write("enforcing.properties", certificates.server_properties(*lines))
+    accounts = certificates.write("accounts.toml", ACCOUNTS)
+    options = ("--tls-config", str(tls), "--tls-mode", "enforcing", "--accounts", str(accounts))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(TLS_CONFIG_VARIABLE, client_file)  # to see that it is up
+        with BrokerLite(folder, options=(*SMALL_FILES, *options)) as broker:
+            patch.undo()
+            yield broker
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_rocketmqs_client_with_a_certificate_is_served_and_one_in_plain_text_is_not(
+    enforcing: BrokerLite, java_tls: list[str], version: str
+) -> None:
+    arguments = [enforcing.name_server_address, f"Tls{version[0]}", SHOP.access_key, SHOP.secret_key]
+    sent, read = run_java(version, "Signed", arguments, jvm=java_tls)
+    assert (sent["event"], read["event"]) == ("sent", "read")
+    assert sent["unique_key"] == read["unique_key"]
+    if version == VERSIONS[0]:
+        # It finds no route.
+        with pytest.raises(JavaProgramError):
+            run_java(version, "Signed", arguments, jvm=NO_TLS)
+
+
+def test_mqadmin_administers_over_tls(enforcing: BrokerLite, java_tls: list[str], tmp_path: Path) -> None:
+    account = (ADMIN.access_key, ADMIN.secret_key)
+    arguments = ("updateTopic", "-t", "ByCommand", "-b", enforcing.broker_address, "-n", enforcing.name_server_address)
+    assert "success" in mqadmin("5.5.0", tmp_path, *arguments, jvm=java_tls, account=account)
+
+
+def test_this_projects_client_is_served(enforcing: BrokerLite, client_file: str) -> None:
+    options = Options(enforcing.name_server_address, tls_config=client_file)
+    with Admin(options, ADMIN) as admin:
+        admin.create_topic("OwnClient", queues=1)
+        with Producer("own-producer", options, credentials=SHOP) as producer:
+            producer.send(OutgoingMessage("OwnClient", b"encrypted"))
+        with Puller("own-puller", options, credentials=SHOP) as puller:
+            (queue,) = puller.queues("OwnClient")
+            assert [message.body for message in puller.pull(queue, 0).messages] == [b"encrypted"]
+        admin.delete_topic("OwnClient")
+    with Admin(options, SHOP) as shop, pytest.raises(RefusedError, match="expected an administrator"):
+        shop.delete_topic("OwnClient")
+
+
+@pytest.mark.parametrize(
+    ("files", "line", "expected"),
+    [
+        ({}, "", "CERTIFICATE_REQUIRED"),
+        ({"trustCertPath": "stranger"}, "", "self-signed certificate"),
+        ({"keyPath": "stranger.key", "certPath": "stranger"}, "", "UNKNOWN_CA"),
+        ({}, "tls.enable=false", "closed"),
+    ],
+)
+def test_a_client_that_does_not_fit_is_told_why(
+    enforcing: BrokerLite, certificates: Certificates, files: dict[str, str], line: str, expected: str
+) -> None:
+    lines = [f"tls.client.{key}={certificates.path(name)}" for key, name in files.items()]
+    path = certificates.write("misfit.properties", certificates.server_properties(*lines, line))
+    with (
+        Admin(Options(enforcing.name_server_address, tls_config=str(path))) as admin,
+        pytest.raises(UnreachableError, match=f"(?i){expected}"),
+    ):
+        admin.clusters()
+
+
+def test_a_permissive_server_serves_both(tmp_path: Path, certificates: Certificates, java_tls: list[str]) -> None:
+    tls = certificates.write("permissive.properties", certificates.server_properties())
+    with BrokerLite(tmp_path / "broker", options=(*SMALL_FILES, "--tls-config", str(tls))) as broker:
+        rows = run_java("5.5.0", "Signed", [broker.name_server_address, "Both", "an-account", "a-secret"], jvm=java_tls)
+        assert [row["event"] for row in rows] == ["sent", "read"]
+        with Producer("in-plain-text", Options(broker.name_server_address)) as producer:
+            producer.send(OutgoingMessage("Both", b"readable by everybody"))
+
+
+def test_the_broker_registers_over_tls_at_a_real_name_server(tmp_path: Path, certificates: Certificates) -> None:
+    tls = certificates.write("register.properties", "tls.test.mode.enable=true\ntls.enable=true\n")
+    real = RocketMQ("5.5.0", tmp_path / "real", name_server_jvm=("-Dtls.server.mode=enforcing",))
+    real.start_name_server()
+    try:
+        options = ("--register", real.name_server_address, "--tls-config", str(tls))
+        broker = BrokerLite(tmp_path / "broker", options=(*SMALL_FILES, *options), broker_port=free_ports(1))
+        with broker, pytest.MonkeyPatch.context() as patch:
+            patch.setenv(TLS_CONFIG_VARIABLE, str(tls))
+            process: ServerProcess = broker.process
+            process.wait_until(lambda: knows_broker(real.name_server_address, broker.broker_address), 60)
+    finally:
+        real.kill()

@@ -1,0 +1,34 @@
+"""The client over TLS against a real broker, which serves both TLS and plain text with a certificate of its own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from connectors.remoting import Admin, Options, OutgoingMessage, Producer, Puller, UnreachableError
+from tests.certificates import Certificates
+
+
+def test_messages_go_and_come_over_tls(options: Options, topic: str, tmp_path: Path) -> None:
+    settings = tmp_path / "tls.properties"
+    settings.write_text("tls.test.mode.enable=true\n")
+    encrypted = replace(options, tls_config=str(settings))
+    body = bytes(3000)  # not compressed; all of them are more than a record of TLS
+    with Admin(encrypted) as admin:
+        admin.create_topic(topic, queues=1)
+    with Producer("tls-producer", encrypted) as producer:
+        for number in range(20):
+            producer.send(OutgoingMessage(topic, body + bytes([number])))
+        assert all(connection._tls is not None for connection in producer.network._connections.values())
+    with Puller("tls-puller", encrypted) as puller:
+        (queue,) = puller.queues(topic)
+        assert [message.body[-1] for message in puller.pull(queue, 0).messages] == list(range(20))
+
+
+def test_a_certificate_that_nobody_trusted_has_signed_is_refused(options: Options, tmp_path: Path) -> None:
+    certificates = Certificates(tmp_path)
+    settings = certificates.write("tls.properties", f"tls.client.trustCertPath={certificates.path('authority')}\n")
+    with Admin(replace(options, tls_config=str(settings))) as admin, pytest.raises(UnreachableError, match="signed"):
+        admin.clusters()

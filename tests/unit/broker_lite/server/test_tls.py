@@ -1,0 +1,200 @@
+"""One port for plain text and TLS: who is served, who is refused, and when."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib
+import ssl
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from broker_lite.protocol import Channel, FrameReader
+from broker_lite.server.connections import Connection, Connections
+from broker_lite.server.limits import Limits
+from broker_lite.server.tls_settings import server_tls
+from schemas.layouts.remoting import Command, serialize_command
+from schemas.remoting.codes import ResponseCode
+from schemas.remoting.tls_contexts import ServerTls, client_context
+from schemas.remoting.tls_properties import TlsMode, TlsProperties, parse_tls_properties
+from tests.certificates import Certificates
+
+ASKED, MANY_ASKED = 1, 2
+MANY_BYTES = 5 << 20
+SECONDS = 20
+
+
+class Echo:
+    """A service that answers with what it was asked, and with whether that was encrypted."""
+
+    def handle(self, channel: Channel, request: Command) -> None:
+        """Answer."""
+        body = bytes(MANY_BYTES) if request.code == MANY_ASKED else bytes(request.body)
+        fields = {"encrypted": str(channel.is_encrypted)}
+        channel.send(request.reply(ResponseCode.SUCCESS, fields, body=body))
+
+    def handled(self) -> None:
+        """Nothing is left to do."""
+
+    def lost(self, channel: Channel) -> None:
+        """Nothing is kept."""
+
+
+@pytest.fixture(scope="session")
+def settings(tmp_path_factory: pytest.TempPathFactory) -> TlsProperties:
+    """A server's and a client's settings."""
+    return parse_tls_properties(Certificates(tmp_path_factory.mktemp("certificates")).server_properties(), {})
+
+
+def in_mode(settings: TlsProperties, mode: str) -> ServerTls | None:
+    """A port's TLS."""
+    return server_tls(TlsProperties(server=settings.server, server_mode=TlsMode(mode)))
+
+
+@contextlib.asynccontextmanager
+async def serving(tls: ServerTls | None, **limits: Any) -> AsyncIterator[tuple[Connections, int]]:
+    """Serve on a free port."""
+    loop = asyncio.get_running_loop()
+    connections = Connections(Echo(), Limits(**limits), loop, tls)
+    server = await loop.create_server(lambda: Connection(connections), "127.0.0.1", 0)
+    try:
+        async with asyncio.timeout(SECONDS):
+            yield connections, server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+        connections.close()
+        await asyncio.sleep(0)
+
+
+@contextlib.asynccontextmanager
+async def connected(port: int, data: bytes) -> AsyncIterator[asyncio.StreamReader]:
+    """A connection that has sent some bytes."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        writer.write(data)
+        yield reader
+    finally:
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+
+
+async def ask(port: int, tls: ssl.SSLContext | None, code: int = ASKED, body: bytes = b"body") -> Command | None:
+    """An answer; None where the server ends the connection."""
+    try:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=tls)
+    except (OSError, ssl.SSLError):
+        return None
+    frames = FrameReader()
+    writer.write(serialize_command(Command(code, {}, body)))
+    try:
+        while data := await reader.read(1 << 16):
+            for command in frames.feed(data):
+                return command
+    except (OSError, ssl.SSLError):
+        return None
+    finally:
+        writer.close()
+    return None
+
+
+def run(work: Coroutine[Any, Any, None], factory: Callable[[], asyncio.AbstractEventLoop] | None = None) -> None:
+    with asyncio.Runner(loop_factory=factory) as runner:
+        runner.run(work)
+
+
+@pytest.mark.parametrize("loop_module", ["asyncio", "uvloop"])
+@pytest.mark.parametrize(
+    ("mode", "serves_plain", "serves_tls"),
+    [("permissive", True, True), ("enforcing", False, True)],
+)
+def test_the_mode_says_who_is_served(
+    settings: TlsProperties, loop_module: str, mode: str, serves_plain: bool, serves_tls: bool
+) -> None:
+    async def work() -> None:
+        context = client_context(settings)
+        async with serving(in_mode(settings, mode)) as (_, port):
+            for tls, is_served in ((None, serves_plain), (context, serves_tls)):
+                answer = await ask(port, tls)
+                assert (answer is not None) is is_served
+                if answer is not None:
+                    assert bytes(answer.body) == b"body"
+                    assert answer.ext_fields["encrypted"] == str(tls is not None)
+
+    run(work(), importlib.import_module(loop_module).new_event_loop)
+
+
+def test_tls_is_refused_where_it_is_off(settings: TlsProperties) -> None:
+    async def work() -> None:
+        async with serving(in_mode(settings, "disabled")) as (_, port):
+            assert await ask(port, client_context(settings)) is None
+            assert await ask(port, None) is not None
+
+    run(work())
+
+
+def test_large_requests_and_answers_come_whole(settings: TlsProperties) -> None:
+    async def work() -> None:
+        context = client_context(settings)
+        async with serving(in_mode(settings, "enforcing")) as (_, port):
+            for code, body in ((ASKED, bytes(range(256)) * 10_000), (MANY_ASKED, b"")):
+                answer = await ask(port, context, code, body)
+                assert answer is not None
+                assert bytes(answer.body) == (body or bytes(MANY_BYTES))
+
+    run(work())
+
+
+def test_test_mode_makes_a_certificate_that_only_who_verifies_nobody_accepts(settings: TlsProperties) -> None:
+    async def work() -> None:
+        test_mode = parse_tls_properties("tls.test.mode.enable=true", {})
+        async with serving(server_tls(test_mode)) as (_, port):
+            assert await ask(port, client_context(test_mode)) is not None
+            assert await ask(port, client_context(settings)) is None
+
+    run(work())
+
+
+@pytest.mark.parametrize("data", [b"\x16", b"\x16\x03\x01\x00\x05", b"\x16" * 5000])
+def test_a_handshake_that_comes_to_nothing_ends_in_time(settings: TlsProperties, data: bytes) -> None:
+    async def work() -> None:
+        async with (
+            serving(in_mode(settings, "permissive"), handshake_seconds=0) as (connections, port),
+            connected(port, data) as reader,
+            connected(port, b""),
+        ):
+            await asyncio.sleep(0.05)
+            connections.close_idle()
+            assert not (await reader.read()).startswith(b"\0")  # at most an alert
+            # The other one may still speak plain text.
+            assert len(connections) == 1
+
+    run(work())
+
+
+def test_a_connection_that_says_nothing_ends_in_time_where_tls_is_enforced(settings: TlsProperties) -> None:
+    async def work() -> None:
+        async with (
+            serving(in_mode(settings, "enforcing"), handshake_seconds=0) as (connections, port),
+            connected(port, b"") as reader,
+        ):
+            await asyncio.sleep(0.05)
+            connections.close_idle()
+            assert await reader.read() == b""
+
+    run(work())
+
+
+def test_handshakes_count_as_connections(settings: TlsProperties) -> None:
+    async def work() -> None:
+        async with (
+            serving(in_mode(settings, "permissive"), connections_of_one=1) as (connections, port),
+            connected(port, b"\x16"),
+        ):
+            while not len(connections):
+                await asyncio.sleep(0.01)
+            assert await ask(port, client_context(settings)) is None
+
+    run(work())
