@@ -6,10 +6,14 @@
 
 They lie in the folder that `COMMITLAKE_JARS` names, or in the environment's `share/commitlake/jars`; those for object
 stores in a folder `s3` there. Fetching needs Java and the network. All else that they ask for is in pyspark already.
+
+`jars.lock` beside this file has the SHA-256 of each, in the form of `sha256sum`. A jar is compared with it when it is
+fetched and whenever it is used, wherever it lies: one that differs is not given to a JVM.
 """
 
 from __future__ import annotations
 
+import hashlib
 import importlib.metadata
 import os
 import subprocess
@@ -25,6 +29,8 @@ from connectors.java import JavaError, java_home
 _VARIABLE = "COMMITLAKE_JARS"
 _SCALA = "2.13"
 _AWS_SDK = "2.35.4"
+_LOCK = Path(__file__).with_name("jars.lock")
+_S3 = "s3"
 # What hadoop-aws asks for besides is a bundle of the whole SDK, of 640 MB; these are the parts that it uses. Spark has
 # the excluded ones, some in newer versions.
 _S3_MODULES = """<ivy-module version="2.0">
@@ -53,7 +59,7 @@ _SETTINGS = """<ivysettings>
 
 
 class JarsError(Exception):
-    """The jars are not there and could not be fetched; the message says what to do."""
+    """The jars are not there, could not be fetched, or are others; the message says what to do."""
 
 
 def _modules() -> list[tuple[str, str]]:
@@ -82,6 +88,35 @@ def delta_jars() -> list[Path]:
             f"{folder} has no {', '.join(missing)}: "
             f"run 'python -m connectors.jars' once, with network, or set {_VARIABLE}"
         )
+    return _checked(jars)
+
+
+def _locked() -> dict[str, str]:
+    """Return the SHA-256 of every jar, by its name; those for object stores have `s3/` before it."""
+    lines = (line.split() for line in _LOCK.read_text().splitlines())
+    return {name: digest for digest, name in lines}
+
+
+def _checked(jars: list[Path], folder: str = "") -> list[Path]:
+    """Return the jars again, if they are those that `jars.lock` names.
+
+    Args:
+        jars: their paths.
+        folder: what stands before their names in `jars.lock`.
+
+    Raises:
+        JarsError: for the first that is another one, or is not named there.
+    """
+    locked = _locked()
+    for jar in jars:
+        with jar.open("rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+        expected = locked.get(folder + jar.name)
+        if found != expected:
+            raise JarsError(
+                f"{jar}: expected SHA-256 {expected or 'of no such jar'}, found {found}. It is not the jar that "
+                f"CommitLake was tested with: delete it, and run 'python -m connectors.jars' with network"
+            )
     return jars
 
 
@@ -89,7 +124,7 @@ def fetch() -> None:
     """Fetch what is missing of Delta's; a jar is there whole or not at all.
 
     Raises:
-        JarsError: if Ivy could not get one.
+        JarsError: if Ivy could not get one, or got another jar than it should.
     """
     folder = jar_folder()
     folder.mkdir(parents=True, exist_ok=True)
@@ -99,6 +134,7 @@ def fetch() -> None:
             with tempfile.TemporaryDirectory(dir=folder) as scratch:
                 asked = ["-dependency", "io.delta", name, version, "-notransitive"]
                 fetched = _retrieve(f"io.delta:{name}:{version}", asked, Path(scratch))
+                _checked([fetched / target.name])
                 (fetched / target.name).replace(target)
 
 
@@ -106,9 +142,9 @@ def s3_jars() -> list[Path]:
     """The paths of the jars for object stores, which are fetched where they are not there yet.
 
     Raises:
-        JarsError: if Ivy could not get them.
+        JarsError: if Ivy could not get them, or if one is missing, is another jar, or does not belong there.
     """
-    folder = jar_folder() / "s3" / f"hadoop-{_hadoop_version()}-sdk-{_AWS_SDK}"
+    folder = jar_folder() / _S3 / f"hadoop-{_hadoop_version()}-sdk-{_AWS_SDK}"
     if not folder.is_dir():
         folder.parent.mkdir(parents=True, exist_ok=True)
         print("fetching the jars for object stores, once", file=sys.stderr)
@@ -116,9 +152,20 @@ def s3_jars() -> list[Path]:
             modules = Path(scratch) / "ivy.xml"
             modules.write_text(_S3_MODULES.format(hadoop=_hadoop_version(), sdk=_AWS_SDK))
             fetched = _retrieve("Hadoop's module for S3", ["-ivy", str(modules)], Path(scratch))
+            _checked_s3(fetched)
             with suppress(OSError):  # another process was first: a folder cannot be renamed onto one that holds files
                 fetched.rename(folder)
-    return sorted(folder.glob("*.jar"))
+    return _checked_s3(folder)
+
+
+def _checked_s3(folder: Path) -> list[Path]:
+    """Return the jars of a folder, if they are all of those for object stores, and no others."""
+    jars = _checked(sorted(folder.glob("*.jar")), f"{_S3}/")
+    missing = {name for name in _locked() if name.startswith(f"{_S3}/")} - {f"{_S3}/{jar.name}" for jar in jars}
+    if missing:
+        names = ", ".join(sorted(name.removeprefix(f"{_S3}/") for name in missing))
+        raise JarsError(f"{folder} has no {names}: delete the folder, and it is fetched again, with network")
+    return jars
 
 
 def _hadoop_version() -> str:
@@ -149,7 +196,7 @@ def _retrieve(what: str, asked: list[str], scratch: Path) -> Path:
 if __name__ == "__main__":
     try:
         fetch()
-        if "s3" in sys.argv[1:]:
+        if _S3 in sys.argv[1:]:
             print(",".join(str(jar) for jar in s3_jars()))
     except (JarsError, JavaError) as problem:
         sys.exit(f"error: {problem}")

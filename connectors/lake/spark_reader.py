@@ -18,6 +18,8 @@ from connectors.s3.spark import spark_uri
 # Spark ends its messages with a SQLSTATE; those of class 22 are about data: a division by zero, say.
 _DATA_EXCEPTION = re.compile(r"^Caused by: [\w.$]+: (.* SQLSTATE: 22\w{3})", re.MULTILINE)
 
+_SUBSTITUTE = "spark.sql.variable.substitute"
+
 
 def table_name(uri: str) -> str:
     """What a Delta table is called in Spark's SQL."""
@@ -42,9 +44,21 @@ def run_spark_sql(spark: SparkSession, sql: str) -> Iterator[pa.RecordBatch]:
             yield pa.RecordBatch.from_arrays([pa.array([sink.getvalue().to_pybytes()], pa.binary())], ["ipc"])
 
     with _refusals():
-        parts = spark.sql(sql).mapInArrow(to_bytes, "ipc binary")
+        with _text_as_it_is(spark):
+            parts = spark.sql(sql).mapInArrow(to_bytes, "ipc binary")
         for row in parts.toLocalIterator(prefetchPartitions=True):
             yield from pa.ipc.open_stream(row.ipc)
+
+
+@contextmanager
+def _text_as_it_is(spark: SparkSession) -> Iterator[None]:
+    """Keep Spark from replacing `${...}` in SQL, also in a session that somebody else has set up."""
+    before = spark.conf.get(_SUBSTITUTE)
+    spark.conf.set(_SUBSTITUTE, "false")
+    try:
+        yield
+    finally:
+        spark.conf.set(_SUBSTITUTE, str(before))
 
 
 @contextmanager

@@ -7,6 +7,7 @@ host name stands here, and a machine that mirrors it by its own settings is serv
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import os
 import shutil
@@ -16,6 +17,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.servers.cache import build_once, cache_folder, digest
+
+LOCK = Path(__file__).with_name("jars.lock")
+"""The jars that the registry gave when the versions were chosen."""
 
 ATTEMPTS = 4
 """A busy registry answers 429 or 5xx for a while; what was fetched by then is kept for the next."""
@@ -98,7 +102,30 @@ def resolve_jars(coordinates: Sequence[str], name: str, resolver: str | None = N
     fetch = {"maven": _copy_by_maven, "ivy": _retrieve_by_ivy}[resolver]
     # The resolvers pick slightly different sets, so each has its own folder.
     target = cache_folder() / "jars" / f"{name}-{resolver}-{digest(coordinates)}"
-    return build_once(target, lambda folder: fetch(coordinates, folder))
+
+    def fetch_and_check(folder: Path) -> None:
+        fetch(coordinates, folder)
+        check_jars(folder)
+
+    return build_once(target, fetch_and_check)
+
+
+def check_jars(folder: Path, lock: Path = LOCK) -> None:
+    """See that a folder holds no jar but those of a lock file, which has a SHA-256 and a name in each line.
+
+    The resolvers name the same jar differently, so that the contents decide.
+
+    Raises:
+        JarsError: For the first jar that is another one.
+    """
+    known = {line.split()[0] for line in lock.read_text().splitlines()}
+    for jar in sorted(folder.glob("*.jar")):
+        found = hashlib.sha256(jar.read_bytes()).hexdigest()
+        if found not in known:
+            raise JarsError(
+                f"{jar.name}: expected a SHA-256 of {lock.name}, found {found}. If a version has changed, and the jar "
+                f"is right, add the line '{found}  {jar.name}'"
+            )
 
 
 def _copy_by_maven(coordinates: Sequence[str], folder: Path) -> None:

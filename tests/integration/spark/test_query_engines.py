@@ -25,6 +25,8 @@ ODD_TEXTS = (
     "%",
     "-- no",
     "\\'; drop table messages; --",
+    "${env:HOME}",
+    "${spark.app.name}",
 )
 COUNT = 40
 
@@ -114,6 +116,17 @@ def test_both_engines_give_the_same_rows_in_the_same_order(ask: Ask, arguments: 
     code, out, err = ask("deltalake", *arguments)
     assert (code, ask("spark", *arguments)[:2]) == (0, (0, out)), err
     assert rows is None or len(out.splitlines()) == rows
+
+
+def test_no_text_of_a_question_is_a_variable_in_anybody_s_session(ask: Ask, spark: SparkSession) -> None:
+    assert spark.conf.get("spark.sql.variable.substitute") == "false"
+    spark.conf.set("spark.sql.variable.substitute", "true")
+    try:
+        found = [ask("spark", "--where", f"properties['text'] = '{text}'") for text in ODD_TEXTS[-2:]]
+        assert spark.conf.get("spark.sql.variable.substitute") == "true"
+    finally:
+        spark.conf.set("spark.sql.variable.substitute", "false")
+    assert [(code, len(out.splitlines())) for code, out, _ in found] == [(0, 3), (0, 3)]
 
 
 @pytest.mark.parametrize("arguments", [[], ["--topic", "topic-1"], ["--id", f"{7:032X}"], ["--topic", "nobody's"]])
