@@ -265,7 +265,7 @@ def _archive(root: Path, lake: LakePaths) -> None:
     with staging(lake, work.commit.run_id) as manifest:
         manifest.extend(tasks.run(range(len(splits))))
         judged = judge_run(lake, work, manifest, None)
-    commit = _commit(config, work, manifest, judged, datetime.datetime.now(datetime.UTC))
+    commit = _commit(config, work, manifest, judged.files, datetime.datetime.now(datetime.UTC))
     finish_runs(lake, commit.run_id, "1")
     follow_keys(lake)
 

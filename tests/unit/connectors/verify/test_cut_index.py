@@ -15,6 +15,7 @@ from connectors.commitlog.stores import find_stores
 from connectors.verify import chains, index_check
 from connectors.verify.admission import Options
 from connectors.verify.doctor import verify_stores
+from schemas.store_files import open_file
 from tests.indexed_stores import OPTIONS, write_indexed_store
 
 
@@ -30,7 +31,7 @@ def test_index_that_is_cut_while_it_is_verified_is_a_finding(
 ) -> None:
     path = sorted((store / "index").iterdir())[1]
     size = path.stat().st_size
-    check, opened = chains.check_chains, index_check.open_file
+    check, opened = chains.check_chains, open_file
     if is_mapped:
 
         def cut_and_check(*arguments: Any) -> None:
