@@ -12,13 +12,14 @@ No sockets, no threads, and no clock but the store's: somebody calls `deliver_du
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 from broker_lite.delivery import rewrites
 from broker_lite.delivery.errors import SendBackError
 from broker_lite.delivery.schedule import Schedule
 from broker_lite.delivery.timers import Timers, asks_for_timer
 from broker_lite.delivery.transactions import Transactions
-from broker_lite.store import MAX_QUEUES, MessageRefusedError, MessageStore, PutResult
+from broker_lite.store import MAX_QUEUES, DiskFullError, MessageRefusedError, MessageStore, PutResult
 from broker_lite.store.dispatch import parse_delay_level
 from broker_lite.store.prepared import SentMessage
 from schemas.layouts import properties as props
@@ -76,8 +77,15 @@ class Delivery:
         if known.get(props.TRAN_MSG, "").lower() == "true":
             return self._transactions.prepare(message)
         if props.DELAY not in known and asks_for_timer(known):
-            return self.store.put(self._timers.park(message, known, self.store.clock()))
+            return self._put_timer(self._timers.park(message, known, self.store.clock()))
         return self._put(message, known.get(props.DELAY))
+
+    def _put_timer(self, message: NewMessage) -> PutResult:
+        result = self.store.put(message)
+        # Where it is full, the message is in the log all the same, and is entered at the next turn.
+        with suppress(DiskFullError):
+            self._timers.enter_new()
+        return result
 
     def _refuse_what_is_later(self, known: dict[str, str]) -> None:
         """Refuse what came to RocketMQ after another broker had been made of it."""

@@ -13,6 +13,7 @@ copied; only the topic tells what a record is, because properties stay on a mess
     check_again the half             -> RMQ_SYS_TRANS_HALF_TOPIC / 0     + TRANSACTION_CHECK_TIMES
     abandon     the half             -> TRANS_CHECK_MAX_TIME_TOPIC / 0   nothing changed
     park_timer  T/q                  -> rmq_sys_wheel_timer / 0          + TIMER_OUT_MS, REAL_TOPIC, REAL_QID
+    roll_timer    the parked record  -> rmq_sys_wheel_timer / 0          + TIMER_ROLL_TIMES and the two below
     unpark_timer  the parked record  -> REAL_TOPIC / REAL_QID            + TIMER_ENQUEUE_MS, TIMER_DEQUEUE_MS
 
 Source, all of 5.5.0: HookUtils.transformDelayLevelMessage, ScheduleMessageService.messageTimeUp,
@@ -38,6 +39,8 @@ CHECK_TIMES = "TRANSACTION_CHECK_TIMES"
 TIMER_OUT = "TIMER_OUT_MS"
 TIMER_ENQUEUED = "TIMER_ENQUEUE_MS"
 TIMER_DEQUEUED = "TIMER_DEQUEUE_MS"
+TIMER_ROLLED = "TIMER_ROLL_TIMES"
+_MAX_ROLLED = 1 << 20
 FINISHED_TAG = "d"
 FIRST_RETRY_LEVEL = 3
 """The delay level of the first retry; every further one takes the next."""
@@ -93,6 +96,13 @@ def unpark_timer(parked: Message, topic: str, queue_id: int, enqueued_ms: int, n
         queue_id=queue_id,
         properties=with_properties(parked.property_pairs, changes),
     )
+
+
+def roll_timer(parked: Message, enqueued_ms: int, now_ms: int) -> NewMessage:
+    """Return the record that waits on in the timer topic: its time is further off than the timer wheel reaches."""
+    rolled = parse_int(parked.properties.get(TIMER_ROLLED), 0, _MAX_ROLLED) or 0
+    changes = {TIMER_ENQUEUED: str(enqueued_ms), TIMER_DEQUEUED: str(now_ms), TIMER_ROLLED: str(rolled + 1)}
+    return replace(copy_of(parked), properties=with_properties(parked.property_pairs, changes))
 
 
 def send_back(failed: Message, group: str, queue_id: int, level: int) -> NewMessage:

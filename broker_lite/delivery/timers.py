@@ -1,10 +1,10 @@
 """Messages with a time of their own (5.x): parked in rmq_sys_wheel_timer until then.
 
 A message says when it is to come by TIMER_DELIVER_MS (a time), TIMER_DELAY_MS or TIMER_DELAY_SEC; the time is taken
-down to a whole second. RocketMQ keeps what waits in files of its own (a wheel and its log); here it is read from the
-timer topic's queue again when a store is opened. What was due before that may have been delivered already: it is then
-found in the index, as a message of the same UNIQ_KEY and time. Source: HookUtils.transformTimerMessage,
-TimerMessageStore (5.5.0).
+down to a whole second, and the message is delivered when that second is over. What waits is kept in RocketMQ's own
+files (see `broker_lite.store.timer_files`), so that a broker of either kind goes on where the other stopped. After a
+crash a message may have been delivered although the files do not say so: it is then found in the index, as a message of
+the same UNIQ_KEY and time. Source: HookUtils.transformTimerMessage, TimerMessageStore (5.5.0).
 """
 
 from __future__ import annotations
@@ -12,23 +12,26 @@ from __future__ import annotations
 import heapq
 import logging
 import threading
+from collections import deque
+from typing import NamedTuple
 
 from broker_lite.delivery import rewrites
-from broker_lite.delivery.own_queues import whole_message, whole_messages
+from broker_lite.delivery.own_queues import whole_messages
 from broker_lite.delivery.targets import TargetError, real_place
 from broker_lite.store import IndexDisabledError, MessageRefusedError, MessageStore, PutResult
 from schemas.layouts import properties as props
 from schemas.layouts.commitlog import Message, NewMessage
+from schemas.layouts.hashing import java_hash
 from schemas.layouts.numbers import parse_int, parse_int64
+from schemas.layouts.timer_log import MAGIC_DEFAULT, MAGIC_DELETE, MAGIC_ROLL, NO_POSITION, TimerUnit
 from schemas.layouts.topics import TIMER_TOPIC
 
 DELIVER_MS = "TIMER_DELIVER_MS"
 DELAY_MS = "TIMER_DELAY_MS"
 DELAY_SECONDS = "TIMER_DELAY_SEC"
 CANCELLED_KEY = "TIMER_DEL_UNIQKEY"
-PRECISION_MS = 1000
-GROUP = "CID_RMQ_SYS_TIMER"
-"""Whose consumer offset of the timer topic says before which message nothing waits any more."""
+ROLL_WINDOW_SLOTS = 2 * 86_400
+"""A message that is due later than that makes a stop on the way; RocketMQ's timerRollWindowSlot."""
 _MAX_MS = (1 << 62) - 1
 _logger = logging.getLogger(__name__)
 
@@ -44,22 +47,84 @@ def _due_ms(message: Message, known: dict[str, str]) -> int | None:
     return message.store_timestamp if text is None else parse_int64(text)
 
 
+class _Parked(NamedTuple):
+    """A message that waits in a slot.
+
+    Attributes:
+        unit: its unit in the timer log.
+        is_doubtful: whether it may have been delivered before the store was opened.
+    """
+
+    unit: TimerUnit
+    is_doubtful: bool
+
+
 class Timers:
     """The messages of a store that wait for their time; several threads may use it."""
 
     def __init__(self, store: MessageStore, max_delay_ms: int) -> None:
-        """Read what waits from the timer topic's queue."""
+        """Read what waits from the store's timer files, and from the timer topic's queue what is not in them."""
         self._store = store
+        self._files = store.files.timers
         self._max_delay_ms = max_delay_ms
         self._guard = threading.Lock()
-        self._waiting: list[tuple[int, int]] = []
-        self._unfinished: set[int] = set()
+        self._slots: dict[int, deque[_Parked]] = {}
+        self._times: list[int] = []
         self._cancelled: dict[str, int] = {}
-        self._opened_ms = store.clock()
-        progress = store.config.consumer_offsets.get(TIMER_TOPIC, GROUP, 0) or 0
-        self._read_to = max(progress, store.min_offset(TIMER_TOPIC, 0))
         self._first_new = store.max_offset(TIMER_TOPIC, 0)
-        self._read_new()
+        waiting, last = self._files.recover(store.log_end, crashed=store.recovery.crashed)
+        self._opened_ms = self._slot_of(store.clock())
+        self._read_ms = self._files.checkpoint.last_read_time_ms
+        if not self._files.has_checkpoint:
+            self._read_ms = self._opened_ms - self._files.precision_ms
+        self._queue_offset, self._known = self._resume(last)
+        self._is_cut = False
+        self._warn_of_repetition()
+        for unit in waiting:
+            self._add(unit, is_doubtful=unit.slot_ms < self._opened_ms)
+        store.before_close.append(self._finish_slot)
+
+    def _warn_of_repetition(self) -> None:
+        """Log where the files do not say which messages were delivered."""
+        if self._files.has_checkpoint or self._queue_offset == self._first_new:
+            return
+        has_index = self._store.options.has_index
+        known = "found by the index" if has_index else "not known, as there is no index: they come again"
+        _logger.warning(
+            "%d messages are in the timer topic, and there is no config/timercheck: those that were delivered are %s",
+            self._first_new - self._queue_offset, known,
+        )  # fmt: skip
+
+    def _slot_of(self, time_ms: int) -> int:
+        return time_ms // self._files.precision_ms * self._files.precision_ms
+
+    def _resume(self, last: TimerUnit | None) -> tuple[int, frozenset[int]]:
+        """Return the first message of the queue to enter, and the records after it that were entered before."""
+        low, high = self._store.min_offset(TIMER_TOPIC, 0), self._store.max_offset(TIMER_TOPIC, 0)
+        if not self._files.has_checkpoint and last is None:
+            return low, frozenset()
+        checkpoint = self._files.checkpoint
+        message = self._message_of(last) if last is not None else None
+        following = checkpoint.last_timer_queue_offset if message is None else message.queue_offset + 1
+        offset = min(max(min(following, checkpoint.master_timer_queue_offset), low), high)
+        entry = self._store.entry_at(TIMER_TOPIC, 0, offset)
+        if entry is None or message is None:
+            return offset, frozenset()
+        return offset, frozenset(unit.physical_offset for unit in self._files.units_from(entry.physical_offset))
+
+    def _message_of(self, unit: TimerUnit) -> Message | None:
+        """Return the record of a unit; None where the log has no whole one of the timer topic there."""
+        message = self._store.get_at(unit.physical_offset)
+        return message if message is not None and message.topic == TIMER_TOPIC else None
+
+    def _add(self, unit: TimerUnit, *, is_doubtful: bool) -> None:
+        slot_ms = self._slot_of(unit.slot_ms)
+        if slot_ms not in self._slots:
+            self._slots[slot_ms] = deque()
+            heapq.heappush(self._times, slot_ms)
+        self._slots[slot_ms].append(_Parked(unit, is_doubtful))
+        if unit.magic & MAGIC_DELETE and (message := self._message_of(unit)) is not None:
+            self._cancelled[message.properties.get(CANCELLED_KEY, "")] = slot_ms
 
     def park(self, message: NewMessage, known: dict[str, str], now_ms: int) -> NewMessage:
         """The message as it waits; as it is, where its time has come already.
@@ -78,8 +143,7 @@ class Timers:
                 f"{self._max_delay_ms}ms; or if set del msg, the delay time should be bigger than the current time"
             )
         # An exact second is moved one unit ahead, as RocketMQ does.
-        due_ms = (wanted - 1) // PRECISION_MS * PRECISION_MS
-        return rewrites.park_timer(message, due_ms)
+        return rewrites.park_timer(message, self._slot_of(wanted - 1))
 
     def _wanted_ms(self, known: dict[str, str], now_ms: int) -> int:
         for name, unit_ms, start_ms in ((DELAY_SECONDS, 1000, now_ms), (DELAY_MS, 1, now_ms), (DELIVER_MS, 1, 0)):
@@ -93,59 +157,108 @@ class Timers:
     def next_due_ms(self) -> int | None:
         """When the next message is due; None where none waits."""
         with self._guard:
-            self._read_new()
-            return self._waiting[0][0] if self._waiting else None
+            self._enter_new()
+            return self._times[0] + self._files.precision_ms if self._times else None
+
+    def enter_new(self) -> None:
+        """Enter what was parked since the last time into the timer files."""
+        with self._guard:
+            self._enter_new()
 
     def deliver_due(self, now_ms: int, limit: int | None = None) -> list[PutResult]:
         """Store the messages that are due under their real topics, in the order of their times; see `Schedule`."""
         delivered: list[PutResult] = []
+        end_ms = self._slot_of(now_ms)
         with self._guard:
-            self._read_new()
-            while self._waiting and self._waiting[0][0] <= now_ms and (limit is None or len(delivered) < limit):
-                number = self._waiting[0][1]
-                if result := self._deliver(number, now_ms):
-                    delivered.append(result)
-                # Not before it is stored: on a full disk it waits on.
-                heapq.heappop(self._waiting)
-                self._unfinished.discard(number)
-            self._note_progress()
+            self._enter_new()
+            read_ms = self._read_ms
+            while self._times and self._times[0] < end_ms and (limit is None or len(delivered) < limit):
+                slot_ms = self._times[0]
+                waiting = self._slots[slot_ms]
+                while waiting and (limit is None or len(delivered) < limit):
+                    if result := self._deliver(waiting[0], now_ms):
+                        delivered.append(result)
+                    # Not before it is stored: on a full disk it waits on.
+                    waiting.popleft()
+                    self._is_cut = True
+                if not waiting:
+                    self._finish(slot_ms)
+            if self._read_ms != read_ms:
+                self._files.save(now_ms, last_read_time_ms=self._read_ms)
+            if not self._times or self._times[0] >= end_ms:
+                # The last slot stays open, for what is found to be due at once.
+                self._read_ms = max(self._read_ms, end_ms - self._files.precision_ms)
+            self._enter_new()  # what was rolled
         return delivered
 
-    def _read_new(self) -> None:
-        for number, message in whole_messages(self._store, TIMER_TOPIC, 0, self._read_to):
-            if message is not None:
-                self._take(message)
-            self._read_to = number + 1
+    def _finish(self, slot_ms: int) -> None:
+        """Note that all messages of a slot were delivered."""
+        heapq.heappop(self._times)
+        del self._slots[slot_ms]
+        self._read_ms = slot_ms + self._files.precision_ms
+        self._is_cut = False
+        if self._cancelled:
+            self._cancelled = {key: time for key, time in self._cancelled.items() if time > slot_ms}
 
-    def _take(self, message: Message) -> None:
+    def _enter_new(self) -> None:
+        high = self._store.max_offset(TIMER_TOPIC, 0)
+        if self._queue_offset >= high:
+            return
+        now_ms = self._store.clock()
+        # A broker that finds fewer units than messages goes on after the last unit.
+        self._files.save(now_ms, last_read_time_ms=self._read_ms, master_timer_queue_offset=high)
+        for number, message in whole_messages(self._store, TIMER_TOPIC, 0, self._queue_offset):
+            if message is not None and message.physical_offset not in self._known:
+                self._enter(message, number, now_ms)
+            self._queue_offset = number + 1
+        self._files.save(now_ms, last_timer_queue_offset=self._queue_offset)
+
+    def _enter(self, message: Message, number: int, now_ms: int) -> None:
         known = message.properties
         due_ms = _due_ms(message, known)
         if due_ms is None:
             _logger.error(
                 "timer message %d is left out: expected a time in %s, found %r",
-                message.queue_offset, rewrites.TIMER_OUT, known[rewrites.TIMER_OUT][:40],
+                number, rewrites.TIMER_OUT, known[rewrites.TIMER_OUT][:40],
             )  # fmt: skip
             return
-        if key := known.get(CANCELLED_KEY):
-            self._cancelled[key] = due_ms
-        heapq.heappush(self._waiting, (due_ms, message.queue_offset))
-        self._unfinished.add(message.queue_offset)
+        write_ms = self._slot_of(now_ms)
+        magic = MAGIC_DEFAULT
+        # A slot that was read is not read again.
+        slot_ms = max(self._slot_of(due_ms), self._read_ms)
+        window_ms = ROLL_WINDOW_SLOTS * self._files.precision_ms
+        if (beyond_ms := slot_ms - write_ms - window_ms) >= 0:
+            magic |= MAGIC_ROLL
+            slot_ms = write_ms + (window_ms // 2 if beyond_ms < window_ms // 3 else window_ms)
+        if CANCELLED_KEY in known:
+            magic |= MAGIC_DELETE
+        topic_hash = java_hash(known.get(props.REAL_TOPIC, ""))
+        unit = TimerUnit(
+            NO_POSITION, magic, write_ms, slot_ms - write_ms, message.physical_offset, message.size, topic_hash
+        )
+        self._files.enter(unit)
+        self._add(unit, is_doubtful=number < self._first_new and due_ms < self._opened_ms)
 
-    def _deliver(self, number: int, now_ms: int) -> PutResult | None:
-        message = whole_message(self._store, TIMER_TOPIC, 0, number)
+    def _deliver(self, parked: _Parked, now_ms: int) -> PutResult | None:
+        unit = parked.unit
+        message = self._message_of(unit)
         if message is None:
+            _logger.error("a timer message is left out: expected a whole record at %d", unit.physical_offset)
             return None
         known = message.properties
-        if (cancelled := known.get(CANCELLED_KEY)) is not None:
-            self._cancelled.pop(cancelled, None)
+        is_rolled = bool(unit.magic & MAGIC_ROLL)
+        if not is_rolled and (CANCELLED_KEY in known or self._is_cancelled(known)):
             return None
-        if self._is_cancelled(known) or (number < self._first_new and self._was_delivered(message, known)):
+        if parked.is_doubtful and self._was_delivered(message, known, is_rolled=is_rolled):
             return None
+        if is_rolled:
+            return self._store.put(rewrites.roll_timer(message, unit.write_time_ms, now_ms))
         try:
             topic, queue_id = real_place(self._store, known)
-            return self._store.put(rewrites.unpark_timer(message, topic, queue_id, message.store_timestamp, now_ms))
+            return self._store.put(rewrites.unpark_timer(message, topic, queue_id, unit.write_time_ms, now_ms))
         except (MessageRefusedError, TargetError) as error:
             # Only a damaged or foreign record is such; the others must not wait for it.
+            number = message.queue_offset
             _logger.error("timer message %d is left out, it cannot be delivered: %r", number, error)
             return None
 
@@ -153,21 +266,29 @@ class Timers:
         unique_key = known.get(props.UNIQ_KEY, "")
         return f"{known.get(props.REAL_TOPIC)}_{unique_key}" in self._cancelled or unique_key in self._cancelled
 
-    def _was_delivered(self, message: Message, known: dict[str, str]) -> bool:
+    def _was_delivered(self, message: Message, known: dict[str, str], *, is_rolled: bool) -> bool:
         """Whether a message that was due before the store was opened came then already."""
-        unique_key, topic = known.get(props.UNIQ_KEY), known.get(props.REAL_TOPIC)
-        due_ms = _due_ms(message, known)
-        if not unique_key or not topic or due_ms is None or due_ms > self._opened_ms:
+        unique_key = known.get(props.UNIQ_KEY)
+        topic = TIMER_TOPIC if is_rolled else known.get(props.REAL_TOPIC)
+        if not unique_key or not topic:
             return False
         try:
             found = self._store.get_by_key(topic, unique_key, begin_ms=message.store_timestamp)
         except IndexDisabledError:
             return False
-        due = known.get(rewrites.TIMER_OUT)
-        return any(one.properties.get(rewrites.TIMER_OUT) == due for one in found)
+        due, place = known.get(rewrites.TIMER_OUT), message.physical_offset
+        return any(one.physical_offset > place and one.properties.get(rewrites.TIMER_OUT) == due for one in found)
 
-    def _note_progress(self) -> None:
-        progress = min(self._unfinished, default=self._read_to)
-        offsets = self._store.config.consumer_offsets
-        if offsets.get(TIMER_TOPIC, GROUP, 0) != progress and self._read_to:
-            offsets.commit(TIMER_TOPIC, GROUP, 0, progress)
+    def _finish_slot(self) -> None:
+        """Deliver the rest of a slot that was delivered in part: whoever opens the store begins with whole slots."""
+        with self._guard:
+            if not self._is_cut:
+                return
+            slot_ms = self._times[0]
+            waiting, now_ms = self._slots[slot_ms], self._store.clock()
+            while waiting:
+                self._deliver(waiting[0], now_ms)
+                waiting.popleft()
+            self._finish(slot_ms)
+            self._files.save(now_ms, last_read_time_ms=self._read_ms)
+            self._enter_new()

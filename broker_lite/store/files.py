@@ -14,6 +14,7 @@ from broker_lite.store.mapped_file import Mappings
 from broker_lite.store.message_index import MessageIndex
 from broker_lite.store.options import StoreOptions
 from broker_lite.store.queues import StoreQueues
+from broker_lite.store.timer_files import TimerFiles
 from schemas.store_files import make_folders
 
 
@@ -26,6 +27,7 @@ class StoreFiles:
         queues: every topic's queues.
         index: the way from keys to messages; None in a store that keeps none.
         checkpoint: how far they are on the disk.
+        timers: which messages of the timer topic wait.
         config: topics, groups and offsets.
         mappings: what maps them into memory.
     """
@@ -34,6 +36,7 @@ class StoreFiles:
     queues: StoreQueues
     index: MessageIndex | None
     checkpoint: CheckpointFile
+    timers: TimerFiles
     config: ConfigFiles
     mappings: Mappings
 
@@ -56,6 +59,7 @@ class StoreFiles:
             queues=StoreQueues(root, options, mappings, config.topics),
             index=index,
             checkpoint=CheckpointFile(root),
+            timers=TimerFiles(root, options.timer_log_file_size_bytes, mappings),
             config=config,
             mappings=mappings,
         )
@@ -63,5 +67,6 @@ class StoreFiles:
     def delete_expired(self, min_physical_offset: int, _: float) -> None:
         """Remove the files of queues and index that only lead before an offset of the log."""
         self.queues.delete_expired(min_physical_offset)
+        self.timers.delete_expired(min_physical_offset)
         if self.index is not None:
             self.index.drop_expired(min_physical_offset)

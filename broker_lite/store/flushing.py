@@ -176,6 +176,7 @@ class Flusher(LogFlusher):
         self._queues = files.queues
         self._index = files.index
         self._checkpoint = files.checkpoint
+        self._timers = files.timers
         self._log_synced = writer.last
 
     def _note_synced_log(self, progress: Progress) -> None:
@@ -186,6 +187,7 @@ class Flusher(LogFlusher):
     def _sync_rest(self) -> None:
         progress = self._writer.last
         self._queues.sync()
+        self._timers.sync()
         if self._index is not None:
             self._index.sync_full_files()
             if self._index.synced_timestamp:

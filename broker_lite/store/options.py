@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from broker_lite.store.errors import OptionError
-from schemas.layouts import batchconsumequeue, consumequeue, indexfile
+from schemas.layouts import batchconsumequeue, consumequeue, indexfile, timer_log
 from schemas.layouts.commitlog import END_RESERVE, MIN_RECORD_SIZE
 from schemas.layouts.delay_levels import DEFAULT_DELAY_LEVELS, parse_delay_levels
 from schemas.layouts.dialect import ROCKETMQ, Dialect
@@ -69,6 +69,7 @@ class StoreOptions:
         segment_size_bytes: size of a CommitLog file.
         consume_queue_file_size_bytes: size of a ConsumeQueue file, a multiple of 20.
         batch_queue_file_size_bytes: size of a BatchConsumeQueue file, a multiple of 46.
+        timer_log_file_size_bytes: size of a timer log file in a store that has none yet.
         index_slots: hash slots of an IndexFile.
         index_entries: entries of an IndexFile; the first is never used.
         keep_index: whether messages are entered into the index at all; never in a dialect whose index leads nowhere.
@@ -85,6 +86,7 @@ class StoreOptions:
     segment_size_bytes: int = DEFAULT_SEGMENT_SIZE
     consume_queue_file_size_bytes: int = consumequeue.DEFAULT_FILE_SIZE
     batch_queue_file_size_bytes: int = batchconsumequeue.DEFAULT_FILE_ENTRIES * batchconsumequeue.ENTRY.size
+    timer_log_file_size_bytes: int = timer_log.DEFAULT_FILE_SIZE
     index_slots: int = indexfile.DEFAULT_SLOTS
     index_entries: int = indexfile.DEFAULT_ENTRIES
     keep_index: bool = True
@@ -111,6 +113,7 @@ class StoreOptions:
             _check(name, size := getattr(self, name), unit, (1 << 31) - 1)
             if size % unit:
                 raise OptionError(f"{name}: expected a multiple of {unit}, found {size}")
+        _check("timer_log_file_size_bytes", self.timer_log_file_size_bytes, timer_log.MIN_FILE_SIZE, (1 << 31) - 1)
         _check("index_slots", self.index_slots, 1, (1 << 31) - 1)
         _check("index_entries", self.index_entries, 2, (1 << 31) - 1)
         _check("flush_interval_ms", self.flush_interval_ms, 1, 1 << 31)
@@ -135,6 +138,7 @@ class StoreOptions:
             "mappedFileSizeCommitLog": self.segment_size_bytes,
             "mappedFileSizeConsumeQueue": self.consume_queue_file_size_bytes,
             "mapperFileSizeBatchConsumeQueue": self.batch_queue_file_size_bytes,
+            "mappedFileSizeTimerLog": self.timer_log_file_size_bytes,
             "maxHashSlotNum": self.index_slots,
             "maxIndexNum": self.index_entries,
             "maxMessageSize": self.max_message_size_bytes,

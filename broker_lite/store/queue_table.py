@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 from abc import abstractmethod
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
@@ -12,7 +15,7 @@ from broker_lite.store.file_queue import FileQueue
 from broker_lite.store.mapped_file import Mappings
 from schemas.layouts.consumequeue import Entry
 from schemas.layouts.segments import parse_queue_folder
-from schemas.store_files import folders_in
+from schemas.store_files import folders_in, open_parent
 
 _logger = logging.getLogger(__name__)
 
@@ -137,8 +140,12 @@ class QueueTable(Generic[Q]):
         files = self._queues.pop(key).files
         files.delete()
         for folder in (files.folder, files.folder.parent):
-            if folder.is_dir() and not any(folder.iterdir()):
-                folder.rmdir()
+            with suppress(FileNotFoundError), open_parent(folder, self._folder) as parent:
+                try:
+                    os.rmdir(folder.name, dir_fd=parent)
+                except OSError as error:
+                    if error.errno != errno.ENOTEMPTY:
+                        raise
 
     def delete_expired(self, log_offset: int) -> None:
         """Remove the files of all queues that only lead before an offset of the log."""

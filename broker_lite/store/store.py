@@ -45,6 +45,7 @@ class MessageStore(LookUps):
         options: its settings.
         clock: gives the store time of messages, ms.
         recovery: what was found when it was opened.
+        before_close: what is called when it is about to be closed, for whoever keeps state in it.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class MessageStore(LookUps):
         self.path = path
         self.options = options
         self.clock = clock
+        self.before_close: list[Callable[[], None]] = []
         self._lock = lock
         self._abort = AbortMark(path)
         self._files = StoreFiles.load(path, options, clock)
@@ -121,6 +123,15 @@ class MessageStore(LookUps):
             raise
         store._flusher.start()
         return store
+
+    def close(self) -> None:
+        """Let those who keep state in the store save it, put everything on the disk, and give the folder back."""
+        try:
+            if not self._writer.is_closed and self._writer.failure is None:
+                for save in self.before_close:
+                    save()
+        finally:
+            super().close()
 
     def _save_rest(self) -> None:
         if self._files.index is not None:

@@ -1,0 +1,107 @@
+"""Timers that wait while a store changes hands between a real broker and ours: none is lost, and none comes twice."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from broker_lite.delivery import Delivery
+from broker_lite.store import MessageStore, StoreOptions
+from connectors.remoting import OutgoingMessage, Producer
+from connectors.remoting.options import Options
+from schemas.layouts.commitlog import NewMessage
+from schemas.layouts.hosts import Host
+from schemas.layouts.topics import TIMER_TOPIC
+from tests.servers.broker_lite import SMALL_FILES as LITE_FILES
+from tests.servers.broker_lite import BrokerLite
+from tests.servers.java_programs import run_java
+from tests.servers.rocketmq import SMALL_FILES, RocketMQ
+
+StartBroker = Callable[..., RocketMQ]
+
+TOPIC = "Timed"
+STORE_OPTIONS = StoreOptions(
+    segment_size_bytes=1 << 20,
+    consume_queue_file_size_bytes=100 * 20,
+    index_slots=200,
+    index_entries=800,
+    max_message_size_bytes=512 << 10,
+)
+AGO_MS = 100_000
+MARGIN_SECONDS = 3
+"""A broker delivers when the second is over, and looks ten times a second."""
+
+
+def send(servers: RocketMQ | BrokerLite, names: Iterable[str], due_seconds: float) -> None:
+    """Send timers that are due at a time; tags name them."""
+    with Producer("timers", Options(servers.name_server_address)) as producer:
+        for name in names:
+            producer.send(OutgoingMessage(TOPIC, b"x", tags=name, deliver_at_ms=int(due_seconds * 1000)))
+
+
+def park(delivery: Delivery, names: Iterable[str], due_ms: int) -> None:
+    """The same in a store of ours."""
+    for name in names:
+        pairs = (("UNIQ_KEY", name.ljust(32, "0")), ("TAGS", name), ("TIMER_DELIVER_MS", str(due_ms)))
+        born_ms = delivery.store.clock()
+        delivery.send(NewMessage(TOPIC, b"x", born_ms, Host.of("127.0.0.1", 1), properties=pairs))
+
+
+def delivered(servers: RocketMQ) -> list[str]:
+    """The names of the timers that have come so far."""
+    return sorted(row["tags"] for row in run_java("5.5.0", "ConsumeAll", [servers.name_server_address, TOPIC]))
+
+
+def wait_until(due_seconds: float) -> None:
+    """Wait until what was due at a time has come."""
+    time.sleep(max(0.0, due_seconds + MARGIN_SECONDS - time.time()))
+
+
+def names(prefix: str, count: int) -> list[str]:
+    """Names of as many timers."""
+    return [f"{prefix}{number}" for number in range(count)]
+
+
+def test_timers_of_both_brokers_come_once(start_broker: StartBroker, tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    now_ms = int(time.time() * 1000)
+    clock_ms = [now_ms - AGO_MS]
+    # Of twelve that were parked a while ago, by turns, five have come; the others are due soon.
+    with MessageStore.open(root, STORE_OPTIONS, clock=lambda: clock_ms[0]) as store:
+        delivery = Delivery(store)
+        for number in range(7):
+            park(delivery, [f"late{number}"], now_ms + 15_000 + number * 500)
+            if number < 5:
+                park(delivery, [f"early{number}"], clock_ms[0] + 1_000 + number * 700)
+        clock_ms[0] += 30_000
+        assert len(delivery.deliver_due(clock_ms[0])) == 5
+    servers = start_broker("5.5.0", root, SMALL_FILES)
+    wait_until(now_ms / 1000 + 18)
+    assert delivered(servers) == names("early", 5) + names("late", 7)
+
+    # Of the real broker's, four come there, and four in our store, whose clock is ahead.
+    soon, later = time.time() + 2, time.time() + 45
+    send(servers, names("real", 4), soon)
+    send(servers, names("then", 4), later)
+    wait_until(soon)
+    servers.stop_broker()
+    with MessageStore.open(root, STORE_OPTIONS, clock=lambda: int(later * 1000) + 2000) as store:
+        assert store.max_offset(TIMER_TOPIC, 0) == 5 + 7 + 4 + 4
+        assert len(Delivery(store).deliver_due(store.clock())) == 4
+
+    # Ours is killed right after it has taken the last ones.
+    due = max(later, time.time()) + 10
+    lite = BrokerLite(tmp_path / "lite", store=root, options=LITE_FILES).start()
+    try:
+        send(lite, names("killed", 20), due)
+    finally:
+        lite.process.kill()
+    servers.start_broker()
+    wait_until(due)
+    everything = names("early", 5) + names("late", 7) + names("real", 4) + names("then", 4) + names("killed", 20)
+    assert delivered(servers) == sorted(everything)
+    servers.stop_broker()
+    with MessageStore.open(root, STORE_OPTIONS) as store:
+        assert Delivery(store).deliver_due(store.clock() + 1_000_000) == []
+        assert store.max_offset(TIMER_TOPIC, 0) == len(everything)
