@@ -60,6 +60,12 @@ EXAMPLES = (
     ("archive --store /data/rocketmq/store --lake /data/lake --follow --trigger 10s", "as messages arrive"),
     ("archive --store /data/rocketmq/store --lake /data/lake --hbase hbase-thrift:9090", "HBase follows"),
 )
+_ON_REFUSAL = {
+    None: OnRefusal.KEEP,
+    "fail": OnRefusal.FAIL,
+    "quarantine": OnRefusal.ACCEPT,
+    "record": OnRefusal.ACCEPT,
+}
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -125,8 +131,8 @@ def job(arguments: argparse.Namespace) -> ExitCode:
         broker=arguments.broker,
         layout=layout_of(arguments),
         max_partition_bytes=arguments.partition_mib * MIB,
-        on_corrupt=OnRefusal.FAIL if arguments.on_corrupt == "fail" else OnRefusal.KEEP,
-        on_gap=OnRefusal.FAIL if arguments.on_gap == "fail" else OnRefusal.KEEP,
+        on_corrupt=_ON_REFUSAL[arguments.on_corrupt],
+        on_gap=_ON_REFUSAL[arguments.on_gap],
         parser_version=VERSION,
         keys=not arguments.no_keys,
         quality=not arguments.no_quality,
@@ -196,8 +202,7 @@ def _follow(arguments: argparse.Namespace, config: Config) -> ExitCode:
 def _tell(arguments: argparse.Namespace, result: Result) -> ExitCode:
     if not arguments.quiet:
         print("\n".join(summary(result)), file=sys.stderr)
-    unexpected = (result.quarantined and not arguments.on_corrupt) or (result.gaps and not arguments.on_gap)
-    return ExitCode.DAMAGE if unexpected else ExitCode.OK
+    return ExitCode.DAMAGE if result.verdict.is_damage else ExitCode.OK
 
 
 def archive_progress(spark: SparkSession, log_bytes: int, *, quiet: bool) -> AbstractContextManager[None]:

@@ -45,13 +45,7 @@ def summary(result: Result) -> list[str]:
     if result.hbase:
         lines.append(f"  {result.hbase:,} messages into HBase ({result.hbase_seconds:.1f} s)")
     lines += [f"  {warning}" for warning in result.warnings]
-    if result.quarantined:
-        lines.append(
-            f"  {result.quarantined} ranges or records could not be read as they should: see the table quarantine"
-        )
-    if result.gaps:
-        lines.append(f"  {result.gaps} ranges are gone, or were never there: see the table gaps")
-    return lines + after
+    return [*lines, *after, f"  verdict: {result.verdict.text}"]
 
 
 def _after(result: Result) -> list[str]:

@@ -83,7 +83,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
         _say(f"  .venv/bin/commitlake query --lake {lake.root} --kind dlq")
     _say(f"  .venv/bin/commitlake query --lake {lake.root} --topic orders --where \"properties['city'] = '北京'\"")
     _say(f"  .venv/bin/commitlake dump {store} --body text | head -n 1")
-    return ExitCode.DAMAGE if result.quarantined or result.gaps else ExitCode.OK
+    return ExitCode.DAMAGE if result.verdict.is_damage else ExitCode.OK
 
 
 def _clean_folder(folder: Path) -> Path:

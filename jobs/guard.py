@@ -27,7 +27,6 @@ from jobs.places import lake_of
 if TYPE_CHECKING:
     from connectors.lake.archive_log import StoreProgress
     from connectors.lake.paths import LakePaths
-    from jobs.guard_watch import WatchedStore
 
 DESCRIPTION = (
     "Tell for each store which segments the broker will delete, when and why, and whether they are archived. The rule "
@@ -76,7 +75,7 @@ def build_parser() -> argparse.ArgumentParser:
 def job(arguments: argparse.Namespace) -> ExitCode:
     """Look, and tell."""
     from connectors.commitlog.stores import find_stores
-    from jobs.guard_report import disk_lines, print_report, rule_lines, summary, warning_lines
+    from jobs.guard_report import disk_lines, print_report, rule_lines, summary, verdict_of, warning_lines
     from jobs.guard_rules import read_rules
     from jobs.guard_watch import watch_stores
 
@@ -92,16 +91,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
         if progress is None:
             lines.insert(0, f"there is no lake in {arguments.lake} yet: nothing is archived")
         print("\n".join(lines), file=sys.stderr)
-    return exit_code(watched)
-
-
-def exit_code(stores: Sequence[WatchedStore]) -> ExitCode:
-    """What a scheduler is told: first what is being lost, then what an archive run would refuse."""
-    from jobs.guard_watch import Verdict
-
-    if any(store.lost is not None or store.count(Verdict.AT_RISK) for store in stores):
-        return ExitCode.DAMAGE
-    return ExitCode.REFUSED if any(store.replaced for store in stores) else ExitCode.OK
+    return verdict_of(watched).exit_code
 
 
 def _read_progress(lake: LakePaths) -> dict[str, StoreProgress] | None:

@@ -6,10 +6,12 @@ import datetime
 import json
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from connectors.retention.disk import Disk
 from connectors.retention.rules import Rules
+from jobs.command import ExitCode
 from jobs.durations import duration_text
 from jobs.guard_watch import Verdict, WatchedStore
 from jobs.query_output import Row, write_csv, write_table
@@ -137,13 +139,33 @@ def warning_lines(stores: Sequence[WatchedStore]) -> Iterator[str]:
             )
 
 
+@dataclass(frozen=True, slots=True)
+class GuardVerdict:
+    """What a look came to: the end of the summary, and the exit code."""
+
+    text: str
+    exit_code: ExitCode
+
+
+def verdict_of(stores: Sequence[WatchedStore]) -> GuardVerdict:
+    """Return the verdict: first what is being lost, then what an archive run would refuse."""
+    lost = sum(store.lost is not None for store in stores)
+    at_risk = sum(store.count(Verdict.AT_RISK) > 0 for store in stores)
+    replaced = sum(bool(store.replaced) for store in stores)
+    counts = {"have lost segments": lost, "have segments at risk": at_risk, "are not the ones archived": replaced}
+    found = [f"{count} stores {what}" for what, count in counts.items() if count]
+    if not found:
+        return GuardVerdict("all is archived in time", ExitCode.OK)
+    return GuardVerdict(", ".join(found), ExitCode.DAMAGE if lost or at_risk else ExitCode.REFUSED)
+
+
 def summary(stores: Sequence[WatchedStore], within: datetime.timedelta) -> str:
     """The last line."""
     count = {verdict: sum(store.count(verdict) for store in stores) for verdict in Verdict}
     segments = sum(count.values()) - count[Verdict.UNUSED]
     return (
         f"{segments} segments of {len(stores)} stores: {count[Verdict.ARCHIVED]} archived, {count[Verdict.WAITS]} not "
-        f"yet, {count[Verdict.AT_RISK]} at risk within {duration_text(within)}"
+        f"yet, {count[Verdict.AT_RISK]} at risk within {duration_text(within)}; {verdict_of(stores).text}"
     )
 
 

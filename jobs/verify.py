@@ -76,6 +76,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     from connectors.verify.admission import Options
     from connectors.verify.errors import VerifyError
     from connectors.verify.page import joined, write_page
+    from connectors.verify.verdict import verdict_of
     from jobs.verify_report import print_report, summary
 
     if arguments.local and arguments.lake:
@@ -100,7 +101,8 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     print_report(arguments.output, reports)
     if not arguments.quiet:
         print(summary(reports), file=sys.stderr)
-    return exit_code(joined(reports).codes)
+    verdict = verdict_of(joined(reports), len(reports))
+    return ExitCode.DAMAGE if verdict.is_damage else ExitCode.OK
 
 
 def _verify(arguments: argparse.Namespace, stores: Sequence[Store], options: Options) -> list[StoreReport]:
@@ -127,13 +129,6 @@ def _verify(arguments: argparse.Namespace, stores: Sequence[Store], options: Opt
         reports = verify_stores(stores, options, spark=spark)
         add_lake_findings(spark, lake, arguments.store, arguments.broker, reports, layout_of(arguments))
     return reports
-
-
-def exit_code(codes: set[str]) -> ExitCode:
-    """What a scheduler is told."""
-    from connectors.verify.classes import CLASSES, Severity
-
-    return ExitCode.DAMAGE if any(CLASSES[code].severity is not Severity.INFO for code in codes) else ExitCode.OK
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -10,7 +10,8 @@ from typing import Any
 from connectors.verify.classes import CLASSES, Severity
 from connectors.verify.doctor import StoreReport
 from connectors.verify.findings import Finding
-from connectors.verify.page import joined, verdict_of
+from connectors.verify.page import joined
+from connectors.verify.verdict import verdict_of
 from jobs.query_output import Row, write_table
 from jobs.sizes import size_text
 
@@ -66,7 +67,7 @@ def summary(reports: Sequence[StoreReport]) -> str:
     together = joined(reports)
     records, size = sum(report.records for report in reports), sum(report.bytes for report in reports)
     queues = sum(report.queues for report in reports)
-    return f"{records:,} records in {size_text(size)} and {queues:,} queues; {verdict_of(together, len(reports))[0]}"
+    return f"{records:,} records in {size_text(size)} and {queues:,} queues; {verdict_of(together, len(reports)).text}"
 
 
 def _to_object(report: StoreReport) -> dict[str, Any]:

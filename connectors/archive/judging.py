@@ -26,6 +26,7 @@ from connectors.quality.judge import Judging
 from connectors.quality.page import write_page
 from connectors.quality.report import QualityReport, brokers_concerned, sentences, to_table
 from connectors.quality.stretches import stretches_of
+from connectors.quality.verdict import Losses
 from schemas.tables.quality_results import QUALITY_RESULTS
 
 PAGE = "quality.html"
@@ -42,13 +43,21 @@ class Judged:
     Attributes:
         files: written for the tables `profiles` and `quality_results`, which no table knows of yet.
         warnings: sentences on expectations that were not met.
+        report: the suites' judgement; None where they were not asked.
     """
 
     files: Mapping[str, DataFile] = field(default_factory=dict)
     warnings: Sequence[str] = field(default=())
+    report: QualityReport | None = None
 
 
-def judge_run(lake: LakePaths, work: ArchiveWork, manifest: Sequence[ManifestRow], page: str | None) -> Judged:
+def judge_run(
+    lake: LakePaths,
+    work: ArchiveWork,
+    manifest: Sequence[ManifestRow],
+    page: str | None,
+    losses: Losses | None = None,
+) -> Judged:
     """Let the suites judge what the tasks have seen, piece by piece: no more than one is in memory.
 
     Args:
@@ -56,6 +65,7 @@ def judge_run(lake: LakePaths, work: ArchiveWork, manifest: Sequence[ManifestRow
         work: the run's.
         manifest: what the tasks told.
         page: file for the page; in the lake where not given, if that is a folder.
+        losses: what the run could not archive as it should, for the verdict.
 
     Raises:
         CriticalQualityError: where a critical expectation was not met.
@@ -71,15 +81,16 @@ def judge_run(lake: LakePaths, work: ArchiveWork, manifest: Sequence[ManifestRow
                 figures.add(stretch)
                 profiles.add(stretch)
         report = judging.report()
-        results = to_table(report, run_id=run_id)
+        verdict = (losses or Losses()).verdict(report)
+        results = to_table(report, run_id=run_id, verdict=verdict)
         where = Path(page) if page else None if lake.s3 else Path(lake.root) / PAGE
         if where is not None:
-            write_page(where, report, figures, run_id=run_id)
+            write_page(where, report, figures, run_id=run_id, verdict=verdict)
         if not report.passed:
             append_rows(lake.quality_results, QUALITY_RESULTS, results)
             raise _stopped(report, work, where)
     written = write_plain_file(results, lake.quality_results, f"part-{run_id}.zstd.parquet")
-    return Judged({"profiles": profiles.written, "quality_results": written}, sentences(report))
+    return Judged({"profiles": profiles.written, "quality_results": written}, sentences(report), report)
 
 
 def _stopped(report: QualityReport, work: ArchiveWork, where: Path | None) -> CriticalQualityError:

@@ -50,8 +50,10 @@ from connectors.lake.paths import LakePaths
 from connectors.message_keys.follow import Followed, catch_up_keys
 from connectors.packs.location import pack_location
 from connectors.quality.judge import prepare
+from connectors.quality.verdict import Losses, RunVerdict
 
 MIB = 1 << 20
+NOTHING_NEW = RunVerdict("nothing new")
 _NO_KEYS = Followed(-1, 0, 0.0)
 _NOTHING_IN_HBASE = FollowedInHBase(-1, 0, 0, 0, 0.0)
 _HBASE_BEHIND = FollowedInHBase(-1, 0, 0, 0, 0.0)
@@ -61,11 +63,13 @@ Progress = Callable[[SparkSession, int], AbstractContextManager[None]]
 class OnRefusal(StrEnum):
     """What a run does about something that it cannot read.
 
-    FAIL: the lake stays as it was. KEEP: it is written down, and everything else archived.
+    FAIL: the lake stays as it was. KEEP: it is written down, everything else is archived, and the run's verdict is
+    damage. ACCEPT: the same, and it is no damage.
     """
 
     FAIL = "fail"
     KEEP = "keep"
+    ACCEPT = "accept"
 
 
 class RefusedError(Exception):
@@ -123,6 +127,7 @@ class Result:
         pack_bytes: of packs.
         seconds: all of it.
         warnings: sentences on expectations that were not met, and did not stop the run.
+        verdict: on the run.
         hbase: messages put into HBase.
         hbase_seconds: how much of the time that took.
         keys: rows added to `message_keys`.
@@ -141,6 +146,7 @@ class Result:
     pack_bytes: int = 0
     seconds: float = 0.0
     warnings: Sequence[str] = field(default=())
+    verdict: RunVerdict = NOTHING_NEW
     hbase: int = 0
     hbase_seconds: float = 0.0
     keys: int = 0
@@ -209,7 +215,8 @@ def run_archive(
         with progress(spark, work.snapshot.size) if progress else nullcontext():
             manifest.extend(ManifestRow(**row.asDict()) for row in tasks.dataframe(spark).collect())
         _check_refused(manifest, config)
-        judged = judge_run(lake, work, manifest, config.page) if config.quality else Judged()
+        losses = _losses(manifest, config)
+        judged = judge_run(lake, work, manifest, config.page, losses) if config.quality else Judged()
     config_file = write_config_changes(lake, work.stores, work.commit.run_id, started_at)
     files = {**judged.files, **({} if config_file is None else {"store_config": config_file})}
     commit = _commit(config, work, manifest, files, started_at)
@@ -227,6 +234,7 @@ def run_archive(
         pack_bytes=sum(row.pack_bytes for row in manifest),
         seconds=time.monotonic() - started,
         warnings=judged.warnings,
+        verdict=losses.verdict(judged.report),
         hbase=put.rows,
         hbase_seconds=put.seconds,
         keys=followed.rows,
@@ -281,6 +289,11 @@ def _refused(manifest: Sequence[ManifestRow]) -> tuple[int, int]:
     """How many rows there are for `quarantine`, and for `gaps`."""
     counts = [counts for row in manifest for counts in row.refusal_counts.values()]
     return sum(count.quarantined for count in counts), sum(count.missing_ranges for count in counts)
+
+
+def _losses(manifest: Sequence[ManifestRow], config: Config) -> Losses:
+    quarantined, gaps = _refused(manifest)
+    return Losses(quarantined, gaps, config.on_corrupt is OnRefusal.ACCEPT, config.on_gap is OnRefusal.ACCEPT)
 
 
 def _check_gaps(splits: Sequence[Split], on_gap: OnRefusal) -> None:

@@ -15,13 +15,16 @@ from connectors.quality.bars import bars
 from connectors.quality.figures import PageFigures, Span
 from connectors.quality.report import Judgement, QualityReport
 from connectors.quality.template import PAGE
+from connectors.quality.verdict import Losses, RunVerdict
 from connectors.whole_files import write_whole
 
 _MOST_TEXT = 160
 _WIDE, _NARROW = 96, 36
 
 
-def write_page(path: Path, report: QualityReport, figures: PageFigures, *, run_id: str) -> None:
+def write_page(
+    path: Path, report: QualityReport, figures: PageFigures, *, run_id: str, verdict: RunVerdict | None = None
+) -> None:
     """Write the page; a file of that name is replaced at once.
 
     Args:
@@ -29,21 +32,22 @@ def write_page(path: Path, report: QualityReport, figures: PageFigures, *, run_i
         report: what was judged.
         figures: of the profile that was judged.
         run_id: the archive run's.
+        verdict: on the run; on the judgement alone where not given.
     """
-    page = render_page(report, figures, run_id=run_id)
+    page = render_page(report, figures, run_id=run_id, verdict=verdict)
     with write_whole(path) as file:
         file.write(page.encode("utf-8", "replace"))
 
 
-def render_page(report: QualityReport, figures: PageFigures, *, run_id: str) -> str:
+def render_page(report: QualityReport, figures: PageFigures, *, run_id: str, verdict: RunVerdict | None = None) -> str:
     """The page's text; the arguments are those of `write_page`."""
     failed = [*report.critical_failures, *report.warnings]
-    met = [found for found in report.judgements if found.success]
-    verdict, kind = _verdict(report)
+    met = [each for each in report.judgements if each.success]
+    found = verdict or Losses().verdict(report)
     return PAGE.substitute(
-        title=_text(f"Archive run: {verdict}"),
-        kind=kind,
-        verdict=_text(verdict),
+        title=_text(f"Archive run: {found.text}"),
+        kind=found.kind,
+        verdict=_text(found.text),
         run=_text(f"Run {run_id}, judged {report.judged_at:%Y-%m-%d %H:%M:%S} UTC"),
         tiles=_tiles(report, figures),
         picture=_picture(figures),
@@ -52,14 +56,6 @@ def render_page(report: QualityReport, figures: PageFigures, *, run_id: str) -> 
         met="".join(map(_met_row, met)),
         met_count=len(met),
     )
-
-
-def _verdict(report: QualityReport) -> tuple[str, str]:
-    if not report.passed:
-        return "stopped: critical expectations are not met, nothing was committed", "critical"
-    if report.warnings:
-        return "passed, with warnings", "warning"
-    return "passed", "good"
 
 
 def _tiles(report: QualityReport, figures: PageFigures) -> str:

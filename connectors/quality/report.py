@@ -6,12 +6,16 @@ import datetime
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from schemas.quality.expectation import Expectation, Severity
 from schemas.tables.quality_results import QUALITY_RESULTS
+
+if TYPE_CHECKING:
+    from connectors.quality.verdict import RunVerdict
 
 _SHOWN = 3
 _PLACES = {"broker": "broker", "topic": "topic", "queue_id": "queue"}
@@ -73,12 +77,13 @@ class QualityReport:
         return not self.critical_failures
 
 
-def to_table(report: QualityReport, *, run_id: str) -> pa.Table:
+def to_table(report: QualityReport, *, run_id: str, verdict: RunVerdict | None = None) -> pa.Table:
     """The report as rows of `quality_results`.
 
     Args:
         report: what was judged.
         run_id: the archive run's.
+        verdict: on the run, which is a row, too.
     """
     rows = [
         {
@@ -95,6 +100,21 @@ def to_table(report: QualityReport, *, run_id: str) -> pa.Table:
         }
         for found in report.judgements
     ]
+    if verdict is not None:
+        rows.append(
+            {
+                "run_id": run_id,
+                "suite": "run",
+                "expectation": "verdict",
+                "severity": "critical" if verdict.is_damage else "warning",
+                "success": not verdict.is_damage,
+                "observed_value": json.dumps(verdict.text),
+                "judged_count": 1,
+                "unexpected_count": int(verdict.is_damage),
+                "examples": [],
+                "judged_at": report.judged_at,
+            }
+        )
     return pa.Table.from_pylist(rows, schema=to_arrow_schema(QUALITY_RESULTS, timezone="UTC"))
 
 

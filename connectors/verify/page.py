@@ -14,6 +14,7 @@ from connectors.verify.classes import CLASSES, FindingClass, Severity
 from connectors.verify.doctor import StoreReport
 from connectors.verify.findings import Finding, Findings
 from connectors.verify.template import PAGE
+from connectors.verify.verdict import verdict_of
 from connectors.whole_files import write_whole
 
 _MOST_TEXT = 200
@@ -34,11 +35,11 @@ def write_page(path: Path, reports: Sequence[StoreReport], now: datetime.datetim
 def render_page(reports: Sequence[StoreReport], now: datetime.datetime) -> str:
     """The page's text; the arguments are those of `write_page`."""
     together = joined(reports)
-    verdict, kind = verdict_of(together, len(reports))
+    verdict = verdict_of(together, len(reports))
     return PAGE.substitute(
-        title=_text(f"Stores verified: {verdict}"),
-        kind=kind,
-        verdict=_text(verdict[:1].upper() + verdict[1:]),
+        title=_text(f"Stores verified: {verdict.text}"),
+        kind=verdict.kind,
+        verdict=_text(verdict.text[:1].upper() + verdict.text[1:]),
         run=_text(f"Verified {now.astimezone(datetime.UTC):%Y-%m-%d %H:%M:%S} UTC"),
         stores="".join(map(_store_row, reports)),
         classes="".join(_class(CLASSES[code], together) for code in CLASSES if code in together.codes)
@@ -52,16 +53,6 @@ def joined(reports: Sequence[StoreReport]) -> Findings:
     for report in reports:
         together.merge(report.findings)
     return together
-
-
-def verdict_of(findings: Findings, stores: int) -> tuple[str, str]:
-    """What came out in a sentence, and the kind that gives it its colour."""
-    of = "1 store" if stores == 1 else f"{stores} stores"
-    counts = [f"{findings.count(severity):,} {severity}" for severity in Severity if findings.count(severity)]
-    worst = findings.worst
-    if worst is None:
-        return f"{of}: nothing found, all is as it must be", "good"
-    return f"{of}: {', '.join(counts)}", str(worst)
 
 
 def _store_row(report: StoreReport) -> str:

@@ -1,6 +1,7 @@
 """`quality_results`: one row per expectation and archive run: what was judged, and what came of it.
 
-Key: (`run_id`, `suite`, `expectation`). A run that a critical failure stopped has rows too, though it committed
+Key: (`run_id`, `suite`, `expectation`). The row `run`, `verdict` is on the run as a whole: `success` is false where its
+    exit code says damage or loss. A run that a critical failure stopped has rows too, though it committed
     nothing: no row of `archive_runs` has its `run_id`.
 """
 

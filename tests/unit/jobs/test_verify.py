@@ -41,7 +41,7 @@ def test_an_intact_store_ends_with_0(intact: Path, capsys: pytest.CaptureFixture
     printed = capsys.readouterr()
     assert printed.out == ""
     assert "100 records" in printed.err
-    assert "1 store: nothing found, all is as it must be" in printed.err
+    assert "1 store: sound, nothing found" in printed.err
 
 
 def test_a_damaged_store_ends_with_3_and_says_what_to_do(damaged: Path, capsys: pytest.CaptureFixture[str]) -> None:
