@@ -80,6 +80,10 @@ def build_parser() -> argparse.ArgumentParser:
         help="connections on one port, as far as the system has file descriptors for them (default: 20000)",
     )
     network.add_argument(
+        "--max-connections-per-address", type=positive, default=5_000, metavar="N",
+        help="those of them from one address, this machine's, too (default: 5000)",
+    )  # fmt: skip
+    network.add_argument(
         "--accounts", metavar="FILE",
         help="TOML file with the accounts that may use the broker and change the name server's routes; else "
         "COMMITLAKE_BROKER_ACCESS_KEY and …_SECRET_KEY; else everybody may",
@@ -175,7 +179,10 @@ def job(arguments: argparse.Namespace) -> ExitCode:
             register_at=tuple(_address("--register", text) for text in arguments.register),
             broker=_broker_options(arguments, listen),
             accounts=_accounts(arguments.accounts),
-            limits=Limits(connections=arguments.max_connections, connections_of_one=arguments.max_connections),
+            limits=Limits(
+                connections=arguments.max_connections,
+                connections_of_one=min(arguments.max_connections_per_address, arguments.max_connections),
+            ),
             replication=replication,
             tls=ports_tls(arguments, tls),
         )

@@ -9,7 +9,7 @@ from broker_lite.broker.limits import check_limit
 from broker_lite.store.config_files import Groups
 from broker_lite.store.topic_names import VALID_NAME
 from schemas.layouts.topics import is_system_group
-from schemas.remoting.configs import DataVersion, SubscriptionGroupConfig, SubscriptionGroups
+from schemas.remoting.configs import DataVersion, SubscriptionGroupConfig
 from schemas.remoting.errors import BodyError
 from schemas.remoting.json_fields import from_json, to_json
 
@@ -83,11 +83,14 @@ class GroupTable:
         self._known.pop(name, None)
         return self._config.remove_entry(name)
 
-    def all(self) -> SubscriptionGroups:
-        """Every group."""
-        entries = dict(self._config.entries)
-        groups = {name: group for name, entry in entries.items() if (group := _parsed(name, entry))}
-        return SubscriptionGroups(groups, from_json(DataVersion, self._config.document["dataVersion"]))
+    def names(self) -> list[str]:
+        """Return the names of all groups."""
+        return list(self._config.entries)
+
+    @property
+    def data_version(self) -> DataVersion:
+        """Which state of the table this is."""
+        return from_json(DataVersion, self._config.document["dataVersion"])
 
 
 def _parsed(name: str, entry: Any) -> SubscriptionGroupConfig | None:

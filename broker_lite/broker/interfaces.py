@@ -12,7 +12,7 @@ this: see `broker_lite.replication`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Collection, Container, Generator, Iterator, Mapping, Sequence, Sized
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -167,6 +167,14 @@ class BrokerStore(Protocol):
             IndexDisabledError: if the store keeps no index.
             UnsupportedError: if its layout has none.
         """
+
+    def find_by_key(
+        self, topic: str, key: str, begin_ms: int, end_ms: int, limit: int, limit_bytes: int
+    ) -> Generator[None, None, list[Message]]:
+        """Do the same in small steps; what is found ends with `limit_bytes` of records, too."""
+
+    def timestamp_at(self, topic: str, queue_id: int, queue_offset: int) -> int:
+        """When a message of a queue was stored; -1 where there is none."""
 
     def record_of(self, message: Message) -> bytes:
         """The bytes of a message that was found, as clients get it."""

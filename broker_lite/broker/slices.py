@@ -29,10 +29,12 @@ class _Work(NamedTuple):
 
     Attributes:
         channel: the client that waits for it; None for work of the broker's own.
+        weight: about how many KiB it keeps.
     """
 
     channel: Channel | None
     steps: Steps
+    weight: int
 
 
 class Slices:
@@ -45,20 +47,27 @@ class Slices:
     def __init__(self) -> None:
         self.wake: Callable[[], None] = lambda: None
         self._waiting: deque[_Work] = deque()
-        self._shares = Shares(of_one=4096, of_address=16_384, in_all=65_536)
+        self._shares = Shares(of_one=32 << 10, of_address=128 << 10, in_all=256 << 10)
 
-    def run(self, steps: Steps, channel: Channel | None = None) -> bool:
+    @property
+    def is_empty(self) -> bool:
+        """Whether no work waits."""
+        return not self._waiting
+
+    def run(self, steps: Steps, channel: Channel | None = None, kept_bytes: int = 0) -> bool:
         """Run the first slice of some work, and keep the rest; returns False if there is no room for the rest.
 
         Args:
             steps: the work.
             channel: who waits for it: the work is dropped when that one has gone.
+            kept_bytes: about how much the work keeps in memory.
         """
         if _is_done(steps):
             return True
-        if channel is not None and not self._shares.take(channel):
+        weight = 1 + kept_bytes // 1024
+        if channel is not None and not self._shares.take(channel, weight):
             return False
-        self._waiting.append(_Work(channel, steps))
+        self._waiting.append(_Work(channel, steps, weight))
         self.wake()
         return True
 
@@ -70,7 +79,7 @@ class Slices:
             if is_wanted and not self._is_done_safely(work):
                 self._waiting.append(work)
             elif work.channel is not None:
-                self._shares.release(work.channel)
+                self._shares.release(work.channel, work.weight)
         return bool(self._waiting)
 
     def _is_done_safely(self, work: _Work) -> bool:
@@ -78,7 +87,7 @@ class Slices:
             return _is_done(work.steps)
         except BaseException:
             if work.channel is not None:
-                self._shares.release(work.channel)
+                self._shares.release(work.channel, work.weight)
             raise
 
 

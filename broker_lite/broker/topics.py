@@ -76,6 +76,10 @@ class TopicTable:
                 self.put(TopicConfig(name, queues, queues, perm, attributes={}))
         self._system = _SYSTEM_TOPICS | {options.cluster, options.name, f"{options.cluster}_REPLY_TOPIC"}
 
+    def names(self) -> list[str]:
+        """Return the names of all topics."""
+        return list(self._config.entries)
+
     def has(self, topic: str) -> bool:
         """Return whether there is an entry of the topic, usable or not."""
         return topic in self._config.entries

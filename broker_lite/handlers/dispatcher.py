@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 
 from broker_lite.broker.accounts import Accounts
 from broker_lite.broker.broker import Broker
@@ -37,6 +37,21 @@ _logger = logging.getLogger(__name__)
 
 DELIVERED_AT_ONCE = 16
 """Messages whose time has come, before it is checked whether clients have waited long enough."""
+MAX_UNSYNCED = 50_000
+"""Answers that wait for the disk; with more, messages are refused until it has caught up."""
+_WRITES = frozenset(
+    {
+        RequestCode.SEND_MESSAGE,
+        RequestCode.SEND_MESSAGE_V2,
+        RequestCode.SEND_BATCH_MESSAGE,
+        RequestCode.SEND_REPLY_MESSAGE,
+        RequestCode.SEND_REPLY_MESSAGE_V2,
+        RequestCode.CONSUMER_SEND_MSG_BACK,
+    }
+)
+_KEPT_BYTES: Mapping[int, int] = {RequestCode.QUERY_MESSAGE: queries.ANSWER_BYTES}
+"""What requests keep until they are answered, beside their bodies."""
+_BEHIND = "the answers to many messages wait for the disk or a slave, try again later"
 _TOO_MUCH_WORK = "too many requests that take long are waiting, try again later"
 DELIVERY_PAUSE_MS = 5_000
 """After the store could not take one of them."""
@@ -113,7 +128,10 @@ class Dispatcher:
         before = self.broker.store.log_end
         answer = self._answer(channel, request)
         if isinstance(answer, Generator):
-            if not self.broker.slices.run(self._answer_in_slices(channel, request, answer, before), channel):
+            kept_bytes = len(request.body) + _KEPT_BYTES.get(request.code, 0)
+            if not self.broker.slices.run(
+                self._answer_in_slices(channel, request, answer, before), channel, kept_bytes
+            ):
                 self._send(channel, request, request.reply(ResponseCode.SYSTEM_BUSY, remark=_TOO_MUCH_WORK), before)
         else:
             self._send(channel, request, answer, before)
@@ -139,7 +157,14 @@ class Dispatcher:
         """Go on with requests that take long, for some milliseconds; returns whether more is to be done."""
         return self.broker.slices.turn()
 
+    @property
+    def unsent_answers(self) -> int:
+        """How many answers wait for the disk, or for slaves."""
+        return len(self._unsynced)
+
     def _answer(self, channel: Channel, request: Command) -> Command | Answering | None:
+        if request.code in _WRITES and self.unsent_answers >= MAX_UNSYNCED:
+            return request.reply(ResponseCode.SYSTEM_BUSY, remark=_BEHIND)
         handler = HANDLERS.get(request.code)
         if handler is None:
             remark = f"request type {request.code} not supported"

@@ -10,9 +10,10 @@ from typing import NamedTuple
 from broker_lite.broker.broker import Broker
 from broker_lite.broker.groups import is_valid_group
 from broker_lite.broker.limits import MAX_OFFSETS, check_limit
-from broker_lite.handlers.kinds import Handlers
+from broker_lite.handlers.kinds import Answering, Handlers
 from broker_lite.handlers.pages import page_of
 from broker_lite.handlers.system_groups import refuse_system_group
+from broker_lite.handlers.tables import table_body
 from broker_lite.protocol import Channel
 from schemas.layouts.remoting import Command
 from schemas.layouts.topics import DLQ_PREFIX, RETRY_PREFIX
@@ -33,7 +34,7 @@ from schemas.remoting.headers import ConsumerGroupRequest
 from schemas.remoting.heartbeats import SubscriptionData
 from schemas.remoting.json_fields import parse_body, serialize_body
 from schemas.remoting.routes import TopicList
-from schemas.remoting.statistics import ConsumerOffsetTable, DelayOffsetTable
+from schemas.remoting.statistics import DelayOffsetTable
 
 MAX_GROUP_BYTES = 64 << 10
 _INVALID_GROUP = "the group must have 1 to 255 characters of %|a-zA-Z0-9_-, found {!r}"
@@ -61,14 +62,15 @@ def put_group(broker: Broker, _channel: Channel, request: Command) -> Command:
     return request.reply(ResponseCode.SUCCESS)
 
 
-def all_groups(broker: Broker, _channel: Channel, request: Command) -> Command:
+def all_groups(broker: Broker, _channel: Channel, request: Command) -> Answering:
     """Every group's settings, or as many from a number on as are asked for."""
     header = from_ext_fields(GroupPageRequest, request.ext_fields)
-    groups = broker.groups.all()
-    table = page_of(groups.subscription_group_table, header.group_seq, header.max_group_num)
-    fields = to_ext_fields(GroupPageResponse(len(groups.subscription_group_table)))
-    body = serialize_body(groups._replace(subscription_group_table=table))
-    return request.reply(ResponseCode.SUCCESS, fields, body)
+    names = broker.groups.names()
+    wanted = page_of(names, header.group_seq, header.max_group_num)
+    configs = ((name, config) for name in wanted if broker.groups.has(name) and (config := broker.groups.find(name)))
+    others = {"dataVersion": broker.groups.data_version}
+    body = yield from table_body("subscriptionGroupTable", configs, lambda: others)
+    return request.reply(ResponseCode.SUCCESS, to_ext_fields(GroupPageResponse(len(names))), body)
 
 
 def group_config(broker: Broker, _channel: Channel, request: Command) -> Command:
@@ -134,10 +136,12 @@ def all_producers(broker: Broker, _channel: Channel, request: Command) -> Comman
     return request.reply(ResponseCode.SUCCESS, body=serialize_compact({"data": table}))
 
 
-def all_consumer_offsets(broker: Broker, _channel: Channel, request: Command) -> Command:
+def all_consumer_offsets(broker: Broker, _channel: Channel, request: Command) -> Answering:
     """How far every group is."""
-    table = ConsumerOffsetTable(dict(broker.store.config.consumer_offsets.entries))
-    return request.reply(ResponseCode.SUCCESS, body=serialize_body(table))
+    entries = broker.store.config.consumer_offsets.entries
+    offsets = ((key, dict(found)) for key in list(entries) if (found := entries.get(key)) is not None)
+    body = yield from table_body("offsetTable", offsets)
+    return request.reply(ResponseCode.SUCCESS, body=body)
 
 
 def all_delay_offsets(broker: Broker, _channel: Channel, request: Command) -> Command:

@@ -93,17 +93,9 @@ def min_offset(broker: Broker, _channel: Channel, request: Command) -> Command:
 def earliest_store_time(broker: Broker, _channel: Channel, request: Command) -> Command:
     """When the first message that is kept was stored; -1 where there is none."""
     header = from_ext_fields(QueueRequest, request.ext_fields)
-    timestamp = store_time(
-        broker, header.topic, header.queue_id, broker.store.min_offset(header.topic, header.queue_id)
-    )
+    first = broker.store.min_offset(header.topic, header.queue_id)
+    timestamp = broker.store.timestamp_at(header.topic, header.queue_id, first)
     return request.reply(ResponseCode.SUCCESS, to_ext_fields(TimestampResponse(timestamp)))
-
-
-def store_time(broker: Broker, topic: str, queue_id: int, queue_offset: int) -> int:
-    """When a message of a queue was stored; -1 where there is none."""
-    entry = broker.store.entry_at(topic, queue_id, queue_offset)
-    message = broker.store.get_at(entry.physical_offset) if entry else None
-    return message.store_timestamp if message else -1
 
 
 HANDLERS: Handlers = {

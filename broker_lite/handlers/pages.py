@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from itertools import islice
-from typing import TypeVar
-
-V = TypeVar("V")
+from collections.abc import Sequence
 
 
-def page_of(table: Mapping[str, V], first: int | None, count: int | None) -> dict[str, V]:
-    """Entries of a table, in its order.
+def page_of(names: Sequence[str], first: int | None, count: int | None) -> Sequence[str]:
+    """Return the names of a table's entries that are asked for, in its order.
 
     Args:
-        table: all of them.
+        names: of all entries.
         first: how many to leave out at the beginning; None for none.
         count: how many at most; None for all.
     """
     begin = max(0, first or 0)
-    end = None if count is None or count <= 0 else begin + count
-    return dict(islice(table.items(), begin, end))
+    return names[begin:] if count is None or count <= 0 else names[begin : begin + count]

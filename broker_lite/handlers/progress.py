@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator, Iterable, Iterator
 from typing import NamedTuple
 
 from broker_lite.broker import statistics
 from broker_lite.broker.broker import Broker
 from broker_lite.broker.limits import MAX_OFFSETS, check_limit
 from broker_lite.handlers.kinds import Answering, Handlers
-from broker_lite.handlers.offsets import store_time
 from broker_lite.handlers.pulling import wake
 from broker_lite.handlers.system_groups import refuse_system_group
+from broker_lite.handlers.tables import table_body
 from broker_lite.protocol import Channel
 from schemas.layouts.offset_keys import split_offset_key
 from schemas.layouts.remoting import Command
@@ -33,7 +34,6 @@ from schemas.remoting.statistics import (
     OffsetWrapper,
     QueueTimeSpan,
     TopicOffset,
-    TopicStats,
 )
 
 
@@ -46,33 +46,37 @@ class BrokerConsumeStats(NamedTuple):
     total_inflight_diff: int = 0
 
 
-def topic_stats(broker: Broker, _channel: Channel, request: Command) -> Command:
+def topic_stats(broker: Broker, _channel: Channel, request: Command) -> Answering:
     """Where each queue of a topic begins and ends."""
     header = from_ext_fields(TopicRequest, request.ext_fields)
     topic, store = header.topic, broker.store
     config = broker.topics.find(topic)
     if config is None:
         return request.reply(ResponseCode.TOPIC_NOT_EXIST, remark=f"topic[{topic}] not exist")
-    table = {}
-    for queue_id in range(max(config.write_queue_nums, config.read_queue_nums)):
-        low, high = store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
-        last = store_time(broker, topic, queue_id, high - 1) if high > low else 0
-        table[MessageQueue(topic, broker.options.name, queue_id)] = TopicOffset(low, high, max(0, last))
+
+    def offsets() -> Iterator[tuple[MessageQueue, TopicOffset]]:
+        for queue_id in range(max(config.write_queue_nums, config.read_queue_nums)):
+            low, high = store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
+            last = store.timestamp_at(topic, queue_id, high - 1) if high > low else 0
+            yield MessageQueue(topic, broker.options.name, queue_id), TopicOffset(low, high, max(0, last))
+
     tps = broker.statistics.rate(statistics.TOPIC_PUT_NUMS, topic, broker.now_ms())
-    return request.reply(ResponseCode.SUCCESS, body=serialize_body(TopicStats(table, tps)))
+    body = yield from table_body("offsetTable", offsets(), lambda: {"topicPutTps": tps})
+    return request.reply(ResponseCode.SUCCESS, body=body)
 
 
-def consume_stats(broker: Broker, _channel: Channel, request: Command) -> Command:
+def consume_stats(broker: Broker, _channel: Channel, request: Command) -> Answering:
     """How far a group is behind, in each queue of its topics."""
     header = from_ext_fields(ConsumeStatsRequest, request.ext_fields)
     named = [topic for topic in (header.topic_list or "").split(";") if topic]
     if header.topic:
         named.append(header.topic)
-    stats = _stats_of(broker, header.consumer_group, named or broker.topics_of_group(header.consumer_group))
+    stats = yield from _stats_of(broker, header.consumer_group, named or broker.topics_of_group(header.consumer_group))
     return request.reply(ResponseCode.SUCCESS, body=serialize_body(stats))
 
 
-def _stats_of(broker: Broker, group: str, topics: list[str]) -> ConsumeStats:
+def _stats_of(broker: Broker, group: str, topics: Iterable[str]) -> Generator[None, None, ConsumeStats]:
+    store = broker.store
     table, tps = {}, 0.0
     consumers = broker.clients.consumers.get(group)
     for topic in topics:
@@ -83,25 +87,34 @@ def _stats_of(broker: Broker, group: str, topics: list[str]) -> ConsumeStats:
             high = max(0, broker.store.max_offset(topic, queue_id))
             consumed = broker.store.config.consumer_offsets.get(topic, group, queue_id)
             consumed = 0 if consumed is None else consumed
-            last = store_time(broker, topic, queue_id, consumed - 1) if consumed > 0 else 0
+            last = store.timestamp_at(topic, queue_id, consumed - 1) if consumed > 0 else 0
             queue = MessageQueue(topic, broker.options.name, queue_id)
             table[queue] = OffsetWrapper(high, consumed, max(0, last), consumed)
+            yield
         tps += broker.statistics.rate(statistics.GROUP_GET_NUMS, f"{topic}@{group}", broker.now_ms())
     return ConsumeStats(table, tps)
 
 
-def broker_consume_stats(broker: Broker, _channel: Channel, request: Command) -> Command:
+def broker_consume_stats(broker: Broker, _channel: Channel, request: Command) -> Answering:
     """How far all groups are behind."""
     from_ext_fields(BrokerConsumeStatsRequest, request.ext_fields)
+    topics_of: dict[str, set[str]] = {}
+    for key in list(broker.store.config.consumer_offsets.entries):
+        topic, group = split_offset_key(key)
+        topics_of.setdefault(group, set()).add(topic)
+    for name, members in broker.clients.consumers.items():
+        topics_of.setdefault(name, set()).update(members.subscriptions)
+    yield
     groups, lag = [], 0
     for group in list(broker.store.config.groups.entries):
-        stats = tuple(
-            found
-            for topic in broker.topics_of_group(group)
-            if (found := _stats_of(broker, group, [topic])).offset_table
-        )
+        stats = []
+        for topic in sorted(topics_of.get(group, ())):
+            found = yield from _stats_of(broker, group, [topic])
+            yield
+            if found.offset_table:
+                stats.append(found)
         if stats:
-            groups.append({group: stats})
+            groups.append({group: tuple(stats)})
             lag += sum(queue.lag for found in stats for queue in found.offset_table.values())
     body = BrokerConsumeStats(str(broker.options.address), tuple(groups), lag)
     return request.reply(ResponseCode.SUCCESS, body=serialize_body(body))
@@ -118,7 +131,7 @@ def groups_of_topic(broker: Broker, _channel: Channel, request: Command) -> Comm
     return request.reply(ResponseCode.SUCCESS, body=serialize_body(GroupList(tuple(sorted(groups)))))
 
 
-def consume_time_span(broker: Broker, _channel: Channel, request: Command) -> Command:
+def consume_time_span(broker: Broker, _channel: Channel, request: Command) -> Answering:
     """From when to when a topic's messages are, and up to when a group has consumed them."""
     header = from_ext_fields(TopicGroupRequest, request.ext_fields)
     topic, store = header.topic, broker.store
@@ -129,12 +142,13 @@ def consume_time_span(broker: Broker, _channel: Channel, request: Command) -> Co
     for queue_id in range(max(config.write_queue_nums, config.read_queue_nums)):
         low, high = store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
         consumed = store.config.consumer_offsets.get(topic, header.group, queue_id)
-        first = store_time(broker, topic, queue_id, low)
-        last = store_time(broker, topic, queue_id, high - 1) if high > low else -1
-        done = store_time(broker, topic, queue_id, consumed - 1) if consumed else first
-        behind = broker.now_ms() - store_time(broker, topic, queue_id, consumed or 0) if (consumed or 0) < high else 0
+        first = store.timestamp_at(topic, queue_id, low)
+        last = store.timestamp_at(topic, queue_id, high - 1) if high > low else -1
+        done = store.timestamp_at(topic, queue_id, consumed - 1) if consumed else first
+        behind = broker.now_ms() - store.timestamp_at(topic, queue_id, consumed or 0) if (consumed or 0) < high else 0
         queue = MessageQueue(topic, broker.options.name, queue_id)
         spans.append(QueueTimeSpan(queue, first, last, done, behind))
+        yield
     return request.reply(ResponseCode.SUCCESS, body=serialize_body(ConsumeTimeSpans(tuple(spans))))
 
 

@@ -5,8 +5,13 @@ Source: QueryMessageProcessor, AdminBrokerProcessor.queryConsumeQueue (5.5.0).
 
 from __future__ import annotations
 
+import time
+from collections.abc import Generator
+from typing import TypeVar
+
 from broker_lite.broker.broker import Broker
-from broker_lite.handlers.kinds import Handlers
+from broker_lite.broker.limits import LimitError
+from broker_lite.handlers.kinds import Answering, Handlers
 from broker_lite.protocol import Channel
 from broker_lite.store import IndexDisabledError
 from broker_lite.store.pulling import is_wanted
@@ -18,29 +23,53 @@ from schemas.remoting.headers import QueryMessageRequest, QueryMessageResponse, 
 from schemas.remoting.json_fields import serialize_body
 from schemas.remoting.statistics import ConsumeQueueData, ConsumeQueueEntry
 
+T = TypeVar("T")
 MAX_FOUND = 64
 UNIQUE_KEY_FOUND = 32
 MAX_ENTRIES = 1024
-_ANSWER_BYTES = 8 << 20
+ANSWER_BYTES = 8 << 20
+LOOK_UP_SECONDS = 10
+"""A look-up that takes longer is an error."""
 
 
-def query_message(broker: Broker, _channel: Channel, request: Command) -> Command:
-    """The newest messages with a key, in the order of the log."""
+def query_message(broker: Broker, _channel: Channel, request: Command) -> Answering:
+    """Return the newest messages with a key, in the order of the log."""
     header = from_ext_fields(QueryMessageRequest, request.ext_fields)
     limit = UNIQUE_KEY_FOUND if header.is_unique_key else max(0, min(header.max_num, MAX_FOUND))
+    looking = broker.store.find_by_key(
+        header.topic, header.key, header.begin_timestamp, header.end_timestamp, limit, ANSWER_BYTES
+    )
     try:
-        found = broker.store.get_by_key(header.topic, header.key, header.begin_timestamp, header.end_timestamp, limit)
+        found = yield from _in_time(looking)
     except IndexDisabledError as error:
         return request.reply(ResponseCode.SYSTEM_ERROR, remark=str(error))
     records: list[bytes] = []
     for message in found:
-        if sum(map(len, records)) + message.size <= _ANSWER_BYTES:
-            records.append(broker.store.record_of(message))
+        records.append(broker.store.record_of(message))
+        yield
     if not records:
         return request.reply(ResponseCode.QUERY_NOT_FOUND, remark="can not find message, maybe time range not correct")
     last = found[-1]
     response = QueryMessageResponse(last.store_timestamp, last.physical_offset)
     return request.reply(ResponseCode.SUCCESS, to_ext_fields(response), b"".join(records))
+
+
+def _in_time(looking: Generator[None, None, T]) -> Generator[None, None, T]:
+    """Give up a look-up that takes too long.
+
+    Raises:
+        LimitError: if it does.
+    """
+    started = time.perf_counter()
+    while True:
+        try:
+            next(looking)
+        except StopIteration as done:
+            result: T = done.value
+            return result
+        if time.perf_counter() - started > LOOK_UP_SECONDS:
+            raise LimitError(f"the look-up took longer than {LOOK_UP_SECONDS} s: ask for a shorter time")
+        yield
 
 
 def view_message(broker: Broker, _channel: Channel, request: Command) -> Command:

@@ -29,7 +29,7 @@ from schemas.remoting.headers import SendMessageRequest, parse_send_request
 from schemas.remoting.routes import PERM_WRITE
 from schemas.remoting.versions import Version
 
-MAX_BATCH_MESSAGES = 8192
+MAX_BATCH_MESSAGES = 4096
 """RocketMQ limits the size of a batch alone. An answer names every message: with many more it would fit no frame."""
 _ITEMS_OF_STEP = 256
 

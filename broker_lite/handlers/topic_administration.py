@@ -11,6 +11,7 @@ from broker_lite.broker.broker import Broker
 from broker_lite.broker.limits import MAX_ATTRIBUTE_LENGTH, check_limit
 from broker_lite.handlers.kinds import Answering, Handlers
 from broker_lite.handlers.pages import page_of
+from broker_lite.handlers.tables import table_body
 from broker_lite.protocol import Channel
 from broker_lite.store.topic_names import is_valid_topic
 from schemas.layouts.inner_batch import BATCH_QUEUE_TYPE, QUEUE_TYPE, SIMPLE_QUEUE_TYPE
@@ -129,18 +130,19 @@ def _changed_attributes(broker: Broker, topic: TopicConfig | None, changes: str 
     return attributes
 
 
-def all_topics(broker: Broker, _channel: Channel, request: Command) -> Command:
+def all_topics(broker: Broker, _channel: Channel, request: Command) -> Answering:
     """Every topic's settings, or as many from a number on as are asked for."""
     header = from_ext_fields(TopicPageRequest, request.ext_fields)
-    topics = broker.topics.all()
-    table = page_of(topics.topic_config_table, header.topic_seq, header.max_topic_num)
-    fields = to_ext_fields(TopicPageResponse(len(topics.topic_config_table)))
-    return request.reply(ResponseCode.SUCCESS, fields, serialize_body(topics._replace(topic_config_table=table)))
+    names = list(broker.topics.names())
+    wanted = page_of(names, header.topic_seq, header.max_topic_num)
+    configs = ((name, config) for name in wanted if (config := broker.topics.find(name)))
+    body = yield from table_body("topicConfigTable", configs, lambda: {"dataVersion": broker.topics.data_version})
+    return request.reply(ResponseCode.SUCCESS, to_ext_fields(TopicPageResponse(len(names))), body)
 
 
 def system_topics(broker: Broker, _channel: Channel, request: Command) -> Command:
     """The topics that are the broker's own."""
-    names = tuple(sorted(name for name in broker.topics.all().topic_config_table if broker.topics.is_system(name)))
+    names = tuple(sorted(name for name in broker.topics.names() if broker.topics.is_system(name)))
     return request.reply(ResponseCode.SUCCESS, body=serialize_body(TopicList(names)))
 
 

@@ -169,6 +169,24 @@ class LookUps:
         """
         raise UnsupportedError("a journal has no index of keys: look the business id up in the archive")
 
+    def find_by_key(
+        self,
+        topic: str,
+        key: str,
+        begin_ms: int,
+        end_ms: int,
+        limit: int,
+        limit_bytes: int,  # noqa: ARG002
+    ) -> Never:
+        """Refuse to look for keys; see `get_by_key`."""
+        self.get_by_key(topic, key, begin_ms, end_ms, limit)
+
+    def timestamp_at(self, topic: str, queue_id: int, queue_offset: int) -> int:
+        """When a message of a queue was stored; -1 where there is none."""
+        entry = self.entry_at(topic, queue_id, queue_offset)
+        found = None if entry is None else self._journal.get_at(entry.physical_offset)
+        return -1 if found is None else found.store_timestamp
+
     def queue_codes(self, tags: Collection[str], codes: Collection[int]) -> frozenset[int]:  # noqa: ARG002
         """The hashes by which `pull` knows tags: Java's, computed when it looks, because the queue files have none."""
         return frozenset(codes)

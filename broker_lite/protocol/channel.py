@@ -31,10 +31,11 @@ class Channel:
     Attributes:
         peer: its address.
         is_open: whether anything can be sent.
+        is_behind: whether it does not read what was sent: it gets answers, and is asked and told nothing more.
         is_encrypted: whether TLS is spoken.
     """
 
-    __slots__ = ("_asked", "_close", "_opaque", "_write", "is_encrypted", "is_open", "peer")
+    __slots__ = ("_asked", "_close", "_opaque", "_write", "is_behind", "is_encrypted", "is_open", "peer")
 
     def __init__(
         self, peer: Host, write: Callable[[bytes], None], close: Callable[[], None], *, is_encrypted: bool = False
@@ -49,6 +50,7 @@ class Channel:
         """
         self.peer = peer
         self.is_open = True
+        self.is_behind = False
         self.is_encrypted = is_encrypted
         self._write = write
         self._close = close
@@ -87,6 +89,8 @@ class Channel:
 
     def tell(self, request: Command) -> None:
         """Send a request that needs no answer."""
+        if self.is_behind:
+            return
         self.send(replace(request, opaque=self._next_opaque(), flag=FLAG_ONE_WAY))
 
     def ask(self, request: Command, answered: Answered) -> int:
@@ -94,6 +98,9 @@ class Channel:
         if len(self._asked) >= MAX_ASKED:
             self._asked.pop(next(iter(self._asked)))(None)
         opaque = self._next_opaque()
+        if self.is_behind:
+            answered(None)
+            return opaque
         self._asked[opaque] = answered
         self.send(replace(request, opaque=opaque))
         return opaque

@@ -85,6 +85,11 @@ class SyncMasterDispatcher(Dispatcher):
         return self.broker.options.sync_flush and any(one.log_end > self._synced_end for one in self._waiting)
 
     @property
+    def unsent_answers(self) -> int:
+        """How many answers wait for the disk, or for slaves."""
+        return len(self._waiting)
+
+    @property
     def is_waiting(self) -> bool:
         """Whether answers wait at all."""
         return bool(self._waiting)

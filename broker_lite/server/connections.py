@@ -1,13 +1,18 @@
 """Connections: bytes from the network to a service's handlers, and their answers back.
 
 All frames that one read brings are handled at once, and all their answers go out in one write, up to a limit. Who does
-not read what is sent is not read from either, and what it has asked waits; who leaves too much lying is cut off.
+not read what is sent is not read from either, and what it has asked waits; who leaves too much lying is cut off. A
+client that sends many requests at once has a share of the time: after some milliseconds the others have their turn.
+
+What all connections keep in memory has limits, too: frames that have not arrived whole, requests that wait for their
+turn, and answers that wait to be read. See `Limits`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import Counter, deque
 from typing import Protocol, cast
 
@@ -20,6 +25,12 @@ from schemas.layouts.hosts import Host
 from schemas.layouts.remoting import Command
 from schemas.remoting.tls_contexts import ServerTls
 
+TURN_SECONDS = 0.01
+"""How long one connection's requests are handled before others have their turn."""
+_SMALL_BYTES = 64 << 10
+"""Answers on their way that are not counted."""
+_COMMAND_BYTES = 500
+"""About what a request takes beside its body."""
 _logger = logging.getLogger(__name__)
 
 
@@ -46,8 +57,12 @@ class Connections:
         self.limits = limits
         self.loop = loop
         self.tls = tls
+        self.is_ending = False
         self._open: dict[Connection, None] = {}
         self._by_address: Counter[bytes] = Counter()
+        self._unfinished: dict[Connection, int] = {}
+        self._unfinished_bytes = 0
+        self._kept_bytes = 0
 
     def __len__(self) -> int:
         return len(self._open)
@@ -71,12 +86,54 @@ class Connections:
             self._by_address[peer.address] -= 1
             if not self._by_address[peer.address]:
                 del self._by_address[peer.address]
+        self._unfinished_bytes -= self._unfinished.pop(connection, 0)
+
+    def note_unfinished(self, connection: Connection, size: int, *, is_new: bool) -> None:
+        """Note how much of a frame has arrived; cut off those that have taken longest where it is too much in all.
+
+        Args:
+            connection: where it comes.
+            size: of what has arrived, 0 if no frame is unfinished.
+            is_new: whether the frame has just begun.
+        """
+        known = self._unfinished.get(connection, 0)
+        self._unfinished_bytes += size - known
+        if is_new or not size:
+            self._unfinished.pop(connection, None)
+        if size:
+            self._unfinished[connection] = size
+        while self._unfinished_bytes > self.limits.unfinished_bytes:
+            oldest = next(iter(self._unfinished))
+            _logger.warning(
+                "%s is cut off: too many frames have not arrived whole, and its frame is the oldest", oldest
+            )
+            self._unfinished_bytes -= self._unfinished.pop(oldest)
+            oldest.abort()
+
+    def note_kept(self, change: int) -> None:
+        """Note a change of what requests and answers take; where it is too much, cut off who has the most."""
+        self._kept_bytes += change
+        if change <= 0 or self._kept_bytes <= self.limits.memory_bytes:
+            return
+        # What has been sent meanwhile is not noted yet.
+        for connection in self._open:
+            self._kept_bytes += connection.count_kept()
+        while self._kept_bytes > self.limits.memory_bytes and self._open:
+            greediest = max(self._open, key=lambda connection: connection.kept_bytes)
+            if not greediest.kept_bytes:
+                return
+            size = greediest.kept_bytes
+            _logger.warning("%s is cut off: %d bytes wait for it, and there is too much in all", greediest, size)
+            greediest.abort()
 
     def close_idle(self) -> None:
-        """Close the connections on which nothing has moved for long, or no TLS handshake was done in time."""
+        """Close the connections on which nothing has moved for long, or whose frame or TLS handshake takes too long."""
         now = self.loop.time()
         oldest = now - self.limits.idle_seconds
         oldest_handshake = now - self.limits.handshake_seconds
+        for connection in [one for one in self._unfinished if one.is_late(now - self.limits.frame_seconds)]:
+            _logger.warning("%s is cut off: its frame took longer than %d s", connection, self.limits.frame_seconds)
+            connection.abort()
         for connection in list(self._open):
             is_late = connection.is_shaking_hands and connection.handshake_at < oldest_handshake
             if is_late or connection.active_at < oldest:
@@ -84,6 +141,7 @@ class Connections:
 
     def stop_reading(self) -> None:
         """Take no more requests."""
+        self.is_ending = True
         for connection in self._open:
             connection.stop_reading()
 
@@ -91,6 +149,11 @@ class Connections:
         """Close all, once what was sent is on the way."""
         for connection in list(self._open):
             connection.close()
+
+    @property
+    def is_working(self) -> bool:
+        """Whether requests that were read wait for their turn."""
+        return any(connection.has_turn_later for connection in self._open)
 
     @property
     def unsent_bytes(self) -> int:
@@ -104,6 +167,8 @@ class Connection(asyncio.Protocol):
     Attributes:
         active_at: when something has moved on it, by the loop's clock.
         handshake_at: when a TLS handshake could begin, by the same clock: with the connection, or its first byte.
+        has_turn_later: whether it goes on with what was read when others have had their turn.
+        kept_bytes: what its requests that wait and its answers that are not read take.
     """
 
     def __init__(self, connections: Connections) -> None:
@@ -118,7 +183,13 @@ class Connection(asyncio.Protocol):
         self._is_handling = False
         self._is_paused = False
         self._wire = Wire(connections.tls, self._send_bytes)
+        self.has_turn_later = False
+        self._frame_began_at = 0.0
         self.active_at = self.handshake_at = connections.loop.time()
+        self.kept_bytes = 0
+
+    def __str__(self) -> str:
+        return str(self._channel.peer) if self._channel is not None else "a peer"
 
     @property
     def is_shaking_hands(self) -> bool:
@@ -143,28 +214,44 @@ class Connection(asyncio.Protocol):
         self.active_at = self._connections.loop.time()
         if self._wire.is_new:
             self.handshake_at = self.active_at
+        before = self._reader.waiting_bytes
         try:
             plain = self._wire.receive(data)
             self._channel.is_encrypted = self._wire.is_encrypted
-            self._pending.extend(self._reader.feed(plain))
+            commands = self._reader.feed(plain)
         except WireError as error:
             _logger.warning("%s is cut off: %s", self._channel.peer, error)
             self._transport.close()
             return
         except LayoutError as error:
             _logger.warning("%s is cut off: %s", self._channel.peer, error)
-            self._transport.abort()
+            self.abort()
             return
-        self._work()
-        if self._wire.is_ended:
+        if before or self._reader.waiting_bytes:
+            is_new = bool(commands) or not before
+            self._frame_began_at = self.active_at if is_new else self._frame_began_at
+            self._connections.note_unfinished(self, self._reader.waiting_bytes, is_new=is_new)
+        self._pending.extend(commands)
+        if not self.has_turn_later:
+            self._work()
+        self._close_if_ended()
+
+    def _close_if_ended(self) -> None:
+        """Close a connection whose client has ended TLS, when its requests are handled."""
+        if self._wire.is_ended and not self.has_turn_later:
             self.close()
 
     def _send_bytes(self, data: bytes) -> None:
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(data)
 
+    def is_late(self, latest_start: float) -> bool:
+        """Return whether its frame has begun too long ago; one that is not read from has time."""
+        return self._frame_began_at < latest_start and not self._is_paused
+
     def _work(self) -> None:
-        """Handle what has come, as long as the peer takes the answers."""
+        """Handle what has come, as long as the peer takes the answers and others need not wait."""
+        end = time.perf_counter() + TURN_SECONDS
         while self._pending and not self._is_paused and self._channel is not None:
             self._is_handling = True
             try:
@@ -174,10 +261,40 @@ class Connection(asyncio.Protocol):
                         self._channel.take_answer(command)
                     else:
                         self._service.handle(self._channel, command)
+                    if time.perf_counter() >= end:
+                        break
                 self._service.handled()
             finally:
                 self._is_handling = False
             self._flush()
+            if self._pending and not self._is_paused and time.perf_counter() >= end:
+                self._work_later()
+                break
+        if self._pending or self.kept_bytes:
+            self._connections.note_kept(self.count_kept())
+
+    def _work_later(self) -> None:
+        """Go on when others have had their turn; until then nothing more is read."""
+        self.has_turn_later = True
+        self.stop_reading()
+        self._connections.loop.call_soon(self._take_turn)
+
+    def _take_turn(self) -> None:
+        self.has_turn_later = False
+        self._work()
+        self._read_again()
+        self._close_if_ended()
+
+    def _read_again(self) -> None:
+        is_open = self._transport is not None and not self._transport.is_closing()
+        if is_open and not (self._is_paused or self.has_turn_later or self._connections.is_ending):
+            cast("asyncio.Transport", self._transport).resume_reading()
+
+    def count_kept(self) -> int:
+        """Count anew what waits here; returns the change."""
+        waiting = sum(len(command.body) + _COMMAND_BYTES for command in self._pending)
+        before, self.kept_bytes = self.kept_bytes, waiting + self.unsent_bytes
+        return self.kept_bytes - before
 
     def _write(self, frame: bytes) -> None:
         if not self._out and not self._is_handling:
@@ -191,26 +308,42 @@ class Connection(asyncio.Protocol):
             return
         self.active_at = self._connections.loop.time()
         self._wire.send(out[0] if len(out) == 1 else b"".join(out))
-        if self.unsent_bytes > self._connections.limits.unsent_bytes:
-            _logger.warning("a peer is cut off: it leaves %d bytes unread", self.unsent_bytes)
-            self._transport.abort()
+        unsent = self.unsent_bytes
+        if unsent > self._connections.limits.unsent_bytes:
+            _logger.warning("%s is cut off: it leaves %d bytes unread", self, unsent)
+            self.abort()
+        elif unsent > _SMALL_BYTES or self.kept_bytes:
+            self._connections.note_kept(self.count_kept())
 
     def pause_writing(self) -> None:
         """The peer is slow: let it read before it asks for more."""
         self._is_paused = True
+        if self._channel is not None:
+            self._channel.is_behind = True
         self.stop_reading()
 
     def resume_writing(self) -> None:
         """The peer has read."""
         self._is_paused = False
-        self._work()
-        if not self._is_paused and self._transport is not None and not self._transport.is_closing():
-            self._transport.resume_reading()
+        if self._channel is not None:
+            self._channel.is_behind = False
+        if not self.has_turn_later:
+            self._work()
+        self._connections.note_kept(self.count_kept())
+        self._read_again()
 
     def stop_reading(self) -> None:
         """Take no more bytes."""
         if self._transport is not None and not self._transport.is_closing():
             self._transport.pause_reading()
+
+    def abort(self) -> None:
+        """End the connection at once; what waits here is dropped."""
+        self._pending.clear()
+        self._connections.note_kept(-self.kept_bytes)
+        self.kept_bytes = 0
+        if self._transport is not None:
+            self._transport.abort()
 
     def close(self) -> None:
         """End the connection when what was sent is on the way."""
@@ -224,6 +357,8 @@ class Connection(asyncio.Protocol):
         channel, self._channel = self._channel, None
         if channel is not None:
             self._connections.discard(self, channel.peer)
+            self._connections.note_kept(-self.kept_bytes)
+            self.kept_bytes = 0
             channel.lost()
             self._service.lost(channel)
 

@@ -315,6 +315,11 @@ class Server:
             _logger.warning("the disk has room again" if is_writable else "the disk is full: no messages are taken")
         broker.is_writable = is_writable
 
+    @property
+    def _is_sending(self) -> bool:
+        """Whether requests wait for their turn, or answers for their readers."""
+        return any(connections.is_working or connections.unsent_bytes for _, connections in self._ports)
+
     async def _end(self, syncing: Syncing) -> None:
         """Take nothing more, and get out what is owed."""
         for registration in self._registrations:
@@ -328,7 +333,7 @@ class Server:
             is_owed = self._part.is_owed(self._store.clock())
             if self._dispatcher.wants_sync:
                 syncing.request()
-            elif not is_owed and not any(connections.unsent_bytes for _, connections in self._ports):
+            elif not is_owed and self._dispatcher.broker.slices.is_empty and not self._is_sending:
                 break
             await asyncio.sleep(0.01)
         for _, connections in self._ports:

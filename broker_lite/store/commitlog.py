@@ -14,13 +14,28 @@ from broker_lite.store.file_queue import FileQueue
 from broker_lite.store.mapped_file import Mappings
 from broker_lite.store.options import RECORD_ALLOWANCE_BYTES, StoreOptions
 from broker_lite.store.record_log import RecordLog
-from schemas.layouts.commitlog import BLANK, END_RESERVE, Message, dialect_of_segment, parse_message, serialize_blank
-from schemas.layouts.dialect import BLANK_MAGICS, Dialect
+from schemas.layouts.commitlog import (
+    BLANK,
+    END_RESERVE,
+    HEAD,
+    MIN_RECORD_SIZE,
+    STORED,
+    Message,
+    dialect_of_segment,
+    parse_message,
+    serialize_blank,
+)
+from schemas.layouts.dialect import BLANK_MAGICS, MESSAGE_MAGICS, Dialect
 from schemas.layouts.errors import LayoutError
+from schemas.layouts.hosts import host_size
 from schemas.layouts.segments import is_segment_name
+from schemas.layouts.sysflag import BORN_HOST_V6
 from schemas.store_files import files_in, open_file
 
 FOLDER = "commitlog"
+_HEAD_NAMES = [field.name for field in HEAD.fields]
+_OWN_OFFSET = _HEAD_NAMES.index("physical_offset")
+_SYS_FLAG = _HEAD_NAMES.index("sys_flag")
 
 
 def dialect_of(root: Path) -> Dialect | None:
@@ -127,6 +142,28 @@ class CommitLog(RecordLog):
         memory, position = self.files.locate(physical_offset)
         size = BLANK.unpack(memory, position)[0] if len(memory) - position >= BLANK.size else 0
         return memory[position : position + max(size, BLANK.size)]
+
+    def store_timestamp_at(self, physical_offset: int) -> int | None:
+        """When the message whose record begins at an offset was stored; None where no record does.
+
+        Neither the body nor its checksum is looked at.
+        """
+        if not self.start <= physical_offset <= self.end - BLANK.size:
+            return None
+        memory, position = self.files.locate(physical_offset)
+        if len(memory) - position < MIN_RECORD_SIZE:
+            return None
+        head = HEAD.unpack(memory, position)
+        size, magic, own, sys_flag = head[0], head[1], head[_OWN_OFFSET], head[_SYS_FLAG]
+        if (
+            magic not in MESSAGE_MAGICS
+            or own != physical_offset
+            or not MIN_RECORD_SIZE <= size <= len(memory) - position
+        ):
+            return None
+        stored_at = position + HEAD.size + host_size(is_v6=bool(sys_flag & BORN_HOST_V6))
+        timestamp: int = STORED.unpack(memory, stored_at)[0]
+        return timestamp
 
     def message_at(self, physical_offset: int, *, verify_crc: bool = True) -> Message | None:
         """The message whose record begins at an offset; None where no whole record proves itself there."""

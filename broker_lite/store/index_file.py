@@ -7,7 +7,7 @@ something up by time must widen the window by a second. Source: org.apache.rocke
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from broker_lite.store.errors import StoreFilesError
@@ -24,6 +24,7 @@ from schemas.layouts.indexfile import (
     time_diff_seconds,
 )
 
+ENTRIES_OF_STEP = 256
 TIME_STEP_MS = 1000
 """An entry's time is known to this."""
 
@@ -136,16 +137,23 @@ class IndexFile:
 
         Other keys may have the same hash, and times are rounded: what is found must be compared with the record.
         """
-        memory, found = self._file.memory, []
-        number = _unpack_slot(memory, self._geometry.slot_position(key_hash % self._geometry.slots))[0]
+        return [offset for offset in self.chain(key_hash, begin_ms, end_ms) if offset is not None]
+
+    def chain(self, key_hash: int, begin_ms: int, end_ms: int) -> Iterator[int | None]:
+        """Do the same in small steps: None after every `ENTRIES_OF_STEP` entries, because a chain may have millions."""
+        slot = self._geometry.slot_position(key_hash % self._geometry.slots)
+        number = _unpack_slot(self._file.memory, slot)[0]
         above = self.header.index_count
+        count = 0
         # Chains lead to older entries only; what does not is damage, and would lead in circles.
         while 0 < number < above:
-            entry = parse_entry(memory, self._geometry.entry_position(number))
+            entry = parse_entry(self._file.memory, self._geometry.entry_position(number))
             if entry.key_hash == key_hash and self._may_be_within(number, entry, begin_ms, end_ms):
-                found.append(entry.physical_offset)
+                yield entry.physical_offset
+            count += 1
+            if count % ENTRIES_OF_STEP == 0:
+                yield None
             number, above = entry.previous_entry, number
-        return found
 
     def _may_be_within(self, number: int, entry: Entry, begin_ms: int, end_ms: int) -> bool:
         time = self.header.begin_timestamp

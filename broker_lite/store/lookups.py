@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Iterator
+from collections.abc import Callable, Collection, Container, Generator, Iterator
 from contextlib import contextmanager
 
 from broker_lite.store.errors import StoreUnusableError
@@ -15,6 +15,7 @@ from broker_lite.store.writing import Writer
 from schemas.layouts.commitlog import Message
 from schemas.layouts.consumequeue import Entry
 
+_NO_LIMIT = 1 << 63
 DEFAULT_MAX_MESSAGES = 32
 """What a consumer asks for at once."""
 
@@ -104,8 +105,42 @@ class LookUps(OpenStore):
         Raises:
             IndexDisabledError: if the store keeps no index.
         """
+        looking = self.find_by_key(topic, key, begin_ms, end_ms, limit)
+        while True:
+            try:
+                next(looking)
+            except StopIteration as done:
+                found: list[Message] = done.value
+                return found
+
+    def find_by_key(
+        self, topic: str, key: str, begin_ms: int, end_ms: int, limit: int, limit_bytes: int = _NO_LIMIT
+    ) -> Generator[None, None, list[Message]]:
+        """Do the same in small steps, between which the store's lock is free.
+
+        Args:
+            topic: see `get_by_key`.
+            key: see `get_by_key`.
+            begin_ms: see `get_by_key`.
+            end_ms: see `get_by_key`.
+            limit: how many at most.
+            limit_bytes: of all records together; a single one may be larger.
+        """
         with self._reading() as reader:
-            return reader.by_key(topic, key, begin_ms, end_ms, limit)
+            steps = reader.by_key(topic, key, begin_ms, end_ms, limit, limit_bytes)
+        while True:
+            with self._reading():
+                try:
+                    next(steps)
+                except StopIteration as done:
+                    found: list[Message] = done.value
+                    return found
+            yield
+
+    def timestamp_at(self, topic: str, queue_id: int, queue_offset: int) -> int:
+        """When a message of a queue was stored; -1 where there is none."""
+        with self._reading() as reader:
+            return reader.timestamp_at(topic, queue_id, queue_offset)
 
     def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
         """Queue offset of the first message stored at or after a time; the queue's end where there is none."""

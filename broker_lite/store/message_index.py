@@ -129,10 +129,18 @@ class MessageIndex:
             begin_ms: earliest store time.
             end_ms: latest store time.
         """
+        return (offset for offset in self.chain(topic, key, begin_ms, end_ms) if offset is not None)
+
+    def chain(self, topic: str, key: str, begin_ms: int, end_ms: int) -> Iterator[int | None]:
+        """Do the same in small steps, some of which find nothing; files may be deleted between two of them."""
         wanted = key_hash(topic, key)
-        for file in reversed(self._files):
-            if file.spans(begin_ms, end_ms):
-                yield from file.lookup(wanted, begin_ms, end_ms)
+        for file in reversed(list(self._files)):
+            if file not in self._files or not file.spans(begin_ms, end_ms):
+                continue
+            for offset in file.chain(wanted, begin_ms, end_ms):
+                yield offset
+                if file not in self._files:
+                    break
 
     def drop_newer_than(self, timestamp_ms: int) -> None:
         """Delete the files that end after a time: what a crash leaves of them cannot be trusted."""

@@ -8,6 +8,7 @@ queryMessage.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Generator
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
@@ -122,6 +123,12 @@ class Reader:
             return None
         return unit.entry
 
+    def timestamp_at(self, topic: str, queue_id: int, queue_offset: int) -> int:
+        """When a message of a queue was stored; -1 where there is none. Only the head of its record is read."""
+        entry = self.entry_at(topic, queue_id, queue_offset)
+        timestamp = None if entry is None else self._log.store_timestamp_at(entry.physical_offset)
+        return -1 if timestamp is None else timestamp
+
     def get(self, topic: str, queue_id: int, queue_offset: int, max_messages: int) -> GetResult:
         """Messages of a queue from a queue offset on; see `MessageStore.get`."""
         queue = self._queues.find(topic, queue_id)
@@ -158,8 +165,7 @@ class Reader:
         numbers = self.bounds(topic, queue_id)
 
         def stored(number: int) -> int:
-            message = self._log.message_at(queue.entry(number).physical_offset, verify_crc=False)
-            return message.store_timestamp if message else 0
+            return self._log.store_timestamp_at(queue.entry(number).physical_offset) or 0
 
         return numbers.start + bisect_left(numbers, timestamp_ms, key=stored)
 
@@ -173,19 +179,26 @@ class Reader:
         message = self._log.message_at(wanted.physical_offset)
         return message if message is not None and message.store_host == wanted.store_host else None
 
-    def by_key(self, topic: str, key: str, begin_ms: int, end_ms: int, limit: int) -> list[Message]:
-        """Messages with a key; see `MessageStore.get_by_key`."""
+    def by_key(
+        self, topic: str, key: str, begin_ms: int, end_ms: int, limit: int, limit_bytes: int
+    ) -> Generator[None, None, list[Message]]:
+        """Look for messages with a key, a record or some index entries a step; see `MessageStore.find_by_key`."""
         if self._index is None:
             raise IndexDisabledError("expected a store with an index, found keep_index=False or BoltMQ's dialect")
         found: dict[int, Message] = {}
-        for offset in self._index.lookup(topic, key, begin_ms, end_ms):
+        size = 0
+        for offset in self._index.chain(topic, key, begin_ms, end_ms):
             if len(found) >= limit:
                 break
-            message = self._log.message_at(offset)
+            yield
+            message = None if offset is None else self._log.message_at(offset)
             if message is None or message.topic != topic or not begin_ms <= message.store_timestamp <= end_ms:
                 continue
             if _has_key(message, key):
-                found[offset] = message
+                size += message.size
+                if found and size > limit_bytes:
+                    break
+                found[message.physical_offset] = message
         return [found[offset] for offset in sorted(found)]
 
 

@@ -83,6 +83,10 @@ def test_one_client_has_no_more_work_waiting_than_its_share(monkeypatch: pytest.
     while slices.turn():
         pass
     assert slices.run(work("a", [], 2), client)
+    while slices.turn():
+        pass
+    assert not slices.run(work("a", [], 2), client, kept_bytes=2048)
+    assert slices.run(work("a", [], 2), client, kept_bytes=2047)
 
 
 def test_shares_are_of_one_connection_of_one_address_and_of_all() -> None:

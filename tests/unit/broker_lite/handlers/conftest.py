@@ -20,6 +20,13 @@ def dispatcher(root: Path, clock: Clock) -> Iterator[Dispatcher]:
         yield opened
 
 
+@pytest.fixture(autouse=True)
+def enough_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no pull be cut because the machine is busy."""
+    monkeypatch.setattr("broker_lite.handlers.pulling.SLICE_SECONDS", 60)
+    monkeypatch.setattr("broker_lite.handlers.pulling.UNFILTERED_SECONDS", 60)
+
+
 @pytest.fixture
 def peer(dispatcher: Dispatcher) -> Peer:
     """A client of it."""

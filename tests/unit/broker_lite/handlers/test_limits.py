@@ -159,7 +159,7 @@ def batch(count: int, body: bytes = b"x") -> bytes:
         (SEND, send_fields("new", m=True), b"", ResponseCode.MESSAGE_ILLEGAL),
         (SEND, send_fields("new", m=True), b"x" * 30, ResponseCode.MESSAGE_ILLEGAL),
         (SEND, send_fields("new", m=True), batch(3, b"x" * 1000), ResponseCode.MESSAGE_ILLEGAL),
-        (SEND, send_fields("new", m=True), batch(8193, b""), ResponseCode.MESSAGE_ILLEGAL),
+        (SEND, send_fields("new", m=True), batch(4097, b""), ResponseCode.MESSAGE_ILLEGAL),
         (SEND, send_fields("%RETRY%new", m=True), batch(1), ResponseCode.MESSAGE_ILLEGAL),
     ],
 )

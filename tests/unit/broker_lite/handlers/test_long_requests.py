@@ -57,28 +57,30 @@ def test_an_expensive_filter_blocks_nobody_and_loses_nothing(
     assert turns + pulls >= 60
 
 
-def test_a_cut_pull_keeps_to_its_limits(peer: Peer, dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cut_pull_is_answered_with_what_it_has_found(
+    peer: Peer, dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
     send_wide(peer, 30)
-    monkeypatch.setattr("broker_lite.handlers.pulling.SLICE_SECONDS", 0)
-    answers = peer.ask_later(PULL, pull_fields("orders", maxMsgNums=5))
-    assert [record.body for record in records(answers[0].body)] == [b"0", b"1", b"2", b"3", b"4"]
-    assert answers[0].ext_fields["nextBeginOffset"] == "5"
-    limited = peer.ask_later(PULL, pull_fields("orders", maxMsgBytes=4000))
-    assert 3 <= len(records(limited[0].body)) <= 4
+    monkeypatch.setattr("broker_lite.handlers.pulling.UNFILTERED_SECONDS", 0)
+    answer = peer.ask(PULL, pull_fields("orders"))
+    assert [record.body for record in records(answer.body)] == [b"0"]
+    assert answer.ext_fields["nextBeginOffset"] == "1"
+    bodies, pulls, _ = pull_all(peer, dispatcher)
+    assert bodies == [str(number).encode() for number in range(30)]
+    assert pulls == 31
 
 
-def test_a_queue_that_goes_in_the_middle_of_a_pull_takes_nothing_with_it(
+def test_a_queue_may_go_in_the_middle_of_a_pull(
     peer: Peer, dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     send_wide(peer, 4)
     monkeypatch.setattr("broker_lite.handlers.pulling.SLICE_SECONDS", 0)
     monkeypatch.setattr("broker_lite.broker.slices.SLICE_SECONDS", -1)
-    assert peer.ask_once(PULL, pull_fields("orders")) == []
+    assert peer.ask_once(PULL, pull_fields("orders", subscription="N = '3'", expressionType="SQL92")) == []
     dispatcher.broker.store.delete_queues("orders")
     while dispatcher.work():
         pass
-    assert [record.body for record in records(peer.sent[-1].body)] == [b"0"]
-    assert peer.sent[-1].ext_fields["nextBeginOffset"] == "1"
+    assert (peer.sent[-1].code, peer.sent[-1].remark) == (ResponseCode.PULL_NOT_FOUND, "NO_MATCHED_LOGIC_QUEUE")
 
 
 def test_others_are_served_while_a_request_takes_long(
@@ -86,13 +88,13 @@ def test_others_are_served_while_a_request_takes_long(
 ) -> None:
     send_wide(peer, 40)
     other = Peer(dispatcher)
-    monkeypatch.setattr("broker_lite.handlers.pulling.SLICE_SECONDS", 0.0005)
-    monkeypatch.setattr("broker_lite.broker.slices.SLICE_SECONDS", 0.0005)
-    assert peer.ask_once(PULL, pull_fields("orders", subscription=EXPENSIVE, expressionType="SQL92")) == []
+    monkeypatch.setattr("broker_lite.handlers.pulling.SLICE_SECONDS", 0)
+    monkeypatch.setattr("broker_lite.broker.slices.SLICE_SECONDS", -1)
+    assert peer.ask_once(PULL, pull_fields("orders", subscription="N = '39'", expressionType="SQL92")) == []
     assert other.ask_once(SEND, send_fields("orders"), b"more")[0].code == ResponseCode.SUCCESS
     while dispatcher.work():
         pass
-    assert peer.sent[-1].code == ResponseCode.SUCCESS
+    assert [record.body for record in records(peer.sent[-1].body)] == [b"39"]
 
 
 def test_more_comparisons_than_a_filter_may_have_are_an_error_when_it_is_subscribed_to(peer: Peer) -> None:
@@ -123,3 +125,55 @@ def test_waiting_pulls_with_an_expensive_filter_block_nobody(
     pulled = [answer for answer in peer.sent[before:] if answer.body]
     assert [records(answer.body)[0].body for answer in pulled] == [b"7"] * 50
     assert {answer.ext_fields["nextBeginOffset"] for answer in pulled} == {"3"}
+
+
+def test_look_ups_and_tables_take_small_steps(
+    peer: Peer, dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(5):
+        peer.ask(SEND, send_fields("orders", {"KEYS": "same", "UNIQ_KEY": f"U{number}"}), f"{number}".encode())
+    for number in range(201):
+        dispatcher.broker.topics.ensure(f"topic{number}", 1)
+        dispatcher.broker.groups.find(f"group{number}")
+        dispatcher.broker.store.config.consumer_offsets.commit("orders", f"group{number}", 0, number)
+    query = {"topic": "orders", "key": "same", "maxNum": 3, "beginTimestamp": 0, "endTimestamp": 1 << 60}
+    reset = {"topic": "orders", "group": "group1", "timestamp": 0, "isForce": True}
+    for code, fields, least in (
+        (RequestCode.QUERY_MESSAGE, query, 5),
+        (RequestCode.GET_ALL_TOPIC_CONFIG, {}, 2),
+        (RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, {}, 2),
+        (RequestCode.GET_ALL_CONSUMER_OFFSET, {}, 2),
+        (RequestCode.GET_TOPIC_STATS_INFO, {"topic": "orders"}, 1),
+        (RequestCode.GET_CONSUME_STATS, {"consumerGroup": "group1", "topic": "orders"}, 4),
+        (RequestCode.QUERY_CONSUME_TIME_SPAN, {"topic": "orders", "group": "group1"}, 4),
+        (RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, reset, 4),
+        (RequestCode.GET_BROKER_CONSUME_STATS, {"isOrder": False}, 200),
+    ):
+        expected = peer.ask(code, fields)
+        assert expected.code == ResponseCode.SUCCESS
+        with monkeypatch.context() as patched:
+            patched.setattr("broker_lite.broker.slices.SLICE_SECONDS", -1)
+            assert peer.ask_once(code, fields) == []
+            turns = 1
+            while dispatcher.work():
+                turns += 1
+        assert turns >= least, code
+        assert (peer.sent[-1].code, peer.sent[-1].body) == (expected.code, expected.body), code
+
+
+def test_a_look_up_that_takes_too_long_is_an_error(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
+    peer.ask(SEND, send_fields("orders", {"KEYS": "same", "UNIQ_KEY": "U1"}), b"1")
+    monkeypatch.setattr("broker_lite.handlers.queries.LOOK_UP_SECONDS", -1)
+    query = {"topic": "orders", "key": "same", "maxNum": 3, "beginTimestamp": 0, "endTimestamp": 1 << 60}
+    answer = peer.ask(RequestCode.QUERY_MESSAGE, query)
+    assert (answer.code, answer.body) == (ResponseCode.SYSTEM_ERROR, b"")
+    assert "the look-up took longer" in str(answer.remark)
+
+
+def test_a_look_up_gives_the_newest_that_fit(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(4):
+        peer.ask(SEND, send_fields("orders", {"KEYS": "same", "UNIQ_KEY": f"U{number}"}), f"{number}".encode() * 1000)
+    monkeypatch.setattr("broker_lite.handlers.queries.ANSWER_BYTES", 2500)
+    query = {"topic": "orders", "key": "same", "maxNum": 9, "beginTimestamp": 0, "endTimestamp": 1 << 60}
+    answer = peer.ask(RequestCode.QUERY_MESSAGE, query)
+    assert [record.body[:1] for record in records(answer.body)] == [b"2", b"3"]
