@@ -3,8 +3,10 @@
     commitlake maintain --lake /data/lake --keep messages=400d --keep bodies=30d
 
 Reads and writes a lake, without Spark; a running archive is not disturbed, and does not disturb it. Run it every night
-behind the archive, or every hour beside one that follows its broker. Exit codes: 0; 2 for a wrong lake or option; 4
-where another maintain, or an OPTIMIZE, has replaced files meanwhile: what was done until then stays done.
+behind the archive, or every hour beside one that follows its broker. With --repair it brings damaged tables back, see
+`connectors.maintenance.repair`. Exit codes: 0; 2 for a wrong lake or option; 3 where a table is damaged, or --repair
+could not bring all back; 4 where another maintain, or an OPTIMIZE, has replaced files meanwhile: what was done until
+then stays done.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from jobs.command import ExitCode, JobError, job_parser, run_job
 from jobs.durations import duration_text, parse_duration
+from jobs.layouts import add_layout_argument
 from jobs.places import add_place_arguments, bodies_of, lake_of
 
 if TYPE_CHECKING:
@@ -34,6 +37,11 @@ DESCRIPTION = (
 EXAMPLES = (
     ("maintain --lake /data/lake --dry-run", "what would be done"),
     ("maintain --lake /data/lake", "merge and clean; keep all rows"),
+    ("maintain --lake /data/lake --repair --dry-run", "what is damaged, and what can be brought back"),
+    (
+        "maintain --lake /data/lake --repair --store '/mnt/brokers/{broker}/store'",
+        "bring back what can be; what is lost, and still in the stores, comes with the next archive",
+    ),
     ("maintain --lake /data/lake --keep messages=400d --keep quarantine=90d --keep bodies=30d", "and drop what is old"),
 )
 
@@ -48,6 +56,12 @@ def build_parser() -> argparse.ArgumentParser:
                         help="delete files that no version names, from this age on (default: 7d)")  # fmt: skip
     parser.add_argument("--target-mib", type=int, default=128, metavar="N",
                         help="size of a merged data file, MiB; those of half of it stay (default: 128)")  # fmt: skip
+    parser.add_argument("--repair", action="store_true",
+                        help="bring damaged tables back, and do nothing else; stop other jobs before")  # fmt: skip
+    parser.add_argument("--store", metavar="PATH",
+                        help="with --repair: stores, as for archive, to take lost messages from again")  # fmt: skip
+    parser.add_argument("--broker", help="with --store: the store's name, where the path does not tell it")
+    add_layout_argument(parser)
     parser.add_argument("--dry-run", action="store_true", help="only tell what would be done")
     return parser
 
@@ -69,6 +83,12 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     started = time.monotonic()
     _check(arguments)
     lake = lake_of(arguments)
+    if arguments.repair:
+        from jobs.maintain_repair import run_repair
+
+        return run_repair(arguments, lake)
+    if arguments.store:
+        raise JobError("--store goes with --repair")
     store = open_store(bodies_of(arguments, lake))  # a place that cannot be one is told before a table has changed
     open_table(lake, "messages")  # says so where this is something else than a lake
     _check_bodies(lake, arguments.bodies)

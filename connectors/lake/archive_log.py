@@ -22,10 +22,10 @@ from deltalake.exceptions import TableNotFoundError
 from connectors.lake.data_files import DataFile
 from connectors.lake.delta import delta_table
 from connectors.lake.log_check import WAY_OUT, LogDamagedError
+from connectors.lake.log_history import read_history
 
 APPLICATION_ID = "commitlake.archive"
 _KEY = "commitlake"
-_FIRST_LOOK = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +155,7 @@ def read_last_commit(messages_uri: str) -> ArchiveCommit | None:
     if sequence is None:
         return None
     found = newest_commit(table)
-    if found is not None:
+    if found is not None and found[1].sequence == sequence:
         return found[1]
     raise LogDamagedError(
         f"the log of {messages_uri} no longer holds archive commit {sequence}: its end offsets are not known. {WAY_OUT}"
@@ -164,24 +164,20 @@ def read_last_commit(messages_uri: str) -> ArchiveCommit | None:
 
 def newest_commit(table: DeltaTable) -> tuple[int, ArchiveCommit] | None:
     """The newest archive commit that a version of `messages` holds, and the version that it made."""
-    for limit in (_FIRST_LOOK, None):
-        for entry in table.history(limit):
-            commit = ArchiveCommit.from_metadata(entry.get("userMetadata"))
-            if commit is not None:
-                return int(entry["version"]), commit
+    for note in read_history(table):
+        commit = ArchiveCommit.from_metadata(note.metadata)
+        if commit is not None:
+            return note.version, commit
     return None
 
 
 def commits_after(messages_uri: str, sequence: int) -> list[ArchiveCommit]:
     """The archive commits with larger numbers, oldest first, as far as the log goes back."""
-    table = delta_table(messages_uri)
     found: list[ArchiveCommit] = []
-    for limit in (_FIRST_LOOK, None):
-        found = []
-        for entry in table.history(limit):
-            commit = ArchiveCommit.from_metadata(entry.get("userMetadata"))
-            if commit is not None and commit.sequence <= sequence:
-                return found[::-1]
-            if commit is not None:
-                found.append(commit)
+    for note in read_history(delta_table(messages_uri)):
+        commit = ArchiveCommit.from_metadata(note.metadata)
+        if commit is not None and commit.sequence <= sequence:
+            break
+        if commit is not None:
+            found.append(commit)
     return found[::-1]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime
 import secrets
+from collections.abc import Collection
 from dataclasses import asdict, dataclass
 
 import pyarrow as pa
@@ -15,7 +16,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from connectors.lake.archive_log import APPLICATION_ID, ArchiveCommit, commits_after
-from connectors.lake.committer import append_files
+from connectors.lake.committer import append_files, append_rows
 from connectors.lake.delta import delta_table
 from connectors.lake.paths import LakePaths
 from connectors.lake.plain_files import write_plain_file
@@ -82,6 +83,31 @@ def finish_runs(lake: LakePaths, run_id: str, parser_version: str) -> list[Archi
                 append_files(getattr(lake, table), schema, files, commit.sequence)
         _append_run(_run_of(commit, commit.run_id != run_id, parser_version), lake.archive_runs)
     return commits
+
+
+def restore_runs(lake: LakePaths, parser_version: str, lost: Collection[str] = ()) -> int:
+    """Write the rows of `archive_runs` again that are not there, as far as the commits of `messages` tell; how many.
+
+    Args:
+        lake: where the tables lie.
+        parser_version: for the rows.
+        lost: runs that shall have none.
+    """
+    try:
+        there = delta_table(lake.archive_runs).to_pyarrow_table(columns=["run_id"]).column("run_id").to_pylist()
+    except TableNotFoundError:
+        return 0
+    known = {*there, *lost}
+    missing = [commit for commit in commits_after(lake.messages, 0) if commit.run_id not in known]
+    missing = [commit for commit in missing if commit.sequence <= _last_finished(lake.archive_runs)]
+    if missing:
+        rows = [asdict(_run_of(commit, True, parser_version)) for commit in missing]
+        append_rows(
+            lake.archive_runs,
+            ARCHIVE_RUNS,
+            pa.Table.from_pylist(rows, schema=to_arrow_schema(ARCHIVE_RUNS, timezone="UTC")),
+        )
+    return len(missing)
 
 
 def _run_of(commit: ArchiveCommit, recovered: bool, parser_version: str) -> ArchiveRun:

@@ -16,6 +16,7 @@ from deltalake import DeltaTable
 
 from connectors.lake.archive_log import ArchiveCommit
 from connectors.lake.delta import delta_table, seal
+from connectors.lake.log_history import read_history
 from connectors.maintenance.table_files import NO_HOOKS, folder_of
 from schemas.layouts.numbers import parse_int, parse_int64
 
@@ -124,7 +125,7 @@ def _log_retention(table: DeltaTable) -> datetime.timedelta | None:
 
 
 def _newest_archive_commit(table: DeltaTable) -> datetime.datetime | None:
-    for entry in table.history():
-        if ArchiveCommit.from_metadata(entry.get("userMetadata")) is not None:
-            return datetime.datetime.fromtimestamp(entry["timestamp"] / 1000, datetime.UTC)
+    for entry in read_history(table):
+        if ArchiveCommit.from_metadata(entry.metadata) is not None:
+            return datetime.datetime.fromtimestamp(entry.timestamp_ms / 1000, datetime.UTC)
     return None

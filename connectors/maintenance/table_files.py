@@ -13,6 +13,7 @@ import time
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
@@ -22,6 +23,7 @@ from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction, RemoveAction
 
 from connectors.lake.delta import delta_table, seal, storage_options
+from connectors.lake.log_history import read_history
 from connectors.lake.versions import table_files
 from schemas.tables.messages import STORE_DATE
 
@@ -160,7 +162,7 @@ def exchange_files(
 
 def _version_of(table: DeltaTable, metadata: str) -> int | None:
     """The version that a try has made after all: an object store's answer was lost, and its second one refused."""
-    for entry in table.history(_MOST_TRIES):
-        if entry.get("userMetadata") == metadata:
-            return int(entry["version"])
+    for entry in islice(read_history(table), _MOST_TRIES):
+        if entry.metadata == metadata:
+            return entry.version
     return None

@@ -75,18 +75,15 @@ def new_files(lake: LakePaths, after: int) -> tuple[list[AddedFile], int]:
     Raises:
         VersionsError: where the log no longer tells, or rows were changed.
     """
-    files: list[AddedFile] = []
-    newest = after
     options = storage_options(lake.messages, lake.s3)
-    try:
-        for version in added_versions(lake.messages, after, options):
-            if version.files:
-                version.check_append_only()
-            files += version.files
-            newest = version.version
-    except VersionGoneError:
-        if after >= 0:
-            raise
+    if after < 0:  # what is there now: earlier versions may have had files that were taken out since
         whole = snapshot_files(lake.messages, options)
         return list(whole.files), whole.version
+    files: list[AddedFile] = []
+    newest = after
+    for version in added_versions(lake.messages, after, options):
+        if version.files:
+            version.check_append_only()
+        files += version.files
+        newest = version.version
     return files, newest

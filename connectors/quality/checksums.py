@@ -29,9 +29,17 @@ def row_hashes(table: pa.Table) -> Array:
     Args:
         table: has `ROW_CHECKSUM_COLUMNS`, each in one chunk; texts as such or as dictionaries.
     """
-    return _chained(
-        (numbers for name in ROW_CHECKSUM_COLUMNS for numbers in _numbers(_column(table, name))), table.num_rows
-    )
+    return column_hashes(table, ROW_CHECKSUM_COLUMNS)
+
+
+def column_hashes(table: pa.Table, names: Iterable[str]) -> Array:
+    """Hash some columns of each row.
+
+    Args:
+        table: has these columns, each in one chunk; texts as such or as dictionaries.
+        names: of the columns, in the order in which they are hashed.
+    """
+    return _chained((numbers for name in names for numbers in _numbers(_column(table, name))), table.num_rows)
 
 
 def lake_hashes(table: pa.Table) -> Array:

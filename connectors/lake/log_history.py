@@ -1,0 +1,58 @@
+"""What the commits of a Delta table say of themselves, newest first, as far as its log goes back.
+
+Read entry by entry, and only as far as it is asked for. An entry that is damaged is passed over: readers of the table
+need it no more, or the table could not have been opened.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from deltalake import DeltaTable
+
+from connectors.lake.delta import storage_options
+from connectors.lake.log_files import LogFolder, entry_name
+
+
+@dataclass(frozen=True, slots=True)
+class CommitNote:
+    """What one commit says.
+
+    Attributes:
+        version: that it made.
+        timestamp_ms: when, ms since 1970.
+        metadata: its `userMetadata`; None for none.
+    """
+
+    version: int
+    timestamp_ms: int
+    metadata: str | None
+
+
+def read_history(table: DeltaTable) -> Iterator[CommitNote]:
+    """Read the commits of a table, from the version that it was opened at."""
+    folder = LogFolder(table.table_uri, storage_options(table.table_uri))
+    for version in sorted(folder.read_listing().entries, reverse=True):
+        if version > table.version():
+            continue
+        try:
+            data = folder.read(entry_name(version))
+        except FileNotFoundError:  # cleaned meanwhile
+            continue
+        info = _commit_info(data)
+        if info is not None:
+            yield CommitNote(version, int(info.get("timestamp") or 0), info.get("userMetadata"))
+
+
+def _commit_info(entry: bytes) -> dict[str, Any] | None:
+    for line in entry.splitlines():
+        if b'"commitInfo"' in line:
+            try:
+                info = json.loads(line)["commitInfo"]
+            except (ValueError, KeyError, TypeError):
+                return None
+            return info if isinstance(info, dict) else None
+    return None

@@ -1,0 +1,308 @@
+"""The repair of a lake: `messages` back to its last whole version, and what follows it made again from there.
+
+    1. logs of all tables       log_repair        damaged entries and checkpoints go aside
+    2. messages                 progress_repair   says how far the archive has come now
+    3. data files               data_check        damaged ones go aside, and are taken out of their table
+    4. tables of runs           derived_repair    rows of lost runs go, what commits name comes again
+    5. message_keys             follow            anew, where it is damaged or is ahead of messages
+
+Nothing is deleted: what is replaced goes to `_damaged/<time>` in the lake. Killed at any step and run again, the repair
+goes on. Nothing else may write to the lake meanwhile.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+from deltalake.exceptions import TableNotFoundError
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from connectors.lake.archive_log import ArchiveCommit, commits_after
+from connectors.lake.committer import append_rows
+from connectors.lake.delta import delta_table, storage_options
+from connectors.lake.follower import restore_runs
+from connectors.lake.log_check import LogDamagedError, damaged_error
+from connectors.lake.log_files import LogFolder, entry_name
+from connectors.lake.paths import LakePaths
+from connectors.lake.versions import VersionsError
+from connectors.maintenance.data_check import DataDamage, find_damaged_files
+from connectors.maintenance.derived_repair import OF_RUNS, delete_runs, lost_run_ids, named_files, refill_tables
+from connectors.maintenance.log_repair import AsideFolder, LogRepair, plan_log_repair, repair_log
+from connectors.maintenance.progress_repair import commit_repair, is_unfinished, lost_runs
+from connectors.maintenance.rewind import plan_rewind
+from connectors.maintenance.table_files import exchange_files
+from connectors.message_keys.check import check_keys
+from connectors.message_keys.follow import follow_keys
+from connectors.message_keys.progress import followed_version
+from schemas.tables.gaps import GAPS
+
+_KEYS = "message_keys"
+_OF_COMMITS = ("archive_runs",)  # all of their rows are in the commits of messages
+TABLES = ("messages", *OF_RUNS, _KEYS)
+
+
+@dataclass(frozen=True, slots=True)
+class RepairPlan:
+    """What is wrong with a lake, and what is to be done.
+
+    Attributes:
+        logs: repairs of logs, by table.
+        files: damaged data files, by table; of tables whose log is whole.
+        unfinished: whether an earlier repair of `messages` was killed.
+        lost: runs of which `messages` has lost the rows, and other tables have not.
+        keys: why `message_keys` is made anew; empty where it is not.
+        notes: what else is to be said.
+    """
+
+    logs: Mapping[str, LogRepair] = field(default_factory=dict)
+    files: Mapping[str, Sequence[DataDamage]] = field(default_factory=dict)
+    unfinished: bool = False
+    lost: int = 0
+    keys: str = ""
+    notes: Sequence[str] = ()
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether the lake is whole."""
+        return not (self.logs or self.files or self.unfinished or self.lost or self.keys)
+
+    def lines(self) -> Iterator[str]:
+        """The plan in words."""
+        for table, repair in self.logs.items():
+            for damage in repair.damages:
+                yield f"{table}: {damage}"
+            yield f"  {_way_of(table, repair)}"
+        for table, damages in self.files.items():
+            for found in damages:
+                yield f"{table}: data file {found}"
+            yield f"  {_way_of_files(table)}"
+        if self.unfinished:
+            yield "messages: an earlier repair was stopped: it is finished"
+        if self.lost:
+            yield f"rows of {self.lost} runs, of which messages has lost the rows, are taken out of the other tables"
+        if self.keys:
+            yield f"message_keys: {self.keys}: it is made anew from messages"
+        yield from self.notes
+
+
+def _way_of(table: str, repair: LogRepair) -> str:
+    if repair.is_lost:
+        if table == "messages":
+            return "no version of it is whole, and nothing else can say what it held: restore the lake from a copy"
+        return "no version of it is whole: it goes aside, and is made again as far as the commits of messages tell"
+    if repair.goes_back:
+        assert repair.first is not None
+        more = "the next archive goes on from there" if table == "messages" else "what is missing then comes again"
+        return f"{table} goes back to version {repair.first - 1}, the last whole one; {more}"
+    if repair.first is not None:
+        return "the entry goes aside: the checkpoint has what it said"
+    return "the checkpoint goes aside: the entries of the log say the same"
+
+
+def _way_of_files(table: str) -> str:
+    if table == "messages":
+        return "goes aside; its range of the log becomes a row in gaps, and the messages that were in it are lost"
+    if table == _KEYS:
+        return "the table is made anew from messages"
+    return "goes aside; its rows are lost, but for those that the commits of messages tell"
+
+
+def plan_repair(lake: LakePaths, *, deep: bool = True, first_offsets: Mapping[str, int] | None = None) -> RepairPlan:
+    """See what is wrong with a lake.
+
+    Args:
+        lake: where the tables lie.
+        first_offsets: by broker, the first physical offset that its store still has: where that is enough, `messages`
+            goes back to before a damaged data file came, and the next archive takes all since then again.
+        deep: whether every page of every data file is read, and `message_keys` compared with `messages`.
+    """
+    logs = {table: repair for table in TABLES if (repair := plan_log_repair(lake, table))}
+    files = {}
+    for table in TABLES:
+        if table not in logs:
+            try:
+                damages = list(find_damaged_files(getattr(lake, table), deep=deep))
+            except TableNotFoundError:
+                continue
+            if damages:
+                files[table] = damages
+    if "messages" in logs:
+        return RepairPlan(logs, files)
+    if "messages" in files and first_offsets is not None:
+        rewind = plan_rewind(lake, files["messages"], first_offsets)
+        if isinstance(rewind, LogRepair):
+            notes = [f"messages: data file {damage}" for damage in files.pop("messages")]
+            return RepairPlan({**logs, "messages": rewind}, files, notes=notes)
+        return RepairPlan(logs, files, notes=[f"messages cannot go back to before its damaged files: {rewind}"])
+    lost = _lost_rows(lake) if not set(OF_RUNS) & (logs.keys() | files.keys()) else 0
+    keys = "" if {_KEYS, "messages"} & (logs.keys() | files.keys()) else _wrong_keys(lake, deep=deep)
+    return RepairPlan(logs, files, is_unfinished(lake.messages) is not None, lost, keys)
+
+
+def _lost_rows(lake: LakePaths) -> int:
+    """How many lost runs `archive_runs` still tells of."""
+    lost = lost_runs(lake.messages)
+    named = {run_id for one in lost for run_id in one.run_ids}
+    return len(lost_run_ids(lake, lost) - named) if lost else 0
+
+
+def _wrong_keys(lake: LakePaths, *, deep: bool) -> str:
+    followed = followed_version(lake)
+    for lost in lost_runs(lake.messages):
+        if lost.first <= followed < lost.last:
+            return f"it has followed messages to version {followed}, which messages has lost"
+    if not deep or followed < 0:
+        return ""
+    check = check_keys(lake)
+    if check.same:
+        return ""
+    return check.note or f"expected {check.expected:,} keys, as messages has them, found {check.found:,} or others"
+
+
+def repair_lake(lake: LakePaths, plan: RepairPlan, parser_version: str) -> list[str]:
+    """Do what a plan says.
+
+    Args:
+        lake: where the tables lie.
+        plan: from `plan_repair`.
+        parser_version: for new rows of `archive_runs` and `gaps`.
+
+    Returns:
+        Sentences on what could not be brought back.
+
+    Raises:
+        LogDamagedError: where no version of `messages` is whole; nothing was changed then.
+    """
+    aside = AsideFolder(lake)
+    of_messages = plan.logs.get("messages")
+    if of_messages is not None:
+        if of_messages.is_lost:
+            raise damaged_error(lake.messages, of_messages.damages[0])
+        repair_log(aside, of_messages, _note(lake, of_messages))
+    note = is_unfinished(lake.messages)
+    if note is not None:
+        commit_repair(lake, note)
+    missing = [line for table in OF_RUNS for line in _repair_table_of_runs(aside, table, plan)]
+    lost = lost_runs(lake.messages)
+    if lost and (run_ids := lost_run_ids(lake, lost)):
+        for table in OF_RUNS:
+            delete_runs(getattr(lake, table), run_ids)
+    missing += _take_out(aside, "messages", _damaged_files(lake, "messages", plan), parser_version)
+    gone = refill_tables(lake, parser_version)
+    if "archive_runs" in {*plan.logs, *plan.files}:
+        restored = restore_runs(lake, parser_version)
+        removed = sum(damage.file.rows or 0 for damage in plan.files.get("archive_runs", ()))
+        if restored < removed:
+            missing.append(
+                f"archive_runs: {removed - restored} rows of runs that the log of messages no longer tells of"
+            )
+    missing += [f"{table}: {count} files that commits name are gone" for table, count in gone.items()]
+    _repair_keys(aside, plan)
+    return missing
+
+
+def _repair_table_of_runs(aside: AsideFolder, table: str, plan: RepairPlan) -> Iterator[str]:
+    lake, repair = aside.lake, plan.logs.get(table)
+    if repair is not None and repair.is_lost:
+        aside.move_folder(f"{table}/_delta_log")
+        if table not in _OF_COMMITS:
+            yield f"{table}: rows that no commit of messages names"
+        return
+    if repair is not None:
+        named = named_files(commits_after(lake.messages, 0), table)
+        repair_log(aside, repair, {"table": table}, keep=named)
+    yield from _take_out(aside, table, _damaged_files(lake, table, plan), "")
+
+
+def _damaged_files(lake: LakePaths, table: str, plan: RepairPlan) -> Sequence[DataDamage]:
+    """A table's damaged data files; a table whose log was repaired is looked at again."""
+    if table not in plan.logs:
+        return plan.files.get(table, ())
+    try:
+        return list(find_damaged_files(getattr(lake, table), deep=True))
+    except TableNotFoundError:
+        return ()
+
+
+def _take_out(aside: AsideFolder, table: str, found: Sequence[DataDamage], parser_version: str) -> Iterator[str]:
+    """Take damaged data files out of a table; of `messages`, say in `gaps` what went with them."""
+    if not found:
+        return
+    uri = getattr(aside.lake, table)
+    if table == "messages":
+        _write_gaps(aside.lake, found, parser_version)
+    exchange_files(uri, [damage.file for damage in found], [], changes_data=True, note={"action": "repair"})
+    for damage in found:
+        aside.move(f"{table}/{unquote(damage.file.path)}")
+    if table in _OF_COMMITS:
+        return
+    rows = sum(damage.file.rows or 0 for damage in found)
+    yield f"{table}: {rows:,} rows of {len(found)} damaged data files"
+
+
+def _write_gaps(lake: LakePaths, damages: Sequence[DataDamage], parser_version: str) -> None:
+    try:
+        known = set(delta_table(lake.gaps).to_pyarrow_table(columns=["segment"]).column("segment").to_pylist())
+    except TableNotFoundError:
+        known = set()
+    rows = []
+    for damage in damages:
+        least, greatest = damage.bounds
+        segment = f"messages/{unquote(damage.file.path)}"
+        if segment in known:  # a repair that was killed has said so already
+            continue
+        brokers = sorted({str(bound.get("broker")) for bound in damage.bounds})
+        rows.append(
+            {
+                "broker": brokers[0] if len(brokers) == 1 else " to ".join(brokers),
+                "segment": segment,
+                "start_offset": least.get("physical_offset"),
+                "end_offset": None if "physical_offset" not in greatest else greatest["physical_offset"] + 1,
+                "found": f"a damaged data file of the lake: {damage.reason}",
+                "parser_version": parser_version,
+                "run_id": "repair",
+            }
+        )
+    if rows:
+        append_rows(lake.gaps, GAPS, pa.Table.from_pylist(rows, schema=to_arrow_schema(GAPS, timezone="UTC")))
+
+
+def _repair_keys(aside: AsideFolder, plan: RepairPlan) -> None:
+    lake = aside.lake
+    try:
+        wrong = _KEYS in plan.logs or _KEYS in plan.files or bool(plan.keys) or _wrong_keys(lake, deep=True)
+    except (LogDamagedError, VersionsError, OSError, pa.ArrowException):
+        wrong = True
+    if wrong:
+        aside.move_folder(_KEYS)
+        follow_keys(lake)
+
+
+def _note(lake: LakePaths, repair: LogRepair) -> dict[str, Any]:
+    """What the entries that take the place of others say: the runs that are lost, as far as the entries tell."""
+    folder = LogFolder(lake.messages, storage_options(lake.messages, lake.s3))
+    run_ids, sequence = set(), 0
+    for version in repair.versions if repair.goes_back else ():
+        try:
+            data = folder.read(entry_name(version))
+        except FileNotFoundError:
+            continue
+        for line in data.splitlines():
+            try:
+                commit = ArchiveCommit.from_metadata(json.loads(line)["commitInfo"]["userMetadata"])
+            except (ValueError, KeyError, TypeError):
+                continue
+            if commit is not None:
+                run_ids.add(commit.run_id)
+                sequence = max(sequence, commit.sequence)
+    return {
+        "first": repair.first,
+        "run_ids": sorted(run_ids),
+        "sequence": sequence,
+        "goes_back": repair.goes_back,
+    }
