@@ -307,7 +307,12 @@ class Connection(asyncio.Protocol):
         if not out or self._transport is None or self._transport.is_closing():
             return
         self.active_at = self._connections.loop.time()
-        self._wire.send(out[0] if len(out) == 1 else b"".join(out))
+        try:
+            self._wire.send(out[0] if len(out) == 1 else b"".join(out))
+        except WireError as error:
+            _logger.warning("%s is cut off: %s", self, error)
+            self.abort()
+            return
         unsent = self.unsent_bytes
         if unsent > self._connections.limits.unsent_bytes:
             _logger.warning("%s is cut off: it leaves %d bytes unread", self, unsent)

@@ -82,11 +82,18 @@ class Wire:
             self._stream = TlsStream(self._tls.context, is_server=True)
 
     def send(self, data: bytes) -> None:
-        """Send plain text to the peer."""
+        """Send plain text to the peer.
+
+        Raises:
+            WireError: if that is not possible any more.
+        """
         if self._stream is None:
             self._write(data)
             return
-        self._stream.send(data)
+        try:
+            self._stream.send(data)
+        except ssl.SSLError as error:
+            raise WireError(f"TLS failed: {error.reason or error}") from None
         self._send_output()
 
     def end(self) -> None:

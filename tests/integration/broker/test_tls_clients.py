@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from connectors.remoting import Admin, Options, OutgoingMessage, Producer, Puller, RefusedError, UnreachableError
-from connectors.remoting.options import TLS_CONFIG_VARIABLE
+from connectors.remoting.options import ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE, TLS_CONFIG_VARIABLE
 from schemas.remoting.signing import Credentials
 from tests.certificates import Certificates
+from tests.integration.broker.test_replication import MemberLite, log_files, master_lite, wait_until
 from tests.servers.broker_lite import SMALL_FILES, BrokerLite
 from tests.servers.java_programs import JVM, JavaProgramError, run_java
 from tests.servers.mqadmin import mqadmin
@@ -19,9 +20,10 @@ from tests.servers.remoting import knows_broker
 from tests.servers.rocketmq import VERSIONS, RocketMQ
 
 SHOP, ADMIN = Credentials("the-shop", "secret-of-the-shop"), Credentials("the-admin", "secret-of-the-admin")
+BROKER = Credentials("the-broker", "secret-of-the-broker")
 ACCOUNTS = "".join(
-    f'[[accounts]]\naccess-key = "{one.access_key}"\nsecret-key = "{one.secret_key}"\nadmin = {admin}\n'
-    for one, admin in ((SHOP, "false"), (ADMIN, "true"))
+    f'[[accounts]]\naccess-key = "{one.access_key}"\nsecret-key = "{one.secret_key}"\n{role}\n'
+    for one, role in ((SHOP, ""), (ADMIN, "admin = true"), (BROKER, "broker = true"))
 )
 NO_TLS = [*JVM, "-Dtls.enable=false"]
 
@@ -57,7 +59,7 @@ def enforcing(
     options = ("--tls-config", str(tls), "--tls-mode", "enforcing", "--accounts", str(accounts))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(TLS_CONFIG_VARIABLE, client_file)  # to see that it is up
-        with BrokerLite(folder, options=(*SMALL_FILES, *options)) as broker:
+        with master_lite(folder, *options) as broker:
             patch.undo()
             yield broker
 
@@ -115,6 +117,24 @@ def test_a_client_that_does_not_fit_is_told_why(
         pytest.raises(UnreachableError, match=f"(?i){expected}"),
     ):
         admin.clusters()
+
+
+def test_a_slave_registers_and_asks_its_master_over_tls_with_the_account_of_a_broker(
+    enforcing: BrokerLite, certificates: Certificates, client_file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = ("tls.enable=true", "tls.server.mode=disabled", *certificates.client_lines())
+    tls = certificates.write("slave.properties", certificates.server_properties(*lines))
+    monkeypatch.setenv(TLS_CONFIG_VARIABLE, client_file)
+    monkeypatch.setenv(ACCESS_KEY_VARIABLE, BROKER.access_key)
+    monkeypatch.setenv(SECRET_KEY_VARIABLE, BROKER.secret_key)
+    with Admin(Options(enforcing.name_server_address), ADMIN) as admin:
+        admin.create_topic("Copied", queues=1)
+    name_server = enforcing.name_server_address
+    with MemberLite(tmp_path, "--role", "SLAVE", "--tls-config", str(tls), name_server=name_server) as slave:
+        wait_until(lambda: log_files(slave.store) == log_files(enforcing.store))
+        topics = slave.store / "config" / "topics.json"
+        wait_until(lambda: topics.exists() and "Copied" in topics.read_text())
+        assert "refuses the broker" not in slave.process.output()
 
 
 def test_a_permissive_server_serves_both(tmp_path: Path, certificates: Certificates, java_tls: list[str]) -> None:

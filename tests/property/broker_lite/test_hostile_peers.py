@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import ssl
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,11 +20,16 @@ from broker_lite.handlers.dispatcher import HANDLERS, Dispatcher
 from broker_lite.jmq import JmqStore
 from broker_lite.nameserver import NameServer
 from broker_lite.protocol import Channel, FrameReader
+from broker_lite.server.wire import Wire, WireError
 from broker_lite.store import MessageStore
 from schemas.layouts.errors import LayoutError
 from schemas.layouts.hosts import Host
 from schemas.layouts.remoting import FLAG_RESPONSE, Command, SerializeType, serialize_command
 from schemas.remoting.codes import RequestCode
+from schemas.remoting.tls_contexts import ServerTls, client_context, server_context
+from schemas.remoting.tls_properties import TlsMode, parse_tls_properties
+from schemas.remoting.tls_stream import TlsStream
+from tests.certificates import Certificates
 from tests.hypothesis_profiles import load
 from tests.unit.broker_lite.broker_builders import pull_fields, send_fields
 from tests.unit.broker_lite.builders import SMALL, Clock
@@ -209,6 +215,52 @@ def test_any_bytes_are_commands_or_no_frames(
     except LayoutError:
         return
     assert reader.waiting_bytes <= 1 << 16
+
+
+@pytest.fixture(scope="module")
+def contexts(tmp_path_factory: pytest.TempPathFactory) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """A server's TLS and that of a client."""
+    text = Certificates(tmp_path_factory.mktemp("certificates")).server_properties()
+    settings = parse_tls_properties(text, {})
+    return server_context(settings), client_context(settings)
+
+
+@given(
+    st.sampled_from([TlsMode.PERMISSIVE, TlsMode.ENFORCING]),
+    st.binary(max_size=300),
+    st.integers(0, 2000),
+    st.sampled_from([1, 7, 100, 5000]),
+    st.booleans(),
+)
+def test_any_bytes_are_a_handshake_plain_text_or_an_error(
+    contexts: tuple[ssl.SSLContext, ssl.SSLContext],
+    mode: TlsMode,
+    change: bytes,
+    position: int,
+    size: int,
+    is_established: bool,
+) -> None:
+    sent: list[bytes] = []
+    wire = Wire(ServerTls(contexts[0], mode), sent.append)
+    client = TlsStream(contexts[1], is_server=False, server_name="127.0.0.1")
+    while is_established and not client.is_established:
+        wire.receive(client.take_output())
+        client.receive(b"".join(sent))
+        sent.clear()
+    if is_established:
+        wire.receive(client.take_output())
+        client.send(b"plain text" * 100)
+        client.end()
+    data = bytearray(client.take_output())
+    data[position : position + len(change)] = change
+    try:
+        for start in range(0, len(data), size):
+            wire.receive(bytes(data[start : start + size]))
+        if wire.is_encrypted:
+            wire.send(b"an answer")
+        wire.end()
+    except WireError:
+        assert change
 
 
 @given(
