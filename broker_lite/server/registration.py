@@ -134,7 +134,9 @@ def registration_command(options: BrokerOptions, topics: TopicConfigs) -> Comman
     """Return the request that registers a broker with its topics."""
     body = serialize_body(RegisterBrokerBody(topics))
     if is_compressed := len(body) > PLAIN_BODY_BYTES:
-        body = serialize_registration(RegisterBrokerBody(topics))
+        # A name server has no use for attributes, and that of 4.9 cannot read them in this form.
+        table = {name: topic._replace(attributes=None) for name, topic in topics.topic_config_table.items()}
+        body = serialize_registration(RegisterBrokerBody(topics._replace(topic_config_table=table)))
     header = _request(options)._replace(compressed=is_compressed, body_crc32=zlib.crc32(body) & CRC_MASK)
     return Command(RequestCode.REGISTER_BROKER, to_ext_fields(header), body)
 

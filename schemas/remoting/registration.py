@@ -2,7 +2,8 @@
 
     data version            JSON
     int32                   number of topics
-    topic, repeated         "name readQueueNums writeQueueNums perm filterType attributes"; 4.9 writes no attributes
+    topic, repeated         "name readQueueNums writeQueueNums perm filterType attributes"; 4.9 has no attributes, and
+                            reads no line that has some
     filter servers          a list in JSON
     from 5.0.0 on: int32, and so many mappings of static topics in JSON, which nothing here looks at
 
@@ -49,14 +50,16 @@ def parse_registration(body: bytes | memoryview, *, compressed: bool) -> Registe
 
 
 def serialize_registration(registration: RegisterBrokerBody, *, version: int = VERSION) -> bytes:
-    """The compressed body, as a broker of a version writes it."""
+    """Return the compressed body, as a broker of a version writes it; topics without attributes as 4.9 reads them."""
     wrapper = registration.topic_config_serialize_wrapper
     parts = [_counted(serialize_body(wrapper.data_version)), _INT.pack(len(wrapper.topic_config_table))]
     for topic in wrapper.topic_config_table.values():
         line = (
             f"{topic.topic_name} {topic.read_queue_nums} {topic.write_queue_nums} {topic.perm} "
-            f"{topic.topic_filter_type} {json.dumps(topic.attributes or {}, separators=(',', ':'))}"
+            f"{topic.topic_filter_type}"
         )
+        if topic.attributes is not None:
+            line += f" {json.dumps(topic.attributes, separators=(',', ':'))}"
         parts.append(_counted(line.encode()))
     parts.append(_counted(json.dumps(list(registration.filter_server_list)).encode()))
     if version >= Version.V5_0_0:

@@ -4,6 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from broker_lite.broker.options import BrokerOptions as LiteOptions
+from broker_lite.server.registration import registration_command
+from connectors.remoting.network import Network
+from connectors.remoting.options import Options
+from schemas.remoting.codes import RequestCode
+from schemas.remoting.configs import DataVersion, TopicConfig, TopicConfigs
+from schemas.remoting.name_server_headers import RouteRequest
+from schemas.remoting.routes import TopicRoute
 from tests.integration.conftest import StartBroker
 from tests.servers.broker_lite import SMALL_FILES as SMALL
 from tests.servers.broker_lite import BrokerLite
@@ -39,7 +49,9 @@ def test_a_real_broker_takes_the_store_over(tmp_path: Path, rocketmq_version: st
     assert {row["unique_key"] for row in more} & rest
 
 
-def test_the_broker_registers_at_a_real_name_server(tmp_path: Path, rocketmq_version: str) -> None:
+def test_the_broker_registers_at_a_real_name_server(
+    tmp_path: Path, rocketmq_version: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     real = RocketMQ(rocketmq_version, tmp_path / "real")
     real.start_name_server()
     try:
@@ -54,5 +66,18 @@ def test_the_broker_registers_at_a_real_name_server(tmp_path: Path, rocketmq_ver
             assert len(sent) == 20
         # It has said that it goes.
         assert not knows_broker(real.name_server_address, broker.broker_address)
+        # With very many topics the body is compressed.
+        monkeypatch.setattr("broker_lite.server.registration.PLAIN_BODY_BYTES", 0)
+        # 5.x takes no first registration of a single topic.
+        names = ("Compressed", "Another")
+        topics = TopicConfigs({name: TopicConfig(name, 3, 5, attributes={}) for name in names}, DataVersion(1, 1))
+        request = registration_command(LiteOptions(), topics)
+        network = Network(Options(real.name_server_address))
+        network.ask(real.name_server_address, request.code, fields=request.ext_fields, body=bytes(request.body)).result(
+            30
+        )
+        route = network.call(real.name_server_address, RequestCode.GET_ROUTEINFO_BY_TOPIC, RouteRequest("Compressed"))
+        assert route.value(TopicRoute).queue_datas[0][:3] == ("broker-a", 3, 5)
+        network.close()
     finally:
         real.kill()
