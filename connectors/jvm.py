@@ -29,6 +29,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.serializers import UTF8Deserializer, read_int
 
 from connectors.java import JavaError, java_home
+from connectors.printable import printable
 from connectors.spark_noise import without_noise
 
 _ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
@@ -173,7 +174,8 @@ class _Said:
             for line in without_noise(lines):
                 self._last = line.strip() or self._last
                 # Where the child itself would have written, whatever sys.stderr is.
-                os.write(_STANDARD_ERROR, line.encode(errors="surrogateescape"))
+                shown = printable(line) if os.isatty(_STANDARD_ERROR) else line
+                os.write(_STANDARD_ERROR, shown.encode(errors="surrogateescape"))
 
     def close(self) -> None:
         """Leave the pipe to the child."""

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import unicodedata
 from html import escape
+
+from connectors.printable import printable_line
 
 
 def page_text(text: str, most: int) -> str:
-    """The text, escaped; control characters are replaced.
+    """Return the text, escaped for elements and quoted attributes; control and bidi characters are shown as escapes.
 
     Args:
         text: any.
         most: characters that are kept of one that is more than twice as long.
     """
-    shown = text if len(text) <= most * 2 else f"{text[:most]}…"
-    return escape("".join("\ufffd" if unicodedata.category(each) in ("Cc", "Cs") else each for each in shown))
+    return escape(printable_line(text if len(text) <= most * 2 else f"{text[:most]}…"))

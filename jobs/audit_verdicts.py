@@ -11,6 +11,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from connectors.printable import printable_json
 from pipelines.profile import FIGURES, compare_profiles
 
 SHOWN = 5
@@ -86,7 +87,8 @@ def count_messages(profile: DataFrame) -> tuple[int, int]:
 
 def as_json(verdicts: Sequence[Verdict]) -> str:
     """Verdicts for a program."""
-    return json.dumps([asdict(verdict) for verdict in verdicts], default=str, indent=2, ensure_ascii=False)
+    document = json.dumps([asdict(verdict) for verdict in verdicts], default=str, indent=2, ensure_ascii=False)
+    return printable_json(document)
 
 
 def as_text(verdicts: Sequence[Verdict]) -> str:

@@ -29,11 +29,13 @@ import traceback
 from collections.abc import Callable, Sequence
 from enum import IntEnum
 from pathlib import Path
+from typing import TextIO
 
 import configargparse
 from rich_argparse import RawDescriptionRichHelpFormatter
 
 from jobs.process import OutputError, is_own_process, stop_signal
+from jobs.terminal import guarded_streams, trusted
 from jobs.worker_errors import worker_error
 from schemas.store_files import restricted_umask
 
@@ -77,7 +79,7 @@ def job_parser(name: str, description: str, examples: Sequence[tuple[str, str]])
         description: what it does, for `--help`.
         examples: command lines (without `commitlake`) and what each is for.
     """
-    parser: argparse.ArgumentParser = configargparse.ArgumentParser(
+    parser: argparse.ArgumentParser = _Parser(
         prog=f"commitlake {name}",
         description="\n".join(textwrap.wrap(description, width=_TEXT_WIDTH)),
         epilog=_epilog(examples),
@@ -98,7 +100,23 @@ def job_parser(name: str, description: str, examples: Sequence[tuple[str, str]])
     loudness = parser.add_mutually_exclusive_group()
     loudness.add_argument("--quiet", action="store_true", help="no progress and no summary, only errors")
     loudness.add_argument("--verbose", action="store_true", help="say more, and show stack traces")
+    raw_help = (
+        "let control characters of names and texts through to a terminal, which are else shown as \\x1b or \\u202e"
+    )
+    parser.add_argument("--raw", action="store_true", help=raw_help)
     return parser
+
+
+class _Parser(configargparse.ArgumentParser):  # type: ignore[misc]  # configargparse has no types
+    """A parser whose coloured help reaches a terminal, and whose errors are printed as any other text."""
+
+    def print_help(self, file: TextIO | None = None) -> None:
+        """Print the help to a stream, by default standard output."""
+        super().print_help(trusted(file or sys.stdout))
+
+    def print_usage(self, file: TextIO | None = None) -> None:
+        """Print the usage to a stream, by default standard output."""
+        super().print_usage(trusted(file or sys.stdout))
 
 
 def _own_configuration() -> Path:
@@ -119,10 +137,18 @@ def run_job(
     parser: argparse.ArgumentParser, job: Callable[[argparse.Namespace], ExitCode], argv: Sequence[str] | None
 ) -> int:
     """Parse the arguments, run the job, and turn what happens into an exit code."""
-    arguments = parser.parse_args(argv)
     if isinstance(sys.stdout, io.TextIOWrapper):
         # The name of a file or a topic need not be UTF-8, and must not end a job's output.
         sys.stdout.reconfigure(errors="backslashreplace")
+    with guarded_streams():
+        arguments = parser.parse_args(argv)
+    with guarded_streams(raw=arguments.raw):
+        return _run(parser, job, arguments)
+
+
+def _run(
+    parser: argparse.ArgumentParser, job: Callable[[argparse.Namespace], ExitCode], arguments: argparse.Namespace
+) -> int:
     logging.basicConfig(
         level=logging.INFO if arguments.verbose else logging.WARNING, format="%(levelname)s %(message)s"
     )

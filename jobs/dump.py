@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from connectors.printable import printable_json
 from jobs.command import ExitCode, JobError, job_parser, run_job
 from jobs.layouts import FOLDERS, add_layout_argument, layout_of
 
@@ -127,7 +128,7 @@ def _print(rows: Iterable[dict[str, object]]) -> int:
     write = sys.stdout.write
     count = 0
     for row in rows:
-        write(encode(row) + "\n")
+        write(printable_json(encode(row)) + "\n")
         count += 1
     return count
 

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from connectors.printable import printable_json, printable_line
 from jobs.command import ExitCode, JobError, job_parser, run_job
 from jobs.layouts import FOLDERS, add_layout_argument, layout_of
 from jobs.times import join_times, parse_time
@@ -75,7 +76,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     plan = plan_read(options, narrow(options))
     rows = [store.to_row() for store in plan.stores]
     if arguments.output == "json":
-        print(json.dumps(rows, ensure_ascii=False, indent=2))
+        print(printable_json(json.dumps(rows, ensure_ascii=False, indent=2)))
     else:
         _print_table(rows)
     missing = _missing(plan)
@@ -146,7 +147,7 @@ def _missing(plan: ReadPlan) -> list[str]:
 def _print_table(rows: list[dict[str, object]]) -> None:
     """A paragraph a store: a plan has more to say than a line holds."""
     for number, row in enumerate(rows):
-        print(("\n" if number else "") + f"{_printable(row['broker'])}  {_printable(row['path'])}")
+        print(("\n" if number else "") + f"{printable_line(str(row['broker']))}  {printable_line(str(row['path']))}")
         for name, value in _lines(row):
             print(f"  {name.ljust(12)}{value}")
 
@@ -171,15 +172,10 @@ def _lines(row: dict[str, object]) -> list[tuple[str, str]]:
     if row["records"] is not None:
         lines.append(("records", f"{row['records']:,} to look at"))
     lines += [
-        ("no index" if not place else "", f"{_printable(reason)} ({count} segments)")
+        ("no index" if not place else "", f"{printable_line(str(reason))} ({count} segments)")
         for place, (reason, count) in enumerate(reasons.items())
     ]
     return lines
-
-
-def _printable(value: object) -> str:
-    # A terminal obeys control characters: what a folder is called must not move its cursor.
-    return "".join(character if character.isprintable() else "\ufffd" for character in str(value))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

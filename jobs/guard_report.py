@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from connectors.printable import printable_json
 from connectors.retention.disk import Disk
 from connectors.retention.rules import Rules
 from jobs.command import ExitCode
@@ -27,7 +28,9 @@ def print_report(form: str, stores: Sequence[WatchedStore], now: datetime.dateti
     """All segments to standard output: as a table, JSON (an array with an object for each store) or CSV."""
     match form:
         case "json":
-            print(json.dumps([_to_object(store, now) for store in stores], ensure_ascii=False, indent=2))
+            print(
+                printable_json(json.dumps([_to_object(store, now) for store in stores], ensure_ascii=False, indent=2))
+            )
         case "csv":
             write_csv(_rows(stores), list(COLUMNS), sys.stdout)
         case _:

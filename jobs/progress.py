@@ -14,6 +14,9 @@ from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JError
 
+from connectors.printable import printable_line
+from jobs.terminal import trusted
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -114,15 +117,15 @@ def _show_bar(count: Count, what: str, unit: str, stop: threading.Event) -> None
     )
 
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         TaskProgressColumn(),
         TextColumn(unit),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        bar = progress.add_task(what, total=None)
+    with Progress(*columns, console=Console(file=trusted(sys.stderr)), transient=True) as progress:
+        bar = progress.add_task(printable_line(what), total=None)
         while not stop.wait(_POLL_SECONDS):
             done, known = count()
             progress.update(bar, completed=done, total=known or None)

@@ -9,8 +9,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from connectors.printable import printable
 from jobs.command import JobError
 from jobs.query_output import Row
+from jobs.terminal import TerminalStream
 
 COLUMNS = ("broker", "physical_offset", "msg_id", "topic", "body_ref", "body_crc", "body_codec")
 BODY_COLUMNS = ("body", "body_base64")
@@ -111,13 +113,13 @@ def _write_to(out: Any, body: bytes) -> None:
 
 def _write_out(body: bytes) -> None:
     out: Any = sys.stdout
-    if not out.isatty():
+    if not isinstance(out, TerminalStream):  # a file, a pipe, or a terminal that is to get all as it is
         _write_to(out, body)
         return
     text = body.decode(errors="replace")
-    # A terminal obeys control characters: what a producer wrote must not move its cursor.
-    if not all(character.isprintable() or character in "\n\t" for character in text) or "\ufffd" in text:
+    if printable(text) != text or "\ufffd" in text:
         raise JobError(
-            "the body is not text: a terminal would not show it", "add --body-out FILE, or send it to a pipe"
+            "the body is not text: a terminal would not show it",
+            "add --body-out FILE, send it to a pipe, or let it through with --raw",
         )
     out.write(text if text.endswith("\n") else text + "\n")

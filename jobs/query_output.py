@@ -13,6 +13,9 @@ from typing import Any, TextIO
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from connectors.printable import printable_json, printable_line
+from jobs.terminal import trusted
+
 Row = dict[str, Any]
 
 _TIME_FORM = "%Y-%m-%dT%H:%M:%SZ"  # of milliseconds, %S has the fraction with it
@@ -50,13 +53,16 @@ def write_jsonl(rows: Iterable[Row], out: TextIO) -> int:
     """One object a line; how many."""
     count = 0
     for row in rows:
-        out.write(_to_json(row) + "\n")
+        out.write(printable_json(_to_json(row)) + "\n")
         count += 1
     return count
 
 
 def write_csv(rows: Iterable[Row], columns: list[str], out: TextIO) -> int:
-    """A header and one line a row; lists and maps as JSON; how many."""
+    """A header and one line a row; lists and maps as JSON; how many.
+
+    Texts are as they are, so that a file has them exactly; on a terminal, `jobs.terminal` shows escapes.
+    """
     writer = csv.writer(out, lineterminator="\n")
     remaining = iter(rows)
     first = list(islice(remaining, 1))  # before the header: a question that is refused gives no output
@@ -89,9 +95,9 @@ def write_table(rows: Iterable[Row], columns: list[str], out: TextIO) -> int:
         table.add_row(*(Text(_table_cell(row[name])) for name in columns))
         count += 1
     if count:
-        Console(file=out, width=None if out.isatty() else _NO_TERMINAL_WIDTH, markup=False, highlight=False).print(
-            table
-        )
+        Console(
+            file=trusted(out), width=None if out.isatty() else _NO_TERMINAL_WIDTH, markup=False, highlight=False
+        ).print(table)
     return count
 
 
@@ -108,8 +114,7 @@ def _table_cell(value: object) -> str:
             text = " ".join(f"{key}={item}" for key, item in value.items())
         case _:
             text = str(value)
-    # A terminal obeys control characters: what a producer wrote must not move its cursor.
-    return "".join(character if character.isprintable() else "\ufffd" for character in text)
+    return printable_line(text)
 
 
 def write(form: str, rows: Iterable[Row], columns: list[str]) -> int:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from connectors.printable import printable_json
 from connectors.verify.classes import CLASSES, Severity
 from connectors.verify.doctor import StoreReport
 from connectors.verify.findings import Finding
@@ -22,7 +23,7 @@ _COLUMNS = ["severity", "class", "count", "store", "place", "found", "expected"]
 def print_report(form: str, reports: Sequence[StoreReport]) -> None:
     """All stores to standard output: as a table with what it means below, or JSON (an object for each store)."""
     if form == "json":
-        print(json.dumps([_to_object(report) for report in reports], ensure_ascii=False, indent=2))
+        print(printable_json(json.dumps([_to_object(report) for report in reports], ensure_ascii=False, indent=2)))
         return
     write_table(_rows(reports), _COLUMNS, sys.stdout)
     for line in _meanings(reports):

@@ -33,7 +33,7 @@ def options_of(job: str) -> set[str]:
     """Long names of the options of a job, without those that every job has."""
     parser = importlib.import_module(f"jobs.{job}").build_parser()
     names = {name[2:] for action in parser._actions for name in action.option_strings if name.startswith("--")}
-    return names - {"help", "config", "quiet", "verbose"}
+    return names - {"help", "config", "quiet", "verbose", "raw"}
 
 
 def parsed(parser: argparse.ArgumentParser, name: str, value: object) -> object:

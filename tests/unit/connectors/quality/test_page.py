@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from connectors.printable import printable_line
 from connectors.quality.bars import bars
 from connectors.quality.figures import PageFigures
 from connectors.quality.page import render_page, write_page
@@ -127,7 +128,7 @@ def test_hostile_names_are_text() -> None:
     )
     assert set(hostile.tags) == set(plain.tags)
     assert not [name for name, _ in hostile.attributes if name.startswith("on")]
-    shown = HOSTILE.replace("\x00", "\ufffd").replace("\n", "\ufffd")
+    shown = printable_line(HOSTILE)
     assert hostile.text.count(shown) == 5  # as topic and broker; in an example as a heading and two cells
     assert "\x00" not in "".join(hostile.text)
 

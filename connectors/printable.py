@@ -1,0 +1,45 @@
+r"""Text of somebody else's for a terminal: what would move a cursor, hide or turn text is shown as an escape.
+
+What is shown so: control characters (C0 but newline and tab, DEL, C1), characters without a width or that turn the
+direction of text (U+200B, U+202E and their like), line separators, tags, and surrogates. `\x1b` stands for the first,
+`\u202e` for the others; JSON has them in its own way, so that a reader gets the text as it was.
+"""
+
+from __future__ import annotations
+
+import re
+
+_NO_TEXT = (
+    "\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff"
+    "\U000e0000-\U000e007f"
+)
+_UNPRINTABLE = re.compile(f"[\x00-\x08\x0b-\x1f{_NO_TEXT}]")
+_UNPRINTABLE_IN_LINE = re.compile(f"[\x00-\x1f{_NO_TEXT}]")
+
+
+def printable(text: str) -> str:
+    """Return a text with escapes for what no terminal should be given; newlines and tabs stay."""
+    return _UNPRINTABLE.sub(_escape, text)
+
+
+def printable_line(text: str) -> str:
+    """Return a text with escapes for what no terminal should be given, newlines and tabs among them."""
+    return _UNPRINTABLE_IN_LINE.sub(_escape, text)
+
+
+def printable_json(document: str) -> str:
+    """Return a JSON document with JSON's escapes for the same characters, which stand only within its strings."""
+    if document.isascii() and "\x7f" not in document:  # nearly all; JSON's own form has escapes for C0
+        return document
+    return _UNPRINTABLE.sub(_escape_in_json, document)
+
+
+def _escape(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    named = {0x0A: "\\n", 0x09: "\\t", 0x0D: "\\r"}.get(code)
+    return named or (f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}")
+
+
+def _escape_in_json(match: re.Match[str]) -> str:
+    units = match[0].encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
