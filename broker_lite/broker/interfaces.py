@@ -25,6 +25,7 @@ from broker_lite.store.reading import DEFAULT_KEY_LIMIT, MAX_TIME_MS
 from schemas.layouts.commitlog import Message
 from schemas.layouts.consumequeue import Entry
 from schemas.layouts.hosts import Host
+from schemas.layouts.timer_checkpoint import TimerCheckpoint
 
 
 class Offsets(Protocol):
@@ -115,6 +116,10 @@ class BrokerStore(Protocol):
     @property
     def has_batch_queues(self) -> bool:
         """Whether a topic may have `queue.type=BatchCQ`."""
+
+    @property
+    def timer_checkpoint(self) -> TimerCheckpoint | None:
+        """How far the timers are; None in a layout that has none."""
 
     def send(self, message: SentMessage) -> PutResult:
         """Store a producer's message that is to be consumed at once; does not wait for the disk."""

@@ -36,7 +36,6 @@ from schemas.layouts.topics import DLQ_PREFIX, GIVEN_UP_TOPIC, HALF_TOPIC, OP_TO
 
 TRANSACTION_ID = "__transactionId__"
 CHECK_TIMES = "TRANSACTION_CHECK_TIMES"
-TIMER_OUT = "TIMER_OUT_MS"
 TIMER_ENQUEUED = "TIMER_ENQUEUE_MS"
 TIMER_DEQUEUED = "TIMER_DEQUEUE_MS"
 TIMER_ROLLED = "TIMER_ROLL_TIMES"
@@ -83,7 +82,7 @@ def unpark(parked: Message, topic: str, queue_id: int) -> NewMessage:
 
 def park_timer(message: NewMessage, due_ms: int) -> NewMessage:
     """The record that waits in the timer topic."""
-    changes = {TIMER_OUT: str(due_ms), **_real_place(message)}
+    changes = {props.TIMER_OUT: str(due_ms), **_real_place(message)}
     return replace(message, topic=TIMER_TOPIC, queue_id=0, properties=with_properties(message.properties, changes))
 
 

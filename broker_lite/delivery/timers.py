@@ -43,7 +43,7 @@ def asks_for_timer(known: dict[str, str]) -> bool:
 
 def _due_ms(message: Message, known: dict[str, str]) -> int | None:
     """Return when a parked message is due, at once where it does not say so; None for what is not a time."""
-    text = known.get(rewrites.TIMER_OUT)
+    text = known.get(props.TIMER_OUT)
     return message.store_timestamp if text is None else parse_int64(text)
 
 
@@ -219,7 +219,7 @@ class Timers:
         if due_ms is None:
             _logger.error(
                 "timer message %d is left out: expected a time in %s, found %r",
-                number, rewrites.TIMER_OUT, known[rewrites.TIMER_OUT][:40],
+                number, props.TIMER_OUT, known[props.TIMER_OUT][:40],
             )  # fmt: skip
             return
         write_ms = self._slot_of(now_ms)
@@ -276,8 +276,8 @@ class Timers:
             found = self._store.get_by_key(topic, unique_key, begin_ms=message.store_timestamp)
         except IndexDisabledError:
             return False
-        due, place = known.get(rewrites.TIMER_OUT), message.physical_offset
-        return any(one.physical_offset > place and one.properties.get(rewrites.TIMER_OUT) == due for one in found)
+        due, place = known.get(props.TIMER_OUT), message.physical_offset
+        return any(one.physical_offset > place and one.properties.get(props.TIMER_OUT) == due for one in found)
 
     def _finish_slot(self) -> None:
         """Deliver the rest of a slot that was delivered in part: whoever opens the store begins with whole slots."""

@@ -5,6 +5,7 @@ Source: AdminBrokerProcessor, ConsumerManageProcessor (5.5.0).
 
 from __future__ import annotations
 
+from dataclasses import astuple
 from typing import NamedTuple
 
 from broker_lite.broker.broker import Broker
@@ -16,6 +17,7 @@ from broker_lite.handlers.system_groups import refuse_system_group
 from broker_lite.handlers.tables import table_body
 from broker_lite.protocol import Channel
 from schemas.layouts.remoting import Command
+from schemas.layouts.timer_checkpoint import LAYOUT
 from schemas.layouts.topics import DLQ_PREFIX, RETRY_PREFIX
 from schemas.remoting.admin_headers import (
     CloneGroupOffsetRequest,
@@ -150,6 +152,14 @@ def all_delay_offsets(broker: Broker, _channel: Channel, request: Command) -> Co
     return request.reply(ResponseCode.SUCCESS, body=serialize_body(table))
 
 
+def timer_checkpoint(broker: Broker, _channel: Channel, request: Command) -> Command:
+    """Answer how far the timers are; without it, RocketMQ's slaves keep none of those that wait."""
+    checkpoint = broker.store.timer_checkpoint
+    if checkpoint is None:
+        return request.reply(ResponseCode.SYSTEM_ERROR, remark="The checkpoint is null")
+    return request.reply(ResponseCode.SUCCESS, body=LAYOUT.pack(*astuple(checkpoint)))
+
+
 def clone_offsets(broker: Broker, _channel: Channel, request: Command) -> Command:
     """Let a group go on where another one is."""
     header = from_ext_fields(CloneGroupOffsetRequest, request.ext_fields)
@@ -196,6 +206,7 @@ HANDLERS: Handlers = {
     RequestCode.GET_ALL_PRODUCER_INFO: all_producers,
     RequestCode.GET_ALL_CONSUMER_OFFSET: all_consumer_offsets,
     RequestCode.GET_ALL_DELAY_OFFSET: all_delay_offsets,
+    RequestCode.GET_TIMER_CHECK_POINT: timer_checkpoint,
     RequestCode.CLONE_GROUP_OFFSET: clone_offsets,
     RequestCode.QUERY_TOPICS_BY_CONSUMER: topics_of_group,
     RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER: subscription_of_group,

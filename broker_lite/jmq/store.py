@@ -128,6 +128,11 @@ class JmqStore(LookUps):
         return False
 
     @property
+    def timer_checkpoint(self) -> None:
+        """Nothing: this layout has no timers."""
+        return None
+
+    @property
     def max_queues(self) -> int:
         """How many queues a topic may have: a record has one byte for their number."""
         return MAX_QUEUES

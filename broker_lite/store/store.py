@@ -29,6 +29,7 @@ from broker_lite.store.retention import Retention
 from broker_lite.store.writing import PutResult, Writer, needs_numbers
 from schemas.layouts.commitlog import NewMessage
 from schemas.layouts.light_queues import LIGHT_PREFIX
+from schemas.layouts.timer_checkpoint import TimerCheckpoint
 from schemas.store_files import make_folders
 
 
@@ -194,6 +195,11 @@ class MessageStore(LookUps):
     def has_batch_queues(self) -> bool:
         """Whether a topic may have BatchConsumeQueues."""
         return self.options.dialect.is_rocketmq
+
+    @property
+    def timer_checkpoint(self) -> TimerCheckpoint | None:
+        """How far the timers are; None in a dialect that has none."""
+        return self._files.timers.checkpoint if self.options.dialect.has_transactions else None
 
     @property
     def max_queues(self) -> int:

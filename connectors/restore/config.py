@@ -4,6 +4,7 @@
     delayOffset.json        delays that were due when the log ends are done, those of the last ten seconds are not
     subscriptionGroup.json  the groups that the lake knows, with their settings; of others that offsets or retries
                             name, a broker's own settings
+    timercheck              timers before the first that was not due when the log ends are done
 
 A message whose delay ended in the last ten seconds may be delivered a second time: a broker writes down every ten
 seconds how far it has come, and one that was killed does the same. topics.json is the rebuild's.
@@ -19,6 +20,7 @@ from connectors.restore.errors import RestoreError
 from schemas.layouts.boltmq_config import offsets_from_boltmq
 from schemas.layouts.numbers import INT32_MAX, INT32_MIN, INT64_MAX, int_within, require_int
 from schemas.layouts.offset_keys import split_offset_key
+from schemas.layouts.timer_checkpoint import TimerCheckpoint, serialize_timer_checkpoint
 from schemas.layouts.topics import RETRY_PREFIX
 from schemas.remoting.fastjson import parse_fastjson, serialize_fastjson
 
@@ -104,6 +106,19 @@ def fit_offsets(table: Table, ends: Mapping[tuple[str, int], int]) -> GroupOffse
             set_back += offset > end
             fitting.setdefault(key, {})[queue] = min(offset, end)
     return GroupOffsets(fitting, set_back, left_out)
+
+
+def timer_checkpoint(queue_offset: int, timestamp: int) -> bytes:
+    """Return config/timercheck of a store without a timer log: a broker enters the messages from a number on anew.
+
+    Args:
+        queue_offset: the first message of the timer topic that may wait.
+        timestamp: of the newest record, ms; the file's version.
+    """
+    checkpoint = TimerCheckpoint(
+        last_timer_queue_offset=queue_offset, master_timer_queue_offset=queue_offset, timestamp=timestamp, counter=1
+    )
+    return serialize_timer_checkpoint(checkpoint)
 
 
 def config_files(

@@ -16,7 +16,8 @@ from connectors.restore.arrow import numbers
 from connectors.restore.errors import LakeRowsError, RestoreError
 from connectors.restore.found import COLUMNS
 from connectors.restore.kernel import Array
-from schemas.layouts.topics import SCHEDULE_TOPIC
+from schemas.layouts.properties import TIMER_OUT
+from schemas.layouts.topics import SCHEDULE_TOPIC, TIMER_TOPIC
 
 _NAME = "messages"
 _EPOCH = datetime.datetime.fromtimestamp(0, datetime.UTC)
@@ -139,6 +140,19 @@ def first_undelivered(
     found: dict[int, int] = dict(_grouped(table, "queue_id, max(queue_offset) + 1", "queue_id", broker, log, [topic]))
     found |= dict(_grouped(table, "queue_id, min(queue_offset)", "queue_id", broker, log, [topic, f"({due})"]))
     return {queue + 1: number for queue, number in found.items() if queue < len(delays_ms)}
+
+
+def first_waiting_timer(table: DeltaTable, broker: str, log: LogRange, until_ms: int) -> int | None:
+    """Return the number of the first message of the timer topic that was not due at a time.
+
+    Returns:
+        The number after the last one where all were due; None where the range has no such message.
+    """
+    topic = f"topic = {_text(TIMER_TOPIC)}"
+    due = f"coalesce(try_cast(properties['{TIMER_OUT}'] AS BIGINT), 0) >= {until_ms}"
+    ends = _grouped(table, "queue_id, max(queue_offset) + 1", "queue_id", broker, log, [topic])
+    waiting = _grouped(table, "queue_id, min(queue_offset)", "queue_id", broker, log, [topic, due])
+    return next((int(number) for queue, number in (*waiting, *ends) if queue == 0), None)
 
 
 def _grouped(

@@ -27,16 +27,25 @@ from connectors.rebuild.plan import WRITTEN
 from connectors.rebuild.run import Rebuilt, rebuild_store
 from connectors.rebuild.settings import Wanted, find_settings
 from connectors.restore.bodies import Bodies
-from connectors.restore.config import DELIVERY_MS, GroupOffsets, Table, config_files, fit_offsets
+from connectors.restore.config import DELIVERY_MS, GroupOffsets, Table, config_files, fit_offsets, timer_checkpoint
 from connectors.restore.errors import RestoreError
 from connectors.restore.known_config import KnownConfig, read_known_config
 from connectors.restore.plan import PLAN, Plan, check_disk, check_out, go_on
-from connectors.restore.rows import Chosen, LogRange, brokers_of, find_range, first_undelivered, queue_ends
+from connectors.restore.rows import (
+    Chosen,
+    LogRange,
+    brokers_of,
+    find_range,
+    first_undelivered,
+    first_waiting_timer,
+    queue_ends,
+)
 from connectors.restore.segment import SegmentRestored, SegmentTask, restore_segment
 from connectors.restore.sizes import find_segment_size
 from connectors.whole_files import sync_folder
 from schemas.layouts.commitlog import END_RESERVE
 from schemas.layouts.delay_levels import DEFAULT_DELAY_LEVELS_MS
+from schemas.layouts.timer_checkpoint import PATH as TIMER_CHECKPOINT
 from schemas.layouts.topics import BOLTMQ_SCHEDULE_TOPIC
 from schemas.store_files import remove_tree
 
@@ -222,6 +231,9 @@ def _write_config(
     files = config_files(fitting or GroupOffsets({}), topics, delays, log.last_time, known.groups)
     for name, data in files.items():
         write_whole(plan.out / "config" / name, data, below=plan.out)
+    timer = first_waiting_timer(table, broker, log, log.last_time - DELIVERY_MS)
+    if timer is not None:
+        write_whole(plan.out / TIMER_CHECKPOINT, timer_checkpoint(timer, log.last_time), below=plan.out)
     return fitting
 
 

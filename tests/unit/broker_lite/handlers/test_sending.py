@@ -10,6 +10,7 @@ from broker_lite.handlers.dispatcher import Dispatcher
 from schemas.layouts.message_id import parse_message_id
 from schemas.layouts.properties import serialize_properties
 from schemas.layouts.sysflag import INNER_BATCH, NEED_UNWRAP
+from schemas.layouts.timer_checkpoint import parse_timer_checkpoint
 from schemas.layouts.topics import SCHEDULE_TOPIC, TIMER_TOPIC
 from schemas.remoting.batch import BatchItem, serialize_batch
 from schemas.remoting.codes import RequestCode, ResponseCode
@@ -202,6 +203,16 @@ def test_a_timer_message_comes_when_its_second_is_over(
     (delivered,) = store.get("orders", 0, 0).messages
     assert delivered.body == b"timed"
     assert {"TIMER_ENQUEUE_MS", "TIMER_DEQUEUE_MS", "REAL_TOPIC"} <= delivered.properties.keys()
+
+
+def test_a_slave_is_told_how_far_the_timers_are(peer: Peer, dispatcher: Dispatcher, clock: Clock) -> None:
+    for number, seconds in enumerate((3, 60)):
+        peer.ask(SEND, send_fields("orders", {"UNIQ_KEY": f"U{number}", "TIMER_DELAY_SEC": str(seconds)}), b"timed")
+    clock.now_ms += 10_000
+    dispatcher.tick(clock.now_ms)
+    found = parse_timer_checkpoint(bytes(peer.ask(RequestCode.GET_TIMER_CHECK_POINT).body))
+    assert (found.last_timer_queue_offset, found.master_timer_queue_offset) == (2, 2)
+    assert clock.now_ms - 10_000 < found.last_read_time_ms < clock.now_ms
 
 
 @pytest.mark.parametrize("name", ["TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS"])
