@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping, Sequence
 
 
@@ -20,6 +21,8 @@ def known_options(given: Mapping[str, str], known: Sequence[str], error: type[Ex
     values: dict[str, str] = {}
     for name, value in given.items():
         if name.lower() not in names:
-            raise error(f"unknown option {name!r}; known are {', '.join(known)}")
+            close = difflib.get_close_matches(name.lower(), list(names), n=1)
+            nearest = f" (did you mean {names[close[0]]!r}?)" if close else ""
+            raise error(f"unknown option {name!r}{nearest}; known are {', '.join(known)}")
         values[names[name.lower()]] = value
     return values

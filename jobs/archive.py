@@ -122,6 +122,8 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     for option in ("partition_mib", "max_mib_per_run"):
         if getattr(arguments, option) < 1:
             raise JobError(f"--{option.replace('_', '-')}: expected at least 1, found {getattr(arguments, option)}")
+    if arguments.no_quality and arguments.quality_page is not None:
+        raise JobError("--quality-page has no effect with --no-quality", "leave one of them out")
     lake = lake_of(arguments)
     config = Config(
         store=arguments.store,

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 
 from connectors.lake.paths import LakePaths
 from jobs.audit_moment import read_moment, wait_for_hbase
+from jobs.combinations import check_has_effect
 from jobs.command import ExitCode, JobError, job_parser, run_job
 from jobs.durations import parse_duration
 from jobs.layouts import add_layout_argument, layout_of
@@ -77,6 +78,10 @@ def build_parser() -> argparse.ArgumentParser:
 
 def job(arguments: argparse.Namespace) -> ExitCode:
     """Compare, tell, and say whether all is the same."""
+    check_has_effect(arguments, ["broker", "layout"], "store")
+    check_has_effect(arguments, ["hbase-table", "hbase-kept"], "hbase")
+    if arguments.no_bodies and arguments.bodies_kept is not None:
+        raise JobError("--bodies-kept has no effect with --no-bodies", "leave one of them out")
     lake = lake_of(arguments)
     bodies = _bodies_of(arguments, lake)
     moment = read_moment(lake)

@@ -141,6 +141,7 @@ def run_job(
         # The name of a file or a topic need not be UTF-8, and must not end a job's output.
         sys.stdout.reconfigure(errors="backslashreplace")
     with guarded_streams():
+        _check_settings(parser, sys.argv[1:] if argv is None else argv)
         arguments = parser.parse_args(argv)
     with guarded_streams(raw=arguments.raw):
         return _run(parser, job, arguments)
@@ -172,6 +173,18 @@ def _run(
             raise
         return _unexpected(parser.prog, error, verbose=arguments.verbose)
     return exit_code
+
+
+def _check_settings(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
+    """Refuse a file of settings with names that no job reads, and warn of such variables."""
+    from jobs.settings_check import SettingsError, check_environment, check_file, config_file
+
+    try:
+        if (path := config_file(parser, argv)) is not None:
+            check_file(path, parser.prog.split()[-1], parser)
+    except SettingsError as error:
+        parser.error(str(error))
+    check_environment(parser, os.environ)
 
 
 def _unexpected(prog: str, error: BaseException, *, verbose: bool) -> int:

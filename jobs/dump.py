@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from connectors.printable import printable_json
 from jobs.command import ExitCode, JobError, job_parser, run_job
 from jobs.layouts import FOLDERS, add_layout_argument, layout_of
+from jobs.names import did_you_mean, there_are
 
 if TYPE_CHECKING:
     from connectors.commitlog.stores import Store
@@ -105,9 +106,24 @@ def _run_indexes(arguments: argparse.Namespace) -> ExitCode:
         geometry = None if arguments.index_slots is None else Geometry(arguments.index_slots, arguments.index_entries)
         count = _print(dump_index_files(root, geometry))
     else:
+        _check_topic(store, arguments.topic)
         count = _print(dump_queues(store, arguments.topic, arguments.queue, tell))
     print(f"{count} entries" + (f", {damage} bad places" if damage else ""), file=sys.stderr)
     return ExitCode.DAMAGE if damage else ExitCode.OK
+
+
+def _check_topic(store: Store, topic: str | None) -> None:
+    """Refuse a topic that has no queues."""
+    from connectors.facts.queue_layouts import queues_of
+
+    folder = Path(store.root).parent / queues_of(store.layout).folder
+    if topic is None or not folder.is_dir():
+        return
+    known = {each.name for each in folder.iterdir() if each.is_dir()}
+    if topic not in known:
+        raise JobError(
+            f"--topic: the store has no queue of a topic {topic!a}.{did_you_mean(topic, known)}", there_are(known)
+        )
 
 
 def _check(arguments: argparse.Namespace) -> None:
@@ -115,6 +131,8 @@ def _check(arguments: argparse.Namespace) -> None:
         raise JobError(
             "--topic and --queue go with --consumequeue", "to pick records, filter the JSON, or use 'query' on a lake"
         )
+    if arguments.body != "none" and (arguments.consumequeue or arguments.index):
+        raise JobError("--body has no effect with --consumequeue and --index: their entries have no bodies")
     if (arguments.index_slots is None) != (arguments.index_entries is None):
         raise JobError("--index-slots and --index-entries go together")
     if arguments.index_slots is not None and min(arguments.index_slots, arguments.index_entries) < 1:

@@ -22,6 +22,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from jobs.command import ExitCode, job_parser, run_job
 from jobs.durations import parse_duration
 from jobs.layouts import FOLDERS, add_layout_argument, layout_of
+from jobs.names import did_you_mean, warn
 from jobs.places import lake_of
 
 if TYPE_CHECKING:
@@ -82,6 +83,12 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     now = datetime.datetime.now(datetime.UTC)
     progress = _read_progress(lake_of(arguments))
     stores = find_stores(arguments.store, arguments.broker, layout_of(arguments).layouts)
+    if progress and arguments.broker is not None and arguments.broker not in progress:
+        warn(
+            "commitlake guard",
+            f"the lake has no store {arguments.broker!a}, so nothing of it is archived."
+            f"{did_you_mean(arguments.broker, progress)}",
+        )
     watched = watch_stores(stores, progress or {}, read_rules(arguments, now), now, arguments.within)
     print_report(arguments.output, watched, now)
     for line in warning_lines(watched):

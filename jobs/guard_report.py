@@ -158,7 +158,7 @@ def verdict_of(stores: Sequence[WatchedStore]) -> GuardVerdict:
     counts = {"have lost segments": lost, "have segments at risk": at_risk, "are not the ones archived": replaced}
     found = [f"{count} stores {what}" for what, count in counts.items() if count]
     if not found:
-        return GuardVerdict("all is archived in time", ExitCode.OK)
+        return GuardVerdict("nothing is lost or at risk", ExitCode.OK)
     return GuardVerdict(", ".join(found), ExitCode.DAMAGE if lost or at_risk else ExitCode.REFUSED)
 
 

@@ -22,6 +22,7 @@ from deltalake import DeltaTable
 from connectors.lake.paths import LakeError, LakePaths
 from connectors.lake.reader import NoTableError, QueryError, open_table
 from jobs.command import ExitCode, JobError, job_parser, run_job
+from jobs.names import did_you_mean, warn
 from jobs.places import bodies_of, lake_of
 from jobs.query_arguments import add_arguments, check
 from jobs.query_ask import ask_deltalake, ask_hbase, ask_spark
@@ -90,6 +91,10 @@ def job(arguments: argparse.Namespace) -> ExitCode:
         if arguments.table not in MADE_WHEN_NEEDED:
             raise
         return _nothing(arguments, started)
+    if arguments.broker and table is not None:
+        from jobs.query_names import check_brokers
+
+        check_brokers(lake, arguments.broker)
     known = _known_columns(table)
     columns = _columns(arguments, known)
     hidden = [name for name in COLUMNS if name not in columns] if fetch else []
@@ -99,7 +104,9 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     try:
         batches = _ask(arguments, question, lake, table)
         if arguments.count:
-            print(sum(batch.column(0)[0].as_py() for batch in batches if batch.num_rows))
+            found = sum(batch.column(0)[0].as_py() for batch in batches if batch.num_rows)
+            print(found)
+            _explain_empty(arguments, lake, table, found)
             return ExitCode.OK
         rows = _Counted(plain_rows(batches, 0), arguments.limit)
         if fetch and arguments.output == "table":
@@ -111,9 +118,20 @@ def job(arguments: argparse.Namespace) -> ExitCode:
         count = write(arguments.output, shown, [*columns, *BODY_COLUMNS] if fetch else columns)
     except QueryError as error:
         raise JobError(f"the engine refused the question: {error}", f"columns are: {', '.join(known)}") from None
+    _explain_empty(arguments, lake, table, count)
     if not arguments.quiet:
         print(_summary(count, rows.cut, arguments, time.monotonic() - started), file=sys.stderr)
     return ExitCode.OK
+
+
+def _explain_empty(arguments: argparse.Namespace, lake: LakePaths, table: DeltaTable | None, count: int) -> None:
+    """Warn of names that the lake does not have, where nothing was found."""
+    if count or table is None or not arguments.topic:
+        return
+    from jobs.query_names import unknown_topics
+
+    for sentence in unknown_topics(lake, table, arguments.topic):
+        _warn(sentence)
 
 
 def _nothing(arguments: argparse.Namespace, started: float) -> ExitCode:
@@ -147,7 +165,7 @@ def _hbase_or_lake(arguments: argparse.Namespace, lake: LakePaths) -> DeltaTable
 
 
 def _warn(message: str) -> None:
-    print(f"commitlake query: warning: {message}", file=sys.stderr)
+    warn("commitlake query", message)
 
 
 def _known_columns(table: DeltaTable | None) -> list[str]:
@@ -242,7 +260,9 @@ def _columns(arguments: argparse.Namespace, known: list[str]) -> list[str]:
     columns = [name.strip() for name in arguments.columns.split(",") if name.strip()]
     for name in columns:
         if name not in known:
-            raise JobError(f"there is no column {name!r}", f"columns are: {', '.join(known)}")
+            raise JobError(
+                f"there is no column {name!r}.{did_you_mean(name, known)}", f"columns are: {', '.join(known)}"
+            )
     if not columns:
         raise JobError("--columns names no column", f"columns are: {', '.join(known)}")
     return columns

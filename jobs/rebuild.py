@@ -17,14 +17,17 @@ from __future__ import annotations
 
 import argparse
 import errno
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jobs.broker_conf import add_broker_conf_argument, read_store_conf
+from jobs.combinations import check_has_effect
 from jobs.command import ExitCode, JobError, job_parser, run_job
 from jobs.layouts import FOLDERS, add_layout_argument, layout_of
+from jobs.settings_check import variable_of
 from jobs.store_arguments import delay_levels, positive
 
 if TYPE_CHECKING:
@@ -89,10 +92,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     from connectors.rebuild.errors import BusyStoreError, DisagreementError, RebuildError, UnknownDelaysError
     from connectors.salvage.errors import SalvageError
 
-    if arguments.salvage and arguments.in_place:
-        raise JobError("--salvage changes no store: it writes a new one", "give --out")
-    if arguments.salvage and arguments.topic:
-        raise JobError("--salvage takes all of a log", "leave --topic out")
+    _check_combinations(arguments)
     stores = find_stores(arguments.store, None, layout_of(arguments).layouts)
     if len(stores) != 1:
         raise JobError(f"{arguments.store}: expected one store, found {len(stores)}")
@@ -120,11 +120,30 @@ def job(arguments: argparse.Namespace) -> ExitCode:
         raise JobError(f"{place}: {error.strerror}", hint, ExitCode.FAILED) from None
 
 
+def _check_combinations(arguments: argparse.Namespace) -> None:
+    check_has_effect(arguments, ["threads"], "local")
+    if arguments.salvage and arguments.in_place:
+        raise JobError("--salvage changes no store: it writes a new one", "give --out")
+    if arguments.salvage and arguments.topic:
+        raise JobError("--salvage takes all of a log", "leave --topic out")
+
+
 def _check(arguments: argparse.Namespace, store: Store) -> None:
+    _check_index_options(arguments, store)
     if arguments.salvage:
         _check_salvage(store)
     if arguments.out is not None:
         _check_out(arguments.out, store)
+
+
+def _check_index_options(arguments: argparse.Namespace, store: Store) -> None:
+    from connectors.commitlog.layouts import StoreLayout
+
+    if store.layout is not StoreLayout.JOURNAL:
+        return
+    for option in ("index-slots", "index-entries", "index-tags"):
+        if getattr(arguments, option.replace("-", "_")) is not None and variable_of(option) not in os.environ:
+            raise JobError(f"--{option} has no effect: a JMQ store has no IndexFiles", "leave it out")
 
 
 def _check_salvage(store: Store) -> None:

@@ -9,9 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from connectors.commitlog.stores import Store, find_stores
+from connectors.facts.queue_layouts import queues_of
 from connectors.rebuild.run import Rebuilt, rebuild_store
 from connectors.rebuild.settings import Wanted
 from connectors.salvage.run import Salvaged, salvage_store
+from jobs.command import JobError
+from jobs.names import did_you_mean, there_are
 from jobs.progress import counted_progress, spark_progress
 
 if TYPE_CHECKING:
@@ -33,9 +36,33 @@ def run_rebuild(
         owns_lock: This process holds the store's lock.
     """
     with _progress(arguments, f"rebuilding {arguments.store}", store) as (spark, advance):
-        return rebuild_store(
+        rebuilt = rebuild_store(
             store, out, wanted, spark=spark, threads=arguments.threads, advance=advance, owns_lock=owns_lock
         )
+    _check_topics(store, out, wanted)
+    return rebuilt
+
+
+def _check_topics(store: Store, out: Path, wanted: Wanted) -> None:
+    """Refuse a topic that neither the log nor the store's queues have.
+
+    Raises:
+        JobError: naming the nearest one.
+    """
+    if not wanted.topics:
+        return
+    folder = queues_of(store.layout).folder
+    made, had = _folders(out / folder), _folders(Path(store.root).parent / folder)
+    for topic in wanted.topics:
+        if topic not in made | had:
+            raise JobError(
+                f"--topic: neither the log nor the queues have a topic {topic!a}.{did_you_mean(topic, had)}",
+                there_are(had),
+            )
+
+
+def _folders(path: Path) -> set[str]:
+    return {each.name for each in path.iterdir()} if path.is_dir() else set()
 
 
 def run_salvage(arguments: argparse.Namespace, store: Store, wanted: Wanted) -> tuple[Salvaged, Rebuilt]:

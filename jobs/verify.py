@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jobs.broker_conf import add_broker_conf_argument, read_store_conf
+from jobs.combinations import check_has_effect
 from jobs.command import ExitCode, JobError, job_parser, run_job
 from jobs.layouts import FOLDERS, add_layout_argument, layout_of
 from jobs.store_arguments import delay_levels, positive
@@ -79,6 +80,8 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     from connectors.verify.verdict import verdict_of
     from jobs.verify_report import print_report, summary
 
+    check_has_effect(arguments, ["processes"], "local")
+    check_has_effect(arguments, ["s3-endpoint", "s3-region"], "lake")
     if arguments.local and arguments.lake:
         raise JobError("--lake needs Spark, and --local goes without", "leave --local out")
     stores = find_stores(arguments.store, arguments.broker, layout_of(arguments).layouts)

@@ -1,0 +1,54 @@
+"""Names in a question that the lake does not have: why an answer is empty."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from deltalake import DeltaTable
+
+from connectors.lake.archive_log import read_last_commit
+from connectors.lake.paths import LakeError, LakePaths
+from connectors.lake.reader import open_table, run_sql
+from jobs.command import JobError
+from jobs.names import did_you_mean, there_are
+from jobs.query_sql import Engine, literal
+
+
+def check_brokers(lake: LakePaths, brokers: Iterable[str]) -> None:
+    """Refuse a broker whose store the lake has never archived: its answer would always be empty.
+
+    Raises:
+        JobError: naming the nearest one.
+    """
+    last = read_last_commit(lake.messages) if brokers else None
+    if last is None:  # another tool's table, or none
+        return
+    for broker in brokers:
+        if broker not in last.stores:
+            raise JobError(
+                f"--broker: the lake has no store {broker!a}.{did_you_mean(broker, last.stores)}",
+                there_are(last.stores),
+            )
+
+
+def unknown_topics(lake: LakePaths, messages: DeltaTable, topics: Iterable[str]) -> list[str]:
+    """Return a sentence for each topic of which the lake has no message at all."""
+    found = []
+    known: set[str] | None = None
+    for topic in topics:
+        sql = f"SELECT topic FROM messages WHERE topic = {literal(topic, Engine.DELTALAKE)} LIMIT 1"
+        if any(batch.num_rows for batch in run_sql(messages, "messages", sql)):
+            continue
+        known = _topics(lake, messages) if known is None else known
+        found.append(f"the lake has no message of the topic {topic!a}.{did_you_mean(topic, known)}")
+    return found
+
+
+def _topics(lake: LakePaths, messages: DeltaTable) -> set[str]:
+    """The topics of a lake, from its profiles, which are small; else from all messages."""
+    try:
+        table, name = open_table(lake, "profiles"), "profiles"
+    except LakeError:
+        table, name = messages, "messages"
+    batches = run_sql(table, name, f"SELECT DISTINCT topic FROM {name}")
+    return {topic for batch in batches for topic in batch.column(0).to_pylist() if topic is not None}
