@@ -14,7 +14,7 @@ from broker_lite.broker.options import BrokerOptions
 from broker_lite.handlers.dispatcher import HANDLERS, Dispatcher
 from broker_lite.nameserver import NameServer
 from broker_lite.protocol import Channel, FrameReader
-from broker_lite.store import MessageStore
+from broker_lite.store import MAX_QUEUES, MessageStore
 from schemas.layouts.errors import LayoutError
 from schemas.layouts.hosts import Host
 from schemas.layouts.remoting import (
@@ -25,6 +25,7 @@ from schemas.layouts.remoting import (
     parse_command,
     serialize_command,
 )
+from schemas.layouts.topics import is_system_group
 from schemas.remoting.codes import RequestCode
 from tests.fuzz.mutation import Mutator
 from tests.unit.broker_lite.broker_builders import pull_fields, send_fields
@@ -44,12 +45,20 @@ _HANDED_ON = {
 _WORDS = (
     "orders", "TBW102", "SCHEDULE_TOPIC_XXXX", "%RETRY%g", "g", "*", "TAG", "SQL92", "true", "", "0", "1", "8", "-1",
     "4294967296", "9223372036854775808", "a > 5 and b in ('x')", "../../etc", "\x00", "字", "\ud800", "x" * 300,
+    "rmq_sys_wheel_timer", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "CID_RMQ_SYS_TIMER", "CID_RMQ_SYS_TRANS", "2147483647",
+    "TIMER_DELAY_SEC\x012\x02REAL_TOPIC\x01RMQ_SYS_TRANS_OP_HALF_TOPIC\x02REAL_QID\x012147483647\x02",
+    "DELAY\x011\x02REAL_TOPIC\x01rmq_sys_wheel_timer\x02REAL_QID\x01-1\x02", " OR ".join(["a CONTAINS 'x'"] * 300),
     "KEYS\x01a b c\x02TAGS\x01t\x02", "DELAY\x013\x02", "TRAN_MSG\x01true\x02PGROUP\x01g\x02", "\x01\x02\x01",
 )  # fmt: skip
 _BODIES = (
     b"", b"body", b"{}", b"[]", b'{"clientID":"c","consumerDataSet":[{"groupName":"g","subscriptionDataSet":[]}]}',
     b'{"offsetTable":{{"topic":"orders","queueId":0}:1}}', b'{"topicConfigTable":{}}', b"a=b\n", b"\xff" * 40,
     b"[" * 300,
+    b'{"clientID":"c","consumerDataSet":[{"groupName":"CID_RMQ_SYS_TIMER","subscriptionDataSet":[]}]}',
+    b'{"clientID":"c","consumerDataSet":[{"groupName":"g","subscriptionDataSet":[{"topic":"orders","codeSet":[1]}]}]}',
+    b'{"consumerGroup":"g","clientId":"c","mqSet":[{"topic":"orders","brokerName":"b","queueId":0}]}',
+    b'{"groupName":"g","retryQueueNums":2147483647}',
+    b'{"topicConfigList":[{"topicName":"rmq_sys_wheel_timer","readQueueNums":1,"writeQueueNums":1}]}',
 )  # fmt: skip
 
 
@@ -160,8 +169,24 @@ class Requests:
         flag = FLAG_ONE_WAY if chance.random() < 0.2 else 0
         return Command(chance.choice(self._codes), fields, body, opaque=self._cases & 0x7FFFFFFF, flag=flag)
 
+    def _check_broker(self) -> None:
+        """See that no request has touched what is the broker's own, or left something counted that is not there."""
+        broker = self._dispatcher.broker
+        config = self._store.config
+        assert all(config.topics.queue_count(topic) <= MAX_QUEUES for topic in config.topics.entries)
+        assert len(broker.topics.all().topic_config_table) == len(config.topics.entries)
+        assert not any(is_system_group(group) for group in config.groups.entries)
+        assert config.consumer_offsets.count == sum(map(len, config.consumer_offsets.entries.values()))
+        own = [(topic, group) for topic, _, group in (key.partition("@") for key in config.consumer_offsets.entries)]
+        for topic, group in own:
+            offset = config.consumer_offsets.get(topic, group, 0) or 0
+            assert not is_system_group(group) or offset <= self._store.max_offset(topic, 0)
+        assert broker.slices.is_empty
+        assert broker.clients._shares.total == sum(map(len, broker.clients._places.values()))
+
     def _close_store(self) -> None:
         if self._folder is not None:
+            self._check_broker()
             self._store.close()
             shutil.rmtree(self._folder)
             self._folder = None
