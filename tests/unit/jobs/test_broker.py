@@ -53,7 +53,7 @@ def run(tmp_path: Path, *arguments: str) -> int:
         (["--layout", "boltmq", "--listen", "[::1]:10911"], "expected an IPv4 address for --layout boltmq"),
         (["--layout", "jmq", "--segment-mib", "0"], "journal_file_size_bytes: expected"),
         (["--store", ""], "--store: expected a folder"),
-        (["--store", "/dev/null"], "--store /dev/null: cannot be opened: File exists: /dev/null"),
+        (["--store", "/dev/null"], "--store /dev/null: cannot be opened: expected a folder, found a device"),
         (["--store", "/dev/null/store"], "--store /dev/null/store: cannot be opened: Not a directory"),
         (["--tls-config", "/no/such/file"], "--tls-config /no/such/file: cannot be read: No such file or directory"),
         (["--tls-config", "/dev/null"], "--tls-config /dev/null: expected tls.server.keyPath and tls.server.certPath"),
@@ -186,7 +186,7 @@ def test_a_store_that_others_own_is_told(
     monkeypatch.setattr("broker_lite.store.ownership.os.open", refuse)
     assert run(tmp_path) == ExitCode.USAGE
     errors = capsys.readouterr().err
-    assert f"cannot be opened: Permission denied: {tmp_path / 'store' / 'lock'}" in errors
+    assert f"cannot be opened: Permission denied: {tmp_path / 'store'}" in errors
     assert "a folder that this user may write to" in errors
 
 
