@@ -169,7 +169,7 @@ class Connection:
             problem = UnreachableError(f"{self.address}: expected to send {len(data)} bytes, found {error}")
             self._problem = self._problem or problem
             self._shut()
-            raise problem from None
+            raise UnreachableError(str(self._problem)) from None
 
     def _shut(self) -> None:
         with contextlib.suppress(OSError):  # the peer was faster
@@ -184,8 +184,12 @@ class Connection:
             answer.set_exception(self._problem)
 
     def _read(self) -> None:
+        with self._socket:  # closed when it is known why
+            self._read_all()
+
+    def _read_all(self) -> None:
         try:
-            with self._socket, selectors.DefaultSelector() as selector:
+            with selectors.DefaultSelector() as selector:
                 selector.register(self._socket, selectors.EVENT_READ)
                 space = memoryview(bytearray(RECEIVE_BYTES))
                 while self._problem is None:

@@ -43,6 +43,8 @@ final class Clients {
         client.setNamesrvAddr(nameServer);
         client.setPollNameServerInterval(500);
         client.setHeartbeatBrokerInterval(1000);
+        // On a busy machine a first TLS handshake takes longer than the 3 s that are the default.
+        client.setMqClientApiTimeout(15_000);
         return client;
     }
 

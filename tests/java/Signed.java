@@ -24,6 +24,7 @@ public final class Signed {
         AclClientRPCHook hook = new AclClientRPCHook(new SessionCredentials(arguments[2], arguments[3]));
         DefaultMQProducer producer = Clients.quick(new DefaultMQProducer("signed", hook), arguments[0]);
         producer.setRetryTimesWhenSendFailed(0);
+        producer.setSendMsgTimeout(20_000);
         producer.start();
         try {
             SendResult sent = producer.send(new Message(arguments[1], "Tag", "key of 1", "body".getBytes()));

@@ -9,10 +9,17 @@ import pytest
 
 from connectors.commitlog.errors import OptionError
 from connectors.option_names import known_options
+from connectors.remoting.options import (
+    ACCESS_KEY_VARIABLE,
+    SECRET_KEY_VARIABLE,
+    SECURITY_TOKEN_VARIABLE,
+    TLS_CONFIG_VARIABLE,
+)
 from jobs import dump, guard, rebuild, verify
 from jobs.command import ExitCode, job_parser, run_job
 from jobs.names import did_you_mean, there_are
-from jobs.settings_check import VARIABLES, variables_of_all_jobs
+from jobs.settings_check import OTHER_VARIABLES, VARIABLES, variables_of_all_jobs
+from schemas.remoting.tls_properties import CLIENT_PASSWORD_VARIABLE, SERVER_PASSWORD_VARIABLE
 from tests.jmq_stores import write_jmq_store
 from tests.logs import messages, open_segment, write_store
 
@@ -86,6 +93,11 @@ def test_a_variable_of_no_job_is_warned_of(
     error = capsys.readouterr().err
     assert ("Did you mean 'COMMITLAKE_STORE'?" in error) == warns
     assert bool(error) == warns
+
+
+def test_variables_of_secrets_and_tls_are_known() -> None:
+    credentials = {ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE, SECURITY_TOKEN_VARIABLE, TLS_CONFIG_VARIABLE}
+    assert credentials | {SERVER_PASSWORD_VARIABLE, CLIENT_PASSWORD_VARIABLE} <= OTHER_VARIABLES
 
 
 def test_variables_that_are_known_without_a_parser_are_those_of_options() -> None:

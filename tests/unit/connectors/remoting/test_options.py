@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from connectors.remoting.errors import OptionError
@@ -56,3 +58,10 @@ def test_credentials_over_a_network_without_tls_are_warned_of_once(caplog: pytes
         Network(options, credentials).close()
     assert caplog.text.count("is reached without TLS") == 1
     assert "the name server broker.example:9876 is reached without TLS" in caplog.text
+
+
+def test_credentials_over_tls_are_not_warned_of(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+    settings = tmp_path / "tls.properties"
+    settings.write_text("tls.client.authServer=true\n")
+    Network(Options("encrypted.example:9876", tls_config=str(settings)), Credentials("key", "secret")).close()
+    assert caplog.text == ""
