@@ -20,6 +20,7 @@ from connectors.lake.log_files import LOG, POINTER, LogFile, LogFolder, LogListi
 from connectors.lake.log_seals import Seal, digest_of, newest_seal, read_files, write_seal
 from connectors.lake.paths import LakeError
 from connectors.lake.versions import StorageOptions
+from schemas.layouts.numbers import INT64_MAX, parse_int64
 
 WAY_OUT = (
     "'commitlake maintain --lake LAKE --repair --dry-run' tells what can be brought back, and without --dry-run does it"
@@ -141,9 +142,12 @@ def _find_lost(folder: LogFolder, listing: LogListing) -> Iterator[LogDamage]:
     if not listing.has_pointer:
         return
     found = re.search(rb'"version"\s*:\s*(\d+)', folder.read(POINTER))
-    if found and int(found[1]) > listing.base:
-        reason = f"expected the version of a checkpoint that is there, found {int(found[1])}"
-        yield LogDamage(POINTER, int(found[1]), reason, is_entry=False)
+    if not found:
+        return
+    version = parse_int64(str(found[1], "ascii"))
+    if version is None or version > listing.base:
+        reason = f"expected the version of a checkpoint that is there, found {str(found[1][:40], 'ascii')}"
+        yield LogDamage(POINTER, INT64_MAX if version is None else version, reason, is_entry=False)
 
 
 def check_entry(data: bytes) -> str:

@@ -23,7 +23,7 @@ from connectors.s3.uris import parse_s3_uri
 _ANSWERS = 5  # whose body breaks off, which boto3 leaves to its caller, until a read is given up
 _MOST_DELETED = 1000  # in one request
 _LAST_OFFSET = 1 << 60  # beyond any object; servers compute with 64 bits
-_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+)")
+_RANGE = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18})")
 _BROKEN_OFF = (exceptions.HTTPClientError, exceptions.IncompleteReadError)
 
 

@@ -20,7 +20,12 @@ MEMORY_MIB = 96
 """What the cases of one target may take more than the first of them did."""
 _MEMORY_MIB_OF = {"planted-messages": 2048, "sent-messages": 2048}
 """Larger stores take more, up to the largest that the target makes."""
-_QUIETER = {"broker_lite": logging.ERROR, "broker_lite.delivery": logging.CRITICAL, "connectors": logging.CRITICAL}
+_QUIETER = {
+    "broker_lite": logging.ERROR,
+    "broker_lite.delivery": logging.CRITICAL,
+    "broker_lite.store": logging.CRITICAL,
+    "connectors": logging.CRITICAL,
+}
 """What is logged of what is done here on purpose; errors of handlers that nobody has thought of are still told."""
 _FIRST = 2000
 _STEP = 500

@@ -1,0 +1,98 @@
+"""Text that somebody else wrote becomes a number by `schemas.layouts.numbers` alone, never by `int` or `float`.
+
+The check reads the syntax only: it sees what a value is called, not its type. It finds `int(text)`, `int(match[1])`,
+`int(path.name)`, `int(data.decode())` and `int` as an argument, as in `map(int, parts)`.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGES = ("schemas", "connectors", "jobs", "broker_lite")
+ROOT = Path(__file__).parents[2]
+TEXTS = {"text", "name", "part", "port", "digits", "word", "line", "key", "queue", "level", "number_text"}
+MATCHES = {"match", "found"}
+SEGMENT = "`is_segment_name` has accepted it: 20 digits"
+LIMITED = "the regular expression limits the digits"
+ALLOWED = {
+    "schemas/layouts/numbers.py": "the parser itself",
+    "schemas/layouts/segments.py": "20 digits, of any script",
+    "schemas/layouts/broker_conf.py": "four hexadecimal digits",
+    "schemas/layouts/delay_levels.py": LIMITED,
+    "broker_lite/store/commitlog.py": SEGMENT,
+    "broker_lite/store/file_queue.py": SEGMENT,
+    "broker_lite/store/message_index.py": "names of 17 digits",
+    "connectors/commitlog/indexes.py": SEGMENT,
+    "connectors/commitlog/queue_index.py": SEGMENT,
+    "connectors/journal/queue_files.py": SEGMENT,
+    "connectors/packs/s3_store.py": "an answer of the object store; its regular expression limits the digits",
+    "connectors/quality/partitions.py": "numbers of numpy",
+    "connectors/rebuild/index_tags.py": SEGMENT,
+    "connectors/verify/small_files.py": "numbers of 32 bits: the table was checked",
+    "connectors/verify/queue_files.py": SEGMENT,
+    "jobs/broker_store.py": "an argument of the user's own: `float` raises for what is none",
+    "jobs/guard.py": "an argument of the user's own: `float` raises for what is none",
+    "jobs/durations.py": LIMITED,
+    "jobs/process.py": "a process number out of /proc",
+    "jobs/times.py": LIMITED,
+}
+
+
+def conversions(source: str) -> Iterator[int]:
+    """Yield the lines with a conversion of what looks like text."""
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.Call):
+            continue
+        is_number = isinstance(node.func, ast.Name) and node.func.id in {"int", "float"}
+        if is_number and node.args and looks_like_text(node.args[0]):
+            yield node.lineno
+        # argparse refuses what its `type` raises ValueError for.
+        arguments = [*node.args, *(keyword.value for keyword in node.keywords if keyword.arg != "type")]
+        is_other = isinstance(node.func, ast.Name) and node.func.id in {"isinstance", "cast", "defaultdict"}
+        if not is_other and any(isinstance(each, ast.Name) and each.id == "int" for each in arguments):
+            yield node.lineno
+
+
+def looks_like_text(node: ast.expr) -> bool:
+    """Return whether an expression is called what text is called here."""
+    match node:
+        case ast.Name(id=name):
+            return name in TEXTS
+        case ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value=int())):
+            return name in MATCHES
+        case ast.Attribute(attr="name"):
+            return True
+        case ast.Call(func=ast.Attribute(attr="decode" | "group" | "strip" | "removeprefix")):
+            return True
+    return False
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["int(text)", "float(text)", "int(match[1])", "int(found[2])", "int(path.name)", "int(data.decode())",
+     "map(int, parts)", "sorted(names, key=int)"],
+)  # fmt: skip
+def test_the_check_sees_conversions_of_text(source: str) -> None:
+    assert list(conversions(source)) == [1]
+
+
+@pytest.mark.parametrize(
+    "source", ["int(array[0])", "int(values.sum())", "isinstance(value, int)", "parse_int32(text)"]
+)
+def test_the_check_sees_nothing_else(source: str) -> None:
+    assert list(conversions(source)) == []
+
+
+def test_text_becomes_a_number_by_the_bounded_parser() -> None:
+    found = {
+        str(path.relative_to(ROOT)): lines
+        for package in PACKAGES
+        for path in sorted((ROOT / package).rglob("*.py"))
+        if (lines := list(conversions(path.read_text("utf-8"))))
+    }
+    assert {name: lines for name, lines in found.items() if name not in ALLOWED} == {}
+    assert set(ALLOWED) <= set(found), "a place that is allowed converts nothing any more: take it off the list"
