@@ -296,3 +296,39 @@ OUT_PLANTS: dict[str, Plant] = {
     "plan.json is a FIFO": fifo(".rebuild/plan.json"),
 }  # fmt: skip
 """What is planted in the folder that a run is to write to."""
+
+
+def data_file_of(path: str, action: str = "add") -> Plant:
+    """A version of `messages` that names a file elsewhere; `{canary}` stands for the tree's path."""
+
+    def plant(lake: Path, canary: Path) -> None:
+        log = lake / "messages" / "_delta_log"
+        version = 1 + max(int(each.stem) for each in log.glob("*.json"))
+        named = path.format(canary=canary, name=canary.name)
+        document = {"path": named, "dataChange": True, "partitionValues": {"store_date": None}, "size": 10}
+        times = {"add": {"modificationTime": 1}, "remove": {"deletionTimestamp": 1, "extendedFileMetadata": True}}
+        (log / f"{version:020d}.json").write_text(json.dumps({action: document | times[action]}) + "\n")
+
+    return plant
+
+
+PARTITION = "store_date=2023-11-14"
+LAKE_PLANTS: dict[str, Plant] = {
+    **{
+        f"add {path}": data_file_of(path)
+        for path in (
+            "../../{name}/settings", "{canary}/settings", "file://{canary}/settings", "%2e%2e/%2E./{name}/settings",
+        )
+    },
+    **{f"remove {path}": data_file_of(path, "remove") for path in ("../../{name}/settings", "{canary}/settings")},
+    "a folder of a table is a link": link("messages/other", "config"),
+    "a partition is a link": link("messages/store_date=1970-01-01", "config"),
+    "a partition with rows is a link": link(f"messages/{PARTITION}", "config"),
+    "a file of a table is a link": link("messages/old.parquet", "settings"),
+    "a folder of packs is a link": link("bodies/store_date=1970-01-01", ""),
+    "packs of a broker are a link": link(f"bodies/{PARTITION}/broker=other", "packs"),
+    "bodies with rows are a link": link(f"bodies/{PARTITION}", ""),
+    "staged profiles are a link": link("profiles/staged", "config"),
+    "a FIFO in a table": fifo("messages/old.parquet"),
+}  # fmt: skip
+"""What is planted in a lake's folder."""

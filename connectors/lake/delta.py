@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import logging
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from connectors.lake.log_check import check_log, seal_log
+from connectors.lake.paths import LakeError
 from connectors.s3.options import S3Options
 from connectors.s3.uris import is_s3
+
+_OUTSIDE = r"^/|^[A-Za-z][A-Za-z0-9+.-]*:|(^|/|%2[fF])(\.|%2[eE]){2}(/|%2[fF]|$)"
+"""An absolute path, a URI, or one with `..` in it, also percent-encoded as Delta's paths are."""
 
 
 def delta_table(uri: str, s3: S3Options | None = None) -> DeltaTable:
@@ -22,6 +28,7 @@ def delta_table(uri: str, s3: S3Options | None = None) -> DeltaTable:
     Raises:
         TableNotFoundError: if there is none.
         LogDamagedError: if its log is damaged.
+        LakeError: if its log names files outside of the table.
         S3Error: if an object store wants credentials, and there are none.
         OSError: if an object store cannot be reached.
     """
@@ -32,7 +39,22 @@ def delta_table(uri: str, s3: S3Options | None = None) -> DeltaTable:
         check_log(uri, options)
         raise
     check_log(uri, options)
+    _check_paths(uri, table)
     return table
+
+
+def _check_paths(uri: str, table: DeltaTable) -> None:
+    """Refuse a table whose log names files outside of its folder: an engine would read them.
+
+    A shallow clone, which does so by design, is no table of a lake.
+    """
+    paths = pa.table(table.get_add_actions()).column("path")
+    outside = paths.filter(pc.match_substring_regex(paths, _OUTSIDE))
+    if len(outside):
+        raise LakeError(
+            f"{uri}: expected a log that names files of this table, found {outside[0].as_py()!r}: somebody else has "
+            "written to it. 'commitlake maintain --repair' tells which versions are an archive's"
+        )
 
 
 def seal(uri: str, s3: S3Options | None = None) -> None:

@@ -109,7 +109,7 @@ class LogFolder:
                 output.write(data)
             return
         path = Path(self.table_uri) / folder / name
-        make_folders(path.parent)
+        make_folders(path.parent, below=Path(self.table_uri))
         with write_whole(path) as file:
             file.write(data)
 

@@ -127,7 +127,7 @@ def _open_new(table_uri: str, path: str) -> Iterator[BinaryIO]:
             yield output
         return
     local = Path(table_uri) / path
-    make_folders(local.parent)
+    make_folders(local.parent, below=Path(table_uri))
     with write_whole(local) as output:
         yield output
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import datetime
 import re
 from dataclasses import dataclass
+from pathlib import Path
 
 from deltalake import DeltaTable
 
@@ -19,6 +20,7 @@ from connectors.lake.delta import delta_table, seal
 from connectors.lake.log_history import read_history
 from connectors.maintenance.table_files import NO_HOOKS, folder_of
 from schemas.layouts.numbers import parse_int, parse_int64
+from schemas.store_files import check_tree
 
 SHORTEST_RETENTION = datetime.timedelta(days=1)
 """A run must have committed its files by then, and a reader be done with its version."""
@@ -40,7 +42,12 @@ class Garbage:
 
 
 def find_garbage(table_uri: str, retention: datetime.timedelta) -> Garbage:
-    """What `vacuum` would delete."""
+    """What `vacuum` would delete.
+
+    Raises:
+        UnsafeFileError: if there is a link among the table's files.
+    """
+    _refuse_links(table_uri)
     names = delta_table(table_uri).vacuum(_hours(retention), dry_run=True, enforce_retention_duration=False, full=True)
     files = folder_of(table_uri)
     # What a version has taken away may have been deleted before.
@@ -57,6 +64,7 @@ def vacuum(table_uri: str, retention: datetime.timedelta) -> None:
     """
     if retention < SHORTEST_RETENTION:
         raise ValueError(f"expected a retention of at least {SHORTEST_RETENTION}, found {retention}")
+    _refuse_links(table_uri)
     delta_table(table_uri).vacuum(
         _hours(retention),
         dry_run=False,
@@ -65,6 +73,12 @@ def vacuum(table_uri: str, retention: datetime.timedelta) -> None:
         post_commithook_properties=NO_HOOKS,
     )
     seal(table_uri)
+
+
+def _refuse_links(table_uri: str) -> None:
+    """Refuse a local table with links in its folder: deltalake would delete what they lead to."""
+    if "://" not in table_uri:
+        check_tree(Path(table_uri))
 
 
 def _hours(length: datetime.timedelta) -> int:

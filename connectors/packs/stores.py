@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
@@ -16,7 +16,7 @@ from connectors.packs.location import PackLocation, pack_location
 from connectors.packs.names import PackFile, parse_pack_name
 from connectors.packs.s3_store import S3PackStore
 from connectors.whole_files import sync_folder, write_whole
-from schemas.store_files import FOLDER_MODE
+from schemas.store_files import UnsafeFileError, files_in, folders_in, make_folders, open_file, remove_file
 
 _TEMPORARY = re.compile(r"\.[0-9]{20}-[0-9]{20}-[0-9a-f]{16}\.zst\.[0-9]+-[0-9a-f]{16}\.tmp")
 
@@ -105,7 +105,7 @@ class LocalPackStore:
     def open_write(self, name: str) -> Iterator[PackOutput]:
         """See PackStore."""
         path = self._path(name)
-        _make_folder(path.parent)
+        _make_folder(path.parent, self._root)
         # Unbuffered: what comes is a frame, and a raw file may take less than all of it; see _WholeWrites.
         with write_whole(path, buffering=0) as file:
             yield _WholeWrites(file.fileno())
@@ -136,11 +136,28 @@ class LocalPackStore:
 
     def list_packs(self) -> Iterator[PackFile]:
         """See PackStore."""
-        for path in sorted(self._root.glob("store_date=*/broker=*/*.zst")):
-            name = path.relative_to(self._root).as_posix()
-            with suppress(PackNameError, FileNotFoundError):  # another's file; or deleted meanwhile
-                store_date, status = parse_pack_name(name).store_date, path.stat()
-                yield PackFile(name, store_date, status.st_size, _moment(status.st_mtime))
+        for folder in self._folders():
+            for file_name in self._listed(files_in, folder, lambda name: name.endswith(".zst")):
+                path = folder / file_name
+                name = path.relative_to(self._root).as_posix()
+                with suppress(PackNameError, FileNotFoundError):  # another's file; or deleted meanwhile
+                    store_date, status = parse_pack_name(name).store_date, path.lstat()
+                    yield PackFile(name, store_date, status.st_size, _moment(status.st_mtime))
+
+    def _folders(self) -> Iterator[Path]:
+        """The folders of packs, by date and broker."""
+        for date in self._listed(folders_in, self._root):
+            if date.startswith("store_date="):
+                for broker in self._listed(folders_in, self._root / date):
+                    if broker.startswith("broker="):
+                        yield self._root / date / broker
+
+    def _listed(self, names_in: Callable[..., list[str]], folder: Path, *wanted: Callable[[str], bool]) -> list[str]:
+        try:
+            return names_in(folder, *wanted, below=self._root)
+        except UnsafeFileError as error:
+            advice = "Move what it leads to into the folder: only the folder itself may be a link"
+            raise PackStoreError(str(self._root), "folders and files", str(error), advice) from None
 
     def delete(self, names: Iterable[str]) -> None:
         """See PackStore."""
@@ -150,16 +167,17 @@ class LocalPackStore:
     def delete_unfinished(self, before: datetime.datetime) -> int:
         """See PackStore."""
         count = 0
-        for path in self._root.glob("store_date=*/broker=*/.*.tmp"):
+        for path in [path for folder in self._folders() for path in folder.iterdir()]:
             with suppress(FileNotFoundError):  # its writer has just given it its name
-                if is_temporary(path.name) and _moment(path.stat().st_mtime) < before:
+                if is_temporary(path.name) and _moment(path.lstat().st_mtime) < before:
                     self._unlink(path)
                     count += 1
         return count
 
     def _unlink(self, path: Path) -> None:
         try:
-            path.unlink(missing_ok=True)
+            with suppress(FileNotFoundError):
+                remove_file(path, below=self._root)
         except OSError as error:
             advice = "Run as a user who may change the lake"
             raise PackStoreError(str(self._root), f"{path} to be deleted", str(error.strerror), advice) from None
@@ -168,11 +186,14 @@ class LocalPackStore:
     def _open(self, name: str) -> Iterator[int]:
         path = self._path(name)
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = open_file(path, below=self._root)
             try:
                 yield descriptor
             finally:
                 os.close(descriptor)
+        except UnsafeFileError as error:
+            advice = "Move what it leads to into the folder: only the folder itself may be a link"
+            raise PackError(name, None, "a regular file in a regular folder", str(error), advice) from None
         except (FileNotFoundError, NotADirectoryError):
             advice = "Has it expired by a lifecycle rule? If not, restore it from a backup of the lake"
             raise PackError(name, None, f"a file in {self._root}", "none", advice) from None
@@ -232,14 +253,16 @@ def is_temporary(file_name: str) -> bool:
     return _TEMPORARY.fullmatch(file_name) is not None
 
 
-def _make_folder(folder: Path) -> None:
-    """Make a folder and what is above it, each entry synced: a pack whose folder is lost is lost."""
-    missing = []
-    while not folder.exists():
-        missing.append(folder)
-        folder = folder.parent
+def _make_folder(folder: Path, root: Path) -> None:
+    """Make a folder and what is above it, each entry synced: a pack whose folder is lost is lost.
+
+    Args:
+        folder: of packs.
+        root: from here on no part of its path may be a link.
+    """
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    make_folders(folder, below=root)
     for new in reversed(missing):
-        new.mkdir(FOLDER_MODE, exist_ok=True)  # another task may make it, too
         sync_folder(new.parent)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 from collections.abc import Callable
@@ -14,20 +15,20 @@ from connectors.archive.task import ArchiveTasks
 from connectors.archive.work import find_work
 from connectors.commitlog.errors import CommitLogError
 from connectors.lake.committer import commit_run, open_for_append
-from connectors.lake.paths import LakePaths
+from connectors.lake.paths import LakeError, LakePaths
+from connectors.packs.errors import PackStoreError
 from connectors.packs.location import PackLocation
-from jobs import dump, explain, guard, rebuild, verify
+from jobs import dump, explain, guard, maintain, query, rebuild, restore, verify
 from schemas.store_files import UnsafeFileError
 from tests.indexed_stores import OPTIONS, Clock, message, write_indexed_store
-from tests.planted_stores import SECRET, STORE_PLANTS, Canary, holds_secret
+from tests.planted_stores import LAKE_PLANTS, OUT_PLANTS, SECRET, STORE_PLANTS, Canary, holds_secret
 
 COUNT = 40
 KNOWN_CODES = {0, 1, 2, 3, 4}
 LOCAL = ("--local", "--threads", "1", "--quiet")
 GEOMETRY = ("--index-slots", str(OPTIONS.index_slots), "--index-entries", str(OPTIONS.index_entries))
+SIZES = ("--queue-file-size", str(OPTIONS.consume_queue_file_size_bytes), *GEOMETRY)
 Job = Callable[[Path, Path], int]
-
-pytestmark = pytest.mark.timeout(120)
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +58,7 @@ def archive(store: Path, out: Path) -> int:
             work.commit,
             work.started_from,
         )
-    except (CommitLogError, UnsafeFileError):
+    except (CommitLogError, LakeError, PackStoreError, UnsafeFileError):
         return 2
     return 0
 
@@ -116,3 +117,68 @@ def test_nothing_outside_a_store_is_changed_or_copied(
             if "log is a link" not in words:  # that of the folder may lead elsewhere, to be read
                 assert holds_secret(out) == [], name
                 assert SECRET not in (printed.out + printed.err).encode("utf-8", "replace"), name
+
+
+@pytest.fixture(scope="module")
+def lake(sound: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lake of the store."""
+    place = tmp_path_factory.mktemp("lake")
+    assert archive(sound, place) == 0
+    return place / "lake"
+
+
+@pytest.mark.parametrize("words", OUT_PLANTS)
+def test_what_lies_in_the_folder_of_a_run_leads_nowhere(
+    sound: Path, lake: Path, tmp_path: Path, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    jobs: dict[str, Callable[[Path], int]] = {
+        "rebuild": lambda out: rebuild.main([str(sound), "--out", str(out), *LOCAL]),
+        "salvage": lambda out: rebuild.main([str(sound), "--salvage", "--out", str(out), *LOCAL]),
+        "restore": lambda out: restore.main(["--lake", str(lake), "--out", str(out), *SIZES, "--quiet"]),
+    }
+    for name, job in jobs.items():
+        out = tmp_path / name / "out"
+        canary = Canary(sound, tmp_path / name / "outside")
+        OUT_PLANTS[words](out, canary.root)
+        canary.take()
+        code = job(out)
+        printed = capsys.readouterr()
+        assert code in KNOWN_CODES, name
+        assert "shows the stack trace" not in printed.err, (name, printed.err)
+        canary.check()
+        assert holds_secret(out) == [], name
+
+
+@pytest.mark.parametrize("words", LAKE_PLANTS)
+def test_nothing_outside_a_lake_is_changed_or_read(
+    sound: Path, lake: Path, tmp_path: Path, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copy = Path(shutil.copytree(lake, tmp_path / "lake"))
+    other = Path(shutil.copytree(sound, tmp_path / "broker-b" / "store"))
+    canary = Canary(sound, tmp_path / "outside")
+    pack = f"broker=other/{0:020d}-{10:020d}-{'0' * 16}.zst"
+    for name in (pack, f"packs/{Path(pack).name}", f"packs/.{Path(pack).name}.1-{'0' * 16}.tmp"):
+        path = canary.root / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(SECRET)
+    for path in canary.root.rglob("*"):
+        os.utime(path, (1, 1))  # old enough to be deleted
+    LAKE_PLANTS[words](copy, canary.root)
+    canary.take()
+    out = tmp_path / "out"
+    jobs: dict[str, Callable[[], int]] = {
+        "query": lambda: query.main(["--lake", str(copy), "--output", "jsonl"]),
+        "query --body": lambda: query.main(["--lake", str(copy), "--key", "order-3", "--body-out", str(out / "body")]),
+        "restore": lambda: restore.main(["--lake", str(copy), "--out", str(out / "store"), *SIZES, "--quiet"]),
+        "archive": lambda: archive(other, tmp_path),
+        "maintain": lambda: maintain.main(["--lake", str(copy), "--keep", "bodies=30d"]),
+    }
+    out.mkdir()
+    for name, job in jobs.items():
+        code = job()
+        printed = capsys.readouterr()
+        assert code in KNOWN_CODES, name
+        assert "shows the stack trace" not in printed.err, (name, printed.err)
+        canary.check()
+        assert SECRET not in (printed.out + printed.err).encode("utf-8", "replace"), name
+        assert holds_secret(out) == [], name

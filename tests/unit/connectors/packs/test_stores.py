@@ -104,7 +104,7 @@ def test_no_method_opens_another_name(name: str, tmp_path: Path) -> None:
 
 def test_a_pack_that_may_not_be_read_is_said_so(tmp_path: Path) -> None:
     (tmp_path / NAME).mkdir(parents=True)  # opens, as a folder does, and cannot be read
-    with pytest.raises(PackError, match="to read, found Is a directory"):
+    with pytest.raises(PackError, match="found a folder"):
         LocalPackStore(tmp_path).read_range(NAME, 0, 1)
 
 
@@ -163,10 +163,17 @@ def test_what_killed_writers_left_is_deleted_when_it_is_old(tmp_path: Path) -> N
     assert files_of(tmp_path) == []
 
 
-def test_what_a_writer_finishes_during_the_look_is_left_alone(tmp_path: Path) -> None:
+def test_what_a_writer_finishes_during_the_look_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder, name = (tmp_path / NAME).parent, NAME.split("/")[-1]
     folder.mkdir(parents=True)
-    (folder / f".{name}.12-0123456789abcdef.tmp").symlink_to("gone")  # listed, and not there
+    unfinished = folder / f".{name}.12-0123456789abcdef.tmp"
+    unfinished.write_bytes(b"")
+
+    def finish(_: str) -> bool:
+        unfinished.unlink()
+        return True
+
+    monkeypatch.setattr("connectors.packs.stores.is_temporary", finish)
     later = datetime.datetime.now(datetime.UTC) + datetime.timedelta(hours=1)
     assert LocalPackStore(tmp_path).delete_unfinished(later) == 0
 
