@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from broker_lite.broker.accounts import Accounts
 from broker_lite.broker.broker import Broker
@@ -127,14 +127,12 @@ class Dispatcher:
         """Do what a request asks, and answer it; what takes long is answered after some calls of `work`."""
         before = self.broker.store.log_end
         answer = self._answer(channel, request)
-        if isinstance(answer, Generator):
-            kept_bytes = len(request.body) + _KEPT_BYTES.get(request.code, 0)
-            if not self.broker.slices.run(
-                self._answer_in_slices(channel, request, answer, before), channel, kept_bytes
-            ):
-                self._send(channel, request, request.reply(ResponseCode.SYSTEM_BUSY, remark=_TOO_MUCH_WORK), before)
-        else:
+        if answer is None or isinstance(answer, Command):
             self._send(channel, request, answer, before)
+            return
+        kept_bytes = len(request.body) + _KEPT_BYTES.get(request.code, 0)
+        if not self.broker.slices.run(self._answer_in_slices(channel, request, answer, before), channel, kept_bytes):
+            self._send(channel, request, request.reply(ResponseCode.SYSTEM_BUSY, remark=_TOO_MUCH_WORK), before)
 
     def _answer_in_slices(self, channel: Channel, request: Command, answering: Answering, before: int) -> Steps:
         try:
@@ -163,7 +161,7 @@ class Dispatcher:
         return len(self._unsynced)
 
     def _answer(self, channel: Channel, request: Command) -> Command | Answering | None:
-        if request.code in _WRITES and self.unsent_answers >= MAX_UNSYNCED:
+        if self.unsent_answers >= MAX_UNSYNCED and request.code in _WRITES:
             return request.reply(ResponseCode.SYSTEM_BUSY, remark=_BEHIND)
         handler = HANDLERS.get(request.code)
         if handler is None:

@@ -20,6 +20,7 @@ from schemas.layouts.errors import LayoutError
 
 MAX_EXAMINED = 800
 """Entries that one pull looks at where a filter wants few of them."""
+_UNFILTERED_OF_STEP = 16
 _PRE_BLANK_SIZE = 0x7FFFFFFF
 
 
@@ -94,7 +95,9 @@ def pull_records(
     number = queue_offset
     is_cut = False
     for number in range(queue_offset, min(high, queue_offset + max(MAX_EXAMINED, limits.messages))):
-        if number > queue_offset and limits.is_over:
+        # Without a filter an entry takes a microsecond: looking at the clock for each would take a third of it.
+        looks_at_clock = accepts_record is not None or not number % _UNFILTERED_OF_STEP
+        if looks_at_clock and number > queue_offset and limits.is_over:
             is_cut = True
             break
         physical_offset, record_size, code = ENTRY.struct.unpack_from(*queue.files.locate(number * ENTRY.size))

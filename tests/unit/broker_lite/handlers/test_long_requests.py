@@ -61,13 +61,18 @@ def test_a_cut_pull_is_answered_with_what_it_has_found(
     peer: Peer, dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     send_wide(peer, 30)
-    monkeypatch.setattr("broker_lite.handlers.pulling.UNFILTERED_SECONDS", 0)
-    answer = peer.ask(PULL, pull_fields("orders"))
+    monkeypatch.setattr("broker_lite.handlers.pulling.SLICE_SECONDS", 0)
+    everything: dict[str, Any] = {"subscription": "N IS NOT NULL", "expressionType": "SQL92"}
+    answer = peer.ask(PULL, pull_fields("orders", **everything))
     assert [record.body for record in records(answer.body)] == [b"0"]
     assert answer.ext_fields["nextBeginOffset"] == "1"
-    bodies, pulls, _ = pull_all(peer, dispatcher)
+    bodies, pulls, _ = pull_all(peer, dispatcher, **everything)
     assert bodies == [str(number).encode() for number in range(30)]
     assert pulls == 31
+    monkeypatch.setattr("broker_lite.handlers.pulling.UNFILTERED_SECONDS", 0)
+    bodies, pulls, _ = pull_all(peer, dispatcher)
+    assert bodies == [str(number).encode() for number in range(30)]
+    assert pulls == 3
 
 
 def test_a_queue_may_go_in_the_middle_of_a_pull(
