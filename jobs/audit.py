@@ -5,7 +5,8 @@
 For each topic, queue and window of ten minutes: messages, bytes, first and last offsets, and a checksum in which every
 message is. `messages` is compared with what the archive's runs counted when they read the log, with the bodies in the
 packs (each is read, and compared with its CRC), with the store as far as it still has what was archived, and with
-HBase. One message less anywhere is a difference. What has expired is none: what maintain drops it writes down, and
+HBase. One message less anywhere is a difference. The tables' data files, and the tables that follow `messages`, are
+looked at as `jobs.audit_tables` says. What has expired is none: what maintain drops it writes down, and
 --bodies-kept and --hbase-kept say what a lifecycle rule or HBase drops by itself. All sides are of one version of
 `messages`, so that an archive may go on beside it.
 
@@ -24,6 +25,14 @@ from typing import TYPE_CHECKING
 
 from connectors.lake.paths import LakePaths
 from jobs.audit_moment import read_moment, wait_for_hbase
+from jobs.audit_tables import (
+    TableFinding,
+    compare_message_keys,
+    compare_runs,
+    damaged_files,
+    finding_lines,
+    prevents_comparison,
+)
 from jobs.combinations import check_has_effect
 from jobs.command import ExitCode, JobError, job_parser, run_job
 from jobs.durations import parse_duration
@@ -48,6 +57,7 @@ EXAMPLES = (
     ("audit --lake /data/lake", "the lake by itself, bodies included"),
     ("audit --lake /data/lake --store '/mnt/brokers/{broker}/store'", "and with the brokers' logs"),
     ("audit --lake /data/lake --from -1d --no-bodies --output json", "the last day, without reading the packs"),
+    ("audit --lake /data/lake --deep", "and every page of every data file, with its checksum"),
     ("audit --lake /data/lake --hbase hbase-thrift:9090", "and with HBase"),
 )
 _BODY_FIGURES = ("messages", "bytes", "body_bytes", "checksum")
@@ -68,6 +78,8 @@ def build_parser() -> argparse.ArgumentParser:
     kept_help = "older {} may have expired by {}: {}"
     bodies_help = kept_help.format("bodies", "a lifecycle rule (what maintain drops is known)", "30d")
     parser.add_argument("--bodies-kept", type=parse_duration, metavar="TIME", help=bodies_help)
+    deep_help = "read every page of every data file, and compare it with its checksum"
+    parser.add_argument("--deep", action="store_true", help=deep_help)
     parser.add_argument("--hbase", metavar="HOST[:PORT]", help="compare with HBase, by its Thrift server")
     parser.add_argument("--hbase-table", metavar="NAME", help="its table there (default: commitlake_messages)")
     hbase_help = kept_help.format("messages", "HBase's ttlSeconds", "90d")
@@ -86,9 +98,14 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     bodies = _bodies_of(arguments, lake)
     moment = read_moment(lake)
     ranges, store_notes = _ranges_of(arguments, moment)
+    findings = [*damaged_files(lake, deep=arguments.deep)]
+    if prevents_comparison(findings):
+        _print(arguments, [], findings, ["nothing else was compared: the tables cannot be read"])
+        return ExitCode.DAMAGE
+    findings += compare_runs(lake, moment)
     from connectors.spark_session import get_session
     from jobs.audit_sides import Sides, Span
-    from jobs.audit_verdicts import as_json, as_text, cached
+    from jobs.audit_verdicts import cached
 
     spark = get_session("audit", lake.s3)
     span = Span(arguments.first, arguments.last).whole_windows()
@@ -102,10 +119,29 @@ def job(arguments: argparse.Namespace) -> ExitCode:
             verdicts.append(_compare_store(sides, arguments, ranges, store_notes))
         if arguments.hbase:
             verdicts.append(_compare_hbase(sides, messages, arguments))
-    print(as_json(verdicts) if arguments.output == "json" else as_text(verdicts))
+        of_keys, note = ([], "") if _is_damaged("message_keys", findings) else compare_message_keys(sides)
+    findings += of_keys
+    _print(arguments, verdicts, findings, [note] if note else [])
     if not any(verdict.compared for verdict in verdicts):
         raise JobError("there was nothing to compare", "Name a store with --store, or leave out --no-bodies")
-    return ExitCode.DAMAGE if any(verdict.differing for verdict in verdicts) else ExitCode.OK
+    return ExitCode.DAMAGE if findings or any(verdict.differing for verdict in verdicts) else ExitCode.OK
+
+
+def _is_damaged(table: str, findings: Sequence[TableFinding]) -> bool:
+    return any(finding.table == table for finding in findings)
+
+
+def _print(
+    arguments: argparse.Namespace, verdicts: Sequence[Verdict], findings: Sequence[TableFinding], notes: Sequence[str]
+) -> None:
+    """Print what was compared; as JSON, a table's damage is an element of its own."""
+    from jobs.audit_verdicts import as_json, as_text
+
+    if arguments.output == "json":
+        print(as_json([*verdicts, *findings]))
+        return
+    whole = [] if findings else ["whole       the tables' data files, and what the runs have written"]
+    print("\n".join([*whole, *([as_text(verdicts)] if verdicts else []), *finding_lines(findings), *notes]))
 
 
 def _bodies_of(arguments: argparse.Namespace, lake: LakePaths) -> str:

@@ -19,6 +19,7 @@ from connectors.packs.check import with_found_bodies
 from connectors.packs.location import pack_location
 from connectors.s3.spark import spark_uri
 from jobs.audit_moment import Moment
+from pipelines.message_keys import to_message_keys
 from pipelines.profile import combine_profiles, to_profile
 from schemas.tables.messages import MESSAGES
 from schemas.tables.profile import PROFILES, WINDOW_SECONDS
@@ -175,6 +176,10 @@ class Sides:
         rows = self.spark.read.format("hbase").options(**{**options, "columns": ",".join(MESSAGES.names)}).load()
         ends = {broker: StoreRange(0, progress.end) for broker, progress in self.moment.commit.stores.items()}
         return to_profile(_inside(rows.where(self.span.of("store_timestamp")), self.stretches(ends)))
+
+    def keys(self, version: int) -> tuple[DataFrame, DataFrame]:
+        """The keys of all messages, and the table `message_keys` at a version."""
+        return to_message_keys(self._table("messages", self.moment.version)), self._table("message_keys", version)
 
     def stretches(self, ranges: Mapping[str, StoreRange]) -> DataFrame:
         """Ranges of the brokers' logs, as in `Counted`."""

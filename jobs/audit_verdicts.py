@@ -6,13 +6,16 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from connectors.printable import printable_json
 from pipelines.profile import FIGURES, compare_profiles
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 SHOWN = 5
 """How many of a kind are shown."""
@@ -85,8 +88,8 @@ def count_messages(profile: DataFrame) -> tuple[int, int]:
     return counted[0], counted[1]
 
 
-def as_json(verdicts: Sequence[Verdict]) -> str:
-    """Verdicts for a program."""
+def as_json(verdicts: Sequence[DataclassInstance]) -> str:
+    """Verdicts, and findings on tables, for a program."""
     document = json.dumps([asdict(verdict) for verdict in verdicts], default=str, indent=2, ensure_ascii=False)
     return printable_json(document)
 

@@ -49,7 +49,7 @@ def to_profile(messages: DataFrame) -> DataFrame:
             F.count("*").alias("messages"),
             _sum("size").alias("bytes"),
             _sum("body_size").alias("body_bytes"),
-            _wrapped_sum("checksum").alias("checksum"),
+            wrapped_sum("checksum").alias("checksum"),
             F.min("queue_offset").alias("first_queue_offset"),
             F.max("queue_offset").alias("last_queue_offset"),
             F.min("physical_offset").alias("first_physical_offset"),
@@ -79,7 +79,7 @@ def combine_profiles(profiles: DataFrame) -> DataFrame:
         profiles.groupBy(*KEY_COLUMNS)
         .agg(
             *(_sum(name).alias(name) for name in ("messages", "bytes", "body_bytes")),
-            _wrapped_sum("checksum").alias("checksum"),
+            wrapped_sum("checksum").alias("checksum"),
             *(F.min(name).alias(name) for name in least),
             *(F.max(name).alias(name) for name in greatest),
             *(_known_sum(name).alias(name) for name in OPTIONAL_CHECKSUMS if name in profiles.columns),
@@ -162,10 +162,10 @@ def _sum(name: str) -> Column:
 
 def _known_sum(name: str) -> Column:
     """The sum modulo 2^64, or null where one of the values is null."""
-    return F.when(F.count_if(F.col(name).isNull()) == 0, _wrapped_sum(name))
+    return F.when(F.count_if(F.col(name).isNull()) == 0, wrapped_sum(name))
 
 
-def _wrapped_sum(name: str) -> Column:
+def wrapped_sum(name: str) -> Column:
     """The sum modulo 2^64: `sum` itself fails on an overflow, so that the halves are summed, and put together."""
     value = F.col(name)
     low = F.sum(value.bitwiseAND(F.lit(_LOW)))

@@ -8,8 +8,6 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
@@ -53,7 +51,7 @@ def run_audit(folder: Path, capsys: pytest.CaptureFixture[str], *more: str) -> t
     store = str(folder / "{broker}" / "store")
     code = audit.main(["--lake", str(folder / "lake"), "--store", store, "--quiet", "--output", "json", *more])
     verdicts = json.loads(capsys.readouterr().out)
-    return code, {f"{verdict['expected']}-{verdict['found']}": verdict for verdict in verdicts}
+    return code, {verdict.get("table") or f"{verdict['expected']}-{verdict['found']}": verdict for verdict in verdicts}
 
 
 def test_what_was_archived_is_the_same_everywhere(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -70,29 +68,37 @@ def test_one_message_missing_in_the_table_turns_it_red(folder: Path, capsys: pyt
     table.delete(f"physical_offset = {row['physical_offset']}")
     code, verdicts = run_audit(folder, capsys)
     assert code == 3
-    assert [verdicts[name]["differing"] for name in verdicts] == [1, 0, 1]
+    assert [verdicts[name].get("differing") for name in verdicts] == [1, 0, 1, None]
+    assert all(note.startswith("unexpected: ") for note in verdicts["message_keys"]["notes"])
     (difference,) = verdicts["store-messages"]["differences"]
     assert (difference["topic"], difference["queue_id"]) == (row["topic"], row["queue_id"])
     assert difference["expected_messages"] == difference["found_messages"] + 1
     assert "checksum" in difference["different_columns"]
 
 
-@pytest.mark.parametrize(
-    ("column", "value"), [("tags", "other"), ("born_host", "10.0.0.9:1"), ("properties", [("a", "b")])]
-)
-def test_a_value_changed_in_a_data_file_turns_it_red(
-    folder: Path, capsys: pytest.CaptureFixture[str], column: str, value: object
-) -> None:
-    path = max((folder / "lake" / "messages").rglob("*.parquet"))
-    rows = pq.read_table(path, partitioning=None)
-    place = rows.schema.get_field_index(column)
-    values = [value, *rows.column(column).to_pylist()[1:]]
-    pq.write_table(rows.set_column(place, rows.schema.field(column), pa.array(values, rows.schema.types[place])), path)
+@pytest.mark.parametrize("column", ["tags", "born_host"])
+def test_a_changed_value_turns_it_red(folder: Path, capsys: pytest.CaptureFixture[str], column: str) -> None:
+    table = DeltaTable(str(folder / "lake" / "messages"))
+    offset = table.to_pyarrow_table(columns=["physical_offset"]).column(0)[7].as_py()
+    table.update({column: "'other'"}, predicate=f"physical_offset = {offset}")
     code, verdicts = run_audit(folder, capsys, "--no-bodies")
     assert code == 3
     for sides in ("runs-messages", "store-messages"):
         (difference,) = verdicts[sides]["differences"]
         assert difference["different_columns"] == ["row_checksum"]
+
+
+def test_keys_and_runs_that_are_lost_turn_it_red(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    keys = DeltaTable(str(folder / "lake" / "message_keys"))
+    key = keys.to_pyarrow_table(columns=["key"]).column(0)[7].as_py()
+    keys.delete(f"key = '{key}'")
+    DeltaTable(str(folder / "lake" / "archive_runs")).delete("sequence = 2")
+    code, verdicts = run_audit(folder, capsys, "--no-bodies")
+    assert code == 3
+    assert verdicts["runs-messages"]["differing"] == verdicts["store-messages"]["differing"] == 0
+    assert verdicts["archive_runs"]["notes"] == ["run 2: expected a row, found 0"]
+    assert verdicts["message_keys"]["count"]
+    assert all(note.startswith(f"missing: '{key}' of broker-a") for note in verdicts["message_keys"]["notes"])
 
 
 @pytest.mark.parametrize("damage", ["gone", "flipped", "cut"])
