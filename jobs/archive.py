@@ -28,8 +28,11 @@ from typing import TYPE_CHECKING
 from connectors.archive.places import check_bodies
 from connectors.archive.run import MIB, Config, OnRefusal, Result
 from connectors.archive.work import find_work
+from connectors.commitlog.errors import EmptyStoreError
+from connectors.lake.archive_log import read_last_commit
 from connectors.lake.paths import LakePaths
 from jobs.archive_summary import summary
+from jobs.broker_name import BrokerName, broker_name
 from jobs.command import ExitCode, JobError, job_parser, run_job
 from jobs.durations import parse_duration
 from jobs.layouts import FOLDERS, add_layout_argument, layout_of
@@ -81,7 +84,12 @@ def build_parser() -> argparse.ArgumentParser:
         "all bodies that the lake has were moved to --bodies (or back into the lake); said once, it is remembered"
     )
     parser.add_argument("--bodies-moved", action="store_true", help=moved_help)
-    parser.add_argument("--broker", help="the store's name; the folder's where not given")
+    broker_help = (
+        "the store's name in the lake; else brokerName of --broker-conf, or of a broker.conf beside the store, "
+    )
+    parser.add_argument("--broker", help=f"{broker_help}else the folder's name")
+    conf_help = "the broker's broker.conf, which has its name"
+    parser.add_argument("--broker-conf", metavar="FILE", help=conf_help)
     add_layout_argument(parser)
     mib_help = "log whose bodies go into one pack, MiB (default: 32)"
     parser.add_argument("--partition-mib", type=int, default=32, metavar="N", help=mib_help)
@@ -125,12 +133,13 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     if arguments.no_quality and arguments.quality_page is not None:
         raise JobError("--quality-page has no effect with --no-quality", "leave one of them out")
     lake = lake_of(arguments)
+    name = _name_of(arguments, lake)
     config = Config(
         store=arguments.store,
         lake=lake.root,
         bodies=arguments.bodies,
         bodies_moved=arguments.bodies_moved,
-        broker=arguments.broker,
+        broker=name.name,
         layout=layout_of(arguments),
         max_partition_bytes=arguments.partition_mib * MIB,
         on_corrupt=_ON_REFUSAL[arguments.on_corrupt],
@@ -142,6 +151,8 @@ def job(arguments: argparse.Namespace) -> ExitCode:
         page=arguments.quality_page,
     )
     _check_page(config.page)
+    if name.told and not arguments.quiet:
+        print(name.told, file=sys.stderr)
     if arguments.follow or arguments.available_now:
         return _follow(arguments, config)
     work = find_work(config.store, config.broker, lake, layouts=config.layout.layouts)
@@ -156,6 +167,18 @@ def job(arguments: argparse.Namespace) -> ExitCode:
             get_session("archive", lake.s3), config, work, partial(archive_progress, quiet=arguments.quiet)
         )
     return _tell(arguments, result)
+
+
+def _name_of(arguments: argparse.Namespace, lake: LakePaths) -> BrokerName:
+    """The store's name, which must stay what it was."""
+    last = read_last_commit(lake.messages)
+    known = () if last is None else tuple(last.stores)
+    try:
+        return broker_name(
+            arguments.store, arguments.broker, arguments.broker_conf, known, layout_of(arguments).layouts
+        )
+    except EmptyStoreError:  # nothing to archive yet, which is told later, or waited for
+        return BrokerName(arguments.broker)
 
 
 def _check_page(page: str | None) -> None:

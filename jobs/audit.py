@@ -33,6 +33,7 @@ from jobs.audit_tables import (
     finding_lines,
     prevents_comparison,
 )
+from jobs.broker_name import broker_name
 from jobs.combinations import check_has_effect
 from jobs.command import ExitCode, JobError, job_parser, run_job
 from jobs.durations import parse_duration
@@ -97,6 +98,9 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     lake = lake_of(arguments)
     bodies = _bodies_of(arguments, lake)
     moment = read_moment(lake)
+    if arguments.store:
+        known, layouts = moment.commit.stores, layout_of(arguments).layouts
+        arguments.broker = broker_name(arguments.store, arguments.broker, None, known, layouts).name
     ranges, store_notes = _ranges_of(arguments, moment)
     findings = [*damaged_files(lake, deep=arguments.deep)]
     if prevents_comparison(findings):

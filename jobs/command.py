@@ -196,6 +196,11 @@ def _unexpected(prog: str, error: BaseException, *, verbose: bool) -> int:
         if issubclass(kind, expected):
             _say(prog, message, "")
             return exit_code
+    from jobs.permissions import HINT, denied_place
+
+    if (place := denied_place(error)) is not None:
+        _say(prog, f"{place} may not be read or written by this user: permission denied", HINT)
+        return ExitCode.USAGE
     if (number := stop_signal()) is not None:  # a signal to the whole process group has ended what the job needs
         _say(prog, f"ended by {signal.Signals(number).name}", "")
         return 128 + number

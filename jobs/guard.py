@@ -76,13 +76,16 @@ def build_parser() -> argparse.ArgumentParser:
 def job(arguments: argparse.Namespace) -> ExitCode:
     """Look, and tell."""
     from connectors.commitlog.stores import find_stores
+    from jobs.broker_name import broker_name
     from jobs.guard_report import disk_lines, print_report, rule_lines, summary, verdict_of, warning_lines
     from jobs.guard_rules import read_rules
     from jobs.guard_watch import watch_stores
 
     now = datetime.datetime.now(datetime.UTC)
     progress = _read_progress(lake_of(arguments))
-    stores = find_stores(arguments.store, arguments.broker, layout_of(arguments).layouts)
+    layouts = layout_of(arguments).layouts
+    name = broker_name(arguments.store, arguments.broker, arguments.broker_conf, progress or {}, layouts)
+    stores = find_stores(arguments.store, name.name, layouts)
     if progress and arguments.broker is not None and arguments.broker not in progress:
         warn(
             "commitlake guard",

@@ -6,6 +6,7 @@ import argparse
 import os
 
 from connectors.lake.paths import LakePaths
+from jobs.permissions import check_lake_is_readable
 
 _LAKE = "the lake: a folder, or s3://bucket/prefix"
 _BODIES = "where the packs of bodies are: a folder, or s3://bucket/prefix (default: 'bodies' in the lake)"
@@ -34,12 +35,15 @@ def lake_of(arguments: argparse.Namespace) -> LakePaths:
     a pack or a JVM takes it.
 
     Raises:
+        LakeError: if it may not be read.
         S3Error: if it is in an object store and names no bucket, or the endpoint is no URL.
     """
     for variable, value in (("AWS_ENDPOINT_URL_S3", arguments.s3_endpoint), ("AWS_REGION", arguments.s3_region)):
         if value:
             os.environ[variable] = value
-    return LakePaths(arguments.lake)
+    lake = LakePaths(arguments.lake)
+    check_lake_is_readable(lake)
+    return lake
 
 
 def bodies_of(arguments: argparse.Namespace, lake: LakePaths) -> str:

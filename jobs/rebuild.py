@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from connectors.salvage.run import Salvaged
     from schemas.layouts.store_conf import StoreConf
 
-_OF_THE_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EIO})
+_OF_THE_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO})
 _NAMED = 5
 """Queues that a line of the summary names."""
 DESCRIPTION = (

@@ -84,6 +84,8 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     check_has_effect(arguments, ["s3-endpoint", "s3-region"], "lake")
     if arguments.local and arguments.lake:
         raise JobError("--lake needs Spark, and --local goes without", "leave --local out")
+    if arguments.lake:
+        arguments.broker = _name_in_lake(arguments)
     stores = find_stores(arguments.store, arguments.broker, layout_of(arguments).layouts)
     confs = {store.broker: read_store_conf(arguments.broker_conf, store.broker) for store in stores}
     options = Options(
@@ -106,6 +108,18 @@ def job(arguments: argparse.Namespace) -> ExitCode:
         print(summary(reports), file=sys.stderr)
     verdict = verdict_of(joined(reports), len(reports))
     return ExitCode.DAMAGE if verdict.is_damage else ExitCode.OK
+
+
+def _name_in_lake(arguments: argparse.Namespace) -> str | None:
+    """The store's name in the lake that it is compared with."""
+    from connectors.lake.archive_log import read_last_commit
+    from jobs.broker_name import broker_name
+    from jobs.places import lake_of
+
+    last = read_last_commit(lake_of(arguments).messages)
+    known = () if last is None else tuple(last.stores)
+    layouts = layout_of(arguments).layouts
+    return broker_name(arguments.store, arguments.broker, arguments.broker_conf, known, layouts).name
 
 
 def _verify(arguments: argparse.Namespace, stores: Sequence[Store], options: Options) -> list[StoreReport]:

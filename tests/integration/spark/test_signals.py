@@ -35,7 +35,19 @@ def archive(started: list[MarkedProcess], store: Path, *options: str) -> MarkedP
     """An archive into the lake beside a store."""
     lake = store.parent / "lake"
     job = MarkedProcess(
-        ["-m", "jobs.cli", "archive", "--store", str(store), "--lake", str(lake), "--no-quality", *options]
+        [
+            "-m",
+            "jobs.cli",
+            "archive",
+            "--store",
+            str(store),
+            "--broker",
+            "a",
+            "--lake",
+            str(lake),
+            "--no-quality",
+            *options,
+        ]
     )
     started.append(job)
     return job

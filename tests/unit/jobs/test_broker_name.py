@@ -1,0 +1,71 @@
+"""Under which name a store is in the lake, and what is said of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from connectors.commitlog.layouts import ALL_LAYOUTS
+from jobs.broker_name import BrokerName, broker_name
+from jobs.command import JobError
+from tests.logs import messages, open_segment, write_store
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """A store in a folder that says nothing of its broker."""
+    return write_store(tmp_path / "rocketmq" / "store", [(0, open_segment(messages(2), 1 << 14))])
+
+
+def name_of(store: Path, *known: str, given: str | None = None, conf: Path | None = None) -> BrokerName:
+    """The name of a store, where the lake has these."""
+    return broker_name(str(store), given, str(conf) if conf else None, known, ALL_LAYOUTS)
+
+
+def write_conf(file: Path, name: str) -> Path:
+    """A broker.conf with a name."""
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(f"brokerClusterName=c\nbrokerName={name}\n")
+    return file
+
+
+def test_the_folder_is_a_guess_and_told_once(store: Path) -> None:
+    guess = name_of(store)
+    assert guess.name is None
+    assert "is 'rocketmq' in the lake, after its folder: another store may have this name, too" in guess.told
+    assert name_of(store, "rocketmq") == BrokerName(None)
+
+
+@pytest.mark.parametrize("place", ["../conf/broker.conf", "../broker.conf", "broker.conf", "conf/broker.conf"])
+def test_a_file_beside_the_store_names_it(store: Path, place: str) -> None:
+    file = write_conf(store / place, "broker-a")
+    found = name_of(store)
+    assert found.name == "broker-a"
+    assert "is 'broker-a' in the lake: brokerName in " in found.told
+    assert file.resolve() == Path(found.told.rsplit(" ", 1)[1]).resolve()
+    assert name_of(store, "broker-a") == BrokerName("broker-a")
+
+
+def test_a_store_goes_on_under_the_name_that_it_had(store: Path) -> None:
+    conf = write_conf(store / "broker.conf", "broker-a")
+    assert name_of(store, "rocketmq", conf=conf) == BrokerName(None)
+
+
+def test_the_file_that_is_given_goes_before_one_beside(store: Path, tmp_path: Path) -> None:
+    write_conf(store / "broker.conf", "broker-a")
+    assert name_of(store, conf=write_conf(tmp_path / "mine.conf", "broker-b")).name == "broker-b"
+
+
+def test_a_name_that_is_given_goes_before_all(store: Path) -> None:
+    write_conf(store / "broker.conf", "broker-a")
+    assert name_of(store, given="mine") == BrokerName("mine")
+
+
+def test_a_path_of_many_stores_names_them_itself(store: Path) -> None:
+    assert broker_name(f"{store.parent.parent}/{{broker}}/store", None, None, (), ALL_LAYOUTS) == BrokerName(None)
+
+
+def test_a_file_that_is_not_there_is_an_error(store: Path, tmp_path: Path) -> None:
+    with pytest.raises(JobError, match="cannot be read"):
+        name_of(store, conf=tmp_path / "none.conf")
