@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 
-import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
+from connectors.lake.file_actions import file_actions
 from connectors.lake.log_check import check_log, seal_log
 from connectors.lake.paths import LakeError
 from connectors.s3.options import S3Options
@@ -48,7 +48,7 @@ def _check_paths(uri: str, table: DeltaTable) -> None:
 
     A shallow clone, which does so by design, is no table of a lake.
     """
-    paths = pa.table(table.get_add_actions()).column("path")
+    paths = file_actions(table).column("path")
     outside = paths.filter(pc.match_substring_regex(paths, _OUTSIDE))
     if len(outside):
         raise LakeError(

@@ -27,10 +27,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-import pyarrow as pa
 import pyarrow.fs as pafs
 from deltalake import DeltaTable
 from deltalake.fs import DeltaStorageHandler
+
+from connectors.lake.file_actions import file_actions
 
 StorageOptions = Mapping[str, str] | None
 _PARTITION = "store_date"
@@ -133,7 +134,7 @@ def snapshot_files(table_uri: str, storage_options: StorageOptions = None) -> Ad
     """
     table = _open(table_uri, storage_options)
     files = []
-    for action in pa.table(table.get_add_actions()).to_pylist():
+    for action in file_actions(table).to_pylist():
         if action.get("deletion_vector"):
             raise _deletion_vector(action["path"])
         date = (action.get("partition") or {}).get(_PARTITION)

@@ -12,6 +12,7 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from connectors.lake.delta import delta_table
+from connectors.lake.file_actions import file_actions
 from connectors.maintenance.table_files import TableFile, folder_of, read_table_files
 
 _BATCH = 1000
@@ -44,7 +45,7 @@ def find_damaged_files(table_uri: str, *, deep: bool) -> Iterator[DataDamage]:
     """
     table = delta_table(table_uri)
     files = folder_of(table_uri)
-    actions = {action["path"]: action for action in pa.table(table.get_add_actions()).to_pylist()}
+    actions = {action["path"]: action for action in file_actions(table).to_pylist()}
     listed = read_table_files(table)
     for first in range(0, len(listed), _BATCH):
         part = listed[first : first + _BATCH]

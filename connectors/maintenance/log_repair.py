@@ -26,6 +26,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from connectors.lake.delta import storage_options
+from connectors.lake.file_actions import file_actions
 from connectors.lake.log_check import LogDamage, find_damage
 from connectors.lake.log_files import LOG, POINTER, LogFolder, LogListing, entry_name
 from connectors.lake.log_seals import newest_seal, write_seal
@@ -214,7 +215,7 @@ def _files_of_lost_versions(folder: LogFolder, repair: LogRepair) -> list[str]:
         table = DeltaTable(folder.table_uri, version=repair.first - 1, storage_options=options)
     except DeltaError:
         return []
-    kept = {unquote(path) for path in pa.table(table.get_add_actions()).column("path").to_pylist()}
+    kept = {unquote(path) for path in file_actions(table).column("path").to_pylist()}
     named: set[str] = set()
     for version in repair.versions:
         try:

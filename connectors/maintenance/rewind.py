@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from urllib.parse import unquote
 
-import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from connectors.lake.archive_log import newest_commit
 from connectors.lake.delta import delta_table, storage_options
+from connectors.lake.file_actions import file_actions
 from connectors.lake.log_files import LogFolder, LogListing, entry_name
 from connectors.lake.paths import LakePaths
 from connectors.maintenance.data_check import DataDamage
@@ -42,7 +42,7 @@ def plan_rewind(lake: LakePaths, damages: Sequence[DataDamage], first_offsets: M
         then = newest_commit(table)
     except DeltaError:
         return f"version {first - 1} of messages, the one before they came, cannot be read any more"
-    paths = [unquote(path) for path in pa.table(table.get_add_actions()).column("path").to_pylist()]
+    paths = [unquote(path) for path in file_actions(table).column("path").to_pylist()]
     if any(not info.is_file for info in folder.files.get_file_info(paths)):
         return f"data files of version {first - 1} of messages, the one before they came, are gone"
     now = newest_commit(delta_table(lake.messages, lake.s3))

@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.fs as pafs
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties
 from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction, RemoveAction
 
 from connectors.lake.delta import delta_table, seal, storage_options
+from connectors.lake.file_actions import file_actions
 from connectors.lake.log_history import read_history
 from connectors.lake.versions import table_files
 from schemas.tables.messages import STORE_DATE
@@ -78,7 +78,7 @@ def folder_of(table_uri: str) -> pafs.FileSystem:
 
 def read_table_files(table: DeltaTable) -> list[TableFile]:
     """The data files of a table, in its log's order."""
-    return [_table_file(action) for action in pa.table(table.get_add_actions()).to_pylist()]
+    return [_table_file(action) for action in file_actions(table).to_pylist()]
 
 
 def _table_file(action: dict[str, Any]) -> TableFile:

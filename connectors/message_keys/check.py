@@ -15,6 +15,7 @@ from deltalake.exceptions import TableNotFoundError
 
 from connectors.lake.archive_log import newest_commit
 from connectors.lake.delta import delta_table, storage_options
+from connectors.lake.file_actions import file_actions
 from connectors.lake.paths import LakePaths
 from connectors.lake.versions import table_files
 from connectors.message_keys.progress import followed_version
@@ -79,7 +80,7 @@ def _tables(lake: LakePaths, name: str, columns: list[str], since: datetime.date
     except TableNotFoundError:
         return
     files = table_files(uri, storage_options(uri, lake.s3))
-    for path in pa.table(table.get_add_actions()).column("path").to_pylist():
+    for path in file_actions(table).column("path").to_pylist():
         with (
             files.open_input_file(unquote(path)) as source,
             pq.ParquetFile(source, read_dictionary=REPEATING, page_checksum_verification=True) as parquet,

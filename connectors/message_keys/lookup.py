@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from deltalake.exceptions import TableNotFoundError
 
 from connectors.lake.delta import delta_table, storage_options
+from connectors.lake.file_actions import file_actions
 from connectors.lake.paths import LakePaths
 from connectors.lake.versions import VersionGoneError, table_files
 from connectors.message_keys.progress import BUSINESS_KEY, followed_version, new_files
@@ -59,9 +60,7 @@ def _followed(lake: LakePaths, keys: Sequence[str], kind: str) -> pa.Table:
         return PLACES.empty_table()
     wanted = _Wanted(keys, kind)
     folder = table_files(lake.message_keys, storage_options(lake.message_keys, lake.s3))
-    names = [
-        unquote(action["path"]) for action in pa.table(table.get_add_actions()).to_pylist() if wanted.may_be_in(action)
-    ]
+    names = [unquote(action["path"]) for action in file_actions(table).to_pylist() if wanted.may_be_in(action)]
     return pa.concat_tables([PLACES.empty_table(), *(wanted.read(folder, name) for name in names)])
 
 

@@ -20,7 +20,7 @@ from tests.unit.broker_lite.builders import Clock
 
 load()
 
-NUMBERS = st.integers(-(1 << 63), 1 << 63)
+NUMBERS = st.integers(-(1 << 63), (1 << 63) - 1)
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 KEYS = NUMBERS | TEXTS.filter(lambda text: not text.startswith("\0"))
 DOCUMENTS = st.recursive(

@@ -653,8 +653,6 @@ def test_a_queue_entry_has_offset_size_and_tags_code(queues: Path, run_dump: Dum
     [
         (["--topic", "orders"], 16),
         (["--topic", "%RETRY%g"], 1),
-        (["--topic", "../consumequeue/orders"], 0),
-        (["--topic", "nothing"], 0),
         (["--queue", "0"], 14),
         (["--queue", "10"], 2),
         (["--topic", "orders", "--queue", "9"], 1),
@@ -663,6 +661,12 @@ def test_a_queue_entry_has_offset_size_and_tags_code(queues: Path, run_dump: Dum
 def test_topic_and_queue_choose(queues: Path, run_dump: Dump, arguments: list[str], count: int) -> None:
     dumped = run_dump(queues, "--consumequeue", *arguments)
     assert (len(dumped.rows), dumped.code) == (count, 0)
+
+
+@pytest.mark.parametrize("topic", ["../consumequeue/orders", "nothing"])
+def test_a_topic_without_queues_is_an_error(queues: Path, run_dump: Dump, topic: str) -> None:
+    dumped = run_dump(queues, "--consumequeue", "--topic", topic)
+    assert (dumped.rows, dumped.code) == ([], 2)
 
 
 def test_fillers_of_a_queue_that_begins_late_are_no_entries(tmp_path: Path, run_dump: Dump) -> None:

@@ -333,7 +333,7 @@ def test_what_a_damaged_journal_lacks_is_told(jmq: Path, tmp_path: Path, capsys:
     ("options", "told"),
     [
         (["--salvage"], "a JMQ broker steps over what it cannot read of its journal"),
-        (["--index-slots", "7"], "a JMQ store has neither"),
+        (["--index-slots", "7"], "--index-slots has no effect: a JMQ store has no IndexFiles"),
         (["--delay-levels", "1s 5s"], "a JMQ store has neither"),
         (["--queue-file-size", "40"], "expected a multiple of 22, found 40"),
     ],

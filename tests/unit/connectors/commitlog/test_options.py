@@ -24,7 +24,7 @@ def test_names_are_taken_in_any_case_as_spark_hands_them_over() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("pathh", "x", "unknown option 'pathh'; known are path"),
+        ("pathh", "x", r"unknown option 'pathh' \(did you mean 'path'\?\); known are path"),
         ("mode", "LAX", "expected FAILFAST, PERMISSIVE, DROPMALFORMED, found 'LAX'"),
         ("body", "all", "expected none, stored, decompressed, found 'all'"),
         ("maxPartitionBytes", "1g", "expected a whole number, found '1g'"),

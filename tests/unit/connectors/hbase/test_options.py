@@ -25,7 +25,7 @@ def test_what_is_not_given_has_its_default() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"batchrow": "1"}, "unknown option 'batchrow'; known are host, port"),
+        ({"batchrow": "1"}, r"unknown option 'batchrow' \(did you mean 'batchRows'\?\); known are host, port"),
         ({"port": "x"}, "option port: expected a whole number, found 'x'"),
         ({"port": "70000"}, "option port: expected 1 to 65535, found 70000"),
         ({"salts": "251"}, "option salts: expected 1 to 250, found 251"),
