@@ -251,9 +251,9 @@ class Timers:
             return None
         if parked.is_doubtful and self._was_delivered(message, known, is_rolled=is_rolled):
             return None
-        if is_rolled:
-            return self._store.put(rewrites.roll_timer(message, unit.write_time_ms, now_ms))
         try:
+            if is_rolled:
+                return self._store.put(rewrites.roll_timer(message, unit.write_time_ms, now_ms))
             topic, queue_id = real_place(self._store, known)
             return self._store.put(rewrites.unpark_timer(message, topic, queue_id, unit.write_time_ms, now_ms))
         except (MessageRefusedError, TargetError) as error:

@@ -19,6 +19,7 @@ from broker_lite.store.mapped_file import Mappings
 from broker_lite.store.queue_table import FILES_READ_ON_RECOVERY, QueueGapError, QueueTable, QueueUnit
 from schemas.layouts.batchconsumequeue import ENTRY, NO_COMPACTED_OFFSET, Entry, parse_entry
 from schemas.layouts.consumequeue import Entry as SimpleEntry
+from schemas.layouts.segments import MAX_QUEUE_OFFSET
 
 FOLDER = "batchconsumequeue"
 _pack_entry = ENTRY.struct.pack_into
@@ -124,6 +125,10 @@ class BatchConsumeQueue:
                 part of the log that was not read.
         """
         if record.physical_offset <= self.last_record or record.base_offset < self.max_offset:
+            return
+        if record.base_offset > MAX_QUEUE_OFFSET:
+            found = f"{self.topic}/{self.queue_id}: expected a message up to {MAX_QUEUE_OFFSET}"
+            _logger.warning("%s, found %d, which gets no entry", found, record.base_offset)
             return
         if record.base_offset > self.max_offset and not (self.is_empty and from_log_start):
             found = f"{self.topic}/{self.queue_id}: expected message {self.max_offset}, found {record.base_offset}"

@@ -60,6 +60,11 @@ def parse_delay_level(value: str | None) -> int | None:
     return parse_int32(value)
 
 
+def _as_long(number: int) -> int:
+    """Return the sum of two Java longs as Java has it: only a damaged or forged record has one that is too large."""
+    return ((number + (1 << 63)) & ((1 << 64) - 1)) - (1 << 63)
+
+
 class Dispatching:
     """Makes dispatches, by a store's options.
 
@@ -97,7 +102,7 @@ class Dispatching:
     def code_for(self, topic: str, properties: Mapping[str, str], store_timestamp: int) -> int:
         """The code of a ConsumeQueue entry: the hash of TAGS, or the time of delivery in the schedule topic."""
         delay_ms = self.delay_for(properties) if topic == self.schedule_topic else None
-        return self.tags_code_for(properties) if delay_ms is None else store_timestamp + delay_ms
+        return self.tags_code_for(properties) if delay_ms is None else _as_long(store_timestamp + delay_ms)
 
     def delay_for(self, properties: Mapping[str, str]) -> int | None:
         """How long a record in the schedule topic waits, ms; None where its DELAY is none."""

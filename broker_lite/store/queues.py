@@ -21,7 +21,7 @@ from broker_lite.store.errors import StoreFilesError
 from broker_lite.store.mapped_file import Mappings
 from broker_lite.store.options import StoreOptions
 from broker_lite.store.queue_table import QueueGapError
-from broker_lite.store.topic_names import is_valid_topic
+from broker_lite.store.topic_names import is_broker_topic, is_valid_topic
 from schemas.layouts.inner_batch import BATCH_QUEUE_TYPE, SIMPLE_QUEUE_TYPE
 from schemas.layouts.light_queues import LIGHT_PREFIX, LIGHT_QUEUE_ID, can_be_folder
 
@@ -117,7 +117,9 @@ class StoreQueues:
         if not is_valid_topic(record.topic) or record.queue_id < 0:
             self._note_refused(record)
             return
-        if record.is_inner_batch and record.topic not in self._topics.entries:
+        # The broker's own topics hold single messages, whatever a forged record says.
+        may_be_batch = record.topic not in self._topics.entries and not is_broker_topic(record.topic)
+        if record.is_inner_batch and may_be_batch:
             self._topics.create_batch(record.topic, record.queue_id + 1)
             if record.topic in self._simple.topics:
                 raise QueueGapError(f"{record.topic}: expected records of one message each, found an inner batch")

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 CONFIG, DAMAGES, MOVED = "config", "salvage-damages.jsonl", "salvage-moved.jsonl"
+_MAX_MISSING = 1 << 16
+"""A segment is written for each that is missing."""
 _WORK, _SUMMARY = ".salvage", "salvage.json"
 
 
@@ -163,7 +165,14 @@ def _known(store: Store, out: Path) -> Salvaged:
 def _tasks(store: Store, found: StoreRange, folder: Path) -> list[SegmentTask]:
     """A task for every segment from the oldest to the newest, missing ones included."""
     size = segment_size(store)
-    splits = [each for split in segment_ranges(store, found) for each in _by_segment(split, size)]
+    ranges = segment_ranges(store, found)
+    missing = sum(-(-split.size // size) for split in ranges if split.missing)
+    if missing > _MAX_MISSING:
+        raise SalvageError(
+            f"{store.root}: expected at most {_MAX_MISSING:,} missing segments, found {missing:,} between "
+            f"{store.segments[0].path} and {store.segments[-1].path}. Move a file that is not of this log elsewhere"
+        )
+    splits = [each for split in ranges for each in _by_segment(split, size)]
     for split in splits:
         if not split.missing and split.segment_end - split.base_offset != size:
             raise SalvageError(

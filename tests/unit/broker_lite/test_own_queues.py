@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from broker_lite.delivery import Delivery, TransactionError
 from broker_lite.store import MessageStore
-from schemas.layouts.commitlog import NewMessage
+from schemas.layouts.commitlog import NewMessage, serialize_message
+from schemas.layouts.segments import segment_name
+from schemas.layouts.sysflag import INNER_BATCH
 from schemas.layouts.topics import HALF_TOPIC, OP_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
-from tests.unit.broker_lite.builders import BORN_MS, SMALL, Clock, crash, message
+from tests.unit.broker_lite.builders import BORN_MS, PRODUCER, SMALL, Clock, crash, message
 
 TIMEOUT_MS, CHECKS = 6_000, 15
 ROOMY = replace(SMALL, segment_size_bytes=1 << 18, max_message_size_bytes=1 << 14)
@@ -242,3 +246,73 @@ def test_a_half_that_cannot_be_stored_again_does_not_hold_up_the_others(root: Pa
         delivery.send(half(1))
         assert asked(delivery, clock.now_ms + TIMEOUT_MS) == [b"body 1"]
         assert [pending.body for pending in delivery.pending_halves()] == [b"body 1"]
+
+
+def test_a_forged_batch_does_not_make_queues_of_batches_of_the_brokers_own_topics(root: Path, clock: Clock) -> None:
+    text = {"INNER_BASE": "7", "INNER_NUM": "3", "REAL_TOPIC": "orders", "REAL_QID": "0"}
+    properties = tuple(text.items())
+    forged = [
+        serialize_message(
+            message(number, topic, sys_flag=INNER_BATCH, properties=properties), queue_offset=(1 << 63) - 1,
+            physical_offset=number, store_timestamp=(1 << 63) - 1, store_host=PRODUCER,
+        )
+        for number, topic in enumerate((TIMER_TOPIC, HALF_TOPIC, OP_TOPIC, SCHEDULE_TOPIC))
+    ]  # fmt: skip
+    write_log(root, forged)
+    for _ in range(2):
+        with MessageStore.open(root, ROOMY, clock=clock) as store:
+            delivery = Delivery(store)
+            clock.now_ms += 5_000
+            delivery.deliver_due(clock.now_ms)
+            assert delivery.pending_halves() is not None
+            assert not any(store.config.topics.is_batch(topic) for topic in store.config.topics.entries)
+
+
+def test_a_forged_number_of_a_batch_gets_no_entry(root: Path, clock: Clock) -> None:
+    batch = message(0, sys_flag=INNER_BATCH, properties=(("INNER_BASE", "0"), ("INNER_NUM", "3")))
+    place: dict[str, Any] = {"physical_offset": 0, "store_timestamp": clock.now_ms, "store_host": PRODUCER}
+    sound = serialize_message(batch, queue_offset=0, **place)
+    far = serialize_message(message(1), queue_offset=(1 << 63) - 1, **place)
+    write_log(root, [sound, far])
+    with MessageStore.open(root, ROOMY, clock=clock) as store:
+        assert store.max_offset("orders", 0) == 3
+
+
+def test_a_delay_beyond_64_bits_is_a_time_that_has_passed(root: Path, clock: Clock) -> None:
+    properties = (("DELAY", "18"), ("REAL_TOPIC", "orders"), ("REAL_QID", "0"))
+    parked = message(1, SCHEDULE_TOPIC, queue_id=17, properties=properties)
+    place: dict[str, Any] = {"queue_offset": 0, "physical_offset": 0, "store_host": PRODUCER}
+    write_log(root, [serialize_message(parked, store_timestamp=(1 << 63) - 1, **place)])
+    with MessageStore.open(root, ROOMY, clock=clock) as store:
+        Delivery(store).deliver_due(clock.now_ms)
+        assert bodies(store) == [b"body 1"]
+
+
+def test_a_forged_timer_that_cannot_be_rolled_does_not_hold_up_the_others(root: Path, clock: Clock) -> None:
+    due = clock.now_ms + 30 * 86_400_000  # beyond the wheel: stored again on the way
+    text = {"TIMER_OUT_MS": str(due), "INNER_NUM": "nan", "REAL_TOPIC": "orders", "REAL_QID": "0"}
+    forged = message(9, TIMER_TOPIC, sys_flag=INNER_BATCH, properties=tuple(text.items()))
+    place: dict[str, Any] = {
+        "queue_offset": 0,
+        "physical_offset": 0,
+        "store_timestamp": clock.now_ms,
+        "store_host": PRODUCER,
+    }
+    write_log(root, [serialize_message(forged, **place)])
+    with MessageStore.open(root, ROOMY, clock=clock) as store:
+        delivery = Delivery(store)
+        delivery.send(timed(1))
+        for _ in range(40):
+            clock.now_ms += 86_400_000
+            delivery.deliver_due(clock.now_ms)
+        assert bodies(store) == [b"body 1"]
+        assert delivery.next_due_ms() is None
+
+
+def write_log(root: Path, records: Sequence[bytes]) -> None:
+    """Write a log of these records, each at its place."""
+    data = b""
+    for record in records:
+        data += record[:28] + len(data).to_bytes(8, "big") + record[36:]
+    (root / "commitlog").mkdir(parents=True)
+    (root / "commitlog" / segment_name(0)).write_bytes(data.ljust(ROOMY.segment_size_bytes, b"\0"))

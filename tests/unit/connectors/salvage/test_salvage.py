@@ -140,6 +140,14 @@ def test_the_ends_of_segments_are_mended(tmp_path: Path, damage: str) -> None:
     assert salvaged.damages == 1
 
 
+def test_a_file_far_from_the_log_is_refused_by_name(tmp_path: Path) -> None:
+    far = 1 << 61
+    segments = [(0, closed_segment(messages(3), SEGMENT)), (far, open_segment(messages(3), SEGMENT, far))]
+    root = write_store(tmp_path / "store", segments)
+    with pytest.raises(SalvageError, match=r"expected at most 65,536 missing segments.*02305843009213693952"):
+        salvage(root)
+
+
 def test_a_torn_end_of_the_log_is_left_out(tmp_path: Path) -> None:
     root = three_segments(tmp_path / "torn")
     path = max((root / "commitlog").iterdir())
