@@ -11,7 +11,6 @@ from __future__ import annotations
 import importlib
 import os
 import resource
-import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -20,6 +19,7 @@ from typing import Any
 
 from connectors.archive.run import Config, run_archive
 from connectors.spark_session import get_session
+from tests.process_trees import kill_tree
 
 STEPS = {
     "before the tables are there": ("connectors.archive.run", "open_for_append", "before"),
@@ -57,7 +57,7 @@ def limit_workers() -> None:
 
 def die() -> None:
     """End this process and its JVM as a power cut would."""
-    os.killpg(0, signal.SIGKILL)
+    kill_tree(os.getpid())
 
 
 def arm(step: str) -> None:

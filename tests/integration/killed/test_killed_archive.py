@@ -24,9 +24,11 @@ from deltalake import DeltaTable
 from broker_lite.store import MessageStore, StoreOptions
 from broker_lite.store.writing import PutResult
 from connectors.lake.paths import LakePaths
+from jobs.process import descendants
 from tests.benchmarks.corpus import json_bodies, shop_batches
 from tests.integration.contents import check_bodies, content
 from tests.integration.killed.child import DISK_FULL, STEPS
+from tests.process_trees import kill_tree, wait_until_gone
 
 ROOT = Path(__file__).parents[3]
 KILLS = int(os.environ.get("COMMITLAKE_KILLS", "15"))
@@ -50,26 +52,15 @@ def quick_jvms(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("SPARK_SUBMIT_OPTS", f"-XX:ArchiveClassesAtExit={classes} -Xlog:disable")
         with archive_process(store.root, folder / "lake") as process:
+            started = descendants(process.pid)
             begin(process)
             process.wait(PATIENCE_SECONDS)
-            _wait_for_group(process.pid)
+            wait_until_gone(started, PATIENCE_SECONDS)  # the JVM outlives the job
         assert classes.stat().st_size > 0
         environment.setenv(
             "SPARK_SUBMIT_OPTS", f"-XX:SharedArchiveFile={classes} -Xlog:disable -XX:TieredStopAtLevel=1"
         )
         yield
-
-
-def _wait_for_group(group: int) -> None:
-    """Wait until no process of a group is left: the JVM outlives the one that started it."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while time.monotonic() < deadline:
-        try:
-            os.killpg(group, 0)
-        except ProcessLookupError:
-            return
-        time.sleep(0.05)
-    raise TimeoutError(f"process group {group} does not end")
 
 
 class GrowingStore:
@@ -147,10 +138,7 @@ def launched_ahead(store: Path, lake: Path, steps: Iterable[str | None]) -> Iter
 
 def kill(process: subprocess.Popen[str]) -> None:
     """End the process and all that it started."""
-    try:
-        os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return
+    kill_tree(process.pid)
     process.wait(PATIENCE_SECONDS)
 
 

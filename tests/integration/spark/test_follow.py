@@ -18,6 +18,7 @@ from broker_lite.store import MessageStore, StoreOptions
 from connectors.lake.paths import LakePaths
 from tests.integration.spark.comparing import plain_rows
 from tests.logs import messages
+from tests.process_trees import kill_tree
 
 ROOT = Path(__file__).parents[3]
 OPTIONS = StoreOptions(segment_size_bytes=1 << 16, index_slots=100, index_entries=400)
@@ -47,7 +48,7 @@ class Follower:
     def close(self) -> None:
         """Leave nothing of it."""
         if self.process.poll() is None:
-            os.killpg(self.process.pid, signal.SIGKILL)
+            kill_tree(self.process.pid)
             self.process.communicate()
 
 
@@ -95,7 +96,7 @@ def test_what_is_written_is_archived_within_seconds_and_once(tmp_path: Path) -> 
         follower.close()
         follower = Follower(store, lake)
         wait_until(lambda: len(offsets(lake)) == 200)
-        os.killpg(follower.process.pid, signal.SIGKILL)
+        kill_tree(follower.process.pid)
         follower.close()
         write(store, 10, seed=21)
         shutil.rmtree(lake / "_streams")  # a checkpoint that is lost costs no message

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import signal
 import subprocess
 import sys
 import time
@@ -15,6 +14,7 @@ import pytest
 from deltalake import DeltaTable
 
 from tests.integration.spark.comparing import COLUMNS, Row, plain_rows
+from tests.process_trees import kill_tree
 
 ROOT = Path(__file__).parents[3]
 KILLS = int(os.environ.get("COMMITLAKE_STREAM_KILLS", "3"))
@@ -47,7 +47,7 @@ with MessageStore.open(sys.argv[1], options) as store:
 
 
 def start(program: str, *arguments: object) -> subprocess.Popen[str]:
-    """A process with a group of its own, so that its JVM and its workers die with it."""
+    """A process in a session of its own."""
     command = [sys.executable, "-c", program, *map(str, arguments)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.Popen(
@@ -57,7 +57,7 @@ def start(program: str, *arguments: object) -> subprocess.Popen[str]:
 
 def kill(process: subprocess.Popen[str]) -> None:
     if process.poll() is None:
-        os.killpg(process.pid, signal.SIGKILL)
+        kill_tree(process.pid)
     process.wait()
     assert process.stdout is not None
     process.stdout.close()
