@@ -11,6 +11,7 @@ from deltalake.exceptions import DeltaError
 from connectors.lake.file_actions import file_actions
 from connectors.lake.log_check import check_log, seal_log
 from connectors.lake.paths import LakeError
+from connectors.s3.errors import S3Error
 from connectors.s3.options import S3Options
 from connectors.s3.uris import is_s3
 
@@ -64,8 +65,8 @@ def seal(uri: str, s3: S3Options | None = None) -> None:
         LogDamagedError: if the log is damaged.
     """
     try:
-        seal_log(uri, storage_options(uri, s3))
-    except OSError as error:
+        seal_log(uri, storage_options(uri, s3), s3)
+    except (OSError, S3Error) as error:
         logging.getLogger(__name__).warning("the log of %s could not be sealed: %s", uri, error)
 
 

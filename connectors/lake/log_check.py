@@ -20,6 +20,7 @@ from connectors.lake.log_files import LOG, POINTER, LogFile, LogFolder, LogListi
 from connectors.lake.log_seals import Seal, digest_of, newest_seal, read_files, write_seal
 from connectors.lake.paths import LakeError
 from connectors.lake.versions import StorageOptions
+from connectors.s3.options import S3Options
 from schemas.layouts.numbers import INT64_MAX, parse_int64
 
 WAY_OUT = (
@@ -68,13 +69,18 @@ def damaged_error(table_uri: str, damage: LogDamage) -> LogDamagedError:
     return LogDamagedError(f"{table_uri}: {damage}. {WAY_OUT}")
 
 
-def seal_log(table_uri: str, storage_options: StorageOptions = None) -> None:
+def seal_log(table_uri: str, storage_options: StorageOptions = None, s3: S3Options | None = None) -> None:
     """Seal what has come to a log since the last seal, see `log_seals`.
+
+    Args:
+        table_uri: path or URI of the table.
+        storage_options: for object stores, as deltalake takes them.
+        s3: the object store that is written to; by default that of the environment.
 
     Raises:
         LogDamagedError: if the log is damaged.
     """
-    folder = LogFolder(table_uri, storage_options)
+    folder = LogFolder(table_uri, storage_options, s3)
     listing = folder.read_listing()
     seal, _ = newest_seal(folder, listing)
     if seal is not None and (seal.version, seal.base) == (listing.newest, listing.base):

@@ -10,6 +10,10 @@ from pathlib import Path
 import pyarrow.fs as pafs
 
 from connectors.lake.versions import StorageOptions, table_files
+from connectors.s3.access import write_object
+from connectors.s3.finding import s3_options
+from connectors.s3.options import S3Options
+from connectors.s3.uris import is_s3
 from connectors.whole_files import write_whole
 from schemas.store_files import make_folders
 
@@ -70,10 +74,12 @@ class LogFolder:
     Args:
         table_uri: path or URI of the table.
         storage_options: for object stores, as deltalake takes them.
+        s3: the object store that is written to; by default that of the environment.
     """
 
-    def __init__(self, table_uri: str, storage_options: StorageOptions = None) -> None:
+    def __init__(self, table_uri: str, storage_options: StorageOptions = None, s3: S3Options | None = None) -> None:
         self.table_uri = table_uri
+        self._s3 = s3
         self.files = table_files(table_uri, storage_options)
 
     def read_listing(self) -> LogListing:
@@ -104,8 +110,8 @@ class LogFolder:
 
     def write(self, name: str, data: bytes, folder: str = LOG) -> None:
         """Write a file of the log, or replace it as a whole."""
-        if "://" in self.table_uri:
-            with self.files.open_output_stream(f"{folder}/{name}", compression=None) as output:
+        if is_s3(self.table_uri):  # deltalake's own streams take no bytes from pyarrow
+            with write_object(self._s3 or s3_options(), f"{self.table_uri}/{folder}/{name}") as output:
                 output.write(data)
             return
         path = Path(self.table_uri) / folder / name

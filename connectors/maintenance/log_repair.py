@@ -32,6 +32,7 @@ from connectors.lake.log_files import LOG, POINTER, LogFolder, LogListing, entry
 from connectors.lake.log_seals import newest_seal, write_seal
 from connectors.lake.paths import LakePaths
 from connectors.lake.versions import table_files
+from connectors.s3.access import write_object
 from connectors.whole_files import write_whole
 
 ASIDE = "_damaged"
@@ -120,7 +121,7 @@ class AsideFolder:
 
     def _write(self, path: str, source: pa.NativeFile) -> None:
         if self.lake.s3 is not None:
-            with self.files.open_output_stream(path, compression=None) as output:
+            with write_object(self.lake.s3, f"{self.lake.root}/{path}") as output:
                 while block := source.read(8 << 20):
                     output.write(block)
             return
@@ -137,7 +138,7 @@ def plan_log_repair(lake: LakePaths, table: str) -> LogRepair | None:
     """See what is to be done to a table's log; None where it is whole, or there is none."""
     uri = getattr(lake, table)
     try:
-        folder = LogFolder(uri, storage_options(uri, lake.s3))
+        folder = LogFolder(uri, storage_options(uri, lake.s3), lake.s3)
     except TableNotFoundError:  # no such folder
         return None
     listing = folder.read_listing()
@@ -176,7 +177,7 @@ def repair_log(aside: AsideFolder, repair: LogRepair, note: dict[str, Any], keep
     """
     lake = aside.lake
     uri = getattr(lake, repair.table)
-    folder = LogFolder(uri, storage_options(uri, lake.s3))
+    folder = LogFolder(uri, storage_options(uri, lake.s3), lake.s3)
     for name in sorted(repair.aside, key=lambda name: name != POINTER):
         aside.move(f"{repair.table}/{LOG}/{name}")
     if repair.goes_back:

@@ -285,7 +285,7 @@ def _repair_keys(aside: AsideFolder, plan: RepairPlan) -> None:
 
 def _note(lake: LakePaths, repair: LogRepair) -> dict[str, Any]:
     """What the entries that take the place of others say: the runs that are lost, as far as the entries tell."""
-    folder = LogFolder(lake.messages, storage_options(lake.messages, lake.s3))
+    folder = LogFolder(lake.messages, storage_options(lake.messages, lake.s3), lake.s3)
     run_ids, sequence = set(), 0
     for version in repair.versions if repair.goes_back else ():
         try:

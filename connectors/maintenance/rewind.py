@@ -32,7 +32,7 @@ def plan_rewind(lake: LakePaths, damages: Sequence[DataDamage], first_offsets: M
         What is to be done, or why it cannot be.
     """
     options = storage_options(lake.messages, lake.s3)
-    folder = LogFolder(lake.messages, options)
+    folder = LogFolder(lake.messages, options, lake.s3)
     listing = folder.read_listing()
     first = _version_before(folder, listing, {unquote(damage.file.path) for damage in damages})
     if first is None:

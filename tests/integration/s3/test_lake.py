@@ -141,7 +141,7 @@ def test_a_commit_outlives_a_fault(
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=120)
     assert (done.returncode, done.stdout) == (0, "1\n"), done.stderr
     assert delta_table(empty_messages).version() == 1
-    assert sum("_delta_log" in line and line.startswith("PUT") for line in proxy.seen) == 1 + times
+    assert sum("_delta_log/0" in line and line.startswith("PUT") for line in proxy.seen) == 1 + times
 
 
 def test_a_lake_in_an_object_store_is_that_of_a_folder(
