@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 
 from broker_lite.delivery import rewrites
 from broker_lite.delivery.errors import TransactionError
@@ -50,13 +51,17 @@ class Transactions:
         return min(max(progress, self._store.min_offset(topic, QUEUE_ID)), self._store.max_offset(topic, QUEUE_ID))
 
     def _undecided(self, number: int) -> Message | None:
-        """A half message that waits for a decision; one that is damaged is passed over."""
+        """Return a half message that waits for a decision, by its number; one that is damaged is passed over.
+
+        Its place in the queue counts, and not what a forged record says of it.
+        """
         if self._is_decided(number):
             return None
         half = whole_message(self._store, HALF_TOPIC, QUEUE_ID, number)
         if half is None:
             self._pass_over(number)
-        return half
+            return None
+        return half if half.queue_offset == number else replace(half, queue_offset=number)
 
     def _numbers(self) -> range:
         """The half messages that are there now, from the first that is undecided on."""
@@ -172,6 +177,11 @@ class Transactions:
         if (owner := half.properties.get(props.PGROUP)) != producer_group:
             raise TransactionError(
                 f"the half at {half_offset}: expected {props.PGROUP} {owner}, found {producer_group}"
+            )
+        entry = self._store.entry_at(HALF_TOPIC, QUEUE_ID, half.queue_offset)
+        if entry is None or entry.physical_offset != half_offset:
+            raise TransactionError(
+                f"the half at {half_offset}: expected it to be number {half.queue_offset} of its queue"
             )
         if (newest := self._newest.get(half.queue_offset)) is not None:
             again = whole_message(self._store, HALF_TOPIC, QUEUE_ID, newest)

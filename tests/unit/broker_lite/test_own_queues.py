@@ -309,6 +309,28 @@ def test_a_forged_timer_that_cannot_be_rolled_does_not_hold_up_the_others(root: 
         assert delivery.next_due_ms() is None
 
 
+@pytest.mark.parametrize("number", [5, 1 << 62, (1 << 63) - 1])
+def test_a_half_counts_by_its_place_and_not_by_the_number_that_it_says(root: Path, clock: Clock, number: int) -> None:
+    properties = (("PGROUP", "shop"), ("REAL_TOPIC", "orders"), ("REAL_QID", "0"))
+    place: dict[str, Any] = {"physical_offset": 0, "store_timestamp": clock.now_ms, "store_host": PRODUCER}
+    halves = [message(each, HALF_TOPIC, properties=properties) for each in range(3)]
+    said = (0, number, number)
+    forged = [serialize_message(one, queue_offset=at, **place) for one, at in zip(halves, said, strict=True)]
+    write_log(root, forged)
+    with MessageStore.open(root, ROOMY, clock=clock) as store:
+        delivery = Delivery(store)
+        clock.now_ms += TIMEOUT_MS
+        waiting = [half.body for half in delivery.pending_halves()]
+        assert asked(delivery, clock.now_ms) == waiting
+        assert [half.body for half in delivery.pending_halves()] == waiting
+        with pytest.raises(TransactionError, match=r"decided|number"):
+            delivery.commit("shop", len(forged[0]) + len(forged[1]))
+        for half in delivery.pending_halves():
+            delivery.commit("shop", half.physical_offset)
+        assert bodies(store) == waiting
+        assert delivery.pending_halves() == []
+
+
 def write_log(root: Path, records: Sequence[bytes]) -> None:
     """Write a log of these records, each at its place."""
     data = b""
