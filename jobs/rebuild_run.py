@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 
 from connectors.commitlog.stores import Store, find_stores
 from connectors.facts.queue_layouts import queues_of
+from connectors.rebuild.plan import WRITTEN
 from connectors.rebuild.run import Rebuilt, rebuild_store
-from connectors.rebuild.settings import Wanted
+from connectors.rebuild.settings import BATCH_QUEUES, Wanted
 from connectors.salvage.run import Salvaged, salvage_store
 from jobs.command import JobError
 from jobs.names import did_you_mean, there_are
 from jobs.progress import counted_progress, spark_progress
+from schemas.store_files import remove_tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,17 +46,23 @@ def run_rebuild(
 
 
 def _check_topics(store: Store, out: Path, wanted: Wanted) -> None:
-    """Refuse a topic that neither the log nor the store's queues have.
+    """Refuse a topic that neither the log nor the store's queues have, and remove what was made of the other topics.
+
+    Without that, the same command with the right names would find a folder that is not empty.
 
     Raises:
         JobError: naming the nearest one.
     """
     if not wanted.topics:
         return
-    folder = queues_of(store.layout).folder
-    made, had = _folders(out / folder), _folders(Path(store.root).parent / folder)
+    names = [name for name in (queues_of(store.layout).folder, BATCH_QUEUES) if name in WRITTEN[store.layout]]
+    root = Path(store.root).parent
+    made = {topic for name in names for topic in _folders(out / name)}
+    had = {topic for name in names for topic in _folders(root / name)}
     for topic in wanted.topics:
         if topic not in made | had:
+            for name in names:
+                remove_tree(out / name)
             raise JobError(
                 f"--topic: neither the log nor the queues have a topic {topic!a}.{did_you_mean(topic, had)}",
                 there_are(had),

@@ -19,9 +19,10 @@ from jobs import dump, guard, rebuild, verify
 from jobs.command import ExitCode, job_parser, run_job
 from jobs.names import did_you_mean, there_are
 from jobs.settings_check import OTHER_VARIABLES, VARIABLES, variables_of_all_jobs
+from schemas.layouts.sysflag import INNER_BATCH
 from schemas.remoting.tls_properties import CLIENT_PASSWORD_VARIABLE, SERVER_PASSWORD_VARIABLE
 from tests.jmq_stores import write_jmq_store
-from tests.logs import messages, open_segment, write_store
+from tests.logs import messages, new_message, open_segment, write_store
 
 
 @pytest.fixture(autouse=True)
@@ -120,6 +121,23 @@ def test_a_rebuild_of_a_topic_that_is_nowhere_is_refused(
     arguments = [str(store), "--out", str(tmp_path / "out"), "--local", "--quiet", "--topic"]
     assert rebuild.main([*arguments, "ordes"]) == 2
     assert "have a topic 'ordes'. Did you mean 'orders'?" in capsys.readouterr().err
+
+
+def test_a_refused_rebuild_of_some_topics_leaves_the_folder_empty(store: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    topic = messages(1)[0].topic
+    arguments = [str(store), "--out", str(out), "--local", "--quiet", "--topic", topic]
+    assert rebuild.main([*arguments, "--topic", "nowhere"]) == 2
+    assert list(out.iterdir()) == []
+    assert rebuild.main(arguments) == 0
+
+
+def test_a_topic_with_batch_queues_only_is_rebuilt(tmp_path: Path) -> None:
+    batch = new_message(queue_id=2, sys_flag=INNER_BATCH, properties=(("INNER_NUM", "3"),))
+    root = write_store(tmp_path / "store", [(0, open_segment([batch], 1 << 16))])
+    out = tmp_path / "out"
+    assert rebuild.main([str(root), "--out", str(out), "--local", "--quiet", "--topic", batch.topic]) == 0
+    assert (out / "batchconsumequeue" / batch.topic / "2").is_dir()
 
 
 def test_guard_warns_of_a_store_that_the_lake_does_not_know(
