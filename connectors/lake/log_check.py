@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from connectors.lake.log_files import LOG, POINTER, LogFile, LogFolder, LogListing, entry_name
-from connectors.lake.log_seals import Seal, digest_of, newest_seal, read_files, write_seal
+from connectors.lake.log_seals import Seal, digest_of, newest_seal, newest_version, read_files, write_seal
 from connectors.lake.paths import LakeError
 from connectors.lake.versions import StorageOptions
 from connectors.s3.options import S3Options
@@ -112,7 +112,7 @@ def find_damage(folder: LogFolder, listing: LogListing | None = None) -> Iterato
 
 def _find_missing(listing: LogListing, seal: Seal | None) -> Iterator[LogDamage]:
     """Entries that must be there."""
-    newest = max(listing.newest, seal.version if seal else -1)
+    newest = newest_version(listing, seal)
     for version in range(listing.base + 1, newest + 1):
         if version not in listing.entries:
             yield LogDamage(entry_name(version), version, f"expected versions up to {newest}, found no such file")

@@ -86,6 +86,10 @@ class LogFolder:
         """List the log; a table without one has an empty listing."""
         found = LogListing()
         has_pointer = False
+        # Before the entries: a seal that a writer adds meanwhile would seem to have lost its entry.
+        seals = sorted(
+            (info.base_name for info in self._infos(SEALS) if _ENTRY.fullmatch(info.base_name)), reverse=True
+        )
         for info in self._infos(LOG):
             name = info.base_name
             has_pointer |= name == POINTER
@@ -94,9 +98,6 @@ class LogFolder:
             elif checkpoint := _CHECKPOINT.fullmatch(name):
                 version = int(checkpoint[1])
                 found.checkpoints.setdefault(version, []).append(_log_file(info, version))
-        seals = sorted(
-            (info.base_name for info in self._infos(SEALS) if _ENTRY.fullmatch(info.base_name)), reverse=True
-        )
         return LogListing(found.entries, found.checkpoints, seals, has_pointer)
 
     def read(self, name: str, folder: str = LOG) -> bytes:

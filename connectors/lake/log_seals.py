@@ -18,8 +18,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from connectors.lake.log_files import SEALS, LogFile, LogFolder, LogListing, entry_name
+from schemas.layouts.numbers import parse_int64
 
 _KEPT = 2
+_FAR = 1000
+"""Versions behind the newest one that a damaged seal is believed to have been of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +87,16 @@ def newest_seal(folder: LogFolder, listing: LogListing) -> tuple[Seal | None, li
             return seal, damaged
         damaged.append(name)
     return None, damaged
+
+
+def newest_version(listing: LogListing, seal: Seal | None) -> int:
+    """The newest version that a log has, or had: a damaged seal tells it by its name.
+
+    The name of a damaged seal counts only near the versions that are known: anybody can make up a name.
+    """
+    known = max(listing.newest, seal.version if seal else -1)
+    named = (parse_int64(name.removesuffix(".json")) or 0 for name in listing.seals)
+    return max([known, *(version for version in named if version <= known + _FAR)])
 
 
 def read_files(listing: LogListing) -> list[LogFile]:

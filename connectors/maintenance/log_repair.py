@@ -29,7 +29,7 @@ from connectors.lake.delta import storage_options
 from connectors.lake.file_actions import file_actions
 from connectors.lake.log_check import LogDamage, find_damage
 from connectors.lake.log_files import LOG, POINTER, LogFolder, LogListing, entry_name
-from connectors.lake.log_seals import newest_seal, write_seal
+from connectors.lake.log_seals import newest_seal, newest_version, write_seal
 from connectors.lake.paths import LakePaths
 from connectors.lake.versions import table_files
 from connectors.s3.access import write_object
@@ -154,7 +154,7 @@ def plan_log_repair(lake: LakePaths, table: str) -> LogRepair | None:
     kept = {version: files for version, files in listing.checkpoints.items() if version not in checkpoints}
     rest = LogListing(listing.entries, kept, listing.seals, has_pointer=False)
     seal, _ = newest_seal(folder, listing)
-    newest = max(listing.newest, seal.version if seal else -1)
+    newest = newest_version(listing, seal)
     bad = {damage.version for damage in damages if damage.is_entry}
     bad |= {damage.version for damage in find_damage(folder, rest) if damage.is_entry}
     bad |= {version for version in range(rest.base + 1, newest + 1) if version not in rest.entries}

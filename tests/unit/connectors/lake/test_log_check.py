@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.fs as pafs
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import TableNotFoundError
 
 from connectors.lake.delta import delta_table, seal
-from connectors.lake.log_check import LogDamagedError, check_entry
-from connectors.lake.log_files import entry_name
+from connectors.lake.log_check import LogDamagedError, check_entry, check_log
+from connectors.lake.log_files import LogFolder, entry_name
 from connectors.lake.log_seals import Seal
 
 VERSIONS = 6  # a checkpoint at 3
@@ -97,6 +98,38 @@ def test_the_newest_entry_is_missed_although_nothing_of_it_is_left(copy: Path) -
     assert DeltaTable(copy).version() == VERSIONS - 2  # Delta itself sees an older table
     with pytest.raises(LogDamagedError, match=f"expected versions up to {VERSIONS - 1}, found no such file"):
         delta_table(str(copy))
+
+
+@pytest.mark.parametrize("data", [b"", b"{}", bytes(100)])
+def test_the_newest_entry_is_missed_although_its_seal_is_damaged(copy: Path, data: bytes) -> None:
+    (copy / "_delta_log" / entry_name(VERSIONS - 1)).unlink()
+    (copy / "_delta_log/_seals" / entry_name(VERSIONS - 1)).write_bytes(data)
+    with pytest.raises(LogDamagedError, match=rf"entry {VERSIONS - 1} of the log"):
+        delta_table(str(copy))
+
+
+def test_a_made_up_name_of_a_seal_is_not_believed(copy: Path) -> None:
+    (copy / "_delta_log/_seals" / f"{'9' * 18:0>20}.json").write_bytes(b"")
+    assert numbers(copy) == list(range(VERSIONS))
+
+
+def test_a_commit_between_the_look_at_seals_and_at_entries_is_no_damage(
+    copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = LogFolder._infos
+
+    def commit_between(folder: LogFolder, name: str) -> list[pafs.FileInfo]:
+        infos = listed(folder, name)
+        if len(commits) < 1:
+            commits.append(name)
+            write_deltalake(copy, pa.table({"number": [VERSIONS]}), mode="append")
+            seal(str(copy))
+        return infos
+
+    commits: list[str] = []
+    monkeypatch.setattr(LogFolder, "_infos", commit_between)
+    check_log(str(copy))
+    assert commits == ["_delta_log/_seals"]
 
 
 def test_a_table_of_another_program_is_opened_and_sealed_with_the_next_commit(copy: Path) -> None:
