@@ -21,12 +21,14 @@ from deltalake import DeltaTable
 
 from connectors.lake.paths import LakeError, LakePaths
 from connectors.lake.reader import NoTableError, QueryError, open_table
+from connectors.message_keys.opening import open_messages
 from jobs.command import ExitCode, JobError, job_parser, run_job
 from jobs.names import did_you_mean, warn
 from jobs.places import bodies_of, lake_of
 from jobs.query_arguments import add_arguments, check
 from jobs.query_ask import ask_deltalake, ask_hbase, ask_spark
 from jobs.query_body import BODY_COLUMNS, COLUMNS, body_fetcher, rows_with_bodies, write_one_body
+from jobs.query_damage import refuse_damaged_files
 from jobs.query_output import Row, plain_rows, write
 from jobs.query_sql import Conditions, Engine, Question
 from jobs.times import join_times
@@ -86,7 +88,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     started = time.monotonic()
     fetch = body_fetcher(bodies_of(arguments, lake), stored=arguments.stored_body) if arguments.body else None
     try:
-        table = _hbase_or_lake(arguments, lake) if arguments.via == "hbase" else open_table(lake, arguments.table)
+        table = _hbase_or_lake(arguments, lake) if arguments.via == "hbase" else _open(lake, arguments.table)
     except NoTableError:
         if arguments.table not in MADE_WHEN_NEEDED:
             raise
@@ -117,6 +119,8 @@ def job(arguments: argparse.Namespace) -> ExitCode:
         shown: Iterable[Row] = rows_with_bodies(rows, fetch, hidden) if fetch else rows
         count = write(arguments.output, shown, [*columns, *BODY_COLUMNS] if fetch else columns)
     except QueryError as error:
+        if table is not None:
+            refuse_damaged_files(getattr(lake, arguments.table), str(error))
         raise JobError(f"the engine refused the question: {error}", f"columns are: {', '.join(known)}") from None
     _explain_empty(arguments, lake, table, count)
     if not arguments.quiet:
@@ -132,6 +136,10 @@ def _explain_empty(arguments: argparse.Namespace, lake: LakePaths, table: DeltaT
 
     for sentence in unknown_topics(lake, table, arguments.topic):
         _warn(sentence)
+
+
+def _open(lake: LakePaths, table: str) -> DeltaTable:
+    return open_messages(lake) if table == "messages" else open_table(lake, table)
 
 
 def _nothing(arguments: argparse.Namespace, started: float) -> ExitCode:

@@ -17,7 +17,7 @@ from connectors.commitlog.layouts import StoreLayout
 from connectors.commitlog.stores import COMMITLOG, find_stores
 from connectors.facts.topic_configs import TOPICS
 from connectors.lake.paths import LakePaths
-from connectors.lake.reader import open_table
+from connectors.message_keys.opening import open_messages
 from connectors.packs.location import PackLocation
 from connectors.packs.stores import open_store
 from connectors.rebuild.durable import remove_but_last, write_whole
@@ -133,7 +133,7 @@ def restore_store(
     """
     is_begun = check_out(out)
     store = open_store(bodies)
-    table = open_table(lake, "messages")
+    table = open_messages(lake)
     if not chosen.broker:
         chosen = replace(chosen, broker=_only_broker(table))
     plan = Plan(out, lake.root, chosen, _NOTHING, segment_size or 0, skip)

@@ -17,11 +17,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
+from deltalake import CommitProperties, Transaction, write_deltalake
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from connectors.lake.follower import FOLLOWING
+from connectors.message_keys.progress import APPLICATION_ID
 from jobs import query
 from schemas.layouts.hosts import Host
 from schemas.layouts.message_id import serialize_message_id
@@ -616,10 +617,34 @@ def test_a_lake_whose_files_are_gone_is_told_without_a_trace(ask: Ask, tmp_path:
     for file in (tmp_path / "l" / "messages").rglob("*.parquet"):
         file.unlink()
     answer = ask("--lake", tmp_path / "l")
-    assert answer.code != 0
+    assert answer.code == 3
     assert answer.out == ""
     assert "Traceback" not in answer.err
+    assert file.name in answer.err
+    assert "found no such file. 'commitlake maintain" in answer.err
     assert "commitlake query: error: " in answer.err
+
+
+def test_a_cut_data_file_is_damage_and_no_wrong_usage(ask: Ask, tmp_path: Path) -> None:
+    write_deltalake(str(tmp_path / "l" / "messages"), table_of(ROWS[:1], MESSAGES), partition_by=["store_date"])
+    (file,) = (tmp_path / "l" / "messages").rglob("*.parquet")
+    file.write_bytes(file.read_bytes()[:-1])
+    answer = ask("--lake", tmp_path / "l")
+    assert (answer.code, answer.out) == (3, "")
+    assert file.name in answer.err
+
+
+def test_messages_that_are_behind_message_keys_have_lost_rows(ask: Ask, tmp_path: Path) -> None:
+    root = tmp_path / "l"
+    write_deltalake(str(root / "messages"), table_of(ROWS[:1], MESSAGES), partition_by=["store_date"])
+    write_deltalake(
+        str(root / "message_keys"),
+        pa.table({"number": [1]}),
+        commit_properties=CommitProperties(app_transactions=[Transaction(APPLICATION_ID, 1)]),
+    )
+    answer = ask("--lake", root, "--count")
+    assert (answer.code, answer.out) == (3, "")
+    assert "expected version 1 in its _delta_log" in answer.err
 
 
 def test_no_lake_is_a_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,24 @@
+"""Damaged data files that a question comes upon: said by their names and exit code 3."""
+
+from __future__ import annotations
+
+from connectors.lake.log_check import WAY_OUT, LogDamagedError
+
+
+def refuse_damaged_files(uri: str, reason: str) -> None:
+    """Name the first damaged data file of a table, where an engine failed by one.
+
+    Args:
+        uri: path or URI of the table.
+        reason: what the engine said; a question that it does not understand is no reason to look at files.
+
+    Raises:
+        LogDamagedError: if a data file is damaged.
+    """
+    if not any(word in reason.lower() for word in ("parquet", "object store", "not found")):
+        return
+    from connectors.maintenance.data_check import find_damaged_files  # only where it is wanted
+
+    damage = next(find_damaged_files(uri, deep=False), None) or next(find_damaged_files(uri, deep=True), None)
+    if damage is not None:
+        raise LogDamagedError(f"{uri}: data file {damage}. {WAY_OUT}")
