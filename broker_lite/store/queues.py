@@ -117,9 +117,9 @@ class StoreQueues:
         if not is_valid_topic(record.topic) or record.queue_id < 0:
             self._note_refused(record)
             return
-        # The broker's own topics hold single messages, whatever a forged record says.
-        may_be_batch = record.topic not in self._topics.entries and not is_broker_topic(record.topic)
-        if record.is_inner_batch and may_be_batch:
+        # The broker's own topics and light queues hold single messages, whatever a forged record says.
+        is_single = is_broker_topic(record.topic) or record.topic.startswith(LIGHT_PREFIX)
+        if record.is_inner_batch and record.topic not in self._topics.entries and not is_single:
             self._topics.create_batch(record.topic, record.queue_id + 1)
             if record.topic in self._simple.topics:
                 raise QueueGapError(f"{record.topic}: expected records of one message each, found an inner batch")

@@ -268,6 +268,18 @@ def test_a_forged_batch_does_not_make_queues_of_batches_of_the_brokers_own_topic
             assert not any(store.config.topics.is_batch(topic) for topic in store.config.topics.entries)
 
 
+def test_a_forged_batch_in_a_light_queue_does_not_keep_the_store_from_opening(root: Path, clock: Clock) -> None:
+    batch = (("INNER_BASE", "0"), ("INNER_NUM", "3"))
+    light = (("INNER_MULTI_DISPATCH", "%LMQ%a"), ("INNER_MULTI_QUEUE_OFFSET", "1"))
+    place: dict[str, Any] = {"physical_offset": 0, "store_timestamp": clock.now_ms, "store_host": PRODUCER}
+    forged = message(0, "%LMQ%a", sys_flag=INNER_BATCH, properties=batch)
+    sound = message(1, properties=light)
+    write_log(root, [serialize_message(each, queue_offset=0, **place) for each in (forged, sound)])
+    for _ in range(2):
+        with MessageStore.open(root, ROOMY, clock=clock) as store:
+            assert store.max_offset("%LMQ%a", 0) == 2
+
+
 def test_a_forged_number_of_a_batch_gets_no_entry(root: Path, clock: Clock) -> None:
     batch = message(0, sys_flag=INNER_BATCH, properties=(("INNER_BASE", "0"), ("INNER_NUM", "3")))
     place: dict[str, Any] = {"physical_offset": 0, "store_timestamp": clock.now_ms, "store_host": PRODUCER}
