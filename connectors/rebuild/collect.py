@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
 from connectors.commitlog.splits import Split
-from connectors.facts.entries import QueueEntries, queue_entries
+from connectors.facts.entries import queue_entries
 from connectors.facts.kernel import Array
 from connectors.facts.names import can_be_folder
 from connectors.facts.reading import read_facts
 from connectors.facts.records import Facts
+from connectors.facts.topic_kinds import BatchEvidence, evidence_of
 from connectors.rebuild.chaining import merge_tags
 from connectors.rebuild.entries import layout_of
 from connectors.rebuild.parts import KeyBlock, Keys, PartWriter, Queue, QueueBlock, Table, Totals, read_table
@@ -42,10 +42,12 @@ class Collected:
     Attributes:
         totals: of its range.
         counts: entries of each queue.
+        evidence: of simple topics that have inner batches, see `Table`.
     """
 
     totals: Totals
     counts: dict[Queue, int]
+    evidence: dict[str, BatchEvidence]
 
 
 def collect(task: CollectTask) -> Collected:
@@ -64,7 +66,7 @@ def collect(task: CollectTask) -> Collected:
                 collecting.add(facts)
             table = collecting.table()
             writer.finish(table)
-    return Collected(table.totals, table.counts())
+    return Collected(table.totals, table.counts(), table.evidence)
 
 
 @dataclass
@@ -91,6 +93,7 @@ class _Collecting:
         self._wanted = None if settings.topics is None else frozenset(settings.topics)
         self._batch_topics = frozenset(settings.batch_topics)
         self._queues: dict[Queue, _Rows] = {}
+        self._evidence: dict[str, BatchEvidence] = {}
         self._keys: list[KeyBlock] = []
         self._totals = Totals()
         self._names: dict[str, bool] = {}
@@ -118,12 +121,16 @@ class _Collecting:
 
     def _add_queues(self, facts: Facts) -> int:
         refused = 0
-        for queue, columns in _by_kind(facts, self._batch_topics):
+        batches = facts.physical_offset[facts.is_batch]
+        for columns in queue_entries(facts):
+            queue = Queue(columns.topic, columns.queue_id, columns.topic in self._batch_topics)
             if not self._is_possible(queue):
                 refused += len(columns)
                 continue
             if self._wanted is not None and queue.topic not in self._wanted:
                 continue
+            if len(batches) and not queue.is_batch:
+                self._add_evidence(queue.topic, evidence_of(columns, batches))
             rows = self._queues.setdefault(queue, _Rows())
             entries = layout_of(self._settings, is_batch=queue.is_batch).to_entries(columns)
             rows.entries.append(entries.view(np.uint8))  # joined as they are, numpy would turn their bytes round
@@ -131,6 +138,10 @@ class _Collecting:
             # A record can be in a light queue twice, of which a broker enters one.
             rows.has_twice |= not (np.diff(columns.physical_offset) > 0).all()
         return refused
+
+    def _add_evidence(self, topic: str, evidence: BatchEvidence) -> None:
+        if evidence.batches:
+            self._evidence[topic] = self._evidence.get(topic, BatchEvidence()).joined(evidence)
 
     def _is_possible(self, queue: Queue) -> bool:
         known = self._names.get(queue.topic)
@@ -159,23 +170,10 @@ class _Collecting:
 
     def table(self) -> Table:
         """Write the entries; where everything is."""
-        return Table(self._totals, {queue: self._put(rows) for queue, rows in self._queues.items()}, tuple(self._keys))
+        queues = {queue: self._put(rows) for queue, rows in self._queues.items()}
+        return Table(self._totals, queues, tuple(self._keys), self._evidence)
 
     def _put(self, rows: _Rows) -> QueueBlock:
         entries, numbers = np.concatenate(rows.entries), np.concatenate(rows.numbers)
         plain = not rows.has_twice and int(numbers[0]) >= 0 and bool((np.diff(numbers) == 1).all())
         return self._writer.put_queue(entries, numbers, plain=plain)
-
-
-def _by_kind(facts: Facts, batch_topics: frozenset[str]) -> Iterator[tuple[Queue, QueueEntries]]:
-    """The entries of every queue; those of a topic for inner batches are of another kind, and inner batches always."""
-    batches = facts.physical_offset[facts.is_batch]
-    for columns in queue_entries(facts):
-        queue = Queue(columns.topic, columns.queue_id, columns.topic in batch_topics)
-        if queue.is_batch or not len(batches):
-            yield queue, columns
-            continue
-        is_batch = np.isin(columns.physical_offset, batches)
-        for kind, rows in ((False, ~is_batch), (True, is_batch)):
-            if rows.any():
-                yield replace(queue, is_batch=kind), columns.chosen(rows)

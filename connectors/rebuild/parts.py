@@ -14,7 +14,7 @@ import os
 import struct
 import zlib
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Self
 
@@ -22,6 +22,7 @@ import numpy as np
 
 from connectors.commitlog.kernel.crc import crc32
 from connectors.facts.kernel import Array
+from connectors.facts.topic_kinds import BatchEvidence
 from connectors.rebuild.errors import RebuildError
 from schemas.store_files import create_file, open_file
 
@@ -156,11 +157,14 @@ class Table:
         totals: of its range.
         queues: where each queue's entries are.
         keys: where the keys are, in the order of the log.
+        evidence: what the log shows of topics whose records have the flag of inner batches, although they were not
+            taken for topics of BatchConsumeQueues.
     """
 
     totals: Totals
     queues: dict[Queue, QueueBlock]
     keys: tuple[KeyBlock, ...]
+    evidence: dict[str, BatchEvidence] = field(default_factory=dict)
 
     def counts(self) -> dict[Queue, int]:
         """How many entries each queue has here."""
@@ -216,6 +220,7 @@ class PartWriter:
                 "totals": asdict(table.totals),
                 "queues": [[*asdict(queue).values(), *asdict(block).values()] for queue, block in table.queues.items()],
                 "keys": [list(asdict(block).values()) for block in table.keys],
+                "evidence": {topic: list(asdict(evidence).values()) for topic, evidence in table.evidence.items()},
             }
         ).encode()
         self._file.write(data + _FOOT.pack(len(data), zlib.crc32(data)))
@@ -246,6 +251,7 @@ def _parse_table(document: dict[str, Any]) -> Table:
             for topic, queue_id, is_batch, *block in document["queues"]
         },
         tuple(KeyBlock(*block) for block in document["keys"]),
+        {topic: BatchEvidence(*numbers) for topic, numbers in document["evidence"].items()},
     )
 
 

@@ -18,6 +18,7 @@ from connectors.commitlog.splits import Split
 from connectors.commitlog.stores import Store
 from connectors.facts.running import cores
 from connectors.facts.topic_configs import TOPICS
+from connectors.facts.topic_kinds import BatchEvidence, read_topic_kinds
 from connectors.rebuild.checkpoint import checkpoint_of, journal_checkpoint_of
 from connectors.rebuild.collect import Collected, CollectTask, collect
 from connectors.rebuild.durable import remove_but_last, write_whole
@@ -123,11 +124,12 @@ def rebuild_store(
     plan = begin_or_go_on(store, root, out.resolve(), settings, partition_bytes, is_live=is_live)
     splits = plan.splits(store)
     collected, counts = _collect(plan, splits, spark, threads, advance)
-    if mixed := _mixed_topics(counts):
-        # Only now is it known that single messages of these topics are in BatchConsumeQueues, too.
+    shown = _topics_shown_to_hold_batches(root, collected, counts)
+    if any(queue.topic in shown and not queue.is_batch for queue in counts):
+        # Neither topics.json nor a folder told it before the log was read: these topics need entries of the other kind.
         remove_tree(plan.parts)
         make_folders(plan.parts, below=plan.out)
-        settings = replace(plan.settings, batch_topics=tuple(sorted({*plan.settings.batch_topics, *mixed})))
+        settings = replace(plan.settings, batch_topics=tuple(sorted({*plan.settings.batch_topics, *shown})))
         collected, counts = _collect(replace(plan, settings=settings), splits, spark, threads, None)
     return _build(plan, collected, counts, _part_paths(plan, splits), spark, threads)
 
@@ -154,10 +156,25 @@ def _collect(
     return collected, dict(counts)
 
 
-def _mixed_topics(counts: dict[Queue, int]) -> set[str]:
-    """Topics with both kinds of queues, which no topic has."""
-    kinds = [{queue.topic for queue in counts if queue.is_batch is kind} for kind in (True, False)]
-    return kinds[0] & kinds[1]
+def _topics_shown_to_hold_batches(root: Path, collected: Sequence[Collected], counts: Mapping[Queue, int]) -> set[str]:
+    """Return the topics of BatchConsumeQueues that only the log tells of, or that have entries of that kind already.
+
+    Entries of the other kind may be from an earlier run, which was interrupted in its second reading of the log.
+    """
+    shown = {queue.topic for queue in counts if queue.is_batch}
+    evidence: dict[str, BatchEvidence] = {}
+    for each in collected:
+        for topic, of_range in each.evidence.items():
+            evidence[topic] = evidence.get(topic, BatchEvidence()).joined(of_range)
+    if not evidence:
+        return shown
+    kinds = read_topic_kinds(root)
+    records = Counter[str]()
+    for queue, count in counts.items():
+        records[queue.topic] += count
+    return shown | {
+        topic for topic in evidence if kinds.is_unknown(topic) and evidence[topic].shows_batches(records[topic])
+    }
 
 
 def _build(

@@ -18,9 +18,9 @@ from connectors.commitlog.layouts import StoreLayout
 from connectors.commitlog.stores import Segment
 from connectors.facts import batch_queues
 from connectors.facts.queue_layouts import QueueLayout, queues_of
+from connectors.facts.topic_kinds import read_topic_kinds
 from connectors.rebuild.errors import RebuildError
 from connectors.rebuild.index_tags import index_has_tags
-from connectors.rebuild.topics import batch_topics_of
 from connectors.verify.log_records import LogRecords
 from connectors.verify.observed_delays import observe_delays, with_observed
 from connectors.verify.store_view import MAX_MAPPED_FILE_BYTES, has_rocksdb_queues, list_queues, queue_file_size
@@ -159,7 +159,7 @@ def find_settings(
         observed_levels=wanted.observed_levels if wanted.delay_levels_ms else tuple(sorted(delays)),
         topics=wanted.topics,
         close_heads=wanted.close_heads,
-        batch_topics=tuple(sorted(batch_topics_of(root))),
+        batch_topics=tuple(sorted(read_topic_kinds(root).batch)),
         dialect_name=dialect.name,
     )
 

@@ -20,7 +20,7 @@ from connectors.facts.topic_configs import TABLE, TOPICS, backup_of, is_listed, 
 from connectors.rebuild.parts import Queue
 from schemas.layouts.boltmq_config import topics_to_boltmq
 from schemas.layouts.dialect import ROCKETMQ, Dialect
-from schemas.layouts.inner_batch import BATCH_QUEUE_TYPE, QUEUE_TYPE, has_batch_queues
+from schemas.layouts.inner_batch import BATCH_QUEUE_TYPE, QUEUE_TYPE
 from schemas.remoting.fastjson import serialize_fastjson
 
 _LOGGER = logging.getLogger(__name__)
@@ -68,16 +68,6 @@ def topics_of(root: Path, queues: Iterable[Queue], timestamp: int, dialect: Dial
     if not dialect.is_rocketmq:
         return json.dumps(topics_to_boltmq(document), ensure_ascii=False, separators=(",", ":")).encode()
     return str(serialize_fastjson(document)).encode()
-
-
-def batch_topics_of(root: Path) -> set[str]:
-    """Topics of which topics.json says that their queues are BatchConsumeQueues."""
-    table = read_topics(root).get(TABLE, {})
-    return {
-        str(topic)
-        for topic, config in table.items()
-        if isinstance(config, dict) and has_batch_queues(config.get("attributes"))
-    }
 
 
 def _config(topic: str, queues: int, *, is_batch: bool) -> dict[str, Any]:

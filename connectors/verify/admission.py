@@ -14,12 +14,14 @@ from connectors.commitlog.stores import Store, segment_size
 from connectors.facts import batch_queues
 from connectors.facts.queue_layouts import queues_of
 from connectors.facts.topic_configs import known_topics
+from connectors.facts.topic_kinds import TopicKinds, read_topic_kinds
 from connectors.verify import index_files
 from connectors.verify.findings import DEFAULT_LIMIT, Finding, Findings
 from connectors.verify.index_files import IndexPart, open_part, read_between
 from connectors.verify.layouts import checks_of
 from connectors.verify.log_records import LogRecords
 from connectors.verify.observed_delays import differing_levels, observe_delays, with_observed
+from connectors.verify.queue_folders import check_kinds
 from connectors.verify.small_files import SmallFiles
 from connectors.verify.store_view import (
     ABORT,
@@ -100,6 +102,10 @@ def admit(store: Store, options: Options) -> Admitted:
     is_rocketmq = store.layout is StoreLayout.COMMITLOG
     batches = list_queues(root, batch_queues.QUEUES) if is_rocketmq else []
     batch_file_size = queue_file_size(root, batches, batch_queues.QUEUES)
+    kinds = read_topic_kinds(root) if is_rocketmq else TopicKinds()
+    if is_rocketmq:
+        check_kinds(root, queues, queue_layout, findings)
+        check_kinds(root, batches, batch_queues.QUEUES, findings)
     dispatched = log.end
     if is_live or was_aborted:
         dispatched = max(
@@ -120,7 +126,7 @@ def admit(store: Store, options: Options) -> Admitted:
         batch_file_size=batch_file_size,
         dispatched_end=dispatched,
         index=(),
-        batch_topics=frozenset(topic for topic, _ in batches),
+        kinds=kinds,
         queues_in_rocksdb=is_rocketmq and has_rocksdb_queues(root),
         delay_levels_ms=options.delay_levels_of(store.broker) or DEFAULT_DELAY_LEVELS_MS,
         limit=options.limit,

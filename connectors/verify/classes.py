@@ -115,6 +115,9 @@ _ALL = (
                  _REBUILD),
     _Class("queue_file_name", _R, "A file in a queue's folder has a name that no file of the queue can have, and a "
                  "broker does not start with it, or loses its way", _REBUILD),
+    _Class("queue_wrong_kind", _R, "A topic has BatchConsumeQueues where topics.json does not say BatchCQ, or "
+                 "ConsumeQueues where it does: a broker does not start on the store",
+                 "'commitlake rebuild' makes the queues of the kind that topics.json says"),
     _Class("queue_wrong_batch", _R, "An entry of a BatchConsumeQueue names other numbers than its record's, another "
                  "count of messages or another time", _REBUILD),
     _Class("queue_not_compared", _I, "A queue is in RocksDB: its records were read, but not compared with its entries",

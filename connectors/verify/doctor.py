@@ -137,10 +137,11 @@ def _conclude(patient: _Patient) -> StoreReport:
         findings.merge(patient.chains[place])
     bad = BadRanges.of(each for report in reports for each in report.bad)
     ends, batch_ends = QueueEnds(view, bad, findings), BatchEnds(view, bad, findings)
+    batch_topics = view.kinds.batch.union(*(report.batch_topics for report in reports))
     bounds = {}
     for topic, queue_id in sorted({*queues, *admitted.queues}):
         runs = check_order(queues.get((topic, queue_id), []), bad, findings, view.log)
-        of_kind = batch_ends if topic in view.batch_topics else ends
+        of_kind = batch_ends if topic in batch_topics else ends
         bounds[topic, queue_id] = of_kind.check(topic, queue_id, runs)
     newest = max((report.newest_time for report in reports), default=0)
     check_marks(view, admitted.small, newest, findings)

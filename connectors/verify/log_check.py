@@ -12,9 +12,11 @@ from connectors.commitlog.look import look_at
 from connectors.commitlog.splits import Split
 from connectors.commitlog.walk import BadRange
 from connectors.facts.entries import QueueEntries, queue_entries
+from connectors.facts.kernel import Array
 from connectors.facts.names import can_be_folder
 from connectors.facts.reading import read_facts
 from connectors.facts.records import Facts
+from connectors.facts.topic_kinds import evidence_of
 from connectors.verify.batch_check import BatchChecker
 from connectors.verify.findings import Finding, Findings
 from connectors.verify.index_check import IndexChecker
@@ -52,6 +54,7 @@ class LogReport:
         first_time: store time of the first record, ms; None without one.
         last_time: of the last.
         newest_time: the latest of all.
+        batch_topics: topics of BatchConsumeQueues that have records here.
     """
 
     findings: Findings
@@ -63,6 +66,7 @@ class LogReport:
     first_time: int | None = None
     last_time: int | None = None
     newest_time: int = 0
+    batch_topics: set[str] = field(default_factory=set)
 
 
 def check_range(view: StoreView, split: Split) -> LogReport:
@@ -77,16 +81,26 @@ def check_range(view: StoreView, split: Split) -> LogReport:
         report.bad += facts.bad
         _check_times(facts, split, report, view.limit)
         _check_receive_times(facts, split, report, view.limit)
+        flagged = facts.physical_offset[facts.is_batch]
         for entries in queue_entries(facts):
             if not _can_have_queue(view, entries):
                 _note_bad_topic(entries, split, report.findings)
-            elif entries.topic in view.batch_topics:
+            elif _has_batches(view, entries, flagged):
+                report.batch_topics.add(entries.topic)
                 report.runs += batches.check(entries)
             else:
                 report.runs += queues.check(entries)
         index.check(facts)
     _check_bad(report.bad, split, report.findings, view)
     return report
+
+
+def _has_batches(view: StoreView, entries: QueueEntries, flagged: Array) -> bool:
+    if entries.topic in view.kinds.batch:
+        return True
+    if not len(flagged) or not view.kinds.is_unknown(entries.topic):
+        return False
+    return evidence_of(entries, flagged).shows_batches(len(entries))
 
 
 def _check_times(facts: Facts, split: Split, report: LogReport, limit: int) -> None:

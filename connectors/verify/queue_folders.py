@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from itertools import pairwise
+from pathlib import Path
 
 from connectors.commitlog.layouts import StoreLayout
+from connectors.facts import batch_queues
+from connectors.facts.queue_layouts import QueueLayout
+from connectors.facts.topic_kinds import listed_kinds
 from connectors.verify.findings import Finding, Findings
 from connectors.verify.queue_check import Run
 from connectors.verify.queue_files import QueueFiles
 from connectors.verify.store_view import StoreView
-from schemas.layouts.segments import parse_segment_name, segment_name
+from schemas.layouts.inner_batch import BATCH_QUEUE_TYPE, SIMPLE_QUEUE_TYPE
+from schemas.layouts.segments import is_segment_name, parse_segment_name, segment_name
 from schemas.store_files import files_in
 
 
@@ -79,3 +84,27 @@ class QueueFolders:
         elif size != files.file_size:
             found, expected = f"{size} bytes", f"{files.file_size} bytes"
             self._findings.add(Finding("queue_file_size", name, queue=files.name, found=found, expected=expected))
+
+
+def check_kinds(root: Path, queues: Sequence[tuple[str, int]], layout: QueueLayout, findings: Findings) -> None:
+    """Check that topics.json says of every topic what the folder of its queues says.
+
+    Args:
+        root: The store's folder.
+        queues: Those that have a folder of this layout.
+        layout: ConsumeQueues or BatchConsumeQueues.
+        findings: Gets those topics whose queues would keep a broker from starting.
+    """
+    are_batches, listed = layout is batch_queues.QUEUES, listed_kinds(root)
+    top = root / layout.folder
+    wrong = [queue for queue in queues if listed.get(queue[0], False) is not are_batches]
+    for topic in dict.fromkeys(
+        topic for topic, queue_id in wrong if files_in(top / topic / str(queue_id), is_segment_name, below=top)
+    ):
+        kind = SIMPLE_QUEUE_TYPE if are_batches else BATCH_QUEUE_TYPE
+        expected = (
+            f"none, as topics.json {'says' if topic in listed else 'does not have the topic, which means'} {kind}"
+        )
+        findings.add(
+            Finding("queue_wrong_kind", f"{layout.folder}/{topic}", queue=topic, found="queues", expected=expected)
+        )

@@ -22,6 +22,7 @@ from connectors.commitlog.stores import Segment, Store
 from connectors.facts import batch_queues
 from connectors.facts.queue_layouts import QueueLayout, queues_of
 from connectors.facts.topic_configs import is_listed
+from connectors.facts.topic_kinds import TopicKinds
 from connectors.verify.errors import VerifyError
 from connectors.verify.index_files import IndexPart
 from connectors.verify.queue_files import QueueFiles
@@ -55,7 +56,7 @@ class StoreView:
         batch_file_size: of a BatchConsumeQueue's.
         dispatched_end: physical offset up to which every record must have its entries.
         index: the IndexFiles that can be read, in the order of the log.
-        batch_topics: topics whose queues are BatchConsumeQueues.
+        kinds: which topics have BatchConsumeQueues, as topics.json and the folders tell.
         queues_in_rocksdb: the queues are in RocksDB.
         delay_levels_ms: the broker's messageDelayLevel.
         limit: findings of a class that are kept.
@@ -77,7 +78,7 @@ class StoreView:
     batch_file_size: int
     dispatched_end: int
     index: tuple[IndexPart, ...]
-    batch_topics: frozenset[str]
+    kinds: TopicKinds
     queues_in_rocksdb: bool
     delay_levels_ms: tuple[int, ...]
     limit: int

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import random
+import shutil
+import struct
 from collections.abc import Callable
 from pathlib import Path
 
@@ -55,7 +58,15 @@ def store(tmp_path: Path) -> Path:
         data = b"".join(map(serialize_entry, of_queue))
         for start in range(0, len(data), FILE_BYTES):
             (folder / segment_name(start)).write_bytes(data[start : start + FILE_BYTES].ljust(FILE_BYTES, b"\0"))
+    write_topics(root, {"queue.type": "BatchCQ"})
     return root
+
+
+def write_topics(root: Path, attributes: dict[str, str]) -> None:
+    """Write a topics.json with the topic."""
+    path = root / "config" / "topics.json"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps({"topicConfigTable": {TOPIC: {"topicName": TOPIC, "attributes": attributes}}}))
 
 
 def report_of(root: Path, **options: int) -> StoreReport:
@@ -149,6 +160,48 @@ def test_a_queue_that_is_gone_is_one_finding(store: Path) -> None:
     for path in (store / "batchconsumequeue" / TOPIC / "1").iterdir():
         path.unlink()
     assert findings_of(store) == {"queue_missing": 1}
+
+
+@pytest.mark.parametrize("has_topics", [True, False])
+def test_queues_of_a_kind_that_topics_json_does_not_say_are_a_finding(store: Path, has_topics: bool) -> None:
+    if has_topics:
+        write_topics(store, {})
+        shutil.copytree(store / "batchconsumequeue", store / "consumequeue")
+        shutil.rmtree(store / "batchconsumequeue" / TOPIC / "1")
+    else:
+        (store / "config" / "topics.json").unlink()
+    assert findings_of(store)["queue_wrong_kind"] == 1
+
+
+def test_simple_queues_of_a_topic_of_batches_are_a_finding(store: Path) -> None:
+    (store / "consumequeue" / TOPIC / "0").mkdir(parents=True)
+    (store / "consumequeue" / TOPIC / "0" / segment_name(0)).write_bytes(bytes(20))
+    assert findings_of(store) == {"queue_wrong_kind": 1}
+
+
+@pytest.mark.parametrize("partition_bytes", [1 << 30, 1500])
+def test_the_numbers_of_batches_are_no_loss_where_only_the_log_tells_of_them(store: Path, partition_bytes: int) -> None:
+    shutil.rmtree(store / "batchconsumequeue")
+    (store / "config" / "topics.json").unlink()
+    assert findings_of(store, partition_bytes=partition_bytes) == {"queue_missing": 2}
+
+
+def test_a_forged_flag_does_not_make_a_topic_one_of_batches(tmp_path: Path) -> None:
+    log, entries = b"", b""
+    for number in range(6):
+        message = batch(0, 3 if number == 2 else 1, "TagA")
+        record = serialize_message(
+            message, queue_offset=number, physical_offset=len(log), store_timestamp=START_MS, store_host=BROKER_HOST
+        )
+        entries += struct.pack(">qiq", len(log), len(record), java_hash("TagA"))
+        log += record
+    root = write_store(tmp_path / "forged", [(0, log.ljust(SEGMENT_BYTES, b"\0"))])
+    assert findings_of(root) == {"queue_missing": 1}
+    write_topics(root, {})
+    folder = root / "consumequeue" / TOPIC / "0"
+    folder.mkdir(parents=True)
+    (folder / segment_name(0)).write_bytes(entries)
+    assert findings_of(root) == {}
 
 
 def test_records_that_are_not_dispatched_yet_are_no_damage(store: Path) -> None:
