@@ -84,12 +84,18 @@ def pack_name(store_date: datetime.date | None, broker: str, start: int, end: in
         raise ValueError(f"token {token!r}: expected 16 hexadecimal digits")
     # Not isoformat: a datetime, which is a date to Python, would bring its time along.
     date = _NULL_DATE if store_date is None else f"{store_date.year:04}-{store_date.month:02}-{store_date.day:02}"
-    folder = f"broker={_escape(broker)}"
-    if len(folder) > _MAX_PART_BYTES:
-        raise ValueError(
-            f"broker {broker!r}: expected at most {_MAX_PART_BYTES} bytes once escaped, found {len(folder)}"
-        )
-    return f"store_date={date}/{folder}/{start:020}-{end:020}-{token}.zst"
+    if not fits_folder(broker):
+        raise ValueError(f"broker {broker[:100]!r}: expected at most {_MAX_PART_BYTES} bytes once escaped, found more")
+    return f"store_date={date}/{_folder(broker)}/{start:020}-{end:020}-{token}.zst"
+
+
+def fits_folder(broker: str) -> bool:
+    """Return whether a broker's name, once escaped, is short enough for the name of a folder of packs."""
+    return len(_folder(broker)) <= _MAX_PART_BYTES
+
+
+def _folder(broker: str) -> str:
+    return f"broker={_escape(broker)}"
 
 
 def parse_pack_name(name: str) -> PackName:

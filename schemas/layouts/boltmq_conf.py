@@ -32,6 +32,7 @@ _ROLES = ("ASYNC_MASTER", "SYNC_MASTER", "SLAVE")
 _TABLE_LINE = re.compile(rf"^[ \t]*\[[ \t]*(?:{'|'.join(_TABLES)})[ \t]*\]", re.MULTILINE)
 _LEADING_ZEROS = re.compile(r"^([ \t]*[\w-]+[ \t]*=[ \t]*)0+(?=[0-9]+[ \t]*(?:#.*)?\r?$)", re.MULTILINE)
 _HOURS_A_DAY = 24
+_MAX_SHOWN = 100
 _MOST_HOURS = 1 << 31
 
 
@@ -67,7 +68,7 @@ def parse_boltmq_conf(text: str = "") -> BoltmqConf:
     hours = _number(document, "store", "file_reserved_time", _MOST_HOURS) or DEFAULT_RESERVED_HOURS
     role = _get(document, "cluster", "broker_role") or _ROLES[1]
     if role not in _ROLES:
-        raise BrokerConfError(f"cluster.broker_role: expected one of {', '.join(_ROLES)}, found {role!r}")
+        raise BrokerConfError(f"cluster.broker_role: expected one of {', '.join(_ROLES)}, found {_cut(role)}")
     return BoltmqConf(
         BrokerConf(
             file_reserved_hours=min(hours, STORE_CONF.file_reserved_hours),
@@ -85,7 +86,7 @@ def boltmq_broker_name(text: str) -> str | None:
     """
     name = _get(_document(text), "cluster", "broker_name")
     if name is not None and not isinstance(name, str):
-        raise BrokerConfError(f"cluster.broker_name: expected a text, found {name!r}")
+        raise BrokerConfError(f"cluster.broker_name: expected a text, found {_cut(name)}")
     return name or None
 
 
@@ -95,14 +96,22 @@ def _document(text: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:  # a ValueError also for a number of more than 4,300 digits
         raise BrokerConfError(f"expected BoltMQ's settings, in TOML, found what is none: {error}") from None
     if foreign := [name for name in document if name not in _TABLES]:
-        raise BrokerConfError(f"expected the tables {', '.join(_TABLES)} of BoltMQ's settings, found {foreign[0]}")
+        raise BrokerConfError(
+            f"expected the tables {', '.join(_TABLES)} of BoltMQ's settings, found {_cut(foreign[0])}"
+        )
     return document
+
+
+def _cut(found: object) -> str:
+    """Return a value for a message, or its beginning."""
+    text = repr(found)
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
 
 
 def _get(document: Mapping[str, Any], table: str, key: str) -> object:
     found = document.get(table, {})
     if not isinstance(found, dict):
-        raise BrokerConfError(f"{table}: expected a table, found {found!r}")
+        raise BrokerConfError(f"{table}: expected a table, found {_cut(found)}")
     return found.get(key)
 
 
@@ -111,5 +120,5 @@ def _number(document: Mapping[str, Any], table: str, key: str, limit: int) -> in
     if found is None:
         return 0
     if type(found) is not int or not 0 <= found < limit:
-        raise BrokerConfError(f"{table}.{key}: expected a number from 0 to {limit - 1}, found {found!r}")
+        raise BrokerConfError(f"{table}.{key}: expected a number from 0 to {limit - 1}, found {_cut(found)}")
     return found

@@ -27,6 +27,7 @@ from schemas.layouts.broker_conf import BrokerConfError, parse_properties
 from schemas.layouts.delay_levels import parse_delay_levels
 from schemas.layouts.numbers import INT32_MAX, NumberError, require_int
 
+_MAX_SHOWN = 100
 _FLUSH_TYPES = {"ASYNC_FLUSH": False, "SYNC_FLUSH": True}
 
 
@@ -67,10 +68,10 @@ def parse_store_conf(text: str) -> StoreConf:
         BrokerConfError: A value that the broker would not take.
     """
     if is_boltmq_conf(text):
-        return StoreConf(broker_name=boltmq_broker_name(text))
+        return StoreConf(broker_name=parse_broker_name(text))
     settings = parse_properties(text)
     return StoreConf(
-        broker_name=settings.get("brokerName") or None,
+        broker_name=_broker_name(settings),
         delay_levels_ms=_delay_levels(settings),
         segment_size_bytes=_positive(settings, "mappedFileSizeCommitLog"),
         queue_file_size_bytes=_positive(settings, "mappedFileSizeConsumeQueue"),
@@ -80,6 +81,25 @@ def parse_store_conf(text: str) -> StoreConf:
         max_body_bytes=_positive(settings, "maxMessageSize"),
         is_flush_sync=_is_flush_sync(settings),
     )
+
+
+def parse_broker_name(text: str) -> str | None:
+    """Parse the broker's name only, whatever else the file sets.
+
+    Args:
+        text: The content of a broker.conf or a broker.toml, decoded as ISO 8859-1.
+
+    Returns:
+        The name as it is there, None where there is none.
+
+    Raises:
+        BrokerConfError: The text is a broker.toml that cannot be read.
+    """
+    return boltmq_broker_name(text) if is_boltmq_conf(text) else _broker_name(parse_properties(text))
+
+
+def _broker_name(settings: Mapping[str, str]) -> str | None:
+    return settings.get("brokerName") or None
 
 
 def _delay_levels(settings: Mapping[str, str]) -> tuple[int, ...] | None:
@@ -95,7 +115,7 @@ def _delay_levels(settings: Mapping[str, str]) -> tuple[int, ...] | None:
 def _is_flush_sync(settings: Mapping[str, str]) -> bool | None:
     text = settings.get("flushDiskType")
     if text not in {None, *_FLUSH_TYPES}:
-        raise BrokerConfError(f"flushDiskType: expected {' or '.join(_FLUSH_TYPES)}, found {text!r}")
+        raise BrokerConfError(f"flushDiskType: expected {' or '.join(_FLUSH_TYPES)}, found {str(text)[:_MAX_SHOWN]!r}")
     return None if text is None else _FLUSH_TYPES[text]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -69,3 +70,74 @@ def test_a_path_of_many_stores_names_them_itself(store: Path) -> None:
 def test_a_file_that_is_not_there_is_an_error(store: Path, tmp_path: Path) -> None:
     with pytest.raises(JobError, match="cannot be read"):
         name_of(store, conf=tmp_path / "none.conf")
+
+
+HOSTILE = {
+    "an escape": "evil\\u001b[2Jname",
+    "a direction": "evil\\u202ename",
+    "a surrogate": "evil\\ud800",
+    "a NUL": "evil\\u0000",
+    "a line": "evil\\nname",
+    "a path": "../../evil",
+    "5,000 characters": "e" * 5000,
+    "characters that are long once escaped": "\\u8a02" * 60,
+    "a space": "evil ",
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE.values(), ids=HOSTILE)
+@pytest.mark.parametrize("place", ["../conf/broker.conf", "broker.conf"])
+def test_a_strange_name_beside_the_store_is_passed_over_with_a_clean_warning(
+    store: Path, caplog: pytest.LogCaptureFixture, place: str, name: str
+) -> None:
+    write_conf(store / place, name)
+    assert "is 'rocketmq' in the lake, after its folder" in name_of(store).told
+    (warning,) = caplog.messages
+    assert "is not used for the store's name: brokerName: expected a broker's name" in warning
+    assert "--broker NAME" in warning
+    assert warning.isascii()
+    assert warning.isprintable()
+    assert len(warning) < 1000
+
+
+@pytest.mark.parametrize("name", HOSTILE.values(), ids=HOSTILE)
+def test_a_strange_name_that_is_given_is_refused(store: Path, tmp_path: Path, name: str) -> None:
+    conf = write_conf(tmp_path / "mine.conf", name)
+    with pytest.raises(JobError, match=r"^--broker-conf .*: brokerName: expected a broker's name"):
+        name_of(store, conf=conf)
+    given = name.encode().decode("unicode_escape")
+    with pytest.raises(JobError, match=r"^--broker: expected a broker's name"):
+        name_of(store, given=given)
+    assert name_of(store, given, given=given).name == given  # what was archived so goes on
+
+
+def test_a_file_beside_the_store_that_cannot_be_read_is_passed_over(
+    store: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    outside = write_conf(tmp_path / "outside.conf", "secret")
+    (store / "broker.conf").symlink_to(outside)
+    (store / "conf").mkdir()
+    os.mkfifo(store / "conf" / "broker.conf")
+    (store.parent / "broker.conf").write_text("[broker]\n[[[[")
+    assert name_of(store).name is None
+    assert len(caplog.messages) == 3
+    assert not any("--broker-conf" in each or "secret" in each for each in caplog.messages)
+
+
+def test_only_the_name_is_read_of_a_file_beside_the_store(store: Path) -> None:
+    file = write_conf(store / "broker.conf", "broker-a")
+    file.write_text(file.read_text() + "messageDelayLevel=never\nmaxIndexNum=-1\n")
+    assert name_of(store).name == "broker-a"
+
+
+def test_the_settings_above_a_store_may_be_a_link(store: Path, tmp_path: Path) -> None:
+    (tmp_path / "etc").mkdir()
+    write_conf(tmp_path / "etc" / "broker.conf", "broker-a")
+    (store.parent / "conf").symlink_to(tmp_path / "etc")
+    assert name_of(store).name == "broker-a"
+
+
+def test_a_folders_name_that_is_too_long_for_the_lake_is_refused(tmp_path: Path) -> None:
+    store = write_store(tmp_path / ("\u8a02" * 60) / "store", [(0, open_segment(messages(2), 1 << 14))])
+    with pytest.raises(JobError, match="too long for the lake"):
+        name_of(store)

@@ -65,7 +65,7 @@ def test_a_slave_is_known() -> None:
         ("[cluster]\nbroker_role='MASTER'", "cluster.broker_role: expected one of ASYNC_MASTER"),
         ("[cluster]\nbroker_role=1", "cluster.broker_role: expected one of"),
         ("store=1", "store: expected a table, found 1"),
-        ("fileReservedTime=72", "expected the tables cluster, broker, store, log .* found fileReservedTime"),
+        ("fileReservedTime=72", "expected the tables cluster, broker, store, log .* found 'fileReservedTime'"),
         ("deleteWhen=04;16", "expected BoltMQ's settings, in TOML"),
     ],
 )
