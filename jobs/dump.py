@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 from connectors.printable import printable_json
 from jobs.command import ExitCode, JobError, job_parser, run_job
 from jobs.layouts import FOLDERS, add_layout_argument, layout_of
-from jobs.names import did_you_mean, there_are
+from jobs.names import some_names
+from jobs.store_arguments import at_least
 
 if TYPE_CHECKING:
     from connectors.commitlog.stores import Store
@@ -51,7 +52,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     what.add_argument("--index", action="store_true", help="print the entries of the IndexFiles instead")
     parser.add_argument("--topic", help="with --consumequeue: this topic only")
-    parser.add_argument("--queue", type=int, help="with --consumequeue: this queue only")
+    parser.add_argument("--queue", type=at_least(0), help="with --consumequeue: this queue only")
     parser.add_argument("--index-slots", type=int, metavar="N", help="with --index: the broker's maxHashSlotNum")
     parser.add_argument("--index-entries", type=int, metavar="N", help="with --index: the broker's maxIndexNum")
     return parser
@@ -106,24 +107,19 @@ def _run_indexes(arguments: argparse.Namespace) -> ExitCode:
         geometry = None if arguments.index_slots is None else Geometry(arguments.index_slots, arguments.index_entries)
         count = _print(dump_index_files(root, geometry))
     else:
-        _check_topic(store, arguments.topic)
+        _check_names(store, arguments.topic, arguments.queue)
         count = _print(dump_queues(store, arguments.topic, arguments.queue, tell))
     print(f"{count} entries" + (f", {damage} bad places" if damage else ""), file=sys.stderr)
     return ExitCode.DAMAGE if damage else ExitCode.OK
 
 
-def _check_topic(store: Store, topic: str | None) -> None:
-    """Refuse a topic that has no queues."""
-    from connectors.facts.queue_layouts import queues_of
+def _check_names(store: Store, topic: str | None, queue: int | None) -> None:
+    """Refuse a topic or a queue that has no folder."""
+    from jobs.store_queues import queues_by_topic, unknown_names
 
-    folder = Path(store.root).parent / queues_of(store.layout).folder
-    if topic is None or not folder.is_dir():
-        return
-    known = {each.name for each in folder.iterdir() if each.is_dir()}
-    if topic not in known:
-        raise JobError(
-            f"--topic: the store has no queue of a topic {topic!a}.{did_you_mean(topic, known)}", there_are(known)
-        )
+    unknown = unknown_names([store], [] if topic is None else [topic], [] if queue is None else [queue])
+    if unknown:
+        raise JobError(f"the store has {unknown[0]}", f"topics with queues: {some_names(queues_by_topic(store))}")
 
 
 def _check(arguments: argparse.Namespace) -> None:

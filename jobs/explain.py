@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING
 from connectors.printable import printable_json, printable_line
 from jobs.command import ExitCode, JobError, job_parser, run_job
 from jobs.layouts import FOLDERS, add_layout_argument, layout_of
+from jobs.names import warn
+from jobs.store_arguments import at_least
 from jobs.times import join_times, parse_time
 
 if TYPE_CHECKING:
@@ -49,7 +51,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--broker", help="the store's name; the folder's where not given")
     add_layout_argument(parser)
     parser.add_argument("--topic", action="append", default=[], help="stored topic")
-    parser.add_argument("--queue", action="append", default=[], type=int, help="queue id")
+    parser.add_argument("--queue", action="append", default=[], type=at_least(0), help="queue id")
     parser.add_argument("--key", action="append", default=[], help="business key or unique key; needs --topic")
     parser.add_argument("--from", dest="start", type=parse_time, metavar="TIME",
                         help="stored then or later: 2026-11-20T14:00, 2026-11-20, ms since 1970, now, -2h")  # fmt: skip
@@ -74,6 +76,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
 
     options = Options.parse(_options(arguments))
     plan = plan_read(options, narrow(options))
+    _warn_of_unknown_names(arguments)
     rows = [store.to_row() for store in plan.stores]
     if arguments.output == "json":
         print(printable_json(json.dumps(rows, ensure_ascii=False, indent=2)))
@@ -83,6 +86,18 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     for sentence in missing:
         print(f"damage: {sentence}", file=sys.stderr)
     return ExitCode.DAMAGE if missing else ExitCode.OK
+
+
+def _warn_of_unknown_names(arguments: argparse.Namespace) -> None:
+    """Warn of topics and queues that no store has a folder of: the log may have messages of them all the same."""
+    if not arguments.topic and not arguments.queue:
+        return
+    from connectors.commitlog.stores import find_stores
+    from jobs.store_queues import unknown_names
+
+    stores = find_stores(arguments.store, arguments.broker, layout_of(arguments).layouts)
+    for sentence in unknown_names(stores, arguments.topic, arguments.queue):
+        warn("commitlake explain", f"there is {sentence}")
 
 
 def _check(arguments: argparse.Namespace) -> None:

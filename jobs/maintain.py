@@ -18,9 +18,11 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from jobs.combinations import check_has_effect
 from jobs.command import ExitCode, JobError, job_parser, run_job
 from jobs.durations import duration_text, parse_duration
 from jobs.layouts import add_layout_argument
+from jobs.names import did_you_mean
 from jobs.places import add_place_arguments, bodies_of, lake_of
 
 if TYPE_CHECKING:
@@ -82,13 +84,13 @@ def job(arguments: argparse.Namespace) -> ExitCode:
 
     started = time.monotonic()
     _check(arguments)
+    check_has_effect(arguments, ("broker", "layout"), "store")
+    check_has_effect(arguments, ("store",), "repair")
     lake = lake_of(arguments)
     if arguments.repair:
         from jobs.maintain_repair import run_repair
 
         return run_repair(arguments, lake)
-    if arguments.store:
-        raise JobError("--store goes with --repair")
     store = open_store(bodies_of(arguments, lake))  # a place that cannot be one is told before a table has changed
     open_table(lake, "messages")  # says so where this is something else than a lake
     _check_bodies(lake, arguments.bodies)
@@ -136,7 +138,10 @@ def _check(arguments: argparse.Namespace) -> None:
     names = (*SORTED_TABLES, BODIES)
     for table, _ in arguments.keep:
         if table not in names:
-            raise JobError(f"--keep: there is no table {table!r}", f"expected one of: {', '.join(names)}")
+            raise JobError(
+                f"--keep: there is no table {table!r}.{did_you_mean(table, names)}",
+                f"expected one of: {', '.join(names)}",
+            )
     if arguments.vacuum_after < SHORTEST_RETENTION:
         raise JobError(
             f"--vacuum-after: expected at least 1d, found {duration_text(arguments.vacuum_after)}",

@@ -6,10 +6,11 @@ import argparse
 import importlib.metadata
 import sys
 
-from connectors.lake.paths import LakePaths
+from connectors.lake.paths import LakeError, LakePaths
 from connectors.maintenance.repair import plan_repair, repair_lake
 from jobs.command import ExitCode
 from jobs.layouts import layout_of
+from jobs.names import did_you_mean, warn
 
 
 def run_repair(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
@@ -18,7 +19,7 @@ def run_repair(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
     Returns:
         0 where the lake is whole, or is whole again; 3 where it is not, or where rows are lost.
     """
-    plan = plan_repair(lake, first_offsets=_first_offsets(arguments))
+    plan = plan_repair(lake, first_offsets=_first_offsets(arguments, lake))
     if plan.is_nothing:
         _tell(
             arguments,
@@ -39,13 +40,25 @@ def run_repair(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
     return ExitCode.DAMAGE if missing else ExitCode.OK
 
 
-def _first_offsets(arguments: argparse.Namespace) -> dict[str, int] | None:
-    """The first offset of each store that is named; None where none is."""
+def _first_offsets(arguments: argparse.Namespace, lake: LakePaths) -> dict[str, int] | None:
+    """Return the first offset of each store that is named, under its name in the lake; None where none is."""
     if not arguments.store:
         return None
     from connectors.commitlog.stores import find_stores
+    from connectors.lake.archive_log import read_last_commit
+    from jobs.broker_name import broker_name
 
-    stores = find_stores(arguments.store, arguments.broker, layout_of(arguments).layouts)
+    try:
+        commit = read_last_commit(lake.messages)
+    except LakeError:  # damaged: then the first offsets are not needed
+        commit = None
+    known = {} if commit is None else commit.stores
+    layouts = layout_of(arguments).layouts
+    name = broker_name(arguments.store, arguments.broker, None, known, layouts).name
+    stores = find_stores(arguments.store, name, layouts)
+    for store in stores if known else ():
+        if store.broker not in known:
+            warn("commitlake maintain", f"the lake has no store {store.broker!a}.{did_you_mean(store.broker, known)}")
     return {store.broker: store.segments[0].base_offset for store in stores}
 
 

@@ -21,11 +21,15 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 def there_are(known: Iterable[str]) -> str:
     """Return the names that there are, as a hint; of many, the first."""
+    names = some_names(known)
+    return f"there are: {names}" if names else "there are none"
+
+
+def some_names(known: Iterable[str]) -> str:
+    """Return names, sorted, with commas between; of many, the first."""
     names = sorted(known)
-    if not names:
-        return "there are none"
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return f"there are: {', '.join(ascii(name)[1:-1] for name in names[:_SHOWN])}{more}"
+    return ", ".join(ascii(name)[1:-1] for name in names[:_SHOWN]) + more
 
 
 def warn(prog: str, message: str) -> None:

@@ -94,7 +94,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
             raise
         return _nothing(arguments, started)
     if arguments.broker and table is not None:
-        from jobs.query_names import check_brokers
+        from jobs.lake_names import check_brokers
 
         check_brokers(lake, arguments.broker)
     known = _known_columns(table)
@@ -130,11 +130,19 @@ def job(arguments: argparse.Namespace) -> ExitCode:
 
 def _explain_empty(arguments: argparse.Namespace, lake: LakePaths, table: DeltaTable | None, count: int) -> None:
     """Warn of names that the lake does not have, where nothing was found."""
-    if count or table is None or not arguments.topic:
+    if count or arguments.table != "messages" or not (arguments.topic or arguments.queue is not None):
         return
-    from jobs.query_names import unknown_topics
+    from jobs.lake_names import unknown_queues, unknown_topics
 
-    for sentence in unknown_topics(lake, table, arguments.topic):
+    if table is None:  # HBase was asked
+        try:
+            table = _open(lake, arguments.table)
+        except LakeError:
+            return
+    sentences = unknown_topics(lake, table, arguments.topic)
+    if arguments.queue is not None and not sentences:
+        sentences = unknown_queues(table, arguments.topic, arguments.queue)
+    for sentence in sentences:
         _warn(sentence)
 
 
@@ -235,8 +243,9 @@ def _order(arguments: argparse.Namespace, known: Sequence[str]) -> list[str]:
             case [name, direction] if name in known and direction.upper() in {"ASC", "DESC"}:
                 order.append(f"{name} {direction.upper()}")
             case _:
+                near = did_you_mean((part.split() or [""])[0], known)
                 raise JobError(
-                    f"--order-by: expected a column, or a column and 'desc', found {part.strip()!r}",
+                    f"--order-by: expected a column, or a column and 'desc', found {part.strip()!r}.{near}",
                     f"columns are: {', '.join(known)}",
                 )
     return [*order, *(name for name in _ORDER[arguments.table] if name not in {key.split()[0] for key in order})]

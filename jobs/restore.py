@@ -124,9 +124,11 @@ def _restore(arguments: argparse.Namespace) -> Restored:
     from connectors.restore.config import parse_offsets
     from connectors.restore.rows import Chosen
     from connectors.restore.run import restore_store
+    from jobs.lake_names import check_brokers
     from jobs.restore_progress import shown
 
     lake = lake_of(arguments)
+    check_brokers(lake, [arguments.broker] if arguments.broker else [])
     conf = read_store_conf(arguments.broker_conf, arguments.broker or "")
     offsets = arguments.offsets and parse_offsets(_read(arguments.offsets), str(arguments.offsets))
     end = arguments.end if arguments.at is None else arguments.at

@@ -15,7 +15,7 @@ from connectors.remoting.options import (
     SECURITY_TOKEN_VARIABLE,
     TLS_CONFIG_VARIABLE,
 )
-from jobs import dump, guard, rebuild, verify
+from jobs import dump, explain, guard, rebuild, verify
 from jobs.command import ExitCode, job_parser, run_job
 from jobs.names import did_you_mean, there_are
 from jobs.settings_check import OTHER_VARIABLES, VARIABLES, variables_of_all_jobs
@@ -113,6 +113,37 @@ def test_an_option_of_a_source_that_is_nearly_right_is_named() -> None:
 def test_a_topic_without_queues_is_refused(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert dump.main([str(store), "--consumequeue", "--topic", "ordes"]) == 2
     assert "no queue of a topic 'ordes'. Did you mean 'orders'?" in capsys.readouterr().err
+
+
+def test_a_queue_that_a_topic_does_not_have_is_refused(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert dump.main([str(store), "--consumequeue", "--topic", "orders", "--queue", "7"]) == 2
+    assert "the store has no queue 7 of 'orders'; there are 0" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "warning"),
+    [
+        (["--topic", "ordes"], "there is no queue of a topic 'ordes'. Did you mean 'orders'?"),
+        (["--topic", "orders", "--queue", "7"], "there is no queue 7 of 'orders'; there are 0"),
+        (["--queue", "7"], "there is no queue 7 of any topic; there are 0"),
+        (["--topic", "orders", "--queue", "0"], ""),
+    ],
+)
+def test_explain_warns_of_topics_and_queues_that_no_store_has(
+    store: Path, capsys: pytest.CaptureFixture[str], options: list[str], warning: str
+) -> None:
+    assert explain.main([str(store), *options]) == 0
+    error = capsys.readouterr().err
+    assert warning in error
+    assert bool(error) == bool(warning)
+
+
+def test_explain_does_not_warn_where_a_store_has_no_folders_of_queues(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = write_store(tmp_path / "bare", [(0, open_segment(messages(5), 1 << 16))])
+    assert explain.main([str(root), "--topic", "ordes"]) == 0
+    assert capsys.readouterr().err == ""
 
 
 def test_a_rebuild_of_a_topic_that_is_nowhere_is_refused(

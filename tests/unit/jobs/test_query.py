@@ -314,6 +314,24 @@ def test_a_time_before_and_behind_all_gives_all(ask: Ask) -> None:
 
 
 @pytest.mark.parametrize(
+    ("options", "warning"),
+    [
+        (["--topic", "ordes"], "the lake has no message of the topic 'ordes'. Did you mean 'orders'?"),
+        (["--topic", "orders", "--queue", "7"], "no message in queue 7 of 'orders'; it has messages in queues 0, 1, 2"),
+        (["--queue", "7", "--count"], "no message in queue 7 of any topic; it has messages in queues 0, 1, 2"),
+        (["--queue", "1", "--to", "2000-01-01"], ""),
+    ],
+)
+def test_an_empty_answer_names_the_topic_or_queue_that_the_lake_does_not_have(
+    ask: Ask, options: list[str], warning: str
+) -> None:
+    answer = ask(*options)
+    assert answer.code == 0
+    assert warning in answer.err
+    assert ("warning" in answer.err) == bool(warning)
+
+
+@pytest.mark.parametrize(
     ("first", "last", "count"),
     [("0001-01-01", "9999-12-31", len(ROWS)), ("0800-01-01", "1500-01-01", 0), ("2500-01-01", "2600-01-01", 0)],
 )

@@ -99,7 +99,7 @@ def test_a_body_that_is_gone_fails_or_is_left_out(lake: Path, capsys: pytest.Cap
         (["--at", "now", "--to", "now"], "--at and --from or --to do not go together"),
         (["--from", "-1h", "--to", "-2h"], "is not before --to"),
         (["--from-offset", "5", "--to-offset", "5"], "--from-offset 5 is not less than --to-offset 5"),
-        (["--broker", "other"], "has no record of the broker 'other'"),
+        (["--broker", "broker-b"], "--broker: the lake has no store 'broker-b'. Did you mean 'broker-a'?"),
         (["--offsets", __file__], "expected a consumerOffset.json"),
         (["--queue-file-size", "30"], "expected a multiple of 20, found 30"),
     ],

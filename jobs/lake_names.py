@@ -1,8 +1,8 @@
-"""Names in a question that the lake does not have: why an answer is empty."""
+"""Names in a job's options that the lake does not have: brokers, topics and queues."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from deltalake import DeltaTable
 
@@ -12,6 +12,8 @@ from connectors.lake.reader import open_table, run_sql
 from jobs.command import JobError
 from jobs.names import did_you_mean, there_are
 from jobs.query_sql import Engine, literal
+
+_SHOWN = 8
 
 
 def check_brokers(lake: LakePaths, brokers: Iterable[str]) -> None:
@@ -42,6 +44,23 @@ def unknown_topics(lake: LakePaths, messages: DeltaTable, topics: Iterable[str])
         known = _topics(lake, messages) if known is None else known
         found.append(f"the lake has no message of the topic {topic!a}.{did_you_mean(topic, known)}")
     return found
+
+
+def unknown_queues(messages: DeltaTable, topics: Sequence[str], queue_id: int) -> list[str]:
+    """Return a sentence if the lake has no message of a queue of these topics, or of all topics if none is given."""
+    condition = f"queue_id = {queue_id}"
+    names = [literal(topic, Engine.DELTALAKE) for topic in topics]
+    of_topics = f"topic IN ({', '.join(names)})" if names else "true"
+    found = run_sql(messages, "messages", f"SELECT topic FROM messages WHERE {condition} AND {of_topics} LIMIT 1")
+    if any(batch.num_rows for batch in found):
+        return []
+    sql = f"SELECT DISTINCT queue_id FROM messages WHERE {of_topics} ORDER BY queue_id LIMIT {_SHOWN + 1}"
+    known = [str(number) for batch in run_sql(messages, "messages", sql) for number in batch.column(0).to_pylist()]
+    if not known:
+        return []
+    of_what = " or ".join(f"{topic!a}" for topic in topics) if topics else "any topic"
+    shown = ", ".join(known[:_SHOWN]) + (", ..." if len(known) > _SHOWN else "")
+    return [f"the lake has no message in queue {queue_id} of {of_what}; it has messages in queues {shown}"]
 
 
 def _topics(lake: LakePaths, messages: DeltaTable) -> set[str]:

@@ -1,0 +1,56 @@
+"""Topics and queues that stores have by their folders, for names in a job's options that no store has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from connectors.commitlog.stores import Store
+from connectors.facts.queue_layouts import queues_of
+from jobs.names import did_you_mean
+from schemas.layouts.numbers import INT32_MAX, parse_int
+
+_BATCH_QUEUES = "batchconsumequeue"
+_SHOWN = 8
+
+
+def queues_by_topic(store: Store) -> dict[str, set[int]]:
+    """Return the queue ids of each topic that has a folder; nothing of a store without folders of queues."""
+    root = Path(store.root).parent
+    found: dict[str, set[int]] = {}
+    for name in (queues_of(store.layout).folder, _BATCH_QUEUES):
+        for topic in _folders(root / name):
+            queues = found.setdefault(topic.name, set())
+            queues |= {number for each in _folders(topic) if (number := parse_int(each.name, 0, INT32_MAX)) is not None}
+    return found
+
+
+def unknown_names(stores: Iterable[Store], topics: Sequence[str], queue_ids: Sequence[int]) -> list[str]:
+    """Return a sentence for each topic, and each queue of these topics, that no store has.
+
+    Args:
+        stores: Where one has no folders of queues, nothing is known, and nothing is returned.
+        topics: Names; of none, queues of all topics are looked for.
+        queue_ids: Queue ids.
+    """
+    known: dict[str, set[int]] = {}
+    for store in stores:
+        queues = queues_by_topic(store)
+        if not queues:
+            return []
+        for topic, numbers in queues.items():
+            known.setdefault(topic, set()).update(numbers)
+    found = [f"no queue of a topic {topic!a}.{did_you_mean(topic, known)}" for topic in topics if topic not in known]
+    chosen = [topic for topic in topics or known if topic in known]
+    there = sorted(set().union(*(known[topic] for topic in chosen)))
+    of_what = " or ".join(f"{topic!a}" for topic in chosen) if topics else "any topic"
+    shown = ", ".join(map(str, there[:_SHOWN])) + (", ..." if len(there) > _SHOWN else "")
+    if chosen:
+        found += [
+            f"no queue {queue} of {of_what}; there are {shown or 'none'}" for queue in queue_ids if queue not in there
+        ]
+    return found
+
+
+def _folders(path: Path) -> list[Path]:
+    return [each for each in path.iterdir() if each.is_dir()] if path.is_dir() else []
