@@ -44,9 +44,17 @@ class Slices:
         wake: is called when work waits; somebody must then call `turn` until it returns False.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, at_once: int | None = None) -> None:
+        """Begin without work.
+
+        Args:
+            at_once: how many pieces of work are in hand at a time; the others wait before their first slice. None for
+                no limit.
+        """
         self.wake: Callable[[], None] = lambda: None
+        self._at_once = at_once
         self._waiting: deque[_Work] = deque()
+        self._not_begun: deque[_Work] = deque()
         self._shares = Shares(of_one=32 << 10, of_address=128 << 10, in_all=256 << 10)
 
     @property
@@ -62,12 +70,13 @@ class Slices:
             channel: who waits for it: the work is dropped when that one has gone.
             kept_bytes: about how much the work keeps in memory.
         """
-        if _is_done(steps):
+        may_begin = self._at_once is None or len(self._waiting) < self._at_once
+        if may_begin and _is_done(steps):
             return True
         weight = 1 + kept_bytes // 1024
         if channel is not None and not self._shares.take(channel, weight):
             return False
-        self._waiting.append(_Work(channel, steps, weight))
+        (self._waiting if may_begin else self._not_begun).append(_Work(channel, steps, weight))
         self.wake()
         return True
 
@@ -76,19 +85,22 @@ class Slices:
         if self._waiting:
             work = self._waiting.popleft()
             is_wanted = work.channel is None or work.channel.is_open
-            if is_wanted and not self._is_done_safely(work):
-                self._waiting.append(work)
-            elif work.channel is not None:
-                self._shares.release(work.channel, work.weight)
+            is_kept = False
+            try:
+                is_kept = is_wanted and not _is_done(work.steps)
+            finally:
+                if is_kept:
+                    self._waiting.append(work)
+                else:
+                    self._end(work)
         return bool(self._waiting)
 
-    def _is_done_safely(self, work: _Work) -> bool:
-        try:
-            return _is_done(work.steps)
-        except BaseException:
-            if work.channel is not None:
-                self._shares.release(work.channel, work.weight)
-            raise
+    def _end(self, work: _Work) -> None:
+        """Give back what some work has kept, and let the next one begin."""
+        if work.channel is not None:
+            self._shares.release(work.channel, work.weight)
+        if self._not_begun:
+            self._waiting.append(self._not_begun.popleft())
 
 
 def _is_done(steps: Steps) -> bool:

@@ -11,8 +11,8 @@ from broker_lite.broker.limits import MAX_OFFSETS, check_limit
 from broker_lite.handlers.kinds import Answering, Handlers
 from broker_lite.handlers.pulling import wake
 from broker_lite.handlers.system_groups import refuse_system_group
-from broker_lite.handlers.tables import table_body
 from broker_lite.protocol import Channel
+from broker_lite.protocol.tables import table_body
 from schemas.layouts.offset_keys import split_offset_key
 from schemas.layouts.remoting import Command
 from schemas.remoting.admin_headers import (

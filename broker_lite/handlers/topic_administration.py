@@ -11,8 +11,8 @@ from broker_lite.broker.broker import Broker
 from broker_lite.broker.limits import MAX_ATTRIBUTE_LENGTH, check_limit
 from broker_lite.handlers.kinds import Answering, Handlers
 from broker_lite.handlers.pages import page_of
-from broker_lite.handlers.tables import table_body
 from broker_lite.protocol import Channel
+from broker_lite.protocol.tables import table_body
 from broker_lite.store.topic_names import is_valid_topic
 from schemas.layouts.inner_batch import BATCH_QUEUE_TYPE, QUEUE_TYPE, SIMPLE_QUEUE_TYPE
 from schemas.layouts.remoting import Command

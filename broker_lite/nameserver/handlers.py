@@ -8,13 +8,14 @@ accounts nobody on another machine keeps producers off it.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 
 from broker_lite.broker.accounts import Accounts
 from broker_lite.broker.administration import ADMINISTRATION, REGISTRATION
-from broker_lite.nameserver.limits import check_registration
-from broker_lite.nameserver.routes import BrokerKey, RouteTable, broker_key
+from broker_lite.nameserver.limits import check_filter_servers, check_names, check_topic, check_topic_count
+from broker_lite.nameserver.routes import BrokerKey, RouteTable, broker_key, topic_queues
 from broker_lite.protocol import Channel
+from broker_lite.protocol.tables import list_body
 from schemas.layouts.commitlog import CRC_MASK
 from schemas.layouts.remoting import Command
 from schemas.remoting.codes import RequestCode, ResponseCode
@@ -38,15 +39,23 @@ from schemas.remoting.name_server_headers import (
     WipeWritePermissionResponse,
     WritePermissionRequest,
 )
-from schemas.remoting.registration import parse_registration
-from schemas.remoting.routes import KvTable, TopicList, TopicRoute
+from schemas.remoting.registration import RegistrationReader
+from schemas.remoting.routes import KvTable, QueueData, TopicList, TopicRoute
 from schemas.remoting.versions import Version
 
 ORDER_TOPIC_NAMESPACE = "ORDER_TOPIC_CONFIG"
 MAX_SETTINGS = 10_000
 MAX_SETTING_LENGTH = 8192
 """RocketMQ has no limits; strangers should not choose how much is kept. A namespace counts as a setting, too."""
+MAX_SETTINGS_LENGTH = 1 << 20
+"""Characters of all settings together: a broker that registers is sent some of them."""
+MAX_DATA_VERSION_BYTES = 4096
+_CRC_BYTES = 1 << 20
 _FAQ = "See the broker's autoCreateTopicEnable"
+
+
+Answering = Generator[None, None, Command]
+"""The work on an answer that may take long: it yields between steps of at most a few milliseconds."""
 
 
 class NameServer:
@@ -67,7 +76,8 @@ class NameServer:
         self._clock = clock
         self._accounts = accounts
         self._kv: dict[str, dict[str, str]] = {}
-        self._handlers: dict[int, Callable[[Channel, Command], Command]] = {
+        self._kv_length = 0
+        self._handlers: dict[int, Callable[[Channel, Command], Command | Answering]] = {
             RequestCode.GET_ROUTEINFO_BY_TOPIC: self._route,
             RequestCode.GET_BROKER_CLUSTER_INFO: self._clusters,
             RequestCode.REGISTER_BROKER: self._register,
@@ -86,8 +96,8 @@ class NameServer:
             RequestCode.GET_KVLIST_BY_NAMESPACE: self._kv_list,
         }
 
-    def handle(self, channel: Channel, request: Command) -> Command:
-        """The answer to a request."""
+    def handle(self, channel: Channel, request: Command) -> Command | Answering:
+        """Return the answer to a request, or the work that makes it where that may take long."""
         handler = self._handlers.get(request.code)
         if handler is None:
             return request.reply(
@@ -96,11 +106,17 @@ class NameServer:
         try:
             if self._accounts is not None and request.code in ADMINISTRATION | REGISTRATION:
                 self._accounts.check(request, channel)
-            return handler(channel, request)
-        except (SignatureError, NotPermittedError) as error:
-            return request.reply(ResponseCode.NO_PERMISSION, remark=str(error))
+            answer = handler(channel, request)
         except CommandError as error:
-            return request.reply(ResponseCode.SYSTEM_ERROR, remark=str(error))
+            return _refusal(request, error)
+        return answer if isinstance(answer, Command) else self._finish(request, answer)
+
+    @staticmethod
+    def _finish(request: Command, answering: Answering) -> Answering:
+        try:
+            return (yield from answering)
+        except CommandError as error:
+            return _refusal(request, error)
 
     def register_local(self, request: RegisterBrokerRequest, topics: TopicConfigs) -> None:
         """Note the broker of this process, which no connection brings."""
@@ -128,14 +144,29 @@ class NameServer:
     def _clusters(self, _channel: Channel, request: Command) -> Command:
         return request.reply(ResponseCode.SUCCESS, body=serialize_body(self.routes.clusters()))
 
-    def _register(self, channel: Channel, request: Command) -> Command:
+    def _register(self, channel: Channel, request: Command) -> Answering:
         header = from_ext_fields(RegisterBrokerRequest, request.ext_fields)
-        if header.body_crc32 and zlib.crc32(request.body) & CRC_MASK != header.body_crc32:
-            return request.reply(ResponseCode.SYSTEM_ERROR, remark="crc32 not match")
+        check_names(header)
         self._check_not_local(broker_key(header))
-        body = parse_registration(request.body, compressed=header.compressed)
-        check_registration(header, body)
-        master = self.routes.register(header, body.topic_config_serialize_wrapper, self._clock(), channel)
+        crc = 0
+        for start in range(0, len(request.body) if header.body_crc32 else 0, _CRC_BYTES):
+            crc = zlib.crc32(request.body[start : start + _CRC_BYTES], crc)
+            yield
+        if crc & CRC_MASK != header.body_crc32:
+            return request.reply(ResponseCode.SYSTEM_ERROR, remark="crc32 not match")
+        reader = RegistrationReader(request.body, compressed=header.compressed)
+        topics: dict[str, QueueData] = {}
+        shared: dict[QueueData, QueueData] = {}
+        for topic in reader.topics():
+            if topic is not None:
+                name, config = topic
+                check_topic(name, config)
+                queues = topic_queues(header.broker_name, config)
+                topics[name] = shared.setdefault(queues, queues)
+                check_topic_count(len(topics))
+            yield
+        check_filter_servers(reader.filter_servers)
+        master = self.routes.register(header, reader.data_version, topics, self._clock(), channel)
         ha_address = self.routes.ha_address(header.cluster_name, header.broker_name) if master else None
         order = KvTable(self._kv.get(ORDER_TOPIC_NAMESPACE, {}))
         fields = to_ext_fields(RegisterBrokerResponse(ha_address, master))
@@ -161,7 +192,7 @@ class NameServer:
             )
 
     def _query_data_version(self, _channel: Channel, request: Command) -> Command:
-        theirs = parse_body(DataVersion, request.body)
+        theirs = parse_body(DataVersion, request.body, limit=MAX_DATA_VERSION_BYTES)
         ours = self.routes.data_version(_key(request), self._clock())
         fields = to_ext_fields(DataVersionResponse(ours != theirs))
         return request.reply(ResponseCode.SUCCESS, fields, serialize_body(ours) if ours is not None else b"")
@@ -170,12 +201,16 @@ class NameServer:
         self.routes.hear_of(_key(request), self._clock())
         return request.reply(ResponseCode.SUCCESS)
 
-    def _all_topics(self, _channel: Channel, request: Command) -> Command:
-        return request.reply(ResponseCode.SUCCESS, body=serialize_body(TopicList(self.routes.topics())))
+    def _all_topics(self, _channel: Channel, request: Command) -> Answering:
+        return (yield from self._topics(request, None))
 
-    def _topics_by_cluster(self, _channel: Channel, request: Command) -> Command:
-        header = from_ext_fields(ClusterRequest, request.ext_fields)
-        return request.reply(ResponseCode.SUCCESS, body=serialize_body(TopicList(self.routes.topics(header.cluster))))
+    def _topics_by_cluster(self, _channel: Channel, request: Command) -> Answering:
+        return (yield from self._topics(request, from_ext_fields(ClusterRequest, request.ext_fields).cluster))
+
+    def _topics(self, request: Command, cluster: str | None) -> Answering:
+        names = yield from self.routes.topics(cluster)
+        body = yield from list_body("topicList", names)
+        return request.reply(ResponseCode.SUCCESS, body=body)
 
     def _system_topics(self, _channel: Channel, request: Command) -> Command:
         return request.reply(ResponseCode.SUCCESS, body=serialize_body(TopicList(*self.routes.system_topics())))
@@ -207,6 +242,12 @@ class NameServer:
         is_new = header.key not in self._kv.get(header.namespace, {})
         if is_new and sum(map(len, self._kv.values())) + len(self._kv) >= MAX_SETTINGS:
             return request.reply(ResponseCode.SYSTEM_ERROR, remark=f"expected at most {MAX_SETTINGS} settings")
+        known = self._kv.get(header.namespace, {}).get(header.key)
+        added = len(header.namespace) + len(header.key) if known is None else -len(known)
+        if self._kv_length + added + len(header.value) > MAX_SETTINGS_LENGTH:
+            remark = f"expected at most {MAX_SETTINGS_LENGTH} characters of settings"
+            return request.reply(ResponseCode.SYSTEM_ERROR, remark=remark)
+        self._kv_length += added + len(header.value)
         self._kv.setdefault(header.namespace, {})[header.key] = header.value
         return request.reply(ResponseCode.SUCCESS)
 
@@ -220,7 +261,9 @@ class NameServer:
 
     def _delete_kv(self, _channel: Channel, request: Command) -> Command:
         header = from_ext_fields(KvRequest, request.ext_fields)
-        self._kv.get(header.namespace, {}).pop(header.key, None)
+        value = self._kv.get(header.namespace, {}).pop(header.key, None)
+        if value is not None:
+            self._kv_length -= len(header.namespace) + len(header.key) + len(value)
         return request.reply(ResponseCode.SUCCESS)
 
     def _kv_list(self, _channel: Channel, request: Command) -> Command:
@@ -230,6 +273,12 @@ class NameServer:
             remark = f"No config item, Namespace: {header.namespace}"
             return request.reply(ResponseCode.QUERY_NOT_FOUND, remark=remark)
         return request.reply(ResponseCode.SUCCESS, body=serialize_body(KvTable(table)))
+
+
+def _refusal(request: Command, error: CommandError) -> Command:
+    is_forbidden = isinstance(error, SignatureError | NotPermittedError)
+    code = ResponseCode.NO_PERMISSION if is_forbidden else ResponseCode.SYSTEM_ERROR
+    return request.reply(code, remark=str(error))
 
 
 def _key(request: Command) -> BrokerKey:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from schemas.remoting.configs import RegisterBrokerBody, TopicConfig
+from schemas.remoting.configs import TopicConfig
 from schemas.remoting.errors import BodyError, HeaderError
 from schemas.remoting.name_server_headers import RegisterBrokerRequest
 
@@ -23,12 +23,11 @@ MAX_TIMEOUT_MS = 600_000
 """The longest time that a broker may be silent, whatever it asks for."""
 
 
-def check_registration(header: RegisterBrokerRequest, body: RegisterBrokerBody) -> None:
-    """Make sure that a broker's registration is of a size that real ones have.
+def check_names(header: RegisterBrokerRequest) -> None:
+    """Make sure that a broker's names and addresses are of a size that real ones have.
 
     Raises:
-        HeaderError: if a name or an address is too long, or the id is negative.
-        BodyError: if there are too many topics or filter servers, or a topic is no possible one.
+        HeaderError: if one of them is too long, or the id is negative.
     """
     for what, text, limit in (
         ("brokerName", header.broker_name, MAX_NAME_LENGTH),
@@ -40,16 +39,34 @@ def check_registration(header: RegisterBrokerRequest, body: RegisterBrokerBody) 
             raise HeaderError(f"{what}: expected at most {limit} characters, found {len(text)}")
     if header.broker_id < 0:
         raise HeaderError(f"brokerId: expected 0 or more, found {header.broker_id}")
-    topics = body.topic_config_serialize_wrapper.topic_config_table
-    if len(topics) > MAX_TOPICS:
-        raise BodyError(f"registration: expected at most {MAX_TOPICS} topics, found {len(topics)}")
-    if (count := len(body.filter_server_list)) > MAX_FILTER_SERVERS:
-        raise BodyError(f"registration: expected at most {MAX_FILTER_SERVERS} filter servers, found {count}")
-    for name, topic in topics.items():
-        _check_topic(name, topic)
 
 
-def _check_topic(name: str, topic: TopicConfig) -> None:
+def check_topic_count(count: int) -> None:
+    """Make sure that a broker has no more topics than it may.
+
+    Raises:
+        BodyError: if it has.
+    """
+    if count > MAX_TOPICS:
+        raise BodyError(f"registration: expected at most {MAX_TOPICS} topics, found {count}")
+
+
+def check_filter_servers(servers: tuple[str, ...]) -> None:
+    """Make sure that a broker has no more filter servers than it may.
+
+    Raises:
+        BodyError: if it has.
+    """
+    if len(servers) > MAX_FILTER_SERVERS:
+        raise BodyError(f"registration: expected at most {MAX_FILTER_SERVERS} filter servers, found {len(servers)}")
+
+
+def check_topic(name: str, topic: TopicConfig) -> None:
+    """Make sure that a topic is a possible one.
+
+    Raises:
+        BodyError: if its name is empty or too long, or it has too many queues.
+    """
     if not 0 < len(name) <= MAX_NAME_LENGTH:
         raise BodyError(f"topic {name[:80]!r}: expected 1 to {MAX_NAME_LENGTH} characters, found {len(name)}")
     for count in (topic.read_queue_nums, topic.write_queue_nums):

@@ -4,22 +4,28 @@ A broker registers when it starts, every half minute, and when a topic changes. 
 of for its time-out, when its connection ends, and when it says so. Only a master's topics count. A topic that a
 broker does not have any more stays until somebody deletes it here, too. Source: RouteInfoManager (5.5.0).
 
+Each broker has a table of its own topics, so that registering and forgetting one costs nothing for the others' topics.
+
 Unlike RocketMQ's, this table may have a local broker, the one of its own process: no registration replaces it, and its
 topics stay as long as it has them.
 """
 
 from __future__ import annotations
 
+import heapq
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import NamedTuple
 
-from broker_lite.nameserver.limits import MAX_BROKERS, MAX_ROUTES, MAX_TIMEOUT_MS
+from broker_lite.nameserver.limits import MAX_BROKERS, MAX_ROUTES, MAX_TIMEOUT_MS, MAX_TOPICS
 from schemas.remoting.configs import DataVersion, TopicConfig, TopicConfigs
 from schemas.remoting.errors import BodyError, HeaderError
 from schemas.remoting.name_server_headers import BrokerRequest, RegisterBrokerRequest
 from schemas.remoting.routes import MASTER_ID, PERM_WRITE, BrokerData, ClusterInfo, QueueData, TopicRoute
 
 DEFAULT_TIMEOUT_MS = 120_000
+_NAMES_OF_STEP = 5_000
 
 
 class BrokerKey(NamedTuple):
@@ -36,6 +42,11 @@ def broker_key(request: RegisterBrokerRequest | BrokerRequest) -> BrokerKey:
     return BrokerKey(request.cluster_name, request.broker_name, request.broker_id, request.broker_addr)
 
 
+def topic_queues(broker_name: str, config: TopicConfig) -> QueueData:
+    """Return what clients are told of a broker's topic."""
+    return QueueData(broker_name, config.read_queue_nums, config.write_queue_nums, config.perm, config.topic_sys_flag)
+
+
 @dataclass(slots=True)
 class _Live:
     """A process that was heard of."""
@@ -49,11 +60,25 @@ class _Live:
 
 @dataclass(slots=True)
 class _Broker:
-    """A master and its slaves."""
+    """A master and its slaves.
+
+    Attributes:
+        topics: the master's.
+        is_writable: whether all topics can be written to, or none, if somebody has said so since they were registered.
+    """
 
     cluster: str
     addresses: dict[int, str] = field(default_factory=dict)
     enable_acting_master: bool | None = None
+    topics: dict[str, QueueData] = field(default_factory=dict)
+    is_writable: bool | None = None
+
+    def queues(self, topic: str) -> QueueData:
+        """Return what clients are told of a topic."""
+        data = self.topics[topic]
+        if self.is_writable is None:
+            return data
+        return data._replace(perm=data.perm | PERM_WRITE if self.is_writable else data.perm & ~PERM_WRITE)
 
 
 class RouteTable:
@@ -62,8 +87,6 @@ class RouteTable:
     def __init__(self) -> None:
         self._live: dict[BrokerKey, _Live] = {}
         self._brokers: dict[str, _Broker] = {}
-        self._topics: dict[str, dict[str, QueueData]] = {}
-        self._route_count = 0
         self._local: BrokerKey | None = None
         self._local_topics: frozenset[str] = frozenset()
 
@@ -77,7 +100,10 @@ class RouteTable:
         """
         self._local = broker_key(request)
         self._local_topics = frozenset(topics.topic_config_table)
-        self.register(request, topics, now_ms)
+        is_known = self._data_version(self._local) == topics.data_version
+        table = {} if is_known else topics.topic_config_table
+        queues = {name: topic_queues(request.broker_name, config) for name, config in table.items()}
+        self.register(request, topics.data_version, queues, now_ms)
 
     def is_local(self, broker_name: str) -> bool:
         """Return whether the broker of this process has this name."""
@@ -98,12 +124,18 @@ class RouteTable:
         return live is not None and live.owner is owner
 
     def register(
-        self, request: RegisterBrokerRequest, topics: TopicConfigs, now_ms: int, owner: object | None = None
+        self,
+        request: RegisterBrokerRequest,
+        data_version: DataVersion,
+        topics: Mapping[str, QueueData],
+        now_ms: int,
+        owner: object | None = None,
     ) -> str | None:
         """Note a broker, with its topics if it is a master.
 
         Args:
             request: who it is.
+            data_version: of its topics; if they are known in this version, they stay as they are.
             topics: all of its topics.
             now_ms: when this is.
             owner: the connection that it came by; see `drop_owned_by`.
@@ -116,35 +148,41 @@ class RouteTable:
             BodyError: if there are too many topics.
         """
         key = broker_key(request)
-        self._check_room(key, topics.topic_config_table)
+        self._check_room(key, topics)
+        for stale in [known for known in self._live if self._is_replaced(known, key)]:
+            self._forget(stale)
         broker = self._brokers.setdefault(request.broker_name, _Broker(request.cluster_name))
         if key == self._local or not self.is_local(request.broker_name):
             broker.cluster = request.cluster_name
             broker.enable_acting_master = request.enable_acting_master
-        for stale in [known for known in self._live if self._is_replaced(known, key)]:
-            self._forget(stale)
-        # The last of a broker's addresses may have been forgotten just now, and the broker with it.
-        self._brokers.setdefault(request.broker_name, broker).addresses[request.broker_id] = request.broker_addr
-        if request.broker_id == MASTER_ID:
-            known = self._live.get(key)
-            if known is None or known.data_version != topics.data_version:
-                self._merge(request.broker_name, topics.topic_config_table)
+        broker.addresses[request.broker_id] = request.broker_addr
+        if request.broker_id == MASTER_ID and self._data_version(key) != data_version:
+            if not self._has_room_for_old(key, broker.topics, topics):
+                broker.topics = {}
+            broker.topics.update(topics)
+            broker.is_writable = None
         timeout_ms = min(request.heartbeat_timeout_millis or DEFAULT_TIMEOUT_MS, MAX_TIMEOUT_MS)
-        self._live[key] = _Live(now_ms, timeout_ms, topics.data_version, request.ha_server_addr, owner)
+        self._live[key] = _Live(now_ms, timeout_ms, data_version, request.ha_server_addr, owner)
         return broker.addresses.get(MASTER_ID) if request.broker_id != MASTER_ID else None
 
-    def _check_room(self, key: BrokerKey, topics: dict[str, TopicConfig]) -> None:
+    def _check_room(self, key: BrokerKey, topics: Mapping[str, QueueData]) -> None:
         if key == self._local:
             return
         if key not in self._live and len(self._live) >= MAX_BROKERS:
             raise HeaderError(f"broker {key.name!r}: expected at most {MAX_BROKERS} brokers, found one more")
         if key.broker_id == MASTER_ID:
-            added = sum(1 for topic in topics if key.name not in self._topics.get(topic, {}))
-            if self._route_count + added > MAX_ROUTES:
-                found = self._route_count + added
+            there = self._brokers[key.name].topics if key.name in self._brokers else {}
+            count = sum(len(broker.topics) for broker in self._brokers.values()) - len(there) + len(topics)
+            if self._has_room_for_old(key, there, topics):
+                count += sum(topic not in topics for topic in there)
+            if count > MAX_ROUTES:
                 raise BodyError(
-                    f"broker {key.name!r}: expected at most {MAX_ROUTES} topics of all brokers, found {found}"
+                    f"broker {key.name!r}: expected at most {MAX_ROUTES} topics of all brokers, found {count}"
                 )
+
+    def _has_room_for_old(self, key: BrokerKey, old: Mapping[str, QueueData], new: Mapping[str, QueueData]) -> bool:
+        """Return whether topics that a broker does not have any more may stay."""
+        return key == self._local or len(old) + len(new) <= MAX_TOPICS
 
     @staticmethod
     def _is_replaced(known: BrokerKey, by: BrokerKey) -> bool:
@@ -152,14 +190,6 @@ class RouteTable:
         if known == by or known.name != by.name:
             return False
         return known.broker_id == by.broker_id or known.address == by.address
-
-    def _merge(self, broker_name: str, topics: dict[str, TopicConfig]) -> None:
-        for name, config in topics.items():
-            queues = self._topics.setdefault(name, {})
-            self._route_count += broker_name not in queues
-            queues[broker_name] = QueueData(
-                broker_name, config.read_queue_nums, config.write_queue_nums, config.perm, config.topic_sys_flag
-            )
 
     def ha_address(self, cluster: str, name: str) -> str | None:
         """Where a broker's slaves get its log."""
@@ -173,6 +203,10 @@ class RouteTable:
         live = self._live.get(key)
         if live is not None:
             live.heard_ms = now_ms
+        return self._data_version(key)
+
+    def _data_version(self, key: BrokerKey) -> DataVersion | None:
+        live = self._live.get(key)
         return None if live is None else live.data_version
 
     def hear_of(self, key: BrokerKey, now_ms: int) -> None:
@@ -203,23 +237,14 @@ class RouteTable:
             del broker.addresses[key.broker_id]
         if not broker.addresses:
             del self._brokers[key.name]
-            for topic in [topic for topic, queues in self._topics.items() if key.name in queues]:
-                self._drop_route(topic, key.name)
-
-    def _drop_route(self, topic: str, broker_name: str) -> None:
-        queues = self._topics[topic]
-        del queues[broker_name]
-        self._route_count -= 1
-        if not queues:
-            del self._topics[topic]
 
     def route(self, topic: str) -> TopicRoute | None:
         """Where a topic is; None where no broker has it."""
-        queues = self._topics.get(topic)
-        if not queues:
+        names = sorted(name for name, broker in self._brokers.items() if topic in broker.topics)
+        if not names:
             return None
-        datas = tuple(self._broker_data(name) for name in sorted(queues) if name in self._brokers)
-        return TopicRoute(tuple(queues[name] for name in sorted(queues)), datas) if datas else None
+        queues = tuple(self._brokers[name].queues(topic) for name in names)
+        return TopicRoute(queues, tuple(self._broker_data(name) for name in names))
 
     def _broker_data(self, name: str) -> BrokerData:
         broker = self._brokers[name]
@@ -234,12 +259,18 @@ class RouteTable:
         brokers = {name: self._broker_data(name) for name in sorted(self._brokers)}
         return ClusterInfo(brokers, {cluster: tuple(names) for cluster, names in by_cluster.items()})
 
-    def topics(self, cluster: str | None = None) -> tuple[str, ...]:
-        """Names of all topics, or of those of one cluster."""
-        if cluster is None:
-            return tuple(sorted(self._topics))
-        inside = {name for name, broker in self._brokers.items() if broker.cluster == cluster}
-        return tuple(sorted(topic for topic, queues in self._topics.items() if inside & queues.keys()))
+    def topics(self, cluster: str | None = None) -> Generator[None, None, Iterator[str]]:
+        """Return the names of all topics, or of those of one cluster, sorted; yield after each step of the work."""
+        tables = [broker.topics for broker in self._brokers.values() if cluster in (None, broker.cluster)]
+        names = set[str]()
+        for table in tables:
+            names.update(table)
+            yield
+        unsorted, parts = iter(names), []
+        while part := sorted(islice(unsorted, _NAMES_OF_STEP)):
+            parts.append(part)
+            yield
+        return heapq.merge(*parts)
 
     def system_topics(self) -> tuple[tuple[str, ...], str | None]:
         """The topics that every cluster and broker has by its name, and the address of a broker."""
@@ -252,19 +283,15 @@ class RouteTable:
 
         The broker of this process keeps it here while it has it; another that still has it brings it back.
         """
-        for name in list(self._topics.get(topic, {})):
-            broker = self._brokers.get(name)
-            is_wanted = cluster is None or (broker is not None and broker.cluster == cluster)
+        for name, broker in self._brokers.items():
+            is_wanted = cluster in (None, broker.cluster)
             if is_wanted and not (self.is_local(name) and topic in self._local_topics):
-                self._drop_route(topic, name)
+                broker.topics.pop(topic, None)
 
     def set_writable(self, broker_name: str, *, writable: bool) -> int:
         """Let producers use a broker, or keep them off it; tells how many topics have changed."""
-        changed = 0
-        for queues in self._topics.values():
-            data = queues.get(broker_name)
-            if data is not None:
-                perm = data.perm | PERM_WRITE if writable else data.perm & ~PERM_WRITE
-                queues[broker_name] = data._replace(perm=perm)
-                changed += 1
-        return changed
+        broker = self._brokers.get(broker_name)
+        if broker is None:
+            return 0
+        broker.is_writable = writable
+        return len(broker.topics)

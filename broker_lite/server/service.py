@@ -34,6 +34,7 @@ from broker_lite.replication.part import Part
 from broker_lite.server.connections import Connection, Connections, Service
 from broker_lite.server.descriptors import raise_limit
 from broker_lite.server.limits import Limits
+from broker_lite.server.name_server_service import NameServerService
 from broker_lite.server.registration import LocalRegistration, Registration, RemoteRegistration
 from broker_lite.server.syncing import Syncing
 from broker_lite.store import StoreError
@@ -119,24 +120,6 @@ class _BrokerService:
         self._dispatcher.lost(channel)
 
 
-class _NameServerService:
-    """The name server's port."""
-
-    def __init__(self, name_server: NameServer) -> None:
-        self._name_server = name_server
-
-    def handle(self, channel: Channel, request: Command) -> None:
-        answer = self._name_server.handle(channel, request)
-        if not request.is_one_way:
-            channel.send(answer)
-
-    def handled(self) -> None:
-        """Nothing is left to do."""
-
-    def lost(self, channel: Channel) -> None:
-        self._name_server.lost(channel)
-
-
 class Server:
     """A running broker."""
 
@@ -219,7 +202,7 @@ class Server:
     async def _listen(self, loop: asyncio.AbstractEventLoop, syncing: Syncing) -> None:
         if self._options.name_server is not None:
             name_server = NameServer(self._store.clock, self._options.accounts)
-            await self._open(loop, self._options.name_server, _NameServerService(name_server))
+            await self._open(loop, self._options.name_server, NameServerService(name_server, loop))
             self._registrations.append(LocalRegistration(name_server, self._options.broker))
         service = _BrokerService(self._dispatcher, self._part.send, self._register_changes, syncing.request)
         await self._open(loop, self._options.listen, service)

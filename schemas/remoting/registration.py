@@ -1,4 +1,6 @@
-"""The compressed body of a broker's registration (103): one zlib stream, in which texts stand behind an int32 length.
+"""The body of a broker's registration (103): JSON, or one zlib stream, in which texts stand behind an int32 length.
+
+The compressed form:
 
     data version            JSON
     int32                   number of topics
@@ -15,38 +17,103 @@ from __future__ import annotations
 import json
 import struct
 import zlib
+from collections.abc import Iterator
 
 from schemas.layouts.remoting import VERSION
 from schemas.remoting.configs import DataVersion, RegisterBrokerBody, TopicConfig, TopicConfigs
 from schemas.remoting.errors import BodyError
 from schemas.remoting.fastjson import parse_fastjson
-from schemas.remoting.json_fields import from_json, parse_body, serialize_body
+from schemas.remoting.json_cursor import STEP_CHARACTERS, JsonCursor, decode_in_steps
+from schemas.remoting.json_fields import from_json, serialize_body
 from schemas.remoting.versions import Version
 
 MAX_REGISTRATION_BYTES = 16 * 1024 * 1024
 """Of what the body is decompressed to: room for 200,000 topics."""
+MAX_TEXT_BYTES = STEP_CHARACTERS
+"""Of one topic with its attributes, the data version, or the filter servers."""
+STEP_BYTES = 256 * 1024
+"""Decompressed at once."""
 _INT = struct.Struct(">i")
 _FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
 
 
+class RegistrationReader:
+    """The topics that a broker registers, read one by one.
+
+    Attributes:
+        data_version: of the topics; known when all topics were read.
+        filter_servers: addresses of the broker's filter servers; known when all topics were read.
+    """
+
+    def __init__(self, body: bytes | memoryview, *, compressed: bool) -> None:
+        """Begin to read a registration.
+
+        Args:
+            body: the request's.
+            compressed: whether the request says that it is in the compressed form.
+        """
+        self._body = body
+        self._is_compressed = compressed
+        self.data_version = DataVersion()
+        self.filter_servers: tuple[str, ...] = ()
+
+    def topics(self) -> Iterator[tuple[str, TopicConfig] | None]:
+        """Yield the topics and their names; None after a piece of other work. Each step takes a few milliseconds.
+
+        Raises:
+            BodyError: if the body is not in the form that is said.
+        """
+        return self._compressed_topics() if self._is_compressed else self._json_topics()
+
+    def _json_topics(self) -> Iterator[tuple[str, TopicConfig] | None]:
+        pieces = []
+        for piece in decode_in_steps(self._body):
+            pieces.append(piece)
+            yield None
+        cursor = JsonCursor("".join(pieces))
+        for key in cursor.keys():  # noqa: SIM118 (the cursor is no mapping)
+            if key == "topicConfigSerializeWrapper":
+                yield from self._topics_of_wrapper(cursor)
+            elif key == "filterServerList":
+                self.filter_servers = _filter_servers(cursor.value())
+            else:
+                yield from cursor.skip()
+            yield None
+        cursor.finish()
+
+    def _topics_of_wrapper(self, cursor: JsonCursor) -> Iterator[tuple[str, TopicConfig] | None]:
+        for key in cursor.keys():  # noqa: SIM118
+            if key == "topicConfigTable":
+                for name in cursor.keys():  # noqa: SIM118
+                    yield name, from_json(TopicConfig, cursor.value())
+            elif key == "dataVersion":
+                self.data_version = from_json(DataVersion, cursor.value() or {})
+            else:
+                yield from cursor.skip()
+            yield None
+
+    def _compressed_topics(self) -> Iterator[tuple[str, TopicConfig] | None]:
+        data = bytearray()
+        for piece in _decompressed(self._body):
+            data += piece
+            yield None
+        stream = _Texts(data)
+        self.data_version = from_json(DataVersion, _json(stream.text("the data version")))
+        for _ in range(stream.count("the number of topics")):
+            config = _topic(stream.text("a topic"))
+            yield config.topic_name, config
+        self.filter_servers = _filter_servers(_json(stream.text("the filter servers")))
+
+
 def parse_registration(body: bytes | memoryview, *, compressed: bool) -> RegisterBrokerBody:
-    """The topics that a broker registers.
+    """The topics that a broker registers, all at once.
 
     Raises:
         BodyError: if the body is not in the form that is said.
     """
-    if not compressed:
-        return parse_body(RegisterBrokerBody, body)
-    stream = _Texts(_decompressed(body))
-    version = from_json(DataVersion, _json(stream.text("the data version")))
-    topics = {}
-    for _ in range(stream.count("the number of topics")):
-        config = _topic(stream.text("a topic"))
-        topics[config.topic_name] = config
-    servers = _json(stream.text("the filter servers"))
-    if not isinstance(servers, list) or not all(isinstance(server, str) for server in servers):
-        raise BodyError(f"filter servers: expected a list of texts, found {repr(servers)[:80]}")
-    return RegisterBrokerBody(TopicConfigs(topics, version), tuple(servers))
+    reader = RegistrationReader(body, compressed=compressed)
+    topics = dict(topic for topic in reader.topics() if topic is not None)
+    return RegisterBrokerBody(TopicConfigs(topics, reader.data_version), reader.filter_servers)
 
 
 def serialize_registration(registration: RegisterBrokerBody, *, version: int = VERSION) -> bytes:
@@ -71,22 +138,30 @@ def _counted(data: bytes) -> bytes:
     return _INT.pack(len(data)) + data
 
 
-def _decompressed(body: bytes | memoryview) -> bytes:
+def _decompressed(body: bytes | memoryview) -> Iterator[bytes]:
+    """Yield the pieces of the decompressed body."""
     stream = zlib.decompressobj()
-    try:
-        data = stream.decompress(body, MAX_REGISTRATION_BYTES)
-    except zlib.error as error:
-        raise BodyError(f"registration: expected a zlib stream, found {error}") from None
+    size = 0
+    for start in range(0, len(body), STEP_BYTES):
+        rest, piece = bytes(body[start : start + STEP_BYTES]), b""
+        while (rest or len(piece) == STEP_BYTES) and not stream.eof:
+            try:
+                piece = stream.decompress(rest, STEP_BYTES)
+            except zlib.error as error:
+                raise BodyError(f"registration: expected a zlib stream, found {error}") from None
+            size += len(piece)
+            if size > MAX_REGISTRATION_BYTES:
+                raise BodyError(f"registration: expected at most {MAX_REGISTRATION_BYTES} bytes, found more")
+            yield piece
+            rest = stream.unconsumed_tail
     if not stream.eof:
-        found = "more" if stream.unconsumed_tail else "a stream without its end"
-        raise BodyError(f"registration: expected at most {MAX_REGISTRATION_BYTES} bytes, found {found}")
-    return data
+        raise BodyError("registration: expected a whole zlib stream, found a stream without its end")
 
 
 class _Texts:
     """Texts and numbers one after another."""
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes | bytearray) -> None:
         self._data = data
         self._position = 0
 
@@ -104,8 +179,16 @@ class _Texts:
     def text(self, what: str) -> str:
         """A text behind its length."""
         start = self._position + _INT.size
-        self._position = start + self.count(what)
+        if (length := self.count(what)) > MAX_TEXT_BYTES:
+            raise BodyError(f"registration: expected {what}, at most {MAX_TEXT_BYTES} bytes, found {length}")
+        self._position = start + length
         return self._data[start : self._position].decode("utf-8", "replace")
+
+
+def _filter_servers(servers: object) -> tuple[str, ...]:
+    if not isinstance(servers, list) or not all(isinstance(server, str) for server in servers):
+        raise BodyError(f"filter servers: expected a list of texts, found {repr(servers)[:80]}")
+    return tuple(servers)
 
 
 def _json(text: str) -> object:

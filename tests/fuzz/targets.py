@@ -28,7 +28,7 @@ from schemas.layouts.remoting import (
 from schemas.layouts.topics import is_system_group
 from schemas.remoting.codes import RequestCode
 from tests.fuzz.mutation import Mutator
-from tests.unit.broker_lite.broker_builders import pull_fields, send_fields
+from tests.unit.broker_lite.broker_builders import answer_of, pull_fields, send_fields
 from tests.unit.broker_lite.builders import SMALL, Clock
 
 PEER = Host.of("127.0.0.1", 50123)
@@ -151,7 +151,7 @@ class Requests:
             assert [answer.opaque for answer in answers] == [request.opaque], request
         assert self._store._writer.failure is None
         self._unexpected.check()
-        serialize_command(self._name_server.handle(self._channel, request))
+        serialize_command(answer_of(self._name_server, self._channel, request))
         if self._chance.random() < 0.1:
             self._clock.now_ms += 40_000
             self._dispatcher.tick(self._clock.now_ms)

@@ -31,7 +31,7 @@ from schemas.remoting.tls_properties import TlsMode, parse_tls_properties
 from schemas.remoting.tls_stream import TlsStream
 from tests.certificates import Certificates
 from tests.hypothesis_profiles import load
-from tests.unit.broker_lite.broker_builders import pull_fields, send_fields
+from tests.unit.broker_lite.broker_builders import answer_of, pull_fields, send_fields
 from tests.unit.broker_lite.builders import SMALL, Clock
 from tests.unit.broker_lite.jmq.builders import OPTIONS as JMQ_OPTIONS
 
@@ -197,7 +197,7 @@ def test_any_requests_to_a_name_server_are_answered(requests: list[Command]) -> 
     server = NameServer(Clock())
     channel = Channel(PEER, lambda _: None, lambda: None)
     for request in requests:
-        serialize_command(server.handle(channel, request))
+        serialize_command(answer_of(server, channel, request))
     server.tick()
     server.lost(channel)
 

@@ -10,6 +10,7 @@ from broker_lite.broker.accounts import Accounts
 from broker_lite.broker.broker import Broker
 from broker_lite.broker.options import BrokerOptions
 from broker_lite.handlers.dispatcher import Dispatcher
+from broker_lite.nameserver import NameServer
 from broker_lite.protocol import Channel, FrameReader
 from broker_lite.store import MessageStore
 from schemas.layouts.commitlog import Message, parse_message
@@ -128,3 +129,14 @@ def open_broker(
     """A broker on a new small store; the store is to be closed."""
     store = MessageStore.open(root, SMALL, clock=clock)
     return Dispatcher(Broker(store, options or BrokerOptions()), accounts)
+
+
+def answer_of(server: NameServer, channel: Channel, request: Command) -> Command:
+    """Return a name server's answer to a request, also for one that takes several slices."""
+    answer = server.handle(channel, request)
+    while not isinstance(answer, Command):
+        try:
+            next(answer)
+        except StopIteration as end:
+            answer = end.value
+    return answer

@@ -89,6 +89,21 @@ def test_one_client_has_no_more_work_waiting_than_its_share(monkeypatch: pytest.
     assert slices.run(work("a", [], 2), client, kept_bytes=2047)
 
 
+@pytest.mark.usefixtures("one_step_a_slice")
+def test_only_some_work_is_begun_at_once() -> None:
+    done, slices, client = list[str](), Slices(at_once=2), channel()
+    slices.run(work("a", done, 3))
+    slices.run(work("b", done, 1), client)
+    slices.run(work("c", done, 2), channel(port=2))
+    slices.run(work("d", done, 1))
+    assert done == ["a", "b"]
+    client.lost()
+    while slices.turn():
+        pass
+    assert done == ["a", "b", "a", "a", "c", "c", "d"]
+    assert slices.is_empty
+
+
 def test_shares_are_of_one_connection_of_one_address_and_of_all() -> None:
     shares = Shares(of_one=3, of_address=4, in_all=6)
     first, neighbour, other = channel(), channel(port=2), channel("10.0.0.2")

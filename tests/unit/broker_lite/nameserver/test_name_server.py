@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 import zlib
 from typing import Any
 
@@ -24,6 +25,7 @@ from schemas.remoting.name_server_headers import BrokerRequest, RegisterBrokerRe
 from schemas.remoting.registration import serialize_registration
 from schemas.remoting.routes import ClusterInfo, KvTable, TopicList, TopicRoute
 from schemas.remoting.signing import Credentials, signed
+from tests.unit.broker_lite.broker_builders import answer_of
 from tests.unit.broker_lite.builders import Clock
 
 MASTER = RegisterBrokerRequest("broker-a", "10.0.0.1:10911", "C", "10.0.0.1:10912", 0)
@@ -45,7 +47,7 @@ def ask(
 ) -> Command:
     """A request's answer."""
     text = {key: str(value) for key, value in fields.items()}
-    return server.handle(by or channel(), Command(code, text, body, version=version))
+    return answer_of(server, by or channel(), Command(code, text, body, version=version))
 
 
 def register(
@@ -59,7 +61,7 @@ def register(
     table = {topic: TopicConfig(topic, 4, 4, attributes={}) for topic in topics}
     body = serialize_body(RegisterBrokerBody(TopicConfigs(table, DataVersion(1, counter))))
     fields = to_ext_fields(request._replace(body_crc32=zlib.crc32(body) & 0x7FFFFFFF))
-    return server.handle(by or channel(), Command(RequestCode.REGISTER_BROKER, fields, body))
+    return answer_of(server, by or channel(), Command(RequestCode.REGISTER_BROKER, fields, body))
 
 
 def route(server: NameServer, topic: str) -> TopicRoute | None:
@@ -134,13 +136,13 @@ def test_a_compressed_registration_is_read(name_server: NameServer) -> None:
     table = {"orders": TopicConfig("orders", 2, 2, attributes={})}
     body = serialize_registration(RegisterBrokerBody(TopicConfigs(table, DataVersion(1, 1))))
     fields = to_ext_fields(MASTER._replace(compressed=True))
-    assert name_server.handle(channel(), Command(RequestCode.REGISTER_BROKER, fields, body)).code == 0
+    assert answer_of(name_server, channel(), Command(RequestCode.REGISTER_BROKER, fields, body)).code == 0
     assert route(name_server, "orders") is not None
 
 
 def test_a_body_with_another_checksum_is_refused(name_server: NameServer) -> None:
     fields = to_ext_fields(MASTER._replace(body_crc32=1))
-    assert name_server.handle(channel(), Command(RequestCode.REGISTER_BROKER, fields, b"{}")).code == 1
+    assert answer_of(name_server, channel(), Command(RequestCode.REGISTER_BROKER, fields, b"{}")).code == 1
 
 
 def test_a_broker_learns_whether_its_topics_are_known(name_server: NameServer) -> None:
@@ -246,9 +248,9 @@ def test_with_accounts_every_change_is_signed_by_who_may_make_it(
     by = channel("127.0.0.1")
 
     def send(credentials: Credentials) -> int:
-        return guarded.handle(by, Command(code, signed(fields, body, credentials), body)).code
+        return answer_of(guarded, by, Command(code, signed(fields, body, credentials), body)).code
 
-    assert guarded.handle(by, Command(code, fields, body)).code == ResponseCode.NO_PERMISSION
+    assert answer_of(guarded, by, Command(code, fields, body)).code == ResponseCode.NO_PERMISSION
     assert send(Credentials("the-admin", "guessed")) == ResponseCode.NO_PERMISSION
     assert send(SHOP) == ResponseCode.NO_PERMISSION
     assert send(BROKER) == (ResponseCode.SUCCESS if code in REGISTRATION else ResponseCode.NO_PERMISSION)
@@ -262,11 +264,11 @@ def test_with_accounts_everybody_may_still_ask(guarded: NameServer) -> None:
 def test_a_registration_that_somebody_has_seen_does_not_unregister_the_broker(guarded: NameServer) -> None:
     own, another = channel(), channel()
     fields = signed(to_ext_fields(MASTER), b"{}", BROKER)
-    assert guarded.handle(own, Command(RequestCode.REGISTER_BROKER, fields, b"{}")).code == ResponseCode.SUCCESS
+    assert answer_of(guarded, own, Command(RequestCode.REGISTER_BROKER, fields, b"{}")).code == ResponseCode.SUCCESS
     again = Command(RequestCode.UNREGISTER_BROKER, fields, b"{}")
-    assert guarded.handle(another, again).code == ResponseCode.NO_PERMISSION
+    assert answer_of(guarded, another, again).code == ResponseCode.NO_PERMISSION
     assert "broker-a" in parse_body(ClusterInfo, ask(guarded, RequestCode.GET_BROKER_CLUSTER_INFO).body)[0]
-    assert guarded.handle(own, again).code == ResponseCode.SUCCESS
+    assert answer_of(guarded, own, again).code == ResponseCode.SUCCESS
 
 
 @pytest.mark.parametrize(
@@ -346,7 +348,7 @@ def test_a_registration_with_an_impossible_topic_is_refused_whole(name_server: N
 def test_a_topic_with_an_impossible_number_of_queues_is_refused(name_server: NameServer, count: int) -> None:
     table = {"orders": TopicConfig("orders", count, 4)}
     body = serialize_body(RegisterBrokerBody(TopicConfigs(table, DataVersion(1, 1))))
-    answer = name_server.handle(channel(), Command(RequestCode.REGISTER_BROKER, to_ext_fields(MASTER), body))
+    answer = answer_of(name_server, channel(), Command(RequestCode.REGISTER_BROKER, to_ext_fields(MASTER), body))
     assert answer.code == ResponseCode.SYSTEM_ERROR
     assert route(name_server, "orders") is None
 
@@ -370,7 +372,7 @@ def test_numbers_of_brokers_topics_and_filter_servers_are_limited(
     ask(name_server, RequestCode.UNREGISTER_BROKER, **fields)
     assert register(name_server, "b", "c", request=third).code == ResponseCode.SUCCESS
     body = serialize_body(RegisterBrokerBody(TopicConfigs(), ("10.0.0.1:1",) * 65))
-    answer = name_server.handle(channel(), Command(RequestCode.REGISTER_BROKER, to_ext_fields(MASTER), body))
+    answer = answer_of(name_server, channel(), Command(RequestCode.REGISTER_BROKER, to_ext_fields(MASTER), body))
     assert answer.code == ResponseCode.SYSTEM_ERROR
 
 
@@ -379,3 +381,124 @@ def test_a_broker_is_dropped_after_ten_minutes_whatever_it_asks_for(name_server:
     clock.now_ms += MAX_TIMEOUT_MS + 1
     name_server.tick()
     assert route(name_server, "orders") is None
+
+
+def large_registration(count: int, *, compressed: bool, prefix: str = "topic") -> Command:
+    """A master's registration with many topics."""
+    table = {f"{prefix}{number}": TopicConfig(f"{prefix}{number}", number % 9, 4) for number in range(count)}
+    registration = RegisterBrokerBody(TopicConfigs(table, DataVersion(1, len(prefix))))
+    body = serialize_registration(registration) if compressed else serialize_body(registration)
+    fields = to_ext_fields(MASTER._replace(compressed=compressed, body_crc32=zlib.crc32(body) & 0x7FFFFFFF))
+    return Command(RequestCode.REGISTER_BROKER, fields, body)
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_a_large_registration_takes_small_steps_and_is_then_known_whole(
+    name_server: NameServer, *, compressed: bool
+) -> None:
+    answering = name_server.handle(channel(), large_registration(1000, compressed=compressed))
+    assert not isinstance(answering, Command)
+    steps = 0
+    while True:
+        assert route(name_server, "topic0") is None
+        try:
+            next(answering)
+        except StopIteration as end:
+            assert end.value.code == ResponseCode.SUCCESS
+            break
+        steps += 1
+    assert steps >= 1000
+    assert route(name_server, "topic0") is not None
+    assert route(name_server, "topic999") is not None
+
+
+HOSTILE_BODIES = {
+    "texts": b'{"a":[' + b'"",' * 100_000 + b'""]}',
+    "objects": b'{"a":[' + b"{}," * 100_000 + b"1]}",
+    "brackets": b'{"topicConfigSerializeWrapper":' + b"[" * 300_000,
+    "keys that are numbers": b"{0:" + b"{1:" * 100_000,
+    "filter servers": b'{"filterServerList":[' + b"1," * 100_000 + b"1]}",
+    "one wide topic": b'{"topicConfigSerializeWrapper":{"topicConfigTable":{"T":{' + b'"":"",' * 50_000 + b'"a":1}}}}',
+    "one long name": b'{"topicConfigSerializeWrapper":{"topicConfigTable":{"' + b"x" * 300_000 + b'":{}}}}',
+    "blanks": b" " * 300_000,
+    "no text": b'{"a":"' + b"\xff" * 300_000 + b'"}',
+}
+
+
+@pytest.mark.parametrize("body", HOSTILE_BODIES.values(), ids=HOSTILE_BODIES)
+def test_no_registration_keeps_other_clients_waiting(name_server: NameServer, body: bytes) -> None:
+    answering = name_server.handle(channel(), Command(RequestCode.REGISTER_BROKER, to_ext_fields(MASTER), body))
+    assert not isinstance(answering, Command)
+    longest, began = 0.0, time.thread_time()
+    for _ in answering:
+        longest, began = max(longest, time.thread_time() - began), time.thread_time()
+    assert max(longest, time.thread_time() - began) < 0.05
+
+
+def test_a_registration_that_was_cut_or_goes_wrong_late_changes_nothing(name_server: NameServer) -> None:
+    register(name_server, "orders")
+    table = {f"T{number}": TopicConfig(f"T{number}") for number in range(100)} | {"": TopicConfig("")}
+    body = serialize_body(RegisterBrokerBody(TopicConfigs(table, DataVersion(1, 9))))
+    for wrong in (body, body[:-1], body[:-40], body + b"x"):
+        request = Command(RequestCode.REGISTER_BROKER, to_ext_fields(MASTER), wrong)
+        assert answer_of(name_server, channel(), request).code == ResponseCode.SYSTEM_ERROR
+    assert route(name_server, "T0") is None
+    assert route(name_server, "orders") is not None
+
+
+def test_topics_that_a_broker_has_no_more_go_where_there_would_be_too_many(
+    name_server: NameServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker_lite.nameserver.routes.MAX_TOPICS", 4)
+    monkeypatch.setattr("broker_lite.nameserver.routes.MAX_ROUTES", 4)
+    register(name_server, "a", "b")
+    register(name_server, "c", "d", counter=2)
+    assert route(name_server, "a") is not None
+    assert register(name_server, "e", counter=3).code == ResponseCode.SUCCESS
+    assert [topic for topic in "abcde" if route(name_server, topic)] == ["e"]
+
+
+def test_a_new_registration_undoes_what_was_said_of_writing(name_server: NameServer) -> None:
+    register(name_server, "orders")
+    ask(name_server, RequestCode.WIPE_WRITE_PERM_OF_BROKER, brokerName="broker-a")
+    register(name_server, "orders")
+    found = route(name_server, "orders")
+    assert found is not None
+    assert found.queue_datas[0].perm == 4
+    register(name_server, "orders", counter=2)
+    found = route(name_server, "orders")
+    assert found is not None
+    assert found.queue_datas[0].perm == 6
+    assert ask(name_server, RequestCode.WIPE_WRITE_PERM_OF_BROKER, brokerName="x").ext_fields["wipeTopicCount"] == "0"
+
+
+def test_many_topics_are_listed_in_their_order(name_server: NameServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("broker_lite.nameserver.routes._NAMES_OF_STEP", 10)
+    names = [f"topic{number:04}" for number in range(250)]
+    register(name_server, *reversed(names))
+    register(name_server, "topic0007", request=MASTER._replace(broker_name="broker-b", broker_addr="10.0.0.2:1"))
+    answer = ask(name_server, RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+    assert parse_body(TopicList, answer.body).topic_list == tuple(names)
+    monkeypatch.setattr("broker_lite.protocol.tables.MAX_FRAME_BYTES", 1000)
+    assert ask(name_server, RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER).code == ResponseCode.SYSTEM_ERROR
+
+
+def test_all_settings_together_have_a_limit(name_server: NameServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("broker_lite.nameserver.handlers.MAX_SETTINGS_LENGTH", 20)
+
+    def put(key: str, value: str) -> int:
+        return ask(name_server, RequestCode.PUT_KV_CONFIG, namespace="N", key=key, value=value).code
+
+    assert put("a", "x" * 8) == ResponseCode.SUCCESS
+    assert put("b", "x" * 9) == ResponseCode.SYSTEM_ERROR
+    assert put("b", "x" * 8) == ResponseCode.SUCCESS
+    assert put("a", "x" * 9) == ResponseCode.SYSTEM_ERROR
+    assert put("a", "y" * 8) == ResponseCode.SUCCESS
+    ask(name_server, RequestCode.DELETE_KV_CONFIG, namespace="N", key="a")
+    assert put("c", "x" * 8) == ResponseCode.SUCCESS
+
+
+def test_a_data_version_is_small(name_server: NameServer) -> None:
+    fields: dict[str, Any] = to_ext_fields(BrokerRequest("broker-a", "10.0.0.1:10911", "C", 0))
+    answer = ask(name_server, RequestCode.QUERY_DATA_VERSION, b'{"a":"' + b"x" * 5000 + b'"}', **fields)
+    assert answer.code == ResponseCode.SYSTEM_ERROR

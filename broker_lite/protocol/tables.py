@@ -1,4 +1,4 @@
-"""Bodies with tables of many entries, made a hundred at a time."""
+"""Bodies with tables or lists of many entries, made a hundred at a time."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Callable, Generator, Iterable, Mapping
 from itertools import islice
 from typing import Any
 
+from schemas.layouts.remoting import MAX_FRAME_BYTES
+from schemas.remoting.errors import BodyError
 from schemas.remoting.fastjson import serialize_compact
 from schemas.remoting.json_fields import to_json
 
@@ -30,3 +32,24 @@ def table_body(
     table = b'"' + name.encode() + b'":{' + b",".join(pieces) + b"}"
     fields = [table, *(serialize_compact({key: to_json(value)})[1:-1] for key, value in others().items())]
     return b"{" + b",".join(fields) + b"}"
+
+
+def list_body(name: str, entries: Iterable[str]) -> Generator[None, None, bytes]:
+    """Return the body of an answer that is a list of texts: `{"name":["a","b"]}`.
+
+    Args:
+        name: of the list.
+        entries: the texts; they are taken in small steps.
+
+    Raises:
+        BodyError: if they do not fit a frame.
+    """
+    remaining = iter(entries)
+    pieces, size = [], 0
+    while chunk := list(islice(remaining, _ENTRIES_OF_STEP)):
+        pieces.append(serialize_compact(chunk)[1:-1])
+        size += len(pieces[-1])
+        if size > MAX_FRAME_BYTES:
+            raise BodyError(f"{name}: expected at most {MAX_FRAME_BYTES} bytes, found more")
+        yield
+    return b'{"' + name.encode() + b'":[' + b",".join(pieces) + b"]}"

@@ -1,0 +1,74 @@
+"""The name server's port: short requests are answered at once, long ones in slices."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from broker_lite.broker.slices import Slices, Steps
+from broker_lite.nameserver import NameServer
+from broker_lite.nameserver.handlers import Answering
+from broker_lite.protocol import Channel
+from schemas.layouts.remoting import Command
+from schemas.remoting.codes import ResponseCode
+
+LONG_REQUESTS_AT_ONCE = 4
+"""Long requests that are worked on by turns; a registration takes some 100 MB meanwhile, one that waits its body."""
+_logger = logging.getLogger(__name__)
+
+
+class NameServerService:
+    """What answers on a name server's port."""
+
+    def __init__(self, name_server: NameServer, loop: asyncio.AbstractEventLoop) -> None:
+        """Begin to serve.
+
+        Args:
+            name_server: gives the answers.
+            loop: where everything runs.
+        """
+        self._name_server = name_server
+        self._loop = loop
+        self._slices = Slices(LONG_REQUESTS_AT_ONCE)
+        self._slices.wake = self._work_soon
+        self._is_working = False
+
+    def handle(self, channel: Channel, request: Command) -> None:
+        """Answer a request, or begin to."""
+        answer = self._name_server.handle(channel, request)
+        if isinstance(answer, Command):
+            _send(channel, request, answer)
+        elif not self._slices.run(_finish(channel, request, answer), channel, len(request.body)):
+            remark = "too many requests that take long are waiting, try again later"
+            _send(channel, request, request.reply(ResponseCode.SYSTEM_BUSY, remark=remark))
+
+    def handled(self) -> None:
+        """Do nothing: answers wait for nothing."""
+
+    def lost(self, channel: Channel) -> None:
+        """Forget the brokers that came by a connection that has ended."""
+        self._name_server.lost(channel)
+
+    def _work_soon(self) -> None:
+        if not self._is_working:
+            self._is_working = True
+            self._loop.call_soon(self._work)
+
+    def _work(self) -> None:
+        has_more = True
+        try:
+            has_more = self._slices.turn()
+        except Exception:
+            _logger.exception("a request to the name server that takes long failed")
+        self._is_working = False
+        if has_more:
+            self._work_soon()
+
+
+def _finish(channel: Channel, request: Command, answering: Answering) -> Steps:
+    _send(channel, request, (yield from answering))
+
+
+def _send(channel: Channel, request: Command, answer: Command) -> None:
+    if not request.is_one_way:
+        channel.send(answer)

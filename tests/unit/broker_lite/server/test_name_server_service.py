@@ -1,0 +1,100 @@
+"""The name server's port: long requests are worked on by turns."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import cast
+
+import pytest
+
+from broker_lite.nameserver import NameServer
+from broker_lite.protocol import Channel, FrameReader
+from broker_lite.server.name_server_service import NameServerService
+from schemas.layouts.hosts import Host
+from schemas.layouts.remoting import FLAG_ONE_WAY, Command
+from schemas.remoting.codes import RequestCode, ResponseCode
+from schemas.remoting.configs import DataVersion, RegisterBrokerBody, TopicConfig, TopicConfigs
+from schemas.remoting.ext_fields import to_ext_fields
+from schemas.remoting.json_fields import serialize_body
+from schemas.remoting.name_server_headers import RegisterBrokerRequest
+
+
+class Turns:
+    """An event loop that does nothing by itself."""
+
+    def __init__(self) -> None:
+        self.calls: list[Callable[[], None]] = []
+
+    def call_soon(self, call: Callable[[], None]) -> None:
+        """Keep a call."""
+        self.calls.append(call)
+
+
+class Client:
+    """A connection that keeps what it is sent."""
+
+    def __init__(self, port: int) -> None:
+        self.answers: list[Command] = []
+        reader = FrameReader()
+        self.channel = Channel(
+            Host.of("10.0.0.1", port), lambda frame: self.answers.extend(reader.feed(frame)), lambda: None
+        )
+
+
+def registration(name: str, opaque: int = 0, flag: int = 0) -> Command:
+    """A broker's registration with some topics."""
+    table = {f"{name}{number}": TopicConfig(f"{name}{number}") for number in range(5)}
+    header = RegisterBrokerRequest(name, f"10.0.0.1:{opaque}", "C", "", 0)
+    body = serialize_body(RegisterBrokerBody(TopicConfigs(table, DataVersion(1, 1))))
+    return Command(RequestCode.REGISTER_BROKER, to_ext_fields(header), body, opaque=opaque, flag=flag)
+
+
+@pytest.fixture
+def turns(monkeypatch: pytest.MonkeyPatch) -> Turns:
+    """Turns of one step each."""
+    monkeypatch.setattr("broker_lite.broker.slices.SLICE_SECONDS", -1)
+    return Turns()
+
+
+@pytest.fixture
+def service(turns: Turns) -> NameServerService:
+    """A name server that knows nothing."""
+    return NameServerService(NameServer(lambda: 0), cast("asyncio.AbstractEventLoop", turns))
+
+
+def test_others_are_answered_between_the_steps_of_a_registration(service: NameServerService, turns: Turns) -> None:
+    broker, client = Client(1), Client(2)
+    service.handle(broker.channel, registration("broker-a", opaque=7))
+    service.handle(broker.channel, registration("broker-b", opaque=8, flag=FLAG_ONE_WAY))
+    question = Command(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "broker-b4"})
+    service.handle(client.channel, question)
+    assert [answer.code for answer in client.answers] == [ResponseCode.TOPIC_NOT_EXIST]
+    assert not broker.answers
+    while turns.calls:
+        assert len(turns.calls) == 1
+        turns.calls.pop()()
+    assert [(answer.code, answer.opaque) for answer in broker.answers] == [(ResponseCode.SUCCESS, 7)]
+    service.handle(client.channel, question)
+    assert client.answers[-1].code == ResponseCode.SUCCESS
+
+
+def test_a_broker_that_goes_while_it_registers_is_not_known(service: NameServerService, turns: Turns) -> None:
+    broker, client = Client(1), Client(2)
+    service.handle(broker.channel, registration("broker-a"))
+    broker.channel.lost()
+    service.lost(broker.channel)
+    while turns.calls:
+        turns.calls.pop()()
+    service.handle(client.channel, Command(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "broker-a0"}))
+    assert client.answers[0].code == ResponseCode.TOPIC_NOT_EXIST
+
+
+@pytest.mark.usefixtures("turns")
+def test_one_connection_has_no_more_registrations_waiting_than_its_share(service: NameServerService) -> None:
+    broker = Client(1)
+    request = registration("broker-a")
+    large = Command(request.code, request.ext_fields, bytes(request.body).ljust(16 << 20))
+    for _ in range(3):
+        service.handle(broker.channel, large)
+    assert [answer.code for answer in broker.answers] == [ResponseCode.SYSTEM_BUSY] * 2
