@@ -242,6 +242,16 @@ usage() {
   (cd "$ROOT" && "$python" -c 'from jobs.cli import job_lines; print("\n".join(job_lines()))')
 }
 
+# Replace this script by a Python of the environment. Signals are blocked until the job handles them: Python prints a traceback
+# for one that arrives while it starts. Where env cannot block signals, they arrive at once.
+exec_python() {
+  local signals=--block-signal=INT,TERM,HUP
+  if env "$signals" true 2>/dev/null; then
+    exec env "$signals" "$VENV/bin/python" "$@"
+  fi
+  exec "$VENV/bin/python" "$@"
+}
+
 main() {
   case ${1:-} in
     '' | -h | --help)
@@ -256,7 +266,7 @@ main() {
       ;;
     *)
       set_up run requirements.lock
-      exec "$VENV/bin/python" -P -m jobs.submit "$@"
+      exec_python -P -m jobs.submit "$@"
       ;;
   esac
 }

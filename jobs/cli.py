@@ -1,7 +1,8 @@
-"""The command `commitlake`: finds the job, imports it, and hands over.
+"""The command `commitlake`: find the job, import it, and run it.
 
-Nothing is imported before an early SIGINT ends the process in silence, and nothing slow before `jobs.process` handles
-signals.
+This module imports nothing slow before `jobs.process` handles signals. Python itself handles a SIGINT that arrives
+earlier, while the interpreter starts: it prints a traceback. `spark-submit.sh` therefore blocks signals, where the
+system can, and `jobs.process` takes those that have come as soon as it is ready.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def run_as_process(command: Callable[[], int]) -> int:
     """Run a command as this process's own, as `jobs.process.run_process` does."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # else a Ctrl-C during the next line prints a traceback
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # else a SIGINT during the next import prints a traceback
     from jobs.process import run_process
 
     return run_process(command)

@@ -89,8 +89,8 @@ def run_process(command: Callable[[], int]) -> int:
         command: gives an exit code, or raises SystemExit.
     """
     _prepare_streams()
-    _install_handlers()
     try:
+        _install_handlers()
         code = _outcome(command)
         if _state.number is not None:
             _end(_state.number)
@@ -226,6 +226,8 @@ def _install_handlers() -> None:
     for number in ENDING_SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _handle)
+    # Whoever started this process may have blocked them, so that none arrives while the interpreter starts.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING_SIGNALS)
 
 
 def is_own_process() -> bool:

@@ -79,6 +79,7 @@ def start(root: Path, *arguments: str, **environment: str) -> subprocess.Complet
             "mv",
             "mkdir",
             "tail",
+            "true",
         ):
             (tools / name).symlink_to(str(shutil.which(name)))
     variables = {"HOME": str(root), "PATH": str(tools), **environment}
@@ -116,6 +117,17 @@ def test_what_is_set_up_starts_at_once_with_all_arguments_as_given(project: Path
     words = ["-P", "-m", "jobs.submit", "--master", "local[2]", "query", "--where", "a = 'b  c'"]
     assert done.stdout.splitlines() == [str(home), *(f"<{word}>" for word in words)]
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_signals_are_blocked_until_the_job_handles_them(project: Path) -> None:
+    set_up(project)
+    script(
+        'while read name value; do case $name in SigBlk:) echo "$value";; esac; done </proc/self/status',
+        project / ".venv" / "bin" / "python",
+    )
+    done = start(project, "query", JAVA_HOME=str(java(project / "java", "17")))
+    blocked = int(done.stdout, 16)
+    assert all(blocked >> (number - 1) & 1 for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
 
 
 def test_it_can_be_called_through_a_link_and_from_anywhere(project: Path, tmp_path: Path) -> None:

@@ -156,6 +156,20 @@ def test_a_signal_that_was_ignored_stays_ignored(started: list[MarkedProcess]) -
     assert process.process.wait(30) == 143
 
 
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_that_was_blocked_while_python_started_ends_it(
+    started: list[MarkedProcess], number: signal.Signals
+) -> None:
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # as spark-submit.sh starts a job
+    try:
+        started.append(MarkedProcess(["-m", "jobs.cli", "--help"]))
+        started[-1].process.send_signal(number)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    assert started[-1].process.wait(30) == 128 + number
+    assert started[-1].error() == line_for("commitlake", number)
+
+
 # --- streams ---
 
 PRINTS = f"{START}sys.exit(run_process(lambda: [print('x' * 100) for _ in range(10)] and 0))"
