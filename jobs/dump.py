@@ -19,6 +19,7 @@ from jobs.command import ExitCode, JobError, job_parser, run_job
 from jobs.layouts import FOLDERS, add_layout_argument, layout_of
 from jobs.names import some_names
 from jobs.store_arguments import at_least
+from jobs.terminal import trusted
 
 if TYPE_CHECKING:
     from connectors.commitlog.stores import Store
@@ -139,7 +140,7 @@ def _check(arguments: argparse.Namespace) -> None:
 
 def _print(rows: Iterable[dict[str, object]]) -> int:
     encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-    write = sys.stdout.write
+    write = trusted(sys.stdout).write
     count = 0
     for row in rows:
         write(printable_json(encode(row)) + "\n")

@@ -12,7 +12,7 @@ from typing import Any
 from connectors.printable import printable
 from jobs.command import JobError
 from jobs.query_output import Row
-from jobs.terminal import TerminalStream
+from jobs.terminal import GuardedStream, trusted
 
 COLUMNS = ("broker", "physical_offset", "msg_id", "topic", "body_ref", "body_crc", "body_codec")
 BODY_COLUMNS = ("body", "body_base64")
@@ -113,8 +113,8 @@ def _write_to(out: Any, body: bytes) -> None:
 
 def _write_out(body: bytes) -> None:
     out: Any = sys.stdout
-    if not isinstance(out, TerminalStream):  # a file, a pipe, or a terminal that is to get all as it is
-        _write_to(out, body)
+    if not isinstance(out, GuardedStream) or not out.isatty():  # a file or a pipe, or --raw
+        _write_to(trusted(out), body)
         return
     text = body.decode(errors="replace")
     if printable(text) != text or "\ufffd" in text:

@@ -52,8 +52,9 @@ def _plain_values(column: pa.Array) -> list[Any]:
 def write_jsonl(rows: Iterable[Row], out: TextIO) -> int:
     """One object a line; how many."""
     count = 0
+    write_text = trusted(out).write
     for row in rows:
-        out.write(printable_json(_to_json(row)) + "\n")
+        write_text(printable_json(_to_json(row)) + "\n")
         count += 1
     return count
 
@@ -61,7 +62,7 @@ def write_jsonl(rows: Iterable[Row], out: TextIO) -> int:
 def write_csv(rows: Iterable[Row], columns: list[str], out: TextIO) -> int:
     """A header and one line a row; lists and maps as JSON; how many.
 
-    Texts are as they are, so that a file has them exactly; on a terminal, `jobs.terminal` shows escapes.
+    Standard output shows control characters as escapes, as `jobs.terminal` says; with --raw texts are exact.
     """
     writer = csv.writer(out, lineterminator="\n")
     remaining = iter(rows)

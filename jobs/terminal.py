@@ -1,7 +1,8 @@
-"""Standard streams that are terminals: what jobs print of logs, names and stores cannot command them.
+"""Standard streams of jobs: what is printed of logs, names and stores cannot command a terminal.
 
-`guarded_streams` puts a stream in front of each standard stream that is a terminal, so that no job has to think of it;
-files and pipes get what is written. Colours and progress bars are our own, and go through `trusted`.
+`guarded_streams` puts a stream in front of standard output and standard error, so that no job has to think of it. It
+guards files and pipes as well: whoever prints one later, with `cat` or `tail`, has the same terminal. Colours, progress
+bars and text that is printable already go through `trusted`.
 """
 
 from __future__ import annotations
@@ -14,15 +15,15 @@ from typing import Any, TextIO, cast
 from connectors.printable import printable
 
 
-class TerminalStream:
-    """A terminal that is given no control characters but newline and tab; see `connectors.printable`."""
+class GuardedStream:
+    """A stream that is given no control characters but newline and tab; see `connectors.printable`."""
 
-    def __init__(self, terminal: TextIO) -> None:
-        self.terminal = terminal
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
 
     def write(self, text: str) -> int:
         """Write a text with escapes for what a terminal would obey."""
-        self.terminal.write(printable(text))
+        self.stream.write(printable(text))
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
@@ -31,12 +32,12 @@ class TerminalStream:
             self.write(line)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.terminal, name)
+        return getattr(self.stream, name)
 
 
 @contextmanager
 def guarded_streams(*, raw: bool = False) -> Iterator[None]:
-    """Guard standard output and standard error, where they are terminals.
+    """Guard standard output and standard error.
 
     Args:
         raw: leave them as they are.
@@ -52,8 +53,8 @@ def guarded_streams(*, raw: bool = False) -> Iterator[None]:
 
 def trusted(stream: TextIO) -> TextIO:
     """Return the stream itself, for what a library draws of text that is printable already."""
-    return stream.terminal if isinstance(stream, TerminalStream) else stream
+    return stream.stream if isinstance(stream, GuardedStream) else stream
 
 
 def _guarded(stream: TextIO) -> TextIO:
-    return cast("TextIO", TerminalStream(stream)) if stream is not None and stream.isatty() else stream
+    return cast("TextIO", GuardedStream(stream)) if stream is not None else stream

@@ -69,15 +69,24 @@ def test_everything_printed_to_a_terminal_is_guarded_but_what_is_trusted(monkeyp
     assert sys.stdout is terminal
 
 
-def test_files_and_pipes_and_raw_get_what_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_raw_gets_what_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = on_terminal(monkeypatch)
     with guarded_streams(raw=True):
         print(HOSTILE)
     assert terminal.getvalue() == f"{HOSTILE}\n"
+
+
+def test_files_and_pipes_are_guarded_as_a_terminal_is(monkeypatch: pytest.MonkeyPatch) -> None:
     file = io.StringIO()
     monkeypatch.setattr(sys, "stdout", file)
+    monkeypatch.setattr(sys, "stderr", file)
     with guarded_streams():
-        assert sys.stdout is file
+        print(HOSTILE)
+        print(HOSTILE, file=sys.stderr)
+        write_csv([{"topic": HOSTILE}], ["topic"], sys.stdout)
+        write_table([{"topic": HOSTILE}], ["topic"], sys.stdout)
+    assert not DANGEROUS.search(file.getvalue())
+    assert file.getvalue().count(SHOWN) == 4
 
 
 def test_rows_in_every_form_hold_nothing_that_a_terminal_obeys(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,7 +101,7 @@ def test_rows_in_every_form_hold_nothing_that_a_terminal_obeys(monkeypatch: pyte
     assert "[red]" in text
 
 
-def test_files_have_the_data_exactly() -> None:
+def test_a_reader_of_raw_csv_and_of_json_lines_gets_the_data_exactly() -> None:
     rows = [{"topic": HOSTILE.replace("\r", "")}]
     out = io.StringIO()
     write_csv(rows, ["topic"], out)
