@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -119,13 +119,8 @@ class QueueFiles:
         """The number behind the last valid entry, by halving the last file that has one."""
         for start in reversed(self.starts):
             first = start // self.layout.entry_size
-            low, high = first, first + self.file_size // self.layout.entry_size
-            while low < high:
-                middle = (low + high) // 2
-                if self.layout.is_written(self.read(middle, middle + 1))[0]:
-                    low = middle + 1
-                else:
-                    high = middle
+            end = first + self.file_size // self.layout.entry_size
+            low = self._first_not(first, end, self.layout.is_written)
             if low > first:
                 return low
         return self.first_number
@@ -163,10 +158,19 @@ class QueueFiles:
 
     def _first_from(self, offset: int) -> int:
         """The number of the first entry that does not lead before an offset of the log."""
-        low, high = self.first_number, self.written_end()
+        return self._first_not(
+            self.first_number, self.written_end(), lambda entries: entries["physical_offset"] < offset
+        )
+
+    def _first_not(self, low: int, high: int, condition: Callable[[Array], Array]) -> int:
+        """Return by halving the first number whose entry does not meet a condition, or `high` where all do."""
+        first, block = low, None
         while low < high:
+            if block is None and high - low <= _AT_ONCE and self.file_start(low) == self.file_start(high - 1):
+                first, block = low, self.read(low, high)  # One read costs less than opening the file for each step.
             middle = (low + high) // 2
-            if int(self.read(middle, middle + 1)[0]["physical_offset"]) < offset:
+            entry = self.read(middle, middle + 1) if block is None else block[middle - first : middle - first + 1]
+            if condition(entry)[0]:
                 low = middle + 1
             else:
                 high = middle

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import random
-import struct
-from collections import Counter
 from typing import NamedTuple
 
 from broker_lite.delivery import rewrites, timers, transactions
 from schemas.layouts import properties as props
-from schemas.layouts.commitlog import HEAD, PROPERTIES_LENGTH, STORED, TAIL, TOPIC_LENGTH
-from schemas.layouts.dialect import ROCKETMQ, Magic
 from schemas.layouts.inner_batch import INNER_NUM
 from schemas.layouts.light_queues import MULTI_DISPATCH, MULTI_QUEUE_OFFSET
 from schemas.layouts.properties import MAX_SIZE
-from schemas.layouts.sysflag import BORN_HOST_V6, INNER_BATCH, STORE_HOST_V6, TRANSACTION_MASK, TransactionType
 from schemas.layouts.topics import (
     DLQ_PREFIX,
     HALF_TOPIC,
@@ -24,6 +19,7 @@ from schemas.layouts.topics import (
     TIMER_TOPIC,
     TRACE_TOPIC,
 )
+from schemas.remoting.batch import BatchItem
 
 INTERPRETED = (
     props.KEYS, props.TAGS, props.UNIQ_KEY, props.DELAY, props.REAL_TOPIC, props.REAL_QID, props.RETRY_TOPIC,
@@ -55,15 +51,14 @@ TOPICS = (
     b"TBW102", b"rmq_sys_x", b"a.b", b"%LMQ%a",
 )  # fmt: skip
 ODD_TOPICS = (b"\xff\xfe", b"a\x00b", b"..", b".", b"../../../x", b"a/b", b"y" * 255, "\u5b57".encode() * 20, b" ")
-_INT32 = (0, 1, -1, 7, 127, 255, 65535, 65536, (1 << 31) - 1, -(1 << 31))
-_INT64 = (0, 1, -1, (1 << 31), (1 << 53), (1 << 62), (1 << 63) - 1, -(1 << 63), 253_402_300_800_000)
-_ODD_QUEUE_OFFSETS = (-1, -(1 << 63), (1 << 63) - 1, 1 << 62, (1 << 56) + 1)
+INT32 = (0, 1, -1, 7, 127, 255, 65535, 65536, (1 << 31) - 1, -(1 << 31))
+INT64 = (0, 1, -1, (1 << 31), (1 << 53), (1 << 62), (1 << 63) - 1, -(1 << 63), 253_402_300_800_000)
 START_MS = 1_700_000_000_000
-_QUEUED = (TransactionType.NOT, TransactionType.COMMIT)
-_codes = [field.code for layout in (HEAD, STORED, TAIL) for field in layout.fields]
-_HEAD, _STORED, _TAIL = HEAD.struct, STORED.struct, TAIL.struct
-_HOSTS = ((b"\x0a\0\0\1", 10911), (b"\xff\xff\xff\xff", -1), (b"\0\0\0\0", (1 << 31) - 1))
-_V6_HOSTS = ((b"\0" * 15 + b"\1", 10911), (b"\xff" * 16, -(1 << 31)))
+LONG = 1000
+"""Characters of a value that makes a message cost more than all others."""
+_SENT_FLAGS = ("0", "0", "1", "4", "8", "12", "128", str(0x701), "16", "32")
+_POOL = 4096
+_INNER_NUM = INNER_NUM.encode()
 
 
 class Sent(NamedTuple):
@@ -73,38 +68,44 @@ class Sent(NamedTuple):
     body: bytes
 
 
-class HostileMessages:
-    """Makes records one behind the other, and sends; a third of all have nothing strange.
+class HostileTexts:
+    """Makes properties, and what a producer sends; a third of them have nothing strange.
 
     Attributes:
-        has_zero: whether topic or properties of the last record hold a zero.
+        topics: names of topics; the first `usual_topics` of them are ones that a producer could have used.
     """
 
     def __init__(self, chance: random.Random) -> None:
         self._chance = chance
-        self._numbers: Counter[tuple[bytes, int]] = Counter()
         self._count = 0
-        self.has_zero = False
+        self._pool: list[bytes] = []
+        self.topics = (*TOPICS, *ODD_TOPICS)
+        self.usual_topics = len(TOPICS)
 
     def _is(self, share: float) -> bool:
         return self._chance.random() < share
 
-    def properties(self) -> list[tuple[str, str]]:
+    def _value(self) -> str:
+        """Return a number or a text; a long one is drawn less often, because it costs as much as a hundred others."""
+        value = self._chance.choice(NUMBERS if self._is(0.6) else TEXTS)
+        return value if len(value) < LONG or self._is(0.3) else self._value()
+
+    def properties(self, number: int) -> list[tuple[str, str]]:
         """Pairs, of which some have a value that means something, with text that is no such value."""
         chance = self._chance
-        pairs = [("UNIQ_KEY", f"U{self._count:031d}"), ("KEYS", f"order-{self._count}")]
+        pairs = [("UNIQ_KEY", f"U{number:031d}"), ("KEYS", f"order-{number}")]
         if self._is(0.35):
             return pairs
         for _ in range(1 + int(chance.random() * 4)):
             name = chance.choice(INTERPRETED) if self._is(0.95) else chance.choice(TEXTS)
-            pairs.append((name, chance.choice(NUMBERS if self._is(0.6) else TEXTS)))
+            pairs.append((name, self._value()))
         if self._is(0.3):
             chance.shuffle(pairs)
         return pairs
 
-    def stored_properties(self) -> bytes:
+    def stored_properties(self, number: int) -> bytes:
         """The same as a record has them, and sometimes with separators and bytes where none may be."""
-        text = "".join(f"{name}\x01{value}\x02" for name, value in self.properties())
+        text = "".join(f"{name}\x01{value}\x02" for name, value in self.properties(number))
         data = text.encode("utf-8", "surrogatepass")
         if self._is(0.1):
             at = int(self._chance.random() * (len(data) + 1))
@@ -113,72 +114,43 @@ class HostileMessages:
             data = data.rstrip(b"\x02")
         return data[:MAX_SIZE]
 
-    def record(self, physical_offset: int) -> bytes:
-        """One record that is intact, at its place in a log."""
-        chance = self._chance
+    def _text(self) -> bytes:
+        """Return properties; one in four has some that no other had before."""
         self._count += 1
-        is_strange = self._is(0.3)
-        topic = chance.choice(ODD_TOPICS if is_strange and self._is(0.2) else TOPICS)
-        magic = Magic.V2 if len(topic) > 127 or self._is(0.05) else Magic.V1
-        sys_flag = chance.choice((0, 0, 0, 1, 2, 4, 8, 12, INNER_BATCH, INNER_BATCH, 0x101, 0x201, 0x701, 0x40))
-        if is_strange and self._is(0.2):
-            sys_flag = chance.choice(_INT32) & ~(BORN_HOST_V6 | STORE_HOST_V6)
-        hosts = []
-        for bit in (BORN_HOST_V6, STORE_HOST_V6):
-            is_v6 = self._is(0.1)
-            sys_flag |= bit if is_v6 else 0
-            address, port = chance.choice(_V6_HOSTS if is_v6 else _HOSTS)
-            hosts.append(address + struct.pack(">i", port))
-        queue_id = chance.choice(_INT32) if is_strange and self._is(0.2) else int(chance.random() * 4)
-        properties = self.stored_properties()
-        self.has_zero = b"\0" in topic + properties
-        body = chance.randbytes(int(chance.random() * 60))
-        topic_length = TOPIC_LENGTH[magic].struct.pack(len(topic))
-        size = _HEAD.size + _STORED.size + _TAIL.size + sum(map(len, hosts)) + len(body)
-        size += len(topic_length) + len(topic) + PROPERTIES_LENGTH.size + len(properties)
-        return b"".join(
-            (
-                _HEAD.pack(
-                    size, magic, ROCKETMQ.body_crc(body), queue_id, self._odd(is_strange, _INT32, 0),
-                    self._queue_offset(topic, queue_id, sys_flag, is_strange), physical_offset, sys_flag,
-                    self._odd(is_strange, _INT64, START_MS + self._count),
-                ),
-                hosts[0],
-                _STORED.pack(self._odd(is_strange, _INT64, START_MS + 1000 + self._count)),
-                hosts[1],
-                _TAIL.pack(self._odd(is_strange, _INT32, 0), self._odd(is_strange, _INT64, 0), len(body)),
-                body,
-                topic_length,
-                topic,
-                PROPERTIES_LENGTH.struct.pack(len(properties)),
-                properties,
-            )
-        )  # fmt: skip
+        if len(self._pool) < _POOL or self._is(0.25):
+            text = self.stored_properties(self._count)
+            self._pool[self._count % _POOL : self._count % _POOL + 1] = [text]
+            return text
+        return self._pool[int(self._chance.random() * _POOL)]
 
-    def _odd(self, is_strange: bool, values: tuple[int, ...], usual: int) -> int:
-        return self._chance.choice(values) if is_strange and self._is(0.2) else usual
+    def item(self) -> BatchItem:
+        """One message of a batch."""
+        chance = self._chance
+        flag = chance.choice(INT32) if self._is(0.05) else 0
+        text = self._text()
+        if self._is(0.999):  # Few, because one of them has its whole batch refused.
+            text = text.replace(_INNER_NUM, b"INNER_NUX")
+        return BatchItem(flag, chance.randbytes(int(chance.random() * 60)), text)
 
-    def _queue_offset(self, topic: bytes, queue_id: int, sys_flag: int, is_strange: bool) -> int:
-        """The next of the queue; one that no queue can have, now and then."""
-        if is_strange and self._is(0.1):
-            return self._chance.choice(_ODD_QUEUE_OFFSETS)
-        if sys_flag & TRANSACTION_MASK not in _QUEUED:
-            return 0
-        self._numbers[topic, queue_id] += 1
-        return self._numbers[topic, queue_id] - 1
+    def sent_batch(self, topic: str) -> dict[str, str]:
+        """Fields of a batch's send, of which one in five is as strange as those of a message."""
+        if self._is(0.2):
+            return self.sent().fields | {"b": topic, "m": "true"}
+        return self._fields("UNIQ_KEY\x01U\x02") | {"b": topic, "m": "true"}
 
     def sent(self) -> Sent:
         """A send of a client that says what it likes."""
         chance = self._chance
-        self._count += 1
-        is_strange = self._is(0.3)
-        fields = {
-            "a": "g", "b": "orders", "c": "TBW102", "d": "4", "e": str(int(chance.random() * 4)),
-            "f": str(chance.choice((0, 0, 1, 4, 8, 12, 128, 0x701, 16, 32))), "g": str(START_MS), "h": "0",
-            "i": "".join(f"{name}\x01{value}\x02" for name, value in self.properties()), "j": "0", "k": "false",
-            "m": "false",
-        }  # fmt: skip
-        if is_strange:
+        fields = self._fields(str(self._text(), "utf-8", "replace"))
+        if self._is(0.3):
             for _ in range(1 + int(chance.random() * 2)):
-                fields[chance.choice("bdefghjlm")] = chance.choice(NUMBERS if self._is(0.7) else TEXTS)
+                fields[chance.choice("bdefghjlm")] = self._value()
         return Sent(fields, chance.randbytes(int(chance.random() * 60)))
+
+    def _fields(self, text: str) -> dict[str, str]:
+        chance = self._chance
+        return {
+            "a": "g", "b": "orders", "c": "TBW102", "d": "4", "e": "0123"[int(chance.random() * 4)],
+            "f": _SENT_FLAGS[int(chance.random() * len(_SENT_FLAGS))], "g": str(START_MS), "h": "0", "i": text,
+            "j": "0", "k": "false", "m": "false",
+        }  # fmt: skip

@@ -20,11 +20,12 @@ from schemas.layouts.properties import parse_properties
 from schemas.remoting.batch import parse_batch
 from tests import journals, logs
 from tests.fuzz.mutation import Mutator
+from tests.fuzz.targets import Target
 
 Parse = Callable[[bytes], object]
 
 
-class Parsed:
+class Parsed(Target):
     """Things that are parsed."""
 
     def __init__(self, chance: random.Random, cases: Sequence[tuple[Mutator, Parse]]) -> None:
@@ -39,9 +40,6 @@ class Parsed:
             parse(data)
         except LayoutError:
             return
-
-    def close(self) -> None:
-        """Nothing is open."""
 
 
 class Layouts(Parsed):

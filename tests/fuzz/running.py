@@ -59,6 +59,8 @@ def run_cases(name: str, seed: int, cases: int, advance: Callable[[int], object]
         for number in range(cases):
             try:
                 target.try_one()
+                if number == cases - 1:
+                    target.finish()
             except Exception as error:
                 raise CaseError(f"{name}, seed {seed}, case {number}: {type(error).__name__}: {error}") from error
             if (number + 1) % _STEP == 0:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import shutil
 import tempfile
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -14,6 +14,7 @@ from broker_lite.delivery import Delivery
 from broker_lite.journal import JournalStore
 from broker_lite.store import MessageStore, StoreError
 from schemas.layouts.jmq_offsets import ConsumedQueue
+from tests.fuzz.targets import Target
 from tests.logs import damage
 from tests.unit.broker_lite import builders as rocketmq
 from tests.unit.broker_lite.builders import STORED_MS, Clock
@@ -23,7 +24,7 @@ _COUNT = 40
 S = TypeVar("S", bound=AbstractContextManager[object])
 
 
-class DamagedStores(ABC, Generic[S]):
+class DamagedStores(Target, Generic[S]):
     """Stores that were closed or killed, with one to three faults in their files."""
 
     def __init__(self, chance: random.Random) -> None:

@@ -6,8 +6,8 @@ import logging
 import random
 import shutil
 import tempfile
+from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import Protocol
 
 from broker_lite.broker.broker import Broker
 from broker_lite.broker.options import BrokerOptions
@@ -62,17 +62,21 @@ _BODIES = (
 )  # fmt: skip
 
 
-class Target(Protocol):
+class Target(ABC):
     """Something that is tried."""
 
+    @abstractmethod
     def try_one(self) -> None:
-        """One case; raises what may not happen."""
+        """Try one case; raises what may not happen."""
 
-    def close(self) -> None:
+    def finish(self) -> None:  # noqa: B027 (most targets have nothing left to try)
+        """Try what the cases so far have collected; raises what may not happen."""
+
+    def close(self) -> None:  # noqa: B027 (most targets hold nothing)
         """Leave nothing behind."""
 
 
-class Frames:
+class Frames(Target):
     """Streams of frames, in pieces."""
 
     def __init__(self, chance: random.Random) -> None:
@@ -108,11 +112,8 @@ class Frames:
                 assert again is not None
                 assert again[0] == command
 
-    def close(self) -> None:
-        """Nothing is open."""
 
-
-class Requests:
+class Requests(Target):
     """Requests that are nearly right, to a broker and to a name server, which answer each once."""
 
     def __init__(self, chance: random.Random) -> None:

@@ -9,6 +9,7 @@ import pytest
 from tests.fuzz import running
 from tests.fuzz.mutation import Mutator
 from tests.fuzz.running import CaseError, run_cases
+from tests.fuzz.targets import Target
 
 
 @pytest.mark.parametrize(
@@ -20,8 +21,8 @@ from tests.fuzz.running import CaseError, run_cases
         ("jmq-layouts", 20_000),
         ("stores", 100),
         ("jmq-stores", 100),
-        ("planted-messages", 252),
-        ("sent-messages", 250),
+        ("planted-messages", 300),
+        ("sent-messages", 300),
     ],
 )
 def test_random_damage_gives_values_or_documented_errors(name: str, cases: int) -> None:
@@ -29,16 +30,13 @@ def test_random_damage_gives_values_or_documented_errors(name: str, cases: int) 
 
 
 def test_a_case_that_fails_is_named_and_comes_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Fragile:
+    class Fragile(Target):
         def __init__(self, chance: random.Random) -> None:
             self._chance = chance
 
         def try_one(self) -> None:
             if self._chance.random() < 0.01:
                 raise KeyError("frag")
-
-        def close(self) -> None:
-            pass
 
     monkeypatch.setattr(running, "TARGETS", {"fragile": Fragile})
     told = set()
