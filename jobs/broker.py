@@ -137,8 +137,13 @@ def _add_replication(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--ha-listen", metavar="IP:PORT",
-        help="where slaves get a master's log: whoever can connect can read all of it; clients are served two ports "
-        "below --listen then, too, where RocketMQ's slaves ask (default: nowhere)",
+        help="where slaves get a master's log, in plain text; clients are served two ports below --listen then, too, "
+        "where RocketMQ's slaves ask (default: nowhere)",
+    )  # fmt: skip
+    group.add_argument(
+        "--ha-allow", metavar="IP[/N],…",
+        help="addresses or networks of the slaves; without it whoever can connect to --ha-listen can read the log, and "
+        "let a SYNC_MASTER believe that a slave has it",
     )  # fmt: skip
     group.add_argument(
         "--ha-master", metavar="IP:PORT",
@@ -215,14 +220,19 @@ def job(arguments: argparse.Namespace) -> ExitCode:
 
 
 def _warn_of_open_ports(options: ServerOptions) -> None:
-    """Say which ports other machines reach, if nobody needs an account there."""
+    """Say which ports other machines reach, if nobody needs an account there, or anybody may be a slave."""
+    log = options.replication.listen
+    if log is not None and not options.replication.allowed and not ipaddress.ip_address(log[0]).is_loopback:
+        print(
+            f"warning: --ha-listen {log[0]}:{log[1]} without --ha-allow: whoever can connect may read the whole log",
+            file=sys.stderr, flush=True,
+        )  # fmt: skip
     if options.accounts is not None:
         return
     for option, address in (("--listen", options.listen), ("--namesrv", options.name_server)):
         if address is not None and not ipaddress.ip_address(address.host).is_loopback:
             print(
-                f"warning: {option} {address} without --accounts: whoever can connect may send and read messages, and "
-                "delete topics",
+                f"warning: {option} {address} without --accounts: whoever can connect may send and read messages",
                 file=sys.stderr, flush=True,
             )  # fmt: skip
 
@@ -236,6 +246,8 @@ def _replication_options(arguments: argparse.Namespace, tls: TlsProperties | Non
         raise JobError(
             f"--ha-listen {arguments.ha_listen}: a slave has no slaves", "leave it out, or choose another --role"
         )
+    if arguments.ha_allow and not arguments.ha_listen:
+        raise JobError(f"--ha-allow {arguments.ha_allow}: there is no port for slaves", "add --ha-listen IP:PORT")
     if not is_slave and arguments.ha_master:
         raise JobError(f"--ha-master {arguments.ha_master}: only a slave has a master", "add --role SLAVE")
     if role is Role.SYNC_MASTER and not arguments.ha_listen:
@@ -253,6 +265,7 @@ def _replication_options(arguments: argparse.Namespace, tls: TlsProperties | Non
     return ReplicationOptions(
         role=role,
         listen=_address("--ha-listen", arguments.ha_listen) if arguments.ha_listen else None,
+        allowed=_networks("--ha-allow", arguments.ha_allow),
         master=_address("--ha-master", arguments.ha_master) if arguments.ha_master else None,
         slave_timeout_ms=round(arguments.slave_timeout.total_seconds() * 1000),
         asking=asking_options(arguments, tls),
@@ -292,6 +305,13 @@ def _address(option: str, text: str) -> Address:
     if number is None:
         raise JobError(f"{option}: expected IP:PORT, found {text[:100]!r}")
     return Address(_ip(option, host), number)
+
+
+def _networks(option: str, text: str | None) -> tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]:
+    try:
+        return tuple(ipaddress.ip_network(part.strip()) for part in text.split(",")) if text else ()
+    except ValueError as error:
+        raise JobError(f"{option}: expected addresses or networks, with commas between them, found {error}") from None
 
 
 def _ip(option: str, text: str) -> str:

@@ -3,12 +3,18 @@
 Where a server has accounts, these are done for an administrator only, and only if nobody on the network could have
 made or repeated the request: ACL 1.0 signs neither the request code nor a time, so whoever reads one signed request of
 an administrator could send it again, later, or under another of these codes. Hence it must come from this machine or
-over TLS. Without accounts everybody who can connect is trusted; the default address is the loopback one.
+over TLS. Without accounts nobody can be told from another, and such requests must come from this machine.
+
+"From this machine" means that the connection's other end has a loopback address: behind a proxy on this machine
+everybody has.
 """
 
 from __future__ import annotations
 
+from broker_lite.protocol import Channel
+from schemas.layouts.remoting import Command
 from schemas.remoting.codes import RequestCode
+from schemas.remoting.errors import NotPermittedError
 
 ADMINISTRATION = frozenset(
     {
@@ -47,3 +53,16 @@ REGISTRATION = frozenset(
     }
 )
 """What a broker sends to a name server: for administrators and for accounts of brokers."""
+
+
+def check_without_accounts(request: Command, channel: Channel) -> None:
+    """Make sure that administration comes from this machine, where a server has no accounts.
+
+    Raises:
+        NotPermittedError: if it comes from another one.
+    """
+    if request.code in ADMINISTRATION and not channel.peer.is_loopback:
+        raise NotPermittedError(
+            f"request {request.code}: expected it from the server's own machine, as there are no accounts, found it "
+            f"from {channel.peer}; start the server with --accounts and --tls-config"
+        )

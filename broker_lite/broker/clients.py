@@ -203,13 +203,20 @@ class Clients:
             if not places:
                 del self._places[member.channel]
 
-    def unregister(self, client_id: str, producer_group: str | None, consumer_group: str | None) -> set[str]:
-        """Take a client out of groups that it leaves; gives the consumer groups that it was in."""
-        if producer_group:
-            self._drop(_Place(producer_group, client_id, is_consumer=False))
-        if consumer_group and self._drop(_Place(consumer_group, client_id, is_consumer=True)):
-            return {consumer_group}
-        return set()
+    def unregister(
+        self, channel: Channel, client_id: str, producer_group: str | None, consumer_group: str | None
+    ) -> set[str]:
+        """Take a client out of groups that it leaves, if it came by this connection.
+
+        Returns:
+            The consumer groups that it was in.
+        """
+        wanted = {
+            _Place(group, client_id, is_consumer=is_consumer)
+            for group, is_consumer in ((producer_group, False), (consumer_group, True))
+            if group
+        }
+        return self._drop_all(wanted & self._places.get(channel, set()))
 
     def lost(self, channel: Channel) -> set[str]:
         """Take out everybody who came by a connection that has ended; gives their consumer groups."""

@@ -32,7 +32,7 @@ class Shares:
         """Return whether a client may hold so much more."""
         return (
             self._by_channel[channel] + count <= self._of_one
-            and self._by_address[channel.peer.address] + count <= self._of_address
+            and self._by_address[channel.peer.site] + count <= self._of_address
             and self.total + count <= self._in_all
         )
 
@@ -41,7 +41,7 @@ class Shares:
         if not self.has_room(channel, count):
             return False
         self._by_channel[channel] += count
-        self._by_address[channel.peer.address] += count
+        self._by_address[channel.peer.site] += count
         self.total += count
         return True
 
@@ -49,7 +49,7 @@ class Shares:
         """Count what a client does not hold any more."""
         self.total -= count
         _subtract(self._by_channel, channel, count)
-        _subtract(self._by_address, channel.peer.address, count)
+        _subtract(self._by_address, channel.peer.site, count)
 
 
 def _subtract(counts: Counter[K], key: K, count: int) -> None:

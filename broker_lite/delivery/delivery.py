@@ -26,7 +26,7 @@ from schemas.layouts import properties as props
 from schemas.layouts.commitlog import Message, NewMessage
 from schemas.layouts.hosts import Host
 from schemas.layouts.sysflag import INNER_BATCH
-from schemas.layouts.topics import RETRY_PREFIX
+from schemas.layouts.topics import HALF_TOPIC, OP_TOPIC, RETRY_PREFIX, TIMER_TOPIC
 
 DEFAULT_MAX_DELAY_MS = 3 * 86_400_000
 
@@ -151,6 +151,11 @@ class Delivery:
         failed = self.store.get_at(physical_offset)
         if failed is None:
             raise SendBackError(f"expected a message at {physical_offset} to send back, found none")
+        if failed.topic in (HALF_TOPIC, OP_TOPIC, TIMER_TOPIC, self.schedule_topic):
+            # RocketMQ takes it, and hands a message that its producer may still roll back to any group.
+            raise SendBackError(
+                f"expected a message that consumers get at {physical_offset}, found one of {failed.topic}"
+            )
         if failed.sys_flag & INNER_BATCH:
             # RocketMQ refuses it, too; its client then sends the one message of the batch to the retry topic itself.
             raise SendBackError(f"expected a single message at {physical_offset} to send back, found an inner batch")

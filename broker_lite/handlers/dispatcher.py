@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 
 from broker_lite.broker.accounts import Accounts
+from broker_lite.broker.administration import check_without_accounts
 from broker_lite.broker.broker import Broker
 from broker_lite.broker.slices import SLICE_SECONDS, Steps
 from broker_lite.delivery import DeliveryError
@@ -172,6 +173,8 @@ class Dispatcher:
         try:
             if self._accounts is not None:
                 self._accounts.check(request, channel)
+            else:
+                check_without_accounts(request, channel)
             return handler(self.broker, channel, request)
         except Exception as error:  # noqa: BLE001 (it is answered, and logged)
             return self._failure(channel, request, error)

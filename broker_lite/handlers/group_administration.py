@@ -52,7 +52,7 @@ class SubscriptionOfGroup(NamedTuple):
 
 def put_group(broker: Broker, _channel: Channel, request: Command) -> Command:
     """Make a group, or change it."""
-    config = parse_body(SubscriptionGroupConfig, request.body, limit=MAX_GROUP_BYTES)
+    config = parse_body(SubscriptionGroupConfig, request.body, limit=MAX_GROUP_BYTES, is_plain=True)
     if not is_valid_group(config.group_name):
         return request.reply(ResponseCode.INVALID_PARAMETER, remark=_INVALID_GROUP.format(config.group_name[:100]))
     if (refusal := refuse_system_group(request, config.group_name)) is not None:

@@ -19,14 +19,14 @@ from schemas.remoting.headers import ConsumerGroupRequest, UnregisterClientReque
 from schemas.remoting.heartbeats import CheckClientConfig, ConsumerList, Heartbeat, LockBatch, LockBatchResult
 from schemas.remoting.json_fields import parse_body, serialize_body
 
-MAX_HEARTBEAT_BYTES = 512 << 10
-MAX_LOCK_BYTES = 512 << 10
+MAX_HEARTBEAT_BYTES = 256 << 10
+MAX_LOCK_BYTES = 256 << 10
 MAX_CONFIG_BYTES = 256 << 10
 
 
 def heart_beat(broker: Broker, channel: Channel, request: Command) -> Answering:
     """Note which groups a client is in, and what its consumers subscribe to."""
-    heartbeat = parse_body(Heartbeat, request.body, limit=MAX_HEARTBEAT_BYTES)
+    heartbeat = parse_body(Heartbeat, request.body, limit=MAX_HEARTBEAT_BYTES, is_plain=True)
     yield
     broker.clients.check(channel, heartbeat)
     known = [data for data in heartbeat.consumer_data_set if is_valid_group(data.group_name)]
@@ -55,10 +55,10 @@ def _check_room_for(broker: Broker, groups: set[str]) -> None:
     broker.topics.check_room(sum(not broker.topics.has(f"{RETRY_PREFIX}{name}") for name in new | there))
 
 
-def unregister_client(broker: Broker, _channel: Channel, request: Command) -> Answering:
-    """Take a client out of its groups."""
+def unregister_client(broker: Broker, channel: Channel, request: Command) -> Answering:
+    """Take a client out of its groups; nobody else's."""
     header = from_ext_fields(UnregisterClientRequest, request.ext_fields)
-    changed = broker.clients.unregister(header.client_id, header.producer_group, header.consumer_group)
+    changed = broker.clients.unregister(channel, header.client_id, header.producer_group, header.consumer_group)
     yield from broker.notify_members(changed)
     return request.reply(ResponseCode.SUCCESS)
 
@@ -75,7 +75,7 @@ def consumer_list(broker: Broker, _channel: Channel, request: Command) -> Comman
 
 def check_client_config(_broker: Broker, _channel: Channel, request: Command) -> Command:
     """Whether a subscription's expression is one."""
-    body = parse_body(CheckClientConfig, request.body, limit=MAX_CONFIG_BYTES)
+    body = parse_body(CheckClientConfig, request.body, limit=MAX_CONFIG_BYTES, is_plain=True)
     try:
         filter_of(body.subscription_data)
     except FilterError as error:
@@ -98,7 +98,7 @@ def unlock_queues(broker: Broker, _channel: Channel, request: Command) -> Comman
 
 
 def _parse_locks(request: Command) -> LockBatch:
-    body = parse_body(LockBatch, request.body, limit=MAX_LOCK_BYTES)
+    body = parse_body(LockBatch, request.body, limit=MAX_LOCK_BYTES, is_plain=True)
     check_limit("queues to lock", MAX_LOCKS_OF_REQUEST, len(body.mq_set))
     names = [body.consumer_group, body.client_id]
     for queue in body.mq_set:

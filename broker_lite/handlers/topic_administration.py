@@ -71,7 +71,7 @@ def create_topic(broker: Broker, _channel: Channel, request: Command) -> Command
 
 def create_topics(broker: Broker, _channel: Channel, request: Command) -> Answering:
     """Make several topics, or none."""
-    configs = parse_body(TopicConfigList, request.body, limit=MAX_TOPIC_LIST_BYTES).topic_config_list
+    configs = parse_body(TopicConfigList, request.body, limit=MAX_TOPIC_LIST_BYTES, is_plain=True).topic_config_list
     yield
     for config in configs:
         if (wrong := _wrong(broker, config)) is not None:

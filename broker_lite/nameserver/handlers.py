@@ -1,8 +1,8 @@
 """A name server's answers. Source: DefaultRequestProcessor, ClientRequestProcessor (5.5.0).
 
 Unlike RocketMQ's, it can have accounts: everybody may ask, but only brokers with an account register, and only an
-administrator changes anything else. The broker of this process is its own: no other broker takes its place, and without
-accounts nobody on another machine keeps producers off it.
+administrator changes anything else; without accounts, only somebody on this machine. The broker of this process is its
+own: no other broker takes its place.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Callable, Generator
 
 from broker_lite.broker.accounts import Accounts
-from broker_lite.broker.administration import ADMINISTRATION, REGISTRATION
+from broker_lite.broker.administration import ADMINISTRATION, REGISTRATION, check_without_accounts
 from broker_lite.nameserver.limits import check_filter_servers, check_names, check_topic, check_topic_count
 from broker_lite.nameserver.routes import BrokerKey, RouteTable, broker_key, topic_queues
 from broker_lite.protocol import Channel
@@ -104,7 +104,9 @@ class NameServer:
                 ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=f"request type {request.code} not supported"
             )
         try:
-            if self._accounts is not None and request.code in ADMINISTRATION | REGISTRATION:
+            if self._accounts is None:
+                check_without_accounts(request, channel)
+            elif request.code in ADMINISTRATION | REGISTRATION:
                 self._accounts.check(request, channel)
             answer = handler(channel, request)
         except CommandError as error:
@@ -192,7 +194,7 @@ class NameServer:
             )
 
     def _query_data_version(self, _channel: Channel, request: Command) -> Command:
-        theirs = parse_body(DataVersion, request.body, limit=MAX_DATA_VERSION_BYTES)
+        theirs = parse_body(DataVersion, request.body, limit=MAX_DATA_VERSION_BYTES, is_plain=True)
         ours = self.routes.data_version(_key(request), self._clock())
         fields = to_ext_fields(DataVersionResponse(ours != theirs))
         return request.reply(ResponseCode.SUCCESS, fields, serialize_body(ours) if ours is not None else b"")
@@ -220,18 +222,16 @@ class NameServer:
         self.routes.delete_topic(header.topic, header.cluster_name)
         return request.reply(ResponseCode.SUCCESS)
 
-    def _wipe_write_permission(self, channel: Channel, request: Command) -> Command:
-        count = self._set_writable(channel, request, writable=False)
+    def _wipe_write_permission(self, _channel: Channel, request: Command) -> Command:
+        count = self._set_writable(request, writable=False)
         return request.reply(ResponseCode.SUCCESS, to_ext_fields(WipeWritePermissionResponse(count)))
 
-    def _add_write_permission(self, channel: Channel, request: Command) -> Command:
-        count = self._set_writable(channel, request, writable=True)
+    def _add_write_permission(self, _channel: Channel, request: Command) -> Command:
+        count = self._set_writable(request, writable=True)
         return request.reply(ResponseCode.SUCCESS, to_ext_fields(AddWritePermissionResponse(count)))
 
-    def _set_writable(self, channel: Channel, request: Command, *, writable: bool) -> int:
+    def _set_writable(self, request: Command, *, writable: bool) -> int:
         name = from_ext_fields(WritePermissionRequest, request.ext_fields).broker_name
-        if self._accounts is None and self.routes.is_local(name) and not channel.peer.is_loopback:
-            raise NotPermittedError(f"broker {name!r}: expected a request from its own machine, found {channel.peer}")
         return self.routes.set_writable(name, writable=writable)
 
     def _put_kv(self, _channel: Channel, request: Command) -> Command:

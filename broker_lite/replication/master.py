@@ -7,10 +7,13 @@ DefaultHAService, DefaultHAConnection (5.5.0).
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import logging
+import time
 from collections.abc import Callable
 from typing import cast
 
+from broker_lite.broker.slices import SLICE_SECONDS
 from broker_lite.replication.errors import PeerError
 from broker_lite.replication.options import ReplicationOptions
 from broker_lite.replication.protocol import MasterSide
@@ -72,12 +75,17 @@ class Master:
             slave.close()
         await asyncio.sleep(0)
 
-    def add(self, slave: SlaveConnection) -> bool:
-        """Note a connection; tells whether there may be one more."""
+    def add(self, slave: SlaveConnection) -> str | None:
+        """Note a connection; returns why it is refused, or None."""
+        peer = ipaddress.ip_address(slave.ip)
+        if self.options.allowed and not any(peer in network for network in self.options.allowed):
+            return "it is none of those that may come"
         if len(self._slaves) >= self.options.connections:
-            return False
+            return "there are too many"
+        if sum(other.ip == slave.ip for other in self._slaves) >= self.options.connections_of_one:
+            return "there are too many from its address"
         self._slaves[slave] = None
-        return True
+        return None
 
     def discard(self, slave: SlaveConnection) -> None:
         """Note that a connection has ended."""
@@ -107,14 +115,20 @@ class Master:
 
 
 class SlaveConnection(asyncio.Protocol):
-    """One slave."""
+    """One slave.
+
+    Attributes:
+        ip: its address; empty before it is there.
+    """
 
     def __init__(self, master: Master) -> None:
         self._master = master
         self._side = MasterSide(master.store.options.segment_size_bytes, master.options.batch_bytes)
         self._transport: asyncio.Transport | None = None
         self._is_paused = False
-        self._heard_at = self._sent_at = master.loop.time()
+        self._will_send = False
+        self._connected_at = self._heard_at = self._sent_at = master.loop.time()
+        self.ip = ""
 
     @property
     def is_begun(self) -> bool:
@@ -130,8 +144,9 @@ class SlaveConnection(asyncio.Protocol):
         """Take the connection, unless there are too many."""
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(_UNREAD_BYTES)
-        if not self._master.add(self):
-            _logger.warning("a slave from %s is refused: there are too many", self._peer)
+        self.ip = transport.get_extra_info("peername")[0].partition("%")[0]
+        if (refusal := self._master.add(self)) is not None:
+            _logger.warning("a slave from %s is refused: %s", self._peer, refusal)
             self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
@@ -153,18 +168,27 @@ class SlaveConnection(asyncio.Protocol):
         return range(self._master.store.min_physical_offset, self._master.store.log_end)
 
     def send(self) -> None:
-        """Send what the slave does not have, as much as it reads."""
+        """Send what the slave does not have, as much as it reads; others have their turn every few milliseconds."""
         transport = self._transport
-        if transport is None or self._is_paused or not self.is_begun:
+        if transport is None or self._is_paused or self._will_send or not self.is_begun:
             return
+        end = time.perf_counter() + SLICE_SECONDS
         try:
             while not self._is_paused and not transport.is_closing():
+                if time.perf_counter() >= end:
+                    self._will_send = True
+                    self._master.loop.call_soon(self._send_more)
+                    return
                 due = self._side.due(self._log())
                 if due is None:
                     return
                 self._write(self._side.transfer(self._master.store.record_at(*due)))
         except (PeerError, StoreError) as error:
             self._refuse(error)
+
+    def _send_more(self) -> None:
+        self._will_send = False
+        self.send()
 
     def _write(self, data: bytes) -> None:
         if data and self._transport is not None:
@@ -179,7 +203,9 @@ class SlaveConnection(asyncio.Protocol):
     def tick(self) -> None:
         """Give a sign of life where nothing else was sent for long; cut off who gives none."""
         now, options = self._master.loop.time(), self._master.options
-        if now - self._heard_at > options.housekeeping_seconds:
+        if not self.is_begun and now - self._connected_at > options.housekeeping_seconds:
+            self._refuse(PeerError("expected the offset from which it wants the log, found none"))
+        elif now - self._heard_at > options.housekeeping_seconds:
             self._refuse(PeerError(f"expected a report every {options.heartbeat_seconds:.0f} s, found none"))
         elif now - self._sent_at >= options.heartbeat_seconds and not self._is_paused:
             self._write(self._side.sign_of_life())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from ipaddress import IPv4Network, IPv6Network
 
 from broker_lite.replication.asking import AskingOptions
 from broker_lite.replication.protocol import DEFAULT_BATCH_BYTES
@@ -23,7 +24,9 @@ class ReplicationOptions:
 
     Attributes:
         role: what the broker is; an answer of a SYNC_MASTER to a send waits for a slave.
-        listen: where a master gives its log to slaves: whoever can connect can read all of it. None for nowhere.
+        listen: where a master gives its log to slaves; None for nowhere.
+        allowed: networks that slaves may come from; empty for everywhere: whoever can connect can then read all of the
+            log, and lets a SYNC_MASTER believe that a slave has it.
         master: where a slave gets the log (`haMasterAddress`); None for the place that a name server tells.
         heartbeat_seconds: the longest time without a word from either side (`haSendHeartbeatInterval`).
         housekeeping_seconds: after this long without a word the other side is gone (`haHousekeepingInterval`).
@@ -33,11 +36,13 @@ class ReplicationOptions:
         retry_seconds: after this long a slave connects again.
         synchronize_seconds: how often a slave asks for topics, groups and offsets.
         connections: slaves that a master has at once.
+        connections_of_one: those of them from one address.
         asking: how this broker asks name servers and its master; the log itself is copied in plain text.
     """
 
     role: Role = Role.ASYNC_MASTER
     listen: tuple[str, int] | None = None
+    allowed: tuple[IPv4Network | IPv6Network, ...] = ()
     master: tuple[str, int] | None = None
     heartbeat_seconds: float = 5.0
     housekeeping_seconds: float = 20.0
@@ -47,4 +52,5 @@ class ReplicationOptions:
     retry_seconds: float = 5.0
     synchronize_seconds: float = 10.0
     connections: int = 16
+    connections_of_one: int = 4
     asking: AskingOptions = field(default_factory=AskingOptions)

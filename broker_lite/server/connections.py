@@ -69,23 +69,23 @@ class Connections:
 
     def add(self, connection: Connection, peer: Host, descriptor: int) -> bool:
         """Note a new connection; tells whether there may be one more."""
-        if len(self) >= self.limits.connections or self._by_address[peer.address] >= self.limits.connections_of_one:
+        if len(self) >= self.limits.connections or self._by_address[peer.site] >= self.limits.connections_of_one:
             _logger.warning("a connection from %s is refused: there are too many", peer)
             return False
         if is_reserved(descriptor):
             _logger.warning("a connection from %s is refused: the store needs the last file descriptors", peer)
             return False
         self._open[connection] = None
-        self._by_address[peer.address] += 1
+        self._by_address[peer.site] += 1
         return True
 
     def discard(self, connection: Connection, peer: Host) -> None:
         """Note that a connection has ended."""
         if connection in self._open:
             del self._open[connection]
-            self._by_address[peer.address] -= 1
-            if not self._by_address[peer.address]:
-                del self._by_address[peer.address]
+            self._by_address[peer.site] -= 1
+            if not self._by_address[peer.site]:
+                del self._by_address[peer.site]
         self._unfinished_bytes -= self._unfinished.pop(connection, 0)
 
     def note_unfinished(self, connection: Connection, size: int, *, is_new: bool) -> None:

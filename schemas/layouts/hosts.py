@@ -14,6 +14,7 @@ PORT_SIZE = 4
 V4_SIZE = 4 + PORT_SIZE
 V6_SIZE = 16 + PORT_SIZE
 _PORT = struct.Struct(">i")
+_V4_MAPPED = bytes(10) + b"\xff\xff"
 
 
 class Host(NamedTuple):
@@ -42,6 +43,13 @@ class Host(NamedTuple):
         ip = ipaddress.ip_address(self.address)
         mapped = ip.ipv4_mapped if isinstance(ip, ipaddress.IPv6Address) else None
         return (mapped or ip).is_loopback
+
+    @property
+    def site(self) -> bytes:
+        """Part of the address that limits per address count by: all of IPv4's, 64 bits of IPv6's: a host has all the rest."""
+        if not self.is_v6:
+            return self.address
+        return self.address[12:] if self.address.startswith(_V4_MAPPED) else self.address[:8]
 
     def __str__(self) -> str:
         ip = ipaddress.ip_address(self.address)

@@ -338,3 +338,12 @@ def test_marks_of_older_brokers_and_of_several_halves_are_read(root: Path, clock
         for body in (b"3", b"0,1,"):
             store.put(message(topic="RMQ_SYS_TRANS_OP_HALF_TOPIC", body=body, properties=(("TAGS", "d"),)))
         assert [pending.queue_offset for pending in Delivery(store).pending_halves()] == [2, 4]
+
+
+def test_what_waits_or_is_not_decided_is_not_sent_back(root: Path, delivery: Delivery) -> None:
+    delivery.send(half_message())
+    delivery.send(sent(DELAY="2"))
+    delivery.send(sent(TIMER_DELAY_SEC="9"))
+    for waiting in list(log_records(root)):
+        with pytest.raises(SendBackError, match="expected a message that consumers get"):
+            delivery.send_back("ship", waiting.physical_offset)

@@ -167,6 +167,34 @@ def test_ports_that_other_machines_reach_without_an_account_are_warned_of(
     assert "warning: --namesrv" not in errors
 
 
+@pytest.mark.parametrize("allowed", [[], ["--ha-allow", "10.0.0.0/8, 192.0.2.7,fd00::/64"]])
+def test_a_port_for_slaves_that_everybody_reaches_is_warned_of(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], allowed: list[str]
+) -> None:
+    with socket.socket() as taken:
+        taken.bind(("0.0.0.0", 0))
+        taken.listen()
+        address = f"0.0.0.0:{taken.getsockname()[1]}"
+        listen = ["--listen", f"127.0.0.1:{free_ports(1)}", "--namesrv", "none", "--ha-listen", address]
+        assert run(tmp_path, *listen, *allowed) == ExitCode.USAGE
+    assert (f"warning: --ha-listen {address} without --ha-allow" in capsys.readouterr().err) is not bool(allowed)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--ha-listen", "127.0.0.1:1", "--ha-allow", "10.0.0.1/8"], "--ha-allow: expected addresses or networks"),
+        (["--ha-listen", "127.0.0.1:1", "--ha-allow", "localhost"], "--ha-allow: expected addresses or networks"),
+        (["--ha-allow", "10.0.0.1"], "there is no port for slaves"),
+    ],
+)
+def test_addresses_of_slaves_that_are_none_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], expected: str
+) -> None:
+    assert run(tmp_path, *arguments) == ExitCode.USAGE
+    assert expected in capsys.readouterr().err
+
+
 def test_the_port_for_slaves_is_told_if_it_is_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

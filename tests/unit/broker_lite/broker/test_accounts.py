@@ -124,6 +124,19 @@ def test_administration_is_done_for_this_machine_or_over_tls(
         accounts.check(request, channel)
 
 
+@pytest.mark.parametrize(("ip", "is_done"), [("127.0.0.1", True), ("::1", True), ("10.0.0.7", False)])
+def test_without_accounts_administration_is_done_for_this_machine_only(
+    root: Path, clock: Clock, ip: str, is_done: bool
+) -> None:
+    dispatcher = open_broker(root, clock)
+    with dispatcher.broker.store:
+        peer = Peer(dispatcher)
+        peer.channel.peer = Host.of(ip, 40000)
+        answer = peer.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "orders"})
+        assert (answer.code != ResponseCode.NO_PERMISSION) is is_done
+        assert peer.ask(RequestCode.SEND_MESSAGE_V2, send_fields("orders"), b"x").code == ResponseCode.SUCCESS
+
+
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o644])
 def test_a_file_that_others_may_read_is_refused(tmp_path: Path, mode: int) -> None:
     with pytest.raises(AccountsError, match="only its owner"):

@@ -68,10 +68,19 @@ def test_who_comes_by_another_connection_stays_when_the_old_one_ends(clients: Cl
 def test_who_unregisters_has_gone_before_its_connection(clients: Clients) -> None:
     by = channel()
     beat(clients, by)
-    assert clients.unregister("client", "producers", "consumers") == {"consumers"}
-    assert clients.unregister("client", "producers", "consumers") == set()
+    assert clients.unregister(by, "client", "producers", "consumers") == {"consumers"}
+    assert clients.unregister(by, "client", "producers", "consumers") == set()
     assert ids(clients) == []
     assert clients._places == {}
+
+
+def test_nobody_unregisters_a_client_of_another_connection(clients: Clients) -> None:
+    by, stranger = channel(), channel()
+    beat(clients, by)
+    assert clients.unregister(stranger, "client", "producers", "consumers") == set()
+    beat(clients, stranger, "another")
+    assert clients.unregister(stranger, "client", "producers", "consumers") == set()
+    assert ids(clients) == ["client", "another"]
 
 
 def test_who_is_silent_has_gone(clients: Clients) -> None:

@@ -116,3 +116,14 @@ def test_shares_are_of_one_connection_of_one_address_and_of_all() -> None:
     shares.release(first, 3)
     assert shares.total == 3
     assert shares.take(first, 3)
+
+
+def test_all_addresses_of_one_ipv6_network_are_one() -> None:
+    shares = Shares(of_one=3, of_address=3, in_all=9)
+    assert shares.take(channel("2001:db8:1:2::3"), 3)
+    assert not shares.take(channel("2001:db8:1:2:ffff::4"))
+    assert shares.take(channel("2001:db8:1:3::4"))
+    assert not shares.has_room(channel("2001:db8:1:3:ffff::4"), 3)
+    assert shares.take(channel("::ffff:10.0.0.1"), 3)
+    assert not shares.has_room(channel("10.0.0.1"))
+    assert shares.has_room(channel("::ffff:10.0.0.2"))

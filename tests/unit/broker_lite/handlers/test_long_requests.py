@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -182,3 +183,18 @@ def test_a_look_up_gives_the_newest_that_fit(peer: Peer, monkeypatch: pytest.Mon
     query = {"topic": "orders", "key": "same", "maxNum": 9, "beginTimestamp": 0, "endTimestamp": 1 << 60}
     answer = peer.ask(RequestCode.QUERY_MESSAGE, query)
     assert [record.body[:1] for record in records(answer.body)] == [b"2", b"3"]
+
+
+@pytest.mark.parametrize(
+    "body", [b"{0:" + b"{1:" * 80_000, b"{" + b'1:"",' * 50_000 + b'1:""}', b"{0:[" + b'"",' * 80_000 + b'""]}']
+)
+def test_bodies_that_are_plain_json_are_not_read_as_fastjsons_dialect(peer: Peer, body: bytes) -> None:
+    codes = (RequestCode.HEART_BEAT, RequestCode.LOCK_BATCH_MQ, RequestCode.UNLOCK_BATCH_MQ,
+             RequestCode.CHECK_CLIENT_CONFIG, RequestCode.UPDATE_AND_CREATE_TOPIC_LIST,
+             RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP)  # fmt: skip
+    for code in codes:
+        began = time.thread_time()
+        answer = peer.ask(code, {}, body)
+        assert time.thread_time() - began < 0.05
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+        assert "expected" in str(answer.remark)

@@ -31,7 +31,7 @@ from tests.unit.broker_lite.builders import Clock
 MASTER = RegisterBrokerRequest("broker-a", "10.0.0.1:10911", "C", "10.0.0.1:10912", 0)
 
 
-def channel(ip: str = "10.0.0.1") -> Channel:
+def channel(ip: str = "127.0.0.1") -> Channel:
     """A connection."""
     return Channel(Host.of(ip, 40000), lambda _: None, lambda: None)
 
@@ -257,12 +257,23 @@ def test_with_accounts_every_change_is_signed_by_who_may_make_it(
     assert send(ADMIN) == ResponseCode.SUCCESS
 
 
+@pytest.mark.parametrize(("code", "fields"), CHANGES)
+@pytest.mark.parametrize("ip", ["10.0.0.1", "::ffff:10.0.0.1", "2001:db8::1", "127.0.0.1", "::1", "::ffff:127.0.0.1"])
+def test_without_accounts_administration_comes_from_this_machine(
+    name_server: NameServer, code: int, fields: dict[str, str], ip: str
+) -> None:
+    body = b"{}" if code == RequestCode.REGISTER_BROKER else b""
+    is_allowed = code in REGISTRATION or ip in ("127.0.0.1", "::1", "::ffff:127.0.0.1")
+    answer = answer_of(name_server, channel(ip), Command(code, fields, body))
+    assert answer.code == (ResponseCode.SUCCESS if is_allowed else ResponseCode.NO_PERMISSION)
+
+
 def test_with_accounts_everybody_may_still_ask(guarded: NameServer) -> None:
     assert route(guarded, "mine") is not None
 
 
 def test_a_registration_that_somebody_has_seen_does_not_unregister_the_broker(guarded: NameServer) -> None:
-    own, another = channel(), channel()
+    own, another = channel("10.0.0.1"), channel("10.0.0.1")
     fields = signed(to_ext_fields(MASTER), b"{}", BROKER)
     assert answer_of(guarded, own, Command(RequestCode.REGISTER_BROKER, fields, b"{}")).code == ResponseCode.SUCCESS
     again = Command(RequestCode.UNREGISTER_BROKER, fields, b"{}")
@@ -303,8 +314,9 @@ def test_a_slave_of_the_local_broker_registers_beside_it(name_server: NameServer
 def test_the_local_broker_is_not_unregistered_or_kept_from_producers_by_other_machines(name_server: NameServer) -> None:
     with_local_broker(name_server)
     fields: dict[str, Any] = to_ext_fields(BrokerRequest("local", "127.0.0.1:10911", "C", 0))
-    assert ask(name_server, RequestCode.UNREGISTER_BROKER, **fields).code == ResponseCode.NO_PERMISSION
-    wiped = ask(name_server, RequestCode.WIPE_WRITE_PERM_OF_BROKER, brokerName="local")
+    there = channel("10.0.0.1")
+    assert ask(name_server, RequestCode.UNREGISTER_BROKER, by=there, **fields).code == ResponseCode.NO_PERMISSION
+    wiped = ask(name_server, RequestCode.WIPE_WRITE_PERM_OF_BROKER, by=there, brokerName="local")
     assert wiped.code == ResponseCode.NO_PERMISSION
     found = route(name_server, "mine")
     assert found is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 
@@ -147,5 +148,70 @@ def test_there_are_not_more_slaves_than_wanted(root: Path) -> None:
         assert await has_ended(second)
         for writer in (first_writer, second_writer):
             writer.close()
+
+    with_master(root, settings, use)
+
+
+@pytest.mark.parametrize("says", [b"x", b"1234567"])
+def test_who_never_says_where_to_begin_is_cut_off(root: Path, says: bytes) -> None:
+    settings = options(housekeeping_seconds=0.3)
+
+    async def use(master: Master) -> None:
+        assert settings.listen is not None
+        reader, writer = await asyncio.open_connection(*settings.listen)
+        writer.write(says)
+        ended = asyncio.ensure_future(has_ended(reader))
+        if len(says) == 1:
+            # A byte now and then is no report.
+            for _ in range(6):
+                await asyncio.sleep(0.1)
+                writer.write(b"x" if not ended.done() else b"")
+        assert await ended
+        writer.close()
+
+    with_master(root, settings, use)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"connections_of_one": 1},
+        {"allowed": (ipaddress.ip_network("127.0.0.2/31"), ipaddress.ip_network("::1"))},
+    ],
+)
+def test_only_slaves_that_may_come_get_the_log(root: Path, changes: dict[str, object]) -> None:
+    settings = options(**changes)
+
+    async def begin(host: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        assert settings.listen is not None
+        reader, writer = await asyncio.open_connection(*settings.listen, local_addr=(host, 0))
+        writer.write((0).to_bytes(8, "big"))
+        return reader, writer
+
+    async def use(master: Master) -> None:
+        first, first_writer = await begin("127.0.0.2")
+        assert await first.readexactly(TRANSFER.size)
+        other, other_writer = await begin("127.0.0.3")
+        assert await other.readexactly(TRANSFER.size)
+        refused, refused_writer = await begin("127.0.0.1" if settings.allowed else "127.0.0.2")
+        assert await has_ended(refused)
+        for writer in (first_writer, other_writer, refused_writer):
+            writer.close()
+
+    with_master(root, settings, use)
+
+
+def test_a_fast_slave_leaves_others_their_turn(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("broker_lite.replication.master.SLICE_SECONDS", -1)
+    settings = options()
+
+    async def use(master: Master) -> None:
+        assert settings.listen is not None
+        reader, writer = await asyncio.open_connection(*settings.listen)
+        writer.write((0).to_bytes(8, "big"))
+        await until(lambda: bool(master._slaves) and next(iter(master._slaves))._will_send)
+        monkeypatch.setattr("broker_lite.replication.master.SLICE_SECONDS", 60)
+        assert await reader.readexactly(TRANSFER.size)
+        writer.close()
 
     with_master(root, settings, use)
