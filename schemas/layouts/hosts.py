@@ -46,7 +46,7 @@ class Host(NamedTuple):
 
     @property
     def site(self) -> bytes:
-        """Part of the address that limits per address count by: all of IPv4's, 64 bits of IPv6's: a host has all the rest."""
+        """Part of the address that limits per address count by: of IPv6 64 bits, as one host has all the rest."""
         if not self.is_v6:
             return self.address
         return self.address[12:] if self.address.startswith(_V4_MAPPED) else self.address[:8]
