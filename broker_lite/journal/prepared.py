@@ -47,6 +47,10 @@ class PreparedMessage(NamedTuple):
         _pack_place(self.record, _AT_PLACE, journal_offset, self.queue_id, queue_offset)
         _pack_stored(self.record, _AT_STORED, delay_of(store_timestamp, self.send_timestamp))
 
+    def recorded_timestamp(self, store_timestamp: int) -> int:
+        """Return the store time as the record says it, ms: within 24 days of the time that the producer gives."""
+        return self.send_timestamp + delay_of(store_timestamp, self.send_timestamp)
+
 
 class JournalPreparing:
     """Prepares messages, by a store's options."""

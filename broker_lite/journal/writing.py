@@ -103,5 +103,6 @@ class JournalWriter(LogWriter):
             raise StoreUnusableError(
                 f"the message at {first} is in the journal, but not in its queue: {error}"
             ) from error
-        self.last = Progress(journal.end, store_timestamp, results[-1].journal_offset)
+        recorded = messages[-1].recorded_timestamp(store_timestamp)
+        self.last = Progress(journal.end, recorded, results[-1].journal_offset)
         return results

@@ -390,7 +390,9 @@ def test_background_flush_brings_everything_to_the_disk(root: Path) -> None:
             if checkpoint is not None and checkpoint.journal_end == end:
                 break
             time.sleep(0.01)
-        assert checkpoint == (end, results[-1].journal_offset, results[-1].store_timestamp, 20)
+        last = store.get_at(results[-1].journal_offset)
+        assert last is not None
+        assert checkpoint == (end, last.journal_offset, last.store_timestamp, 20)
         assert all(queue.files.synced == queue.files.end for queue in store._files.queues)
 
 
@@ -426,3 +428,14 @@ def test_several_threads_put_at_once(root: Path) -> None:
         for got in queues.values():
             assert [one.queue_offset for one in got] == list(range(len(got)))
             assert [one.journal_offset for one in got] == sorted(one.journal_offset for one in got)
+
+
+@pytest.mark.parametrize("sent_ms", [0, 1, (1 << 62), -(1 << 62)])
+def test_a_strange_time_of_a_producer_leaves_the_checkpoint_as_the_log_says(root: Path, sent_ms: int) -> None:
+    with JournalStore.open(root, SMALL) as store:
+        offset = store.put(replace(message(), send_timestamp=sent_ms)).journal_offset
+        record = store.get_at(offset)
+        assert record is not None
+    checkpoint = JournalCheckpointFile(root).value
+    assert checkpoint is not None
+    assert checkpoint.store_timestamp == record.store_timestamp
