@@ -20,11 +20,18 @@ from typing import TYPE_CHECKING
 
 from jobs.broker_conf import add_broker_conf_argument, read_store_conf
 from jobs.command import ExitCode, JobError, job_parser, run_job
+from jobs.names import some_names
 from jobs.places import add_place_arguments, bodies_of, lake_of
 from jobs.rebuild import wanted_of
 from jobs.store_arguments import delay_levels, positive
 from jobs.times import join_times, parse_time
+from schemas.layouts.batchconsumequeue import DEFAULT_FILE_ENTRIES
+from schemas.layouts.batchconsumequeue import ENTRY as BATCH_ENTRY
+from schemas.layouts.consumequeue import DEFAULT_FILE_SIZE
+from schemas.layouts.delay_levels import format_delay_levels
+from schemas.layouts.indexfile import Geometry
 from schemas.layouts.numbers import INT64_MAX, parse_int
+from schemas.layouts.segments import DEFAULT_SEGMENT_SIZE
 
 if TYPE_CHECKING:
     from connectors.restore.run import Restored
@@ -187,9 +194,33 @@ def summary(restored: Restored) -> list[str]:
             f"a log of BoltMQ's has become one of RocketMQ's, which delivers nothing out of {BOLTMQ_SCHEDULE_TOPIC}: "
             "what still waited there is only to be read"
         )
-    if restored.segment_size != 1 << 30:
-        lines.append(f"the broker needs mappedFileSizeCommitLog={restored.segment_size}")
+    if restored.compacted_topics:
+        lines.append(
+            f"a broker serves topics with cleanup.policy=COMPACTION ({some_names(restored.compacted_topics)}) from "
+            "compaction/, which it makes of the log only after a crash: before its first start, delete checkpoint in "
+            f"{restored.out} and create an empty file abort there"
+        )
+    needed = _settings_of(restored)
+    if needed:
+        lines.append(f"the broker needs {', '.join(f'{name}={value}' for name, value in needed.items())}")
     return lines
+
+
+def _settings_of(restored: Restored) -> dict[str, object]:
+    """Return the settings in broker.conf without which a broker does not start on the store, or delays otherwise."""
+    settings = restored.rebuilt.settings
+    found = {
+        "mappedFileSizeCommitLog": (restored.segment_size, DEFAULT_SEGMENT_SIZE),
+        "mappedFileSizeConsumeQueue": (settings.queue_file_size, DEFAULT_FILE_SIZE),
+        "maxHashSlotNum": (settings.index_slots, Geometry().slots),
+        "maxIndexNum": (settings.index_entries, Geometry().entries),
+    }
+    if settings.batch_topics:
+        found["mapperFileSizeBatchConsumeQueue"] = settings.batch_file_size, DEFAULT_FILE_ENTRIES * BATCH_ENTRY.size
+    needed: dict[str, object] = {name: value for name, (value, default) in found.items() if value != default}
+    if restored.rebuilt.has_other_delays:
+        needed["messageDelayLevel"] = format_delay_levels(settings.delay_levels_ms)
+    return needed
 
 
 def main(argv: Sequence[str] | None = None) -> int:

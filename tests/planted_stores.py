@@ -11,6 +11,7 @@ import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from connectors.commitlog.layouts import ALL_LAYOUTS
 from connectors.commitlog.plan import take_snapshot
 from connectors.commitlog.stores import find_stores
 from schemas.layouts.segments import segment_name
@@ -61,7 +62,20 @@ def holds_secret(folder: Path) -> list[str]:
     """The regular files below a folder that hold the secret; links are not followed."""
     paths = [Path(parent) / name for parent, _, names in os.walk(folder) for name in names]
     files = [path for path in paths if stat.S_ISREG(path.lstat().st_mode)]
-    return [str(path.relative_to(folder)) for path in files if SECRET in path.read_bytes()]
+    return [str(path.relative_to(folder)) for path in files if any(SECRET in data for data in _extents(path))]
+
+
+def _extents(path: Path) -> Iterator[bytes]:
+    """What is written in a file; segments are mostly holes."""
+    with path.open("rb") as file:
+        end = 0
+        while True:
+            try:
+                start = os.lseek(file.fileno(), end, os.SEEK_DATA)
+            except OSError:  # nothing but a hole from there on
+                return
+            end = os.lseek(file.fileno(), start, os.SEEK_HOLE)
+            yield os.pread(file.fileno(), end - start, start)
 
 
 def _clear(path: Path) -> Path:
@@ -161,7 +175,7 @@ def replacing(*paths: str) -> Plant:
     """The control file of a rebuild that was interrupted while it replaced; `{canary}` stands for the tree's path."""
 
     def plant(store: Path, canary: Path) -> None:
-        (found,) = find_stores(str(store), "a")
+        (found,) = find_stores(str(store), "a", ALL_LAYOUTS)
         log = take_snapshot([found]).ranges["a"]
         work = store / ".rebuilt-in-place"
         work.mkdir()
@@ -169,7 +183,7 @@ def replacing(*paths: str) -> Plant:
         document = {"stamp": "planted", "paths": names, "log": [log.start, log.end], "wanted": None}
         (work / ".replacing").write_text(json.dumps(document))
         # What `.rebuilt-in-place/../CANARY/settings` and the like would be renamed from.
-        for path in (store / canary.name / "settings", work / "consumequeue" / "settings"):
+        for path in (store / canary.name / "settings", work / "consumequeue" / "settings", work / "queue" / "settings"):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(b"planted")
 
@@ -274,6 +288,56 @@ STORE_PLANTS: dict[str, Plant] = {
     "a run's parts are a link": link(".rebuilt-in-place/.rebuild/parts", "consumequeue"),
 }
 """What is planted in a store's folder, by words for it."""
+
+JMQ_QUEUE = "queue/topic-0/0"
+JMQ_PLANTS: dict[str, Plant] = {
+    "lock is a link": link("lock", "settings"),
+    "lock is a FIFO": fifo("lock"),
+    "abort is a link to nothing": link("abort", "made"),
+    "checkpoint is a link": link("checkpoint", "checkpoint"),
+    "checkpoint is a second name": hard_link("checkpoint", "checkpoint"),
+    "checkpoint is a FIFO": fifo("checkpoint"),
+    "checkpoint is huge": file("checkpoint", size=HUGE),
+    "offset is a link": link("offset", "offset"),
+    "offset.json is a link": link("offset/offset.json", "secret.json"),
+    "offset.json is a FIFO": fifo("offset/offset.json"),
+    "offset.json is a folder": folder("offset/offset.json"),
+    "offset.json is deep": file("offset/offset.json", DEEP),
+    "offset.json is huge": file("offset/offset.json", b"{}", HUGE),
+    "its .tmp is a link": link("offset/offset.json.tmp", "settings"),
+    "its .bak is a link": both(file("offset/offset.json", b"x"), link("offset/offset.json.bak", "secret.json")),
+    "consume is a link": link("consume", "queue"),
+    "consume is a FIFO": fifo("consume"),
+    "names of odd characters": both(
+        file("queue/new\nline\x07/0/" + FIRST, bytes(352)),
+        file(os.fsdecode(b"queue/\xff\xfe/0/") + FIRST, bytes(352)),
+        file("queue/" + "n" * 255 + "/0/" + FIRST, bytes(352)),
+        file(os.fsdecode(b"journal/\xff\xfe\n")),
+        file("consume/new\nline\x1b[2J"),
+    ),
+    "queue is a link": link("queue", "queue"),
+    "a topic's folder is a link": link("queue/topic-0", "queue/topic-1"),
+    "a queue's folder is a link": link(JMQ_QUEUE, "queue/topic-1/1"),
+    "a queue's folder is a FIFO": fifo(JMQ_QUEUE),
+    "a queue's file is a link": link(f"{JMQ_QUEUE}/{FIRST}", f"{JMQ_QUEUE}/{FIRST}"),
+    "a queue's file is a second name": hard_link(f"{JMQ_QUEUE}/{FIRST}", f"{JMQ_QUEUE}/{FIRST}"),
+    "a queue's file is a FIFO": fifo(f"{JMQ_QUEUE}/{FIRST}"),
+    "a queue's file is a folder": folder(f"{JMQ_QUEUE}/{FIRST}"),
+    "journal is a link": link("journal", "journal"),
+    "a journal file is a link": link(f"journal/{FIRST}", f"journal/{FIRST}"),
+    "a journal file is a second name": hard_link(f"journal/{FIRST}", f"journal/{FIRST}"),
+    "a journal file is a FIFO": fifo(f"journal/{FIRST}"),
+    "a journal file is a folder": folder(f"journal/{FIRST}"),
+    "a later journal file is a link": link(f"journal/{segment_name(1 << 30)}", f"journal/{FIRST}"),
+    "the work folder is a link": link(".rebuilt-in-place", "queue"),
+    "what is replaced is outside": replacing("../{name}/settings"),
+    "what is replaced is the log": replacing("journal"),
+    "what is replaced is a queue through a link": both(replacing("queue/settings"), link("queue", "queue")),
+    "what replaces is a link": both(replacing("queue"), link(".rebuilt-in-place/queue", "queue")),
+    "the control file is a link": both(replacing(), link(".rebuilt-in-place/.replacing", "settings")),
+    "a run's plan is a link": link(".rebuilt-in-place/.rebuild/plan.json", "settings"),
+}
+"""What is planted in the folder of a store in JMQ's layout."""
 
 OUT_PLANTS: dict[str, Plant] = {
     **{

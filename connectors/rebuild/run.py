@@ -125,12 +125,13 @@ def rebuild_store(
     splits = plan.splits(store)
     collected, counts = _collect(plan, splits, spark, threads, advance)
     shown = _topics_shown_to_hold_batches(root, collected, counts)
+    batch_topics = tuple(sorted({*plan.settings.batch_topics, *shown}))
+    plan = replace(plan, settings=replace(plan.settings, batch_topics=batch_topics))
     if any(queue.topic in shown and not queue.is_batch for queue in counts):
         # Neither topics.json nor a folder told it before the log was read: these topics need entries of the other kind.
         remove_tree(plan.parts)
         make_folders(plan.parts, below=plan.out)
-        settings = replace(plan.settings, batch_topics=tuple(sorted({*plan.settings.batch_topics, *shown})))
-        collected, counts = _collect(replace(plan, settings=settings), splits, spark, threads, None)
+        collected, counts = _collect(plan, splits, spark, threads, None)
     return _build(plan, collected, counts, _part_paths(plan, splits), spark, threads)
 
 

@@ -16,6 +16,8 @@ from connectors.verify.observed_delays import MAX_LEVELS, with_observed
 from schemas.layouts.numbers import INT32_MAX, INT64_MAX, int_within, parse_int
 from schemas.remoting.fastjson import serialize_fastjson
 
+_POLICY, _COMPACTION = "cleanup.policy", "COMPACTION"
+
 
 @dataclass(frozen=True, slots=True)
 class KnownConfig:
@@ -35,6 +37,16 @@ class KnownConfig:
     def segment_size(self) -> int | None:
         """Bytes of a CommitLog segment; None where the lake does not have it."""
         return self._number("segment_size_bytes")
+
+    @property
+    def compacted_topics(self) -> frozenset[str]:
+        """Topics with `cleanup.policy=COMPACTION`."""
+        attributes = {
+            topic: config.get("attributes") for topic, config in self.topics.items() if isinstance(config, dict)
+        }
+        return frozenset(
+            topic for topic, each in attributes.items() if isinstance(each, dict) and each.get(_POLICY) == _COMPACTION
+        )
 
     def complete(self, wanted: Wanted) -> Wanted:
         """Return settings in which what the user left open is what the lake has."""

@@ -76,6 +76,7 @@ class Restored:
         offsets: of groups; None where no file was given.
         rebuilt: queues, index and the rest.
         has_config: whether the lake has the configuration of the store: its topics and groups.
+        compacted_topics: topics with messages that a broker serves from compaction/, which is not there.
         boltmq_delays: whether messages are where BoltMQ parks them, out of which RocketMQ delivers nothing.
     """
 
@@ -94,6 +95,7 @@ class Restored:
     offsets: GroupOffsets | None
     rebuilt: Rebuilt
     has_config: bool
+    compacted_topics: tuple[str, ...]
     boltmq_delays: bool
 
 
@@ -172,6 +174,7 @@ def restore_store(
         offsets=fitting,
         rebuilt=rebuilt,
         has_config=bool(known.topics),
+        compacted_topics=tuple(sorted(known.compacted_topics & {topic for topic, _ in ends})),
         boltmq_delays=any(topic == BOLTMQ_SCHEDULE_TOPIC for topic, _ in ends),
     )
 

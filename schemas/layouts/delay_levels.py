@@ -8,6 +8,7 @@ computeDeliverTimestamp (RocketMQ 4.9.7, 5.5.0).
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 DEFAULT_DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 DELAY_UNIT_MS = 1_000
@@ -32,6 +33,20 @@ def parse_delay_levels(text: str) -> tuple[int, ...]:
             raise ValueError(f"expected delays such as '1s 5m 2h', found {part[:40]!r}")
         levels.append(int(match[1]) * _MS_OF_UNIT[match[2]])
     return tuple(levels)
+
+
+def format_delay_levels(levels_ms: Iterable[int]) -> str:
+    """Format delays as a broker.conf has them, each in the largest unit that fits.
+
+    >>> format_delay_levels((1_000, 90_000, 7_200_000))
+    '1s 90s 2h'
+    """
+    return " ".join(_format(level) for level in levels_ms)
+
+
+def _format(delay_ms: int) -> str:
+    unit = next(unit for unit in reversed(_MS_OF_UNIT) if delay_ms % _MS_OF_UNIT[unit] == 0)
+    return f"{delay_ms // _MS_OF_UNIT[unit]}{unit}"
 
 
 DEFAULT_DELAY_LEVELS_MS = parse_delay_levels(DEFAULT_DELAY_LEVELS)

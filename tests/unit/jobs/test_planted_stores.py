@@ -5,29 +5,50 @@ from __future__ import annotations
 import os
 import random
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
+from broker_lite.journal import JournalStore
 from broker_lite.store import MessageStore, StoreError
-from connectors.archive.task import ArchiveTasks
-from connectors.archive.work import find_work
+from connectors import spark_session
 from connectors.commitlog.errors import CommitLogError
-from connectors.lake.committer import commit_run, open_for_append
 from connectors.lake.paths import LakeError, LakePaths
 from connectors.packs.errors import PackStoreError
-from connectors.packs.location import PackLocation
-from jobs import dump, explain, guard, maintain, query, rebuild, restore, verify
+from jobs import audit, audit_moment, dump, explain, guard, maintain, query, rebuild, restore, verify
+from jobs.command import ExitCode, JobError
+from schemas.layouts.jmq_offsets import ConsumedQueue
 from schemas.store_files import UnsafeFileError
 from tests.indexed_stores import OPTIONS, Clock, message, write_indexed_store
-from tests.planted_stores import LAKE_PLANTS, OUT_PLANTS, SECRET, STORE_PLANTS, Canary, holds_secret
+from tests.jmq_stores import OPTIONS as JMQ_OPTIONS
+from tests.jmq_stores import write_jmq_store
+from tests.journals import new_message
+from tests.planted_stores import (
+    JMQ_PLANTS,
+    LAKE_PLANTS,
+    OUT_PLANTS,
+    SECRET,
+    STORE_PLANTS,
+    Canary,
+    Plant,
+    holds_secret,
+)
+from tests.unit.connectors.maintenance.lakes import archive_store
 
 COUNT = 40
+BROKER = "broker-a"
+LAKE = "known-lake"
+"""A link to a lake of the store, beside the folders of a test."""
+SPARK_IS_NEEDED = "all was done that needs no Spark"
 KNOWN_CODES = {0, 1, 2, 3, 4}
 LOCAL = ("--local", "--threads", "1", "--quiet")
 GEOMETRY = ("--index-slots", str(OPTIONS.index_slots), "--index-entries", str(OPTIONS.index_entries))
-SIZES = ("--queue-file-size", str(OPTIONS.consume_queue_file_size_bytes), *GEOMETRY)
+SIZES = (
+    "--segment-size", str(OPTIONS.segment_size_bytes),
+    "--queue-file-size", str(OPTIONS.consume_queue_file_size_bytes), *GEOMETRY,
+)  # fmt: skip
 Job = Callable[[Path, Path], int]
 
 
@@ -37,27 +58,26 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_indexed_store(tmp_path_factory.mktemp("planted") / "store", COUNT, options=OPTIONS)
 
 
+@pytest.fixture(scope="module")
+def sound_jmq(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store in JMQ's layout that nobody changes."""
+    return write_jmq_store(tmp_path_factory.mktemp("planted-jmq") / "store", COUNT)
+
+
 @pytest.fixture(autouse=True)
 def own_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No settings from outside."""
+    """No settings from outside, and no waiting for the disk: nothing here is about a crash."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+    monkeypatch.setattr(os, "fdatasync", lambda _: None)
+    monkeypatch.setattr(audit_moment, "WAIT_SECONDS", 0)
 
 
-def archive(store: Path, out: Path) -> int:
+def archive(store: Path, out: Path, broker: str | None = None) -> int:
     """One run, in this process."""
     try:
-        lake = LakePaths(str(out / "lake"))
-        work = find_work(str(store), None, lake)
-        open_for_append(lake.messages)
-        tasks = ArchiveTasks(work.splits(5000), lake, PackLocation(lake.bodies), work.commit.run_id, "1")
-        manifest = list(tasks.run(range(len(tasks.splits))))
-        commit_run(
-            lake.messages,
-            [row.data_file for row in manifest if row.path and row.table == "messages"],
-            work.commit,
-            work.started_from,
-        )
+        archive_store(store, LakePaths(str(out / "lake")), broker)
     except (CommitLogError, LakeError, PackStoreError, UnsafeFileError):
         return 2
     return 0
@@ -77,6 +97,25 @@ def use_as_broker(store: Path, out: Path) -> int:
     return 0
 
 
+def audit_until_spark(*arguments: str) -> int:
+    """Run an audit up to where Spark starts, which reads stores as an archive does."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(spark_session, "get_session", Mock(side_effect=JobError(SPARK_IS_NEEDED)))
+        return audit.main(["--deep", "--output", "json", *arguments])
+
+
+def use_as_jmq_broker(store: Path, out: Path) -> int:
+    """Open the store, send, acknowledge, save everything, and close."""
+    try:
+        with JournalStore.open(store, JMQ_OPTIONS, clock=Clock()) as opened:
+            for number in range(20):
+                opened.put(new_message(number, "topic-0"))
+            opened.offsets.acknowledge(ConsumedQueue("topic-0", "billing", 0), 1)
+    except (StoreError, UnsafeFileError):
+        return 2
+    return 0
+
+
 READERS: dict[str, Job] = {
     "verify": lambda store, _: verify.main([str(store), "--local", "--processes", "1", "--output", "json"]),
     "explain": lambda store, _: explain.main([str(store), "--topic", "topic-0", "--key", "order-3"]),
@@ -85,6 +124,7 @@ READERS: dict[str, Job] = {
     "dump --index": lambda store, _: dump.main([str(store), "--index", *GEOMETRY]),
     "guard": lambda store, out: guard.main(["--store", str(store), "--lake", str(out / "none")]),
     "archive": archive,
+    "audit": lambda store, out: audit_until_spark("--lake", str(out.parents[1] / LAKE), "--store", str(store)),
     "rebuild": lambda store, out: rebuild.main([str(store), "--out", str(out / "rebuilt"), *LOCAL]),
     "salvage": lambda store, out: rebuild.main([str(store), "--out", str(out / "clean"), "--salvage", *LOCAL]),
 }
@@ -95,15 +135,39 @@ WRITERS: dict[str, Job] = {
 }
 
 
+JMQ_WRITERS: dict[str, Job] = {**WRITERS, "broker": use_as_jmq_broker}
+
+
 @pytest.mark.parametrize("words", STORE_PLANTS)
 def test_nothing_outside_a_store_is_changed_or_copied(
-    sound: Path, tmp_path: Path, words: str, capsys: pytest.CaptureFixture[str]
+    sound: Path, lake: Path, tmp_path: Path, words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for kind in (READERS, *({name: job} for name, job in WRITERS.items())):
+    check_plant(STORE_PLANTS, words, sound, lake, tmp_path, WRITERS, capsys)
+
+
+@pytest.mark.parametrize("words", JMQ_PLANTS)
+def test_nothing_outside_a_jmq_store_is_changed_or_copied(
+    sound_jmq: Path, jmq_lake: Path, tmp_path: Path, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    check_plant(JMQ_PLANTS, words, sound_jmq, jmq_lake, tmp_path, JMQ_WRITERS, capsys)
+
+
+def check_plant(
+    plants: Mapping[str, Plant],
+    words: str,
+    sound: Path,
+    lake: Path,
+    tmp_path: Path,
+    writers: Mapping[str, Job],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Run every job over a store with a plant, and see that the canary tree stays, and that nothing of it is copied."""
+    (tmp_path / LAKE).symlink_to(lake)
+    for kind in (READERS, *({name: job} for name, job in writers.items())):
         place = tmp_path / next(iter(kind)).replace(" ", "")
-        store = Path(shutil.copytree(sound, place / "broker-a" / "store"))
-        canary = Canary(sound, place / "broker-a" / "outside")
-        STORE_PLANTS[words](store, canary.root)
+        store = Path(shutil.copytree(sound, place / BROKER / "store"))
+        canary = Canary(sound, place / BROKER / "outside")
+        plants[words](store, canary.root)
         canary.take()
         for name, job in kind.items():
             out = place / f"out-{name.replace(' ', '')}"
@@ -114,7 +178,7 @@ def test_nothing_outside_a_store_is_changed_or_copied(
             assert "Traceback" not in printed.err, name
             assert "shows the stack trace" not in printed.err, (name, printed.err)
             canary.check()
-            if "log is a link" not in words:  # that of the folder may lead elsewhere, to be read
+            if words not in {"commitlog is a link", "journal is a link"}:  # they may lead elsewhere, to be read
                 assert holds_secret(out) == [], name
                 assert SECRET not in (printed.out + printed.err).encode("utf-8", "replace"), name
 
@@ -123,8 +187,23 @@ def test_nothing_outside_a_store_is_changed_or_copied(
 def lake(sound: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A lake of the store."""
     place = tmp_path_factory.mktemp("lake")
-    assert archive(sound, place) == 0
+    assert archive(sound, place, BROKER) == 0
     return place / "lake"
+
+
+@pytest.fixture(scope="module")
+def jmq_lake(sound_jmq: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lake of the store in JMQ's layout."""
+    place = tmp_path_factory.mktemp("jmq-lake")
+    assert archive(sound_jmq, place, BROKER) == 0
+    return place / "lake"
+
+
+def test_an_audit_without_a_plant_goes_as_far_as_spark(
+    sound: Path, lake: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert audit_until_spark("--lake", str(lake), "--store", str(sound), "--broker", BROKER) == ExitCode.USAGE
+    assert SPARK_IS_NEEDED in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("words", OUT_PLANTS)
@@ -171,6 +250,7 @@ def test_nothing_outside_a_lake_is_changed_or_read(
         "query --body": lambda: query.main(["--lake", str(copy), "--key", "order-3", "--body-out", str(out / "body")]),
         "restore": lambda: restore.main(["--lake", str(copy), "--out", str(out / "store"), *SIZES, "--quiet"]),
         "archive": lambda: archive(other, tmp_path),
+        "audit": lambda: audit_until_spark("--lake", str(copy), "--store", str(sound), "--broker", BROKER),
         "maintain": lambda: maintain.main(["--lake", str(copy), "--keep", "bodies=30d"]),
     }
     out.mkdir()

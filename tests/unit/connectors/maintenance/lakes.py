@@ -87,17 +87,28 @@ class GrowingLake:
 
     def archive(self, *, finish: bool = True) -> ArchiveCommit:
         """One archive run; not finished, it is one that was killed behind its commit."""
-        work = find_work(str(self.store), None, self.lake)
-        open_for_append(self.lake.messages)
-        splits = work.splits(PARTITION)
-        tasks = ArchiveTasks(splits, self.lake, PackLocation(self.lake.bodies), work.commit.run_id, "1")
-        manifest = list(tasks.run(range(len(splits))))
-        commit = commit_run(
-            self.lake.messages, _files(manifest).pop("messages", []), _written(work.commit, manifest), work.started_from
-        )
-        if finish:
-            finish_runs(self.lake, commit.run_id, "1")
-        return commit
+        return archive_store(self.store, self.lake, finish=finish)
+
+
+def archive_store(store: Path, lake: LakePaths, broker: str | None = None, *, finish: bool = True) -> ArchiveCommit:
+    """Archive what is new in a store, in this process.
+
+    Args:
+        store: its folder.
+        lake: where the tables lie.
+        broker: the store's name; by default that of its folder.
+        finish: see to the tables that follow `messages`, as well.
+    """
+    work = find_work(str(store), broker, lake)
+    open_for_append(lake.messages)
+    splits = work.splits(PARTITION)
+    tasks = ArchiveTasks(splits, lake, PackLocation(lake.bodies), work.commit.run_id, "1")
+    manifest = list(tasks.run(range(len(splits))))
+    files = _files(manifest).pop("messages", [])
+    commit = commit_run(lake.messages, files, _written(work.commit, manifest), work.started_from)
+    if finish:
+        finish_runs(lake, commit.run_id, "1")
+    return commit
 
 
 def _files(manifest: Iterable[ManifestRow]) -> dict[str, list[DataFile]]:

@@ -21,6 +21,7 @@ from connectors.packs.location import PackLocation
 from connectors.rebuild.settings import Wanted
 from connectors.restore.rows import Chosen
 from connectors.restore.run import Restored, restore_store
+from jobs.restore import summary
 from schemas.layouts.commitlog import NewMessage
 from schemas.layouts.hosts import Host
 from schemas.layouts.topics import GIVEN_UP_TOPIC, SCHEDULE_TOPIC
@@ -104,6 +105,20 @@ def test_a_restored_store_has_its_topics_groups_and_file_sizes(tmp_path: Path, r
                     for r in (root, restored.out))  # fmt: skip
     assert ours == theirs  # with the broker's own delays, and its size of files
     assert restored.has_config
+
+
+def test_the_summary_says_what_the_broker_needs(tmp_path: Path, root: Path, lake: LakePaths) -> None:
+    compacted = {"topicName": "orders", "attributes": {"cleanup.policy": "COMPACTION"}}
+    configure(root, orders=compacted, empty=compacted, odd=7, older={"attributes": None})
+    record_config(lake, archive(lake, root))
+    restored = restore(lake, tmp_path / "out")
+    assert restored.compacted_topics == ("orders",)
+    *_, policy, needed = summary(restored)
+    assert "cleanup.policy=COMPACTION (orders) from compaction/" in policy
+    assert needed.startswith(
+        "the broker needs mappedFileSizeConsumeQueue=320, maxHashSlotNum=50, maxIndexNum=200, "
+        "messageDelayLevel=2s 7s 10s 30s 1m "
+    )
 
 
 def test_a_lake_without_configuration_makes_topics_of_the_log(tmp_path: Path, root: Path, lake: LakePaths) -> None:
