@@ -30,6 +30,7 @@ from connectors.archive.run import MIB, Config, OnRefusal, Result
 from connectors.archive.work import find_work
 from connectors.commitlog.errors import EmptyStoreError
 from connectors.lake.archive_log import read_last_commit
+from connectors.lake.lost_tables import check_writable
 from connectors.lake.paths import LakePaths
 from jobs.archive_summary import summary
 from jobs.broker_name import BrokerName, broker_name
@@ -209,7 +210,7 @@ def _follow(arguments: argparse.Namespace, config: Config) -> ExitCode:
     from jobs.archive_follow import Follower, find_left
 
     lake = LakePaths(config.lake)
-    lake.check_writable()
+    check_writable(lake)
     check_bodies(lake, config.bodies)
     left = find_left(config)
     worst = ExitCode.OK

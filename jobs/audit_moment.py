@@ -18,6 +18,7 @@ from deltalake.exceptions import TableNotFoundError
 from connectors.lake.archive_log import ArchiveCommit, commits_after, newest_commit
 from connectors.lake.delta import delta_table
 from connectors.lake.follower import unfinished_commits
+from connectors.lake.lost_tables import check_messages_are_there
 from connectors.lake.paths import LakeError, LakePaths
 from connectors.maintenance.expiry import read_expiries
 from jobs.command import ExitCode, JobError
@@ -57,6 +58,8 @@ def read_moment(lake: LakePaths) -> Moment:
     """
     table = _open(lake.messages)
     found = None if table is None else newest_commit(table)
+    if table is None:
+        check_messages_are_there(lake)
     if table is None or found is None:
         raise LakeError(
             f"{lake.root} is not a lake, or nothing was archived into it yet: 'commitlake archive' does that"

@@ -17,6 +17,7 @@ from deltalake.exceptions import TableNotFoundError
 
 from connectors.lake.archive_log import ArchiveCommit, commits_after
 from connectors.lake.delta import delta_table
+from connectors.lake.follower import FOLLOWING, missing_runs
 from connectors.lake.paths import LakePaths
 from connectors.maintenance.data_check import find_damaged_files
 from jobs.audit_moment import Moment
@@ -69,7 +70,7 @@ def compare_runs(lake: LakePaths, moment: Moment) -> list[TableFinding]:
     if {"archive_runs", "gaps", "quarantine"} & moment.expired.keys():
         return []
     commits = [made for made in commits_after(lake.messages, 0) if made.sequence <= moment.commit.sequence]
-    wrong = list(_wrong_runs(lake, commits))
+    wrong = list(_wrong_runs(lake, commits, moment.commit.sequence))
     found = [TableFinding("archive_runs", len(wrong), "runs", wrong[:SHOWN])] if wrong else []
     for table in ("gaps", "quarantine"):
         counts = Counter(row["run_id"] for row in _rows(lake, table, ["run_id"]))
@@ -80,13 +81,17 @@ def compare_runs(lake: LakePaths, moment: Moment) -> list[TableFinding]:
         ]
         if wrong:
             found.append(TableFinding(table, len(wrong), "runs", wrong[:SHOWN]))
+    for table in FOLLOWING:
+        if missing := missing_runs(lake, table, commits):
+            wrong = [f"run {sequence}: expected its rows, found a table that ends before it" for sequence in missing]
+            found.append(TableFinding(table, len(wrong), "runs", wrong[:SHOWN]))
     return found
 
 
 _COUNTED = {"gaps": "gaps", "quarantine": "quarantined"}
 
 
-def _wrong_runs(lake: LakePaths, commits: Sequence[ArchiveCommit]) -> Iterator[str]:
+def _wrong_runs(lake: LakePaths, commits: Sequence[ArchiveCommit], last: int) -> Iterator[str]:
     rows: dict[str, list[dict[str, Any]]] = {}
     for row in _rows(lake, "archive_runs", ["sequence", "run_id", "messages", "bytes", "quarantined", "gaps"]):
         rows.setdefault(row["run_id"], []).append(row)
@@ -101,6 +106,12 @@ def _wrong_runs(lake: LakePaths, commits: Sequence[ArchiveCommit]) -> Iterator[s
         for name, value in expected.items():
             if found[0][name] != value:
                 yield f"run {made.sequence}: expected {name} {value}, found {found[0][name]}"
+    named = {made.run_id for made in commits}
+    first = commits[0].sequence if commits else 0
+    for run_id, found in rows.items():
+        for row in found:
+            if run_id not in named and first <= row["sequence"] <= last:
+                yield f"run {row['sequence']}: expected no row, as messages has no commit of {run_id}, found one"
 
 
 def _rows(lake: LakePaths, table: str, columns: list[str]) -> list[dict[str, Any]]:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import argparse
 import importlib.metadata
 import sys
+from contextlib import suppress
 
+from connectors.lake.log_check import LogDamagedError
 from connectors.lake.paths import LakeError, LakePaths
+from connectors.lake.reader import open_table
 from connectors.maintenance.repair import plan_repair, repair_lake
 from jobs.command import ExitCode
 from jobs.layouts import layout_of
@@ -19,6 +22,7 @@ def run_repair(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
     Returns:
         0 where the lake is whole, or is whole again; 3 where it is not, or where rows are lost.
     """
+    _check_is_lake(lake)
     plan = plan_repair(lake, first_offsets=_first_offsets(arguments, lake))
     if plan.is_nothing:
         _tell(
@@ -38,6 +42,17 @@ def run_repair(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
         arguments, f"repaired; what was replaced is in {lake.root.rstrip('/')}/_damaged. Run 'commitlake archive' now"
     )
     return ExitCode.DAMAGE if missing else ExitCode.OK
+
+
+def _check_is_lake(lake: LakePaths) -> None:
+    """Refuse a place that is no lake, and pass one whose tables are damaged.
+
+    Raises:
+        LakeError: if it is none.
+        S3Error: where an object store cannot be reached.
+    """
+    with suppress(LogDamagedError):
+        open_table(lake, "messages")
 
 
 def _first_offsets(arguments: argparse.Namespace, lake: LakePaths) -> dict[str, int] | None:

@@ -19,6 +19,7 @@ from dataclasses import replace
 import pyarrow as pa
 from deltalake import DeltaTable
 
+from connectors.lake.follower import check_follows
 from connectors.lake.paths import LakeError, LakePaths
 from connectors.lake.reader import NoTableError, QueryError, open_table
 from connectors.message_keys.opening import open_messages
@@ -147,7 +148,11 @@ def _explain_empty(arguments: argparse.Namespace, lake: LakePaths, table: DeltaT
 
 
 def _open(lake: LakePaths, table: str) -> DeltaTable:
-    return open_messages(lake) if table == "messages" else open_table(lake, table)
+    if table == "messages":
+        return open_messages(lake)
+    if table in MADE_WHEN_NEEDED:
+        check_follows(lake, table)
+    return open_table(lake, table)
 
 
 def _nothing(arguments: argparse.Namespace, started: float) -> ExitCode:

@@ -22,6 +22,7 @@ from jobs.broker_conf import add_broker_conf_argument, read_store_conf
 from jobs.command import ExitCode, JobError, job_parser, run_job
 from jobs.names import some_names
 from jobs.places import add_place_arguments, bodies_of, lake_of
+from jobs.query_damage import refuse_damaged_files
 from jobs.rebuild import wanted_of
 from jobs.store_arguments import delay_levels, positive
 from jobs.times import join_times, parse_time
@@ -109,6 +110,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     try:
         restored = _restore(arguments)
     except QueryError as error:
+        refuse_damaged_files(lake_of(arguments).messages, str(error))
         raise JobError(f"the table messages cannot be read: {error}") from None
     except (RestoreError, RebuildError) as error:
         raise JobError(str(error)) from None

@@ -23,6 +23,7 @@ from connectors.lake.archive_log import (
     read_last_commit,
 )
 from connectors.lake.follower import unfinished_commits
+from connectors.lake.lost_tables import check_writable
 from connectors.lake.paths import LakePaths
 from connectors.packs.names import new_token, pack_name
 
@@ -86,10 +87,10 @@ def find_work(
 
     Raises:
         CommitLogError: for a store that cannot be read, or is another than the one that was archived.
-        LakeError: for a folder that is no lake.
+        LakeError: for a folder that is no lake, or one whose tables are damaged.
     """
     if until is None:
-        lake.check_writable()
+        check_writable(lake)
     stores = find_stores(path, broker, layouts)
     for store in stores:
         _check_name(store)

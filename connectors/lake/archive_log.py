@@ -12,8 +12,9 @@ a run that is stopped behind its commit is finished by the next one from the com
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from itertools import takewhile
 from typing import Any
 
 from deltalake import DeltaTable
@@ -173,11 +174,12 @@ def newest_commit(table: DeltaTable) -> tuple[int, ArchiveCommit] | None:
 
 def commits_after(messages_uri: str, sequence: int) -> list[ArchiveCommit]:
     """The archive commits with larger numbers, oldest first, as far as the log goes back."""
-    found: list[ArchiveCommit] = []
+    return list(takewhile(lambda commit: commit.sequence > sequence, read_commits(messages_uri)))[::-1]
+
+
+def read_commits(messages_uri: str) -> Iterator[ArchiveCommit]:
+    """The archive commits, newest first, as far as the log goes back."""
     for note in read_history(delta_table(messages_uri)):
         commit = ArchiveCommit.from_metadata(note.metadata)
-        if commit is not None and commit.sequence <= sequence:
-            break
         if commit is not None:
-            found.append(commit)
-    return found[::-1]
+            yield commit

@@ -12,12 +12,15 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from deltalake.exceptions import TableNotFoundError
 
 from connectors.lake.log_files import LOG, POINTER, LogFile, LogFolder, LogListing, entry_name
 from connectors.lake.log_seals import Seal, digest_of, newest_seal, newest_version, read_files, write_seal
+from connectors.lake.newest_versions import read_newest
 from connectors.lake.paths import LakeError
 from connectors.lake.versions import StorageOptions
 from connectors.s3.options import S3Options
@@ -26,6 +29,9 @@ from schemas.layouts.numbers import INT64_MAX, parse_int64
 WAY_OUT = (
     "'commitlake maintain --lake LAKE --repair --dry-run' tells what can be brought back, and without --dry-run does it"
 )
+
+MAX_MISSING = 1000
+"""Missing entries that are told at most: anybody can make up a note of a table's newest version."""
 
 
 class LogDamagedError(LakeError):
@@ -59,9 +65,25 @@ def check_log(table_uri: str, storage_options: StorageOptions = None) -> None:
     Raises:
         LogDamagedError: if it is.
     """
-    damage = next(find_damage(LogFolder(table_uri, storage_options)), None)
+    try:
+        folder = LogFolder(table_uri, storage_options)
+    except TableNotFoundError:  # no such folder
+        damage = missing_log(read_newest(table_uri, storage_options))
+    else:
+        damage = next(find_damage(folder), None)
     if damage is not None:
         raise damaged_error(table_uri, damage)
+
+
+def missing_log(newest: int) -> LogDamage | None:
+    """The damage of a table that has no log; None where it never had one.
+
+    Args:
+        newest: the newest version that is known of it, -1 for none.
+    """
+    if newest < 0:
+        return None
+    return LogDamage(entry_name(newest), newest, f"expected versions up to {newest:,}, found no log at all")
 
 
 def damaged_error(table_uri: str, damage: LogDamage) -> LogDamagedError:
@@ -84,7 +106,10 @@ def seal_log(table_uri: str, storage_options: StorageOptions = None, s3: S3Optio
     listing = folder.read_listing()
     seal, _ = newest_seal(folder, listing)
     if seal is not None and (seal.version, seal.base) == (listing.newest, listing.base):
-        return
+        if listing.noted < listing.newest:
+            folder.note_newest(listing.newest)
+        if listing.noted <= listing.newest:
+            return
     damage = next(find_damage(folder, listing), None)
     if damage is not None:
         raise damaged_error(table_uri, damage)
@@ -113,13 +138,22 @@ def find_damage(folder: LogFolder, listing: LogListing | None = None) -> Iterato
 def _find_missing(listing: LogListing, seal: Seal | None) -> Iterator[LogDamage]:
     """Entries that must be there."""
     newest = newest_version(listing, seal)
-    for version in range(listing.base + 1, newest + 1):
-        if version not in listing.entries:
-            yield LogDamage(entry_name(version), version, f"expected versions up to {newest}, found no such file")
+    if listing.newest < 0:
+        gone = missing_log(newest)
+        if gone is not None:
+            yield gone
+        return
+    for version in islice(missing_versions(listing, newest), MAX_MISSING):
+        yield LogDamage(entry_name(version), version, f"expected versions up to {newest}, found no such file")
     if seal is not None and seal.base > listing.base:
         for name in seal.files:
             if ".checkpoint." in name and 0 not in listing.entries:
                 yield LogDamage(name, seal.base, "expected a checkpoint, found no such file", is_entry=False)
+
+
+def missing_versions(listing: LogListing, newest: int) -> Iterator[int]:
+    """Versions up to the newest one that a reader needs the entries of, and that have none; oldest first."""
+    return (version for version in range(listing.base + 1, newest + 1) if version not in listing.entries)
 
 
 def _find_changed(folder: LogFolder, listing: LogListing, seal: Seal | None) -> Iterator[LogDamage]:

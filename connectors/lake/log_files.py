@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pyarrow.fs as pafs
 
+from connectors.lake.newest_versions import read_newest, write_newest
 from connectors.lake.versions import StorageOptions, table_files
 from connectors.s3.access import write_object
 from connectors.s3.finding import s3_options
@@ -50,12 +51,14 @@ class LogListing:
         checkpoints: the parts of each checkpoint.
         seals: names of the seals, newest first, see `log_seals`.
         has_pointer: whether there is a `_last_checkpoint`.
+        noted: the newest version that the lake has noted, see `newest_versions`; -1 for none.
     """
 
     entries: dict[int, LogFile] = field(default_factory=dict)
     checkpoints: dict[int, list[LogFile]] = field(default_factory=dict)
     seals: list[str] = field(default_factory=list)
     has_pointer: bool = False
+    noted: int = -1
 
     @property
     def base(self) -> int:
@@ -80,13 +83,15 @@ class LogFolder:
     def __init__(self, table_uri: str, storage_options: StorageOptions = None, s3: S3Options | None = None) -> None:
         self.table_uri = table_uri
         self._s3 = s3
+        self._options = storage_options
         self.files = table_files(table_uri, storage_options)
 
     def read_listing(self) -> LogListing:
         """List the log; a table without one has an empty listing."""
         found = LogListing()
         has_pointer = False
-        # Before the entries: a seal that a writer adds meanwhile would seem to have lost its entry.
+        # Before the entries: a seal or a note that a writer adds meanwhile would seem to have lost its entry.
+        noted = read_newest(self.table_uri, self._options)
         seals = sorted(
             (info.base_name for info in self._infos(SEALS) if _ENTRY.fullmatch(info.base_name)), reverse=True
         )
@@ -98,7 +103,7 @@ class LogFolder:
             elif checkpoint := _CHECKPOINT.fullmatch(name):
                 version = int(checkpoint[1])
                 found.checkpoints.setdefault(version, []).append(_log_file(info, version))
-        return LogListing(found.entries, found.checkpoints, seals, has_pointer)
+        return LogListing(found.entries, found.checkpoints, seals, has_pointer, noted)
 
     def read(self, name: str, folder: str = LOG) -> bytes:
         """Read a file of the log.
@@ -119,6 +124,10 @@ class LogFolder:
         make_folders(path.parent, below=Path(self.table_uri))
         with write_whole(path) as file:
             file.write(data)
+
+    def note_newest(self, version: int) -> None:
+        """Note the table's newest version in the lake."""
+        write_newest(self.table_uri, version, self._s3)
 
     def delete(self, name: str, folder: str = LOG) -> None:
         """Delete a file of the log, if it is there."""

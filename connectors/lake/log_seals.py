@@ -12,11 +12,11 @@ newest seals are kept, so that one of them may be damaged.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from dataclasses import dataclass, field
 from typing import Any
 
+from connectors.lake.digests import digest, with_digest, without_digest
 from connectors.lake.log_files import SEALS, LogFile, LogFolder, LogListing, entry_name
 from schemas.layouts.numbers import parse_int64
 
@@ -42,13 +42,13 @@ class Seal:
     def to_bytes(self) -> bytes:
         """The seal's file: a line with the seal, and one with its own digest."""
         text = json.dumps({"version": self.version, "base": self.base, "files": self.files}, sort_keys=True).encode()
-        return text + b"\n" + _digest(text).encode() + b"\n"
+        return with_digest(text)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Seal | None:
         """Parse a seal's file; None for one that is damaged."""
-        text, _, digest = data.removesuffix(b"\n").partition(b"\n")
-        if digest.decode("ascii", "replace") != _digest(text):
+        text = without_digest(data)
+        if text is None:
             return None
         value: dict[str, Any] = json.loads(text)
         return cls(value["version"], value["base"], {name: (size, sha) for name, (size, sha) in value["files"].items()})
@@ -66,7 +66,7 @@ def digest_of(folder: LogFolder, file: LogFile) -> str:
     """
     key = (folder.table_uri, file.name, file.size, file.mtime_ns)
     if not file.mtime_ns or key not in _known_digests:
-        found = _digest(folder.read(file.name))
+        found = digest(folder.read(file.name))
         if not file.mtime_ns:
             return found
         if len(_known_digests) > 10_000:
@@ -90,11 +90,11 @@ def newest_seal(folder: LogFolder, listing: LogListing) -> tuple[Seal | None, li
 
 
 def newest_version(listing: LogListing, seal: Seal | None) -> int:
-    """The newest version that a log has, or had: a damaged seal tells it by its name.
+    """The newest version that a log has, or had: a damaged seal tells it by its name, and so does the lake's note.
 
     The name of a damaged seal counts only near the versions that are known: anybody can make up a name.
     """
-    known = max(listing.newest, seal.version if seal else -1)
+    known = max(listing.newest, listing.noted, seal.version if seal else -1)
     named = (parse_int64(name.removesuffix(".json")) or 0 for name in listing.seals)
     return max([known, *(version for version in named if version <= known + _FAR)])
 
@@ -116,10 +116,8 @@ def write_seal(folder: LogFolder, listing: LogListing, *, anew: bool = False) ->
     name = entry_name(listing.newest)
     files = {file.name: (file.size, digest_of(folder, file)) for file in read_files(listing)}
     folder.write(name, Seal(listing.newest, listing.base, files).to_bytes(), SEALS)
+    if anew or listing.noted < listing.newest:
+        folder.note_newest(listing.newest)
     older = [seal for seal in listing.seals if seal != name]
     for seal in older if anew else older[_KEPT - 1 :]:
         folder.delete(seal, SEALS)
-
-
-def _digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()

@@ -16,6 +16,7 @@ from deltalake import DeltaTable, QueryBuilder
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from connectors.lake.delta import delta_table
+from connectors.lake.lost_tables import check_messages_are_there
 from connectors.lake.paths import LakeError, LakePaths
 
 _ENGINE_PREFIX = re.compile(r"^(?:[A-Z]\w* error(?:: | -> )|\w+Error\(\"?|Execution error: )+")
@@ -58,6 +59,7 @@ def open_table(lake: LakePaths, table: str) -> DeltaTable:
             raise NoTableError(
                 f"the lake {lake.root} has no table {table!r} yet: nothing has been written to it"
             ) from None
+        check_messages_are_there(lake)
         raise LakeError(
             f"{lake.root} is not a lake: expected a Delta table in {uri}; 'commitlake archive' makes one"
         ) from None

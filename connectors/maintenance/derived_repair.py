@@ -11,10 +11,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake.exceptions import TableNotFoundError
 
-from connectors.lake.archive_log import APPLICATION_ID, ArchiveCommit, commits_after
+from connectors.lake.archive_log import ArchiveCommit, commits_after
 from connectors.lake.committer import append_files
 from connectors.lake.delta import delta_table
-from connectors.lake.follower import FOLLOWING, finish_runs
+from connectors.lake.follower import FOLLOWING, finish_runs, last_finished
 from connectors.lake.paths import LakePaths
 from connectors.lake.plain_files import write_plain_file
 from connectors.maintenance.progress_repair import LostRuns
@@ -70,9 +70,9 @@ def refill_tables(lake: LakePaths, parser_version: str) -> dict[str, int]:
         for table, schema in FOLLOWING.items():
             uri = getattr(lake, table)
             wanted = commit.files.get(table, ())
-            if not wanted or commit.sequence <= _followed(uri):
+            if not wanted or commit.sequence <= last_finished(uri):
                 continue
-            there = folder_of(uri).get_file_info([file.path for file in wanted])
+            there = folder_of(lake.root).get_file_info([f"{table}/{file.path}" for file in wanted])
             found = [file for file, info in zip(wanted, there, strict=True) if info.is_file and info.size == file.size]
             if len(found) < len(wanted):
                 gone[table] = gone.get(table, 0) + len(wanted) - len(found)
@@ -84,10 +84,3 @@ def refill_tables(lake: LakePaths, parser_version: str) -> dict[str, int]:
 def named_files(commits: Collection[ArchiveCommit], table: str) -> set[str]:
     """The files that commits name for a table that follows."""
     return {file.path for commit in commits for file in commit.files.get(table, ())}
-
-
-def _followed(table_uri: str) -> int:
-    try:
-        return delta_table(table_uri).transaction_version(APPLICATION_ID) or 0
-    except TableNotFoundError:
-        return 0

@@ -17,6 +17,7 @@ import json
 import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 from urllib.parse import unquote
 
@@ -27,11 +28,13 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from connectors.lake.delta import storage_options
 from connectors.lake.file_actions import file_actions
-from connectors.lake.log_check import LogDamage, find_damage
+from connectors.lake.log_check import MAX_MISSING, LogDamage, find_damage, missing_log, missing_versions
 from connectors.lake.log_files import LOG, POINTER, LogFolder, LogListing, entry_name
 from connectors.lake.log_seals import newest_seal, newest_version, write_seal
+from connectors.lake.newest_versions import read_newest
 from connectors.lake.paths import LakePaths
 from connectors.lake.versions import table_files
+from connectors.maintenance.first_entry import first_entry
 from connectors.s3.access import write_object
 from connectors.whole_files import write_whole
 
@@ -53,6 +56,7 @@ class LogRepair:
         last: the newest.
         only_first: whether the entries after the first stay, because no reader reads it any more.
         is_lost: whether no version is whole.
+        writes_first: whether entry 0, which only says what columns the table has, is written anew.
     """
 
     table: str
@@ -62,6 +66,7 @@ class LogRepair:
     last: int = -1
     only_first: bool = False
     is_lost: bool = False
+    writes_first: bool = False
 
     @property
     def versions(self) -> list[int]:
@@ -140,13 +145,14 @@ def plan_log_repair(lake: LakePaths, table: str) -> LogRepair | None:
     try:
         folder = LogFolder(uri, storage_options(uri, lake.s3), lake.s3)
     except TableNotFoundError:  # no such folder
-        return None
+        gone = missing_log(read_newest(uri, storage_options(uri, lake.s3)))
+        return None if gone is None else LogRepair(table, [gone], is_lost=True)
     listing = folder.read_listing()
-    if listing.newest < 0 and not listing.seals:
-        return None
     damages = list(find_damage(folder, listing))
     if not damages:
         return None
+    if listing.newest < 0:
+        return LogRepair(table, damages, is_lost=True)
     checkpoints = {damage.version for damage in damages if not damage.is_entry and damage.name != POINTER}
     aside = [file.name for version in checkpoints for file in listing.checkpoints.get(version, ())]
     if listing.has_pointer and (aside or any(damage.name == POINTER for damage in damages)):
@@ -157,13 +163,18 @@ def plan_log_repair(lake: LakePaths, table: str) -> LogRepair | None:
     newest = newest_version(listing, seal)
     bad = {damage.version for damage in damages if damage.is_entry}
     bad |= {damage.version for damage in find_damage(folder, rest) if damage.is_entry}
-    bad |= {version for version in range(rest.base + 1, newest + 1) if version not in rest.entries}
+    bad |= set(islice(missing_versions(rest, newest), MAX_MISSING))
     needed = sorted(version for version in bad if version > rest.base)
     if not needed:
         first = min(bad, default=None)
         return LogRepair(table, damages, aside, first, newest, only_first=first is not None)
-    is_lost = needed[0] <= 0
-    return LogRepair(table, damages, aside, needed[0], newest, is_lost=is_lost)
+    # Without a checkpoint, entry 0 is the one that made the table, and added no file.
+    writes_first = needed[0] == 0 and min(rest.entries, default=0) <= 1
+    rest_of_needed = [version for version in needed if version > 0]
+    if writes_first:
+        first = rest_of_needed[0] if rest_of_needed else None
+        return LogRepair(table, damages, aside, first, newest, writes_first=True)
+    return LogRepair(table, damages, aside, needed[0], newest, is_lost=needed[0] <= 0)
 
 
 def repair_log(aside: AsideFolder, repair: LogRepair, note: dict[str, Any], keep: Collection[str] = ()) -> None:
@@ -180,6 +191,9 @@ def repair_log(aside: AsideFolder, repair: LogRepair, note: dict[str, Any], keep
     folder = LogFolder(uri, storage_options(uri, lake.s3), lake.s3)
     for name in sorted(repair.aside, key=lambda name: name != POINTER):
         aside.move(f"{repair.table}/{LOG}/{name}")
+    if repair.writes_first:
+        aside.copy(f"{repair.table}/{LOG}/{entry_name(0)}")
+        folder.write(entry_name(0), first_entry(repair.table, _read_or_nothing(folder, entry_name(0))))
     if repair.goes_back:
         for name in _files_of_lost_versions(folder, repair):
             if name not in keep:
@@ -196,6 +210,13 @@ def repair_log(aside: AsideFolder, repair: LogRepair, note: dict[str, Any], keep
         aside.copy(f"{repair.table}/{LOG}/{entry_name(version)}")
         folder.write(entry_name(version), _placeholder(note))
     write_seal(folder, folder.read_listing(), anew=True)
+
+
+def _read_or_nothing(folder: LogFolder, name: str) -> bytes:
+    try:
+        return folder.read(name)
+    except FileNotFoundError:
+        return b""
 
 
 def _placeholder(note: dict[str, Any]) -> bytes:

@@ -80,7 +80,7 @@ def commit_repair(lake: LakePaths, note: dict[str, Any]) -> ArchiveCommit:
     table = delta_table(lake.messages)
     known = newest_commit(table)
     last = known[1] if known else ArchiveCommit(0, "")
-    newest = max(last.sequence, table.transaction_version(APPLICATION_ID) or 0, _finished(lake), note["sequence"])
+    newest = max(last.sequence, table.transaction_version(APPLICATION_ID) or 0, finished_runs(lake), note["sequence"])
     # Each lost version may have been a run, of which nothing is known.
     sequence = newest + 1 + max(0, int(table.version()) - note["first"])
     stores = last.stores
@@ -121,7 +121,7 @@ def _note(entry: CommitNote) -> dict[str, Any] | None:
     return note if isinstance(note, dict) else None
 
 
-def _finished(lake: LakePaths) -> int:
+def finished_runs(lake: LakePaths) -> int:
     """The newest run that `archive_runs` tells of, 0 where it cannot be read."""
     try:
         return delta_table(lake.archive_runs).transaction_version(APPLICATION_ID) or 0

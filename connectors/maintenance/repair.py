@@ -2,6 +2,7 @@
 
     1. logs of all tables       log_repair        damaged entries and checkpoints go aside
     2. messages                 progress_repair   says how far the archive has come now
+                                data_adoption     makes it anew of its data files, where no version is whole
     3. data files               data_check        damaged ones go aside, and are taken out of their table
     4. tables of runs           derived_repair    rows of lost runs go, what commits name comes again
     5. message_keys             follow            anew, where it is damaged or is ahead of messages
@@ -13,7 +14,7 @@ goes on. Nothing else may write to the lake meanwhile.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
@@ -22,18 +23,23 @@ import pyarrow as pa
 from deltalake.exceptions import TableNotFoundError
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from connectors.lake.archive_log import ArchiveCommit, commits_after
+from connectors.lake.archive_log import ArchiveCommit, commits_after, read_last_commit
 from connectors.lake.committer import append_rows
-from connectors.lake.delta import delta_table, storage_options
-from connectors.lake.follower import restore_runs
-from connectors.lake.log_check import LogDamagedError, damaged_error
+from connectors.lake.delta import delta_table, seal, storage_options
+from connectors.lake.follower import FOLLOWING, lacking_runs, last_finished, missing_runs, restore_runs
+from connectors.lake.log_check import LogDamage, LogDamagedError
 from connectors.lake.log_files import LogFolder, entry_name
+from connectors.lake.lost_tables import followers_of, has_log
+from connectors.lake.newest_versions import delete_newest
 from connectors.lake.paths import LakePaths
 from connectors.lake.versions import VersionsError
+from connectors.maintenance.data_adoption import Adoption, adopt_files, find_adoption
+from connectors.maintenance.data_adoption import lost_run_ids as runs_beyond
 from connectors.maintenance.data_check import DataDamage, find_damaged_files
 from connectors.maintenance.derived_repair import OF_RUNS, delete_runs, lost_run_ids, named_files, refill_tables
+from connectors.maintenance.expiry import read_expiries
 from connectors.maintenance.log_repair import AsideFolder, LogRepair, plan_log_repair, repair_log
-from connectors.maintenance.progress_repair import commit_repair, is_unfinished, lost_runs
+from connectors.maintenance.progress_repair import commit_repair, finished_runs, is_unfinished, lost_runs
 from connectors.maintenance.rewind import plan_rewind
 from connectors.maintenance.table_files import exchange_files
 from connectors.message_keys.check import check_keys
@@ -56,6 +62,9 @@ class RepairPlan:
         unfinished: whether an earlier repair of `messages` was killed.
         lost: runs of which `messages` has lost the rows, and other tables have not.
         keys: why `message_keys` is made anew; empty where it is not.
+        adoption: the data files that `messages` is made anew of; None where it is not.
+        ahead: the newest run that `archive_runs` has and `messages` has lost; 0 where there is none.
+        behind: how many runs are not in a table that has followed them, by table.
         notes: what else is to be said.
     """
 
@@ -64,25 +73,36 @@ class RepairPlan:
     unfinished: bool = False
     lost: int = 0
     keys: str = ""
+    adoption: Adoption | None = None
+    ahead: int = 0
+    behind: Mapping[str, int] = field(default_factory=dict)
     notes: Sequence[str] = ()
 
     @property
     def is_nothing(self) -> bool:
         """Whether the lake is whole."""
-        return not (self.logs or self.files or self.unfinished or self.lost or self.keys)
+        return not (self.logs or self.files or self.unfinished or self.lost or self.keys or self.ahead or self.behind)
 
     def lines(self) -> Iterator[str]:
         """The plan in words."""
         for table, repair in self.logs.items():
             for damage in repair.damages:
                 yield f"{table}: {damage}"
-            yield f"  {_way_of(table, repair)}"
+            if table == "messages" and self.adoption is not None:
+                yield from (f"  {line}" for line in self.adoption.lines())
+            else:
+                yield f"  {_way_of(table, repair)}"
         for table, damages in self.files.items():
             for found in damages:
                 yield f"{table}: data file {found}"
             yield f"  {_way_of_files(table)}"
         if self.unfinished:
             yield "messages: an earlier repair was stopped: it is finished"
+        if self.ahead:
+            yield f"messages has lost its newest commits: archive_runs has runs up to {self.ahead}"
+            yield "  the rows of these runs are taken out of the other tables; the next archive takes them again"
+        for table, count in self.behind.items():
+            yield f"{table}: {count} runs are missing that messages has: they are added again"
         if self.lost:
             yield f"rows of {self.lost} runs, of which messages has lost the rows, are taken out of the other tables"
         if self.keys:
@@ -92,13 +112,13 @@ class RepairPlan:
 
 def _way_of(table: str, repair: LogRepair) -> str:
     if repair.is_lost:
-        if table == "messages":
-            return "no version of it is whole, and nothing else can say what it held: restore the lake from a copy"
         return "no version of it is whole: it goes aside, and is made again as far as the commits of messages tell"
     if repair.goes_back:
         assert repair.first is not None
         more = "the next archive goes on from there" if table == "messages" else "what is missing then comes again"
         return f"{table} goes back to version {repair.first - 1}, the last whole one; {more}"
+    if repair.writes_first:
+        return "entry 0, which tells the table's columns, is written again"
     if repair.first is not None:
         return "the entry goes aside: the checkpoint has what it said"
     return "the checkpoint goes aside: the entries of the log say the same"
@@ -122,6 +142,9 @@ def plan_repair(lake: LakePaths, *, deep: bool = True, first_offsets: Mapping[st
         deep: whether every page of every data file is read, and `message_keys` compared with `messages`.
     """
     logs = {table: repair for table in TABLES if (repair := plan_log_repair(lake, table))}
+    if "messages" not in logs and not has_log(lake, "messages") and followers_of(lake):
+        gone = LogDamage(entry_name(0), 0, "expected the log of a table, found none")
+        logs["messages"] = LogRepair("messages", [gone], is_lost=True)
     files = {}
     for table in TABLES:
         if table not in logs:
@@ -132,7 +155,7 @@ def plan_repair(lake: LakePaths, *, deep: bool = True, first_offsets: Mapping[st
             if damages:
                 files[table] = damages
     if "messages" in logs:
-        return RepairPlan(logs, files)
+        return RepairPlan(logs, files, adoption=find_adoption(lake) if logs["messages"].is_lost else None)
     if "messages" in files and first_offsets is not None:
         rewind = plan_rewind(lake, files["messages"], first_offsets)
         if isinstance(rewind, LogRepair):
@@ -141,7 +164,30 @@ def plan_repair(lake: LakePaths, *, deep: bool = True, first_offsets: Mapping[st
         return RepairPlan(logs, files, notes=[f"messages cannot go back to before its damaged files: {rewind}"])
     lost = _lost_rows(lake) if not set(OF_RUNS) & (logs.keys() | files.keys()) else 0
     keys = "" if {_KEYS, "messages"} & (logs.keys() | files.keys()) else _wrong_keys(lake, deep=deep)
-    return RepairPlan(logs, files, is_unfinished(lake.messages) is not None, lost, keys)
+    unfinished = is_unfinished(lake.messages) is not None
+    ahead = 0 if unfinished or "archive_runs" in logs else _newest_lost_run(lake)
+    return RepairPlan(logs, files, unfinished, lost, keys, ahead=ahead, behind=_behind(lake, {*logs, *files}))
+
+
+def _newest_lost_run(lake: LakePaths) -> int:
+    """The newest run of `archive_runs`, where `messages` has no commit of it or of a later one; else 0."""
+    finished = last_finished(lake.archive_runs)
+    last = read_last_commit(lake.messages)
+    return finished if finished > (last.sequence if last else 0) else 0
+
+
+def _behind(lake: LakePaths, damaged: Collection[str]) -> dict[str, int]:
+    """How many runs the tables that follow lack, of those that are finished."""
+    commits = commits_after(lake.messages, 0)
+    found = {
+        table: len(runs)
+        for table in FOLLOWING
+        if table not in damaged and "archive_runs" not in damaged and (runs := missing_runs(lake, table, commits))
+    }
+    is_kept = "archive_runs" not in read_expiries(delta_table(lake.messages))
+    if is_kept and "archive_runs" not in damaged and (count := len(lacking_runs(lake))):
+        found["archive_runs"] = count
+    return found
 
 
 def _lost_rows(lake: LakePaths) -> int:
@@ -175,26 +221,34 @@ def repair_lake(lake: LakePaths, plan: RepairPlan, parser_version: str) -> list[
     Returns:
         Sentences on what could not be brought back.
 
-    Raises:
-        LogDamagedError: where no version of `messages` is whole; nothing was changed then.
     """
     aside = AsideFolder(lake)
     of_messages = plan.logs.get("messages")
     if of_messages is not None:
-        if of_messages.is_lost:
-            raise damaged_error(lake.messages, of_messages.damages[0])
-        repair_log(aside, of_messages, _note(lake, of_messages))
+        if plan.adoption is not None:
+            adopt_files(aside, plan.adoption, finished_runs(lake))
+            seal(lake.messages, lake.s3)
+        else:
+            repair_log(aside, of_messages, _note(lake, of_messages))
     note = is_unfinished(lake.messages)
+    if note is None and plan.ahead:
+        version = delta_table(lake.messages).version() + 1
+        note = {"first": version, "run_ids": [], "sequence": plan.ahead, "goes_back": True}
     if note is not None:
         commit_repair(lake, note)
-    missing = [line for table in OF_RUNS for line in _repair_table_of_runs(aside, table, plan)]
+    missing = list(plan.adoption.losses()) if plan.adoption else []
+    missing += [line for table in OF_RUNS for line in _repair_table_of_runs(aside, table, plan)]
     lost = lost_runs(lake.messages)
     if lost and (run_ids := lost_run_ids(lake, lost)):
         for table in OF_RUNS:
             delete_runs(getattr(lake, table), run_ids)
     missing += _take_out(aside, "messages", _damaged_files(lake, "messages", plan), parser_version)
+    if plan.adoption is not None and (lost_ids := runs_beyond(lake, plan.adoption)):
+        for table in OF_RUNS:
+            delete_runs(getattr(lake, table), lost_ids)
+        missing.append(f"{len(lost_ids)} runs are lost: {', '.join(sorted(lost_ids)[:5])}")
     gone = refill_tables(lake, parser_version)
-    if "archive_runs" in {*plan.logs, *plan.files}:
+    if "archive_runs" in {*plan.logs, *plan.files, *plan.behind}:
         restored = restore_runs(lake, parser_version)
         removed = sum(damage.file.rows or 0 for damage in plan.files.get("archive_runs", ()))
         if restored < removed:
@@ -210,6 +264,7 @@ def _repair_table_of_runs(aside: AsideFolder, table: str, plan: RepairPlan) -> I
     lake, repair = aside.lake, plan.logs.get(table)
     if repair is not None and repair.is_lost:
         aside.move_folder(f"{table}/_delta_log")
+        delete_newest(getattr(lake, table), storage_options(lake.root, lake.s3))
         if table not in _OF_COMMITS:
             yield f"{table}: rows that no commit of messages names"
         return
@@ -275,11 +330,17 @@ def _write_gaps(lake: LakePaths, damages: Sequence[DataDamage], parser_version: 
 def _repair_keys(aside: AsideFolder, plan: RepairPlan) -> None:
     lake = aside.lake
     try:
-        wrong = _KEYS in plan.logs or _KEYS in plan.files or bool(plan.keys) or _wrong_keys(lake, deep=True)
+        wrong = (
+            {_KEYS} & {*plan.logs, *plan.files}
+            or plan.keys
+            or plan.adoption is not None
+            or _wrong_keys(lake, deep=True)
+        )
     except (LogDamagedError, VersionsError, OSError, pa.ArrowException):
         wrong = True
     if wrong:
         aside.move_folder(_KEYS)
+        delete_newest(lake.message_keys, storage_options(lake.root, lake.s3))
         follow_keys(lake)
 
 

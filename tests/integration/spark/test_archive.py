@@ -345,6 +345,7 @@ def test_a_run_that_was_stopped_behind_its_commit_is_made_good(small: Archive) -
     expected = small.spark.createDataFrame(small.table("quarantine").toArrow())
     shutil.rmtree(small.lake / "archive_runs")
     shutil.rmtree(small.lake / "quarantine" / "_delta_log")
+    shutil.rmtree(small.lake / "_newest")
     small.write(bytes(SIZE))  # what was read is not needed again
     shutil.rmtree(small.store)
     small.write(open_segment([], SIZE, SIZE), base_offset=SIZE)
@@ -367,6 +368,7 @@ def test_a_run_that_was_stopped_behind_its_quarantine_does_not_write_it_twice(sm
     small.write(damaged_segment())
     small.run()
     shutil.rmtree(small.lake / "archive_runs")
+    (small.lake / "_newest" / "archive_runs.json").unlink()
     small.write(damaged_segment(), open_segment([], SIZE))
     assert list(small.run().recovered) == [1]
     assert small.table("quarantine").count() == 2
@@ -379,6 +381,7 @@ def test_several_stopped_runs_are_made_good_before_the_next(small: Archive) -> N
     small.write(open_segment(FIRST[:9], SIZE))
     small.run()
     shutil.rmtree(small.lake / "archive_runs")
+    (small.lake / "_newest" / "archive_runs.json").unlink()
     small.write(open_segment(FIRST, SIZE))
     result = small.run()
     assert (result.sequence, list(result.recovered), result.messages) == (3, [1, 2], 21)

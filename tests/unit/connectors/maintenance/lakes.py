@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import datetime
 import hashlib
+import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from connectors.archive.manifest import ManifestRow
+from connectors.archive.store_config import write_config_changes
 from connectors.archive.task import ArchiveTasks
 from connectors.archive.work import find_work
 from connectors.lake.archive_log import ArchiveCommit, RunCounts
@@ -85,6 +87,13 @@ class GrowingLake:
             self.count += 1
         write_store(self.store, [(0, bytes(self.log).ljust(SEGMENT, b"\0"))])
 
+    def configure(self, queues: int) -> None:
+        """Give the store's topics a number of queues, which the next run archives."""
+        path = self.store / "config" / "topics.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        topics = {"topic-00": {"topicName": "topic-00", "readQueueNums": queues, "writeQueueNums": queues}}
+        path.write_text(json.dumps({"topicConfigTable": topics}))
+
     def archive(self, *, finish: bool = True) -> ArchiveCommit:
         """One archive run; not finished, it is one that was killed behind its commit."""
         return archive_store(self.store, self.lake, finish=finish)
@@ -104,8 +113,12 @@ def archive_store(store: Path, lake: LakePaths, broker: str | None = None, *, fi
     splits = work.splits(PARTITION)
     tasks = ArchiveTasks(splits, lake, PackLocation(lake.bodies), work.commit.run_id, "1")
     manifest = list(tasks.run(range(len(splits))))
+    written = _written(work.commit, manifest)
+    config = write_config_changes(lake, work.stores, work.commit.run_id, datetime.datetime.now(datetime.UTC))
+    if config is not None:
+        written = replace(written, files={**written.files, "store_config": (config,)})
     files = _files(manifest).pop("messages", [])
-    commit = commit_run(lake.messages, files, _written(work.commit, manifest), work.started_from)
+    commit = commit_run(lake.messages, files, written, work.started_from)
     if finish:
         finish_runs(lake, commit.run_id, "1")
     return commit

@@ -1,0 +1,66 @@
+"""Tables that are gone from a lake although other tables of it tell that they were there."""
+
+from __future__ import annotations
+
+import pyarrow.fs as pafs
+from deltalake.exceptions import TableNotFoundError
+
+from connectors.lake.delta import storage_options
+from connectors.lake.log_check import WAY_OUT, LogDamagedError
+from connectors.lake.log_files import LOG
+from connectors.lake.paths import LakeError, LakePaths
+from connectors.lake.versions import table_files
+
+FOLLOWERS = ("message_keys", "archive_runs", "quarantine", "gaps", "profiles", "quality_results", "store_config")
+"""The tables that are made after `messages`."""
+
+
+def followers_of(lake: LakePaths) -> list[str]:
+    """Return the tables that follow `messages` and have a log."""
+    try:
+        files = table_files(lake.root, storage_options(lake.root, lake.s3))
+    except TableNotFoundError:  # no such folder
+        return []
+    return [
+        table for table in FOLLOWERS if files.get_file_info(pafs.FileSelector(f"{table}/{LOG}", allow_not_found=True))
+    ]
+
+
+def has_log(lake: LakePaths, table: str) -> bool:
+    """Whether a table has any file of a log."""
+    try:
+        files = table_files(lake.root, storage_options(lake.root, lake.s3))
+    except TableNotFoundError:
+        return False
+    return bool(files.get_file_info(pafs.FileSelector(f"{table}/{LOG}", allow_not_found=True)))
+
+
+def check_writable(lake: LakePaths) -> None:
+    """Refuse a place that an archive must not write to.
+
+    Raises:
+        LakeError: as `LakePaths.check_writable` does.
+        LogDamagedError: for a lake that has lost its table `messages`.
+        S3Error: if an object store cannot be reached, or the bucket not be listed.
+    """
+    try:
+        lake.check_writable()
+    except LakeError:
+        check_messages_are_there(lake)
+        raise
+
+
+def check_messages_are_there(lake: LakePaths) -> None:
+    """Refuse a lake whose table `messages` has no log, while tables that follow it have one.
+
+    Raises:
+        LogDamagedError: if that is so.
+    """
+    if has_log(lake, "messages"):
+        return
+    others = followers_of(lake)
+    if others:
+        raise LogDamagedError(
+            f"{lake.messages}: expected the log of a table in its {LOG}, as {' and '.join(others[:2])} of this lake "
+            f"follow it, found none. {WAY_OUT}"
+        )

@@ -1,0 +1,93 @@
+"""The newest version of each table of a lake, noted beside the tables: `_newest/<table>.json` in the lake.
+
+A log that has lost its newest entry together with its seal looks like the whole log of an older table, and a table
+without a log looks like one that was never made. The note tells that there was more.
+
+    {"table": "messages", "version": 7}
+    <SHA-256 of that line>
+
+It is written after each commit, next to the seal. A damaged note, or none, tells nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from pathlib import Path
+
+from connectors.lake.digests import with_digest, without_digest
+from connectors.lake.versions import StorageOptions, table_files
+from connectors.s3.access import write_object
+from connectors.s3.finding import s3_options
+from connectors.s3.options import S3Options
+from connectors.s3.uris import is_s3
+from connectors.whole_files import write_whole
+from schemas.layouts.numbers import INT64_MAX
+from schemas.store_files import make_folders, read_file
+
+NOTES = "_newest"
+"""Folder of a lake."""
+
+
+def read_newest(table_uri: str, storage_options: StorageOptions = None) -> int:
+    """Return the newest version that is noted of a table, -1 where none is.
+
+    Args:
+        table_uri: path or URI of the table.
+        storage_options: for object stores, as deltalake takes them.
+    """
+    root, name = _place(table_uri)
+    try:
+        if is_s3(table_uri):
+            with table_files(root, storage_options).open_input_stream(f"{NOTES}/{name}.json") as source:
+                data = bytes(source.read())
+        else:
+            data = read_file(Path(root) / NOTES / f"{name}.json")
+    except (FileNotFoundError, NotADirectoryError):
+        return -1
+    return _parse(data, name)
+
+
+def write_newest(table_uri: str, version: int, s3: S3Options | None = None) -> None:
+    """Note a table's newest version.
+
+    Args:
+        table_uri: path or URI of the table.
+        version: of the table.
+        s3: the object store; by default that of the environment.
+    """
+    root, name = _place(table_uri)
+    data = with_digest(json.dumps({"table": name, "version": version}).encode())
+    if is_s3(table_uri):
+        with write_object(s3 or s3_options(), f"{root}/{NOTES}/{name}.json") as output:
+            output.write(data)
+        return
+    path = Path(root) / NOTES / f"{name}.json"
+    make_folders(path.parent, below=Path(root))
+    with write_whole(path) as file:
+        file.write(data)
+
+
+def delete_newest(table_uri: str, storage_options: StorageOptions = None) -> None:
+    """Delete the note of a table that goes."""
+    root, name = _place(table_uri)
+    with suppress(FileNotFoundError):
+        table_files(root, storage_options).delete_file(f"{NOTES}/{name}.json")
+
+
+def _place(table_uri: str) -> tuple[str, str]:
+    """The folder that holds a table, and the table's name."""
+    if is_s3(table_uri):
+        root, _, name = table_uri.rstrip("/").rpartition("/")
+        return root, name
+    path = Path(table_uri)
+    return str(path.parent), path.name
+
+
+def _parse(data: bytes, name: str) -> int:
+    text = without_digest(data)
+    if text is None:
+        return -1
+    note = json.loads(text)
+    version = note["version"] if note["table"] == name else -1
+    return version if 0 <= version <= INT64_MAX else -1
