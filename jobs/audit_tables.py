@@ -1,13 +1,16 @@
 """What an audit sees of the tables themselves: their data files, and whether those that follow fit `messages`.
 
 data files       each is there, as large as the log says, with the footer that the log tells of; --deep reads all pages
-archive_runs     a row for each commit of a run, with what the commit counted
+archive_runs     a row for each commit of a run, with what the commit counted, and no other row
 gaps, quarantine as many rows of a run as its commit counted
+profiles and     as many rows of a run as its commit names, profiles with the checksums that the run has written
+  others
 message_keys     the keys of messages, no fewer and no others
 """
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -16,12 +19,15 @@ from typing import TYPE_CHECKING, Any
 from deltalake.exceptions import TableNotFoundError
 
 from connectors.lake.archive_log import ArchiveCommit, commits_after
+from connectors.lake.data_files import DataFile
 from connectors.lake.delta import delta_table
-from connectors.lake.follower import FOLLOWING, missing_runs
+from connectors.lake.follower import FOLLOWING
 from connectors.lake.paths import LakePaths
+from connectors.lake.reader import NoTableError, open_table, run_sql
 from connectors.maintenance.data_check import find_damaged_files
 from jobs.audit_moment import Moment
 from jobs.maintain_work import SORTED_TABLES
+from schemas.tables.profile import OPTIONAL_CHECKSUMS
 
 if TYPE_CHECKING:
     from jobs.audit_sides import Sides
@@ -81,11 +87,49 @@ def compare_runs(lake: LakePaths, moment: Moment) -> list[TableFinding]:
         ]
         if wrong:
             found.append(TableFinding(table, len(wrong), "runs", wrong[:SHOWN]))
-    for table in FOLLOWING:
-        if missing := missing_runs(lake, table, commits):
-            wrong = [f"run {sequence}: expected its rows, found a table that ends before it" for sequence in missing]
-            found.append(TableFinding(table, len(wrong), "runs", wrong[:SHOWN]))
-    return found
+    others = [table for table in FOLLOWING if table not in _COUNTED and table not in moment.expired]
+    compared = ((table, list(_wrong_row_counts(lake, table, commits))) for table in others)
+    return found + [TableFinding(table, len(wrong), "runs", wrong[:SHOWN]) for table, wrong in compared if wrong]
+
+
+def _wrong_row_counts(lake: LakePaths, table: str, commits: Sequence[ArchiveCommit]) -> Iterator[str]:
+    """Compare the rows of each run in a table that follows with the files that its commit names."""
+    named = {made.run_id: made for made in commits if made.files.get(table)}
+    if not named:
+        return
+    found = {row["run_id"]: row for row in _counts_by_run(lake, table)}
+    for run_id, made in named.items():
+        row = found.get(run_id, {})
+        rows = sum(file.rows for file in made.files[table])
+        if row.get("count", 0) != rows:
+            yield f"run {made.sequence}: expected {rows} rows, found {row.get('count', 0)}"
+            continue
+        for name, count in _written_checksums(made.files[table]).items():
+            if row.get(name, 0) != count:
+                yield f"run {made.sequence}: expected {count} values of {name}, found {row.get(name, 0)}"
+
+
+def _counts_by_run(lake: LakePaths, table: str) -> list[dict[str, Any]]:
+    """The rows of each run in a table, and how many of them have each optional checksum."""
+    try:
+        opened = open_table(lake, table)
+    except NoTableError:
+        return []
+    columns = {field.name for field in opened.schema().fields} & set(OPTIONAL_CHECKSUMS)
+    counts = ", ".join(["count(*) AS count", *(f"count({name}) AS {name}" for name in sorted(columns))])
+    answer = run_sql(opened, table, f"SELECT run_id, {counts} FROM {table} GROUP BY run_id").read_all()
+    rows: list[dict[str, Any]] = answer.to_pylist()
+    return rows
+
+
+def _written_checksums(files: Sequence[DataFile]) -> dict[str, int]:
+    """How many rows have each of the checksums that a profile may lack, as a run has written them."""
+    known = [(file.rows, json.loads(file.statistics).get("nullCount", {})) for file in files]
+    return {
+        name: sum(rows - nulls[name] for rows, nulls in known)
+        for name in OPTIONAL_CHECKSUMS
+        if all(name in nulls for _, nulls in known)
+    }
 
 
 _COUNTED = {"gaps": "gaps", "quarantine": "quarantined"}

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
+from pyspark.sql.pandas.types import to_arrow_schema
 
+from connectors.archive.work import find_work
+from connectors.lake.archive_log import RunCounts
+from connectors.lake.committer import commit_run
+from connectors.lake.follower import finish_runs
+from connectors.lake.plain_files import write_plain_file
 from connectors.message_keys.follow import follow_keys
 from jobs import audit, maintain
 from jobs.audit_moment import read_moment
 from jobs.audit_tables import compare_runs, damaged_files
 from jobs.command import ExitCode
+from schemas.tables.profile import PROFILES
 from tests.unit.connectors.lake.test_log_check import damage
 from tests.unit.connectors.maintenance.lakes import GrowingLake, data_files, shop_messages
 
@@ -91,6 +100,31 @@ def test_a_run_without_a_row_and_one_with_another_count_are_told(growing: Growin
     runs.update({"messages": "7"}, predicate="sequence = 2")
     (finding,) = compare_runs(growing.lake, read_moment(growing.lake))
     assert finding.notes == ["run 1: expected a row, found 0", "run 2: expected messages 20, found 7"]
+
+
+def test_rows_and_checksums_that_a_run_has_written_are_missed(growing: GrowingLake) -> None:
+    work = find_work(str(growing.store), None, growing.lake)
+    rows = pa.Table.from_pylist(
+        [{"broker": "broker-a", "messages": 1, "row_checksum": 7, "lake_checksum": 8, "run_id": "r"}] * 3,
+        schema=to_arrow_schema(PROFILES, timezone="UTC"),
+    )
+    file = write_plain_file(rows, growing.lake.profiles, "part-r.zstd.parquet")
+    counts = RunCounts("2026-11-20T00:00:00+00:00", 0, 0, 0)
+    commit = replace(work.commit, run_id="r").with_written(counts, {"profiles": [file]})
+    commit_run(growing.lake.messages, [], commit, work.started_from)
+    finish_runs(growing.lake, "r", "1")
+    assert compare_runs(growing.lake, read_moment(growing.lake)) == []
+    profiles = DeltaTable(growing.lake.profiles)
+    without = profiles.to_pyarrow_table().drop_columns(["row_checksum", "lake_checksum"])
+    write_deltalake(profiles, without, mode="overwrite", schema_mode="overwrite")  # as an old lake has them
+    for count, notes in (
+        (3, [f"run 3: expected 3 values of {name}, found 0" for name in ("row_checksum", "lake_checksum")]),
+        (2, ["run 3: expected 3 rows, found 2"]),
+        (0, ["run 3: expected 3 rows, found 0"]),
+    ):
+        write_deltalake(profiles, without.slice(0, count), mode="overwrite")
+        (finding,) = compare_runs(growing.lake, read_moment(growing.lake))
+        assert (finding.table, finding.notes) == ("profiles", notes)
 
 
 def test_a_damaged_log_is_an_exit_code_of_damage(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
