@@ -19,7 +19,8 @@ from dataclasses import replace
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from connectors.lake.follower import check_follows
+from connectors.lake.followed_runs import check_follows
+from connectors.lake.log_check import LogDamagedError
 from connectors.lake.paths import LakeError, LakePaths
 from connectors.lake.reader import NoTableError, QueryError, open_table
 from connectors.message_keys.opening import open_messages
@@ -174,7 +175,9 @@ def _hbase_or_lake(arguments: argparse.Namespace, lake: LakePaths) -> DeltaTable
     from jobs.query_hbase import missing_in_hbase
 
     try:
-        table = open_table(lake, "messages")
+        table = open_messages(lake)
+    except LogDamagedError:
+        raise
     except LakeError as error:
         _warn(f"whether HBase has all that was archived is not known: {error}")
         return None

@@ -22,3 +22,8 @@ def refuse_damaged_files(uri: str, reason: str) -> None:
     damage = next(find_damaged_files(uri, deep=False), None) or next(find_damaged_files(uri, deep=True), None)
     if damage is not None:
         raise LogDamagedError(f"{uri}: data file {damage}. {WAY_OUT}")
+    if reason.lower().startswith("parquet"):  # of a page's header, which no checksum covers
+        raise LogDamagedError(
+            f"{uri}: a data file is damaged, and its pages' checksums do not tell which: {reason}. Compare the files "
+            f"with a copy of the lake; once the damaged one is moved away, {WAY_OUT}"
+        )

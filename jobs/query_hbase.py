@@ -5,6 +5,8 @@ from __future__ import annotations
 from deltalake import DeltaTable
 
 from connectors.lake.archive_log import newest_commit
+from connectors.lake.delta import delta_table
+from connectors.lake.log_check import WAY_OUT, LogDamagedError
 
 
 def missing_in_hbase(table: DeltaTable, address: str, table_name: str | None) -> str:
@@ -17,6 +19,7 @@ def missing_in_hbase(table: DeltaTable, address: str, table_name: str | None) ->
 
     Raises:
         HBaseError: if it cannot be asked.
+        LogDamagedError: where `messages` has lost versions that HBase has followed.
     """
     from connectors.hbase.client import Client
     from connectors.hbase.options import Options
@@ -33,5 +36,10 @@ def missing_in_hbase(table: DeltaTable, address: str, table_name: str | None) ->
         return "the table in HBase has followed another lake"
     if found is not None and version <= found <= table.version():
         return ""
+    if found is not None and found > delta_table(table.table_uri).version():  # as it is by now
+        raise LogDamagedError(
+            f"{table.table_uri}: expected version {found} in its _delta_log, to which HBase has followed it, found "
+            f"version {table.version()} as the newest: the last entries are lost. {WAY_OUT}"
+        )
     where = "is being loaded for the first time" if found is None else f"has followed messages to version {found}"
     return f"HBase {where}, expected version {version}, of archive run {commit.sequence}"

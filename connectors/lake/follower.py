@@ -7,19 +7,17 @@ from __future__ import annotations
 
 import datetime
 import secrets
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from itertools import islice
 
 import pyarrow as pa
 from deltalake.exceptions import TableNotFoundError
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from connectors.lake.archive_log import APPLICATION_ID, ArchiveCommit, commits_after, read_commits, read_last_commit
+from connectors.lake.archive_log import ArchiveCommit, commits_after
 from connectors.lake.committer import append_files, append_rows
 from connectors.lake.delta import delta_table
-from connectors.lake.log_check import WAY_OUT, LogDamagedError
+from connectors.lake.followed_runs import check_not_ahead, last_finished
 from connectors.lake.paths import LakePaths
 from connectors.lake.plain_files import write_plain_file
 from schemas.tables.archive_runs import ARCHIVE_RUNS
@@ -37,8 +35,6 @@ FOLLOWING: dict[str, StructType] = {
     "store_config": STORE_CONFIG,
 }
 """The tables whose files a commit may name."""
-_LOOKED_AT = 64
-"""Commits of `messages` that a question to another table reads at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,58 +67,6 @@ def unfinished_commits(lake: LakePaths, newest: int) -> list[ArchiveCommit]:
     finished = last_finished(lake.archive_runs)
     check_not_ahead(lake, finished, newest)
     return commits_after(lake.messages, finished) if newest > finished else []
-
-
-def check_not_ahead(lake: LakePaths, finished: int, newest: int) -> None:
-    """Refuse a lake in which more runs are finished than `messages` has commits of.
-
-    Args:
-        lake: where the tables lie.
-        finished: the newest finished run that `archive_runs` tells of.
-        newest: the sequence of the newest commit, as it was read before.
-
-    Raises:
-        LogDamagedError: if that is so; other runs may have committed since `newest` was read.
-    """
-    if finished <= newest:
-        return
-    last = read_last_commit(lake.messages)
-    if last is None or last.sequence < finished:
-        raise LogDamagedError(
-            f"{lake.messages}: expected archive commit {finished} in its _delta_log, which archive_runs has, found "
-            f"{last.sequence if last else 'none'} as the newest: the last entries are lost. {WAY_OUT}"
-        )
-
-
-def missing_runs(lake: LakePaths, table: str, commits: Iterable[ArchiveCommit]) -> list[int]:
-    """Return the finished runs whose files a table that follows does not have, by their sequence numbers.
-
-    Args:
-        lake: where the tables lie.
-        table: one of `FOLLOWING`.
-        commits: of `messages`.
-    """
-    finished = last_finished(lake.archive_runs)
-    followed = last_finished(getattr(lake, table))
-    return [made.sequence for made in commits if made.files.get(table) and followed < made.sequence <= finished]
-
-
-def check_follows(lake: LakePaths, table: str) -> None:
-    """Refuse a table that does not have what the newest commits of `messages` name for it.
-
-    Raises:
-        LogDamagedError: if it has lost that.
-    """
-    try:
-        newest = list(islice(read_commits(lake.messages), _LOOKED_AT))
-    except (TableNotFoundError, LogDamagedError):  # said where messages is asked
-        return
-    missing = missing_runs(lake, table, newest)
-    if missing:
-        raise LogDamagedError(
-            f"{getattr(lake, table)}: expected the rows of archive run {missing[0]}, which is finished, found a table "
-            f"that ends before it: its last entries, or its log, are lost. {WAY_OUT}"
-        )
 
 
 def finish_runs(lake: LakePaths, run_id: str, parser_version: str) -> list[ArchiveCommit]:
@@ -198,11 +142,3 @@ def _append_run(run: ArchiveRun, runs_uri: str) -> None:
     # Another run may finish the same one at this moment, with another time: each writes a file of its own.
     file = write_plain_file(row, runs_uri, f"part-{run.run_id}-{secrets.token_hex(4)}.zstd.parquet")
     append_files(runs_uri, ARCHIVE_RUNS, [file], run.sequence)
-
-
-def last_finished(table_uri: str) -> int:
-    """The sequence number of the newest run that `archive_runs`, or another table that follows, has; 0 for none."""
-    try:
-        return delta_table(table_uri).transaction_version(APPLICATION_ID) or 0
-    except TableNotFoundError:
-        return 0

@@ -14,7 +14,8 @@ from deltalake.exceptions import TableNotFoundError
 from connectors.lake.archive_log import ArchiveCommit, commits_after
 from connectors.lake.committer import append_files
 from connectors.lake.delta import delta_table
-from connectors.lake.follower import FOLLOWING, finish_runs, last_finished
+from connectors.lake.followed_runs import last_finished
+from connectors.lake.follower import FOLLOWING, finish_runs
 from connectors.lake.paths import LakePaths
 from connectors.lake.plain_files import write_plain_file
 from connectors.maintenance.progress_repair import LostRuns

@@ -26,7 +26,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from connectors.lake.archive_log import ArchiveCommit, commits_after, read_last_commit
 from connectors.lake.committer import append_rows
 from connectors.lake.delta import delta_table, seal, storage_options
-from connectors.lake.follower import FOLLOWING, lacking_runs, last_finished, missing_runs, restore_runs
+from connectors.lake.followed_runs import last_finished, missing_runs
+from connectors.lake.follower import FOLLOWING, lacking_runs, restore_runs
 from connectors.lake.log_check import LogDamage, LogDamagedError
 from connectors.lake.log_files import LogFolder, entry_name
 from connectors.lake.lost_tables import followers_of, has_log

@@ -1,0 +1,79 @@
+"""How far the tables that follow `messages` have come, and whether one of them, or `messages`, has lost what it had.
+
+Needs no schema: look-ups, which start at once, ask it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import islice
+
+from deltalake.exceptions import TableNotFoundError
+
+from connectors.lake.archive_log import APPLICATION_ID, ArchiveCommit, read_commits, read_last_commit
+from connectors.lake.delta import delta_table
+from connectors.lake.log_check import WAY_OUT, LogDamagedError
+from connectors.lake.paths import LakePaths
+
+_LOOKED_AT = 64
+"""Commits of `messages` that a question to another table reads at most."""
+
+
+def last_finished(table_uri: str) -> int:
+    """The sequence number of the newest run that `archive_runs`, or another table that follows, has; 0 for none."""
+    try:
+        return delta_table(table_uri).transaction_version(APPLICATION_ID) or 0
+    except TableNotFoundError:
+        return 0
+
+
+def check_not_ahead(lake: LakePaths, finished: int, newest: int) -> None:
+    """Refuse a lake in which more runs are finished than `messages` has commits of.
+
+    Args:
+        lake: where the tables lie.
+        finished: the newest finished run that `archive_runs` tells of.
+        newest: the sequence of the newest commit, as it was read before.
+
+    Raises:
+        LogDamagedError: if that is so; other runs may have committed since `newest` was read.
+    """
+    if finished <= newest:
+        return
+    last = read_last_commit(lake.messages)
+    if last is None or last.sequence < finished:
+        raise LogDamagedError(
+            f"{lake.messages}: expected archive commit {finished} in its _delta_log, which archive_runs has, found "
+            f"{last.sequence if last else 'none'} as the newest: the last entries are lost. {WAY_OUT}"
+        )
+
+
+def missing_runs(lake: LakePaths, table: str, commits: Iterable[ArchiveCommit]) -> list[int]:
+    """Return the finished runs whose files a table that follows does not have, by their sequence numbers.
+
+    Args:
+        lake: where the tables lie.
+        table: one that follows.
+        commits: of `messages`.
+    """
+    finished = last_finished(lake.archive_runs)
+    followed = last_finished(getattr(lake, table))
+    return [made.sequence for made in commits if made.files.get(table) and followed < made.sequence <= finished]
+
+
+def check_follows(lake: LakePaths, table: str) -> None:
+    """Refuse a table that does not have what the newest commits of `messages` name for it.
+
+    Raises:
+        LogDamagedError: if it has lost that.
+    """
+    try:
+        newest = list(islice(read_commits(lake.messages), _LOOKED_AT))
+    except (TableNotFoundError, LogDamagedError):  # said where messages is asked
+        return
+    missing = missing_runs(lake, table, newest)
+    if missing:
+        raise LogDamagedError(
+            f"{getattr(lake, table)}: expected the rows of archive run {missing[0]}, which is finished, found a table "
+            f"that ends before it: its last entries, or its log, are lost. {WAY_OUT}"
+        )
