@@ -66,10 +66,7 @@ def pull_message(broker: Broker, channel: Channel, request: Command) -> Command 
         )
     if (answer := _reset(broker, request, header)) is not None:
         return answer
-    limits = _limits(broker, header, wanted)
-    result = broker.store.pull(
-        header.topic, header.queue_id, header.queue_offset, limits, wanted.codes, wanted.accepts_record
-    )
+    result = _pull(broker, header, wanted, header.queue_offset)
     if result.is_cut and not result.records:
         return _pull_on(broker, request, header, wanted, result, group)
     answer = _answer_of(broker, request, header, result, group)
@@ -141,8 +138,14 @@ def _own_subscription(header: PullMessageRequest) -> SubscriptionData:
     return SubscriptionData(header.topic, expression, sub_version=header.sub_version, expression_type=kind)
 
 
+def _pull(broker: Broker, header: PullMessageRequest, wanted: Filter, offset: int) -> PullResult:
+    """Pull one slice of what a consumer wants from a queue offset on."""
+    limits = _limits(broker, header, wanted)
+    return broker.store.pull(header.topic, header.queue_id, offset, limits, wanted.codes, wanted.accepts_record)
+
+
 def _limits(broker: Broker, header: PullMessageRequest, wanted: Filter) -> PullLimits:
-    """What the first slice of a pull may give."""
+    """What a slice of a pull may give."""
     options = broker.options
     limit_bytes = options.max_transfer_bytes
     if header.max_msg_bytes is not None and header.max_msg_bytes > 0:
@@ -165,10 +168,7 @@ def _pull_on(
     while result.is_cut and not result.records and spent < PULL_SECONDS:
         yield
         started = time.perf_counter()
-        limits = _limits(broker, header, wanted)
-        result = broker.store.pull(
-            header.topic, header.queue_id, result.next_offset, limits, wanted.codes, wanted.accepts_record
-        )
+        result = _pull(broker, header, wanted, result.next_offset)
         spent += time.perf_counter() - started
     return _answer_of(broker, request, header, result, group)
 
@@ -248,12 +248,8 @@ def answer_arrived(broker: Broker) -> None:
 def _look_again(broker: Broker, pulls: Sequence[HeldPull]) -> Steps:
     """Answer those of some waiting pulls that find something; the others wait on."""
     for pull in pulls:
-        try:
-            result = yield from _look_for(broker, pull)
-        except StoreError as error:
-            pull.channel.send(pull.request.reply(ResponseCode.SYSTEM_ERROR, remark=str(error)))
-            continue
-        if not pull.channel.is_open:
+        result = yield from _look_for(broker, pull)
+        if result is None:
             continue
         if _code_of(pull.header, result.status) not in _NOTHING_YET:
             pull.channel.send(_answer_of(broker, pull.request, pull.header, result))
@@ -263,32 +259,25 @@ def _look_again(broker: Broker, pulls: Sequence[HeldPull]) -> Steps:
                 pull.channel.send(_answer_of(broker, pull.request, pull.header, result))
 
 
-def _look_for(broker: Broker, pull: HeldPull) -> Generator[None, None, PullResult]:
-    """Look for what a waiting pull wants behind what it has looked at already."""
-    header, wanted = pull.header, pull.wanted
-    result = broker.store.pull(
-        header.topic,
-        header.queue_id,
-        pull.next_offset,
-        _limits(broker, header, wanted),
-        wanted.codes,
-        wanted.accepts_record,
-    )
-    yield
-    while not result.records and result.status is GetStatus.NO_MATCHED_MESSAGE and pull.channel.is_open:
-        if result.next_offset >= result.max_offset:
-            break
-        following = broker.store.pull(
-            header.topic,
-            header.queue_id,
-            result.next_offset,
-            _limits(broker, header, wanted),
-            wanted.codes,
-            wanted.accepts_record,
-        )
-        result = following if following.status is not GetStatus.OFFSET_OVERFLOW_ONE else result
+def _look_for(broker: Broker, pull: HeldPull) -> Generator[None, None, PullResult | None]:
+    """Look for what a waiting pull wants, from where it has come to.
+
+    Returns:
+        What was found; None where nobody waits for it any more, or was answered with an error.
+    """
+    try:
+        result = _pull(broker, pull.header, pull.wanted, pull.next_offset)
         yield
-    return result
+        while not result.records and result.status is GetStatus.NO_MATCHED_MESSAGE and pull.channel.is_open:
+            if result.next_offset >= result.max_offset:
+                break
+            following = _pull(broker, pull.header, pull.wanted, result.next_offset)
+            result = following if following.status is not GetStatus.OFFSET_OVERFLOW_ONE else result
+            yield
+    except StoreError as error:
+        pull.channel.send(pull.request.reply(ResponseCode.SYSTEM_ERROR, remark=str(error)))
+        return None
+    return result if pull.channel.is_open else None
 
 
 def answer_late(broker: Broker, now_ms: int) -> None:
@@ -298,14 +287,11 @@ def answer_late(broker: Broker, now_ms: int) -> None:
 
 
 def _give_up(broker: Broker, pulls: Sequence[HeldPull]) -> Steps:
+    """Answer pulls that wait no longer with what they find now."""
     for pull in pulls:
-        try:
-            result = yield from _look_for(broker, pull)
-        except StoreError as error:
-            pull.channel.send(pull.request.reply(ResponseCode.SYSTEM_ERROR, remark=str(error)))
-        else:
-            if pull.channel.is_open:
-                pull.channel.send(_answer_of(broker, pull.request, pull.header, result))
+        result = yield from _look_for(broker, pull)
+        if result is not None:
+            pull.channel.send(_answer_of(broker, pull.request, pull.header, result))
 
 
 HANDLERS: Handlers = {

@@ -14,9 +14,10 @@ from pathlib import Path
 
 from broker_lite.store.commitlog import CommitLog
 from broker_lite.store.dispatch import Dispatch
+from broker_lite.store.entry_queue import EntryQueue
 from broker_lite.store.file_queue import FileQueue
 from broker_lite.store.mapped_file import Mappings
-from broker_lite.store.queue_table import FILES_READ_ON_RECOVERY, QueueGapError, QueueTable, QueueUnit
+from broker_lite.store.queue_table import QueueGapError, QueueTable, QueueUnit
 from schemas.layouts.batchconsumequeue import ENTRY, NO_COMPACTED_OFFSET, Entry, parse_entry
 from schemas.layouts.consumequeue import Entry as SimpleEntry
 from schemas.layouts.segments import MAX_QUEUE_OFFSET
@@ -26,15 +27,10 @@ _pack_entry = ENTRY.struct.pack_into
 _logger = logging.getLogger(__name__)
 
 
-class BatchConsumeQueue:
+class BatchConsumeQueue(EntryQueue):
     """The entries of one queue.
 
     Attributes:
-        topic: its topic.
-        queue_id: its number within the topic.
-        files: its bytes.
-        last_record: physical offset of the last entry's record, -1 where there is none.
-        max_physical_offset: physical offset after that record, -1 where there is none.
         max_offset: queue offset of the next message.
     """
 
@@ -42,26 +38,8 @@ class BatchConsumeQueue:
 
     def __init__(self, topic: str, queue_id: int, files: FileQueue) -> None:
         """Take the entries that the files hold, up to the first that is not valid."""
-        self.topic = topic
-        self.queue_id = queue_id
-        self.files = files
-        self.last_record = self.max_physical_offset = -1
         self.max_offset = 0
-        if not files.is_empty:
-            self._find_end()
-
-    def _find_end(self) -> None:
-        end = self.files.start
-        for start in self.files.file_starts[-FILES_READ_ON_RECOVERY:]:
-            end = start + ENTRY.size * _count_valid(self.files.read(start, self.files.file_size))
-            if end < start + self.files.file_size:
-                break
-        self.truncate_to(end)
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether it has no entry."""
-        return self.files.end == self.files.start
+        super().__init__(topic, queue_id, files)
 
     @property
     def _places(self) -> range:
@@ -171,14 +149,8 @@ class BatchConsumeQueue:
         self.last_record = self.max_physical_offset = -1
         self.max_offset = 0
 
-    def delete_expired(self, min_physical_offset: int) -> None:
-        """Remove the files that only lead before an offset of the log; the last stays: it carries the numbers on."""
-        count = 0
-        for start in self.files.file_starts[:-1]:
-            if self._entry((start + self.files.file_size) // ENTRY.size - 1).physical_offset >= min_physical_offset:
-                break
-            count += 1
-        self.files.delete_first(count)
+    def _may_have_expired(self, place: int, min_physical_offset: int) -> bool:
+        return self._entry(place).physical_offset < min_physical_offset
 
     def truncate_physically(self, physical_offset: int) -> None:
         """Drop the entries of records at or after an offset of the log."""
@@ -186,15 +158,14 @@ class BatchConsumeQueue:
         keep = bisect_left(places, physical_offset, key=lambda place: self._entry(place).physical_offset)
         self.truncate_to((places.start + keep) * ENTRY.size)
 
-
-def _count_valid(data: bytes) -> int:
-    """Count the entries before the first that is not valid."""
-    count = 0
-    for physical_offset, size, _, _, base, batch_size, _, _ in ENTRY.struct.iter_unpack(data):
-        if physical_offset < 0 or size <= 0 or base < 0 or batch_size <= 0:
-            break
-        count += 1
-    return count
+    @staticmethod
+    def _count_valid(data: bytes) -> int:
+        count = 0
+        for physical_offset, size, _, _, base, batch_size, _, _ in ENTRY.struct.iter_unpack(data):
+            if physical_offset < 0 or size <= 0 or base < 0 or batch_size <= 0:
+                break
+            count += 1
+        return count
 
 
 class BatchConsumeQueues(QueueTable[BatchConsumeQueue]):

@@ -14,9 +14,10 @@ from pathlib import Path
 
 from broker_lite.store.commitlog import CommitLog
 from broker_lite.store.dispatch import Dispatch
+from broker_lite.store.entry_queue import EntryQueue
 from broker_lite.store.file_queue import FileQueue
 from broker_lite.store.mapped_file import Mappings
-from broker_lite.store.queue_table import FILES_READ_ON_RECOVERY, QueueGapError, QueueTable, QueueUnit
+from broker_lite.store.queue_table import QueueGapError, QueueTable, QueueUnit
 from schemas.layouts.consumequeue import ENTRY, PRE_BLANK, Entry, parse_entry, serialize_entry
 
 FOLDER = "consumequeue"
@@ -26,40 +27,10 @@ _pack_entry = ENTRY.struct.pack_into
 _logger = logging.getLogger(__name__)
 
 
-class ConsumeQueue:
-    """The entries of one queue.
-
-    Attributes:
-        topic: its topic.
-        queue_id: its number within the topic.
-        files: its bytes.
-        last_record: physical offset of the last entry's record, -1 where there is none.
-        max_physical_offset: physical offset behind that record, -1 where there is none.
-    """
+class ConsumeQueue(EntryQueue):
+    """The entries of one queue."""
 
     entry_size = ENTRY.size
-
-    def __init__(self, topic: str, queue_id: int, files: FileQueue) -> None:
-        """Take the entries that the files hold, up to the first that is not valid."""
-        self.topic = topic
-        self.queue_id = queue_id
-        self.files = files
-        self.last_record = self.max_physical_offset = -1
-        if not files.is_empty:
-            self._find_end()
-
-    def _find_end(self) -> None:
-        end = self.files.start
-        for start in self.files.file_starts[-FILES_READ_ON_RECOVERY:]:
-            end = start + ENTRY.size * _count_valid(self.files.read(start, self.files.file_size))
-            if end < start + self.files.file_size:
-                break
-        self.truncate_to(end)
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether it has no entry, not even filler."""
-        return self.files.end == self.files.start
 
     @property
     def first_number(self) -> int:
@@ -157,11 +128,7 @@ class ConsumeQueue:
             self.truncate_to(self.files.end - ENTRY.size)
 
     def truncate_to(self, end: int) -> None:
-        """Let the queue end at a byte position.
-
-        Entries behind it are erased: once the log has gone on past the records that they led to, they would pass for
-        entries again.
-        """
+        """Let the queue end at a byte position; entries after it are erased."""
         self.files.truncate(end)
         self.files.clear_rest()
         self.last_record = self.max_physical_offset = -1
@@ -174,15 +141,9 @@ class ConsumeQueue:
         self.files.delete()
         self.last_record = self.max_physical_offset = -1
 
-    def delete_expired(self, min_physical_offset: int) -> None:
-        """Remove the files that only lead before an offset of the log; the last stays: it carries the numbers on."""
-        count = 0
-        for start in self.files.file_starts[:-1]:
-            last = self.entry((start + self.files.file_size) // ENTRY.size - 1)
-            if last != PRE_BLANK and last.physical_offset >= min_physical_offset:
-                break
-            count += 1
-        self.files.delete_first(count)
+    def _may_have_expired(self, place: int, min_physical_offset: int) -> bool:
+        entry = self.entry(place)
+        return entry == PRE_BLANK or entry.physical_offset < min_physical_offset
 
     def truncate_physically(self, physical_offset: int) -> None:
         """Drop the entries of records at or behind an offset of the log."""
@@ -190,15 +151,14 @@ class ConsumeQueue:
         keep = bisect_left(numbers, (physical_offset, False), key=self._order_of)
         self.truncate_to((self.first_number + keep) * ENTRY.size)
 
-
-def _count_valid(data: bytes) -> int:
-    """How many entries there are before the first that is not valid; a busy queue's file has 300,000."""
-    count = 0
-    for physical_offset, size, _ in ENTRY.struct.iter_unpack(data):
-        if physical_offset < 0 or size <= 0:
-            break
-        count += 1
-    return count
+    @staticmethod
+    def _count_valid(data: bytes) -> int:
+        count = 0
+        for physical_offset, size, _ in ENTRY.struct.iter_unpack(data):
+            if physical_offset < 0 or size <= 0:
+                break
+            count += 1
+        return count
 
 
 class ConsumeQueues(QueueTable[ConsumeQueue]):
