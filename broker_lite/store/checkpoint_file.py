@@ -31,6 +31,16 @@ def read_in_place(path: Path) -> bytes | None:
         os.close(descriptor)
 
 
+def write_in_place(path: Path, data: bytes) -> None:
+    """Write a checkpoint over the old one, or make it, and put it on the disk."""
+    descriptor = open_or_create(path, os.O_WRONLY)
+    try:
+        os.pwrite(descriptor, data, 0)
+        os.fdatasync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 class CheckpointFile:
     """The checkpoint in memory and on the disk.
 
@@ -50,9 +60,4 @@ class CheckpointFile:
 
     def save(self) -> None:
         """Write the file and put it on the disk; as a page of its own it is either the old or the new."""
-        descriptor = open_or_create(self._path, os.O_WRONLY)
-        try:
-            os.pwrite(descriptor, serialize_checkpoint(self.value), 0)
-            os.fdatasync(descriptor)
-        finally:
-            os.close(descriptor)
+        write_in_place(self._path, serialize_checkpoint(self.value))

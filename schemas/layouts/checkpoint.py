@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from dataclasses import astuple, dataclass
 
-from schemas.layouts.errors import LayoutError
 from schemas.layouts.layout import Field, Layout
+from schemas.layouts.page import PAGE_SIZE, parse_page, serialize_page
 
-FILE_SIZE = 4096
+FILE_SIZE = PAGE_SIZE
 RECOVERY_MARGIN_MS = 3000
 """Recovery trusts nothing newer than the older timestamp less this."""
 
@@ -48,11 +48,9 @@ def parse_checkpoint(data: bytes) -> Checkpoint:
     Raises:
         LayoutError: if the file is shorter than its fields.
     """
-    if len(data) < LAYOUT.size:
-        raise LayoutError("checkpoint", 0, f"at least {LAYOUT.size} bytes", f"{len(data)} bytes")
-    return Checkpoint(*LAYOUT.unpack(data))
+    return Checkpoint(*parse_page(LAYOUT, "checkpoint", data))
 
 
 def serialize_checkpoint(checkpoint: Checkpoint) -> bytes:
     """The whole file, 4,096 bytes."""
-    return LAYOUT.pack(*astuple(checkpoint)).ljust(FILE_SIZE, b"\0")
+    return serialize_page(LAYOUT.pack(*astuple(checkpoint)))

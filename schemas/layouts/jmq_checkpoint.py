@@ -10,9 +10,10 @@ import zlib
 from typing import NamedTuple
 
 from schemas.layouts.layout import Field, Layout
+from schemas.layouts.page import PAGE_SIZE, serialize_page
 
 FILE_NAME = "checkpoint"
-FILE_SIZE = 4096
+FILE_SIZE = PAGE_SIZE
 
 LAYOUT = Layout(
     Field("journal_end", "Q", "journal offset behind the last record that is on the disk"),
@@ -45,4 +46,4 @@ def parse_journal_checkpoint(data: bytes) -> JournalCheckpoint | None:
 def serialize_journal_checkpoint(checkpoint: JournalCheckpoint) -> bytes:
     """The whole file, 4,096 bytes."""
     covered = _COVERED.pack(*checkpoint)
-    return (covered + zlib.crc32(covered).to_bytes(4, "big")).ljust(FILE_SIZE, b"\0")
+    return serialize_page(covered + zlib.crc32(covered).to_bytes(4, "big"))

@@ -17,10 +17,10 @@ from __future__ import annotations
 
 from dataclasses import astuple, dataclass
 
-from schemas.layouts.errors import LayoutError
 from schemas.layouts.layout import Field, Layout
+from schemas.layouts.page import PAGE_SIZE, parse_page, serialize_page
 
-FILE_SIZE = 4096
+FILE_SIZE = PAGE_SIZE
 PATH = "config/timercheck"
 
 LAYOUT = Layout(
@@ -54,11 +54,9 @@ def parse_timer_checkpoint(data: bytes) -> TimerCheckpoint:
     Raises:
         LayoutError: if the file is shorter than its fields.
     """
-    if len(data) < LAYOUT.size:
-        raise LayoutError("timercheck", 0, f"at least {LAYOUT.size} bytes", f"{len(data)} bytes")
-    return TimerCheckpoint(*LAYOUT.unpack(data))
+    return TimerCheckpoint(*parse_page(LAYOUT, "timercheck", data))
 
 
 def serialize_timer_checkpoint(checkpoint: TimerCheckpoint) -> bytes:
     """Return the whole file, 4,096 bytes."""
-    return LAYOUT.pack(*astuple(checkpoint)).ljust(FILE_SIZE, b"\0")
+    return serialize_page(LAYOUT.pack(*astuple(checkpoint)))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,16 +18,6 @@ from tests.signals import MarkedProcess, line_for
 def store(tmp_path: Path) -> Path:
     """A small store."""
     return write_store(tmp_path / "store", [(0, open_segment(messages(50), 1 << 18))])
-
-
-@pytest.fixture
-def started() -> Iterator[list[MarkedProcess]]:
-    """Processes that end with the test."""
-    processes: list[MarkedProcess] = []
-    yield processes
-    for each in processes:
-        each.left()
-        each.process.communicate()
 
 
 def archive(started: list[MarkedProcess], store: Path, *options: str) -> MarkedProcess:

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -75,16 +74,6 @@ def work():
     return 7
 sys.exit(run_process(work))
 """
-
-
-@pytest.fixture
-def started() -> Iterator[list[MarkedProcess]]:
-    """Processes that end with the test."""
-    processes: list[MarkedProcess] = []
-    yield processes
-    for each in processes:
-        each.left()
-        each.process.communicate()
 
 
 def start(started: list[MarkedProcess], program: str, *arguments: str) -> MarkedProcess:
