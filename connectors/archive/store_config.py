@@ -10,6 +10,7 @@ import datetime
 import json
 import logging
 import os
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
@@ -22,7 +23,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from connectors.commitlog.dialects import dialect_of
 from connectors.commitlog.layouts import StoreLayout
 from connectors.commitlog.stores import Store, segment_size
-from connectors.facts.queue_layouts import queues_of
+from connectors.facts import batch_queues
+from connectors.facts.queue_layouts import QueueLayout, queues_of
 from connectors.facts.topic_configs import GROUPS, GROUPS_TABLE, TABLE, TOPICS, read_table
 from connectors.lake.data_files import DataFile
 from connectors.lake.paths import LakePaths
@@ -30,17 +32,17 @@ from connectors.lake.plain_files import write_plain_file
 from connectors.lake.store_config import GROUP, SETTING, TOPIC, Key, read_store_config
 from connectors.verify.log_records import LogRecords
 from connectors.verify.observed_delays import MAX_LEVELS, observe_delays
-from schemas.layouts import batchconsumequeue
+from connectors.verify.store_view import likely_file_size
 from schemas.layouts.errors import LayoutError
 from schemas.layouts.indexfile import geometry_of
 from schemas.layouts.numbers import parse_int
 from schemas.store_files import UnsafeFileError
 from schemas.tables.store_config import STORE_CONFIG
 
-_QUEUES, _BATCH_QUEUES, _INDEX = "consumequeue", "batchconsumequeue", "index"
+_QUEUES, _INDEX = "consumequeue", "index"
 _LOGGER = logging.getLogger(__name__)
 _LOOKED_AT = 100
-"""Folders at most that are opened to find one file of a kind."""
+"""Topics at most whose queue files are looked at."""
 
 
 def write_config_changes(
@@ -116,13 +118,13 @@ def _settings(root: Path, store: Store) -> dict[str, Any]:
     if len(store.segments) > 1:  # the size of a single file may be that of a cut copy
         found["segment_size_bytes"] = segment_size(store)
     queues, dialect = queues_of(store.layout), dialect_of(store)
-    if size := _first_size(root / _QUEUES, queues.entry_size):
+    if size := _file_size(root, queues):
         found["queue_file_size_bytes"] = size
         folders = [(dialect.schedule_topic, number) for number in _numbers(root / _QUEUES / dialect.schedule_topic)]
         records = LogRecords(store.segments, store.layout)
         if delays := observe_delays(root, folders, dialect.schedule_topic, size, queues, records):
             found["delay_levels_ms"] = {str(level): delay for level, delay in sorted(delays.items())}
-    if size := _first_size(root / _BATCH_QUEUES, batchconsumequeue.ENTRY.size):
+    if size := _file_size(root, batch_queues.QUEUES):
         found["batch_queue_file_size_bytes"] = size
     for entry in _entries(root / _INDEX, 1):
         with suppress(OSError, LayoutError):
@@ -136,16 +138,15 @@ def _numbers(folder: Path) -> list[int]:
     return sorted(number for name in names if (number := parse_int(name, 0, MAX_LEVELS - 1)) is not None)
 
 
-def _first_size(folder: Path, entry_size: int) -> int | None:
-    """Return the size of the first queue file that has one which a queue file can have; None where there is none."""
-    for topic in _entries(folder):
-        for queue in _entries(topic.path):
+def _file_size(root: Path, layout: QueueLayout) -> int | None:
+    """Return the size that most of the queue files that are looked at have; None where there are none."""
+    sizes = Counter[int]()
+    for topic in _entries(root / layout.folder):
+        for queue in _entries(topic.path, 1):
             for file in _entries(queue.path, 2):
                 if file.is_file(follow_symlinks=False):
-                    size = file.stat(follow_symlinks=False).st_size
-                    if size and size % entry_size == 0:
-                        return size
-    return None
+                    sizes[file.stat(follow_symlinks=False).st_size] += 1
+    return likely_file_size(sizes, layout)
 
 
 def _entries(folder: str | Path, limit: int = _LOOKED_AT) -> list[os.DirEntry[str]]:

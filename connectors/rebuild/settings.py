@@ -23,8 +23,7 @@ from connectors.rebuild.errors import RebuildError
 from connectors.rebuild.index_tags import index_has_tags
 from connectors.verify.log_records import LogRecords
 from connectors.verify.observed_delays import observe_delays, with_observed
-from connectors.verify.store_view import MAX_MAPPED_FILE_BYTES, has_rocksdb_queues, list_queues, queue_file_size
-from schemas.layouts import batchconsumequeue
+from connectors.verify.store_view import has_rocksdb_queues, list_queues, queue_file_size
 from schemas.layouts.checkpoint import Checkpoint, parse_checkpoint
 from schemas.layouts.dialect import DIALECTS, ROCKETMQ, Dialect
 from schemas.layouts.errors import LayoutError
@@ -142,7 +141,7 @@ def find_settings(
         return _journal_settings(root, wanted)
     if has_rocksdb_queues(root):
         raise RebuildError(f"{root}: expected queues in files, found queues in RocksDB, which the broker makes itself")
-    size = _queue_file_size(root, wanted, layout)
+    size = _file_size(root, wanted.queue_file_size, queues_of(layout))
     files = _index_files(root)
     found = _geometry_of(files)
     slots, entries = wanted.index_slots or found.slots, wanted.index_entries or found.entries
@@ -151,7 +150,7 @@ def find_settings(
     delays = {} if wanted.delay_levels_ms else _observed_delays(root, size, layout, dialect, segments)
     return Settings(
         queue_file_size=size,
-        batch_file_size=_batch_file_size(root) if wanted.batch_file_size is None else _checked(wanted.batch_file_size),
+        batch_file_size=_file_size(root, wanted.batch_file_size, batch_queues.QUEUES),
         index_slots=slots,
         index_entries=entries,
         index_tags=_has_tags(root, files, found) if wanted.index_tags is None else wanted.index_tags,
@@ -169,7 +168,7 @@ def _journal_settings(root: Path, wanted: Wanted) -> Settings:
     if any(each is not None for each in index) or wanted.delay_levels_ms:
         raise RebuildError(f"{root}: expected no option of an index or of delay levels: a JMQ store has neither")
     return Settings(
-        queue_file_size=_queue_file_size(root, wanted, StoreLayout.JOURNAL),
+        queue_file_size=_file_size(root, wanted.queue_file_size, queues_of(StoreLayout.JOURNAL)),
         batch_file_size=0,
         index_slots=0,
         index_entries=0,
@@ -189,11 +188,13 @@ def _observed_delays(
     return observe_delays(root, found, dialect.schedule_topic, file_size, queues, LogRecords(segments, layout))
 
 
-def _queue_file_size(root: Path, wanted: Wanted, layout: StoreLayout) -> int:
-    queues = queues_of(layout)
-    size = wanted.queue_file_size or queue_file_size(root, list_queues(root, queues), queues)
-    if size <= 0 or size % queues.entry_size:
-        raise RebuildError(f"size of queue files: expected a multiple of {queues.entry_size}, found {size}")
+def _file_size(root: Path, wanted: int | None, layout: QueueLayout) -> int:
+    """Return the size of a queue's files: that which the user says, else that which the store shows."""
+    size = queue_file_size(root, list_queues(root, layout), layout) if wanted is None else wanted
+    if size <= 0 or size % layout.entry_size:
+        raise RebuildError(
+            f"size of files in {layout.folder}: expected a multiple of {layout.entry_size}, found {size}"
+        )
     return size
 
 
@@ -224,22 +225,3 @@ def _geometry_of(index_files: list[Path]) -> Geometry:
         with suppress(LayoutError, FileNotFoundError):
             return geometry_of(path.lstat().st_size)
     return Geometry()
-
-
-def _checked(batch_file_size: int) -> int:
-    entry_size = batchconsumequeue.ENTRY.size
-    if batch_file_size <= 0 or batch_file_size % entry_size:
-        raise RebuildError(f"size of batch queue files: expected a multiple of {entry_size}, found {batch_file_size}")
-    return batch_file_size
-
-
-def _batch_file_size(root: Path) -> int:
-    """The size of the first BatchConsumeQueue file that has one which such a file can have."""
-    top = root / BATCH_QUEUES
-    for topic, queue_id in list_queues(root, batch_queues.QUEUES):
-        folder = top / topic / str(queue_id)
-        for name in files_in(folder, below=top):
-            size = (folder / name).lstat().st_size
-            if 0 < size <= MAX_MAPPED_FILE_BYTES and size % batchconsumequeue.ENTRY.size == 0:
-                return size
-    return batchconsumequeue.DEFAULT_FILE_ENTRIES * batchconsumequeue.ENTRY.size

@@ -109,6 +109,28 @@ def check_chains(  # noqa: C901, PLR0912 (nothing is called but what is inlined)
 
 
 @_compiled
+def _add_problem(problems: Array, found: int, kind: int, row: int, at: int) -> int:
+    """Add a problem; return how many there are."""
+    problems[0, found], problems[1, found], problems[2, found] = kind, row, at
+    return found + 1
+
+
+@_compiled
+def _add_missing(problems: Array, found: int, row: int, keys: np.int64, wrong: int) -> tuple[int, int]:
+    """Add some keys of a record as missing, but for those in whose place a wrong entry was found.
+
+    Returns:
+        How many problems there are, and how many wrong entries are left that stand in no key's place.
+    """
+    for _ in range(keys):
+        if wrong > 0:
+            wrong -= 1
+        else:
+            found = _add_problem(problems, found, MISSING, row, -1)
+    return found, wrong
+
+
+@_compiled
 def compare_entries(  # noqa: C901, PLR0912, PLR0915 (likewise)
     offsets: Array, store_times: Array, key_ends: Array, key_hashes: Array, tags_hashes: Array,
     entry_offsets: Array, entry_hashes: Array, entry_times: Array, begin_times: Array, problems: Array,
@@ -138,8 +160,7 @@ def compare_entries(  # noqa: C901, PLR0912, PLR0915 (likewise)
         offset = offsets[row]
         end = np.int64(key_ends[row])
         while at < count and entry_offsets[at] < offset:
-            problems[0, found], problems[1, found], problems[2, found] = DANGLING, -1, at
-            found += 1
+            found = _add_problem(problems, found, DANGLING, -1, at)
             at += 1
         wrong = 0
         first = key
@@ -152,8 +173,7 @@ def compare_entries(  # noqa: C901, PLR0912, PLR0915 (likewise)
                 more = key < end and at + 1 < count and entry_offsets[at + 1] == offset
                 if not more:
                     break
-                problems[0, found], problems[1, found], problems[2, found] = DANGLING, -1, at
-                found += 1
+                found = _add_problem(problems, found, DANGLING, -1, at)
                 wrong += 1
                 at += 1
                 continue
@@ -166,30 +186,18 @@ def compare_entries(  # noqa: C901, PLR0912, PLR0915 (likewise)
                 while later < end and key_hashes[later] != entry_hashes[at]:
                     later += 1
                 if later < end:  # keys before it are missing
-                    while key < later:
-                        if wrong > 0:
-                            wrong -= 1
-                        else:
-                            problems[0, found], problems[1, found], problems[2, found] = MISSING, row, -1
-                            found += 1
-                        key += 1
-                    key += 1
+                    found, wrong = _add_missing(problems, found, row, later - key, wrong)
+                    key = later + 1
                 elif not tags_seen and entry_hashes[at] == tags_hashes[row]:
                     tags_seen = True
-                    while key < end:
-                        if wrong > 0:
-                            wrong -= 1
-                        else:
-                            problems[0, found], problems[1, found], problems[2, found] = MISSING, row, -1
-                            found += 1
-                        key += 1
+                    found, wrong = _add_missing(problems, found, row, end - key, wrong)
+                    key = end
                 else:
                     again = tags_hashes[row] >= 0 and entry_hashes[at] == tags_hashes[row]
                     for known in range(first, key):
                         again |= key_hashes[known] == entry_hashes[at]
                     kind = REPEATED if again else WRONG_HASH
-                    problems[0, found], problems[1, found], problems[2, found] = kind, row, at
-                    found += 1
+                    found = _add_problem(problems, found, kind, row, at)
                     if again:  # it stands in nobody's place
                         pass
                     elif key < end:
@@ -205,18 +213,11 @@ def compare_entries(  # noqa: C901, PLR0912, PLR0915 (likewise)
                 if seconds > 0x7FFFFFFF:
                     seconds = np.int64(0x7FFFFFFF)
                 if seconds != entry_times[at]:
-                    problems[0, found], problems[1, found], problems[2, found] = WRONG_TIME, row, at
-                    found += 1
+                    found = _add_problem(problems, found, WRONG_TIME, row, at)
             at += 1
-        while key < end:
-            if wrong > 0:
-                wrong -= 1
-            else:
-                problems[0, found], problems[1, found], problems[2, found] = MISSING, row, -1
-                found += 1
-            key += 1
+        found, wrong = _add_missing(problems, found, row, end - key, wrong)
+        key = end
     while at < count:
-        problems[0, found], problems[1, found], problems[2, found] = DANGLING, -1, at
-        found += 1
+        found = _add_problem(problems, found, DANGLING, -1, at)
         at += 1
     return found

@@ -170,10 +170,7 @@ def has_rocksdb_queues(root: Path) -> bool:
 
 
 def queue_file_size(root: Path, queues: list[tuple[str, int]], layout: QueueLayout) -> int:
-    """The size that most of the queues' files have: one setting is for all of them.
-
-    Of sizes that are as frequent it is the default, else the largest: files are cut, and do not grow.
-    """
+    """Return the size that most of the queues' files have: one setting is for all of them."""
     sizes: Counter[int] = Counter()
     top = root / layout.folder
     for topic, queue_id in queues[:1000]:
@@ -181,14 +178,25 @@ def queue_file_size(root: Path, queues: list[tuple[str, int]], layout: QueueLayo
         with suppress(FileNotFoundError):
             names = files_in(folder, is_segment_name, below=top)
             sizes.update((folder / name).lstat().st_size for name in names)
+    return likely_file_size(sizes, layout) or layout.default_file_size
+
+
+def likely_file_size(sizes: Counter[int], layout: QueueLayout) -> int | None:
+    """Return the most frequent of the sizes that a queue's file can have; None without one.
+
+    Of sizes that are as frequent it is the default, else the largest: files are cut, and do not grow.
+
+    Args:
+        sizes: How many files have each size.
+        layout: What they are.
+    """
     possible = {
         size: count
         for size, count in sizes.items()
         if 0 < size <= MAX_MAPPED_FILE_BYTES and size % layout.entry_size == 0
     }
     return max(
-        possible, key=lambda size: (possible[size], size == layout.default_file_size, size),
-        default=layout.default_file_size,
+        possible, key=lambda size: (possible[size], size == layout.default_file_size, size), default=None
     )  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import os
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from connectors.archive.work import ArchiveWork, find_work
 from connectors.facts.topic_configs import GROUPS, GROUPS_TABLE, TABLE, TOPICS, read_table, read_topics
 from connectors.lake.committer import commit_run, open_for_append
 from connectors.lake.paths import LakePaths
-from connectors.lake.store_config import TOPIC, read_store_config
+from connectors.lake.store_config import SETTING, TOPIC, read_store_config
 from connectors.packs.location import PackLocation
 from connectors.rebuild.settings import Wanted
 from connectors.restore.rows import Chosen
@@ -141,6 +142,13 @@ def test_only_what_has_changed_is_recorded(root: Path, lake: LakePaths) -> None:
     assert read_store_config(lake, BROKER, at(2)).of_kind(TOPIC) == {"orders": FIFO | {"perm": 4}}
     assert read_store_config(lake, BROKER, at(-9)) == read_store_config(lake, BROKER, at(0))
     assert read_store_config(lake, "another").values == {}
+
+
+def test_a_queue_file_that_was_cut_does_not_decide_the_size_of_all(root: Path, lake: LakePaths) -> None:
+    for path in sorted((root / "consumequeue" / "orders").rglob("0*"))[:1]:
+        os.truncate(path / f"{0:020d}" if path.is_dir() else path, 20)
+    record_config(lake, archive(lake, root))
+    assert read_store_config(lake, BROKER).of_kind(SETTING)["queue_file_size_bytes"] == 320
 
 
 @pytest.mark.parametrize("content", ["", '{"topicConfigTable":', "[]", '{"topicConfigTable":{"a":' + "9" * 5000])
