@@ -7,9 +7,9 @@ behind = sum(queue.lag for queue in admin.consume_stats("shipping").values())
 
 from __future__ import annotations
 
-from types import TracebackType
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
+from connectors.remoting.closable import Closable
 from connectors.remoting.errors import NoRouteError, RefusedError
 from connectors.remoting.looking import Looking
 from connectors.remoting.messages import check_group, check_topic
@@ -38,7 +38,7 @@ from schemas.remoting.signing import Credentials
 from schemas.remoting.statistics import ConsumeStats, GroupList, OffsetTable, OffsetWrapper, TopicStats
 
 
-class Admin:
+class Admin(Closable):
     """Asks; every method raises NoRouteError, UnreachableError, RefusedError and ProtocolError. Thread-safe.
 
     Attributes:
@@ -57,16 +57,6 @@ class Admin:
         self.routing = Routing(self._network)
         self.offsets = QueueOffsets(self._network, self.routing)
         self._looking = Looking(self._network, self.routing)
-
-    def __enter__(self) -> Self:
-        """For use in a `with`."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close the connections."""
-        self.close()
 
     def close(self) -> None:
         """Close all connections."""

@@ -13,9 +13,9 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Self, TypeVar
+from typing import TypeVar
 
+from connectors.remoting.closable import Closable
 from connectors.remoting.compression import DEFAULT_THRESHOLD_BYTES, check_codec, compress
 from connectors.remoting.errors import InvalidMessageError, ProtocolError
 from connectors.remoting.messages import (
@@ -66,7 +66,7 @@ class ProducerOptions:
     avoid_slow_brokers: bool = True
 
 
-class Producer:
+class Producer(Closable):
     """Sends messages; see the module.
 
     Attributes:
@@ -103,16 +103,6 @@ class Producer:
         self._keys = UniqueKeys(self.network.local_ip)
         self._under_way: set[Future[Stored]] = set()
         self._lock = threading.Lock()
-
-    def __enter__(self) -> Self:
-        """For use in a `with`."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close the producer."""
-        self.close()
 
     def close(self) -> None:
         """Wait for what is under way, and close all connections."""

@@ -15,9 +15,9 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from enum import IntEnum
-from types import TracebackType
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
+from connectors.remoting.closable import Closable
 from connectors.remoting.errors import NoRouteError
 from connectors.remoting.messages import check_group
 from connectors.remoting.network import Network
@@ -73,7 +73,7 @@ class PullResult(NamedTuple):
     messages: list[Message]
 
 
-class Puller:
+class Puller(Closable):
     """Reads queues; see the module.
 
     Attributes:
@@ -99,16 +99,6 @@ class Puller:
         self.offsets = QueueOffsets(self._network, self.routing)
         self._suggested: dict[MessageQueue, int] = {}
         self._checked: set[tuple[str, str]] = set()
-
-    def __enter__(self) -> Self:
-        """For use in a `with`."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close the puller."""
-        self.close()
 
     def close(self) -> None:
         """Close all connections."""
