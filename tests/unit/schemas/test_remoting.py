@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+import time
 
 import pytest
 
@@ -175,3 +176,22 @@ def test_half_a_surrogate_pair_is_a_question_mark_in_binary() -> None:
     again = parse_command(serialize_command(parsed[0]))
     assert again is not None
     assert again[0].ext_fields == {"a": "?"}
+
+
+def test_the_largest_properties_fit_a_header() -> None:
+    fields = {"i": "\x01" * 32_767, "b": "x" * 127, "a": "y" * 255, "n": "z" * 255}
+    assert len(serialize_command(Command(310, fields))) < MAX_HEADER_BYTES
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b'{"code":1,"extFields":{' + b",".join(b'"%d":1' % number for number in range(26_000)) + b"}}",
+        b'{"code":1,"x":[' + b"[]," * 87_000 + b"1]}",
+    ],
+)
+def test_no_header_takes_long_to_read(header: bytes) -> None:
+    assert len(header) <= MAX_HEADER_BYTES
+    began = time.thread_time()
+    assert parse_command(struct.pack(">iI", 4 + len(header), len(header)) + header) is not None
+    assert time.thread_time() - began < 0.1
