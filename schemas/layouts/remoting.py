@@ -34,7 +34,7 @@ MAX_FRAME_BYTES = 16 * 1024 * 1024
 """Of a whole frame, as NettyDecoder has it (`com.rocketmq.remoting.frameMaxLength`)."""
 MAX_HEADER_BYTES = 256 * 1024
 """RocketMQ has no such limit. The largest header that it means holds 32,767 bytes of properties, each at worst six
-characters of JSON. Parsed JSON can take thirty times the memory of its text, and a header of 1 MiB takes 160 ms to read:
+characters of JSON. Parsed JSON can take thirty times the memory of its text, and 1 MiB of it takes 160 ms to read:
 strangers should choose neither."""
 VERSION = 409
 """What we say we are, V4_9_8: the last version for which a name server writes plain JSON and nothing else changes."""
