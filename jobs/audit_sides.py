@@ -26,6 +26,7 @@ from schemas.tables.profile import PROFILES, WINDOW_SECONDS
 
 _WINDOW = datetime.timedelta(seconds=WINDOW_SECONDS)
 _EPOCH = datetime.datetime.fromtimestamp(0, datetime.UTC)
+_LAST_WINDOW = datetime.datetime.max.replace(tzinfo=datetime.UTC) - _WINDOW
 _DATED = "store_date="  # as names of packs begin; what stands there for no date sorts behind every date
 _UNDATED = f"{_DATED}__"
 
@@ -48,7 +49,7 @@ class Span:
         return replace(
             self,
             first=None if first is None else first - (first - _EPOCH) % _WINDOW,
-            last=None if last is None else last + (_EPOCH - last) % _WINDOW,
+            last=None if last is None or last > _LAST_WINDOW else last + (_EPOCH - last) % _WINDOW,
         )
 
     def since(self, date: datetime.date | None) -> Self:

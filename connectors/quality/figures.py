@@ -87,11 +87,12 @@ class PageFigures:
 
     @property
     def span(self) -> Span | None:
-        """From the first window's begin to the last one's end; None without a time."""
+        """From the first window's begin to the last one's end, or to the last time there is; None without a time."""
         if self._windows is None or not self._windows.num_rows:
             return None
         times = pc.min_max(self._windows.column("window_start")).as_py()
-        return Span(times["min"], times["max"] + _SECONDS)
+        latest = datetime.datetime.max.replace(tzinfo=datetime.UTC) - _SECONDS
+        return Span(times["min"], min(times["max"], latest) + _SECONDS)
 
     @property
     def by_window(self) -> Counts:

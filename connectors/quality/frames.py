@@ -111,7 +111,9 @@ def _with_times(windows: pd.DataFrame, now: datetime.datetime) -> pd.DataFrame:
 
 
 def _seconds(times: pd.Series[Any]) -> pd.Series[Any]:
-    return (times - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(seconds=1)
+    """Return seconds since 1970; of any time that the lake has, which nanoseconds, as pandas counts them, are not."""
+    micros = times.to_numpy("datetime64[us]")
+    return pd.Series((micros - np.datetime64(0, "us")) / np.timedelta64(1, "s"), times.index)
 
 
 def _between_runs(windows: pd.DataFrame, parts: Parts) -> tuple[Array, Array]:

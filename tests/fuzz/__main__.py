@@ -18,10 +18,10 @@ from concurrent.futures import ProcessPoolExecutor
 from tests.fuzz.running import TARGETS, run_cases
 
 SHARES = {
-    "frames": 0.4, "requests": 0.2, "layouts": 0.2, "jmq-layouts": 0.144, "stores": 0.003, "jmq-stores": 0.003,
-    "planted-messages": 0.03, "sent-messages": 0.02,
+    "frames": 0.4, "requests": 0.2, "layouts": 0.2, "jmq-layouts": 0.104, "stores": 0.003, "jmq-stores": 0.003,
+    "planted-messages": 0.04, "sent-messages": 0.03, "planted-jmq": 0.02,
 }  # fmt: skip
-"""A store takes four hundred times as long as a frame, a message through all jobs ten times."""
+"""A store takes four hundred times as long as a frame, a message through all jobs a few times."""
 _PIECES = 8
 
 

@@ -52,7 +52,9 @@ TOPICS = (
 )  # fmt: skip
 ODD_TOPICS = (b"\xff\xfe", b"a\x00b", b"..", b".", b"../../../x", b"a/b", b"y" * 255, "\u5b57".encode() * 20, b" ")
 INT32 = (0, 1, -1, 7, 127, 255, 65535, 65536, (1 << 31) - 1, -(1 << 31))
-INT64 = (0, 1, -1, (1 << 31), (1 << 53), (1 << 62), (1 << 63) - 1, -(1 << 63), 253_402_300_800_000)
+_TIMES = (9_223_372_036_854, 9_223_372_036_855, -9_223_372_036_855, 253_402_300_799_999, -62_135_596_800_000)
+"""At both sides of the last ms that 64 bits of nanoseconds hold; the last and the first ms that the lake holds."""
+INT64 = (0, 1, -1, (1 << 31), (1 << 53), (1 << 62), (1 << 63) - 1, -(1 << 63), 253_402_300_800_000, *_TIMES)
 START_MS = 1_700_000_000_000
 LONG = 1000
 """Characters of a value that makes a message cost more than all others."""
@@ -69,26 +71,20 @@ class Sent(NamedTuple):
 
 
 class HostileTexts:
-    """Makes properties, and what a producer sends; a third of them have nothing strange.
-
-    Attributes:
-        topics: names of topics; the first `usual_topics` of them are ones that a producer could have used.
-    """
+    """Makes properties, and what a producer sends; a third of them have nothing strange."""
 
     def __init__(self, chance: random.Random) -> None:
         self._chance = chance
         self._count = 0
         self._pool: list[bytes] = []
-        self.topics = (*TOPICS, *ODD_TOPICS)
-        self.usual_topics = len(TOPICS)
 
     def _is(self, share: float) -> bool:
         return self._chance.random() < share
 
-    def _value(self) -> str:
+    def value(self) -> str:
         """Return a number or a text; a long one is drawn less often, because it costs as much as a hundred others."""
         value = self._chance.choice(NUMBERS if self._is(0.6) else TEXTS)
-        return value if len(value) < LONG or self._is(0.3) else self._value()
+        return value if len(value) < LONG or self._is(0.3) else self.value()
 
     def properties(self, number: int) -> list[tuple[str, str]]:
         """Pairs, of which some have a value that means something, with text that is no such value."""
@@ -98,7 +94,7 @@ class HostileTexts:
             return pairs
         for _ in range(1 + int(chance.random() * 4)):
             name = chance.choice(INTERPRETED) if self._is(0.95) else chance.choice(TEXTS)
-            pairs.append((name, self._value()))
+            pairs.append((name, self.value()))
         if self._is(0.3):
             chance.shuffle(pairs)
         return pairs
@@ -144,7 +140,7 @@ class HostileTexts:
         fields = self._fields(str(self._text(), "utf-8", "replace"))
         if self._is(0.3):
             for _ in range(1 + int(chance.random() * 2)):
-                fields[chance.choice("bdefghjlm")] = self._value()
+                fields[chance.choice("bdefghjlm")] = self.value()
         return Sent(fields, chance.randbytes(int(chance.random() * 60)))
 
     def _fields(self, text: str) -> dict[str, str]:

@@ -7,6 +7,7 @@ import random
 import resource
 from collections.abc import Callable, Mapping
 
+from tests.fuzz.jmq_runs import PlantedJmq
 from tests.fuzz.layouts import JmqLayouts, Layouts
 from tests.fuzz.stores import JmqStores, Stores
 from tests.fuzz.targets import Frames, Requests, Target
@@ -15,10 +16,11 @@ from tests.fuzz.whole_runs import PlantedMessages, SentMessages
 TARGETS: Mapping[str, Callable[[random.Random], Target]] = {
     "frames": Frames, "requests": Requests, "layouts": Layouts, "jmq-layouts": JmqLayouts, "stores": Stores,
     "jmq-stores": JmqStores, "planted-messages": PlantedMessages, "sent-messages": SentMessages,
+    "planted-jmq": PlantedJmq,
 }  # fmt: skip
 MEMORY_MIB = 96
 """What the cases of one target may take more than the first of them did."""
-_MEMORY_MIB_OF = {"planted-messages": 2048, "sent-messages": 2048}
+_MEMORY_MIB_OF = {"planted-messages": 2048, "sent-messages": 2048, "planted-jmq": 2048}
 """Larger stores take more, up to the largest that the target makes."""
 _QUIETER = {
     "broker_lite": logging.ERROR,

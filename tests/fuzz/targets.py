@@ -121,8 +121,7 @@ class Requests(Target):
         self._codes = [*HANDLERS, *(int(code) for code in RequestCode)]
         self._names = sorted({*send_fields("x"), *pull_fields("x"), "group", "offset", "key", "clientID", "timestamp"})
         self._bodies = Mutator(chance, _BODIES)
-        self._logger, self._unexpected = logging.getLogger("broker_lite.handlers.dispatcher"), _Unexpected()
-        self._logger.addHandler(self._unexpected)
+        self._unexpected = UnexpectedErrors()
         self._folder: Path | None = None
         self._cases = 0
 
@@ -194,21 +193,32 @@ class Requests(Target):
 
     def close(self) -> None:
         """Close the store, and remove it."""
-        self._logger.removeHandler(self._unexpected)
+        self._unexpected.stop()
         self._close_store()
 
 
-class _Unexpected(logging.Handler):
+class UnexpectedErrors(logging.Handler):
     """Errors of handlers that nobody has thought of: they are answered, too, but are ours to mend."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, with_exception: bool = False) -> None:
+        """Listen to the dispatcher; with `with_exception`, to errors that come with one alone."""
         super().__init__(logging.ERROR)
+        self._with_exception = with_exception
         self._found: logging.LogRecord | None = None
+        self._logger = logging.getLogger("broker_lite.handlers.dispatcher")
+        self._logger.addHandler(self)
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._found = record
+        """Keep an error for `check`."""
+        if record.exc_info is not None or not self._with_exception:
+            self._found = record
 
     def check(self) -> None:
+        """Raise what was found."""
         found, self._found = self._found, None
         if found is not None:
             raise AssertionError(found.getMessage()) from (found.exc_info[1] if found.exc_info else None)
+
+    def stop(self) -> None:
+        """Listen no more."""
+        self._logger.removeHandler(self)

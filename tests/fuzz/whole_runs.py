@@ -7,17 +7,8 @@ given.
 
 from __future__ import annotations
 
-import contextlib
-import datetime
-import io
 import json
-import logging
 import random
-import shutil
-import tempfile
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from broker_lite.broker.broker import Broker
@@ -26,25 +17,13 @@ from broker_lite.delivery import Delivery
 from broker_lite.handlers.dispatcher import Dispatcher
 from broker_lite.protocol import Channel
 from broker_lite.store import MessageStore, StoreOptions
-from connectors.archive.judging import judge_run
-from connectors.archive.run import Config, _commit
-from connectors.archive.staged import staging
-from connectors.archive.task import ArchiveTasks
-from connectors.archive.work import find_work
 from connectors.commitlog.stores import find_stores
-from connectors.lake.committer import open_for_append
-from connectors.lake.follower import finish_runs
 from connectors.lake.paths import LakePaths
-from connectors.message_keys.follow import follow_keys
-from connectors.packs.location import PackLocation
 from connectors.rebuild.run import rebuild_store
 from connectors.rebuild.settings import Wanted
 from connectors.restore.rows import Chosen
 from connectors.restore.run import restore_store
 from connectors.salvage.run import salvage_store
-from connectors.verify.admission import Options
-from connectors.verify.doctor import StoreReport, verify_stores
-from jobs import query
 from schemas.layouts.hosts import Host
 from schemas.layouts.inner_batch import BATCH_QUEUE_TYPE, QUEUE_TYPE
 from schemas.layouts.remoting import Command, parse_command
@@ -53,7 +32,8 @@ from schemas.remoting.batch import BatchItem, serialize_batch
 from schemas.remoting.codes import RequestCode
 from tests.fuzz.hostile_messages import START_MS, HostileTexts
 from tests.fuzz.planted_logs import PlantedLog
-from tests.fuzz.targets import Target
+from tests.fuzz.targets import Target, UnexpectedErrors
+from tests.fuzz.whole_jobs import WorkFolder, archive, ask, batches, step, verify
 from tests.unit.broker_lite.builders import Clock
 
 SEGMENT_BYTES = 4 << 20
@@ -70,7 +50,6 @@ _WANTED = Wanted(
     index_entries=OPTIONS.index_entries,
     index_tags=True,
 )
-_FIRST_BATCH, _LARGEST_BATCH = 250, 250_000
 _MAX_BATCH_MESSAGES = 400
 _BATCH_TOPIC = "batches"
 """A topic whose batches are one record each."""
@@ -85,51 +64,14 @@ _QUERIES: tuple[tuple[str, ...], ...] = (
 )  # fmt: skip
 
 
-class _Store:
-    """A folder for a store, what is made of it, and a canary around them."""
-
-    def __init__(self) -> None:
-        self._outside = Path(tempfile.mkdtemp(prefix="fuzz-"))
-        self.folder = self._outside / "a" / "b" / "c" / "d" / "work"
-
-    def begin(self) -> Path:
-        """Return an empty folder for the next store."""
-        shutil.rmtree(self._outside, ignore_errors=True)
-        (self.folder / "store").mkdir(parents=True)
-        return self.folder / "store"
-
-    def check_nothing_outside(self) -> None:
-        """See that all that was written is below the folder."""
-        inside = self.folder.relative_to(self._outside).parts
-        at = self._outside
-        for name in inside:
-            assert [path.name for path in at.iterdir()] == [name], f"written outside: {sorted(at.iterdir())}"
-            at /= name
-
-    def remove(self) -> None:
-        """Leave nothing behind."""
-        shutil.rmtree(self._outside, ignore_errors=True)
-
-
-@contextmanager
-def _step(name: str) -> Iterator[None]:
-    """Let an error say which job it was in; a warning of an overflow is an error, too."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", RuntimeWarning)
-            yield
-    except Exception as error:
-        error.add_note(f"in {name}")
-        raise AssertionError(f"{name}: {type(error).__name__}: {error}") from error
-
-
 class PlantedMessages(Target):
     """Records that somebody put into the log itself, or that were damaged where no checksum covers them."""
 
     def __init__(self, chance: random.Random) -> None:
         self._chance = chance
-        self._store = _Store()
-        self._batch = _FIRST_BATCH
+        self._store = WorkFolder()
+        self._batches = batches(_MAX_SERVED)
+        self._batch = next(self._batches)
         self._count = 0
 
     def try_one(self) -> None:
@@ -137,7 +79,7 @@ class PlantedMessages(Target):
         self._count += 1
         if self._count == self._batch:
             self.finish()
-            self._batch = _next_batch(self._batch)
+            self._batch = next(self._batches)
 
     def finish(self) -> None:
         """Take the messages since the last batch through all jobs."""
@@ -149,7 +91,7 @@ class PlantedMessages(Target):
             (log / segment_name(number * SEGMENT_BYTES)).write_bytes(data)
         run_jobs(self._store.folder, self._count)
         if self._count <= _MAX_SERVED:
-            with _step("broker"):
+            with step("broker"):
                 _serve(self._store.folder / "store")
         self._store.check_nothing_outside()
         self._count = 0
@@ -167,10 +109,10 @@ class SentMessages(Target):
         self._messages = HostileTexts(chance)
         self._items: list[BatchItem] = []
         self._batch_size = 0
-        self._store = _Store()
-        self._batch = _FIRST_BATCH
-        self._unexpected = _Unexpected()
-        logging.getLogger("broker_lite.handlers.dispatcher").addHandler(self._unexpected)
+        self._store = WorkFolder()
+        self._batches = batches(_MAX_SERVED)
+        self._batch = next(self._batches)
+        self._unexpected = UnexpectedErrors(with_exception=True)
         self._begin()
 
     def _begin(self) -> None:
@@ -197,11 +139,11 @@ class SentMessages(Target):
             self._send(Command(RequestCode.SEND_MESSAGE_V2, fields, body, opaque=self._sent))
         if self._sent % 50 == 0:
             self._clock.now_ms += 7_000
-            with _step("tick"):
+            with step("tick"):
                 self._dispatcher.tick(self._clock.now_ms)
         if self._sent == self._batch:
             self.finish()
-            self._batch = _next_batch(self._batch)
+            self._batch = next(self._batches)
 
     def _send_batch(self) -> None:
         fields = self._messages.sent_batch(self._chance.choice(("orders", _BATCH_TOPIC)))
@@ -228,12 +170,12 @@ class SentMessages(Target):
             self._send_batch()
         for _ in range(20):
             self._clock.now_ms += _FAR_MS // 20
-            with _step("tick"):
+            with step("tick"):
                 while self._dispatcher.tick(self._clock.now_ms):
                     pass
         self._unexpected.check()
         self._broker.close()
-        with _step("broker"):
+        with step("broker"):
             count = _serve(self._root, self._clock)
         run_jobs(self._store.folder, count)
         self._store.check_nothing_outside()
@@ -241,7 +183,7 @@ class SentMessages(Target):
 
     def close(self) -> None:
         """Leave nothing behind."""
-        logging.getLogger("broker_lite.handlers.dispatcher").removeHandler(self._unexpected)
+        self._unexpected.stop()
         self._broker.close()
         self._store.remove()
 
@@ -254,11 +196,6 @@ def _plant_batch_topic(root: Path) -> None:
     (root / "config" / "topics.json").write_text(json.dumps({"topicConfigTable": {_BATCH_TOPIC: entry}}))
 
 
-def _next_batch(batch: int) -> int:
-    """Return the size of the next store: twice the last, and after the largest one that the broker serves."""
-    return _MAX_SERVED if batch == _LARGEST_BATCH else min(_LARGEST_BATCH, 2 * batch)
-
-
 def run_jobs(folder: Path, count: int) -> None:
     """Take a store through the jobs that read it, and what the lake has through the others.
 
@@ -267,58 +204,30 @@ def run_jobs(folder: Path, count: int) -> None:
         count: how many messages the store has.
     """
     root, lake = folder / "store", LakePaths(str(folder / "lake"))
-    with _step("archive"):
-        _archive(root, lake)
-    with _step("query"):
-        found = _query(lake, "--count")
+    with step("archive"):
+        archive(root, lake, SEGMENT_BYTES)
+    with step("query"):
+        found = ask(lake, "--count")
         assert found == [str(count)], f"{found} of {count} messages"
         for question in _QUERIES:
-            _query(lake, *question)
+            ask(lake, *question)
     (store,) = find_stores(str(root), "a")
-    with _step("verify"):
-        assert _verify(root).records == count
-    with _step("rebuild"):
+    with step("verify"):
+        assert verify(root).records == count
+    with step("rebuild"):
         rebuild_store(store, folder / "rebuilt", _WANTED, threads=1)
-    with _step("salvage"):
+    with step("salvage"):
         salvage_store(store, folder / "salvaged", threads=1)
-        assert _verify(folder / "salvaged").records >= count
-    with _step("restore"):
+        assert verify(folder / "salvaged").records >= count
+    with step("restore"):
         restored = restore_store(
             lake, lake.bodies, folder / "restored", Chosen(""), settings=_WANTED, segment_size=SEGMENT_BYTES,
             skip=True, threads=1,
         )  # fmt: skip
         assert restored.records + restored.lost == count
     if count <= _MAX_SERVED:
-        with _step("verify of what was restored"):
-            _verify(folder / "restored")
-
-
-def _archive(root: Path, lake: LakePaths) -> None:
-    """Archive as the job does, in this process."""
-    work = find_work(str(root), "a", lake)
-    open_for_append(lake.messages)
-    config = Config(str(root), lake.root, broker="a")
-    splits = work.splits(SEGMENT_BYTES)
-    tasks = ArchiveTasks(splits, lake, PackLocation(lake.bodies), work.commit.run_id, "1")
-    with staging(lake, work.commit.run_id) as manifest:
-        manifest.extend(tasks.run(range(len(splits))))
-        judged = judge_run(lake, work, manifest, None)
-    commit = _commit(config, work, manifest, judged.files, datetime.datetime.now(datetime.UTC))
-    finish_runs(lake, commit.run_id, "1")
-    follow_keys(lake)
-
-
-def _query(lake: LakePaths, *arguments: str) -> list[str]:
-    with contextlib.redirect_stdout(io.StringIO()) as out:
-        code = query.main(["--lake", lake.root, "--output", "jsonl", "--quiet", *arguments])
-    assert code == 0, f"query {arguments} ended with {code}"
-    return out.getvalue().splitlines()
-
-
-def _verify(root: Path) -> StoreReport:
-    (store,) = find_stores(str(root), "a")
-    (report,) = verify_stores([store], Options(), processes=1)
-    return report
+        with step("verify of what was restored"):
+            verify(folder / "restored")
 
 
 def _serve(root: Path, clock: Clock | None = None) -> int:
@@ -340,7 +249,7 @@ def _serve(root: Path, clock: Clock | None = None) -> int:
     with MessageStore.open(root, OPTIONS, clock=clock) as store:
         Delivery(store).next_due_ms()
         assert _pull(store) == pulled
-    return _verify(root).records
+    return verify(root).records
 
 
 def _pull(store: MessageStore) -> dict[tuple[str, int], int]:
@@ -355,21 +264,3 @@ def _pull(store: MessageStore) -> dict[tuple[str, int], int]:
             number = result.next_offset
         found[topic, queue_id] = count
     return found
-
-
-class _Unexpected(logging.Handler):
-    """Errors of handlers that nobody has thought of: they are answered, too, but are ours to mend."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.ERROR)
-        self._found: logging.LogRecord | None = None
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if record.exc_info is not None:
-            self._found = record
-
-    def check(self) -> None:
-        """Raise what was found."""
-        found, self._found = self._found, None
-        if found is not None:
-            raise AssertionError(found.getMessage()) from (found.exc_info[1] if found.exc_info else None)

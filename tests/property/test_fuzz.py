@@ -23,6 +23,7 @@ from tests.fuzz.targets import Target
         ("jmq-stores", 100),
         ("planted-messages", 300),
         ("sent-messages", 300),
+        ("planted-jmq", 300),
     ],
 )
 def test_random_damage_gives_values_or_documented_errors(name: str, cases: int) -> None:

@@ -41,6 +41,11 @@ def at(text: str) -> datetime.datetime:
 def test_a_span_is_of_whole_windows() -> None:
     assert Span(at("14:05"), at("14:25:01")).whole_windows() == Span(at("14:00"), at("14:30"))
     assert Span(at("14:10"), at("14:20")).whole_windows() == Span(at("14:10"), at("14:20"))
+
+
+def test_a_span_to_the_last_moment_there_is_has_no_end() -> None:
+    last = datetime.datetime.max.replace(tzinfo=datetime.UTC)
+    assert Span(at("14:00"), last).whole_windows() == Span(at("14:00"))
     assert Span().whole_windows() == Span()
     assert str(Span(at("14:00"), at("14:30"))) == "from 2026-11-20 14:00 to 2026-11-20 14:30"
 

@@ -15,15 +15,17 @@ import pyarrow as pa
 import pytest
 
 from connectors.quality.errors import JudgeError, ProfileError
-from connectors.quality.frames import BrokerFacts, RunFacts
+from connectors.quality.frames import BrokerFacts, RunFacts, windows_of
 from connectors.quality.judge import judge, prepare
 from connectors.quality.merging import merge_profiles
+from connectors.quality.page import render_page
 from connectors.quality.report import QualityReport, brokers_concerned, sentences, to_table
 from schemas.layouts.sysflag import INNER_BATCH
 from schemas.layouts.topics import HALF_TOPIC
 from schemas.quality.expectation import Expectation, Grain, Severity, Suite
 from schemas.quality.suites import SUITES
 from tests.unit.connectors.quality.making import NOON, Row, message, messages, profile_of
+from tests.unit.connectors.quality.test_page import figures_of
 
 LATER = NOON + datetime.timedelta(hours=8)
 FACTS = RunFacts(now=LATER)
@@ -187,6 +189,15 @@ def test_what_somebody_should_know_is_a_warning(rows: list[Row], name: str) -> N
     report = judge(profile_of(rows), suite_with(name), FACTS)
     assert report.passed
     assert name in {found.expectation.name for found in report.warnings}
+
+
+@pytest.mark.parametrize("year", [1, 1677, 2263, 9999])
+def test_a_time_that_nanoseconds_do_not_hold_stops_nothing(year: int) -> None:
+    last = datetime.datetime(year, 12, 31, 23, 59, 59, 999_000, tzinfo=datetime.UTC)
+    rows = [message(0), message(1, store_timestamp=last)]
+    windows = windows_of(profile_of(rows), FACTS)
+    assert sorted(windows["stored_s"]) == sorted(row["store_timestamp"].timestamp() for row in rows)
+    assert "<svg" in render_page(judged(rows), figures_of(profile_of(rows)), run_id="r")
 
 
 def test_a_queue_that_does_all_the_work_is_told() -> None:

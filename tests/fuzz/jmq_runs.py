@@ -1,0 +1,167 @@
+"""Hostile records in a JMQ journal through whole jobs: archive, query, verify, rebuild and broker_lite.
+
+`rebuild --salvage` and `restore` write RocketMQ's log: they refuse a journal, and that is tried as well.
+"""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+from broker_lite.broker.broker import Broker
+from broker_lite.broker.options import BrokerOptions
+from broker_lite.handlers.dispatcher import Dispatcher
+from broker_lite.jmq import JmqStore
+from broker_lite.journal import JournalOptions, JournalStore
+from broker_lite.protocol import Channel
+from connectors.commitlog.layouts import ALL_LAYOUTS
+from connectors.commitlog.stores import find_stores
+from connectors.lake.paths import LakePaths
+from connectors.rebuild.run import rebuild_store
+from connectors.rebuild.settings import Wanted
+from connectors.restore.errors import RestoreError
+from connectors.restore.rows import Chosen
+from connectors.restore.run import restore_store
+from jobs import rebuild
+from schemas.layouts.hosts import Host
+from schemas.layouts.jmq_queue import ENTRY
+from schemas.layouts.remoting import Command, parse_command
+from schemas.layouts.segments import segment_name
+from schemas.remoting.codes import RequestCode, ResponseCode
+from tests.fuzz.hostile_messages import START_MS
+from tests.fuzz.planted_journals import PlantedJournal
+from tests.fuzz.targets import Target, UnexpectedErrors
+from tests.fuzz.whole_jobs import WorkFolder, archive, ask, batches, step, verify
+from tests.unit.broker_lite.broker_builders import pull_fields
+from tests.unit.broker_lite.builders import Clock
+
+FILE_BYTES = 4 << 20
+OPTIONS = JournalOptions(
+    journal_file_size_bytes=FILE_BYTES, queue_file_size_bytes=2000 * ENTRY.size, max_body_size_bytes=1 << 17
+)
+_MAX_SERVED = 16_000
+_DAMAGED_SHARES = (0.0, 0.02, 0.5)
+_PEER = Host.of("127.0.0.1", 50123)
+_PULLED = {ResponseCode.SUCCESS, ResponseCode.PULL_RETRY_IMMEDIATELY, ResponseCode.PULL_NOT_FOUND}
+_QUERIES: tuple[tuple[str, ...], ...] = (
+    ("--limit", "200"), ("--key", "order-7"), ("--columns", "priority,properties", "--limit", "1000"),
+    ("--table", "message_keys", "--limit", "50"), ("--table", "quarantine"), ("--table", "quality_results"),
+)  # fmt: skip
+
+
+class PlantedJmq(Target):
+    """Records that somebody put into a journal itself, or that were damaged there."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self._chance = chance
+        self._store = WorkFolder()
+        self._unexpected = UnexpectedErrors(with_exception=True)
+        self._batches = batches(_MAX_SERVED)
+        self._batch = next(self._batches)
+        self._count = 0
+
+    def try_one(self) -> None:
+        """One record more; at the end of a batch all of them go through all jobs."""
+        self._count += 1
+        if self._count == self._batch:
+            self.finish()
+            self._batch = next(self._batches)
+
+    def finish(self) -> None:
+        """Take the records since the last batch through all jobs."""
+        if not self._count:
+            return
+        root = self._store.begin()
+        (root / "journal").mkdir()
+        planted = PlantedJournal(self._chance, self._count, FILE_BYTES, self._chance.choice(_DAMAGED_SHARES))
+        for number, data in enumerate(planted.segments()):
+            (root / "journal" / segment_name(number * FILE_BYTES)).write_bytes(data)
+        self._run_jobs(int((~planted.is_damaged).sum()))
+        self._store.check_nothing_outside()
+        self._count = 0
+
+    def _run_jobs(self, intact: int) -> None:
+        """Take the store through the jobs that read it.
+
+        Args:
+            intact: how many records have no damage. A damaged one may pass for a record, and be found as well.
+        """
+        folder = self._store.folder
+        root, lake = folder / "store", LakePaths(str(folder / "lake"))
+        with step("archive"):
+            archive(root, lake, FILE_BYTES)
+        with step("query"):
+            (found,) = ask(lake, "--count")
+            assert intact <= int(found) <= self._count, f"{found} rows of {intact} intact and {self._count} records"
+            for question in _QUERIES:
+                ask(lake, *question)
+        (store,) = find_stores(str(root), "a", ALL_LAYOUTS)
+        with step("verify"):
+            assert verify(root).records == int(found)
+        with step("rebuild"):
+            wanted = Wanted(queue_file_size=OPTIONS.queue_file_size_bytes)
+            rebuilt = rebuild_store(store, folder / "rebuilt", wanted, threads=1)
+            assert rebuilt.totals.records == int(found)
+        with step("salvage"):
+            code = rebuild.main([str(root), "--salvage", "--out", str(folder / "salvaged"), "--local", "--quiet"])
+            assert code == 2, f"rebuild --salvage of a journal ended with {code}"
+        with step("restore"):
+            try:
+                restore_store(lake, lake.bodies, folder / "restored", Chosen(""))
+            except RestoreError:
+                pass
+            else:
+                raise AssertionError("a journal was restored as RocketMQ's log")
+        if self._count <= _MAX_SERVED:
+            with step("broker"):
+                _serve(root)
+                self._unexpected.check()
+            with step("verify of what the broker opened"):
+                assert verify(root).records == int(found)
+
+    def close(self) -> None:
+        """Leave nothing behind."""
+        self._unexpected.stop()
+        self._store.remove()
+
+
+def _serve(root: Path) -> None:
+    """Open a store, read all that is there as the archive's agent and as clients do; opened again, it is the same."""
+    clock = Clock(START_MS + 1)
+    with JournalStore.open(root, OPTIONS, clock=clock) as store:
+        position = store.min_journal_offset
+        while (taken := store.read_journal(position, 1000))[0]:
+            assert taken[1] > position, f"no progress at {position} of the journal"
+            position = taken[1]
+        for topic, queue_id in store.queues:
+            store.offset_by_time(topic, queue_id, START_MS)
+        first = {place: len(store.bounds(*place)) for place in store.queues}
+    with JmqStore.open(root, OPTIONS, clock=clock) as store:
+        assert {place: len(store.journal.bounds(*place)) for place in store.journal.queues} == first
+        dispatcher = Dispatcher(Broker(store, BrokerOptions()))
+        for topic, queue_id in first:
+            _pull_all(dispatcher, store, topic, queue_id)
+        dispatcher.tick(clock.now_ms)
+
+
+def _pull_all(dispatcher: Dispatcher, store: JmqStore, topic: str, queue_id: int) -> None:
+    """Pull a queue from its begin to its end, as a consumer does."""
+    answers: list[bytes] = []
+    channel = Channel(_PEER, answers.append, lambda: None)
+    number, end = store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
+    while number < end:
+        answers.clear()
+        fields = {name: str(value) for name, value in pull_fields(topic, queue_id, number).items()}
+        dispatcher.handle(channel, Command(RequestCode.PULL_MESSAGE, fields | {"sysFlag": "4"}))
+        while dispatcher.work():
+            pass
+        dispatcher.answer_arrived()
+        (frame,) = answers
+        parsed = parse_command(frame)
+        assert parsed is not None
+        answer = parsed[0]
+        if answer.code not in _PULLED:
+            return  # A topic that nobody can have made, or a queue that the broker does not have.
+        following = int(answer.ext_fields["nextBeginOffset"])
+        assert following > number, f"no progress at {number} of {topic}/{queue_id}: {answer}"
+        number = following

@@ -1,0 +1,110 @@
+"""The jobs that a fuzzed store goes through, in this process, and the folder that they may write to."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import io
+import shutil
+import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from connectors.archive.judging import judge_run
+from connectors.archive.run import Config, _commit
+from connectors.archive.staged import staging
+from connectors.archive.task import ArchiveTasks
+from connectors.archive.work import find_work
+from connectors.commitlog.layouts import ALL_LAYOUTS
+from connectors.commitlog.stores import find_stores
+from connectors.lake.committer import open_for_append
+from connectors.lake.follower import finish_runs
+from connectors.lake.paths import LakePaths
+from connectors.message_keys.follow import follow_keys
+from connectors.packs.location import PackLocation
+from connectors.verify.admission import Options
+from connectors.verify.doctor import StoreReport, verify_stores
+from jobs import query
+
+_FIRST_BATCH, _LARGEST_BATCH = 250, 250_000
+
+
+def batches(small: int) -> Iterator[int]:
+    """Give the sizes of stores: each twice the last, then the largest and a small one by turns."""
+    size = _FIRST_BATCH
+    while size < _LARGEST_BATCH:
+        yield size
+        size *= 2
+    while True:
+        yield _LARGEST_BATCH
+        yield small
+
+
+class WorkFolder:
+    """A folder for a store, what is made of it, and a canary around them."""
+
+    def __init__(self) -> None:
+        self._outside = Path(tempfile.mkdtemp(prefix="fuzz-"))
+        self.folder = self._outside / "a" / "b" / "c" / "d" / "work"
+
+    def begin(self) -> Path:
+        """Return an empty folder for the next store."""
+        shutil.rmtree(self._outside, ignore_errors=True)
+        (self.folder / "store").mkdir(parents=True)
+        return self.folder / "store"
+
+    def check_nothing_outside(self) -> None:
+        """See that all that was written is below the folder."""
+        inside = self.folder.relative_to(self._outside).parts
+        at = self._outside
+        for name in inside:
+            assert [path.name for path in at.iterdir()] == [name], f"written outside: {sorted(at.iterdir())}"
+            at /= name
+
+    def remove(self) -> None:
+        """Leave nothing behind."""
+        shutil.rmtree(self._outside, ignore_errors=True)
+
+
+@contextmanager
+def step(name: str) -> Iterator[None]:
+    """Let an error say which job it was in; a warning of an overflow is an error, too."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", RuntimeWarning)
+            yield
+    except Exception as error:
+        error.add_note(f"in {name}")
+        raise AssertionError(f"{name}: {type(error).__name__}: {error}") from error
+
+
+def archive(root: Path, lake: LakePaths, split_bytes: int) -> None:
+    """Archive as the job does, in this process."""
+    work = find_work(str(root), "a", lake)
+    open_for_append(lake.messages)
+    config = Config(str(root), lake.root, broker="a")
+    splits = work.splits(split_bytes)
+    tasks = ArchiveTasks(splits, lake, PackLocation(lake.bodies), work.commit.run_id, "1")
+    with staging(lake, work.commit.run_id) as manifest:
+        manifest.extend(tasks.run(range(len(splits))))
+        judged = judge_run(lake, work, manifest, None)
+    commit = _commit(config, work, manifest, judged.files, datetime.datetime.now(datetime.UTC))
+    finish_runs(lake, commit.run_id, "1")
+    follow_keys(lake)
+
+
+def ask(lake: LakePaths, *arguments: str) -> list[str]:
+    """Return the lines that `query` prints."""
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        code = query.main(["--lake", lake.root, "--output", "jsonl", "--quiet", *arguments])
+    assert code == 0, f"query {arguments} ended with {code}"
+    return out.getvalue().splitlines()
+
+
+def verify(root: Path) -> StoreReport:
+    """Verify a store."""
+    (store,) = find_stores(str(root), "a", ALL_LAYOUTS)
+    (report,) = verify_stores([store], Options(), processes=1)
+    return report
