@@ -23,7 +23,7 @@ from connectors.lake.committer import commit_run, open_for_append
 from connectors.lake.data_files import DataFile
 from connectors.lake.follower import finish_runs
 from connectors.lake.paths import LakePaths
-from connectors.packs.location import PackLocation
+from connectors.packs.location import pack_location
 from schemas.layouts.commitlog import NewMessage, serialize_message
 from tests.logs import BROKER_HOST, new_message, write_store
 
@@ -111,7 +111,7 @@ def archive_store(store: Path, lake: LakePaths, broker: str | None = None, *, fi
     work = find_work(str(store), broker, lake)
     open_for_append(lake.messages)
     splits = work.splits(PARTITION)
-    tasks = ArchiveTasks(splits, lake, PackLocation(lake.bodies), work.commit.run_id, "1")
+    tasks = ArchiveTasks(splits, lake, pack_location(lake.bodies), work.commit.run_id, "1")
     manifest = list(tasks.run(range(len(splits))))
     written = _written(work.commit, manifest)
     config = write_config_changes(lake, work.stores, work.commit.run_id, datetime.datetime.now(datetime.UTC))

@@ -1,0 +1,79 @@
+"""Logs of a lake in an object store that are damaged or gone are missed, and brought back, as those in a folder are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from connectors.archive.work import find_work
+from connectors.lake.delta import delta_table
+from connectors.lake.follower import finish_runs
+from connectors.lake.log_check import LogDamagedError
+from connectors.lake.log_files import LOG, entry_name
+from connectors.lake.paths import LakePaths
+from connectors.maintenance.repair import plan_repair, repair_lake
+from connectors.message_keys.check import check_keys
+from connectors.message_keys.follow import follow_keys
+from jobs import query
+from jobs.command import ExitCode
+from tests.servers.s3 import S3Server
+from tests.unit.connectors.maintenance.lakes import GrowingLake, archive_store, shop_messages
+
+RUNS = 2
+COUNT = 10
+Lose = Callable[[Any, str, str], None]
+
+
+def lose_newest_entry(client: Any, bucket: str, table: str) -> None:
+    for folder in (LOG, f"{LOG}/_seals"):
+        client.delete_object(Bucket=bucket, Key=f"lake/{table}/{folder}/{entry_name(RUNS)}")
+
+
+def lose_log(client: Any, bucket: str, table: str) -> None:
+    for found in client.list_objects_v2(Bucket=bucket, Prefix=f"lake/{table}/{LOG}/")["Contents"]:
+        client.delete_object(Bucket=bucket, Key=found["Key"])
+
+
+def zero_first_entry(client: Any, bucket: str, table: str) -> None:
+    client.put_object(Bucket=bucket, Key=f"lake/{table}/{LOG}/{entry_name(0)}", Body=bytes(100))
+
+
+def archive(store: Path, lake: LakePaths) -> None:
+    """Do what an archive run does."""
+    if find_work(str(store), None, lake).snapshot.size:
+        archive_store(store, lake)
+    else:
+        finish_runs(lake, "", "1")
+    follow_keys(lake)
+
+
+def test_what_is_lost_of_a_log_is_missed_and_brought_back(
+    s3_server: S3Server, bucket: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    growing, lake = GrowingLake(tmp_path), LakePaths(f"s3://{bucket}/lake")
+    for seed in range(RUNS):
+        growing.write(shop_messages(COUNT, seed=seed))
+        archive(growing.store, lake)
+    cases: list[tuple[str, Lose]] = [
+        ("archive_runs", lose_newest_entry),
+        ("messages", zero_first_entry),
+        ("messages", lose_log),
+    ]
+    for table, lose in cases:
+        lose(s3_server.client(), bucket, table)
+        code = query.main(["--lake", lake.root, "--table", table, "--count", "--quiet"])
+        answer = capsys.readouterr()
+        assert (code, answer.out) == (ExitCode.DAMAGE, ""), table
+        assert f"{lake.root}/{table}: " in answer.err
+        assert "--repair" in answer.err
+        with pytest.raises(LogDamagedError):
+            archive(growing.store, lake)
+        assert not repair_lake(lake, plan_repair(lake), "1"), table
+        archive(growing.store, lake)
+        offsets = delta_table(lake.messages).to_pyarrow_table(columns=["physical_offset"]).column(0).to_pylist()
+        assert len(offsets) == len(set(offsets)) == RUNS * COUNT, table
+        assert check_keys(lake).same
+        assert plan_repair(lake).is_nothing
