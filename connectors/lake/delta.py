@@ -40,8 +40,18 @@ def delta_table(uri: str, s3: S3Options | None = None) -> DeltaTable:
         check_log(uri, options)
         raise
     check_log(uri, options)
-    _check_paths(uri, table)
+    state = (str(table.metadata().id), table.version())
+    if _checked_states.get(uri) != state:
+        _check_paths(uri, table)
+        _checked_states[uri] = state
     return table
+
+
+_checked_states: dict[str, tuple[str, int]] = {}
+"""Id and version of each table whose paths this process has checked: an archive opens its tables several times a run.
+
+A log that is changed without a new version is refused by `check_log` before it comes to this.
+"""
 
 
 def _check_paths(uri: str, table: DeltaTable) -> None:

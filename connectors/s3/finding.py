@@ -45,12 +45,15 @@ def s3_options(endpoint: str | None = None, region: str | None = None) -> S3Opti
 
 
 def _check_endpoint(endpoint: str) -> None:
-    parts = urlsplit(endpoint)
-    if "@" in parts.netloc:
+    if "@" in endpoint:  # also in one without http://, which has no netloc
         raise S3Error(
             "the endpoint of the object store holds credentials",
             "Leave them out: they come from the environment, a profile or a role",
         )
+    try:
+        parts = urlsplit(endpoint)
+    except ValueError as error:
+        raise S3Error(f"endpoint {endpoint!r}: {error}", "Correct it, or leave it out") from None
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise S3Error(
             f"endpoint {endpoint!r}: expected http://HOST:PORT or https://HOST", "Correct it, or leave it out"

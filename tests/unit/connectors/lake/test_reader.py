@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import datetime
+import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from deltalake import QueryBuilder, write_deltalake
+from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
+from connectors.lake import delta
 from connectors.lake.paths import LakeError, LakePaths
 from connectors.lake.reader import QueryError, clean_message, open_table, run_sql
 
@@ -47,6 +49,35 @@ def test_a_table_that_is_not_written_yet_is_told_apart_from_no_lake(lake: LakePa
         open_table(lake, "quarantine")
     with pytest.raises(LakeError, match="is not a lake"):
         open_table(LakePaths(str(tmp_path)), "quarantine")
+
+
+def test_the_paths_of_a_version_are_checked_once_and_those_of_the_next_one_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uri = str(tmp_path / "messages")
+    write_deltalake(uri, pa.table({"number": [1]}))
+    checked: list[str] = []
+    check = delta._check_paths
+
+    def count(place: str, table: DeltaTable) -> None:
+        checked.append(place)
+        check(place, table)
+
+    monkeypatch.setattr(delta, "_check_paths", count)
+    for _ in range(3):
+        delta.delta_table(uri)
+    assert checked == [uri]
+    action = {
+        "path": "../elsewhere.parquet",
+        "partitionValues": {},
+        "size": 9,
+        "modificationTime": 0,
+        "dataChange": True,
+    }
+    (tmp_path / "messages" / "_delta_log" / f"{1:020d}.json").write_text(json.dumps({"add": action}))
+    for _ in range(2):
+        with pytest.raises(LakeError, match=r"found '\.\./elsewhere\.parquet'"):
+            delta.delta_table(uri)
 
 
 @pytest.mark.parametrize(

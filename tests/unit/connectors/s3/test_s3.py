@@ -77,10 +77,16 @@ def test_credentials_in_a_uri_or_endpoint_are_refused_and_not_repeated(monkeypat
         lambda: LakePaths("s3://AKIA:verysecret@bucket/a"),
         lambda: pack_location("s3a://AKIA:verysecret@bucket/a"),
         lambda: s3_options("http://AKIA:verysecret@host:9000"),
+        lambda: s3_options("AKIA:verysecret@host:9000"),
     ):
         with pytest.raises(S3Error, match=r"holds credentials\. Leave them out") as raised:
             call()
         assert "verysecret" not in repr(raised.value)
+
+
+def test_an_endpoint_that_is_no_url_is_refused() -> None:
+    with pytest.raises(S3Error, match="Invalid IPv6 URL"):
+        s3_options("http://[::1:9000")
 
 
 @pytest.mark.parametrize("path", ["/data/lake", "lake", "file:///data/lake", "s3/lake", "/data/a b:c%/ä"])
