@@ -25,7 +25,7 @@ import json
 import os
 import shutil
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -394,6 +394,15 @@ def check_tree(folder: Path, most: int | None = None) -> None:
                 elif not entry.is_file(follow_symlinks=False):
                     mode = entry.stat(follow_symlinks=False).st_mode
                     raise UnsafeFileError.of(entry.path, "a file or a folder", kind_of(mode))
+
+
+def newest_file(folder: Path, names: Sequence[str]) -> str:
+    """Return the name of the file that was written last; the first of the names where none of the files is there."""
+    times = {}
+    for name in names:
+        with suppress(OSError):
+            times[name] = (folder / name).lstat().st_mtime_ns
+    return max(times, key=lambda name: times[name], default=names[0])
 
 
 def folders_in(folder: Path, *, below: Path | None = None) -> list[str]:

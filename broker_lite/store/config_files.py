@@ -15,14 +15,15 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from broker_lite.store.config_file import ConfigFile, is_number
+from broker_lite.store.config_file import FOLDER, ConfigFile, is_number
 from schemas.layouts import boltmq_config as boltmq
 from schemas.layouts.dialect import ROCKETMQ, Dialect
 from schemas.layouts.hosts import Host
 from schemas.layouts.inner_batch import BATCH_QUEUE_TYPE, QUEUE_TYPE, has_batch_queues
 from schemas.layouts.numbers import INT32_MAX, int_within, parse_int
-from schemas.layouts.offset_keys import split_offset_key
+from schemas.layouts.offset_keys import OFFSETS_FILES, split_offset_key
 from schemas.layouts.topics import DLQ_PREFIX, HALF_TOPIC, OP_TOPIC, RETRY_PREFIX, Kind, kind_of
+from schemas.store_files import newest_file
 
 DEFAULT_TOPIC_QUEUES = 4
 """What a topic gets that is made by its first message: a producer's default."""
@@ -164,9 +165,8 @@ class Groups(ConfigFile):
 
 
 class ConsumerOffsets(ConfigFile):
-    """`consumerOffset.json`."""
+    """`consumerOffset.json`; of a broker with `enableLmq`, `lmqConsumerOffset.json`, which is then the newer one."""
 
-    name = "consumerOffset.json"
     table = boltmq.OFFSETS
 
     def __init__(
@@ -174,6 +174,7 @@ class ConsumerOffsets(ConfigFile):
     ) -> None:
         """Read the file; known groups tell which part of a key is one, where that is in doubt."""
         self._known_groups = groups
+        self.name = newest_file(root / FOLDER, OFFSETS_FILES)
         super().__init__(root, clock, dialect)
         self._count = sum(map(len, self.entries.values()))
 

@@ -15,12 +15,12 @@ from schemas.layouts.boltmq_config import offsets_from_boltmq
 from schemas.layouts.checkpoint import parse_checkpoint
 from schemas.layouts.errors import LayoutError
 from schemas.layouts.numbers import INT32_MAX, INT64_MAX, INT64_MIN, int_within, parse_int, parse_int32
-from schemas.layouts.offset_keys import split_offset_key
+from schemas.layouts.offset_keys import OFFSETS_FILES, split_offset_key
 from schemas.remoting.fastjson import parse_fastjson
-from schemas.store_files import read_file
+from schemas.store_files import newest_file, read_file
 
 CHECKPOINT = "checkpoint"
-CONSUMER_OFFSETS, DELAY_OFFSETS = "config/consumerOffset.json", "config/delayOffset.json"
+CONFIG, DELAY_OFFSETS = "config", "config/delayOffset.json"
 _TABLE = "offsetTable"
 Bounds = Mapping[tuple[str, int], QueueBounds]
 
@@ -91,13 +91,14 @@ def read_small_files(root: Path, limit: int, is_live: bool) -> SmallFiles:
             claims = tuple(Claim(name, getattr(checkpoint, name), name.endswith("timestamp")) for name in names)
         except LayoutError as error:
             findings.add(Finding("checkpoint_unreadable", CHECKPOINT, 0, found=error.found, expected=error.expected))
+    offsets_file = f"{CONFIG}/{newest_file(root / CONFIG, OFFSETS_FILES)}"
     groups = tuple(
         GroupOffset(*split_offset_key(str(name)), int(queue), int(offset))
-        for name, offsets in _table(root, CONSUMER_OFFSETS, findings, _are_offsets).items()
+        for name, offsets in _table(root, offsets_file, findings, _are_offsets).items()
         for queue, offset in offsets.items()
     )
     levels = {int(level): int(offset) for level, offset in _table(root, DELAY_OFFSETS, findings, _is_level).items()}
-    return SmallFiles(findings, claims, CONSUMER_OFFSETS, groups, levels)
+    return SmallFiles(findings, claims, offsets_file, groups, levels)
 
 
 def read_checkpoint_file(path: Path, findings: Findings, *, is_live: bool) -> bytes | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -120,6 +121,25 @@ def test_what_this_store_does_not_know_stays(root: Path, clock: Clock) -> None:
     assert document["groupTopicMap"] == {"CG": ["TopicR"]}
     assert document["offsetTable"] == {"TopicR@CG": {0: 1, 3: 13}, "orders@CG": {0: 1}}
     assert path.with_name("consumerOffset.json.bak").read_text() == CONSUMER_OFFSETS_5_5_0
+
+
+@pytest.mark.parametrize("is_newer", [True, False])
+def test_offsets_of_a_broker_with_light_queues_are_in_a_file_of_their_own(
+    root: Path, clock: Clock, is_newer: bool
+) -> None:
+    plain = write(root, "consumerOffset.json", '{"offsetTable":{"orders@CG":{0:1}}}')
+    light = write(
+        root, "lmqConsumerOffset.json", '{"lmqOffsetTable":{"%LMQ%a@%LMQ%c":3},"offsetTable":{"orders@CG":{0:7}}}'
+    )
+    os.utime(plain, (2, 2))
+    os.utime(light, (3, 3) if is_newer else (1, 1))
+    offsets = ConsumerOffsets(root, clock)
+    assert offsets.get("orders", "CG", 0) == (7 if is_newer else 1)
+    offsets.commit("orders", "CG", 0, 9)
+    offsets.save()
+    documents = [parse_fastjson(path.read_text()) for path in (plain, light)]
+    assert [document["offsetTable"]["orders@CG"][0] for document in documents] == ([1, 9] if is_newer else [9, 7])
+    assert documents[1]["lmqOffsetTable"] == {"%LMQ%a@%LMQ%c": 3}
 
 
 def test_topic_keeps_its_other_settings(root: Path, clock: Clock) -> None:
