@@ -5,7 +5,7 @@
 Reads a table of the lake; writes rows to standard output, and on standard error how many and whether a limit cut
 them. It answers without a JVM; `--engine spark` is for results that outgrow one process. `--body` gets the body of the
 one message that is found, by one ranged read of its pack. Exit codes: 0, also where nothing matches; 2 for a wrong
-lake, option or predicate, or a body that cannot be had.
+lake, option or predicate, or a body that cannot be had; 3 for a damaged table.
 """
 
 from __future__ import annotations

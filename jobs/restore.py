@@ -7,7 +7,8 @@ Reads `messages` and the packs of bodies, and writes a folder that a broker take
 every record at its own physical offset and byte for byte as it was; fillers, which brokers step over, for what the lake
 does not have of it; ConsumeQueues, IndexFiles, checkpoint and topics.json, made from the log; and groups' offsets. It
 needs no Spark. Run again after it was interrupted, it goes on. Exit codes: 0 where all of the range is there; 3 where
-the lake lacks records or bodies of it; 2 for a wrong lake, folder or option, or a body that cannot be had.
+the lake lacks records or bodies of it, or is damaged; 2 for a wrong lake, folder or option, or a body that cannot be
+had.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from connectors.maintenance.data_adoption import Extents
 from connectors.maintenance.repair import plan_repair, repair_lake
 from connectors.message_keys.check import check_keys
 from connectors.message_keys.follow import follow_keys
-from jobs import maintain, query
+from jobs import maintain, query, restore
 from jobs.audit_moment import read_moment
 from jobs.audit_tables import compare_runs
 from jobs.command import ExitCode
@@ -202,6 +202,18 @@ def test_a_data_file_that_is_lost_with_the_log_is_said(growing: GrowingLake) -> 
     assert any(first.name in line for line in missing)
     assert any(f"expected {RUNS * COUNT} messages" in line for line in missing)
     assert len(state(growing)["messages"]) == (RUNS - 1) * COUNT
+
+
+def test_a_damaged_data_file_is_named_by_restore(
+    growing: GrowingLake, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = min((growing.folder / "lake" / "messages").rglob("*.parquet"))
+    damage(path, "zeroed")
+    code = restore.main(["--lake", growing.lake.root, "--out", str(tmp_path / "restored"), "--quiet"])
+    err = capsys.readouterr().err
+    assert code == ExitCode.DAMAGE
+    assert path.name in err
+    assert "--repair" in err
 
 
 def test_a_repair_that_is_killed_while_messages_are_made_anew_is_finished(
