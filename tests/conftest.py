@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 
 import pytest
 
 from tests.signals import MarkedProcess
+
+
+@pytest.fixture
+def without_collection() -> Iterator[None]:
+    """Let Python's garbage collector not look through what other tests keep, while time is measured."""
+    gc.disable()
+    yield
+    gc.enable()
 
 
 @pytest.fixture

@@ -188,6 +188,7 @@ def test_a_look_up_gives_the_newest_that_fit(peer: Peer, monkeypatch: pytest.Mon
 @pytest.mark.parametrize(
     "body", [b"{0:" + b"{1:" * 80_000, b"{" + b'1:"",' * 50_000 + b'1:""}', b"{0:[" + b'"",' * 80_000 + b'""]}']
 )
+@pytest.mark.usefixtures("without_collection")
 def test_bodies_that_are_plain_json_are_not_read_as_fastjsons_dialect(peer: Peer, body: bytes) -> None:
     codes = (RequestCode.HEART_BEAT, RequestCode.LOCK_BATCH_MQ, RequestCode.UNLOCK_BATCH_MQ,
              RequestCode.CHECK_CLIENT_CONFIG, RequestCode.UPDATE_AND_CREATE_TOPIC_LIST,

@@ -438,6 +438,7 @@ HOSTILE_BODIES = {
 
 
 @pytest.mark.parametrize("body", HOSTILE_BODIES.values(), ids=HOSTILE_BODIES)
+@pytest.mark.usefixtures("without_collection")
 def test_no_registration_keeps_other_clients_waiting(name_server: NameServer, body: bytes) -> None:
     answering = name_server.handle(channel(), Command(RequestCode.REGISTER_BROKER, to_ext_fields(MASTER), body))
     assert not isinstance(answering, Command)
