@@ -73,8 +73,8 @@ def business(rows: Iterable[Row]) -> list[Row]:
     return [row for row in rows if row["topic"].startswith("Every")]
 
 
-def assert_serves(servers: RocketMQ, rows: list[Row]) -> None:
-    """A consumer gets every message, by key and by id too."""
+def assert_serves(servers: RocketMQ, rows: list[Row]) -> list[Row]:
+    """See that a consumer gets every message, by key and by id too; return all that it got of their topics."""
     wanted = {row["physical_offset"]: row for row in rows}
     consumed = {row["physical_offset"]: row for row in consume_all(servers, *sorted({row["topic"] for row in rows}))}
     assert [offset for offset in wanted if offset not in consumed] == []
@@ -92,6 +92,7 @@ def assert_serves(servers: RocketMQ, rows: list[Row]) -> None:
     found = {(row["verb"], row["value"], row["physical_offset"]) for row in answers}
     assert [key for row, key in keyed if ("key", key, row["physical_offset"]) not in found] == []
     assert [row for row in by_id if ("id", row["msg_id"], row["physical_offset"]) not in found] == []
+    return list(consumed.values())
 
 
 def ipv4(rows: list[Row]) -> list[Row]:
