@@ -41,7 +41,7 @@ def test_processes_find_the_same(recorded_store: RecordedStore, tmp_path: Path) 
 
 def test_other_delay_levels_are_told(recorded_store: RecordedStore) -> None:
     (report,) = verify_stores(find_stores(str(recorded_store.store), "a"), Options(), processes=1)
-    assert set(report.findings.codes) == {"queue_wrong_tags"}
+    assert set(report.findings.codes) == {"delay_level_not_default"}
 
 
 def test_addresses_of_a_consume_queue_ext_are_no_wrong_codes(
