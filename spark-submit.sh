@@ -155,8 +155,8 @@ set_up() {
     step "commitlake" pip_install --no-deps --no-build-isolation --editable "$ROOT"
     find_or_install_java
     rm -f "$STATE/unfinished"
-    step "jars of Delta" "$VENV/bin/python" -P -m connectors.jars
-    step "compiled reader" "$VENV/bin/python" -P -m connectors.warm
+    step "jars of Delta" "$VENV/bin/python" -P -m commitlake.connectors.runtime.jars
+    step "compiled reader" "$VENV/bin/python" -P -m commitlake.jobs.warm
     # What the developers' lock installs is all that a run needs.
     digest "$ROOT/requirements.lock" >"$STATE/stamp-run"
     printf '%s\n' "$stamp" >"$STATE/stamp-$kind"
@@ -239,7 +239,7 @@ usage() {
   local python
   python=$(find_python 2>/dev/null) || return 0
   printf 'Jobs:\n'
-  (cd "$ROOT" && "$python" -c 'from jobs.cli import job_lines; print("\n".join(job_lines()))')
+  (cd "$ROOT" && "$python" -c 'from commitlake.jobs.cli.main import job_lines; print("\n".join(job_lines()))')
 }
 
 # Replace this script by a Python of the environment. Signals are blocked until the job handles them: Python prints a traceback
@@ -266,7 +266,7 @@ main() {
       ;;
     *)
       set_up run requirements.lock
-      exec_python -P -m jobs.submit "$@"
+      exec_python -P -m commitlake.jobs.cli.submit "$@"
       ;;
   esac
 }

@@ -20,12 +20,12 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from broker_lite.journal import JournalOptions, JournalStore, RetryStatus
-from broker_lite.shop.cast import draw_cast
-from broker_lite.shop.journal_story import MAX_RETRIES, SHIPPING_APP, JournalStory
-from broker_lite.shop.timeline import StoryClock
-from broker_lite.shop_traffic import DEFAULT_ORDERS, DEFAULT_START_MS
-from broker_lite.store import StoreFilesError
+from commitlake.broker_lite.shop.cast import draw_cast
+from commitlake.broker_lite.shop.journal_story import MAX_RETRIES, SHIPPING_APP, JournalStory
+from commitlake.broker_lite.shop.timeline import StoryClock
+from commitlake.broker_lite.shop_traffic import DEFAULT_ORDERS, DEFAULT_START_MS
+from commitlake.broker_lite.stores.jmq import JournalOptions, JournalStore, RetryStatus
+from commitlake.broker_lite.stores.rocketmq import StoreFilesError
 
 SHOP_JOURNAL_OPTIONS = JournalOptions(
     journal_file_size_bytes=256 << 10,

@@ -23,13 +23,13 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from broker_lite.shop.cast import Cast, draw_cast
-from broker_lite.shop.story import MAX_RETRIES, SHIPPING_GROUP, Story
-from broker_lite.shop.timeline import StoryClock
-from broker_lite.store import MessageStore, StoreFilesError, StoreOptions
-from schemas.layouts import properties as props
-from schemas.layouts.dialect import BOLTMQ
-from schemas.layouts.topics import DLQ_PREFIX, RETRY_PREFIX
+from commitlake.broker_lite.shop.cast import Cast, draw_cast
+from commitlake.broker_lite.shop.story import MAX_RETRIES, SHIPPING_GROUP, Story
+from commitlake.broker_lite.shop.timeline import StoryClock
+from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreFilesError, StoreOptions
+from commitlake.schemas.layouts.boltmq.dialect import BOLTMQ
+from commitlake.schemas.layouts.rocketmq import properties as props
+from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX
 
 DEFAULT_ORDERS = 400
 DEFAULT_START_MS = 1_767_571_200_000

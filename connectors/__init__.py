@@ -1,1 +1,12 @@
-"""Every touch of the outside world from Spark: broker stores, Delta tables, sessions."""
+"""Adapters: how the outside world is reached. No business rules.
+
+    formats        reads broker stores, without Spark
+    sources        Spark data sources over broker stores
+    lake           Delta tables, the commit protocol, body packs
+    hbase          tables, look-ups, and a Spark data source
+    object_store   S3: clients, uploads, errors
+    rocketmq       live brokers: producer, puller, administration
+    runtime        Spark sessions, the JVM, jars, and functions over many tasks
+
+An import contract in `pyproject.toml` states the order among these packages.
+"""

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from schemas.store_files import create_file
+from commitlake.schemas.store_files import create_file
 
 
 @contextmanager

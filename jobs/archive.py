@@ -25,28 +25,31 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from connectors.archive.places import check_bodies
-from connectors.archive.run import MIB, Config, OnRefusal, Result
-from connectors.archive.work import find_work
-from connectors.commitlog.errors import EmptyStoreError
-from connectors.lake.archive_log import read_last_commit
-from connectors.lake.lost_tables import check_writable
-from connectors.lake.paths import LakePaths
-from jobs.archive_summary import summary
-from jobs.broker_name import BrokerName, broker_name
-from jobs.command import ExitCode, JobError, job_parser, run_job
-from jobs.durations import parse_duration
-from jobs.layouts import FOLDERS, add_layout_argument, layout_of
-from jobs.places import add_place_arguments, lake_of
-from jobs.progress import spark_progress
-from jobs.sizes import size_text
+from commitlake.connectors.formats.engine.errors import EmptyStoreError
+from commitlake.connectors.lake.archive_log import read_last_commit
+from commitlake.connectors.lake.lost_tables import check_writable
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.jobs.archive_summary import summary
+from commitlake.jobs.cli.broker_name import BrokerName, broker_name
+from commitlake.jobs.cli.command import ExitCode, JobError, job_parser, run_job
+from commitlake.jobs.cli.durations import parse_duration
+from commitlake.jobs.cli.layouts import FOLDERS, add_layout_argument, layout_of
+from commitlake.jobs.cli.places import add_place_arguments, lake_of
+from commitlake.jobs.cli.progress import spark_progress
+from commitlake.jobs.cli.sizes import size_text
+from commitlake.jobs.pages.quality import write_page
+from commitlake.pipelines.archive.judging import JudgementPage
+from commitlake.pipelines.archive.places import check_bodies
+from commitlake.pipelines.archive.run import MIB, Config, OnRefusal, Result
+from commitlake.pipelines.archive.work import find_work
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from connectors.hbase.options import Options
+    from commitlake.connectors.hbase.options import Options
 
 VERSION = importlib.metadata.version("commitlake")
+PAGE = "quality.html"
 DESCRIPTION = (
     "Take what is new in broker stores into the lake: a row in the table messages for every record, of every topic and "
     "kind, and its body in a pack. Run it as often as you like: each run goes on where the last one ended, and nothing "
@@ -149,9 +152,8 @@ def job(arguments: argparse.Namespace) -> ExitCode:
         keys=not arguments.no_keys,
         quality=not arguments.no_quality,
         hbase=_hbase_options(arguments),
-        page=arguments.quality_page,
+        page=_page(arguments.quality_page, lake),
     )
-    _check_page(config.page)
     if name.told and not arguments.quiet:
         print(name.told, file=sys.stderr)
     if arguments.follow or arguments.available_now:
@@ -161,8 +163,8 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     if work.is_nothing and config.hbase is None:
         result = Result(0, work.snapshot.ranges)
     else:
-        from connectors.archive.concurrent import archive_beside_others
-        from connectors.spark_session import get_session
+        from commitlake.connectors.runtime.spark_session import get_session
+        from commitlake.pipelines.archive.concurrent import archive_beside_others
 
         result = archive_beside_others(
             get_session("archive", lake.s3), config, work, partial(archive_progress, quiet=arguments.quiet)
@@ -182,10 +184,22 @@ def _name_of(arguments: argparse.Namespace, lake: LakePaths) -> BrokerName:
         return BrokerName(arguments.broker)
 
 
-def _check_page(page: str | None) -> None:
-    """Refuse a page that could not be written once all is read."""
-    if page is not None and not Path(page).absolute().parent.is_dir():
-        raise JobError(f"--quality-page {page}: expected a file in a folder that is there")
+def page_in(lake: LakePaths) -> JudgementPage | None:
+    """Where a judgement is shown if nothing else is asked for: in the lake, if that is a folder."""
+    return None if lake.s3 else JudgementPage(Path(lake.root) / PAGE, write_page)
+
+
+def _page(given: str | None, lake: LakePaths) -> JudgementPage | None:
+    """Where the judgement is shown: a file that is given, else one in the lake, if that is a folder.
+
+    Raises:
+        JobError: for a page that could not be written once all is read.
+    """
+    if given is None:
+        return page_in(lake)
+    if not Path(given).absolute().parent.is_dir():
+        raise JobError(f"--quality-page {given}: expected a file in a folder that is there")
+    return JudgementPage(Path(given), write_page)
 
 
 def _hbase_options(arguments: argparse.Namespace) -> Options | None:
@@ -199,15 +213,15 @@ def _hbase_options(arguments: argparse.Namespace) -> Options | None:
         if given:
             raise JobError("--hbase-option goes with --hbase HOST[:PORT]")
         return None
-    from connectors.hbase.options import Options
+    from commitlake.connectors.hbase.options import Options
 
     return Options.of_address(arguments.hbase, **given)
 
 
 def _follow(arguments: argparse.Namespace, config: Config) -> ExitCode:
     """Archive as messages arrive; the worst that any run came to."""
-    from connectors.spark_session import get_session
-    from jobs.archive_follow import Follower, find_left
+    from commitlake.connectors.runtime.spark_session import get_session
+    from commitlake.jobs.archive_follow import Follower, find_left
 
     lake = LakePaths(config.lake)
     check_writable(lake)

@@ -23,23 +23,23 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from connectors.archive.concurrent import archive_beside_others
-from connectors.archive.run import Config, Result, run_archive
-from connectors.archive.work import ArchiveWork, find_work
-from connectors.commitlog.errors import EmptyStoreError
-from connectors.commitlog.layouts import LayoutChoice
-from connectors.commitlog.plan import Snapshot
-from connectors.commitlog.stores import find_stores
-from connectors.commitlog.stream_ranges import to_snapshot
-from connectors.hbase.errors import UnavailableError
-from connectors.lake.archive_log import read_last_commit
-from connectors.lake.committer import ConcurrentArchiveError
-from connectors.lake.paths import LakePaths
-from connectors.packs.errors import PackStoreUnavailableError
-from connectors.s3.errors import S3UnavailableError
-from connectors.s3.spark import spark_uri
-from jobs.process import stop_softly
-from jobs.worker_errors import worker_error
+from commitlake.connectors.formats.engine.errors import EmptyStoreError
+from commitlake.connectors.formats.engine.layouts import LayoutChoice
+from commitlake.connectors.formats.engine.plan import Snapshot
+from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.connectors.hbase.errors import UnavailableError
+from commitlake.connectors.lake.archive_log import read_last_commit
+from commitlake.connectors.lake.committer import ConcurrentArchiveError
+from commitlake.connectors.lake.packs.errors import PackStoreUnavailableError
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.object_store.errors import S3UnavailableError
+from commitlake.connectors.object_store.spark import spark_uri
+from commitlake.connectors.sources.stream_ranges import to_snapshot
+from commitlake.jobs.cli.process import stop_softly
+from commitlake.jobs.cli.worker_errors import worker_error
+from commitlake.pipelines.archive.concurrent import archive_beside_others
+from commitlake.pipelines.archive.run import Config, Result, run_archive
+from commitlake.pipelines.archive.work import ArchiveWork, find_work
 
 _POLL_SECONDS = 1
 _MOST_FAILURES = 6  # one behind the other; the waits between them are some two minutes together

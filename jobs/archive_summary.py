@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from connectors.archive.run import Result
-from connectors.commitlog.plan import StoreRange, TailKind
-from jobs.sizes import size_text
+from commitlake.connectors.formats.engine.plan import StoreRange, TailKind
+from commitlake.jobs.cli.sizes import size_text
+from commitlake.pipelines.archive.run import Result
 
 _MANY_STORES = 12
 

@@ -23,9 +23,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from connectors.lake.paths import LakePaths
-from jobs.audit_moment import read_moment, wait_for_hbase
-from jobs.audit_tables import (
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.jobs.audit_moment import read_moment, wait_for_hbase
+from commitlake.jobs.audit_tables import (
     TableFinding,
     compare_message_keys,
     compare_runs,
@@ -33,22 +33,22 @@ from jobs.audit_tables import (
     finding_lines,
     prevents_comparison,
 )
-from jobs.broker_name import broker_name
-from jobs.combinations import check_has_effect
-from jobs.command import ExitCode, JobError, job_parser, run_job
-from jobs.durations import parse_duration
-from jobs.layouts import add_layout_argument, layout_of
-from jobs.places import add_place_arguments, bodies_of, lake_of
-from jobs.progress import spark_progress
-from jobs.times import join_times, parse_time
+from commitlake.jobs.cli.broker_name import broker_name
+from commitlake.jobs.cli.combinations import check_has_effect
+from commitlake.jobs.cli.command import ExitCode, JobError, job_parser, run_job
+from commitlake.jobs.cli.durations import parse_duration
+from commitlake.jobs.cli.layouts import add_layout_argument, layout_of
+from commitlake.jobs.cli.places import add_place_arguments, bodies_of, lake_of
+from commitlake.jobs.cli.progress import spark_progress
+from commitlake.jobs.cli.times import join_times, parse_time
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from connectors.commitlog.plan import StoreRange
-    from jobs.audit_moment import Moment
-    from jobs.audit_sides import Sides, Span
-    from jobs.audit_verdicts import Verdict
+    from commitlake.connectors.formats.engine.plan import StoreRange
+    from commitlake.jobs.audit_moment import Moment
+    from commitlake.jobs.audit_sides import Sides, Span
+    from commitlake.jobs.audit_verdicts import Verdict
 
 DESCRIPTION = (
     "Tell whether everything that was archived is there, and the same everywhere: what the runs counted, the table "
@@ -107,9 +107,9 @@ def job(arguments: argparse.Namespace) -> ExitCode:
         _print(arguments, [], findings, ["nothing else was compared: the tables cannot be read"])
         return ExitCode.DAMAGE
     findings += compare_runs(lake, moment)
-    from connectors.spark_session import get_session
-    from jobs.audit_sides import Sides, Span
-    from jobs.audit_verdicts import cached
+    from commitlake.connectors.runtime.spark_session import get_session
+    from commitlake.jobs.audit_sides import Sides, Span
+    from commitlake.jobs.audit_verdicts import cached
 
     spark = get_session("audit", lake.s3)
     span = Span(arguments.first, arguments.last).whole_windows()
@@ -139,7 +139,7 @@ def _print(
     arguments: argparse.Namespace, verdicts: Sequence[Verdict], findings: Sequence[TableFinding], notes: Sequence[str]
 ) -> None:
     """Print what was compared; as JSON, a table's damage is an element of its own."""
-    from jobs.audit_verdicts import as_json, as_text
+    from commitlake.jobs.audit_verdicts import as_json, as_text
 
     if arguments.output == "json":
         print(as_json([*verdicts, *findings]))
@@ -150,7 +150,7 @@ def _print(
 
 def _bodies_of(arguments: argparse.Namespace, lake: LakePaths) -> str:
     """The root of the packs, or a refusal before Spark starts."""
-    from connectors.packs.stores import open_store
+    from commitlake.connectors.lake.packs.stores import open_store
 
     root = bodies_of(arguments, lake)
     open_store(root)
@@ -161,7 +161,7 @@ def _ranges_of(arguments: argparse.Namespace, moment: Moment) -> tuple[Mapping[s
     """What of the stores can be compared, and what is to be said of it; a refusal where there is nothing."""
     if not arguments.store:
         return {}, ()
-    from jobs.audit_sides import ranges_in_store
+    from commitlake.jobs.audit_sides import ranges_in_store
 
     ranges, notes = ranges_in_store(arguments.store, arguments.broker, moment.commit.stores, layout_of(arguments))
     if not ranges:
@@ -181,7 +181,7 @@ def _notes_of(arguments: argparse.Namespace, span: Span, kept: Span) -> list[str
 
 def _compare_runs(sides: Sides, messages: DataFrame, notes: Sequence[str]) -> Verdict:
     """What the runs counted, as far as they did, and the table."""
-    from jobs.audit_verdicts import Verdict, cached, compare, count_messages
+    from commitlake.jobs.audit_verdicts import Verdict, cached, compare, count_messages
 
     names = ("runs", "messages")
     counted = sides.counted()
@@ -203,10 +203,10 @@ def _compare_packs(sides: Sides, kept: datetime.timedelta | None) -> Verdict:
     """The table, and what the packs really hold; a maintain that takes packs away meanwhile is no difference."""
     from pyspark.sql import functions as F
 
-    from connectors.lake.delta import delta_table
-    from connectors.maintenance.expiry import read_expiries
-    from jobs.audit_verdicts import SHOWN, cached, compare
-    from pipelines.profile import to_profile
+    from commitlake.connectors.lake.delta import delta_table
+    from commitlake.jobs.audit_verdicts import SHOWN, cached, compare
+    from commitlake.pipelines.maintenance.expiry import read_expiries
+    from commitlake.pipelines.transforms.profile import to_profile
 
     since = _kept_since(sides.moment.expired, kept)
     while True:
@@ -225,7 +225,7 @@ def _compare_store(
     sides: Sides, arguments: argparse.Namespace, ranges: Mapping[str, StoreRange], notes: Sequence[str]
 ) -> Verdict:
     """The store, and the table; a broker that deletes its oldest segments meanwhile is no difference."""
-    from jobs.audit_verdicts import compare
+    from commitlake.jobs.audit_verdicts import compare
 
     while True:
         store = sides.store(arguments.store, arguments.broker, ranges, layout_of(arguments))
@@ -246,11 +246,11 @@ def _kept_since(expired: Mapping[str, datetime.date], kept: datetime.timedelta |
 
 def _compare_hbase(sides: Sides, messages: DataFrame, arguments: argparse.Namespace) -> Verdict:
     """The table, and HBase."""
-    from connectors.hbase import register
-    from connectors.hbase.client import Client
-    from connectors.hbase.options import Options
-    from connectors.hbase.progress import read_progress
-    from jobs.audit_verdicts import compare
+    from commitlake.connectors.hbase import register_hbase
+    from commitlake.connectors.hbase.client import Client
+    from commitlake.connectors.hbase.options import Options
+    from commitlake.connectors.hbase.progress import read_progress
+    from commitlake.jobs.audit_verdicts import compare
 
     options = Options.of_address(arguments.hbase, **({"table": arguments.hbase_table} if arguments.hbase_table else {}))
 
@@ -266,7 +266,7 @@ def _compare_hbase(sides: Sides, messages: DataFrame, arguments: argparse.Namesp
         notes.append(f"messages that were stored before {since} may have expired there: left out")
         sides = replace(sides, span=sides.span.since(since))
         messages = sides.messages()
-    register(sides.spark)
+    register_hbase(sides.spark)
     place = {"host": options.host, "port": str(options.port), "table": options.table}
     return compare(("messages", "hbase"), messages, sides.hbase(place), notes=notes)
 

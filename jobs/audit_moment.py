@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
-from connectors.lake.archive_log import ArchiveCommit, commits_after, newest_commit
-from connectors.lake.delta import delta_table
-from connectors.lake.follower import unfinished_commits
-from connectors.lake.lost_tables import check_messages_are_there
-from connectors.lake.paths import LakeError, LakePaths
-from connectors.maintenance.expiry import read_expiries
-from jobs.command import ExitCode, JobError
+from commitlake.connectors.lake.archive_log import ArchiveCommit, commits_after, newest_commit
+from commitlake.connectors.lake.delta import delta_table
+from commitlake.connectors.lake.follower import unfinished_commits
+from commitlake.connectors.lake.lost_tables import check_messages_are_there
+from commitlake.connectors.lake.paths import LakeError, LakePaths
+from commitlake.jobs.cli.command import ExitCode, JobError
+from commitlake.pipelines.maintenance.expiry import read_expiries
 
 WAIT_SECONDS = 30.0
 """How long others may take for what follows a commit, until an audit says that it is not done."""

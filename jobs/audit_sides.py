@@ -10,19 +10,19 @@ from typing import Self
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from connectors.commitlog.layouts import LayoutChoice
-from connectors.commitlog.plan import Snapshot, StoreRange
-from connectors.commitlog.stores import find_stores
-from connectors.lake.archive_log import StoreProgress
-from connectors.lake.paths import LakePaths
-from connectors.packs.check import with_found_bodies
-from connectors.packs.location import pack_location
-from connectors.s3.spark import spark_uri
-from jobs.audit_moment import Moment
-from pipelines.message_keys import to_message_keys
-from pipelines.profile import combine_profiles, to_profile
-from schemas.tables.messages import MESSAGES
-from schemas.tables.profile import PROFILES, WINDOW_SECONDS
+from commitlake.connectors.formats.engine.layouts import LayoutChoice
+from commitlake.connectors.formats.engine.plan import Snapshot, StoreRange
+from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.connectors.lake.archive_log import StoreProgress
+from commitlake.connectors.lake.packs.check import with_found_bodies
+from commitlake.connectors.lake.packs.location import pack_location
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.object_store.spark import spark_uri
+from commitlake.jobs.audit_moment import Moment
+from commitlake.pipelines.transforms.message_keys import to_message_keys
+from commitlake.pipelines.transforms.profile import combine_profiles, to_profile
+from commitlake.schemas.tables.messages import MESSAGES
+from commitlake.schemas.tables.profile import PROFILES, WINDOW_SECONDS
 
 _WINDOW = datetime.timedelta(seconds=WINDOW_SECONDS)
 _EPOCH = datetime.datetime.fromtimestamp(0, datetime.UTC)

@@ -18,19 +18,19 @@ from typing import TYPE_CHECKING, Any
 
 from deltalake.exceptions import TableNotFoundError
 
-from connectors.lake.archive_log import ArchiveCommit, commits_after
-from connectors.lake.data_files import DataFile
-from connectors.lake.delta import delta_table
-from connectors.lake.follower import FOLLOWING
-from connectors.lake.paths import LakePaths
-from connectors.lake.reader import NoTableError, open_table, run_sql
-from connectors.maintenance.data_check import find_damaged_files
-from jobs.audit_moment import Moment
-from jobs.maintain_work import SORTED_TABLES
-from schemas.tables.profile import OPTIONAL_CHECKSUMS
+from commitlake.connectors.lake.archive_log import ArchiveCommit, commits_after
+from commitlake.connectors.lake.data_files import DataFile
+from commitlake.connectors.lake.delta import delta_table
+from commitlake.connectors.lake.follower import FOLLOWING
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.reader import NoTableError, open_table, run_sql
+from commitlake.jobs.audit_moment import Moment
+from commitlake.jobs.maintain_work import SORTED_TABLES
+from commitlake.pipelines.maintenance.data_check import find_damaged_files
+from commitlake.schemas.tables.profile import OPTIONAL_CHECKSUMS
 
 if TYPE_CHECKING:
-    from jobs.audit_sides import Sides
+    from commitlake.jobs.audit_sides import Sides
 
 SHOWN = 5
 _NEEDED = frozenset({"messages", "profiles", "archive_runs"})  # by the comparisons
@@ -168,8 +168,8 @@ def _rows(lake: LakePaths, table: str, columns: list[str]) -> list[dict[str, Any
 
 def compare_message_keys(sides: Sides) -> tuple[list[TableFinding], str]:
     """Compare `message_keys` with the keys of `messages`; and why that was not done, if it was not."""
-    from connectors.message_keys.progress import APPLICATION_ID
-    from pipelines.message_keys import DIFFERENCE, compare_keys, to_totals
+    from commitlake.pipelines.message_keys.progress import APPLICATION_ID
+    from commitlake.pipelines.transforms.message_keys import DIFFERENCE, compare_keys, to_totals
 
     if {"messages", "message_keys"} & sides.moment.expired.keys():
         return [], "message_keys is not compared: some of its rows, or of those of messages, have expired"

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from connectors.printable import printable_json
-from pipelines.profile import FIGURES, compare_profiles
+from commitlake.connectors.printable import printable_json
+from commitlake.pipelines.transforms.profile import FIGURES, compare_profiles
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

@@ -18,20 +18,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jobs.broker_settings import settle_settings
-from jobs.broker_store import add_store_arguments, open_store
-from jobs.broker_tls import add_tls_arguments, asking_options, ports_tls, tls_properties
-from jobs.command import ExitCode, JobError, job_parser, run_job
-from jobs.durations import parse_duration
-from jobs.store_arguments import at_least, positive
-from schemas.layouts.numbers import parse_int
+from commitlake.jobs.broker_settings import settle_settings
+from commitlake.jobs.broker_store import add_store_arguments, open_store
+from commitlake.jobs.broker_tls import add_tls_arguments, asking_options, ports_tls, tls_properties
+from commitlake.jobs.cli.command import ExitCode, JobError, job_parser, run_job
+from commitlake.jobs.cli.durations import parse_duration
+from commitlake.jobs.cli.store_arguments import at_least, positive
+from commitlake.schemas.layouts.numbers import parse_int
 
 if TYPE_CHECKING:
-    from broker_lite.broker.accounts import Accounts
-    from broker_lite.broker.options import BrokerOptions
-    from broker_lite.replication.options import ReplicationOptions
-    from broker_lite.server import Address, ServerOptions
-    from schemas.remoting.tls_properties import TlsProperties
+    from commitlake.broker_lite.broker.accounts import Accounts
+    from commitlake.broker_lite.broker.options import BrokerOptions
+    from commitlake.broker_lite.replication.options import ReplicationOptions
+    from commitlake.broker_lite.server import Address, ServerOptions
+    from commitlake.schemas.remoting.tls_properties import TlsProperties
 
 DESCRIPTION = (
     "Run a small broker that RocketMQ's own clients can use, and a name server with it. Its store is the same as "
@@ -160,10 +160,10 @@ def _add_replication(parser: argparse.ArgumentParser) -> None:
 
 def job(arguments: argparse.Namespace) -> ExitCode:
     """Open the store, and serve."""
-    from broker_lite.server import ListenError, ServerOptions, run_server
-    from broker_lite.server.limits import Limits
-    from broker_lite.server.service import FAST_PORT_DISTANCE
-    from broker_lite.store import StoreError
+    from commitlake.broker_lite.server import ListenError, ServerOptions, run_server
+    from commitlake.broker_lite.server.limits import Limits
+    from commitlake.broker_lite.server.service import FAST_PORT_DISTANCE
+    from commitlake.broker_lite.stores.rocketmq import StoreError
 
     settle_settings(arguments)
     listen = _address("--listen", arguments.listen)
@@ -238,7 +238,7 @@ def _warn_of_open_ports(options: ServerOptions) -> None:
 
 
 def _replication_options(arguments: argparse.Namespace, tls: TlsProperties | None) -> ReplicationOptions:
-    from broker_lite.replication.options import ReplicationOptions, Role
+    from commitlake.broker_lite.replication.options import ReplicationOptions, Role
 
     role = Role(arguments.role)
     is_slave = role is Role.SLAVE
@@ -279,7 +279,7 @@ def _broker_id(arguments: argparse.Namespace) -> int:
 
 def _ha_address(arguments: argparse.Namespace, ip: str) -> str:
     """Where slaves get the log, as name servers tell them; empty where they do not."""
-    from schemas.layouts.hosts import Host
+    from commitlake.schemas.layouts.rocketmq.hosts import Host
 
     if not arguments.ha_listen:
         return ""
@@ -288,7 +288,7 @@ def _ha_address(arguments: argparse.Namespace, ip: str) -> str:
 
 
 def _accounts(file: str | None) -> Accounts | None:
-    from broker_lite.broker.accounts import Accounts, AccountsError
+    from commitlake.broker_lite.broker.accounts import Accounts, AccountsError
 
     try:
         return Accounts.of_file(Path(file)) if file else Accounts.of_environment(os.environ)
@@ -297,7 +297,7 @@ def _accounts(file: str | None) -> Accounts | None:
 
 
 def _address(option: str, text: str) -> Address:
-    from broker_lite.server import Address
+    from commitlake.broker_lite.server import Address
 
     host, _, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
@@ -322,9 +322,9 @@ def _ip(option: str, text: str) -> str:
 
 
 def _broker_options(arguments: argparse.Namespace, listen: Address) -> BrokerOptions:
-    from broker_lite.broker.options import BrokerOptions
-    from broker_lite.store.topic_names import is_valid_topic
-    from schemas.layouts.hosts import Host
+    from commitlake.broker_lite.broker.options import BrokerOptions
+    from commitlake.broker_lite.stores.rocketmq.topic_names import is_valid_topic
+    from commitlake.schemas.layouts.rocketmq.hosts import Host
 
     for option, name in (("--name", arguments.name), ("--cluster", arguments.cluster)):
         if not is_valid_topic(name):

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import argparse
 
-from jobs.broker_conf import read_broker_conf, read_store_conf
-from jobs.command import JobError
-from schemas.layouts import batchconsumequeue, consumequeue
-from schemas.layouts.boltmq_conf import is_boltmq_conf, parse_boltmq_conf
-from schemas.layouts.broker_conf import BrokerConf, BrokerConfError, parse_broker_conf
-from schemas.layouts.store_conf import StoreConf
+from commitlake.jobs.cli.broker_conf import read_broker_conf, read_store_conf
+from commitlake.jobs.cli.command import JobError
+from commitlake.schemas.layouts.boltmq.conf import is_boltmq_conf, parse_boltmq_conf
+from commitlake.schemas.layouts.rocketmq import batchconsumequeue, consumequeue
+from commitlake.schemas.layouts.rocketmq.broker_conf import BrokerConf, BrokerConfError, parse_broker_conf
+from commitlake.schemas.layouts.rocketmq.store_conf import StoreConf
 
 _WITHOUT_DELAYS = "jmq"
 _KIB = 1 << 10

@@ -7,19 +7,20 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jobs.broker_conf import add_broker_conf_argument
-from jobs.command import JobError
-from jobs.store_arguments import positive
-from schemas.layouts import batchconsumequeue, consumequeue, jmq_queue
-from schemas.layouts.numbers import parse_int
+from commitlake.jobs.cli.broker_conf import add_broker_conf_argument
+from commitlake.jobs.cli.command import JobError
+from commitlake.jobs.cli.store_arguments import positive
+from commitlake.schemas.layouts.jmq import queue as jmq_queue
+from commitlake.schemas.layouts.numbers import parse_int
+from commitlake.schemas.layouts.rocketmq import batchconsumequeue, consumequeue
 
 if TYPE_CHECKING:
-    from broker_lite.broker.interfaces import BrokerStore
-    from broker_lite.broker.options import BrokerOptions
-    from broker_lite.journal import JournalOptions
-    from broker_lite.store import StoreOptions
-    from broker_lite.store.errors import FileSizeError
-    from broker_lite.store.options import RetentionOptions
+    from commitlake.broker_lite.broker.interfaces import BrokerStore
+    from commitlake.broker_lite.broker.options import BrokerOptions
+    from commitlake.broker_lite.stores.jmq import JournalOptions
+    from commitlake.broker_lite.stores.rocketmq import StoreOptions
+    from commitlake.broker_lite.stores.rocketmq.errors import FileSizeError
+    from commitlake.broker_lite.stores.rocketmq.options import RetentionOptions
 
 _MIB = 1 << 20
 _ROCKETMQ, _JMQ, _BOLTMQ = "rocketmq", "jmq", "boltmq"
@@ -111,7 +112,7 @@ def open_store(arguments: argparse.Namespace, broker: BrokerOptions) -> BrokerSt
         JobError: if the folder holds a store of another layout, or an option does not go with the layout.
         StoreError: if it cannot be opened.
     """
-    from broker_lite.store.errors import FileSizeError
+    from commitlake.broker_lite.stores.rocketmq.errors import FileSizeError
 
     if not arguments.store:
         raise JobError("--store: expected a folder, found nothing")
@@ -135,9 +136,9 @@ def _size_hint(error: FileSizeError) -> str:
 
 
 def _open(arguments: argparse.Namespace, broker: BrokerOptions) -> BrokerStore:
-    from broker_lite.broker.layouts import Layout, layouts_of
-    from broker_lite.jmq import JmqStore
-    from broker_lite.store import MessageStore
+    from commitlake.broker_lite.broker.layouts import Layout, layouts_of
+    from commitlake.broker_lite.stores.jmq_adapter import JmqStore
+    from commitlake.broker_lite.stores.rocketmq import MessageStore
 
     layout = Layout(arguments.layout)
     found = layouts_of(Path(arguments.store))
@@ -184,15 +185,15 @@ def _segment_bytes(arguments: argparse.Namespace) -> int:
 
 
 def _retention(arguments: argparse.Namespace) -> RetentionOptions:
-    from broker_lite.store.options import RetentionOptions
+    from commitlake.broker_lite.stores.rocketmq.options import RetentionOptions
 
     return RetentionOptions(arguments.reserved_hours, arguments.delete_hours, *arguments.disk_percent)
 
 
 def _journal_options(arguments: argparse.Namespace, broker: BrokerOptions) -> JournalOptions:
-    from broker_lite.journal import JournalOptions
-    from broker_lite.store import FlushMode
-    from schemas.layouts.jmq_queue import ENTRY
+    from commitlake.broker_lite.stores.jmq import JournalOptions
+    from commitlake.broker_lite.stores.rocketmq import FlushMode
+    from commitlake.schemas.layouts.jmq.queue import ENTRY
 
     return JournalOptions(
         journal_file_size_bytes=_segment_bytes(arguments),
@@ -206,9 +207,9 @@ def _journal_options(arguments: argparse.Namespace, broker: BrokerOptions) -> Jo
 
 
 def _store_options(arguments: argparse.Namespace, broker: BrokerOptions) -> StoreOptions:
-    from broker_lite.broker.layouts import DIALECTS, Layout
-    from broker_lite.store import StoreOptions
-    from schemas.layouts.delay_levels import DEFAULT_DELAY_LEVELS
+    from commitlake.broker_lite.broker.layouts import DIALECTS, Layout
+    from commitlake.broker_lite.stores.rocketmq import StoreOptions
+    from commitlake.schemas.layouts.rocketmq.delay_levels import DEFAULT_DELAY_LEVELS
 
     return StoreOptions(
         segment_size_bytes=_segment_bytes(arguments),

@@ -7,12 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jobs.command import JobError
+from commitlake.jobs.cli.command import JobError
 
 if TYPE_CHECKING:
-    from broker_lite.replication.asking import AskingOptions
-    from schemas.remoting.tls_contexts import ServerTls
-    from schemas.remoting.tls_properties import TlsProperties
+    from commitlake.broker_lite.replication.asking import AskingOptions
+    from commitlake.schemas.remoting.tls_contexts import ServerTls
+    from commitlake.schemas.remoting.tls_properties import TlsProperties
 
 
 def add_tls_arguments(group: argparse._ArgumentGroup) -> None:
@@ -30,8 +30,8 @@ def add_tls_arguments(group: argparse._ArgumentGroup) -> None:
 
 def tls_properties(arguments: argparse.Namespace) -> TlsProperties | None:
     """Return the settings of the file, or None if there is none."""
-    from schemas.remoting.tls_contexts import read_tls_properties
-    from schemas.remoting.tls_properties import TlsConfigError, TlsMode
+    from commitlake.schemas.remoting.tls_contexts import read_tls_properties
+    from commitlake.schemas.remoting.tls_properties import TlsConfigError, TlsMode
 
     if arguments.tls_config is None:
         if arguments.tls_mode not in {None, "disabled"}:
@@ -46,8 +46,8 @@ def tls_properties(arguments: argparse.Namespace) -> TlsProperties | None:
 
 def ports_tls(arguments: argparse.Namespace, settings: TlsProperties | None) -> ServerTls | None:
     """Return how the ports speak TLS, or None for plain text."""
-    from broker_lite.server.tls_settings import server_tls
-    from schemas.remoting.tls_properties import TlsConfigError
+    from commitlake.broker_lite.server.tls_settings import server_tls
+    from commitlake.schemas.remoting.tls_properties import TlsConfigError
 
     try:
         return None if settings is None else server_tls(settings)
@@ -57,11 +57,11 @@ def ports_tls(arguments: argparse.Namespace, settings: TlsProperties | None) -> 
 
 def asking_options(arguments: argparse.Namespace, settings: TlsProperties | None) -> AskingOptions:
     """Return how name servers and the master are asked: signed, and over TLS if that is wanted."""
-    from broker_lite.replication.asking import AskingOptions
-    from connectors.remoting.errors import OptionError
-    from connectors.remoting.options import environment_credentials
-    from schemas.remoting.tls_contexts import client_context
-    from schemas.remoting.tls_properties import TlsConfigError
+    from commitlake.broker_lite.replication.asking import AskingOptions
+    from commitlake.connectors.rocketmq.errors import OptionError
+    from commitlake.connectors.rocketmq.options import environment_credentials
+    from commitlake.schemas.remoting.tls_contexts import client_context
+    from commitlake.schemas.remoting.tls_properties import TlsConfigError
 
     if not arguments.register and arguments.role != "SLAVE":
         return AskingOptions()

@@ -14,15 +14,15 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from broker_lite.shop_journal import fill_shop_journal
-from broker_lite.shop_traffic import BOLTMQ_SHOP_OPTIONS, fill_shop_store
-from connectors.archive.run import Config, run_archive
-from connectors.lake.paths import LakePaths
-from connectors.lake.reader import open_table, run_sql
-from jobs.archive import VERSION, archive_progress
-from jobs.archive_summary import summary
-from jobs.command import ExitCode, JobError, job_parser, run_job
-from jobs.query_output import plain_rows, write_table
+from commitlake.broker_lite.shop_journal import fill_shop_journal
+from commitlake.broker_lite.shop_traffic import BOLTMQ_SHOP_OPTIONS, fill_shop_store
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.reader import open_table, run_sql
+from commitlake.jobs.archive import VERSION, archive_progress, page_in
+from commitlake.jobs.archive_summary import summary
+from commitlake.jobs.cli.command import ExitCode, JobError, job_parser, run_job
+from commitlake.jobs.query_output import plain_rows, write_table
+from commitlake.pipelines.archive.run import Config, run_archive
 
 DESCRIPTION = (
     "Fill a small shop's message broker (orders, payments, shipments; delayed, failed and dead messages, "
@@ -64,7 +64,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 def job(arguments: argparse.Namespace) -> ExitCode:
     """Fill, archive, show."""
-    from connectors.spark_session import get_session
+    from commitlake.connectors.runtime.spark_session import get_session
 
     if arguments.orders < 1:
         raise JobError(f"--orders: expected at least 1, found {arguments.orders}")
@@ -73,7 +73,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     started = time.monotonic()
     _FILL[arguments.layout](store, orders=arguments.orders)
     _say(f"a shop's broker, with {arguments.orders} orders, in {store} ({time.monotonic() - started:.1f} s)")
-    config = Config(str(store), lake.root, parser_version=VERSION)
+    config = Config(str(store), lake.root, parser_version=VERSION, page=page_in(lake))
     result = run_archive(get_session("demo"), config, progress=partial(archive_progress, quiet=arguments.quiet))
     _say("\n".join(summary(result)))
     _show(lake, "What lies in the log, by topic and kind:", _BY_TOPIC)

@@ -14,15 +14,15 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from connectors.printable import printable_json
-from jobs.command import ExitCode, JobError, job_parser, run_job
-from jobs.layouts import FOLDERS, add_layout_argument, layout_of
-from jobs.names import some_names
-from jobs.store_arguments import at_least
-from jobs.terminal import trusted
+from commitlake.connectors.printable import printable_json
+from commitlake.jobs.cli.command import ExitCode, JobError, job_parser, run_job
+from commitlake.jobs.cli.layouts import FOLDERS, add_layout_argument, layout_of
+from commitlake.jobs.cli.names import some_names
+from commitlake.jobs.cli.store_arguments import at_least
+from commitlake.jobs.cli.terminal import trusted
 
 if TYPE_CHECKING:
-    from connectors.commitlog.stores import Store
+    from commitlake.connectors.formats.engine.stores import Store
 
 DESCRIPTION = (
     "Print a store's records as JSON lines, in physical order: every column of the table messages, timestamps as ms, "
@@ -64,8 +64,8 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     _check(arguments)
     if arguments.consumequeue or arguments.index:
         return _run_indexes(arguments)
-    from connectors.commitlog.stores import segment_size
-    from jobs.dump_rows import DumpReport, dump_records, how_it_ended
+    from commitlake.connectors.formats.engine.stores import segment_size
+    from commitlake.jobs.dump_rows import DumpReport, dump_records, how_it_ended
 
     store = _find_store(arguments)
     report = DumpReport()
@@ -78,7 +78,7 @@ def run(arguments: argparse.Namespace) -> ExitCode:
 
 
 def _find_store(arguments: argparse.Namespace) -> Store:
-    from connectors.commitlog.stores import find_stores
+    from commitlake.connectors.formats.engine.stores import find_stores
 
     stores = find_stores(arguments.store, arguments.broker, layout_of(arguments).layouts)
     if len(stores) > 1:
@@ -87,10 +87,10 @@ def _find_store(arguments: argparse.Namespace) -> Store:
 
 
 def _run_indexes(arguments: argparse.Namespace) -> ExitCode:
-    from connectors.commitlog.dialects import why_no_key_index
-    from connectors.commitlog.layouts import StoreLayout
-    from jobs.dump_rows import dump_index_files, dump_queues
-    from schemas.layouts.indexfile import Geometry
+    from commitlake.connectors.formats.engine.layouts import StoreLayout
+    from commitlake.connectors.formats.rocketmq.dialects import why_no_key_index
+    from commitlake.jobs.dump_rows import dump_index_files, dump_queues
+    from commitlake.schemas.layouts.rocketmq.indexfile import Geometry
 
     store = _find_store(arguments)
     root, damage = Path(store.root), 0
@@ -116,7 +116,7 @@ def _run_indexes(arguments: argparse.Namespace) -> ExitCode:
 
 def _check_names(store: Store, topic: str | None, queue: int | None) -> None:
     """Refuse a topic or a queue that has no folder."""
-    from jobs.store_queues import queues_by_topic, unknown_names
+    from commitlake.jobs.store_queues import queues_by_topic, unknown_names
 
     unknown = unknown_names([store], [] if topic is None else [topic], [] if queue is None else [queue])
     if unknown:

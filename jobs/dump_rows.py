@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from connectors.commitlog.bodies import decompress
-from connectors.commitlog.errors import BodyError
-from connectors.commitlog.indexes import walk_consume_queues, walk_index_files
-from connectors.commitlog.layouts import StoreLayout, rules_of
-from connectors.commitlog.records import Found, walk_store
-from connectors.commitlog.stores import Store
-from connectors.journal.queue_files import walk_queue_files
-from schemas.layouts.indexfile import Geometry
-from schemas.layouts.scan import SpanKind
+from commitlake.connectors.formats.engine.bodies import decompress
+from commitlake.connectors.formats.engine.errors import BodyError
+from commitlake.connectors.formats.engine.layouts import StoreLayout, rules_of
+from commitlake.connectors.formats.engine.records import Found, walk_store
+from commitlake.connectors.formats.engine.stores import Store
+from commitlake.connectors.formats.jmq.queue_files import walk_queue_files
+from commitlake.connectors.formats.rocketmq.indexes import walk_consume_queues, walk_index_files
+from commitlake.schemas.layouts.rocketmq.indexfile import Geometry
+from commitlake.schemas.layouts.rocketmq.scan import SpanKind
 
 Row = dict[str, object]
 

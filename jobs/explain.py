@@ -15,15 +15,15 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from connectors.printable import printable_json, printable_line
-from jobs.command import ExitCode, JobError, job_parser, run_job
-from jobs.layouts import FOLDERS, add_layout_argument, layout_of
-from jobs.names import warn
-from jobs.store_arguments import at_least
-from jobs.times import join_times, parse_time
+from commitlake.connectors.printable import printable_json, printable_line
+from commitlake.jobs.cli.command import ExitCode, JobError, job_parser, run_job
+from commitlake.jobs.cli.layouts import FOLDERS, add_layout_argument, layout_of
+from commitlake.jobs.cli.names import warn
+from commitlake.jobs.cli.store_arguments import at_least
+from commitlake.jobs.cli.times import join_times, parse_time
 
 if TYPE_CHECKING:
-    from connectors.commitlog.read_plan import ReadPlan
+    from commitlake.connectors.formats.engine.read_plan import ReadPlan
 
 DESCRIPTION = (
     "Tell what a read of stores would do: which segments it would skip by offset and by time, whether a queue "
@@ -70,9 +70,9 @@ def build_parser() -> argparse.ArgumentParser:
 def job(arguments: argparse.Namespace) -> ExitCode:
     """Plan, and print the plan."""
     _check(arguments)
-    from connectors.commitlog.filters import narrow
-    from connectors.commitlog.options import Options
-    from connectors.commitlog.read_plan import plan_read
+    from commitlake.connectors.formats.engine.filters import narrow
+    from commitlake.connectors.formats.engine.options import Options
+    from commitlake.connectors.formats.engine.read_plan import plan_read
 
     options = Options.parse(_options(arguments))
     plan = plan_read(options, narrow(options))
@@ -92,8 +92,8 @@ def _warn_of_unknown_names(arguments: argparse.Namespace) -> None:
     """Warn of topics and queues that no store has a folder of: the log may have messages of them all the same."""
     if not arguments.topic and not arguments.queue:
         return
-    from connectors.commitlog.stores import find_stores
-    from jobs.store_queues import unknown_names
+    from commitlake.connectors.formats.engine.stores import find_stores
+    from commitlake.jobs.store_queues import unknown_names
 
     stores = find_stores(arguments.store, arguments.broker, layout_of(arguments).layouts)
     for sentence in unknown_names(stores, arguments.topic, arguments.queue):

@@ -19,15 +19,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from jobs.command import ExitCode, job_parser, run_job
-from jobs.durations import parse_duration
-from jobs.layouts import FOLDERS, add_layout_argument, layout_of
-from jobs.names import did_you_mean, warn
-from jobs.places import lake_of
+from commitlake.jobs.cli.command import ExitCode, job_parser, run_job
+from commitlake.jobs.cli.durations import parse_duration
+from commitlake.jobs.cli.layouts import FOLDERS, add_layout_argument, layout_of
+from commitlake.jobs.cli.names import did_you_mean, warn
+from commitlake.jobs.cli.places import lake_of
 
 if TYPE_CHECKING:
-    from connectors.lake.archive_log import StoreProgress
-    from connectors.lake.paths import LakePaths
+    from commitlake.connectors.lake.archive_log import StoreProgress
+    from commitlake.connectors.lake.paths import LakePaths
 
 DESCRIPTION = (
     "Tell for each store which segments the broker will delete, when and why, and whether they are archived. The rule "
@@ -75,11 +75,11 @@ def build_parser() -> argparse.ArgumentParser:
 
 def job(arguments: argparse.Namespace) -> ExitCode:
     """Look, and tell."""
-    from connectors.commitlog.stores import find_stores
-    from jobs.broker_name import broker_name
-    from jobs.guard_report import disk_lines, print_report, rule_lines, summary, verdict_of, warning_lines
-    from jobs.guard_rules import read_rules
-    from jobs.guard_watch import watch_stores
+    from commitlake.connectors.formats.engine.stores import find_stores
+    from commitlake.jobs.cli.broker_name import broker_name
+    from commitlake.jobs.guard_report import disk_lines, print_report, rule_lines, summary, verdict_of, warning_lines
+    from commitlake.jobs.guard_rules import read_rules
+    from commitlake.jobs.guard_watch import watch_stores
 
     now = datetime.datetime.now(datetime.UTC)
     progress = _read_progress(lake_of(arguments))
@@ -106,8 +106,8 @@ def job(arguments: argparse.Namespace) -> ExitCode:
 
 def _read_progress(lake: LakePaths) -> dict[str, StoreProgress] | None:
     """How far the lake has each store, or None where there is no lake yet."""
-    from connectors.lake.archive_log import read_last_commit
-    from connectors.lake.reader import open_table
+    from commitlake.connectors.lake.archive_log import read_last_commit
+    from commitlake.connectors.lake.reader import open_table
 
     folder = Path(lake.root)
     if lake.s3 is None and (not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))):

@@ -9,14 +9,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from connectors.printable import printable_json
-from connectors.retention.disk import Disk
-from connectors.retention.rules import Rules
-from jobs.command import ExitCode
-from jobs.durations import duration_text
-from jobs.guard_watch import Verdict, WatchedStore
-from jobs.query_output import Row, write_csv, write_table
-from jobs.sizes import size_text
+from commitlake.connectors.printable import printable_json
+from commitlake.jobs.cli.command import ExitCode
+from commitlake.jobs.cli.durations import duration_text
+from commitlake.jobs.cli.sizes import size_text
+from commitlake.jobs.guard_watch import Verdict, WatchedStore
+from commitlake.jobs.query_output import Row, write_csv, write_table
+from commitlake.pipelines.retention.disk import Disk
+from commitlake.pipelines.retention.rules import Rules
 
 _HOUR_SECONDS = 3600
 COLUMNS = (

@@ -8,15 +8,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from connectors.commitlog.dialects import dialects_of
-from connectors.commitlog.layouts import StoreLayout
-from connectors.commitlog.stores import Store
-from connectors.retention.rules import Rules
-from jobs.broker_conf import BROKER_PLACEHOLDER, read_broker_conf
-from jobs.command import JobError
-from schemas.layouts.boltmq_conf import BoltmqConf, is_boltmq_conf, parse_boltmq_conf
-from schemas.layouts.broker_conf import BrokerConf, BrokerConfError, parse_broker_conf
-from schemas.layouts.dialect import BOLTMQ
+from commitlake.connectors.formats.engine.layouts import StoreLayout
+from commitlake.connectors.formats.engine.stores import Store
+from commitlake.connectors.formats.rocketmq.dialects import dialects_of
+from commitlake.jobs.cli.broker_conf import BROKER_PLACEHOLDER, read_broker_conf
+from commitlake.jobs.cli.command import JobError
+from commitlake.pipelines.retention.rules import Rules
+from commitlake.schemas.layouts.boltmq.conf import BoltmqConf, is_boltmq_conf, parse_boltmq_conf
+from commitlake.schemas.layouts.boltmq.dialect import BOLTMQ
+from commitlake.schemas.layouts.rocketmq.broker_conf import BrokerConf, BrokerConfError, parse_broker_conf
 
 _ABORT = "abort"
 _BOLTMQ_IS_AS_ROCKETMQ = 4

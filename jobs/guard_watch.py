@@ -9,15 +9,15 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
-from connectors.commitlog.continuity import StoreReplacedError, check_continuity
-from connectors.commitlog.layouts import StoreLayout
-from connectors.commitlog.stores import Store
-from connectors.lake.archive_log import StoreProgress
-from connectors.retention.disk import Disk, read_disk
-from connectors.retention.forecast import Forecast, forecast
-from connectors.retention.rules import Rules
-from connectors.retention.segments import Archived, StoredSegment, growth, read_segments
-from schemas.layouts import jmq_queue
+from commitlake.connectors.formats.engine.continuity import StoreReplacedError, check_continuity
+from commitlake.connectors.formats.engine.layouts import StoreLayout
+from commitlake.connectors.formats.engine.stores import Store
+from commitlake.connectors.lake.archive_log import StoreProgress
+from commitlake.pipelines.retention.disk import Disk, read_disk
+from commitlake.pipelines.retention.forecast import Forecast, forecast
+from commitlake.pipelines.retention.rules import Rules
+from commitlake.pipelines.retention.segments import Archived, StoredSegment, growth, read_segments
+from commitlake.schemas.layouts.jmq import queue as jmq_queue
 
 _QUEUES = {StoreLayout.COMMITLOG: "consumequeue", StoreLayout.JOURNAL: jmq_queue.FOLDER}
 

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Sequence
 
 from deltalake import DeltaTable
 
-from connectors.lake.archive_log import read_last_commit
-from connectors.lake.paths import LakeError, LakePaths
-from connectors.lake.reader import open_table, run_sql
-from jobs.command import JobError
-from jobs.names import did_you_mean, there_are
-from jobs.query_sql import Engine, literal
+from commitlake.connectors.lake.archive_log import read_last_commit
+from commitlake.connectors.lake.paths import LakeError, LakePaths
+from commitlake.connectors.lake.reader import open_table, run_sql
+from commitlake.jobs.cli.command import JobError
+from commitlake.jobs.cli.names import did_you_mean, there_are
+from commitlake.jobs.query_sql import Engine, literal
 
 _SHOWN = 8
 

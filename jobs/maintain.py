@@ -4,7 +4,7 @@
 
 Reads and writes a lake, without Spark; a running archive is not disturbed, and does not disturb it. Run it every night
 behind the archive, or every hour beside one that follows its broker. With --repair it brings damaged tables back, see
-`connectors.maintenance.repair`. Exit codes: 0; 2 for a wrong lake or option; 3 where a table is damaged, or --repair
+`pipelines.maintenance.repair`. Exit codes: 0; 2 for a wrong lake or option; 3 where a table is damaged, or --repair
 could not bring all back; 4 where another maintain, or an OPTIMIZE, has replaced files meanwhile: what was done until
 then stays done.
 """
@@ -18,17 +18,17 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from jobs.combinations import check_has_effect
-from jobs.command import ExitCode, JobError, job_parser, run_job
-from jobs.durations import duration_text, parse_duration
-from jobs.layouts import add_layout_argument
-from jobs.names import did_you_mean
-from jobs.places import add_place_arguments, bodies_of, lake_of
+from commitlake.jobs.cli.combinations import check_has_effect
+from commitlake.jobs.cli.command import ExitCode, JobError, job_parser, run_job
+from commitlake.jobs.cli.durations import duration_text, parse_duration
+from commitlake.jobs.cli.layouts import add_layout_argument
+from commitlake.jobs.cli.names import did_you_mean
+from commitlake.jobs.cli.places import add_place_arguments, bodies_of, lake_of
 
 if TYPE_CHECKING:
-    from connectors.lake.paths import LakePaths
-    from connectors.maintenance.expiry import Expired
-    from jobs.maintain_work import PackCare, TableCare
+    from commitlake.connectors.lake.paths import LakePaths
+    from commitlake.jobs.maintain_work import PackCare, TableCare
+    from commitlake.pipelines.maintenance.expiry import Expired
 
 MIB = 1 << 20
 DESCRIPTION = (
@@ -77,10 +77,10 @@ def _parse_keep(text: str) -> tuple[str, datetime.timedelta]:
 
 def job(arguments: argparse.Namespace) -> ExitCode:
     """Care, and tell what was done."""
-    from connectors.lake.reader import open_table
-    from connectors.maintenance.table_files import ConcurrentMaintenanceError
-    from connectors.packs.stores import open_store
-    from jobs.maintain_work import Plan, care_for_packs, care_for_tables
+    from commitlake.connectors.lake.packs.stores import open_store
+    from commitlake.connectors.lake.reader import open_table
+    from commitlake.jobs.maintain_work import Plan, care_for_packs, care_for_tables
+    from commitlake.pipelines.maintenance.table_files import ConcurrentMaintenanceError
 
     started = time.monotonic()
     _check(arguments)
@@ -88,7 +88,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     check_has_effect(arguments, ("store",), "repair")
     lake = lake_of(arguments)
     if arguments.repair:
-        from jobs.maintain_repair import run_repair
+        from commitlake.jobs.maintain_repair import run_repair
 
         return run_repair(arguments, lake)
     store = open_store(bodies_of(arguments, lake))  # a place that cannot be one is told before a table has changed
@@ -119,9 +119,9 @@ def job(arguments: argparse.Namespace) -> ExitCode:
 
 def _check_bodies(lake: LakePaths, given: str | None) -> None:
     """Refuse to clean up around packs that lie in a table's folder, where no version names them."""
-    from connectors.archive.places import IN_LAKE
-    from connectors.lake.archive_log import read_last_commit
-    from connectors.lake.body_places import WAY_OUT, folder_around
+    from commitlake.connectors.lake.archive_log import read_last_commit
+    from commitlake.connectors.lake.body_places import WAY_OUT, folder_around
+    from commitlake.pipelines.archive.places import IN_LAKE
 
     last = read_last_commit(lake.messages)
     remembered = last.bodies if last is not None and last.bodies != IN_LAKE else None
@@ -132,8 +132,8 @@ def _check_bodies(lake: LakePaths, given: str | None) -> None:
 
 
 def _check(arguments: argparse.Namespace) -> None:
-    from connectors.maintenance.log_care import SHORTEST_RETENTION
-    from jobs.maintain_work import BODIES, SORTED_TABLES
+    from commitlake.jobs.maintain_work import BODIES, SORTED_TABLES
+    from commitlake.pipelines.maintenance.log_care import SHORTEST_RETENTION
 
     names = (*SORTED_TABLES, BODIES)
     for table, _ in arguments.keep:
@@ -153,7 +153,7 @@ def _check(arguments: argparse.Namespace) -> None:
 
 def table_lines(care: TableCare, *, dry_run: bool) -> list[str]:
     """What was done to a table, or would be; what needed nothing is one line, too."""
-    from jobs.sizes import size_text
+    from commitlake.jobs.cli.sizes import size_text
 
     line = f"{care.table}: {care.files_before} files, {size_text(care.bytes_before)}"
     if not dry_run and (care.files_after, care.bytes_after) != (care.files_before, care.bytes_before):
@@ -174,7 +174,7 @@ def table_lines(care: TableCare, *, dry_run: bool) -> list[str]:
 
 def pack_lines(care: PackCare, *, dry_run: bool) -> list[str]:
     """What was done to the packs, or would be."""
-    from jobs.sizes import size_text
+    from commitlake.jobs.cli.sizes import size_text
 
     lines = []
     if care.expired.count:
@@ -187,7 +187,7 @@ def pack_lines(care: PackCare, *, dry_run: bool) -> list[str]:
 
 
 def _expired_text(expired: Expired) -> str:
-    from jobs.sizes import size_text
+    from commitlake.jobs.cli.sizes import size_text
 
     return f"{expired.rows:,} rows in {expired.count} files ({size_text(expired.bytes)})"
 

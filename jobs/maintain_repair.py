@@ -7,13 +7,13 @@ import importlib.metadata
 import sys
 from contextlib import suppress
 
-from connectors.lake.log_check import LogDamagedError
-from connectors.lake.paths import LakeError, LakePaths
-from connectors.lake.reader import open_table
-from connectors.maintenance.repair import plan_repair, repair_lake
-from jobs.command import ExitCode
-from jobs.layouts import layout_of
-from jobs.names import did_you_mean, warn
+from commitlake.connectors.lake.log_check import LogDamagedError
+from commitlake.connectors.lake.paths import LakeError, LakePaths
+from commitlake.connectors.lake.reader import open_table
+from commitlake.jobs.cli.command import ExitCode
+from commitlake.jobs.cli.layouts import layout_of
+from commitlake.jobs.cli.names import did_you_mean, warn
+from commitlake.pipelines.maintenance.repair import plan_repair, repair_lake
 
 
 def run_repair(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
@@ -59,9 +59,9 @@ def _first_offsets(arguments: argparse.Namespace, lake: LakePaths) -> dict[str, 
     """Return the first offset of each store that is named, under its name in the lake; None where none is."""
     if not arguments.store:
         return None
-    from connectors.commitlog.stores import find_stores
-    from connectors.lake.archive_log import read_last_commit
-    from jobs.broker_name import broker_name
+    from commitlake.connectors.formats.engine.stores import find_stores
+    from commitlake.connectors.lake.archive_log import read_last_commit
+    from commitlake.jobs.cli.broker_name import broker_name
 
     try:
         commit = read_last_commit(lake.messages)

@@ -12,12 +12,14 @@ from dataclasses import dataclass, field
 
 from deltalake.exceptions import TableNotFoundError
 
-from connectors.lake.archive_log import ArchiveCommit, read_last_commit
-from connectors.lake.delta import delta_table
-from connectors.lake.follower import FOLLOWING, unfinished_commits
-from connectors.lake.paths import LakePaths
-from connectors.maintenance.compaction import Compaction, compact, plan_compaction
-from connectors.maintenance.expiry import (
+from commitlake.connectors.lake.archive_log import ArchiveCommit, read_last_commit
+from commitlake.connectors.lake.delta import delta_table
+from commitlake.connectors.lake.follower import FOLLOWING, unfinished_commits
+from commitlake.connectors.lake.packs.stores import PackStore
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.jobs.cli.progress import counted_progress
+from commitlake.pipelines.maintenance.compaction import Compaction, compact, plan_compaction
+from commitlake.pipelines.maintenance.expiry import (
     Expired,
     announce_expiry,
     delete_packs,
@@ -26,12 +28,10 @@ from connectors.maintenance.expiry import (
     expired_packs,
     measure,
 )
-from connectors.maintenance.log_care import Garbage, clean_log, find_garbage, vacuum, write_checkpoint
-from connectors.maintenance.orphans import find_orphans
-from connectors.maintenance.table_files import read_table_files
-from connectors.packs.stores import PackStore
-from jobs.progress import counted_progress
-from schemas.tables.messages import SORT_COLUMNS
+from commitlake.pipelines.maintenance.log_care import Garbage, clean_log, find_garbage, vacuum, write_checkpoint
+from commitlake.pipelines.maintenance.orphans import find_orphans
+from commitlake.pipelines.maintenance.table_files import read_table_files
+from commitlake.schemas.tables.messages import SORT_COLUMNS
 
 SORTED_TABLES: Mapping[str, tuple[str, ...]] = {
     "messages": SORT_COLUMNS,

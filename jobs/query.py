@@ -19,21 +19,21 @@ from dataclasses import replace
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from connectors.lake.followed_runs import check_follows
-from connectors.lake.log_check import LogDamagedError
-from connectors.lake.paths import LakeError, LakePaths
-from connectors.lake.reader import NoTableError, QueryError, open_table
-from connectors.message_keys.opening import open_messages
-from jobs.command import ExitCode, JobError, job_parser, run_job
-from jobs.names import did_you_mean, warn
-from jobs.places import bodies_of, lake_of
-from jobs.query_arguments import add_arguments, check
-from jobs.query_ask import ask_deltalake, ask_hbase, ask_spark
-from jobs.query_body import BODY_COLUMNS, COLUMNS, body_fetcher, rows_with_bodies, write_one_body
-from jobs.query_damage import refuse_damaged_files
-from jobs.query_output import Row, plain_rows, write
-from jobs.query_sql import Conditions, Engine, Question
-from jobs.times import join_times
+from commitlake.connectors.lake.followed_runs import check_follows
+from commitlake.connectors.lake.log_check import LogDamagedError
+from commitlake.connectors.lake.paths import LakeError, LakePaths
+from commitlake.connectors.lake.reader import NoTableError, QueryError, open_table
+from commitlake.jobs.cli.command import ExitCode, JobError, job_parser, run_job
+from commitlake.jobs.cli.names import did_you_mean, warn
+from commitlake.jobs.cli.places import bodies_of, lake_of
+from commitlake.jobs.cli.times import join_times
+from commitlake.jobs.query_arguments import add_arguments, check
+from commitlake.jobs.query_ask import ask_deltalake, ask_hbase, ask_spark
+from commitlake.jobs.query_body import BODY_COLUMNS, COLUMNS, body_fetcher, rows_with_bodies, write_one_body
+from commitlake.jobs.query_damage import refuse_damaged_files
+from commitlake.jobs.query_output import Row, plain_rows, write
+from commitlake.jobs.query_sql import Conditions, Engine, Question
+from commitlake.pipelines.message_keys.opening import open_messages
 
 DESCRIPTION = (
     "Ask the lake for messages: by topic, queue, kind, key, id, time, or any SQL predicate. All conditions must hold; "
@@ -96,7 +96,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
             raise
         return _nothing(arguments, started)
     if arguments.broker and table is not None:
-        from jobs.lake_names import check_brokers
+        from commitlake.jobs.lake_names import check_brokers
 
         check_brokers(lake, arguments.broker)
     known = _known_columns(table)
@@ -134,7 +134,7 @@ def _explain_empty(arguments: argparse.Namespace, lake: LakePaths, table: DeltaT
     """Warn of names that the lake does not have, where nothing was found."""
     if count or arguments.table != "messages" or not (arguments.topic or arguments.queue is not None):
         return
-    from jobs.lake_names import unknown_queues, unknown_topics
+    from commitlake.jobs.lake_names import unknown_queues, unknown_topics
 
     if table is None:  # HBase was asked
         try:
@@ -158,7 +158,7 @@ def _open(lake: LakePaths, table: str) -> DeltaTable:
 
 def _nothing(arguments: argparse.Namespace, started: float) -> ExitCode:
     """The answer of a table that is made with its first row: where nothing is damaged, there is no quarantine."""
-    from connectors.lake.follower import FOLLOWING
+    from commitlake.connectors.lake.follower import FOLLOWING
 
     columns = _columns(arguments, list(FOLLOWING[arguments.table].names))
     if arguments.count:
@@ -172,7 +172,7 @@ def _nothing(arguments: argparse.Namespace, started: float) -> ExitCode:
 
 def _hbase_or_lake(arguments: argparse.Namespace, lake: LakePaths) -> DeltaTable | None:
     """The table to ask instead of HBase, where HBase has not followed it; None where HBase is asked."""
-    from jobs.query_hbase import missing_in_hbase
+    from commitlake.jobs.query_hbase import missing_in_hbase
 
     try:
         table = open_messages(lake)
@@ -195,7 +195,7 @@ def _warn(message: str) -> None:
 def _known_columns(table: DeltaTable | None) -> list[str]:
     if table is not None:
         return [field.name for field in table.schema().fields]
-    from schemas.tables.messages import MESSAGES
+    from commitlake.schemas.tables.messages import MESSAGES
 
     return list(MESSAGES.names)
 
@@ -210,7 +210,7 @@ def _ask(
 
 def _with_places(question: Question, lake: LakePaths) -> Question:
     """The same question, with where the messages are, if the table of keys can tell."""
-    from jobs.query_keys import where_keys_are, where_unique_key_is
+    from commitlake.jobs.query_keys import where_keys_are, where_unique_key_is
 
     keys, message_id = question.conditions.keys, question.message_id
     return replace(

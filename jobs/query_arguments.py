@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 
-from jobs.command import JobError
-from jobs.places import add_place_arguments
-from jobs.query_body import MOST_ROWS
-from jobs.query_sql import Engine
-from jobs.times import parse_time
-from schemas.layouts.topics import Kind
+from commitlake.jobs.cli.command import JobError
+from commitlake.jobs.cli.places import add_place_arguments
+from commitlake.jobs.cli.times import parse_time
+from commitlake.jobs.query_body import MOST_ROWS
+from commitlake.jobs.query_sql import Engine
+from commitlake.schemas.layouts.rocketmq.topics import Kind
 
 TABLES = (
     "messages", "quarantine", "gaps", "archive_runs", "quality_results", "message_keys", "profiles", "store_config",
@@ -103,5 +103,5 @@ def _check_body(arguments: argparse.Namespace) -> None:
     elif not 1 <= arguments.limit <= MOST_ROWS:
         raise JobError(
             f"--body with --output {arguments.output}: expected --limit 1 to {MOST_ROWS}, found {arguments.limit}",
-            "for more, connectors.packs.spark_reader.with_bodies reads pack by pack",
+            "for more, commitlake.connectors.lake.packs.spark_reader.with_bodies reads pack by pack",
         )

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from connectors.lake.paths import LakePaths
-from connectors.lake.reader import run_sql
-from jobs.query_sql import Engine, Question
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.reader import run_sql
+from commitlake.jobs.query_sql import Engine, Question
 
 
 def ask_deltalake(question: Question, table: DeltaTable) -> Iterator[pa.RecordBatch]:
@@ -21,8 +21,8 @@ def ask_deltalake(question: Question, table: DeltaTable) -> Iterator[pa.RecordBa
 
 def ask_spark(question: Question, lake: LakePaths) -> Iterator[pa.RecordBatch]:
     """The answer of Spark, batch by batch."""
-    from connectors.lake.spark_reader import run_spark_sql, table_name
-    from connectors.spark_session import get_session
+    from commitlake.connectors.lake.spark_reader import run_spark_sql, table_name
+    from commitlake.connectors.runtime.spark_session import get_session
 
     spark = get_session("query", lake.s3)
     statements = question.statements(table_name(getattr(lake, question.table)), Engine.SPARK)
@@ -35,9 +35,9 @@ def ask_hbase(question: Question, address: str, table: str | None) -> Iterator[p
     Raises:
         HBaseError: if it cannot be asked.
     """
-    from connectors.hbase.client import Client
-    from connectors.hbase.lookups import Wanted, look_up
-    from connectors.hbase.options import Options
+    from commitlake.connectors.hbase.client import Client
+    from commitlake.connectors.hbase.lookups import Wanted, look_up
+    from commitlake.connectors.hbase.options import Options
 
     asked = question.conditions
     wanted = Wanted(

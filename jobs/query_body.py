@@ -9,10 +9,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from connectors.printable import printable
-from jobs.command import JobError
-from jobs.query_output import Row
-from jobs.terminal import GuardedStream, trusted
+from commitlake.connectors.printable import printable
+from commitlake.jobs.cli.command import JobError
+from commitlake.jobs.cli.terminal import GuardedStream, trusted
+from commitlake.jobs.query_output import Row
 
 COLUMNS = ("broker", "physical_offset", "msg_id", "topic", "body_ref", "body_crc", "body_codec")
 BODY_COLUMNS = ("body", "body_base64")
@@ -33,8 +33,8 @@ def body_fetcher(root: str, *, stored: bool) -> Fetch:
         S3Error: if the root is in an object store and names no bucket.
         PackStoreError: if the root is in a place that packs cannot be in.
     """
-    from connectors.packs.body import fetch_body
-    from connectors.packs.stores import open_store
+    from commitlake.connectors.lake.packs.body import fetch_body
+    from commitlake.connectors.lake.packs.stores import open_store
 
     store = open_store(root)
     return lambda row: fetch_body(store, row, stored=stored)
@@ -92,7 +92,7 @@ def write_one_body(rows: Iterator[Row], fetch: Fetch, to: str | None) -> int:
 
 
 def _write_file(path: Path, body: bytes) -> None:
-    from connectors.whole_files import write_whole
+    from commitlake.connectors.whole_files import write_whole
 
     try:
         with write_whole(path) as file:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from connectors.lake.log_check import WAY_OUT, LogDamagedError
+from commitlake.connectors.lake.log_check import WAY_OUT, LogDamagedError
 
 
 def refuse_damaged_files(uri: str, reason: str) -> None:
@@ -17,7 +17,7 @@ def refuse_damaged_files(uri: str, reason: str) -> None:
     """
     if not any(word in reason.lower() for word in ("parquet", "object store", "not found")):
         return
-    from connectors.maintenance.data_check import find_damaged_files  # only where it is wanted
+    from commitlake.pipelines.maintenance.data_check import find_damaged_files  # only where it is wanted
 
     damage = next(find_damaged_files(uri, deep=False), None) or next(find_damaged_files(uri, deep=True), None)
     if damage is not None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from deltalake import DeltaTable
 
-from connectors.lake.archive_log import newest_commit
-from connectors.lake.delta import delta_table
-from connectors.lake.log_check import WAY_OUT, LogDamagedError
+from commitlake.connectors.lake.archive_log import newest_commit
+from commitlake.connectors.lake.delta import delta_table
+from commitlake.connectors.lake.log_check import WAY_OUT, LogDamagedError
 
 
 def missing_in_hbase(table: DeltaTable, address: str, table_name: str | None) -> str:
@@ -21,9 +21,9 @@ def missing_in_hbase(table: DeltaTable, address: str, table_name: str | None) ->
         HBaseError: if it cannot be asked.
         LogDamagedError: where `messages` has lost versions that HBase has followed.
     """
-    from connectors.hbase.client import Client
-    from connectors.hbase.options import Options
-    from connectors.hbase.progress import read_progress
+    from commitlake.connectors.hbase.client import Client
+    from commitlake.connectors.hbase.options import Options
+    from commitlake.connectors.hbase.progress import read_progress
 
     newest = newest_commit(table)
     if newest is None:

@@ -12,12 +12,12 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from connectors.lake.log_check import LogDamagedError
-from connectors.lake.paths import LakePaths
-from connectors.lake.reader import QueryError
-from connectors.lake.versions import VersionsError
-from connectors.message_keys.lookup import find_keys
-from connectors.message_keys.progress import BUSINESS_KEY, UNIQUE_KEY, followed_version
+from commitlake.connectors.lake.log_check import LogDamagedError
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.reader import QueryError
+from commitlake.connectors.lake.versions import VersionsError
+from commitlake.pipelines.message_keys.lookup import find_keys
+from commitlake.pipelines.message_keys.progress import BUSINESS_KEY, UNIQUE_KEY, followed_version
 
 MOST_PLACES = 2000
 """Beyond so many messages, a list of them helps an engine less than it costs."""

@@ -13,8 +13,8 @@ from typing import Any, TextIO
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from connectors.printable import printable_json, printable_line
-from jobs.terminal import trusted
+from commitlake.connectors.printable import printable_json, printable_line
+from commitlake.jobs.cli.terminal import trusted
 
 Row = dict[str, Any]
 
@@ -62,7 +62,7 @@ def write_jsonl(rows: Iterable[Row], out: TextIO) -> int:
 def write_csv(rows: Iterable[Row], columns: list[str], out: TextIO) -> int:
     """A header and one line a row; lists and maps as JSON; how many.
 
-    Standard output shows control characters as escapes, as `jobs.terminal` says; with --raw texts are exact.
+    Standard output shows control characters as escapes, as `jobs.cli.terminal` says; with --raw texts are exact.
     """
     writer = csv.writer(out, lineterminator="\n")
     remaining = iter(rows)

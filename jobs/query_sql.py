@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from schemas.layouts.errors import LayoutError
-from schemas.layouts.message_id import parse_message_id
+from commitlake.schemas.layouts.errors import LayoutError
+from commitlake.schemas.layouts.rocketmq.message_id import parse_message_id
 
 _EPOCH = datetime.datetime.fromtimestamp(0, datetime.UTC)
 

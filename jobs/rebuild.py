@@ -23,19 +23,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jobs.broker_conf import add_broker_conf_argument, read_store_conf
-from jobs.combinations import check_has_effect
-from jobs.command import ExitCode, JobError, job_parser, run_job
-from jobs.layouts import FOLDERS, add_layout_argument, layout_of
-from jobs.settings_check import variable_of
-from jobs.store_arguments import delay_levels, positive
+from commitlake.jobs.cli.broker_conf import add_broker_conf_argument, read_store_conf
+from commitlake.jobs.cli.combinations import check_has_effect
+from commitlake.jobs.cli.command import ExitCode, JobError, job_parser, run_job
+from commitlake.jobs.cli.layouts import FOLDERS, add_layout_argument, layout_of
+from commitlake.jobs.cli.settings_check import variable_of
+from commitlake.jobs.cli.store_arguments import delay_levels, positive
 
 if TYPE_CHECKING:
-    from connectors.commitlog.stores import Store
-    from connectors.rebuild.run import Rebuilt
-    from connectors.rebuild.settings import Wanted
-    from connectors.salvage.run import Salvaged
-    from schemas.layouts.store_conf import StoreConf
+    from commitlake.connectors.formats.engine.stores import Store
+    from commitlake.pipelines.rebuild.run import Rebuilt
+    from commitlake.pipelines.rebuild.settings import Wanted
+    from commitlake.pipelines.salvage.run import Salvaged
+    from commitlake.schemas.layouts.rocketmq.store_conf import StoreConf
 
 _OF_THE_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO})
 _NAMED = 5
@@ -87,10 +87,15 @@ def build_parser() -> argparse.ArgumentParser:
 
 def job(arguments: argparse.Namespace) -> ExitCode:
     """Rebuild one store, and tell what came of it."""
-    from connectors.commitlog.layouts import StoreLayout
-    from connectors.commitlog.stores import find_stores
-    from connectors.rebuild.errors import BusyStoreError, DisagreementError, RebuildError, UnknownDelaysError
-    from connectors.salvage.errors import SalvageError
+    from commitlake.connectors.formats.engine.layouts import StoreLayout
+    from commitlake.connectors.formats.engine.stores import find_stores
+    from commitlake.pipelines.rebuild.errors import (
+        BusyStoreError,
+        DisagreementError,
+        RebuildError,
+        UnknownDelaysError,
+    )
+    from commitlake.pipelines.salvage.errors import SalvageError
 
     _check_combinations(arguments)
     stores = find_stores(arguments.store, None, layout_of(arguments).layouts)
@@ -137,7 +142,7 @@ def _check(arguments: argparse.Namespace, store: Store) -> None:
 
 
 def _check_index_options(arguments: argparse.Namespace, store: Store) -> None:
-    from connectors.commitlog.layouts import StoreLayout
+    from commitlake.connectors.formats.engine.layouts import StoreLayout
 
     if store.layout is not StoreLayout.JOURNAL:
         return
@@ -147,8 +152,8 @@ def _check_index_options(arguments: argparse.Namespace, store: Store) -> None:
 
 
 def _check_salvage(store: Store) -> None:
-    from connectors.commitlog.dialects import dialect_of
-    from connectors.commitlog.layouts import StoreLayout
+    from commitlake.connectors.formats.engine.layouts import StoreLayout
+    from commitlake.connectors.formats.rocketmq.dialects import dialect_of
 
     if store.layout is StoreLayout.JOURNAL:
         raise JobError(
@@ -174,8 +179,8 @@ def _check_out(out: Path, store: Store) -> None:
 
 
 def _rebuild(arguments: argparse.Namespace, store: Store) -> ExitCode:
-    from jobs.rebuild_in_place import rebuild_in_place
-    from jobs.rebuild_run import run_rebuild, run_salvage
+    from commitlake.jobs.rebuild_in_place import rebuild_in_place
+    from commitlake.jobs.rebuild_run import run_rebuild, run_salvage
 
     wanted = wanted_of(arguments, read_store_conf(arguments.broker_conf, store.broker))
     salvaged = None
@@ -194,7 +199,7 @@ def _rebuild(arguments: argparse.Namespace, store: Store) -> ExitCode:
 
 def wanted_of(arguments: argparse.Namespace, conf: StoreConf) -> Wanted:
     """Return what the arguments say of the broker's settings, and its settings file where they do not."""
-    from connectors.rebuild.settings import Wanted
+    from commitlake.pipelines.rebuild.settings import Wanted
 
     return Wanted(
         topics=tuple(sorted(set(arguments.topic))) if arguments.topic else None,
@@ -214,8 +219,8 @@ def _say(arguments: argparse.Namespace, line: str) -> None:
 
 def summary(rebuilt: Rebuilt) -> list[str]:
     """What was made, and what of the log speaks against it."""
-    from connectors.commitlog.layouts import StoreLayout
-    from jobs.sizes import size_text
+    from commitlake.connectors.formats.engine.layouts import StoreLayout
+    from commitlake.jobs.cli.sizes import size_text
 
     totals, is_jmq = rebuilt.totals, rebuilt.settings.layout is StoreLayout.JOURNAL
     keys = "" if is_jmq else f", {totals.keys:,} keys in {rebuilt.index_files:,} index files"
@@ -262,8 +267,8 @@ def summary(rebuilt: Rebuilt) -> list[str]:
 
 def salvage_summary(salvaged: Salvaged) -> str:
     """What was saved."""
-    from connectors.salvage.run import DAMAGES, MOVED
-    from jobs.sizes import size_text
+    from commitlake.jobs.cli.sizes import size_text
+    from commitlake.pipelines.salvage.run import DAMAGES, MOVED
 
     text = (
         f"{salvaged.records:,} intact records of {size_text(salvaged.bytes)} in {salvaged.segments:,} segments; "

@@ -8,15 +8,15 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from broker_lite.store.errors import StoreLockedError
-from broker_lite.store.ownership import StoreLock
-from connectors.commitlog.stores import Store
-from connectors.rebuild.errors import BusyStoreError, RebuildError, UnknownDelaysError
-from connectors.rebuild.plan import log_range
-from connectors.rebuild.replace import Replacement
-from connectors.rebuild.run import Rebuilt
-from connectors.rebuild.settings import Wanted
-from jobs.rebuild_run import run_rebuild
+from commitlake.broker_lite.stores.rocketmq.errors import StoreLockedError
+from commitlake.broker_lite.stores.rocketmq.ownership import StoreLock
+from commitlake.connectors.formats.engine.stores import Store
+from commitlake.jobs.rebuild_run import run_rebuild
+from commitlake.pipelines.rebuild.errors import BusyStoreError, RebuildError, UnknownDelaysError
+from commitlake.pipelines.rebuild.plan import log_range
+from commitlake.pipelines.rebuild.replace import Replacement
+from commitlake.pipelines.rebuild.run import Rebuilt
+from commitlake.pipelines.rebuild.settings import Wanted
 
 
 def rebuild_in_place(arguments: argparse.Namespace, store: Store, wanted: Wanted) -> Rebuilt | None:

@@ -8,16 +8,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from connectors.commitlog.stores import Store, find_stores
-from connectors.facts.queue_layouts import queues_of
-from connectors.rebuild.plan import WRITTEN
-from connectors.rebuild.run import Rebuilt, rebuild_store
-from connectors.rebuild.settings import BATCH_QUEUES, Wanted
-from connectors.salvage.run import Salvaged, salvage_store
-from jobs.command import JobError
-from jobs.names import did_you_mean, there_are
-from jobs.progress import counted_progress, spark_progress
-from schemas.store_files import remove_tree
+from commitlake.connectors.formats.engine.stores import Store, find_stores
+from commitlake.connectors.formats.facts.queue_layouts import queues_of
+from commitlake.jobs.cli.command import JobError
+from commitlake.jobs.cli.names import did_you_mean, there_are
+from commitlake.jobs.cli.progress import counted_progress, spark_progress
+from commitlake.pipelines.rebuild.plan import WRITTEN
+from commitlake.pipelines.rebuild.run import Rebuilt, rebuild_store
+from commitlake.pipelines.rebuild.settings import BATCH_QUEUES, Wanted
+from commitlake.pipelines.salvage.run import Salvaged, salvage_store
+from commitlake.schemas.store_files import remove_tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -83,8 +83,8 @@ def run_salvage(arguments: argparse.Namespace, store: Store, wanted: Wanted) -> 
 
 def with_settings_of(store: Store, wanted: Wanted) -> Wanted:
     """What the user says, and what is left of the damaged store says where the user does not."""
-    from connectors.commitlog.dialects import dialect_of
-    from connectors.rebuild.settings import find_settings
+    from commitlake.connectors.formats.rocketmq.dialects import dialect_of
+    from commitlake.pipelines.rebuild.settings import find_settings
 
     found = find_settings(Path(store.root).parent, wanted, store.layout, dialect_of(store), store.segments)
     return Wanted(
@@ -110,7 +110,7 @@ def _progress(
         with counted_progress(what, size, "bytes", quiet=arguments.quiet) as advance:
             yield None, advance
         return
-    from connectors.spark_session import get_session
+    from commitlake.connectors.runtime.spark_session import get_session
 
     spark = get_session("rebuild")
     with spark_progress(spark, what, quiet=arguments.quiet):

@@ -19,24 +19,24 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jobs.broker_conf import add_broker_conf_argument, read_store_conf
-from jobs.command import ExitCode, JobError, job_parser, run_job
-from jobs.names import some_names
-from jobs.places import add_place_arguments, bodies_of, lake_of
-from jobs.query_damage import refuse_damaged_files
-from jobs.rebuild import wanted_of
-from jobs.store_arguments import delay_levels, positive
-from jobs.times import join_times, parse_time
-from schemas.layouts.batchconsumequeue import DEFAULT_FILE_ENTRIES
-from schemas.layouts.batchconsumequeue import ENTRY as BATCH_ENTRY
-from schemas.layouts.consumequeue import DEFAULT_FILE_SIZE
-from schemas.layouts.delay_levels import format_delay_levels
-from schemas.layouts.indexfile import Geometry
-from schemas.layouts.numbers import INT64_MAX, parse_int
-from schemas.layouts.segments import DEFAULT_SEGMENT_SIZE
+from commitlake.jobs.cli.broker_conf import add_broker_conf_argument, read_store_conf
+from commitlake.jobs.cli.command import ExitCode, JobError, job_parser, run_job
+from commitlake.jobs.cli.names import some_names
+from commitlake.jobs.cli.places import add_place_arguments, bodies_of, lake_of
+from commitlake.jobs.cli.store_arguments import delay_levels, positive
+from commitlake.jobs.cli.times import join_times, parse_time
+from commitlake.jobs.query_damage import refuse_damaged_files
+from commitlake.jobs.rebuild import wanted_of
+from commitlake.schemas.layouts.numbers import INT64_MAX, parse_int
+from commitlake.schemas.layouts.rocketmq.batchconsumequeue import DEFAULT_FILE_ENTRIES
+from commitlake.schemas.layouts.rocketmq.batchconsumequeue import ENTRY as BATCH_ENTRY
+from commitlake.schemas.layouts.rocketmq.consumequeue import DEFAULT_FILE_SIZE
+from commitlake.schemas.layouts.rocketmq.delay_levels import format_delay_levels
+from commitlake.schemas.layouts.rocketmq.indexfile import Geometry
+from commitlake.schemas.layouts.segments import DEFAULT_SEGMENT_SIZE
 
 if TYPE_CHECKING:
-    from connectors.restore.run import Restored
+    from commitlake.pipelines.restore.run import Restored
 
 DESCRIPTION = (
     "Make a store that a broker starts from, out of what the lake has of its log: segment files, ConsumeQueues, index, "
@@ -103,9 +103,9 @@ def _read(path: Path) -> bytes:
 
 def job(arguments: argparse.Namespace) -> ExitCode:
     """Restore one store, and tell what came of it."""
-    from connectors.lake.reader import QueryError
-    from connectors.rebuild.errors import RebuildError
-    from connectors.restore.errors import RestoreError
+    from commitlake.connectors.lake.reader import QueryError
+    from commitlake.pipelines.rebuild.errors import RebuildError
+    from commitlake.pipelines.restore.errors import RestoreError
 
     _check(arguments)
     try:
@@ -131,11 +131,11 @@ def _check(arguments: argparse.Namespace) -> None:
 
 
 def _restore(arguments: argparse.Namespace) -> Restored:
-    from connectors.restore.config import parse_offsets
-    from connectors.restore.rows import Chosen
-    from connectors.restore.run import restore_store
-    from jobs.lake_names import check_brokers
-    from jobs.restore_progress import shown
+    from commitlake.jobs.lake_names import check_brokers
+    from commitlake.jobs.restore_progress import shown
+    from commitlake.pipelines.restore.config import parse_offsets
+    from commitlake.pipelines.restore.rows import Chosen
+    from commitlake.pipelines.restore.run import restore_store
 
     lake = lake_of(arguments)
     check_brokers(lake, [arguments.broker] if arguments.broker else [])
@@ -160,9 +160,9 @@ def _restore(arguments: argparse.Namespace) -> Restored:
 
 def summary(restored: Restored) -> list[str]:
     """What was made, and what is not as the broker had it."""
-    from connectors.restore.run import NOTES
-    from jobs.sizes import size_text
-    from schemas.layouts.topics import BOLTMQ_SCHEDULE_TOPIC
+    from commitlake.jobs.cli.sizes import size_text
+    from commitlake.pipelines.restore.run import NOTES
+    from commitlake.schemas.layouts.rocketmq.topics import BOLTMQ_SCHEDULE_TOPIC
 
     log, rebuilt = restored.log, restored.rebuilt
     made = (

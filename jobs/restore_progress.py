@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
-from jobs.progress import counted_progress
+from commitlake.jobs.cli.progress import counted_progress
 
 
 @contextmanager

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from connectors.commitlog.stores import Store
-from connectors.facts.queue_layouts import queues_of
-from jobs.names import did_you_mean
-from schemas.layouts.numbers import INT32_MAX, parse_int
+from commitlake.connectors.formats.engine.stores import Store
+from commitlake.connectors.formats.facts.queue_layouts import queues_of
+from commitlake.jobs.cli.names import did_you_mean
+from commitlake.schemas.layouts.numbers import INT32_MAX, parse_int
 
 _BATCH_QUEUES = "batchconsumequeue"
 _SHOWN = 8

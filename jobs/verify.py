@@ -18,16 +18,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jobs.broker_conf import add_broker_conf_argument, read_store_conf
-from jobs.combinations import check_has_effect
-from jobs.command import ExitCode, JobError, job_parser, run_job
-from jobs.layouts import FOLDERS, add_layout_argument, layout_of
-from jobs.store_arguments import delay_levels, positive
+from commitlake.jobs.cli.broker_conf import add_broker_conf_argument, read_store_conf
+from commitlake.jobs.cli.combinations import check_has_effect
+from commitlake.jobs.cli.command import ExitCode, JobError, job_parser, run_job
+from commitlake.jobs.cli.layouts import FOLDERS, add_layout_argument, layout_of
+from commitlake.jobs.cli.store_arguments import delay_levels, positive
 
 if TYPE_CHECKING:
-    from connectors.commitlog.stores import Store
-    from connectors.verify.admission import Options
-    from connectors.verify.doctor import StoreReport
+    from commitlake.connectors.formats.engine.stores import Store
+    from commitlake.pipelines.verify.admission import Options
+    from commitlake.pipelines.verify.doctor import StoreReport
 
 DESCRIPTION = (
     "Cross-check stores, RocketMQ's or JMQ's: log, queues, IndexFiles, checkpoint, groups' offsets, each against the "
@@ -73,12 +73,12 @@ def build_parser() -> argparse.ArgumentParser:
 
 def job(arguments: argparse.Namespace) -> ExitCode:
     """Look, tell, and say whether anything is wrong."""
-    from connectors.commitlog.stores import find_stores
-    from connectors.verify.admission import Options
-    from connectors.verify.errors import VerifyError
-    from connectors.verify.page import joined, write_page
-    from connectors.verify.verdict import verdict_of
-    from jobs.verify_report import print_report, summary
+    from commitlake.connectors.formats.engine.stores import find_stores
+    from commitlake.jobs.pages.verify import joined, write_page
+    from commitlake.jobs.verify_report import print_report, summary
+    from commitlake.pipelines.verify.admission import Options
+    from commitlake.pipelines.verify.errors import VerifyError
+    from commitlake.pipelines.verify.verdict import verdict_of
 
     check_has_effect(arguments, ["processes"], "local")
     check_has_effect(arguments, ["s3-endpoint", "s3-region"], "lake")
@@ -112,9 +112,9 @@ def job(arguments: argparse.Namespace) -> ExitCode:
 
 def _name_in_lake(arguments: argparse.Namespace) -> str | None:
     """The store's name in the lake that it is compared with."""
-    from connectors.lake.archive_log import read_last_commit
-    from jobs.broker_name import broker_name
-    from jobs.places import lake_of
+    from commitlake.connectors.lake.archive_log import read_last_commit
+    from commitlake.jobs.cli.broker_name import broker_name
+    from commitlake.jobs.cli.places import lake_of
 
     last = read_last_commit(lake_of(arguments).messages)
     known = () if last is None else tuple(last.stores)
@@ -123,22 +123,22 @@ def _name_in_lake(arguments: argparse.Namespace) -> str | None:
 
 
 def _verify(arguments: argparse.Namespace, stores: Sequence[Store], options: Options) -> list[StoreReport]:
-    from connectors.verify.doctor import verify_stores
-    from jobs.progress import counted_progress, spark_progress
+    from commitlake.jobs.cli.progress import counted_progress, spark_progress
+    from commitlake.pipelines.verify.doctor import verify_stores
 
     what = f"verifying {arguments.store}"
     if arguments.local:
         size = sum(segment.file_size for store in stores for segment in store.segments)
         with counted_progress(what, size, "bytes", quiet=arguments.quiet) as advance:
             return verify_stores(stores, options, processes=arguments.processes, advance=advance)
-    from connectors.spark_session import get_session
+    from commitlake.connectors.runtime.spark_session import get_session
 
     if not arguments.lake:
         spark = get_session("verify")
         with spark_progress(spark, what, quiet=arguments.quiet):
             return verify_stores(stores, options, spark=spark)
-    from jobs.places import lake_of
-    from jobs.verify_lake import add_lake_findings
+    from commitlake.jobs.cli.places import lake_of
+    from commitlake.jobs.verify_lake import add_lake_findings
 
     lake = lake_of(arguments)
     spark = get_session("verify", lake.s3)

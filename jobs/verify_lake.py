@@ -7,14 +7,14 @@ from dataclasses import replace
 
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from connectors.commitlog.layouts import LayoutChoice
-from connectors.commitlog.plan import StoreRange
-from connectors.lake.paths import LakePaths
-from connectors.verify.doctor import StoreReport
-from connectors.verify.findings import Finding
-from jobs.audit_moment import read_moment
-from jobs.audit_sides import Sides, Span, ranges_in_store
-from pipelines.profile import compare_profiles
+from commitlake.connectors.formats.engine.layouts import LayoutChoice
+from commitlake.connectors.formats.engine.plan import StoreRange
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.jobs.audit_moment import read_moment
+from commitlake.jobs.audit_sides import Sides, Span, ranges_in_store
+from commitlake.pipelines.transforms.profile import compare_profiles
+from commitlake.pipelines.verify.doctor import StoreReport
+from commitlake.pipelines.verify.findings import Finding
 
 _CODES = {"missing": "lake_missing", "unexpected": "lake_extra", "different": "lake_different"}
 _NOTHING = "lake_not_archived"

@@ -7,14 +7,14 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from connectors.printable import printable_json
-from connectors.verify.classes import CLASSES, Severity
-from connectors.verify.doctor import StoreReport
-from connectors.verify.findings import Finding
-from connectors.verify.page import joined
-from connectors.verify.verdict import verdict_of
-from jobs.query_output import Row, write_table
-from jobs.sizes import size_text
+from commitlake.connectors.printable import printable_json
+from commitlake.jobs.cli.sizes import size_text
+from commitlake.jobs.pages.verify import joined
+from commitlake.jobs.query_output import Row, write_table
+from commitlake.pipelines.verify.classes import CLASSES, Severity
+from commitlake.pipelines.verify.doctor import StoreReport
+from commitlake.pipelines.verify.findings import Finding
+from commitlake.pipelines.verify.verdict import verdict_of
 
 _SHOWN = 3
 _COLUMNS = ["severity", "class", "count", "store", "place", "found", "expected"]

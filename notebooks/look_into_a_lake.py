@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 try:
     spark, display, dbutils  # there already, on Databricks
 except NameError:
-    from connectors.spark_session import get_session
+    from commitlake.connectors.runtime.spark_session import get_session
 
     spark, dbutils = get_session("notebook"), None
 

@@ -1,1 +1,6 @@
-"""What the bytes are (`schemas.layouts`) and what the tables are (`schemas.tables`)."""
+"""What data looks like.
+
+layouts     binary formats on disk        remoting   the wire protocol
+tables      the lake's tables             quality    expectations of an archive run
+store_files how files in a folder that others may write to are opened
+"""

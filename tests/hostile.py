@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 
-from schemas.layouts.commitlog import FIXED_SIZE, NewMessage, serialize_blank, serialize_message
-from schemas.layouts.dialect import ROCKETMQ, Dialect
+from commitlake.schemas.layouts.boltmq.dialect import ROCKETMQ, Dialect
+from commitlake.schemas.layouts.rocketmq.commitlog import FIXED_SIZE, NewMessage, serialize_blank, serialize_message
 from tests.logs import BROKER_HOST, PRODUCER_HOST, START_MS
 
 TOPIC = "orders"

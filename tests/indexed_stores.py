@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from broker_lite.store import MessageStore, StoreOptions
-from connectors.commitlog import index_answer, splits
-from connectors.commitlog.files import OpenSegment
-from connectors.commitlog.filters import Filters, narrow
-from connectors.commitlog.listed import walk_listed
-from connectors.commitlog.options import Options
-from connectors.commitlog.read_plan import ReadPlan, plan_read
-from connectors.commitlog.splits import ListedSplit, Split
-from connectors.commitlog.walk import End, Step, walk
-from schemas.layouts.commitlog import Message, NewMessage, parse_message
-from schemas.layouts.hosts import Host
+from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
+from commitlake.connectors.formats.engine import index_answer, splits
+from commitlake.connectors.formats.engine.files import OpenSegment
+from commitlake.connectors.formats.engine.filters import Filters, narrow
+from commitlake.connectors.formats.engine.listed import walk_listed
+from commitlake.connectors.formats.engine.options import Options
+from commitlake.connectors.formats.engine.read_plan import ReadPlan, plan_read
+from commitlake.connectors.formats.engine.splits import ListedSplit, Split
+from commitlake.connectors.formats.engine.walk import End, Step, walk
+from commitlake.schemas.layouts.rocketmq.commitlog import Message, NewMessage, parse_message
+from commitlake.schemas.layouts.rocketmq.hosts import Host
 
 SEGMENT_BYTES = 1 << 14
 QUEUE_FILE_ENTRIES = 16

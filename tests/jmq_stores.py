@@ -6,9 +6,9 @@ import random
 from dataclasses import replace
 from pathlib import Path
 
-from broker_lite.journal import JournalOptions, JournalStore
-from schemas.layouts.jmq_offsets import ConsumedQueue
-from schemas.layouts.jmq_queue import ENTRY
+from commitlake.broker_lite.stores.jmq import JournalOptions, JournalStore
+from commitlake.schemas.layouts.jmq.offsets import ConsumedQueue
+from commitlake.schemas.layouts.jmq.queue import ENTRY
 from tests.indexed_stores import Clock
 from tests.journals import new_message
 

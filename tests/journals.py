@@ -6,9 +6,9 @@ import random
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from schemas.layouts.hosts import Host
-from schemas.layouts.journal import END_RESERVE, NewJournalMessage, serialize_filler, serialize_message
-from schemas.layouts.segments import segment_name
+from commitlake.schemas.layouts.jmq.journal import END_RESERVE, NewJournalMessage, serialize_filler, serialize_message
+from commitlake.schemas.layouts.rocketmq.hosts import Host
+from commitlake.schemas.layouts.segments import segment_name
 
 BROKER = Host.of("10.0.0.2", 50088)
 CLIENT = Host.of("10.0.0.1", 50123)

@@ -11,10 +11,10 @@ import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from connectors.commitlog.layouts import ALL_LAYOUTS
-from connectors.commitlog.plan import take_snapshot
-from connectors.commitlog.stores import find_stores
-from schemas.layouts.segments import segment_name
+from commitlake.connectors.formats.engine.layouts import ALL_LAYOUTS
+from commitlake.connectors.formats.engine.plan import take_snapshot
+from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.schemas.layouts.segments import segment_name
 
 SECRET = b"canary-9f3c-secret"
 Plant = Callable[[Path, Path], None]

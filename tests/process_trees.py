@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable
 from contextlib import suppress
 
-from jobs.process import descendants
+from commitlake.jobs.cli.process import descendants
 
 
 def kill_tree(root: int) -> None:

@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from jobs.process import descendants
+from commitlake.jobs.cli.process import descendants
 
 ROOT = Path(__file__).parents[1]
 PATIENCE_SECONDS = 240

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import datetime
 
-from connectors.archive.store_config import write_config_changes
-from connectors.archive.work import ArchiveWork
-from connectors.lake.committer import append_files
-from connectors.lake.paths import LakePaths
-from schemas.tables.store_config import STORE_CONFIG
+from commitlake.connectors.lake.committer import append_files
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.pipelines.archive.store_config import write_config_changes
+from commitlake.pipelines.archive.work import ArchiveWork
+from commitlake.schemas.tables.store_config import STORE_CONFIG
 
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 

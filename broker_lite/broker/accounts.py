@@ -19,11 +19,11 @@ import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
-from broker_lite.broker.administration import ADMINISTRATION, REGISTRATION
-from broker_lite.protocol import Channel
-from schemas.layouts.remoting import Command
-from schemas.remoting.errors import NotPermittedError
-from schemas.remoting.signing import check_signature
+from commitlake.broker_lite.broker.administration import ADMINISTRATION, REGISTRATION
+from commitlake.broker_lite.protocol import Channel
+from commitlake.schemas.remoting.errors import NotPermittedError
+from commitlake.schemas.remoting.frames import Command
+from commitlake.schemas.remoting.signing import check_signature
 
 ACCESS_KEY_VARIABLE = "COMMITLAKE_BROKER_ACCESS_KEY"
 SECRET_KEY_VARIABLE = "COMMITLAKE_BROKER_SECRET_KEY"  # noqa: S105 (a name)

@@ -11,10 +11,10 @@ everybody has.
 
 from __future__ import annotations
 
-from broker_lite.protocol import Channel
-from schemas.layouts.remoting import Command
-from schemas.remoting.codes import RequestCode
-from schemas.remoting.errors import NotPermittedError
+from commitlake.broker_lite.protocol import Channel
+from commitlake.schemas.remoting.codes import RequestCode
+from commitlake.schemas.remoting.errors import NotPermittedError
+from commitlake.schemas.remoting.frames import Command
 
 ADMINISTRATION = frozenset(
     {

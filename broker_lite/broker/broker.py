@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from collections import deque
 
-from broker_lite.broker.clients import Clients
-from broker_lite.broker.groups import GroupTable
-from broker_lite.broker.holding import HeldPulls
-from broker_lite.broker.interfaces import BrokerStore
-from broker_lite.broker.layouts import delivery_of, parking_topics
-from broker_lite.broker.limits import MAX_OFFSETS, check_limit
-from broker_lite.broker.locks import QueueLocks
-from broker_lite.broker.options import BrokerOptions
-from broker_lite.broker.slices import Slices, Steps
-from broker_lite.broker.statistics import Statistics
-from broker_lite.broker.topics import TopicTable
-from broker_lite.protocol import Channel
-from schemas.layouts.offset_keys import split_offset_key
-from schemas.layouts.remoting import Command
-from schemas.remoting.codes import RequestCode
-from schemas.remoting.ext_fields import to_ext_fields
-from schemas.remoting.headers import ConsumerGroupRequest
+from commitlake.broker_lite.broker.clients import Clients
+from commitlake.broker_lite.broker.groups import GroupTable
+from commitlake.broker_lite.broker.holding import HeldPulls
+from commitlake.broker_lite.broker.interfaces import BrokerStore
+from commitlake.broker_lite.broker.layouts import delivery_of, parking_topics
+from commitlake.broker_lite.broker.limits import MAX_OFFSETS, check_limit
+from commitlake.broker_lite.broker.locks import QueueLocks
+from commitlake.broker_lite.broker.options import BrokerOptions
+from commitlake.broker_lite.broker.slices import Slices, Steps
+from commitlake.broker_lite.broker.statistics import Statistics
+from commitlake.broker_lite.broker.topics import TopicTable
+from commitlake.broker_lite.protocol import Channel
+from commitlake.schemas.layouts.rocketmq.offset_keys import split_offset_key
+from commitlake.schemas.remoting.codes import RequestCode
+from commitlake.schemas.remoting.ext_fields import to_ext_fields
+from commitlake.schemas.remoting.frames import Command
+from commitlake.schemas.remoting.headers import ConsumerGroupRequest
 
 CLUSTER = "CLUSTER"
 REGION = "MSG_REGION"

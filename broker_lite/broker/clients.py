@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from broker_lite.broker.filters import FilterError, check_subscription
-from broker_lite.broker.limits import (
+from commitlake.broker_lite.broker.filters import FilterError, check_subscription
+from commitlake.broker_lite.broker.limits import (
     MAX_CLIENTS_OF_ONE,
     MAX_NAME_LENGTH,
     MAX_PLACES,
@@ -21,10 +21,10 @@ from broker_lite.broker.limits import (
     LimitError,
     check_limit,
 )
-from broker_lite.broker.shares import Shares
-from broker_lite.protocol import Channel
-from schemas.layouts.remoting import Command
-from schemas.remoting.heartbeats import (
+from commitlake.broker_lite.broker.shares import Shares
+from commitlake.broker_lite.protocol import Channel
+from commitlake.schemas.remoting.frames import Command
+from commitlake.schemas.remoting.heartbeats import (
     TAG_EXPRESSION,
     Connection,
     ConsumerConnection,

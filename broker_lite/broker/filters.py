@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import NamedTuple
 
-from broker_lite.broker.sql92 import SqlError, compile_sql92
-from schemas.layouts.commitlog import parse_message
-from schemas.remoting.heartbeats import SQL92_EXPRESSION, TAG_EXPRESSION, SubscriptionData
+from commitlake.broker_lite.broker.sql92 import SqlError, compile_sql92
+from commitlake.schemas.layouts.rocketmq.commitlog import parse_message
+from commitlake.schemas.remoting.heartbeats import SQL92_EXPRESSION, TAG_EXPRESSION, SubscriptionData
 
 MAX_EXPRESSION_LENGTH = 16_384
 """Of tags, or of SQL92; RocketMQ has no limit."""

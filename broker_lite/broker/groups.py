@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from broker_lite.broker.limits import check_limit
-from broker_lite.store.config_files import Groups
-from broker_lite.store.topic_names import VALID_NAME
-from schemas.layouts.topics import is_system_group
-from schemas.remoting.configs import DataVersion, SubscriptionGroupConfig
-from schemas.remoting.errors import BodyError
-from schemas.remoting.json_fields import from_json, to_json
+from commitlake.broker_lite.broker.limits import check_limit
+from commitlake.broker_lite.stores.rocketmq.config_files import Groups
+from commitlake.broker_lite.stores.rocketmq.topic_names import VALID_NAME
+from commitlake.schemas.layouts.rocketmq.topics import is_system_group
+from commitlake.schemas.remoting.configs import DataVersion, SubscriptionGroupConfig
+from commitlake.schemas.remoting.errors import BodyError
+from commitlake.schemas.remoting.json_fields import from_json, to_json
 
 MAX_GROUP_LENGTH = 255
 _logger = logging.getLogger(__name__)

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from broker_lite.broker.filters import Filter
-from broker_lite.broker.shares import Shares
-from broker_lite.protocol import Channel
-from schemas.layouts.remoting import Command
-from schemas.remoting.headers import PullMessageRequest
+from commitlake.broker_lite.broker.filters import Filter
+from commitlake.broker_lite.broker.shares import Shares
+from commitlake.broker_lite.protocol import Channel
+from commitlake.schemas.remoting.frames import Command
+from commitlake.schemas.remoting.headers import PullMessageRequest
 
 MAX_HELD_OF_ONE = 4096
 """Pulls of one connection that may wait; a consumer has one for each queue."""

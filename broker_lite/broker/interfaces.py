@@ -3,9 +3,10 @@
     BrokerStore   messages, queues, topics, groups and offsets
     Deliveries    what becomes of messages that do not go straight to their consumers: delays, retries, transactions
 
-RocketMQ's layout is `broker_lite.store.MessageStore` with `broker_lite.delivery.Delivery`; JMQ's is
-`broker_lite.jmq.JmqStore`, which is both. Messages and records are RocketMQ's here, because its clients are served: a
-store in another layout makes them of its own. What a layout has no place for raises `UnsupportedError`, whose text the
+RocketMQ's layout is `broker_lite.stores.rocketmq.MessageStore` with `broker_lite.delivery.Delivery`; JMQ's is
+`broker_lite.stores.jmq_adapter.JmqStore`, which is both. Messages and records are RocketMQ's here, because its clients
+are served: a store in another layout makes them of its own. What a layout has no place for raises `UnsupportedError`,
+    whose text the
 client gets as the remark of REQUEST_CODE_NOT_SUPPORTED. A slave's copy of a log is RocketMQ's alone, and is no part of
 this: see `broker_lite.replication`.
 """
@@ -17,15 +18,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-from broker_lite.store import PutResult
-from broker_lite.store.config_files import DelayOffsets, Groups, Topics
-from broker_lite.store.prepared import SentMessage
-from broker_lite.store.pulling import PullLimits, PullResult
-from broker_lite.store.reading import DEFAULT_KEY_LIMIT, MAX_TIME_MS
-from schemas.layouts.commitlog import Message
-from schemas.layouts.consumequeue import Entry
-from schemas.layouts.hosts import Host
-from schemas.layouts.timer_checkpoint import TimerCheckpoint
+from commitlake.broker_lite.stores.rocketmq import PutResult
+from commitlake.broker_lite.stores.rocketmq.config_files import DelayOffsets, Groups, Topics
+from commitlake.broker_lite.stores.rocketmq.prepared import SentMessage
+from commitlake.broker_lite.stores.rocketmq.pulling import PullLimits, PullResult
+from commitlake.broker_lite.stores.rocketmq.reading import DEFAULT_KEY_LIMIT, MAX_TIME_MS
+from commitlake.schemas.layouts.rocketmq.commitlog import Message
+from commitlake.schemas.layouts.rocketmq.consumequeue import Entry
+from commitlake.schemas.layouts.rocketmq.hosts import Host
+from commitlake.schemas.layouts.rocketmq.timer_checkpoint import TimerCheckpoint
 
 
 class Offsets(Protocol):

@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 
-from broker_lite.broker.interfaces import BrokerStore, Deliveries
-from broker_lite.broker.topics import SCHEDULE_QUEUES, TRANSACTION_TOPICS
-from broker_lite.delivery import Delivery
-from broker_lite.jmq import JmqStore
-from broker_lite.store import MessageStore
-from broker_lite.store.commitlog import FOLDER as COMMITLOG_FOLDER
-from broker_lite.store.commitlog import dialect_of
-from schemas.layouts.dialect import BOLTMQ, ROCKETMQ
-from schemas.layouts.journal import FOLDER as JOURNAL_FOLDER
+from commitlake.broker_lite.broker.interfaces import BrokerStore, Deliveries
+from commitlake.broker_lite.broker.topics import SCHEDULE_QUEUES, TRANSACTION_TOPICS
+from commitlake.broker_lite.delivery import Delivery
+from commitlake.broker_lite.stores.jmq_adapter import JmqStore
+from commitlake.broker_lite.stores.rocketmq import MessageStore
+from commitlake.broker_lite.stores.rocketmq.commitlog import FOLDER as COMMITLOG_FOLDER
+from commitlake.broker_lite.stores.rocketmq.commitlog import dialect_of
+from commitlake.schemas.layouts.boltmq.dialect import BOLTMQ, ROCKETMQ
+from commitlake.schemas.layouts.jmq.journal import FOLDER as JOURNAL_FOLDER
 
 
 class Layout(StrEnum):

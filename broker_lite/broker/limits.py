@@ -5,7 +5,7 @@ Every limit is checked before a request has any effect.
 
 from __future__ import annotations
 
-from schemas.remoting.errors import CommandError
+from commitlake.schemas.remoting.errors import CommandError
 
 MAX_NAME_LENGTH = 255
 """Of groups, topics, clients and brokers."""

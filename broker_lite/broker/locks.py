@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from broker_lite.broker.limits import MAX_LOCKS, check_limit
-from schemas.remoting.routes import MessageQueue
+from commitlake.broker_lite.broker.limits import MAX_LOCKS, check_limit
+from commitlake.schemas.remoting.routes import MessageQueue
 
 LIFETIME_MS = 60_000
 

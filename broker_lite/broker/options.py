@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from broker_lite.store.options import DEFAULT_STORE_HOST
-from schemas.layouts.hosts import Host
+from commitlake.broker_lite.stores.rocketmq.options import DEFAULT_STORE_HOST
+from commitlake.schemas.layouts.rocketmq.hosts import Host
 
 _IN_MEMORY_BYTES = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * 2 // 5
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TypeVar
 
-from broker_lite.protocol import Channel
+from commitlake.broker_lite.protocol import Channel
 
 K = TypeVar("K")
 

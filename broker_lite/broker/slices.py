@@ -15,8 +15,8 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from broker_lite.broker.shares import Shares
-from broker_lite.protocol import Channel
+from commitlake.broker_lite.broker.shares import Shares
+from commitlake.broker_lite.protocol import Channel
 
 SLICE_SECONDS = 0.005
 """How long one piece of work may keep the others waiting."""

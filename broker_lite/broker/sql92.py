@@ -25,7 +25,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
-from broker_lite.broker.sql92_conditions import (
+from commitlake.broker_lite.broker.sql92_conditions import (
     Condition,
     Operand,
     Properties,
@@ -37,7 +37,7 @@ from broker_lite.broker.sql92_conditions import (
     ordered,
     text_test,
 )
-from schemas.layouts.numbers import parse_decimal, parse_int64
+from commitlake.schemas.layouts.numbers import parse_decimal, parse_int64
 
 MAX_LENGTH = 16_384
 MAX_TERMS = 256

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from schemas.layouts.numbers import parse_decimal, parse_int64
+from commitlake.schemas.layouts.numbers import parse_decimal, parse_int64
 
 Value = str | int | float | bool | None
 Properties = Mapping[str, str]

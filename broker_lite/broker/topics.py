@@ -10,12 +10,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from broker_lite.broker.limits import check_limit
-from broker_lite.broker.options import BrokerOptions
-from broker_lite.store.config_files import MAX_QUEUES, Topics
-from broker_lite.store.topic_names import BROKER_TOPICS, is_valid_topic
-from schemas.layouts.light_queues import LIGHT_PREFIX
-from schemas.layouts.topics import (
+from commitlake.broker_lite.broker.limits import check_limit
+from commitlake.broker_lite.broker.options import BrokerOptions
+from commitlake.broker_lite.stores.rocketmq.config_files import MAX_QUEUES, Topics
+from commitlake.broker_lite.stores.rocketmq.topic_names import BROKER_TOPICS, is_valid_topic
+from commitlake.schemas.layouts.rocketmq.light_queues import LIGHT_PREFIX
+from commitlake.schemas.layouts.rocketmq.topics import (
     AUTO_CREATE_TOPIC,
     GIVEN_UP_TOPIC,
     HALF_TOPIC,
@@ -26,10 +26,10 @@ from schemas.layouts.topics import (
     SYSTEM_PREFIX,
     TRACE_TOPIC,
 )
-from schemas.remoting.configs import DataVersion, TopicConfig, TopicConfigs
-from schemas.remoting.errors import BodyError
-from schemas.remoting.json_fields import from_json, to_json
-from schemas.remoting.routes import PERM_INHERIT, PERM_READ, PERM_WRITE
+from commitlake.schemas.remoting.configs import DataVersion, TopicConfig, TopicConfigs
+from commitlake.schemas.remoting.errors import BodyError
+from commitlake.schemas.remoting.json_fields import from_json, to_json
+from commitlake.schemas.remoting.routes import PERM_INHERIT, PERM_READ, PERM_WRITE
 
 READ_WRITE = PERM_READ | PERM_WRITE
 TEMPLATE_QUEUES = 8

@@ -16,7 +16,7 @@ import os
 import struct
 from datetime import UTC, datetime
 
-from schemas.layouts.hosts import Host
+from commitlake.schemas.layouts.rocketmq.hosts import Host
 
 _LAYOUT = struct.Struct(">4sH4sIH")
 _OWN = os.urandom(4)

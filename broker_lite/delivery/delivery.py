@@ -14,19 +14,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 
-from broker_lite.delivery import rewrites
-from broker_lite.delivery.errors import SendBackError
-from broker_lite.delivery.schedule import Schedule
-from broker_lite.delivery.timers import Timers, asks_for_timer
-from broker_lite.delivery.transactions import Transactions
-from broker_lite.store import MAX_QUEUES, DiskFullError, MessageRefusedError, MessageStore, PutResult
-from broker_lite.store.dispatch import parse_delay_level
-from broker_lite.store.prepared import SentMessage
-from schemas.layouts import properties as props
-from schemas.layouts.commitlog import Message, NewMessage
-from schemas.layouts.hosts import Host
-from schemas.layouts.sysflag import INNER_BATCH
-from schemas.layouts.topics import HALF_TOPIC, OP_TOPIC, RETRY_PREFIX, TIMER_TOPIC
+from commitlake.broker_lite.delivery import rewrites
+from commitlake.broker_lite.delivery.errors import SendBackError
+from commitlake.broker_lite.delivery.schedule import Schedule
+from commitlake.broker_lite.delivery.timers import Timers, asks_for_timer
+from commitlake.broker_lite.delivery.transactions import Transactions
+from commitlake.broker_lite.stores.rocketmq import (
+    MAX_QUEUES,
+    DiskFullError,
+    MessageRefusedError,
+    MessageStore,
+    PutResult,
+)
+from commitlake.broker_lite.stores.rocketmq.dispatch import parse_delay_level
+from commitlake.broker_lite.stores.rocketmq.prepared import SentMessage
+from commitlake.schemas.layouts.rocketmq import properties as props
+from commitlake.schemas.layouts.rocketmq.commitlog import Message, NewMessage
+from commitlake.schemas.layouts.rocketmq.hosts import Host
+from commitlake.schemas.layouts.rocketmq.sysflag import INNER_BATCH
+from commitlake.schemas.layouts.rocketmq.topics import HALF_TOPIC, OP_TOPIC, RETRY_PREFIX, TIMER_TOPIC
 
 DEFAULT_MAX_DELAY_MS = 3 * 86_400_000
 

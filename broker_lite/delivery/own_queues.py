@@ -9,8 +9,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 
-from broker_lite.store import MessageStore
-from schemas.layouts.commitlog import Message
+from commitlake.broker_lite.stores.rocketmq import MessageStore
+from commitlake.schemas.layouts.rocketmq.commitlog import Message
 
 _logger = logging.getLogger(__name__)
 

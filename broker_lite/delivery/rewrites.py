@@ -27,12 +27,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from schemas.layouts import properties as props
-from schemas.layouts.commitlog import Message, NewMessage
-from schemas.layouts.hosts import Host
-from schemas.layouts.numbers import INT64_MAX, parse_int
-from schemas.layouts.sysflag import BORN_HOST_V6, STORE_HOST_V6, TRANSACTION_MASK, TransactionType
-from schemas.layouts.topics import DLQ_PREFIX, GIVEN_UP_TOPIC, HALF_TOPIC, OP_TOPIC, RETRY_PREFIX, TIMER_TOPIC
+from commitlake.schemas.layouts.numbers import INT64_MAX, parse_int
+from commitlake.schemas.layouts.rocketmq import properties as props
+from commitlake.schemas.layouts.rocketmq.commitlog import Message, NewMessage
+from commitlake.schemas.layouts.rocketmq.hosts import Host
+from commitlake.schemas.layouts.rocketmq.sysflag import BORN_HOST_V6, STORE_HOST_V6, TRANSACTION_MASK, TransactionType
+from commitlake.schemas.layouts.rocketmq.topics import (
+    DLQ_PREFIX,
+    GIVEN_UP_TOPIC,
+    HALF_TOPIC,
+    OP_TOPIC,
+    RETRY_PREFIX,
+    TIMER_TOPIC,
+)
 
 TRANSACTION_ID = "__transactionId__"
 CHECK_TIMES = "TRANSACTION_CHECK_TIMES"

@@ -11,10 +11,10 @@ import logging
 import threading
 from dataclasses import dataclass
 
-from broker_lite.delivery.rewrites import unpark
-from broker_lite.delivery.targets import real_place
-from broker_lite.store import MessageRefusedError, MessageStore, PutResult
-from schemas.layouts.commitlog import NewMessage
+from commitlake.broker_lite.delivery.rewrites import unpark
+from commitlake.broker_lite.delivery.targets import real_place
+from commitlake.broker_lite.stores.rocketmq import MessageRefusedError, MessageStore, PutResult
+from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
 
 _logger = logging.getLogger(__name__)
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from broker_lite.store import MAX_QUEUES, MessageStore
-from broker_lite.store.topic_names import is_broker_topic, is_valid_topic
-from schemas.layouts import properties as props
-from schemas.layouts.numbers import parse_int32
+from commitlake.broker_lite.stores.rocketmq import MAX_QUEUES, MessageStore
+from commitlake.broker_lite.stores.rocketmq.topic_names import is_broker_topic, is_valid_topic
+from commitlake.schemas.layouts.numbers import parse_int32
+from commitlake.schemas.layouts.rocketmq import properties as props
 
 _SHOWN_CHARACTERS = 80
 _logger = logging.getLogger(__name__)

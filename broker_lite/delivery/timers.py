@@ -2,8 +2,9 @@
 
 A message says when it is to come by TIMER_DELIVER_MS (a time), TIMER_DELAY_MS or TIMER_DELAY_SEC; the time is taken
 down to a whole second, and the message is delivered when that second is over. What waits is kept in RocketMQ's own
-files (see `broker_lite.store.timer_files`), so that a broker of either kind goes on where the other stopped. After a
-crash a message may have been delivered although the files do not say so: it is then found in the index, as a message of
+files (see `broker_lite.stores.rocketmq.timer_files`), so that a broker of either kind goes on where the other stopped.
+After a crash a message may have been delivered although the files do not say so: it is then found in the index, as a
+    message of
 the same UNIQ_KEY and time. Source: HookUtils.transformTimerMessage, TimerMessageStore (5.5.0).
 """
 
@@ -15,16 +16,22 @@ import threading
 from collections import deque
 from typing import NamedTuple
 
-from broker_lite.delivery import rewrites
-from broker_lite.delivery.own_queues import whole_messages
-from broker_lite.delivery.targets import TargetError, real_place
-from broker_lite.store import IndexDisabledError, MessageRefusedError, MessageStore, PutResult
-from schemas.layouts import properties as props
-from schemas.layouts.commitlog import Message, NewMessage
-from schemas.layouts.hashing import java_hash
-from schemas.layouts.numbers import parse_int, parse_int64
-from schemas.layouts.timer_log import MAGIC_DEFAULT, MAGIC_DELETE, MAGIC_ROLL, NO_POSITION, TimerUnit
-from schemas.layouts.topics import TIMER_TOPIC
+from commitlake.broker_lite.delivery import rewrites
+from commitlake.broker_lite.delivery.own_queues import whole_messages
+from commitlake.broker_lite.delivery.targets import TargetError, real_place
+from commitlake.broker_lite.stores.rocketmq import IndexDisabledError, MessageRefusedError, MessageStore, PutResult
+from commitlake.schemas.layouts.numbers import parse_int, parse_int64
+from commitlake.schemas.layouts.rocketmq import properties as props
+from commitlake.schemas.layouts.rocketmq.commitlog import Message, NewMessage
+from commitlake.schemas.layouts.rocketmq.hashing import java_hash
+from commitlake.schemas.layouts.rocketmq.timer_log import (
+    MAGIC_DEFAULT,
+    MAGIC_DELETE,
+    MAGIC_ROLL,
+    NO_POSITION,
+    TimerUnit,
+)
+from commitlake.schemas.layouts.rocketmq.topics import TIMER_TOPIC
 
 DELIVER_MS = "TIMER_DELIVER_MS"
 DELAY_MS = "TIMER_DELAY_MS"

@@ -13,15 +13,15 @@ import threading
 from collections.abc import Iterator
 from dataclasses import replace
 
-from broker_lite.delivery import rewrites
-from broker_lite.delivery.errors import TransactionError
-from broker_lite.delivery.own_queues import numbers_from, whole_message, whole_messages
-from broker_lite.delivery.targets import TargetError, real_place
-from broker_lite.store import MessageRefusedError, MessageStore, PutResult
-from schemas.layouts import properties as props
-from schemas.layouts.commitlog import Message, NewMessage
-from schemas.layouts.numbers import parse_int
-from schemas.layouts.topics import HALF_TOPIC, OP_TOPIC
+from commitlake.broker_lite.delivery import rewrites
+from commitlake.broker_lite.delivery.errors import TransactionError
+from commitlake.broker_lite.delivery.own_queues import numbers_from, whole_message, whole_messages
+from commitlake.broker_lite.delivery.targets import TargetError, real_place
+from commitlake.broker_lite.stores.rocketmq import MessageRefusedError, MessageStore, PutResult
+from commitlake.schemas.layouts.numbers import parse_int
+from commitlake.schemas.layouts.rocketmq import properties as props
+from commitlake.schemas.layouts.rocketmq.commitlog import Message, NewMessage
+from commitlake.schemas.layouts.rocketmq.topics import HALF_TOPIC, OP_TOPIC
 
 GROUP = "CID_RMQ_SYS_TRANS"
 QUEUE_ID = 0

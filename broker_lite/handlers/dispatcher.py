@@ -7,12 +7,12 @@ import time
 from collections import deque
 from collections.abc import Iterator, Mapping
 
-from broker_lite.broker.accounts import Accounts
-from broker_lite.broker.administration import check_without_accounts
-from broker_lite.broker.broker import Broker
-from broker_lite.broker.slices import SLICE_SECONDS, Steps
-from broker_lite.delivery import DeliveryError
-from broker_lite.handlers import (
+from commitlake.broker_lite.broker.accounts import Accounts
+from commitlake.broker_lite.broker.administration import check_without_accounts
+from commitlake.broker_lite.broker.broker import Broker
+from commitlake.broker_lite.broker.slices import SLICE_SECONDS, Steps
+from commitlake.broker_lite.delivery import DeliveryError
+from commitlake.broker_lite.handlers import (
     failures,
     group_administration,
     members,
@@ -27,12 +27,18 @@ from broker_lite.handlers import (
     topic_administration,
     transactions,
 )
-from broker_lite.handlers.kinds import Answering, Handlers
-from broker_lite.protocol import Channel
-from broker_lite.store import DiskFullError, MessageRefusedError, StoreError, StoreUnusableError, UnsupportedError
-from schemas.layouts.remoting import Command
-from schemas.remoting.codes import RequestCode, ResponseCode
-from schemas.remoting.errors import CommandError, NotPermittedError, SignatureError
+from commitlake.broker_lite.handlers.kinds import Answering, Handlers
+from commitlake.broker_lite.protocol import Channel
+from commitlake.broker_lite.stores.rocketmq import (
+    DiskFullError,
+    MessageRefusedError,
+    StoreError,
+    StoreUnusableError,
+    UnsupportedError,
+)
+from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
+from commitlake.schemas.remoting.errors import CommandError, NotPermittedError, SignatureError
+from commitlake.schemas.remoting.frames import Command
 
 _logger = logging.getLogger(__name__)
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from broker_lite.broker import statistics
-from broker_lite.broker.broker import Broker
-from broker_lite.delivery import SendBackError
-from broker_lite.handlers.kinds import Handlers
-from broker_lite.protocol import Channel
-from schemas.layouts.remoting import Command
-from schemas.layouts.topics import RETRY_PREFIX
-from schemas.remoting.codes import RequestCode, ResponseCode
-from schemas.remoting.ext_fields import from_ext_fields
-from schemas.remoting.headers import SendBackRequest
-from schemas.remoting.versions import Version
+from commitlake.broker_lite.broker import statistics
+from commitlake.broker_lite.broker.broker import Broker
+from commitlake.broker_lite.delivery import SendBackError
+from commitlake.broker_lite.handlers.kinds import Handlers
+from commitlake.broker_lite.protocol import Channel
+from commitlake.schemas.layouts.rocketmq.topics import RETRY_PREFIX
+from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
+from commitlake.schemas.remoting.ext_fields import from_ext_fields
+from commitlake.schemas.remoting.frames import Command
+from commitlake.schemas.remoting.headers import SendBackRequest
+from commitlake.schemas.remoting.versions import Version
 
 
 def send_back(broker: Broker, channel: Channel, request: Command) -> Command:

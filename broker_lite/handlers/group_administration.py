@@ -8,18 +8,17 @@ from __future__ import annotations
 from dataclasses import astuple
 from typing import NamedTuple
 
-from broker_lite.broker.broker import Broker
-from broker_lite.broker.groups import is_valid_group
-from broker_lite.broker.limits import MAX_OFFSETS, check_limit
-from broker_lite.handlers.kinds import Answering, Handlers
-from broker_lite.handlers.pages import page_of
-from broker_lite.handlers.system_groups import refuse_system_group
-from broker_lite.protocol import Channel
-from broker_lite.protocol.tables import table_body
-from schemas.layouts.remoting import Command
-from schemas.layouts.timer_checkpoint import LAYOUT
-from schemas.layouts.topics import DLQ_PREFIX, RETRY_PREFIX
-from schemas.remoting.admin_headers import (
+from commitlake.broker_lite.broker.broker import Broker
+from commitlake.broker_lite.broker.groups import is_valid_group
+from commitlake.broker_lite.broker.limits import MAX_OFFSETS, check_limit
+from commitlake.broker_lite.handlers.kinds import Answering, Handlers
+from commitlake.broker_lite.handlers.pages import page_of
+from commitlake.broker_lite.handlers.system_groups import refuse_system_group
+from commitlake.broker_lite.protocol import Channel
+from commitlake.broker_lite.protocol.tables import table_body
+from commitlake.schemas.layouts.rocketmq.timer_checkpoint import LAYOUT
+from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX
+from commitlake.schemas.remoting.admin_headers import (
     CloneGroupOffsetRequest,
     DeleteGroupRequest,
     GroupPageRequest,
@@ -28,15 +27,16 @@ from schemas.remoting.admin_headers import (
     ProducerGroupRequest,
     TopicGroupRequest,
 )
-from schemas.remoting.codes import RequestCode, ResponseCode
-from schemas.remoting.configs import SubscriptionGroupConfig
-from schemas.remoting.ext_fields import from_ext_fields, to_ext_fields
-from schemas.remoting.fastjson import serialize_compact
-from schemas.remoting.headers import ConsumerGroupRequest
-from schemas.remoting.heartbeats import SubscriptionData
-from schemas.remoting.json_fields import parse_body, serialize_body
-from schemas.remoting.routes import TopicList
-from schemas.remoting.statistics import DelayOffsetTable
+from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
+from commitlake.schemas.remoting.configs import SubscriptionGroupConfig
+from commitlake.schemas.remoting.ext_fields import from_ext_fields, to_ext_fields
+from commitlake.schemas.remoting.fastjson import serialize_compact
+from commitlake.schemas.remoting.frames import Command
+from commitlake.schemas.remoting.headers import ConsumerGroupRequest
+from commitlake.schemas.remoting.heartbeats import SubscriptionData
+from commitlake.schemas.remoting.json_fields import parse_body, serialize_body
+from commitlake.schemas.remoting.routes import TopicList
+from commitlake.schemas.remoting.statistics import DelayOffsetTable
 
 MAX_GROUP_BYTES = 64 << 10
 _INVALID_GROUP = "the group must have 1 to 255 characters of %|a-zA-Z0-9_-, found {!r}"

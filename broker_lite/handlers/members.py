@@ -5,19 +5,25 @@ Source: ClientManageProcessor, ConsumerManageProcessor, AdminBrokerProcessor (5.
 
 from __future__ import annotations
 
-from broker_lite.broker.broker import Broker
-from broker_lite.broker.filters import FilterError, filter_of
-from broker_lite.broker.groups import is_valid_group
-from broker_lite.broker.limits import MAX_LOCKS_OF_REQUEST, MAX_NAME_LENGTH, check_limit
-from broker_lite.handlers.kinds import Answering, Handlers
-from broker_lite.protocol import Channel
-from schemas.layouts.remoting import Command
-from schemas.layouts.topics import RETRY_PREFIX
-from schemas.remoting.codes import RequestCode, ResponseCode
-from schemas.remoting.ext_fields import from_ext_fields
-from schemas.remoting.headers import ConsumerGroupRequest, UnregisterClientRequest
-from schemas.remoting.heartbeats import CheckClientConfig, ConsumerList, Heartbeat, LockBatch, LockBatchResult
-from schemas.remoting.json_fields import parse_body, serialize_body
+from commitlake.broker_lite.broker.broker import Broker
+from commitlake.broker_lite.broker.filters import FilterError, filter_of
+from commitlake.broker_lite.broker.groups import is_valid_group
+from commitlake.broker_lite.broker.limits import MAX_LOCKS_OF_REQUEST, MAX_NAME_LENGTH, check_limit
+from commitlake.broker_lite.handlers.kinds import Answering, Handlers
+from commitlake.broker_lite.protocol import Channel
+from commitlake.schemas.layouts.rocketmq.topics import RETRY_PREFIX
+from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
+from commitlake.schemas.remoting.ext_fields import from_ext_fields
+from commitlake.schemas.remoting.frames import Command
+from commitlake.schemas.remoting.headers import ConsumerGroupRequest, UnregisterClientRequest
+from commitlake.schemas.remoting.heartbeats import (
+    CheckClientConfig,
+    ConsumerList,
+    Heartbeat,
+    LockBatch,
+    LockBatchResult,
+)
+from commitlake.schemas.remoting.json_fields import parse_body, serialize_body
 
 MAX_HEARTBEAT_BYTES = 256 << 10
 MAX_LOCK_BYTES = 256 << 10

@@ -5,14 +5,14 @@ Source: ConsumerManageProcessor, AdminBrokerProcessor (5.5.0).
 
 from __future__ import annotations
 
-from broker_lite.broker.broker import Broker
-from broker_lite.handlers.kinds import Handlers
-from broker_lite.handlers.system_groups import refuse_system_group
-from broker_lite.protocol import Channel
-from schemas.layouts.remoting import Command
-from schemas.remoting.codes import RequestCode, ResponseCode
-from schemas.remoting.ext_fields import from_ext_fields, to_ext_fields
-from schemas.remoting.headers import (
+from commitlake.broker_lite.broker.broker import Broker
+from commitlake.broker_lite.handlers.kinds import Handlers
+from commitlake.broker_lite.handlers.system_groups import refuse_system_group
+from commitlake.broker_lite.protocol import Channel
+from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
+from commitlake.schemas.remoting.ext_fields import from_ext_fields, to_ext_fields
+from commitlake.schemas.remoting.frames import Command
+from commitlake.schemas.remoting.headers import (
     MaxOffsetRequest,
     OffsetResponse,
     QueryConsumerOffsetRequest,

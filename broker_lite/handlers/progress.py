@@ -5,28 +5,28 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Iterator
 from typing import NamedTuple
 
-from broker_lite.broker import statistics
-from broker_lite.broker.broker import Broker
-from broker_lite.broker.limits import MAX_OFFSETS, check_limit
-from broker_lite.handlers.kinds import Answering, Handlers
-from broker_lite.handlers.pulling import wake
-from broker_lite.handlers.system_groups import refuse_system_group
-from broker_lite.protocol import Channel
-from broker_lite.protocol.tables import table_body
-from schemas.layouts.offset_keys import split_offset_key
-from schemas.layouts.remoting import Command
-from schemas.remoting.admin_headers import (
+from commitlake.broker_lite.broker import statistics
+from commitlake.broker_lite.broker.broker import Broker
+from commitlake.broker_lite.broker.limits import MAX_OFFSETS, check_limit
+from commitlake.broker_lite.handlers.kinds import Answering, Handlers
+from commitlake.broker_lite.handlers.pulling import wake
+from commitlake.broker_lite.handlers.system_groups import refuse_system_group
+from commitlake.broker_lite.protocol import Channel
+from commitlake.broker_lite.protocol.tables import table_body
+from commitlake.schemas.layouts.rocketmq.offset_keys import split_offset_key
+from commitlake.schemas.remoting.admin_headers import (
     BrokerConsumeStatsRequest,
     ConsumeStatsRequest,
     ResetOffsetRequest,
     TopicGroupRequest,
     TopicRequest,
 )
-from schemas.remoting.codes import RequestCode, ResponseCode
-from schemas.remoting.ext_fields import from_ext_fields
-from schemas.remoting.json_fields import serialize_body
-from schemas.remoting.routes import MessageQueue
-from schemas.remoting.statistics import (
+from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
+from commitlake.schemas.remoting.ext_fields import from_ext_fields
+from commitlake.schemas.remoting.frames import Command
+from commitlake.schemas.remoting.json_fields import serialize_body
+from commitlake.schemas.remoting.routes import MessageQueue
+from commitlake.schemas.remoting.statistics import (
     ConsumeStats,
     ConsumeTimeSpans,
     GroupList,

@@ -6,25 +6,25 @@ import time
 from collections.abc import Generator, Sequence
 from dataclasses import replace
 
-from broker_lite.broker import statistics
-from broker_lite.broker.broker import Broker
-from broker_lite.broker.clients import BROADCASTING
-from broker_lite.broker.filters import Filter, FilterError, check_length, filter_of
-from broker_lite.broker.holding import HeldPull
-from broker_lite.broker.slices import SLICE_SECONDS, Steps
-from broker_lite.handlers.kinds import Answering, Handlers
-from broker_lite.protocol import Channel
-from broker_lite.store import GetStatus, StoreError
-from broker_lite.store.pulling import PullLimits, PullResult
-from schemas.layouts.commitlog import HEAD
-from schemas.layouts.remoting import Command
-from schemas.layouts.topics import is_system_group
-from schemas.remoting.codes import RequestCode, ResponseCode
-from schemas.remoting.configs import SubscriptionGroupConfig
-from schemas.remoting.ext_fields import from_ext_fields, to_ext_fields
-from schemas.remoting.headers import PullMessageRequest, PullMessageResponse, PullSysFlag
-from schemas.remoting.heartbeats import TAG_EXPRESSION, SubscriptionData, subscription_of_tags
-from schemas.remoting.routes import MASTER_ID, PERM_READ
+from commitlake.broker_lite.broker import statistics
+from commitlake.broker_lite.broker.broker import Broker
+from commitlake.broker_lite.broker.clients import BROADCASTING
+from commitlake.broker_lite.broker.filters import Filter, FilterError, check_length, filter_of
+from commitlake.broker_lite.broker.holding import HeldPull
+from commitlake.broker_lite.broker.slices import SLICE_SECONDS, Steps
+from commitlake.broker_lite.handlers.kinds import Answering, Handlers
+from commitlake.broker_lite.protocol import Channel
+from commitlake.broker_lite.stores.rocketmq import GetStatus, StoreError
+from commitlake.broker_lite.stores.rocketmq.pulling import PullLimits, PullResult
+from commitlake.schemas.layouts.rocketmq.commitlog import HEAD
+from commitlake.schemas.layouts.rocketmq.topics import is_system_group
+from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
+from commitlake.schemas.remoting.configs import SubscriptionGroupConfig
+from commitlake.schemas.remoting.ext_fields import from_ext_fields, to_ext_fields
+from commitlake.schemas.remoting.frames import Command
+from commitlake.schemas.remoting.headers import PullMessageRequest, PullMessageResponse, PullSysFlag
+from commitlake.schemas.remoting.heartbeats import TAG_EXPRESSION, SubscriptionData, subscription_of_tags
+from commitlake.schemas.remoting.routes import MASTER_ID, PERM_READ
 
 UNFILTERED_SECONDS = 0.05
 """How long a pull may take without SQL92; in RocketMQ's layout it takes a millisecond."""

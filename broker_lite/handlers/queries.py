@@ -9,19 +9,19 @@ import time
 from collections.abc import Generator
 from typing import TypeVar
 
-from broker_lite.broker.broker import Broker
-from broker_lite.broker.limits import LimitError
-from broker_lite.handlers.kinds import Answering, Handlers
-from broker_lite.protocol import Channel
-from broker_lite.store import IndexDisabledError
-from broker_lite.store.pulling import is_wanted
-from schemas.layouts.remoting import Command
-from schemas.remoting.admin_headers import QueryConsumeQueueRequest
-from schemas.remoting.codes import RequestCode, ResponseCode
-from schemas.remoting.ext_fields import from_ext_fields, to_ext_fields
-from schemas.remoting.headers import QueryMessageRequest, QueryMessageResponse, ViewMessageRequest
-from schemas.remoting.json_fields import serialize_body
-from schemas.remoting.statistics import ConsumeQueueData, ConsumeQueueEntry
+from commitlake.broker_lite.broker.broker import Broker
+from commitlake.broker_lite.broker.limits import LimitError
+from commitlake.broker_lite.handlers.kinds import Answering, Handlers
+from commitlake.broker_lite.protocol import Channel
+from commitlake.broker_lite.stores.rocketmq import IndexDisabledError
+from commitlake.broker_lite.stores.rocketmq.pulling import is_wanted
+from commitlake.schemas.remoting.admin_headers import QueryConsumeQueueRequest
+from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
+from commitlake.schemas.remoting.ext_fields import from_ext_fields, to_ext_fields
+from commitlake.schemas.remoting.frames import Command
+from commitlake.schemas.remoting.headers import QueryMessageRequest, QueryMessageResponse, ViewMessageRequest
+from commitlake.schemas.remoting.json_fields import serialize_body
+from commitlake.schemas.remoting.statistics import ConsumeQueueData, ConsumeQueueEntry
 
 T = TypeVar("T")
 MAX_FOUND = 64

@@ -5,18 +5,22 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from broker_lite.broker.broker import Broker
-from broker_lite.broker.clients import Member
-from broker_lite.broker.limits import MAX_RELAYED, MAX_RELAYED_BYTES, check_limit
-from broker_lite.handlers.kinds import Handlers
-from broker_lite.protocol import Channel
-from broker_lite.protocol.channel import Answered
-from schemas.layouts.errors import LayoutError
-from schemas.layouts.remoting import Command
-from schemas.remoting.admin_headers import ConsumeDirectlyRequest, ConsumerStatusRequest, RunningInfoRequest
-from schemas.remoting.codes import RequestCode, ResponseCode
-from schemas.remoting.ext_fields import from_ext_fields
-from schemas.remoting.fastjson import parse_fastjson, serialize_compact
+from commitlake.broker_lite.broker.broker import Broker
+from commitlake.broker_lite.broker.clients import Member
+from commitlake.broker_lite.broker.limits import MAX_RELAYED, MAX_RELAYED_BYTES, check_limit
+from commitlake.broker_lite.handlers.kinds import Handlers
+from commitlake.broker_lite.protocol import Channel
+from commitlake.broker_lite.protocol.channel import Answered
+from commitlake.schemas.layouts.errors import LayoutError
+from commitlake.schemas.remoting.admin_headers import (
+    ConsumeDirectlyRequest,
+    ConsumerStatusRequest,
+    RunningInfoRequest,
+)
+from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
+from commitlake.schemas.remoting.ext_fields import from_ext_fields
+from commitlake.schemas.remoting.fastjson import parse_fastjson, serialize_compact
+from commitlake.schemas.remoting.frames import Command
 
 MAX_STATUS_BYTES = 256 << 10
 """Of what one consumer says of its offsets."""

@@ -7,18 +7,18 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from broker_lite.broker.broker import CLUSTER, REGION, TRACE_ON, Broker
-from broker_lite.broker.clients import Member
-from broker_lite.broker.limits import check_limit
-from broker_lite.handlers.kinds import Handlers
-from broker_lite.protocol import Channel
-from broker_lite.store.prepared import SentMessage
-from schemas.layouts import properties as props
-from schemas.layouts.properties import parse_properties
-from schemas.layouts.remoting import Command
-from schemas.remoting.codes import RequestCode, ResponseCode
-from schemas.remoting.ext_fields import Long, to_ext_fields
-from schemas.remoting.headers import SendMessageRequest, SendMessageResponse, parse_send_request
+from commitlake.broker_lite.broker.broker import CLUSTER, REGION, TRACE_ON, Broker
+from commitlake.broker_lite.broker.clients import Member
+from commitlake.broker_lite.broker.limits import check_limit
+from commitlake.broker_lite.handlers.kinds import Handlers
+from commitlake.broker_lite.protocol import Channel
+from commitlake.broker_lite.stores.rocketmq.prepared import SentMessage
+from commitlake.schemas.layouts.rocketmq import properties as props
+from commitlake.schemas.layouts.rocketmq.properties import parse_properties
+from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
+from commitlake.schemas.remoting.ext_fields import Long, to_ext_fields
+from commitlake.schemas.remoting.frames import Command
+from commitlake.schemas.remoting.headers import SendMessageRequest, SendMessageResponse, parse_send_request
 
 REPLY_TO_CLIENT = "REPLY_TO_CLIENT"
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterable
 
-from broker_lite.broker import statistics
-from broker_lite.broker.broker import Broker
-from broker_lite.handlers.kinds import Handlers
-from broker_lite.protocol import Channel
-from schemas.layouts.remoting import Command
-from schemas.remoting.admin_headers import StatsDataRequest
-from schemas.remoting.codes import RequestCode, ResponseCode
-from schemas.remoting.ext_fields import from_ext_fields
-from schemas.remoting.json_fields import serialize_body
-from schemas.remoting.routes import KvTable
-from schemas.remoting.versions import VERSION
+from commitlake.broker_lite.broker import statistics
+from commitlake.broker_lite.broker.broker import Broker
+from commitlake.broker_lite.handlers.kinds import Handlers
+from commitlake.broker_lite.protocol import Channel
+from commitlake.schemas.remoting.admin_headers import StatsDataRequest
+from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
+from commitlake.schemas.remoting.ext_fields import from_ext_fields
+from commitlake.schemas.remoting.frames import Command
+from commitlake.schemas.remoting.json_fields import serialize_body
+from commitlake.schemas.remoting.routes import KvTable
+from commitlake.schemas.remoting.versions import VERSION
 
 _GIB = 1 << 30
 

@@ -5,29 +5,29 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 
-from broker_lite.broker import statistics
-from broker_lite.broker.broker import CLUSTER, REGION, TRACE_ON, Broker
-from broker_lite.broker.unique_keys import new_unique_key
-from broker_lite.delivery.timers import asks_for_timer
-from broker_lite.handlers.kinds import Answering, Handlers
-from broker_lite.protocol import Channel
-from broker_lite.store import PutResult
-from broker_lite.store.prepared import SentMessage
-from broker_lite.store.topic_names import is_broker_topic, is_valid_topic
-from schemas.layouts import properties as props
-from schemas.layouts.commitlog import MAX_V1_TOPIC_LENGTH
-from schemas.layouts.errors import LayoutError
-from schemas.layouts.inner_batch import INNER_NUM, MAX_INNER_MESSAGES, has_batch_queues
-from schemas.layouts.numbers import parse_int32, parse_int64
-from schemas.layouts.remoting import Command
-from schemas.layouts.sysflag import INNER_BATCH, NEED_UNWRAP
-from schemas.layouts.topics import DLQ_PREFIX, RETRY_PREFIX
-from schemas.remoting.batch import parse_batch
-from schemas.remoting.codes import RequestCode, ResponseCode
-from schemas.remoting.configs import SubscriptionGroupConfig, TopicConfig
-from schemas.remoting.headers import SendMessageRequest, parse_send_request
-from schemas.remoting.routes import PERM_WRITE
-from schemas.remoting.versions import Version
+from commitlake.broker_lite.broker import statistics
+from commitlake.broker_lite.broker.broker import CLUSTER, REGION, TRACE_ON, Broker
+from commitlake.broker_lite.broker.unique_keys import new_unique_key
+from commitlake.broker_lite.delivery.timers import asks_for_timer
+from commitlake.broker_lite.handlers.kinds import Answering, Handlers
+from commitlake.broker_lite.protocol import Channel
+from commitlake.broker_lite.stores.rocketmq import PutResult
+from commitlake.broker_lite.stores.rocketmq.prepared import SentMessage
+from commitlake.broker_lite.stores.rocketmq.topic_names import is_broker_topic, is_valid_topic
+from commitlake.schemas.layouts.errors import LayoutError
+from commitlake.schemas.layouts.numbers import parse_int32, parse_int64
+from commitlake.schemas.layouts.rocketmq import properties as props
+from commitlake.schemas.layouts.rocketmq.commitlog import MAX_V1_TOPIC_LENGTH
+from commitlake.schemas.layouts.rocketmq.inner_batch import INNER_NUM, MAX_INNER_MESSAGES, has_batch_queues
+from commitlake.schemas.layouts.rocketmq.sysflag import INNER_BATCH, NEED_UNWRAP
+from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX
+from commitlake.schemas.remoting.batch import parse_batch
+from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
+from commitlake.schemas.remoting.configs import SubscriptionGroupConfig, TopicConfig
+from commitlake.schemas.remoting.frames import Command
+from commitlake.schemas.remoting.headers import SendMessageRequest, parse_send_request
+from commitlake.schemas.remoting.routes import PERM_WRITE
+from commitlake.schemas.remoting.versions import Version
 
 MAX_BATCH_MESSAGES = 4096
 """RocketMQ limits the size of a batch alone. An answer names every message: with many more it would fit no frame."""

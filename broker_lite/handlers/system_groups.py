@@ -6,9 +6,9 @@ changes such a group or its offsets.
 
 from __future__ import annotations
 
-from schemas.layouts.remoting import Command
-from schemas.layouts.topics import is_system_group
-from schemas.remoting.codes import ResponseCode
+from commitlake.schemas.layouts.rocketmq.topics import is_system_group
+from commitlake.schemas.remoting.codes import ResponseCode
+from commitlake.schemas.remoting.frames import Command
 
 
 def refuse_system_group(request: Command, group: str) -> Command | None:

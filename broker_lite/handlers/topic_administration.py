@@ -7,28 +7,28 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from broker_lite.broker.broker import Broker
-from broker_lite.broker.limits import MAX_ATTRIBUTE_LENGTH, check_limit
-from broker_lite.handlers.kinds import Answering, Handlers
-from broker_lite.handlers.pages import page_of
-from broker_lite.protocol import Channel
-from broker_lite.protocol.tables import table_body
-from broker_lite.store.topic_names import is_valid_topic
-from schemas.layouts.inner_batch import BATCH_QUEUE_TYPE, QUEUE_TYPE, SIMPLE_QUEUE_TYPE
-from schemas.layouts.remoting import Command
-from schemas.remoting.admin_headers import (
+from commitlake.broker_lite.broker.broker import Broker
+from commitlake.broker_lite.broker.limits import MAX_ATTRIBUTE_LENGTH, check_limit
+from commitlake.broker_lite.handlers.kinds import Answering, Handlers
+from commitlake.broker_lite.handlers.pages import page_of
+from commitlake.broker_lite.protocol import Channel
+from commitlake.broker_lite.protocol.tables import table_body
+from commitlake.broker_lite.stores.rocketmq.topic_names import is_valid_topic
+from commitlake.schemas.layouts.rocketmq.inner_batch import BATCH_QUEUE_TYPE, QUEUE_TYPE, SIMPLE_QUEUE_TYPE
+from commitlake.schemas.remoting.admin_headers import (
     BrokerConfigResponse,
     CreateTopicRequest,
     TopicPageRequest,
     TopicPageResponse,
     TopicRequest,
 )
-from schemas.remoting.codes import RequestCode, ResponseCode
-from schemas.remoting.configs import TopicConfig
-from schemas.remoting.errors import HeaderError
-from schemas.remoting.ext_fields import from_ext_fields, to_ext_fields
-from schemas.remoting.json_fields import parse_body, serialize_body
-from schemas.remoting.routes import TopicList
+from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
+from commitlake.schemas.remoting.configs import TopicConfig
+from commitlake.schemas.remoting.errors import HeaderError
+from commitlake.schemas.remoting.ext_fields import from_ext_fields, to_ext_fields
+from commitlake.schemas.remoting.frames import Command
+from commitlake.schemas.remoting.json_fields import parse_body, serialize_body
+from commitlake.schemas.remoting.routes import TopicList
 
 _FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
 _ATTRIBUTES = frozenset({QUEUE_TYPE, "cleanup.policy", "message.type", "reserve.time", "lite.topic.expiration"})

@@ -10,20 +10,20 @@ import logging
 from collections.abc import Iterator
 from dataclasses import replace
 
-from broker_lite.broker.broker import Broker
-from broker_lite.delivery import TransactionError
-from broker_lite.delivery.rewrites import TRANSACTION_ID, copy_of
-from broker_lite.handlers.kinds import Handlers
-from broker_lite.protocol import Channel
-from schemas.layouts import properties as props
-from schemas.layouts.commitlog import Message, serialize_message
-from schemas.layouts.errors import UnserializableError
-from schemas.layouts.numbers import INT32_MAX, parse_int
-from schemas.layouts.remoting import Command
-from schemas.layouts.sysflag import TransactionType
-from schemas.remoting.codes import RequestCode, ResponseCode
-from schemas.remoting.ext_fields import from_ext_fields, to_ext_fields
-from schemas.remoting.headers import CheckTransactionStateRequest, EndTransactionRequest
+from commitlake.broker_lite.broker.broker import Broker
+from commitlake.broker_lite.delivery import TransactionError
+from commitlake.broker_lite.delivery.rewrites import TRANSACTION_ID, copy_of
+from commitlake.broker_lite.handlers.kinds import Handlers
+from commitlake.broker_lite.protocol import Channel
+from commitlake.schemas.layouts.errors import UnserializableError
+from commitlake.schemas.layouts.numbers import INT32_MAX, parse_int
+from commitlake.schemas.layouts.rocketmq import properties as props
+from commitlake.schemas.layouts.rocketmq.commitlog import Message, serialize_message
+from commitlake.schemas.layouts.rocketmq.sysflag import TransactionType
+from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
+from commitlake.schemas.remoting.ext_fields import from_ext_fields, to_ext_fields
+from commitlake.schemas.remoting.frames import Command
+from commitlake.schemas.remoting.headers import CheckTransactionStateRequest, EndTransactionRequest
 
 _turn = itertools.count()
 _logger = logging.getLogger(__name__)

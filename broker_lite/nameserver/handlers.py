@@ -10,20 +10,20 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Generator
 
-from broker_lite.broker.accounts import Accounts
-from broker_lite.broker.administration import ADMINISTRATION, REGISTRATION, check_without_accounts
-from broker_lite.nameserver.limits import check_filter_servers, check_names, check_topic, check_topic_count
-from broker_lite.nameserver.routes import BrokerKey, RouteTable, broker_key, topic_queues
-from broker_lite.protocol import Channel
-from broker_lite.protocol.tables import list_body
-from schemas.layouts.commitlog import CRC_MASK
-from schemas.layouts.remoting import Command
-from schemas.remoting.codes import RequestCode, ResponseCode
-from schemas.remoting.configs import DataVersion, TopicConfigs
-from schemas.remoting.errors import CommandError, NotPermittedError, SignatureError
-from schemas.remoting.ext_fields import from_ext_fields, to_ext_fields
-from schemas.remoting.json_fields import parse_body, serialize_body
-from schemas.remoting.name_server_headers import (
+from commitlake.broker_lite.broker.accounts import Accounts
+from commitlake.broker_lite.broker.administration import ADMINISTRATION, REGISTRATION, check_without_accounts
+from commitlake.broker_lite.nameserver.limits import check_filter_servers, check_names, check_topic, check_topic_count
+from commitlake.broker_lite.nameserver.routes import BrokerKey, RouteTable, broker_key, topic_queues
+from commitlake.broker_lite.protocol import Channel
+from commitlake.broker_lite.protocol.tables import list_body
+from commitlake.schemas.layouts.rocketmq.commitlog import CRC_MASK
+from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
+from commitlake.schemas.remoting.configs import DataVersion, TopicConfigs
+from commitlake.schemas.remoting.errors import CommandError, NotPermittedError, SignatureError
+from commitlake.schemas.remoting.ext_fields import from_ext_fields, to_ext_fields
+from commitlake.schemas.remoting.frames import Command
+from commitlake.schemas.remoting.json_fields import parse_body, serialize_body
+from commitlake.schemas.remoting.name_server_headers import (
     AddWritePermissionResponse,
     BrokerRequest,
     ClusterRequest,
@@ -39,9 +39,9 @@ from schemas.remoting.name_server_headers import (
     WipeWritePermissionResponse,
     WritePermissionRequest,
 )
-from schemas.remoting.registration import RegistrationReader
-from schemas.remoting.routes import KvTable, QueueData, TopicList, TopicRoute
-from schemas.remoting.versions import Version
+from commitlake.schemas.remoting.registration import RegistrationReader
+from commitlake.schemas.remoting.routes import KvTable, QueueData, TopicList, TopicRoute
+from commitlake.schemas.remoting.versions import Version
 
 ORDER_TOPIC_NAMESPACE = "ORDER_TOPIC_CONFIG"
 MAX_SETTINGS = 10_000

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from schemas.remoting.configs import TopicConfig
-from schemas.remoting.errors import BodyError, HeaderError
-from schemas.remoting.name_server_headers import RegisterBrokerRequest
+from commitlake.schemas.remoting.configs import TopicConfig
+from commitlake.schemas.remoting.errors import BodyError, HeaderError
+from commitlake.schemas.remoting.name_server_headers import RegisterBrokerRequest
 
 MAX_BROKERS = 1_000
 """Masters and slaves together."""

@@ -18,11 +18,11 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple
 
-from broker_lite.nameserver.limits import MAX_BROKERS, MAX_ROUTES, MAX_TIMEOUT_MS, MAX_TOPICS
-from schemas.remoting.configs import DataVersion, TopicConfig, TopicConfigs
-from schemas.remoting.errors import BodyError, HeaderError
-from schemas.remoting.name_server_headers import BrokerRequest, RegisterBrokerRequest
-from schemas.remoting.routes import MASTER_ID, PERM_WRITE, BrokerData, ClusterInfo, QueueData, TopicRoute
+from commitlake.broker_lite.nameserver.limits import MAX_BROKERS, MAX_ROUTES, MAX_TIMEOUT_MS, MAX_TOPICS
+from commitlake.schemas.remoting.configs import DataVersion, TopicConfig, TopicConfigs
+from commitlake.schemas.remoting.errors import BodyError, HeaderError
+from commitlake.schemas.remoting.name_server_headers import BrokerRequest, RegisterBrokerRequest
+from commitlake.schemas.remoting.routes import MASTER_ID, PERM_WRITE, BrokerData, ClusterInfo, QueueData, TopicRoute
 
 DEFAULT_TIMEOUT_MS = 120_000
 _NAMES_OF_STEP = 5_000

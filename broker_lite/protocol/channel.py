@@ -10,10 +10,10 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 
-from schemas.layouts.errors import UnserializableError
-from schemas.layouts.hosts import Host
-from schemas.layouts.remoting import FLAG_ONE_WAY, Command, serialize_command
-from schemas.remoting.codes import ResponseCode
+from commitlake.schemas.layouts.errors import UnserializableError
+from commitlake.schemas.layouts.rocketmq.hosts import Host
+from commitlake.schemas.remoting.codes import ResponseCode
+from commitlake.schemas.remoting.frames import FLAG_ONE_WAY, Command, serialize_command
 
 MAX_ASKED = 1024
 """Questions that one peer may owe an answer to; the oldest are forgotten."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from schemas.layouts.remoting import MAX_FRAME_BYTES, Command, parse_command
+from commitlake.schemas.remoting.frames import MAX_FRAME_BYTES, Command, parse_command
 
 
 class FrameReader:

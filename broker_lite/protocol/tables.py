@@ -6,10 +6,10 @@ from collections.abc import Callable, Generator, Iterable, Mapping
 from itertools import islice
 from typing import Any
 
-from schemas.layouts.remoting import MAX_FRAME_BYTES
-from schemas.remoting.errors import BodyError
-from schemas.remoting.fastjson import serialize_compact
-from schemas.remoting.json_fields import to_json
+from commitlake.schemas.remoting.errors import BodyError
+from commitlake.schemas.remoting.fastjson import serialize_compact
+from commitlake.schemas.remoting.frames import MAX_FRAME_BYTES
+from commitlake.schemas.remoting.json_fields import to_json
 
 _ENTRIES_OF_STEP = 100
 

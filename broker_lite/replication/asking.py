@@ -7,9 +7,9 @@ import itertools
 import ssl
 from dataclasses import dataclass
 
-from broker_lite.protocol import FrameReader
-from schemas.layouts.remoting import Command, serialize_command
-from schemas.remoting.signing import Credentials, signed
+from commitlake.broker_lite.protocol import FrameReader
+from commitlake.schemas.remoting.frames import Command, serialize_command
+from commitlake.schemas.remoting.signing import Credentials, signed
 
 TIMEOUT_SECONDS = 3.0
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import logging
 
-from broker_lite.replication.errors import CopyError
-from broker_lite.store import DiskFullError, MessageStore, StoreUnusableError
-from broker_lite.store.dispatch import Dispatch, Dispatching
-from broker_lite.store.progress import Progress
-from broker_lite.store.queues import AnyQueue
-from schemas.layouts.commitlog import BLANK, MIN_RECORD_SIZE, Message
-from schemas.layouts.dialect import BLANK_MAGICS, MESSAGE_MAGICS
-from schemas.layouts.errors import LayoutError
+from commitlake.broker_lite.replication.errors import CopyError
+from commitlake.broker_lite.stores.rocketmq import DiskFullError, MessageStore, StoreUnusableError
+from commitlake.broker_lite.stores.rocketmq.dispatch import Dispatch, Dispatching
+from commitlake.broker_lite.stores.rocketmq.progress import Progress
+from commitlake.broker_lite.stores.rocketmq.queues import AnyQueue
+from commitlake.schemas.layouts.boltmq.dialect import BLANK_MAGICS, MESSAGE_MAGICS
+from commitlake.schemas.layouts.errors import LayoutError
+from commitlake.schemas.layouts.rocketmq.commitlog import BLANK, MIN_RECORD_SIZE, Message
 
 _logger = logging.getLogger(__name__)
 

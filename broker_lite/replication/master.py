@@ -13,11 +13,11 @@ import time
 from collections.abc import Callable
 from typing import cast
 
-from broker_lite.broker.slices import SLICE_SECONDS
-from broker_lite.replication.errors import PeerError
-from broker_lite.replication.options import ReplicationOptions
-from broker_lite.replication.protocol import MasterSide
-from broker_lite.store import MessageStore, StoreError
+from commitlake.broker_lite.broker.slices import SLICE_SECONDS
+from commitlake.broker_lite.replication.errors import PeerError
+from commitlake.broker_lite.replication.options import ReplicationOptions
+from commitlake.broker_lite.replication.protocol import MasterSide
+from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreError
 
 _UNREAD_BYTES = 1 << 20
 """What is on the way to one slave."""

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from ipaddress import IPv4Network, IPv6Network
 
-from broker_lite.replication.asking import AskingOptions
-from broker_lite.replication.protocol import DEFAULT_BATCH_BYTES
+from commitlake.broker_lite.replication.asking import AskingOptions
+from commitlake.broker_lite.replication.protocol import DEFAULT_BATCH_BYTES
 
 
 class Role(StrEnum):

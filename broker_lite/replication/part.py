@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import asyncio
 
-from broker_lite.broker.accounts import Accounts
-from broker_lite.broker.broker import Broker
-from broker_lite.broker.interfaces import BrokerStore
-from broker_lite.broker.options import BrokerOptions
-from broker_lite.handlers.dispatcher import Dispatcher
-from broker_lite.replication.log_copy import LogCopy
-from broker_lite.replication.master import Master
-from broker_lite.replication.options import ReplicationOptions, Role
-from broker_lite.replication.slave import Slave
-from broker_lite.replication.slave_broker import SlaveDispatcher
-from broker_lite.replication.sync_master import SyncMasterDispatcher
-from broker_lite.replication.synchronize import Synchronizer
-from broker_lite.store import MessageStore, UnsupportedError
-from schemas.remoting.name_server_headers import RegisterBrokerResponse
+from commitlake.broker_lite.broker.accounts import Accounts
+from commitlake.broker_lite.broker.broker import Broker
+from commitlake.broker_lite.broker.interfaces import BrokerStore
+from commitlake.broker_lite.broker.options import BrokerOptions
+from commitlake.broker_lite.handlers.dispatcher import Dispatcher
+from commitlake.broker_lite.replication.log_copy import LogCopy
+from commitlake.broker_lite.replication.master import Master
+from commitlake.broker_lite.replication.options import ReplicationOptions, Role
+from commitlake.broker_lite.replication.slave import Slave
+from commitlake.broker_lite.replication.slave_broker import SlaveDispatcher
+from commitlake.broker_lite.replication.sync_master import SyncMasterDispatcher
+from commitlake.broker_lite.replication.synchronize import Synchronizer
+from commitlake.broker_lite.stores.rocketmq import MessageStore, UnsupportedError
+from commitlake.schemas.remoting.name_server_headers import RegisterBrokerResponse
 
 
 class Part:

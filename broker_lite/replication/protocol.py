@@ -16,8 +16,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from broker_lite.replication.errors import PeerError
-from schemas.layouts.layout import Field, Layout
+from commitlake.broker_lite.replication.errors import PeerError
+from commitlake.schemas.layouts.base import Field, Layout
 
 REPORT = Layout(Field("max_physical_offset", "q", "physical offset behind the last byte that the slave has"))
 TRANSFER = Layout(

@@ -10,15 +10,15 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from broker_lite.replication.asking import Asker
-from broker_lite.replication.errors import ReplicationError
-from broker_lite.replication.log_copy import LogCopy
-from broker_lite.replication.options import ReplicationOptions
-from broker_lite.replication.protocol import SlaveSide
-from broker_lite.replication.synchronize import Synchronizer
-from broker_lite.store import StoreError
-from schemas.layouts.numbers import parse_int
-from schemas.remoting.name_server_headers import RegisterBrokerResponse
+from commitlake.broker_lite.replication.asking import Asker
+from commitlake.broker_lite.replication.errors import ReplicationError
+from commitlake.broker_lite.replication.log_copy import LogCopy
+from commitlake.broker_lite.replication.options import ReplicationOptions
+from commitlake.broker_lite.replication.protocol import SlaveSide
+from commitlake.broker_lite.replication.synchronize import Synchronizer
+from commitlake.broker_lite.stores.rocketmq import StoreError
+from commitlake.schemas.layouts.numbers import parse_int
+from commitlake.schemas.remoting.name_server_headers import RegisterBrokerResponse
 
 _READ_BYTES = 256 << 10
 _logger = logging.getLogger(__name__)

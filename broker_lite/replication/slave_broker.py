@@ -7,11 +7,11 @@ DefaultPullMessageResultHandler (5.5.0).
 
 from __future__ import annotations
 
-from broker_lite.handlers.dispatcher import Dispatcher
-from broker_lite.handlers.kinds import Answering
-from broker_lite.protocol import Channel
-from schemas.layouts.remoting import Command
-from schemas.remoting.codes import RequestCode, ResponseCode
+from commitlake.broker_lite.handlers.dispatcher import Dispatcher
+from commitlake.broker_lite.handlers.kinds import Answering
+from commitlake.broker_lite.protocol import Channel
+from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
+from commitlake.schemas.remoting.frames import Command
 
 _BUSY = "[REJECTREQUEST]system busy, start flow control for a while"
 _NOT_HERE = "Can't modify topic or subscription group from slave broker, please execute it from master broker."

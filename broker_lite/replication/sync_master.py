@@ -15,12 +15,12 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from broker_lite.broker.accounts import Accounts
-from broker_lite.broker.broker import Broker
-from broker_lite.handlers.dispatcher import Dispatcher
-from broker_lite.protocol import Channel
-from schemas.layouts.remoting import Command
-from schemas.remoting.codes import RequestCode, ResponseCode
+from commitlake.broker_lite.broker.accounts import Accounts
+from commitlake.broker_lite.broker.broker import Broker
+from commitlake.broker_lite.handlers.dispatcher import Dispatcher
+from commitlake.broker_lite.protocol import Channel
+from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
+from commitlake.schemas.remoting.frames import Command
 
 _SENDS = frozenset({RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE})
 _WAITS_NOT = "WAIT\x01false"

@@ -9,19 +9,19 @@ from __future__ import annotations
 import logging
 from typing import NamedTuple, TypeVar
 
-from broker_lite.broker.broker import Broker
-from broker_lite.broker.groups import is_valid_group
-from broker_lite.replication.asking import Asker
-from broker_lite.replication.errors import PeerError
-from broker_lite.store.topic_names import is_valid_topic
-from schemas.layouts.errors import LayoutError
-from schemas.layouts.offset_keys import split_offset_key
-from schemas.layouts.remoting import Command
-from schemas.remoting.codes import RequestCode, ResponseCode, code_name
-from schemas.remoting.configs import DataVersion, SubscriptionGroups, TopicConfigs
-from schemas.remoting.errors import CommandError
-from schemas.remoting.json_fields import parse_body, to_json
-from schemas.remoting.statistics import ConsumerOffsetTable, DelayOffsetTable
+from commitlake.broker_lite.broker.broker import Broker
+from commitlake.broker_lite.broker.groups import is_valid_group
+from commitlake.broker_lite.replication.asking import Asker
+from commitlake.broker_lite.replication.errors import PeerError
+from commitlake.broker_lite.stores.rocketmq.topic_names import is_valid_topic
+from commitlake.schemas.layouts.errors import LayoutError
+from commitlake.schemas.layouts.rocketmq.offset_keys import split_offset_key
+from commitlake.schemas.remoting.codes import RequestCode, ResponseCode, code_name
+from commitlake.schemas.remoting.configs import DataVersion, SubscriptionGroups, TopicConfigs
+from commitlake.schemas.remoting.errors import CommandError
+from commitlake.schemas.remoting.frames import Command
+from commitlake.schemas.remoting.json_fields import parse_body, to_json
+from commitlake.schemas.remoting.statistics import ConsumerOffsetTable, DelayOffsetTable
 
 B = TypeVar("B", bound=NamedTuple)
 _logger = logging.getLogger(__name__)

@@ -1,5 +1,5 @@
 """The network's side of the broker: asyncio listeners, timers, and an orderly end."""
 
-from broker_lite.server.service import Address, ListenError, ServerOptions, run_server
+from commitlake.broker_lite.server.service import Address, ListenError, ServerOptions, run_server
 
 __all__ = ["Address", "ListenError", "ServerOptions", "run_server"]

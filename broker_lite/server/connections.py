@@ -16,14 +16,14 @@ import time
 from collections import Counter, deque
 from typing import Protocol, cast
 
-from broker_lite.protocol import Channel, FrameReader
-from broker_lite.server.descriptors import is_reserved
-from broker_lite.server.limits import Limits
-from broker_lite.server.wire import Wire, WireError
-from schemas.layouts.errors import LayoutError
-from schemas.layouts.hosts import Host
-from schemas.layouts.remoting import Command
-from schemas.remoting.tls_contexts import ServerTls
+from commitlake.broker_lite.protocol import Channel, FrameReader
+from commitlake.broker_lite.server.descriptors import is_reserved
+from commitlake.broker_lite.server.limits import Limits
+from commitlake.broker_lite.server.wire import Wire, WireError
+from commitlake.schemas.layouts.errors import LayoutError
+from commitlake.schemas.layouts.rocketmq.hosts import Host
+from commitlake.schemas.remoting.frames import Command
+from commitlake.schemas.remoting.tls_contexts import ServerTls
 
 TURN_SECONDS = 0.01
 """How long one connection's requests are handled before others have their turn."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from schemas.layouts.remoting import MAX_FRAME_BYTES
+from commitlake.schemas.remoting.frames import MAX_FRAME_BYTES
 
 DEFAULT_CONNECTIONS_OF_ONE = 5_000
 """Connections from one address, the loopback one, too: a quarter of all."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from broker_lite.broker.slices import Slices, Steps
-from broker_lite.nameserver import NameServer
-from broker_lite.nameserver.handlers import Answering
-from broker_lite.protocol import Channel
-from schemas.layouts.remoting import Command
-from schemas.remoting.codes import ResponseCode
+from commitlake.broker_lite.broker.slices import Slices, Steps
+from commitlake.broker_lite.nameserver import NameServer
+from commitlake.broker_lite.nameserver.handlers import Answering
+from commitlake.broker_lite.protocol import Channel
+from commitlake.schemas.remoting.codes import ResponseCode
+from commitlake.schemas.remoting.frames import Command
 
 LONG_REQUESTS_AT_ONCE = 4
 """Long requests that are worked on by turns; a registration takes some 100 MB meanwhile, one that waits its body."""

@@ -13,19 +13,23 @@ import zlib
 from collections.abc import Callable
 from typing import ClassVar
 
-from broker_lite.broker.options import BrokerOptions
-from broker_lite.nameserver import NameServer
-from broker_lite.replication.asking import Asker
-from schemas.layouts.commitlog import CRC_MASK
-from schemas.layouts.errors import LayoutError
-from schemas.layouts.remoting import Command
-from schemas.remoting.codes import RequestCode, ResponseCode, code_name
-from schemas.remoting.configs import RegisterBrokerBody, TopicConfigs
-from schemas.remoting.errors import CommandError
-from schemas.remoting.ext_fields import from_ext_fields, to_ext_fields
-from schemas.remoting.json_fields import serialize_body
-from schemas.remoting.name_server_headers import BrokerRequest, RegisterBrokerRequest, RegisterBrokerResponse
-from schemas.remoting.registration import serialize_registration
+from commitlake.broker_lite.broker.options import BrokerOptions
+from commitlake.broker_lite.nameserver import NameServer
+from commitlake.broker_lite.replication.asking import Asker
+from commitlake.schemas.layouts.errors import LayoutError
+from commitlake.schemas.layouts.rocketmq.commitlog import CRC_MASK
+from commitlake.schemas.remoting.codes import RequestCode, ResponseCode, code_name
+from commitlake.schemas.remoting.configs import RegisterBrokerBody, TopicConfigs
+from commitlake.schemas.remoting.errors import CommandError
+from commitlake.schemas.remoting.ext_fields import from_ext_fields, to_ext_fields
+from commitlake.schemas.remoting.frames import Command
+from commitlake.schemas.remoting.json_fields import serialize_body
+from commitlake.schemas.remoting.name_server_headers import (
+    BrokerRequest,
+    RegisterBrokerRequest,
+    RegisterBrokerResponse,
+)
+from commitlake.schemas.remoting.registration import serialize_registration
 
 RETRY_SECONDS = 5.0
 PLAIN_BODY_BYTES = 4 * 1024 * 1024

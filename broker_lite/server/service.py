@@ -21,25 +21,25 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
-from broker_lite.broker.accounts import Accounts
-from broker_lite.broker.interfaces import BrokerStore
-from broker_lite.broker.options import BrokerOptions
-from broker_lite.broker.slices import SLICE_SECONDS
-from broker_lite.handlers.dispatcher import Dispatcher
-from broker_lite.nameserver import NameServer
-from broker_lite.protocol import Channel
-from broker_lite.replication.asking import Asker
-from broker_lite.replication.options import ReplicationOptions
-from broker_lite.replication.part import Part
-from broker_lite.server.connections import Connection, Connections, Service
-from broker_lite.server.descriptors import raise_limit
-from broker_lite.server.limits import Limits
-from broker_lite.server.name_server_service import NameServerService
-from broker_lite.server.registration import LocalRegistration, Registration, RemoteRegistration
-from broker_lite.server.syncing import Syncing
-from broker_lite.store import StoreError
-from schemas.layouts.remoting import Command
-from schemas.remoting.tls_contexts import ServerTls
+from commitlake.broker_lite.broker.accounts import Accounts
+from commitlake.broker_lite.broker.interfaces import BrokerStore
+from commitlake.broker_lite.broker.options import BrokerOptions
+from commitlake.broker_lite.broker.slices import SLICE_SECONDS
+from commitlake.broker_lite.handlers.dispatcher import Dispatcher
+from commitlake.broker_lite.nameserver import NameServer
+from commitlake.broker_lite.protocol import Channel
+from commitlake.broker_lite.replication.asking import Asker
+from commitlake.broker_lite.replication.options import ReplicationOptions
+from commitlake.broker_lite.replication.part import Part
+from commitlake.broker_lite.server.connections import Connection, Connections, Service
+from commitlake.broker_lite.server.descriptors import raise_limit
+from commitlake.broker_lite.server.limits import Limits
+from commitlake.broker_lite.server.name_server_service import NameServerService
+from commitlake.broker_lite.server.registration import LocalRegistration, Registration, RemoteRegistration
+from commitlake.broker_lite.server.syncing import Syncing
+from commitlake.broker_lite.stores.rocketmq import StoreError
+from commitlake.schemas.remoting.frames import Command
+from commitlake.schemas.remoting.tls_contexts import ServerTls
 
 TICK_SECONDS = 0.1
 HOUSEKEEPING_SECONDS = 5.0

@@ -6,8 +6,8 @@ import asyncio
 import threading
 from collections.abc import Callable
 
-from broker_lite.broker.interfaces import BrokerStore
-from broker_lite.store import StoreError
+from commitlake.broker_lite.broker.interfaces import BrokerStore
+from commitlake.broker_lite.stores.rocketmq import StoreError
 
 
 class Syncing:

@@ -9,8 +9,8 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from schemas.remoting.tls_contexts import ServerTls, server_context
-from schemas.remoting.tls_properties import Identity, TlsConfigError, TlsMode, TlsProperties
+from commitlake.schemas.remoting.tls_contexts import ServerTls, server_context
+from commitlake.schemas.remoting.tls_properties import Identity, TlsConfigError, TlsMode, TlsProperties
 
 _VALIDITY = datetime.timedelta(days=365)
 

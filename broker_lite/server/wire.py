@@ -8,8 +8,8 @@ from __future__ import annotations
 import ssl
 from collections.abc import Callable
 
-from schemas.remoting.tls_contexts import ServerTls
-from schemas.remoting.tls_stream import HANDSHAKE_BYTE, TlsStream
+from commitlake.schemas.remoting.tls_contexts import ServerTls
+from commitlake.schemas.remoting.tls_stream import HANDSHAKE_BYTE, TlsStream
 
 
 class WireError(Exception):

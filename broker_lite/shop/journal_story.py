@@ -10,12 +10,12 @@ from enum import IntEnum
 from functools import partial
 from typing import Any, NamedTuple
 
-from broker_lite.journal import Batch, Consuming, JournalStore
-from broker_lite.shop.cast import FEATURED_ORDER, Cast, Order
-from broker_lite.shop.timeline import DAY, HOUR, MINUTE, StoryClock, Timeline
-from schemas.layouts.hosts import Host
-from schemas.layouts.jmq_offsets import ConsumedQueue
-from schemas.layouts.journal import JournalMessage, NewJournalMessage
+from commitlake.broker_lite.shop.cast import FEATURED_ORDER, Cast, Order
+from commitlake.broker_lite.shop.timeline import DAY, HOUR, MINUTE, StoryClock, Timeline
+from commitlake.broker_lite.stores.jmq import Batch, Consuming, JournalStore
+from commitlake.schemas.layouts.jmq.journal import JournalMessage, NewJournalMessage
+from commitlake.schemas.layouts.jmq.offsets import ConsumedQueue
+from commitlake.schemas.layouts.rocketmq.hosts import Host
 
 STORY_MS = 3 * DAY
 LAST_ORDER_BEFORE_END_MS = 10 * MINUTE

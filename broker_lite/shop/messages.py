@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from broker_lite.shop.cast import Order
-from schemas.layouts import properties as props
-from schemas.layouts.commitlog import NewMessage
-from schemas.layouts.hosts import Host
-from schemas.layouts.sysflag import BodyCodec, compression_bits
+from commitlake.broker_lite.shop.cast import Order
+from commitlake.schemas.layouts.rocketmq import properties as props
+from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
+from commitlake.schemas.layouts.rocketmq.hosts import Host
+from commitlake.schemas.layouts.rocketmq.sysflag import BodyCodec, compression_bits
 
 COMPRESS_FROM_BYTES = 4096
 COMPRESSION_LEVEL = 5

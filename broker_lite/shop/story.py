@@ -6,15 +6,15 @@ import random
 from dataclasses import dataclass, field
 from functools import partial
 
-from broker_lite.delivery import Delivery
-from broker_lite.shop.cast import FEATURED_ORDER, Cast, Order
-from broker_lite.shop.messages import QUEUES, Producer
-from broker_lite.shop.timeline import DAY, HOUR, MINUTE, StoryClock, Timeline
-from broker_lite.store import MessageStore
-from schemas.layouts import properties as props
-from schemas.layouts.commitlog import Message
-from schemas.layouts.hosts import Host
-from schemas.layouts.topics import RETRY_PREFIX
+from commitlake.broker_lite.delivery import Delivery
+from commitlake.broker_lite.shop.cast import FEATURED_ORDER, Cast, Order
+from commitlake.broker_lite.shop.messages import QUEUES, Producer
+from commitlake.broker_lite.shop.timeline import DAY, HOUR, MINUTE, StoryClock, Timeline
+from commitlake.broker_lite.stores.rocketmq import MessageStore
+from commitlake.schemas.layouts.rocketmq import properties as props
+from commitlake.schemas.layouts.rocketmq.commitlog import Message
+from commitlake.schemas.layouts.rocketmq.hosts import Host
+from commitlake.schemas.layouts.rocketmq.topics import RETRY_PREFIX
 
 STORY_MS = 3 * DAY
 LAST_ORDER_BEFORE_END_MS = 10 * MINUTE

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def register(spark: SparkSession) -> None:
+def register_hbase(spark: SparkSession) -> None:
     """Make `format("hbase")` known to a session; see `connectors.hbase.source`."""
-    from connectors.hbase.source import HBaseDataSource  # noqa: PLC0415 (pyspark, only where wanted)
+    from commitlake.connectors.hbase.source import HBaseDataSource  # noqa: PLC0415 (pyspark, only where wanted)
 
     spark.dataSource.register(HBaseDataSource)

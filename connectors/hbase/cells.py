@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from connectors.hbase.errors import RowError
-from connectors.hbase.keys import (
+from commitlake.connectors.hbase.errors import RowError
+from commitlake.connectors.hbase.keys import (
     BY_KEY,
     BY_UNIQUE_KEY,
     entry_prefix,
@@ -31,7 +31,7 @@ from connectors.hbase.keys import (
     time_bytes,
     topic_hash,
 )
-from schemas.tables.messages import MESSAGES
+from commitlake.schemas.tables.messages import MESSAGES
 
 FAMILY = b"m"
 VALUE = b"m:v"

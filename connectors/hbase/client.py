@@ -19,8 +19,8 @@ from Hbase_thrift import AlreadyExists, BatchMutation, ColumnDescriptor, Illegal
 from Hbase_thrift import IOError as HBaseIOError
 from thriftpy2.thrift import TException
 
-from connectors.hbase.errors import RefusedError, UnavailableError
-from connectors.hbase.options import Options
+from commitlake.connectors.hbase.errors import RefusedError, UnavailableError
+from commitlake.connectors.hbase.options import Options
 
 FIRST_PAUSE_SECONDS = 0.1
 LONGEST_PAUSE_SECONDS = 5.0

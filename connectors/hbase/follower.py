@@ -20,13 +20,13 @@ from dataclasses import dataclass
 import pyarrow.fs as pafs
 from pyspark.sql import SparkSession
 
-from connectors.hbase.client import Client
-from connectors.hbase.errors import ProgressError
-from connectors.hbase.options import Options
-from connectors.hbase.progress import Progress, read_progress, write_progress
-from connectors.hbase.tables import open_or_create
-from connectors.hbase.work import Work, kept_places, run_here, run_in_spark
-from connectors.lake.versions import (
+from commitlake.connectors.hbase.client import Client
+from commitlake.connectors.hbase.errors import ProgressError
+from commitlake.connectors.hbase.options import Options
+from commitlake.connectors.hbase.progress import Progress, read_progress, write_progress
+from commitlake.connectors.hbase.tables import open_or_create
+from commitlake.connectors.hbase.work import Work, kept_places, run_here, run_in_spark
+from commitlake.connectors.lake.versions import (
     AddedFile,
     AddedVersion,
     VersionGoneError,

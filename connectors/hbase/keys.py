@@ -41,7 +41,7 @@ import struct
 import zlib
 from hashlib import blake2b
 
-from connectors.hbase.errors import RowError
+from commitlake.connectors.hbase.errors import RowError
 
 CONTROL = b"\xff"
 """First byte of rows that are not messages: no salt is as large."""

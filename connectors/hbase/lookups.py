@@ -18,10 +18,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from connectors.hbase.cells import ARROW_SCHEMA, REFERENCE, VALUE, to_batch, to_row
-from connectors.hbase.client import Client
-from connectors.hbase.errors import QuestionError
-from connectors.hbase.keys import (
+from commitlake.connectors.hbase.cells import ARROW_SCHEMA, REFERENCE, VALUE, to_batch, to_row
+from commitlake.connectors.hbase.client import Client
+from commitlake.connectors.hbase.errors import QuestionError
+from commitlake.connectors.hbase.keys import (
     BY_KEY,
     BY_UNIQUE_KEY,
     end_of,
@@ -32,9 +32,9 @@ from connectors.hbase.keys import (
     time_bytes,
     topic_prefix,
 )
-from connectors.hbase.tables import open_table
-from schemas.layouts.errors import LayoutError
-from schemas.layouts.message_id import parse_message_id
+from commitlake.connectors.hbase.tables import open_table
+from commitlake.schemas.layouts.errors import LayoutError
+from commitlake.schemas.layouts.rocketmq.message_id import parse_message_id
 
 BATCH_ROWS = 1000
 _LEAST_PAGE = 8

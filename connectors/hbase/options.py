@@ -25,10 +25,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from connectors.hbase.errors import OptionError
-from connectors.option_names import known_options
-from schemas.layouts.numbers import parse_int64
-from schemas.tables.messages import MESSAGES
+from commitlake.connectors.hbase.errors import OptionError
+from commitlake.connectors.option_names import known_options
+from commitlake.schemas.layouts.numbers import parse_int64
+from commitlake.schemas.tables.messages import MESSAGES
 
 MAX_SALTS = 250
 COMPRESSIONS = ("NONE", "GZ", "SNAPPY", "LZ4", "ZSTD")

@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 
-from connectors.hbase.client import Client
-from connectors.hbase.errors import ConcurrentFollowError, ProgressError
-from connectors.hbase.keys import CONTROL
+from commitlake.connectors.hbase.client import Client
+from commitlake.connectors.hbase.errors import ConcurrentFollowError, ProgressError
+from commitlake.connectors.hbase.keys import CONTROL
 
 _ROW = CONTROL + b"progress"
 _COLUMN = b"p:progress"

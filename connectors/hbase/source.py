@@ -1,6 +1,6 @@
 """The Spark data source `hbase`: messages in HBase as rows of `messages`.
 
-    from connectors.hbase import register
+    from commitlake import register
     register(spark)
     df = spark.read.format("hbase").option("host", "hbase-thrift").option("columns", "broker,topic,size").load()
     messages.write.format("hbase").mode("append").option("host", "hbase-thrift").save()
@@ -34,14 +34,14 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from connectors.hbase.cells import VALUE, check_columns, to_batch, to_row
-from connectors.hbase.client import Client
-from connectors.hbase.errors import OptionError
-from connectors.hbase.keys import MESSAGE, end_of
-from connectors.hbase.options import Options
-from connectors.hbase.tables import open_or_create, open_table
-from connectors.hbase.writer import write_messages
-from schemas.tables.messages import MESSAGES
+from commitlake.connectors.hbase.cells import VALUE, check_columns, to_batch, to_row
+from commitlake.connectors.hbase.client import Client
+from commitlake.connectors.hbase.errors import OptionError
+from commitlake.connectors.hbase.keys import MESSAGE, end_of
+from commitlake.connectors.hbase.options import Options
+from commitlake.connectors.hbase.tables import open_or_create, open_table
+from commitlake.connectors.hbase.writer import write_messages
+from commitlake.schemas.tables.messages import MESSAGES
 
 
 @dataclass

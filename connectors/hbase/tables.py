@@ -21,10 +21,10 @@ import thriftpy2
 from thriftpy2.rpc import make_client
 from thriftpy2.thrift import TException
 
-from connectors.hbase.client import Client
-from connectors.hbase.errors import OptionError, RefusedError, TableError, UnavailableError
-from connectors.hbase.keys import CONTROL
-from connectors.hbase.options import MAX_SALTS, Options
+from commitlake.connectors.hbase.client import Client
+from commitlake.connectors.hbase.errors import OptionError, RefusedError, TableError, UnavailableError
+from commitlake.connectors.hbase.keys import CONTROL
+from commitlake.connectors.hbase.options import MAX_SALTS, Options
 
 LAYOUT_VERSION = 1
 _LAYOUT_ROW = CONTROL + b"layout"

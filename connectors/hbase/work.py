@@ -17,12 +17,12 @@ import pyarrow.parquet as pq
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from connectors.hbase import errors
-from connectors.hbase.client import Client
-from connectors.hbase.options import Options
-from connectors.hbase.writer import delete_messages, write_messages
-from connectors.lake.versions import AddedFile, AddedVersion, table_files
-from schemas.tables.messages import MESSAGES, STORE_DATE
+from commitlake.connectors.hbase import errors
+from commitlake.connectors.hbase.client import Client
+from commitlake.connectors.hbase.options import Options
+from commitlake.connectors.hbase.writer import delete_messages, write_messages
+from commitlake.connectors.lake.versions import AddedFile, AddedVersion, table_files
+from commitlake.schemas.tables.messages import MESSAGES, STORE_DATE
 
 PIECE_ROWS = 100_000
 """Of a file, what one piece of work takes, as far as row groups can be told apart."""

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 import pyarrow as pa
 
-from connectors.hbase.cells import FAMILY, Cell, MessageCells, to_cells
-from connectors.hbase.client import Client
+from commitlake.connectors.hbase.cells import FAMILY, Cell, MessageCells, to_cells
+from commitlake.connectors.hbase.client import Client
 
 CALL_BYTES = 4 << 20
 """A call is sent when its cells have so many bytes, however few messages they are."""

@@ -20,10 +20,10 @@ from typing import Any
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
-from connectors.lake.data_files import DataFile
-from connectors.lake.delta import delta_table
-from connectors.lake.log_check import WAY_OUT, LogDamagedError
-from connectors.lake.log_history import read_history
+from commitlake.connectors.lake.data_files import DataFile
+from commitlake.connectors.lake.delta import delta_table
+from commitlake.connectors.lake.log_check import WAY_OUT, LogDamagedError
+from commitlake.connectors.lake.log_history import read_history
 
 APPLICATION_ID = "commitlake.archive"
 _KEY = "commitlake"
@@ -88,7 +88,7 @@ class ArchiveCommit:
         ranges: what this run took.
         counts: what it counted; None before it has read anything.
         files: written for the tables that follow, by the table's name.
-        bodies: root of the packs, see `connectors.archive.places`; None where an earlier version has not said it.
+        bodies: root of the packs, see `pipelines.archive.places`; None where an earlier version has not said it.
     """
 
     sequence: int

@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from connectors.lake.paths import LakePaths
-from connectors.s3.uris import is_s3, parse_s3_uri
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.object_store.uris import is_s3, parse_s3_uri
 
 WAY_OUT = (
     "Move all packs to a place outside the lake, or to 'bodies' in it, then run archive once with --bodies NEW "

@@ -18,12 +18,18 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from deltalake.transaction import AddAction, RemoveAction
 from pyspark.sql.types import StructType
 
-from connectors.lake.archive_log import APPLICATION_ID, ArchiveCommit, StoreProgress, commits_after, read_last_commit
-from connectors.lake.data_files import DataFile
-from connectors.lake.delta import delta_table, seal, storage_options
-from connectors.lake.plain_files import write_plain_file
-from schemas.store_files import make_folders
-from schemas.tables.messages import MESSAGES, PARTITION_COLUMNS
+from commitlake.connectors.lake.archive_log import (
+    APPLICATION_ID,
+    ArchiveCommit,
+    StoreProgress,
+    commits_after,
+    read_last_commit,
+)
+from commitlake.connectors.lake.data_files import DataFile
+from commitlake.connectors.lake.delta import delta_table, seal, storage_options
+from commitlake.connectors.lake.plain_files import write_plain_file
+from commitlake.schemas.store_files import make_folders
+from commitlake.schemas.tables.messages import MESSAGES, PARTITION_COLUMNS
 
 _MOST_TRIES = 50  # each says that somebody else went on
 

@@ -16,13 +16,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from connectors.lake.statistics import file_statistics
-from connectors.s3.access import write_object
-from connectors.s3.finding import s3_options
-from connectors.s3.options import S3Options
-from connectors.s3.uris import is_s3
-from connectors.whole_files import write_whole
-from schemas.store_files import make_folders
+from commitlake.connectors.lake.statistics import file_statistics
+from commitlake.connectors.object_store.access import write_object
+from commitlake.connectors.object_store.finding import s3_options
+from commitlake.connectors.object_store.options import S3Options
+from commitlake.connectors.object_store.uris import is_s3
+from commitlake.connectors.whole_files import write_whole
+from commitlake.schemas.store_files import make_folders
 
 NO_DATE = "__HIVE_DEFAULT_PARTITION__"
 _ROW_GROUP_ROWS = 1 << 17

@@ -8,12 +8,12 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from connectors.lake.file_actions import file_actions
-from connectors.lake.log_check import check_log, seal_log
-from connectors.lake.paths import LakeError
-from connectors.s3.errors import S3Error
-from connectors.s3.options import S3Options
-from connectors.s3.uris import is_s3
+from commitlake.connectors.lake.file_actions import file_actions
+from commitlake.connectors.lake.log_check import check_log, seal_log
+from commitlake.connectors.lake.paths import LakeError
+from commitlake.connectors.object_store.errors import S3Error
+from commitlake.connectors.object_store.options import S3Options
+from commitlake.connectors.object_store.uris import is_s3
 
 _OUTSIDE = r"^/|^[A-Za-z][A-Za-z0-9+.-]*:|(^|/|%2[fF])(\.|%2[eE]){2}(/|%2[fF]|$)"
 """An absolute path, a URI, or one with `..` in it, also percent-encoded as Delta's paths are."""
@@ -94,7 +94,7 @@ def storage_options(uri: str, s3: S3Options | None = None) -> dict[str, str] | N
     """
     if not is_s3(uri):
         return None
-    from connectors.s3.access import delta_options  # noqa: PLC0415 (boto3, only where it is wanted)
-    from connectors.s3.finding import s3_options  # noqa: PLC0415
+    from commitlake.connectors.object_store.access import delta_options  # noqa: PLC0415 (boto3, only where it is wanted)
+    from commitlake.connectors.object_store.finding import s3_options  # noqa: PLC0415
 
     return delta_options(s3 or s3_options())

@@ -10,10 +10,10 @@ from itertools import islice
 
 from deltalake.exceptions import TableNotFoundError
 
-from connectors.lake.archive_log import APPLICATION_ID, ArchiveCommit, read_commits, read_last_commit
-from connectors.lake.delta import delta_table
-from connectors.lake.log_check import WAY_OUT, LogDamagedError
-from connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.archive_log import APPLICATION_ID, ArchiveCommit, read_commits, read_last_commit
+from commitlake.connectors.lake.delta import delta_table
+from commitlake.connectors.lake.log_check import WAY_OUT, LogDamagedError
+from commitlake.connectors.lake.paths import LakePaths
 
 _LOOKED_AT = 64
 """Commits of `messages` that a question to another table reads at most."""

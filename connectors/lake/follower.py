@@ -14,18 +14,18 @@ from deltalake.exceptions import TableNotFoundError
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from connectors.lake.archive_log import ArchiveCommit, commits_after
-from connectors.lake.committer import append_files, append_rows
-from connectors.lake.delta import delta_table
-from connectors.lake.followed_runs import check_not_ahead, last_finished
-from connectors.lake.paths import LakePaths
-from connectors.lake.plain_files import write_plain_file
-from schemas.tables.archive_runs import ARCHIVE_RUNS
-from schemas.tables.gaps import GAPS
-from schemas.tables.profile import PROFILES
-from schemas.tables.quality_results import QUALITY_RESULTS
-from schemas.tables.quarantine import QUARANTINE
-from schemas.tables.store_config import STORE_CONFIG
+from commitlake.connectors.lake.archive_log import ArchiveCommit, commits_after
+from commitlake.connectors.lake.committer import append_files, append_rows
+from commitlake.connectors.lake.delta import delta_table
+from commitlake.connectors.lake.followed_runs import check_not_ahead, last_finished
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.plain_files import write_plain_file
+from commitlake.schemas.tables.archive_runs import ARCHIVE_RUNS
+from commitlake.schemas.tables.gaps import GAPS
+from commitlake.schemas.tables.profile import PROFILES
+from commitlake.schemas.tables.quality_results import QUALITY_RESULTS
+from commitlake.schemas.tables.quarantine import QUARANTINE
+from commitlake.schemas.tables.store_config import STORE_CONFIG
 
 FOLLOWING: dict[str, StructType] = {
     "quarantine": QUARANTINE,

@@ -18,13 +18,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake.exceptions import TableNotFoundError
 
-from connectors.lake.log_files import LOG, POINTER, LogFile, LogFolder, LogListing, entry_name
-from connectors.lake.log_seals import Seal, digest_of, newest_seal, newest_version, read_files, write_seal
-from connectors.lake.newest_versions import read_newest
-from connectors.lake.paths import LakeError
-from connectors.lake.versions import StorageOptions
-from connectors.s3.options import S3Options
-from schemas.layouts.numbers import INT64_MAX, parse_int64
+from commitlake.connectors.lake.log_files import LOG, POINTER, LogFile, LogFolder, LogListing, entry_name
+from commitlake.connectors.lake.log_seals import Seal, digest_of, newest_seal, newest_version, read_files, write_seal
+from commitlake.connectors.lake.newest_versions import read_newest
+from commitlake.connectors.lake.paths import LakeError
+from commitlake.connectors.lake.versions import StorageOptions
+from commitlake.connectors.object_store.options import S3Options
+from commitlake.schemas.layouts.numbers import INT64_MAX, parse_int64
 
 WAY_OUT = (
     "'commitlake maintain --lake LAKE --repair --dry-run' tells what can be brought back, and without --dry-run does it"

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pyarrow.fs as pafs
 
-from connectors.lake.newest_versions import read_newest, write_newest
-from connectors.lake.versions import StorageOptions, table_files
-from connectors.s3.access import write_object
-from connectors.s3.finding import s3_options
-from connectors.s3.options import S3Options
-from connectors.s3.uris import is_s3
-from connectors.whole_files import write_whole
-from schemas.store_files import make_folders
+from commitlake.connectors.lake.newest_versions import read_newest, write_newest
+from commitlake.connectors.lake.versions import StorageOptions, table_files
+from commitlake.connectors.object_store.access import write_object
+from commitlake.connectors.object_store.finding import s3_options
+from commitlake.connectors.object_store.options import S3Options
+from commitlake.connectors.object_store.uris import is_s3
+from commitlake.connectors.whole_files import write_whole
+from commitlake.schemas.store_files import make_folders
 
 LOG = "_delta_log"
 SEALS = f"{LOG}/_seals"

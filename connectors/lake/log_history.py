@@ -13,8 +13,8 @@ from typing import Any
 
 from deltalake import DeltaTable
 
-from connectors.lake.delta import storage_options
-from connectors.lake.log_files import LogFolder, entry_name
+from commitlake.connectors.lake.delta import storage_options
+from commitlake.connectors.lake.log_files import LogFolder, entry_name
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,9 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from connectors.lake.digests import digest, with_digest, without_digest
-from connectors.lake.log_files import SEALS, LogFile, LogFolder, LogListing, entry_name
-from schemas.layouts.numbers import parse_int64
+from commitlake.connectors.lake.digests import digest, with_digest, without_digest
+from commitlake.connectors.lake.log_files import SEALS, LogFile, LogFolder, LogListing, entry_name
+from commitlake.schemas.layouts.numbers import parse_int64
 
 _KEPT = 2
 _FAR = 1000

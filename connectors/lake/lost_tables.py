@@ -5,11 +5,11 @@ from __future__ import annotations
 import pyarrow.fs as pafs
 from deltalake.exceptions import TableNotFoundError
 
-from connectors.lake.delta import storage_options
-from connectors.lake.log_check import WAY_OUT, LogDamagedError
-from connectors.lake.log_files import LOG
-from connectors.lake.paths import LakeError, LakePaths
-from connectors.lake.versions import table_files
+from commitlake.connectors.lake.delta import storage_options
+from commitlake.connectors.lake.log_check import WAY_OUT, LogDamagedError
+from commitlake.connectors.lake.log_files import LOG
+from commitlake.connectors.lake.paths import LakeError, LakePaths
+from commitlake.connectors.lake.versions import table_files
 
 FOLLOWERS = ("message_keys", "archive_runs", "quarantine", "gaps", "profiles", "quality_results", "store_config")
 """The tables that are made after `messages`."""

@@ -15,15 +15,15 @@ import json
 from contextlib import suppress
 from pathlib import Path
 
-from connectors.lake.digests import with_digest, without_digest
-from connectors.lake.versions import StorageOptions, table_files
-from connectors.s3.access import write_object
-from connectors.s3.finding import s3_options
-from connectors.s3.options import S3Options
-from connectors.s3.uris import is_s3
-from connectors.whole_files import write_whole
-from schemas.layouts.numbers import INT64_MAX
-from schemas.store_files import make_folders, read_file
+from commitlake.connectors.lake.digests import with_digest, without_digest
+from commitlake.connectors.lake.versions import StorageOptions, table_files
+from commitlake.connectors.object_store.access import write_object
+from commitlake.connectors.object_store.finding import s3_options
+from commitlake.connectors.object_store.options import S3Options
+from commitlake.connectors.object_store.uris import is_s3
+from commitlake.connectors.whole_files import write_whole
+from commitlake.schemas.layouts.numbers import INT64_MAX
+from commitlake.schemas.store_files import make_folders, read_file
 
 NOTES = "_newest"
 """Folder of a lake."""

@@ -9,8 +9,8 @@ from pathlib import Path
 from types import ModuleType
 from urllib.parse import unquote, urlsplit
 
-from connectors.s3.options import S3Options
-from connectors.s3.uris import is_s3, parse_s3_uri
+from commitlake.connectors.object_store.options import S3Options
+from commitlake.connectors.object_store.uris import is_s3, parse_s3_uri
 
 STREAMS = "_streams"
 """Folder of the checkpoints of streams into a lake; it may be there before the first table."""
@@ -149,12 +149,12 @@ class LakePaths:
 
 # Imported only where they are wanted, because of boto3.
 def _access() -> ModuleType:
-    from connectors.s3 import access  # noqa: PLC0415
+    from commitlake.connectors.object_store import access  # noqa: PLC0415
 
     return access
 
 
 def _finding() -> ModuleType:
-    from connectors.s3 import finding  # noqa: PLC0415
+    from commitlake.connectors.object_store import finding  # noqa: PLC0415
 
     return finding

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from connectors.lake.data_files import DataFile, open_table_file
-from connectors.lake.statistics import file_statistics
-from connectors.s3.options import S3Options
+from commitlake.connectors.lake.data_files import DataFile, open_table_file
+from commitlake.connectors.lake.statistics import file_statistics
+from commitlake.connectors.object_store.options import S3Options
 
 
 def write_plain_file(

@@ -15,9 +15,9 @@ import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from connectors.lake.delta import delta_table
-from connectors.lake.lost_tables import check_messages_are_there
-from connectors.lake.paths import LakeError, LakePaths
+from commitlake.connectors.lake.delta import delta_table
+from commitlake.connectors.lake.lost_tables import check_messages_are_there
+from commitlake.connectors.lake.paths import LakeError, LakePaths
 
 _ENGINE_PREFIX = re.compile(r"^(?:[A-Z]\w* error(?:: | -> )|\w+Error\(\"?|Execution error: )+")
 _SORT_MEMORY = "512M"

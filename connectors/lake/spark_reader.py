@@ -12,8 +12,8 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import SparkSession
 
-from connectors.lake.reader import QueryError
-from connectors.s3.spark import spark_uri
+from commitlake.connectors.lake.reader import QueryError
+from commitlake.connectors.object_store.spark import spark_uri
 
 # Spark ends its messages with a SQLSTATE; those of class 22 are about data: a division by zero, say.
 _DATA_EXCEPTION = re.compile(r"^Caused by: [\w.$]+: (.* SQLSTATE: 22\w{3})", re.MULTILINE)

@@ -9,8 +9,8 @@ from typing import Any
 
 from deltalake import DeltaTable
 
-from connectors.lake.paths import LakePaths
-from connectors.lake.reader import NoTableError, open_table, run_sql
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.reader import NoTableError, open_table, run_sql
 
 TOPIC, GROUP, SETTING = "topic", "group", "setting"
 _NAME = "store_config"

@@ -31,7 +31,7 @@ import pyarrow.fs as pafs
 from deltalake import DeltaTable
 from deltalake.fs import DeltaStorageHandler
 
-from connectors.lake.file_actions import file_actions
+from commitlake.connectors.lake.file_actions import file_actions
 
 StorageOptions = Mapping[str, str] | None
 _PARTITION = "store_date"

@@ -1,5 +1,8 @@
-"""Binary formats of a RocketMQ store, each declared once; standard library only.
+"""Binary formats of broker stores, each declared once; standard library only.
 
-Read `commitlog` first: the CommitLog is the data, everything else in a store is an index into it.
-`scan` tells where the records of a segment begin and end, and what lies between them.
+base       regions of fixed size, declared as lists of fields; `errors`: what can be wrong with bytes
+numbers    numbers out of text that somebody else wrote; `segments`: names of the files that make one log
+rocketmq   CommitLog, ConsumeQueue, IndexFile, timers, checkpoint and settings
+boltmq     how BoltMQ's files differ from these
+jmq        journal, queues, offsets, consume records
 """

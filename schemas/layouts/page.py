@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from schemas.layouts.errors import LayoutError
-from schemas.layouts.layout import Layout
+from commitlake.schemas.layouts.base import Layout
+from commitlake.schemas.layouts.errors import LayoutError
 
 PAGE_SIZE = 4096
 

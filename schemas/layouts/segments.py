@@ -6,7 +6,7 @@ follows the JVM's locale, so digits of other scripts occur and are read. A queue
 
 from __future__ import annotations
 
-from schemas.layouts.numbers import INT32_MAX, parse_int
+from commitlake.schemas.layouts.numbers import INT32_MAX, parse_int
 
 NAME_LENGTH = 20
 DEFAULT_SEGMENT_SIZE = 1 << 30

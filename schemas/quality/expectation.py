@@ -1,7 +1,7 @@
 """An expectation as data: what is expected of which column, why, and what to do where it is not met.
 
 Types and their arguments are those of great_expectations 1.24. A suite is asked of one table, whose rows are windows,
-topics or brokers; `connectors.quality.frames` says what columns each has.
+topics or brokers; `pipelines.quality.frames` says what columns each has.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ Only one is CRITICAL: messages that are missing in a log without damage.
 
 from __future__ import annotations
 
-from schemas.quality.expectation import Expectation, Grain, Severity, Suite, at_most, none_of
+from commitlake.schemas.quality.expectation import Expectation, Grain, Severity, Suite, at_most, none_of
 
 _CRITICAL, _WARNING = Severity.CRITICAL, Severity.WARNING
 _CLOCKS = "Compare the clocks of the hosts (NTP); times asked of the lake are the broker's"

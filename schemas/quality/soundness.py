@@ -5,8 +5,8 @@ Nearly all are CRITICAL: a log that a broker wrote gives no such rows, so that i
 
 from __future__ import annotations
 
-from schemas.quality.expectation import Expectation, Grain, Severity, Suite, never_less, none_of
-from schemas.tables.profile import BORN_TOLERANCE_MS, KEY_COLUMNS
+from commitlake.schemas.quality.expectation import Expectation, Grain, Severity, Suite, never_less, none_of
+from commitlake.schemas.tables.profile import BORN_TOLERANCE_MS, KEY_COLUMNS
 
 _CRITICAL, _WARNING = Severity.CRITICAL, Severity.WARNING
 _OURS = "Nothing was committed. Keep the store and report this: CommitLake has read or counted wrongly"

@@ -8,7 +8,7 @@ batches, offsets lost in a range that is damaged and recorded as such.
 
 from __future__ import annotations
 
-from schemas.quality.operation import QUEUES, TIMES, TOPICS
-from schemas.quality.soundness import BODIES, ROWS, RUN, WINDOWS
+from commitlake.schemas.quality.operation import QUEUES, TIMES, TOPICS
+from commitlake.schemas.quality.soundness import BODIES, ROWS, RUN, WINDOWS
 
 SUITES = (ROWS, BODIES, WINDOWS, QUEUES, TIMES, TOPICS, RUN)

@@ -1,1 +1,1 @@
-"""What the frames of schemas.layouts.remoting mean: codes, headers, bodies, signatures. Standard library only."""
+"""What the frames of schemas.remoting.frames mean: codes, headers, bodies, signatures. Standard library only."""

@@ -8,7 +8,7 @@
         16     4  body_length          bytes
         20     n  body
                2  properties_length    int16
-               p  properties           see schemas.layouts.properties
+               p  properties           see schemas.layouts.rocketmq.properties
 
 All of one topic, without delays, and not of a retry topic. Source: MessageDecoder.encodeMessage, MessageExtEncoder.
 """
@@ -18,9 +18,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from schemas.layouts.errors import LayoutError, UnserializableError
-from schemas.layouts.layout import Field, Layout, ReadableBuffer
-from schemas.layouts.properties import MAX_SIZE
+from commitlake.schemas.layouts.base import Field, Layout, ReadableBuffer
+from commitlake.schemas.layouts.errors import LayoutError, UnserializableError
+from commitlake.schemas.layouts.rocketmq.properties import MAX_SIZE
 
 ITEM = Layout(
     Field("total_size", "i", "bytes of the item"),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from schemas.remoting.ext_fields import Long
+from commitlake.schemas.remoting.ext_fields import Long
 
 
 class DataVersion(NamedTuple):

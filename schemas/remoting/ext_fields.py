@@ -21,8 +21,8 @@ import types
 from collections.abc import Mapping
 from typing import Annotated, Any, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from schemas.layouts.numbers import parse_int
-from schemas.remoting.errors import HeaderError
+from commitlake.schemas.layouts.numbers import parse_int
+from commitlake.schemas.remoting.errors import HeaderError
 
 H = TypeVar("H", bound=NamedTuple)
 

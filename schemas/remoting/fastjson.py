@@ -22,7 +22,7 @@ import json
 import re
 from typing import Any
 
-from schemas.layouts.numbers import INT64_MAX, INT64_MIN, require_int
+from commitlake.schemas.layouts.numbers import INT64_MAX, INT64_MIN, require_int
 
 Key = str | int | tuple[tuple[str, Any], ...]
 

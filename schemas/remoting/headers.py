@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Annotated, NamedTuple
 
-from schemas.layouts.remoting import Command
-from schemas.remoting.codes import RequestCode
-from schemas.remoting.ext_fields import Key, Long, from_ext_fields, to_ext_fields
+from commitlake.schemas.remoting.codes import RequestCode
+from commitlake.schemas.remoting.ext_fields import Key, Long, from_ext_fields, to_ext_fields
+from commitlake.schemas.remoting.frames import Command
 
 __all__ = [
     "CheckTransactionStateRequest", "ConsumerGroupRequest", "EndTransactionRequest", "MaxOffsetRequest",
@@ -28,8 +28,8 @@ class SendMessageRequest(NamedTuple):
     Attributes:
         default_topic: the topic after whose model an unknown one is made, TBW102.
         queue_id: negative where the broker is to choose.
-        sys_flag: of the message, see schemas.layouts.sysflag.
-        properties: in the form of schemas.layouts.properties, as text.
+        sys_flag: of the message, see schemas.layouts.rocketmq.sysflag.
+        properties: in the form of schemas.layouts.rocketmq.properties, as text.
         reconsume_times: where a client sends to a retry topic itself.
     """
 
@@ -258,7 +258,7 @@ class EndTransactionRequest(NamedTuple):
     Attributes:
         tran_state_table_offset: queue offset of the half record.
         commit_log_offset: its physical offset.
-        commit_or_rollback: a schemas.layouts.sysflag.TransactionType; NOT means that it is not decided.
+        commit_or_rollback: a schemas.layouts.rocketmq.sysflag.TransactionType; NOT means that it is not decided.
         msg_id: the UNIQ_KEY.
     """
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Annotated, NamedTuple
 
-from schemas.layouts.hashing import java_hash
-from schemas.remoting.ext_fields import Key, Long
-from schemas.remoting.routes import MessageQueue
+from commitlake.schemas.layouts.rocketmq.hashing import java_hash
+from commitlake.schemas.remoting.ext_fields import Key, Long
+from commitlake.schemas.remoting.routes import MessageQueue
 
 ALL_TAGS = "*"
 TAG_SEPARATOR = "||"

@@ -20,8 +20,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from schemas.remoting.errors import BodyError
-from schemas.remoting.fastjson import parse_fastjson
+from commitlake.schemas.remoting.errors import BodyError
+from commitlake.schemas.remoting.fastjson import parse_fastjson
 
 STEP_CHARACTERS = 16 * 1024
 _DECODED_BYTES = 256 * 1024

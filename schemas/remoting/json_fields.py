@@ -19,11 +19,11 @@ import types
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, NamedTuple, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-from schemas.layouts.numbers import int_within, parse_int
-from schemas.layouts.remoting import MAX_FRAME_BYTES
-from schemas.remoting.errors import BodyError
-from schemas.remoting.ext_fields import Bits, field_key
-from schemas.remoting.fastjson import parse_fastjson, serialize_compact
+from commitlake.schemas.layouts.numbers import int_within, parse_int
+from commitlake.schemas.remoting.errors import BodyError
+from commitlake.schemas.remoting.ext_fields import Bits, field_key
+from commitlake.schemas.remoting.fastjson import parse_fastjson, serialize_compact
+from commitlake.schemas.remoting.frames import MAX_FRAME_BYTES
 
 B = TypeVar("B", bound=NamedTuple)
 _Reader = Callable[[Any, str], Any]

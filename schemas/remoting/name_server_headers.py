@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, NamedTuple
 
-from schemas.remoting.ext_fields import Key, Long
+from commitlake.schemas.remoting.ext_fields import Key, Long
 
 
 class RouteRequest(NamedTuple):

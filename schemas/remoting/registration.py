@@ -19,13 +19,13 @@ import struct
 import zlib
 from collections.abc import Iterator
 
-from schemas.layouts.remoting import VERSION
-from schemas.remoting.configs import DataVersion, RegisterBrokerBody, TopicConfig, TopicConfigs
-from schemas.remoting.errors import BodyError
-from schemas.remoting.fastjson import parse_fastjson
-from schemas.remoting.json_cursor import STEP_CHARACTERS, JsonCursor, decode_in_steps
-from schemas.remoting.json_fields import from_json, serialize_body
-from schemas.remoting.versions import Version
+from commitlake.schemas.remoting.configs import DataVersion, RegisterBrokerBody, TopicConfig, TopicConfigs
+from commitlake.schemas.remoting.errors import BodyError
+from commitlake.schemas.remoting.fastjson import parse_fastjson
+from commitlake.schemas.remoting.frames import VERSION
+from commitlake.schemas.remoting.json_cursor import STEP_CHARACTERS, JsonCursor, decode_in_steps
+from commitlake.schemas.remoting.json_fields import from_json, serialize_body
+from commitlake.schemas.remoting.versions import Version
 
 MAX_REGISTRATION_BYTES = 16 * 1024 * 1024
 """Of what the body is decompressed to: room for 200,000 topics."""

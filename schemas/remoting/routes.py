@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from schemas.layouts.numbers import parse_int32
-from schemas.remoting.errors import BodyError
-from schemas.remoting.ext_fields import Long
+from commitlake.schemas.layouts.numbers import parse_int32
+from commitlake.schemas.remoting.errors import BodyError
+from commitlake.schemas.remoting.ext_fields import Long
 
 PERM_READ = 4
 PERM_WRITE = 2

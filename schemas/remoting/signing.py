@@ -15,7 +15,7 @@ import hmac
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from schemas.remoting.errors import SignatureError
+from commitlake.schemas.remoting.errors import SignatureError
 
 ACCESS_KEY = "AccessKey"
 SIGNATURE = "Signature"

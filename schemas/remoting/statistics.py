@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Annotated, NamedTuple
 
-from schemas.remoting.ext_fields import Key, Long
-from schemas.remoting.heartbeats import SubscriptionData
-from schemas.remoting.routes import MessageQueue
+from commitlake.schemas.remoting.ext_fields import Key, Long
+from commitlake.schemas.remoting.heartbeats import SubscriptionData
+from commitlake.schemas.remoting.routes import MessageQueue
 
 
 class ConsumerOffsetTable(NamedTuple):

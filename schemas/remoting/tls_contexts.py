@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from schemas.remoting.tls_properties import (
+from commitlake.schemas.remoting.tls_properties import (
     ClientAuth,
     Identity,
     TlsConfigError,

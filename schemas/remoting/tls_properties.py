@@ -29,7 +29,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeVar
 
-from schemas.layouts.broker_conf import parse_properties
+from commitlake.schemas.layouts.rocketmq.broker_conf import parse_properties
 
 SERVER_PASSWORD_VARIABLE = "COMMITLAKE_TLS_SERVER_KEY_PASSWORD"  # noqa: S105 (the name of a variable)
 CLIENT_PASSWORD_VARIABLE = "COMMITLAKE_TLS_CLIENT_KEY_PASSWORD"  # noqa: S105

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from schemas.layouts.remoting import VERSION, Language
+from commitlake.schemas.remoting.frames import VERSION, Language
 
 __all__ = ["VERSION", "Language", "Version", "version_name"]
 

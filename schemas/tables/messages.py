@@ -80,7 +80,7 @@ CORRUPT_RECORD = _column(
             _column("segment", StringType(), "file, as it was read"),
             _column("start", LongType(), "physical offset of the first bad byte"),
             _column("end", LongType(), "physical offset behind the last bad byte"),
-            _column("reason", StringType(), "see schemas.layouts.scan.Fault"),
+            _column("reason", StringType(), "see commitlake.schemas.layouts.rocketmq.scan.Fault"),
             _column("expected", StringType(), "what the format asks for"),
             _column("found", StringType(), "what stands there"),
             _column("first_bytes", BinaryType(), "up to 256 bytes from the start of the range"),

@@ -5,7 +5,7 @@ Key: (`run_id`, `broker`, `topic`, `queue_id`, `window_start`). A window that se
     audit compares it with what the store, the tables and the packs hold.
 
 `PROFILE` is a run's own, or a task's: without `run_id`. `AUDIT` are the columns that any table with the messages'
-numbers gives, see `pipelines.profile`.
+numbers gives, see `pipelines.transforms.profile`.
 
 Checksums are sums modulo 2^64 of a hash of each row, so that the order of rows does not matter. The hash is Spark's
 `xxhash64` of numbers, all bigint:

@@ -12,7 +12,7 @@ from pyspark.sql.types import ArrayType, BooleanType, LongType, StringType, Stru
 QUALITY_RESULTS = StructType(
     [
         StructField("run_id", StringType(), True, {"comment": "the archive run, as in archive_runs"}),
-        StructField("suite", StringType(), True, {"comment": "see schemas.quality"}),
+        StructField("suite", StringType(), True, {"comment": "see commitlake.schemas.quality"}),
         StructField("expectation", StringType(), True, {"comment": "its name in the suite"}),
         StructField("severity", StringType(), True, {"comment": "critical stops the commit; warning"}),
         StructField("success", BooleanType(), True, {"comment": "whether it was met"}),

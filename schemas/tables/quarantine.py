@@ -14,7 +14,7 @@ QUARANTINE = StructType(
         StructField("segment", StringType(), True, {"comment": "file, as it was read"}),
         StructField("start_offset", LongType(), True, {"comment": "physical offset of the first bad byte"}),
         StructField("end_offset", LongType(), True, {"comment": "physical offset behind the last bad byte"}),
-        StructField("reason", StringType(), True, {"comment": "see schemas.layouts.scan.Fault"}),
+        StructField("reason", StringType(), True, {"comment": "see commitlake.schemas.layouts.rocketmq.scan.Fault"}),
         StructField("expected", StringType(), True, {"comment": "what the format asks for"}),
         StructField("found", StringType(), True, {"comment": "what stands there"}),
         StructField("first_bytes", BinaryType(), True, {"comment": "up to 256 bytes from the start of the range"}),

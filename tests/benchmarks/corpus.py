@@ -17,9 +17,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from broker_lite.store import MessageStore, StoreOptions
-from schemas.layouts.commitlog import NewMessage
-from schemas.layouts.hosts import Host
+from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
+from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
+from commitlake.schemas.layouts.rocketmq.hosts import Host
 
 GIB = 1 << 30
 POOL_SIZE = 4096

@@ -24,15 +24,15 @@ from pathlib import Path
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from connectors.hbase.client import Client
-from connectors.hbase.follower import follow
-from connectors.hbase.lookups import Wanted, look_up, read_all
-from connectors.hbase.options import Options
-from connectors.lake.paths import LakePaths
-from connectors.lake.reader import run_sql
-from connectors.message_keys.follow import follow_keys
-from connectors.spark_session import get_session
-from jobs.query_keys import where_keys_are
+from commitlake.connectors.hbase.client import Client
+from commitlake.connectors.hbase.follower import follow
+from commitlake.connectors.hbase.lookups import Wanted, look_up, read_all
+from commitlake.connectors.hbase.options import Options
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.reader import run_sql
+from commitlake.connectors.runtime.spark_session import get_session
+from commitlake.jobs.query_keys import where_keys_are
+from commitlake.pipelines.message_keys.follow import follow_keys
 from tests.benchmarks.machine import machine
 from tests.integration.hbase.making import START, append, chunks
 from tests.servers.hbase import HBase

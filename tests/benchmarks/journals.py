@@ -13,9 +13,9 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from broker_lite.journal import JournalOptions, JournalStore
-from connectors.journal import register
-from schemas.layouts.journal import NewJournalMessage
+from commitlake import register
+from commitlake.broker_lite.stores.jmq import JournalOptions, JournalStore
+from commitlake.schemas.layouts.jmq.journal import NewJournalMessage
 from tests.benchmarks.asked import AskedProcess
 from tests.benchmarks.corpus import Corpus, json_bodies, shop_batches
 from tests.benchmarks.runs import Name, Steps

@@ -20,16 +20,16 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from connectors.commitlog.batches import read_split
-from connectors.commitlog.files import OpenSegment
-from connectors.commitlog.layouts import ALL_LAYOUTS
-from connectors.commitlog.plan import plan_splits, take_snapshot
-from connectors.commitlog.request import Request
-from connectors.commitlog.splits import Split
-from connectors.commitlog.stores import find_stores
-from connectors.commitlog.walk import End, walk
-from schemas.layouts.scan import DEFAULT_MAX_RECORD_BYTES
-from schemas.tables.messages import BODY, CORRUPT_RECORD, SOURCE
+from commitlake.connectors.formats.engine.batches import read_split
+from commitlake.connectors.formats.engine.files import OpenSegment
+from commitlake.connectors.formats.engine.layouts import ALL_LAYOUTS
+from commitlake.connectors.formats.engine.plan import plan_splits, take_snapshot
+from commitlake.connectors.formats.engine.request import Request
+from commitlake.connectors.formats.engine.splits import Split
+from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.connectors.formats.engine.walk import End, walk
+from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES
+from commitlake.schemas.tables.messages import BODY, CORRUPT_RECORD, SOURCE
 from tests.benchmarks.runs import Run
 
 BROKER = "bench"

@@ -20,12 +20,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from connectors.commitlog.stores import find_stores
-from connectors.rebuild.run import Rebuilt, rebuild_store
-from connectors.rebuild.settings import Wanted
-from schemas.layouts.consumequeue import ENTRY
-from schemas.layouts.indexfile import ENTRY as INDEX_ENTRY
-from schemas.layouts.indexfile import geometry_of, parse_header
+from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.pipelines.rebuild.run import Rebuilt, rebuild_store
+from commitlake.pipelines.rebuild.settings import Wanted
+from commitlake.schemas.layouts.rocketmq.consumequeue import ENTRY
+from commitlake.schemas.layouts.rocketmq.indexfile import ENTRY as INDEX_ENTRY
+from commitlake.schemas.layouts.rocketmq.indexfile import geometry_of, parse_header
 from tests.benchmarks.corpus import GIB, Corpus, make_corpora
 from tests.benchmarks.machine import machine
 from tests.servers.rocketmq import BrokerOptions, RocketMQ

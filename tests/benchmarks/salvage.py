@@ -23,13 +23,13 @@ import pyarrow.compute as pc
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from connectors.commitlog.arrow import Array
-from connectors.commitlog.batches import read_split
-from connectors.commitlog.options import Mode
-from connectors.commitlog.plan import plan_splits, take_snapshot
-from connectors.commitlog.request import Request
-from connectors.commitlog.stores import find_stores
-from schemas.tables.messages import CORRUPT_RECORD, SOURCE
+from commitlake.connectors.formats.engine.arrow import Array
+from commitlake.connectors.formats.engine.batches import read_split
+from commitlake.connectors.formats.engine.options import Mode
+from commitlake.connectors.formats.engine.plan import plan_splits, take_snapshot
+from commitlake.connectors.formats.engine.request import Request
+from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.schemas.tables.messages import CORRUPT_RECORD, SOURCE
 from tests.benchmarks.corpus import make_corpora
 from tests.benchmarks.salvage_brokers import Served, serve
 

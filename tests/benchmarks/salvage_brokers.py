@@ -8,13 +8,13 @@ from pathlib import Path
 
 import numpy as np
 
-from connectors.commitlog.arrow import Array
-from connectors.commitlog.stores import find_stores
-from connectors.rebuild.run import rebuild_store
-from connectors.rebuild.settings import Wanted
-from connectors.remoting.options import Options
-from connectors.remoting.puller import Puller
-from connectors.salvage.run import salvage_store
+from commitlake.connectors.formats.engine.arrow import Array
+from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.connectors.rocketmq.options import Options
+from commitlake.connectors.rocketmq.puller import Puller
+from commitlake.pipelines.rebuild.run import rebuild_store
+from commitlake.pipelines.rebuild.settings import Wanted
+from commitlake.pipelines.salvage.run import salvage_store
 from tests.servers.rocketmq import BrokerOptions, RocketMQ
 
 VERSION = "5.5.0"

@@ -10,11 +10,11 @@ from pathlib import Path
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
 
-from connectors.archive.run import Config, run_archive
-from connectors.commitlog.layouts import ALL_LAYOUTS
-from connectors.commitlog.plan import take_snapshot
-from connectors.commitlog.stores import find_stores
-from schemas.tables.messages import PARTITION_COLUMNS, SORT_COLUMNS, STORE_DATE
+from commitlake.connectors.formats.engine.layouts import ALL_LAYOUTS
+from commitlake.connectors.formats.engine.plan import take_snapshot
+from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.pipelines.archive.run import Config, run_archive
+from commitlake.schemas.tables.messages import PARTITION_COLUMNS, SORT_COLUMNS, STORE_DATE
 from tests.benchmarks.memory import WorkerMemory
 from tests.benchmarks.naive import read_naively
 from tests.benchmarks.reading import BROKER

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from connectors.spark_session import get_session
+from commitlake.connectors.runtime.spark_session import get_session
 from tests.benchmarks import java, reading
 from tests.benchmarks.asked import AskedProcess
 from tests.benchmarks.corpus import Corpus, make_corpora

@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 from typing import NamedTuple
 
-from broker_lite.delivery import rewrites, timers, transactions
-from schemas.layouts import properties as props
-from schemas.layouts.inner_batch import INNER_NUM
-from schemas.layouts.light_queues import MULTI_DISPATCH, MULTI_QUEUE_OFFSET
-from schemas.layouts.properties import MAX_SIZE
-from schemas.layouts.topics import (
+from commitlake.broker_lite.delivery import rewrites, timers, transactions
+from commitlake.schemas.layouts.rocketmq import properties as props
+from commitlake.schemas.layouts.rocketmq.inner_batch import INNER_NUM
+from commitlake.schemas.layouts.rocketmq.light_queues import MULTI_DISPATCH, MULTI_QUEUE_OFFSET
+from commitlake.schemas.layouts.rocketmq.properties import MAX_SIZE
+from commitlake.schemas.layouts.rocketmq.topics import (
     DLQ_PREFIX,
     HALF_TOPIC,
     OP_TOPIC,
@@ -19,7 +19,7 @@ from schemas.layouts.topics import (
     TIMER_TOPIC,
     TRACE_TOPIC,
 )
-from schemas.remoting.batch import BatchItem
+from commitlake.schemas.remoting.batch import BatchItem
 
 INTERPRETED = (
     props.KEYS, props.TAGS, props.UNIQ_KEY, props.DELAY, props.REAL_TOPIC, props.REAL_QID, props.RETRY_TOPIC,

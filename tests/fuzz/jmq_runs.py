@@ -8,26 +8,26 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-from broker_lite.broker.broker import Broker
-from broker_lite.broker.options import BrokerOptions
-from broker_lite.handlers.dispatcher import Dispatcher
-from broker_lite.jmq import JmqStore
-from broker_lite.journal import JournalOptions, JournalStore
-from broker_lite.protocol import Channel
-from connectors.commitlog.layouts import ALL_LAYOUTS
-from connectors.commitlog.stores import find_stores
-from connectors.lake.paths import LakePaths
-from connectors.rebuild.run import rebuild_store
-from connectors.rebuild.settings import Wanted
-from connectors.restore.errors import RestoreError
-from connectors.restore.rows import Chosen
-from connectors.restore.run import restore_store
-from jobs import rebuild
-from schemas.layouts.hosts import Host
-from schemas.layouts.jmq_queue import ENTRY
-from schemas.layouts.remoting import Command, parse_command
-from schemas.layouts.segments import segment_name
-from schemas.remoting.codes import RequestCode, ResponseCode
+from commitlake.broker_lite.broker.broker import Broker
+from commitlake.broker_lite.broker.options import BrokerOptions
+from commitlake.broker_lite.handlers.dispatcher import Dispatcher
+from commitlake.broker_lite.protocol import Channel
+from commitlake.broker_lite.stores.jmq import JournalOptions, JournalStore
+from commitlake.broker_lite.stores.jmq_adapter import JmqStore
+from commitlake.connectors.formats.engine.layouts import ALL_LAYOUTS
+from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.jobs import rebuild
+from commitlake.pipelines.rebuild.run import rebuild_store
+from commitlake.pipelines.rebuild.settings import Wanted
+from commitlake.pipelines.restore.errors import RestoreError
+from commitlake.pipelines.restore.rows import Chosen
+from commitlake.pipelines.restore.run import restore_store
+from commitlake.schemas.layouts.jmq.queue import ENTRY
+from commitlake.schemas.layouts.rocketmq.hosts import Host
+from commitlake.schemas.layouts.segments import segment_name
+from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
+from commitlake.schemas.remoting.frames import Command, parse_command
 from tests.fuzz.hostile_messages import START_MS
 from tests.fuzz.planted_journals import PlantedJournal
 from tests.fuzz.targets import Target, UnexpectedErrors

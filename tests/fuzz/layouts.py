@@ -5,19 +5,26 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 
-from schemas.layouts import batchconsumequeue, consumequeue, indexfile, jmq_message_id, jmq_queue, journal
-from schemas.layouts.checkpoint import parse_checkpoint
-from schemas.layouts.commitlog import parse_message
-from schemas.layouts.dialect import BOLTMQ
-from schemas.layouts.errors import LayoutError
-from schemas.layouts.jmq_checkpoint import JournalCheckpoint, parse_journal_checkpoint, serialize_journal_checkpoint
-from schemas.layouts.jmq_consumption import Consumption, Outcome, parse_consumption, serialize_consumption
-from schemas.layouts.jmq_message_id import MessagePlace
-from schemas.layouts.jmq_offsets import ConsumedQueue, Position, parse_offsets, serialize_offsets
-from schemas.layouts.journal_body import original_body
-from schemas.layouts.message_id import parse_message_id
-from schemas.layouts.properties import parse_properties
-from schemas.remoting.batch import parse_batch
+from commitlake.schemas.layouts.boltmq.dialect import BOLTMQ
+from commitlake.schemas.layouts.errors import LayoutError
+from commitlake.schemas.layouts.jmq import journal
+from commitlake.schemas.layouts.jmq import message_id as jmq_message_id
+from commitlake.schemas.layouts.jmq import queue as jmq_queue
+from commitlake.schemas.layouts.jmq.body import original_body
+from commitlake.schemas.layouts.jmq.checkpoint import (
+    JournalCheckpoint,
+    parse_journal_checkpoint,
+    serialize_journal_checkpoint,
+)
+from commitlake.schemas.layouts.jmq.consumption import Consumption, Outcome, parse_consumption, serialize_consumption
+from commitlake.schemas.layouts.jmq.message_id import MessagePlace
+from commitlake.schemas.layouts.jmq.offsets import ConsumedQueue, Position, parse_offsets, serialize_offsets
+from commitlake.schemas.layouts.rocketmq import batchconsumequeue, consumequeue, indexfile
+from commitlake.schemas.layouts.rocketmq.checkpoint import parse_checkpoint
+from commitlake.schemas.layouts.rocketmq.commitlog import parse_message
+from commitlake.schemas.layouts.rocketmq.message_id import parse_message_id
+from commitlake.schemas.layouts.rocketmq.properties import parse_properties
+from commitlake.schemas.remoting.batch import parse_batch
 from tests import journals, logs
 from tests.fuzz.mutation import Mutator
 from tests.fuzz.targets import Target

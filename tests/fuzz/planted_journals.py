@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from schemas.layouts.journal import (
+from commitlake.schemas.layouts.base import Layout
+from commitlake.schemas.layouts.jmq.journal import (
     APP_LENGTH,
     BODY_LENGTH,
     BUSINESS_ID_LENGTH,
@@ -21,8 +22,7 @@ from schemas.layouts.journal import (
     body_crc,
     serialize_filler,
 )
-from schemas.layouts.journal_properties import MAX_SIZE
-from schemas.layouts.layout import Layout
+from commitlake.schemas.layouts.jmq.properties import MAX_SIZE
 from tests.fuzz.drawn_logs import Columns, DrawnLog, Ints, chosen, lengths, rows
 from tests.fuzz.hostile_messages import (
     INT32,

@@ -8,10 +8,23 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from schemas.layouts.commitlog import HEAD, PROPERTIES_LENGTH, STORED, TAIL, TOPIC_LENGTH, serialize_blank
-from schemas.layouts.dialect import ROCKETMQ, Magic
-from schemas.layouts.properties import MAX_SIZE
-from schemas.layouts.sysflag import BORN_HOST_V6, INNER_BATCH, STORE_HOST_V6, TRANSACTION_MASK, TransactionType
+from commitlake.schemas.layouts.boltmq.dialect import ROCKETMQ, Magic
+from commitlake.schemas.layouts.rocketmq.commitlog import (
+    HEAD,
+    PROPERTIES_LENGTH,
+    STORED,
+    TAIL,
+    TOPIC_LENGTH,
+    serialize_blank,
+)
+from commitlake.schemas.layouts.rocketmq.properties import MAX_SIZE
+from commitlake.schemas.layouts.rocketmq.sysflag import (
+    BORN_HOST_V6,
+    INNER_BATCH,
+    STORE_HOST_V6,
+    TRANSACTION_MASK,
+    TransactionType,
+)
 from tests.fuzz.drawn_logs import Columns, DrawnLog, chosen, lengths, rows
 from tests.fuzz.hostile_messages import INT32, INT64, ODD_TOPICS, START_MS, TOPICS, HostileTexts
 

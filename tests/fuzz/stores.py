@@ -10,15 +10,15 @@ from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from broker_lite.delivery import Delivery
-from broker_lite.journal import JournalStore
-from broker_lite.store import MessageStore, StoreError
-from schemas.layouts.jmq_offsets import ConsumedQueue
+from commitlake.broker_lite.delivery import Delivery
+from commitlake.broker_lite.stores.jmq import JournalStore
+from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreError
+from commitlake.schemas.layouts.jmq.offsets import ConsumedQueue
 from tests.fuzz.targets import Target
 from tests.logs import damage
 from tests.unit.broker_lite import builders as rocketmq
 from tests.unit.broker_lite.builders import STORED_MS, Clock
-from tests.unit.broker_lite.journal import builders as jmq
+from tests.unit.broker_lite.stores.jmq import builders as jmq
 
 _COUNT = 40
 S = TypeVar("S", bound=AbstractContextManager[object])

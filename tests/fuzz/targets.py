@@ -9,15 +9,17 @@ import tempfile
 from abc import ABC, abstractmethod
 from pathlib import Path
 
-from broker_lite.broker.broker import Broker
-from broker_lite.broker.options import BrokerOptions
-from broker_lite.handlers.dispatcher import HANDLERS, Dispatcher
-from broker_lite.nameserver import NameServer
-from broker_lite.protocol import Channel, FrameReader
-from broker_lite.store import MAX_QUEUES, MessageStore
-from schemas.layouts.errors import LayoutError
-from schemas.layouts.hosts import Host
-from schemas.layouts.remoting import (
+from commitlake.broker_lite.broker.broker import Broker
+from commitlake.broker_lite.broker.options import BrokerOptions
+from commitlake.broker_lite.handlers.dispatcher import HANDLERS, Dispatcher
+from commitlake.broker_lite.nameserver import NameServer
+from commitlake.broker_lite.protocol import Channel, FrameReader
+from commitlake.broker_lite.stores.rocketmq import MAX_QUEUES, MessageStore
+from commitlake.schemas.layouts.errors import LayoutError
+from commitlake.schemas.layouts.rocketmq.hosts import Host
+from commitlake.schemas.layouts.rocketmq.topics import is_system_group
+from commitlake.schemas.remoting.codes import RequestCode
+from commitlake.schemas.remoting.frames import (
     FLAG_ONE_WAY,
     FLAG_RESPONSE,
     Command,
@@ -25,8 +27,6 @@ from schemas.layouts.remoting import (
     parse_command,
     serialize_command,
 )
-from schemas.layouts.topics import is_system_group
-from schemas.remoting.codes import RequestCode
 from tests.fuzz.mutation import Mutator
 from tests.unit.broker_lite.broker_builders import answer_of, pull_fields, send_fields
 from tests.unit.broker_lite.builders import SMALL, Clock
@@ -205,7 +205,7 @@ class UnexpectedErrors(logging.Handler):
         super().__init__(logging.ERROR)
         self._with_exception = with_exception
         self._found: logging.LogRecord | None = None
-        self._logger = logging.getLogger("broker_lite.handlers.dispatcher")
+        self._logger = logging.getLogger("commitlake.broker_lite.handlers.dispatcher")
         self._logger.addHandler(self)
 
     def emit(self, record: logging.LogRecord) -> None:

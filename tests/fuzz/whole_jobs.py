@@ -12,21 +12,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from connectors.archive.judging import judge_run
-from connectors.archive.run import Config, _commit
-from connectors.archive.staged import staging
-from connectors.archive.task import ArchiveTasks
-from connectors.archive.work import find_work
-from connectors.commitlog.layouts import ALL_LAYOUTS
-from connectors.commitlog.stores import find_stores
-from connectors.lake.committer import open_for_append
-from connectors.lake.follower import finish_runs
-from connectors.lake.paths import LakePaths
-from connectors.message_keys.follow import follow_keys
-from connectors.packs.location import PackLocation
-from connectors.verify.admission import Options
-from connectors.verify.doctor import StoreReport, verify_stores
-from jobs import query
+from commitlake.connectors.formats.engine.layouts import ALL_LAYOUTS
+from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.connectors.lake.committer import open_for_append
+from commitlake.connectors.lake.follower import finish_runs
+from commitlake.connectors.lake.packs.location import PackLocation
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.jobs import query
+from commitlake.pipelines.archive.judging import judge_run
+from commitlake.pipelines.archive.run import Config, _commit
+from commitlake.pipelines.archive.staged import staging
+from commitlake.pipelines.archive.task import ArchiveTasks
+from commitlake.pipelines.archive.work import find_work
+from commitlake.pipelines.message_keys.follow import follow_keys
+from commitlake.pipelines.verify.admission import Options
+from commitlake.pipelines.verify.doctor import StoreReport, verify_stores
 
 _FIRST_BATCH, _LARGEST_BATCH = 250, 250_000
 

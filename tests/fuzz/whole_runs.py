@@ -11,25 +11,25 @@ import json
 import random
 from pathlib import Path
 
-from broker_lite.broker.broker import Broker
-from broker_lite.broker.options import BrokerOptions
-from broker_lite.delivery import Delivery
-from broker_lite.handlers.dispatcher import Dispatcher
-from broker_lite.protocol import Channel
-from broker_lite.store import MessageStore, StoreOptions
-from connectors.commitlog.stores import find_stores
-from connectors.lake.paths import LakePaths
-from connectors.rebuild.run import rebuild_store
-from connectors.rebuild.settings import Wanted
-from connectors.restore.rows import Chosen
-from connectors.restore.run import restore_store
-from connectors.salvage.run import salvage_store
-from schemas.layouts.hosts import Host
-from schemas.layouts.inner_batch import BATCH_QUEUE_TYPE, QUEUE_TYPE
-from schemas.layouts.remoting import Command, parse_command
-from schemas.layouts.segments import segment_name
-from schemas.remoting.batch import BatchItem, serialize_batch
-from schemas.remoting.codes import RequestCode
+from commitlake.broker_lite.broker.broker import Broker
+from commitlake.broker_lite.broker.options import BrokerOptions
+from commitlake.broker_lite.delivery import Delivery
+from commitlake.broker_lite.handlers.dispatcher import Dispatcher
+from commitlake.broker_lite.protocol import Channel
+from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
+from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.pipelines.rebuild.run import rebuild_store
+from commitlake.pipelines.rebuild.settings import Wanted
+from commitlake.pipelines.restore.rows import Chosen
+from commitlake.pipelines.restore.run import restore_store
+from commitlake.pipelines.salvage.run import salvage_store
+from commitlake.schemas.layouts.rocketmq.hosts import Host
+from commitlake.schemas.layouts.rocketmq.inner_batch import BATCH_QUEUE_TYPE, QUEUE_TYPE
+from commitlake.schemas.layouts.segments import segment_name
+from commitlake.schemas.remoting.batch import BatchItem, serialize_batch
+from commitlake.schemas.remoting.codes import RequestCode
+from commitlake.schemas.remoting.frames import Command, parse_command
 from tests.fuzz.hostile_messages import START_MS, HostileTexts
 from tests.fuzz.planted_logs import PlantedLog
 from tests.fuzz.targets import Target, UnexpectedErrors

@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from connectors.commitlog.batches import read_split
-from connectors.commitlog.options import Mode
-from connectors.commitlog.records import row_of
-from connectors.commitlog.request import Request
-from connectors.commitlog.splits import Split
-from schemas.layouts.commitlog import NewMessage, parse_message, serialize_message
-from schemas.layouts.scan import Bounds, SegmentScanner, SpanKind
-from schemas.tables.messages import SOURCE
+from commitlake.connectors.formats.engine.batches import read_split
+from commitlake.connectors.formats.engine.options import Mode
+from commitlake.connectors.formats.engine.records import row_of
+from commitlake.connectors.formats.engine.request import Request
+from commitlake.connectors.formats.engine.splits import Split
+from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage, parse_message, serialize_message
+from commitlake.schemas.layouts.rocketmq.scan import Bounds, SegmentScanner, SpanKind
+from commitlake.schemas.tables.messages import SOURCE
 
 FOLDER = Path(__file__).parent
 SEGMENT_BYTES = 1 << 20

@@ -5,11 +5,15 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from broker_lite.store.mapped_file import Mappings
-from broker_lite.store.timer_files import TimerFiles
-from schemas.layouts.hashing import java_hash
-from schemas.layouts.timer_checkpoint import TimerCheckpoint, parse_timer_checkpoint, serialize_timer_checkpoint
-from schemas.layouts.timer_log import (
+from commitlake.broker_lite.stores.rocketmq.mapped_file import Mappings
+from commitlake.broker_lite.stores.rocketmq.timer_files import TimerFiles
+from commitlake.schemas.layouts.rocketmq.hashing import java_hash
+from commitlake.schemas.layouts.rocketmq.timer_checkpoint import (
+    TimerCheckpoint,
+    parse_timer_checkpoint,
+    serialize_timer_checkpoint,
+)
+from commitlake.schemas.layouts.rocketmq.timer_log import (
     BLANK,
     BLANK_MAGIC,
     MAGIC_DEFAULT,
@@ -21,7 +25,13 @@ from schemas.layouts.timer_log import (
     serialize_timer_unit,
     timer_units,
 )
-from schemas.layouts.timer_wheel import SLOT, TimerSlot, parse_timer_slot, serialize_timer_slot, slot_position
+from commitlake.schemas.layouts.rocketmq.timer_wheel import (
+    SLOT,
+    TimerSlot,
+    parse_timer_slot,
+    serialize_timer_slot,
+    slot_position,
+)
 
 FOLDER = Path(__file__).parent / "timers"
 LOG = {name: FOLDER / f"timerlog-{name}.bin" for name in (f"{0:020d}", f"{452:020d}")}

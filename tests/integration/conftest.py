@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from connectors.spark_session import get_session
+from commitlake.connectors.runtime.spark_session import get_session
 from tests.servers import rocketmq
 from tests.servers.recording import RecordedStore, recorded
 from tests.servers.rocketmq import VERSIONS, BrokerOptions, RocketMQ

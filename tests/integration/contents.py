@@ -7,12 +7,12 @@ from pathlib import Path
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from connectors.commitlog.records import walk_store
-from connectors.commitlog.stores import find_stores
-from connectors.lake.paths import LakePaths
-from connectors.packs.frames import BodyRef
-from connectors.packs.reader import read_body
-from connectors.packs.stores import open_store
+from commitlake.connectors.formats.engine.records import walk_store
+from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.connectors.lake.packs.frames import BodyRef
+from commitlake.connectors.lake.packs.reader import read_body
+from commitlake.connectors.lake.packs.stores import open_store
+from commitlake.connectors.lake.paths import LakePaths
 
 
 def content(lake: Path) -> dict[str, pa.Table]:

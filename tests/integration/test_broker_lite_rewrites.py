@@ -8,11 +8,11 @@ from itertools import pairwise
 
 import pytest
 
-from broker_lite.delivery import rewrites
-from schemas.layouts import properties as props
-from schemas.layouts.commitlog import Message, NewMessage, parse_message
-from schemas.layouts.sysflag import TransactionType, transaction_type
-from schemas.layouts.topics import DLQ_PREFIX, HALF_TOPIC, OP_TOPIC, RETRY_PREFIX, SCHEDULE_TOPIC
+from commitlake.broker_lite.delivery import rewrites
+from commitlake.schemas.layouts.rocketmq import properties as props
+from commitlake.schemas.layouts.rocketmq.commitlog import Message, NewMessage, parse_message
+from commitlake.schemas.layouts.rocketmq.sysflag import TransactionType, transaction_type
+from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, HALF_TOPIC, OP_TOPIC, RETRY_PREFIX, SCHEDULE_TOPIC
 from tests.servers.recording import FAILING_GROUP, FAILING_TOPIC, RecordedStore
 
 RETRY_TOPIC = f"{RETRY_PREFIX}{FAILING_GROUP}"

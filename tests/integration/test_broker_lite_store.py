@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from broker_lite.delivery.rewrites import copy_of
-from broker_lite.shop_traffic import SHOP_OPTIONS, ShopTraffic, fill_shop_store
-from broker_lite.store import MessageStore, StoreOptions
-from schemas.layouts.commitlog import Message
-from schemas.layouts.hosts import Host
-from schemas.layouts.sysflag import BodyCodec
+from commitlake.broker_lite.delivery.rewrites import copy_of
+from commitlake.broker_lite.shop_traffic import SHOP_OPTIONS, ShopTraffic, fill_shop_store
+from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
+from commitlake.schemas.layouts.rocketmq.commitlog import Message
+from commitlake.schemas.layouts.rocketmq.hosts import Host
+from commitlake.schemas.layouts.rocketmq.sysflag import BodyCodec
 from tests.servers.java_programs import Row, consume_all, dump_store, look_up
 from tests.servers.process import free_ports
 from tests.servers.recording import RECORDING_OPTIONS, RecordedStore

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from jobs import guard
-from jobs.command import ExitCode
-from schemas.layouts.segments import parse_segment_name, segment_name
+from commitlake.jobs import guard
+from commitlake.jobs.cli.command import ExitCode
+from commitlake.schemas.layouts.segments import parse_segment_name, segment_name
 from tests.logs import closed_segment, messages, open_segment, write_store
 from tests.servers import rocketmq
 from tests.servers.rocketmq import SMALL_FILES, RocketMQ

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from connectors.commitlog import index_answer
-from connectors.commitlog.filters import Filters
-from connectors.commitlog.plan import segment_ranges, take_snapshot
-from connectors.commitlog.queue_index import QueueIndex
-from connectors.commitlog.read_plan import Way
-from connectors.commitlog.stores import find_stores
-from schemas.layouts.commitlog import Message
+from commitlake.connectors.formats.engine import index_answer
+from commitlake.connectors.formats.engine.filters import Filters
+from commitlake.connectors.formats.engine.plan import segment_ranges, take_snapshot
+from commitlake.connectors.formats.engine.queue_index import QueueIndex
+from commitlake.connectors.formats.engine.read_plan import Way
+from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.schemas.layouts.rocketmq.commitlog import Message
 from tests.indexed_stores import plan_of, read_by_plan, read_splits, wanted, without_seeks
 from tests.servers.recording import RecordedStore
 

@@ -16,15 +16,15 @@ import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from connectors.commitlog.batches import read_split
-from connectors.commitlog.options import BodyForm, Mode
-from connectors.commitlog.plan import plan_splits, take_snapshot
-from connectors.commitlog.request import Request
-from connectors.commitlog.stores import find_stores
-from jobs import dump
-from schemas.layouts import indexfile
-from schemas.layouts.consumequeue import tags_code
-from schemas.tables.messages import SOURCE
+from commitlake.connectors.formats.engine.batches import read_split
+from commitlake.connectors.formats.engine.options import BodyForm, Mode
+from commitlake.connectors.formats.engine.plan import plan_splits, take_snapshot
+from commitlake.connectors.formats.engine.request import Request
+from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.jobs import dump
+from commitlake.schemas.layouts.rocketmq import indexfile
+from commitlake.schemas.layouts.rocketmq.consumequeue import tags_code
+from commitlake.schemas.tables.messages import SOURCE
 from tests.servers.recording import RECORDING_OPTIONS, RecordedStore, has_pop
 
 Row = dict[str, Any]

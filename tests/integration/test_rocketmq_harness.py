@@ -10,14 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.servers.jars import resolve_jars
-from tests.servers.java_programs import (
-    JavaProgramError,
-    Row,
-    consume_all,
-    dump_store,
-    look_up,
-    run_java,
-)
+from tests.servers.java_programs import JavaProgramError, Row, consume_all, dump_store, look_up, run_java
 from tests.servers.process import ServerError
 from tests.servers.recording import (
     FAILING_GROUP,

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker_lite.store import MessageStore, StoreOptions
-from connectors.commitlog.options import Mode
-from connectors.commitlog.plan import plan_splits, take_snapshot
-from connectors.commitlog.records import row_of
-from connectors.commitlog.stores import find_stores
-from schemas.layouts.commitlog import CRC_MASK, NewMessage
-from schemas.layouts.dialect import BOLTMQ, DIALECTS, Dialect
-from schemas.layouts.hosts import Host
+from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
+from commitlake.connectors.formats.engine.options import Mode
+from commitlake.connectors.formats.engine.plan import plan_splits, take_snapshot
+from commitlake.connectors.formats.engine.records import row_of
+from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.schemas.layouts.boltmq.dialect import BOLTMQ, DIALECTS, Dialect
+from commitlake.schemas.layouts.rocketmq.commitlog import CRC_MASK, NewMessage
+from commitlake.schemas.layouts.rocketmq.hosts import Host
 from tests.hypothesis_profiles import load
 from tests.property.test_hostile_logs import check_row, read_all
 from tests.unit.broker_lite.builders import STORED_MS, Clock

@@ -1,6 +1,6 @@
 """The law of hostile bytes: intact records are all found, bad ranges are named, and both readers say the same.
 
-The plain scanner (`schemas.layouts.scan`) and the compiled walk share no code beyond the declared layouts.
+The plain scanner (`schemas.layouts.rocketmq.scan`) and the compiled walk share no code beyond the declared layouts.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from connectors.commitlog.batches import read_split
-from connectors.commitlog.errors import DamagedLogError
-from connectors.commitlog.options import Mode
-from connectors.commitlog.plan import plan_splits, take_snapshot
-from connectors.commitlog.records import row_of, walk_store
-from connectors.commitlog.request import Request
-from connectors.commitlog.splits import Split
-from connectors.commitlog.stores import find_stores
-from schemas.layouts.commitlog import parse_message
-from schemas.layouts.dialect import DIALECTS, ROCKETMQ, Dialect
-from schemas.layouts.errors import LayoutError
-from schemas.layouts.scan import Fault, SpanKind
-from schemas.tables.messages import SOURCE
+from commitlake.connectors.formats.engine.batches import read_split
+from commitlake.connectors.formats.engine.errors import DamagedLogError
+from commitlake.connectors.formats.engine.options import Mode
+from commitlake.connectors.formats.engine.plan import plan_splits, take_snapshot
+from commitlake.connectors.formats.engine.records import row_of, walk_store
+from commitlake.connectors.formats.engine.request import Request
+from commitlake.connectors.formats.engine.splits import Split
+from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.schemas.layouts.boltmq.dialect import DIALECTS, ROCKETMQ, Dialect
+from commitlake.schemas.layouts.errors import LayoutError
+from commitlake.schemas.layouts.rocketmq.commitlog import parse_message
+from commitlake.schemas.layouts.rocketmq.scan import Fault, SpanKind
+from commitlake.schemas.tables.messages import SOURCE
 from tests.hostile import HostileLog
 from tests.hypothesis_profiles import load
 from tests.logs import closed_segment, damage, messages, open_segment, write_store

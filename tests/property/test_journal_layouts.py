@@ -9,23 +9,23 @@ from dataclasses import asdict
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.layouts.errors import LayoutError
-from schemas.layouts.hosts import Host
-from schemas.layouts.jmq_consumption import Consumption, Outcome, parse_consumption, serialize_consumption
-from schemas.layouts.jmq_message_id import MessagePlace, parse_message_id, serialize_message_id
-from schemas.layouts.jmq_offsets import ConsumedQueue, Position, parse_offsets, serialize_offsets
-from schemas.layouts.jmq_queue import ENTRY, Entry, count_valid, parse_entry, serialize_entry
-from schemas.layouts.journal import (
+from commitlake.schemas.layouts.errors import LayoutError
+from commitlake.schemas.layouts.jmq.body import compress_body, original_body
+from commitlake.schemas.layouts.jmq.consumption import Consumption, Outcome, parse_consumption, serialize_consumption
+from commitlake.schemas.layouts.jmq.journal import (
     NewJournalMessage,
     delay_of,
     parse_message,
     serialize_filler,
     serialize_message,
 )
-from schemas.layouts.journal_body import compress_body, original_body
-from schemas.layouts.journal_properties import parse_properties, serialize_properties
-from schemas.layouts.journal_scan import JournalScanner
-from schemas.layouts.scan import Bounds, Fault, Span, SpanKind
+from commitlake.schemas.layouts.jmq.message_id import MessagePlace, parse_message_id, serialize_message_id
+from commitlake.schemas.layouts.jmq.offsets import ConsumedQueue, Position, parse_offsets, serialize_offsets
+from commitlake.schemas.layouts.jmq.properties import parse_properties, serialize_properties
+from commitlake.schemas.layouts.jmq.queue import ENTRY, Entry, count_valid, parse_entry, serialize_entry
+from commitlake.schemas.layouts.jmq.scan import JournalScanner
+from commitlake.schemas.layouts.rocketmq.hosts import Host
+from commitlake.schemas.layouts.rocketmq.scan import Bounds, Fault, Span, SpanKind
 from tests.hypothesis_profiles import load
 from tests.logs import damage
 

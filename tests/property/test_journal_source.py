@@ -1,6 +1,6 @@
 """The law of hostile journals: intact records are all found, bad ranges are named, and both readers say the same.
 
-The plain scanner (`schemas.layouts.journal_scan`) and the compiled walk share no code beyond the declared layouts.
+The plain scanner (`schemas.layouts.jmq.scan`) and the compiled walk share no code beyond the declared layouts.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from broker_lite.journal import JournalOptions, JournalStore
-from connectors.commitlog.batches import read_split
-from connectors.commitlog.errors import DamagedLogError
-from connectors.commitlog.layouts import ALL_LAYOUTS, StoreLayout, rules_of
-from connectors.commitlog.options import Mode
-from connectors.commitlog.plan import plan_splits, take_snapshot
-from connectors.commitlog.records import walk_store
-from connectors.commitlog.request import Request
-from connectors.commitlog.splits import Split
-from connectors.commitlog.stores import find_stores
-from schemas.layouts.hosts import Host
-from schemas.layouts.journal import NewJournalMessage
-from schemas.layouts.journal_body import original_body
-from schemas.layouts.scan import Fault, SpanKind
-from schemas.tables.messages import SOURCE
+from commitlake.broker_lite.stores.jmq import JournalOptions, JournalStore
+from commitlake.connectors.formats.engine.batches import read_split
+from commitlake.connectors.formats.engine.errors import DamagedLogError
+from commitlake.connectors.formats.engine.layouts import ALL_LAYOUTS, StoreLayout, rules_of
+from commitlake.connectors.formats.engine.options import Mode
+from commitlake.connectors.formats.engine.plan import plan_splits, take_snapshot
+from commitlake.connectors.formats.engine.records import walk_store
+from commitlake.connectors.formats.engine.request import Request
+from commitlake.connectors.formats.engine.splits import Split
+from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.schemas.layouts.jmq.body import original_body
+from commitlake.schemas.layouts.jmq.journal import NewJournalMessage
+from commitlake.schemas.layouts.rocketmq.hosts import Host
+from commitlake.schemas.layouts.rocketmq.scan import Fault, SpanKind
+from commitlake.schemas.tables.messages import SOURCE
 from tests.hypothesis_profiles import load
 from tests.journals import closed_file, messages, new_message, open_file, records, write_journal
 from tests.logs import damage

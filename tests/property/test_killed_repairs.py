@@ -18,14 +18,14 @@ from typing import Any
 
 import pytest
 
-from connectors.archive.task import ArchiveTasks
-from connectors.archive.work import find_work
-from connectors.lake.committer import commit_run, open_for_append
-from connectors.lake.paths import LakePaths
-from connectors.packs.location import PackLocation
-from jobs import rebuild, restore
-from jobs.command import ExitCode
-from schemas.layouts.segments import segment_name
+from commitlake.connectors.lake.committer import commit_run, open_for_append
+from commitlake.connectors.lake.packs.location import PackLocation
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.jobs import rebuild, restore
+from commitlake.jobs.cli.command import ExitCode
+from commitlake.pipelines.archive.task import ArchiveTasks
+from commitlake.pipelines.archive.work import find_work
+from commitlake.schemas.layouts.segments import segment_name
 from tests.indexed_stores import write_indexed_store
 
 COUNT = 120

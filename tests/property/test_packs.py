@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connectors.packs.errors import PackError, PackNameError
-from connectors.packs.frames import FRAME_BYTES, PackRefs
-from connectors.packs.names import pack_name, parse_pack_name
-from connectors.packs.reader import FrameCache, read_bodies
-from connectors.packs.writer import PackWriter
+from commitlake.connectors.lake.packs.errors import PackError, PackNameError
+from commitlake.connectors.lake.packs.frames import FRAME_BYTES, PackRefs
+from commitlake.connectors.lake.packs.names import pack_name, parse_pack_name
+from commitlake.connectors.lake.packs.reader import FrameCache, read_bodies
+from commitlake.connectors.lake.packs.writer import PackWriter
 from tests.hypothesis_profiles import load
-from tests.unit.connectors.packs.making import NAME, TOKEN, MemoryStore, append, decompressed, packed
+from tests.unit.connectors.lake.packs.making import NAME, TOKEN, MemoryStore, append, decompressed, packed
 
 load()
 

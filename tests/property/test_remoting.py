@@ -9,19 +9,19 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connectors.remoting.exchange import Exchange
-from schemas.layouts.errors import LayoutError
-from schemas.layouts.remoting import Command, Language, SerializeType, parse_command, serialize_command
-from schemas.remoting.batch import BatchItem, parse_batch, serialize_batch
-from schemas.remoting.errors import BodyError, HeaderError
-from schemas.remoting.ext_fields import from_ext_fields, to_ext_fields
-from schemas.remoting.fastjson import parse_fastjson, serialize_compact
-from schemas.remoting.headers import PullMessageRequest, SendMessageRequest
-from schemas.remoting.heartbeats import ConsumerConnection, Heartbeat, LockBatch
-from schemas.remoting.json_fields import parse_body, serialize_body
-from schemas.remoting.registration import parse_registration
-from schemas.remoting.routes import MessageQueue, TopicRoute
-from schemas.remoting.statistics import ConsumerRunningInfo, ConsumeStats, OffsetWrapper
+from commitlake.connectors.rocketmq.exchange import Exchange
+from commitlake.schemas.layouts.errors import LayoutError
+from commitlake.schemas.remoting.batch import BatchItem, parse_batch, serialize_batch
+from commitlake.schemas.remoting.errors import BodyError, HeaderError
+from commitlake.schemas.remoting.ext_fields import from_ext_fields, to_ext_fields
+from commitlake.schemas.remoting.fastjson import parse_fastjson, serialize_compact
+from commitlake.schemas.remoting.frames import Command, Language, SerializeType, parse_command, serialize_command
+from commitlake.schemas.remoting.headers import PullMessageRequest, SendMessageRequest
+from commitlake.schemas.remoting.heartbeats import ConsumerConnection, Heartbeat, LockBatch
+from commitlake.schemas.remoting.json_fields import parse_body, serialize_body
+from commitlake.schemas.remoting.registration import parse_registration
+from commitlake.schemas.remoting.routes import MessageQueue, TopicRoute
+from commitlake.schemas.remoting.statistics import ConsumerRunningInfo, ConsumeStats, OffsetWrapper
 from tests.hypothesis_profiles import load
 
 load()

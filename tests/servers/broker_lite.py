@@ -98,7 +98,7 @@ class BrokerLite:
         Raises:
             ServerError: It did not come up.
         """
-        command = [sys.executable, "-m", "jobs.cli", "broker", "--store", str(self.store)]
+        command = [sys.executable, "-m", "commitlake.jobs.cli.main", "broker", "--store", str(self.store)]
         command += ["--listen", self.broker_address, "--namesrv", self.name_server_address, *self._options]
         self._process = ServerProcess("broker_lite", command, self.folder / "broker_lite.log")
         self._process.wait_until(

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from connectors.jars import s3_jars
+from commitlake.connectors.runtime.jars import s3_jars
 from tests.servers.go_programs import go_program
 from tests.servers.hbase import hbase_jars
 from tests.servers.rocketmq import VERSIONS, rocketmq_jars

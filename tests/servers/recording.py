@@ -15,13 +15,7 @@ import time
 from pathlib import Path
 
 from tests.servers.cache import build_once, cache_folder, digest
-from tests.servers.java_programs import (
-    SOURCES,
-    Row,
-    dump_store,
-    fail_every_message,
-    produce_every_kind,
-)
+from tests.servers.java_programs import SOURCES, Row, dump_store, fail_every_message, produce_every_kind
 from tests.servers.process import is_free
 from tests.servers.remoting import max_offset, pop_and_forget
 from tests.servers.rocketmq import SMALL_FILES, RocketMQ

@@ -9,13 +9,13 @@ from __future__ import annotations
 import time
 from typing import NamedTuple
 
-from connectors.remoting.errors import RocketMQError
-from connectors.remoting.network import Answer, Network
-from connectors.remoting.options import Options
-from schemas.remoting.codes import RequestCode
-from schemas.remoting.ext_fields import Long
-from schemas.remoting.headers import MaxOffsetRequest, OffsetResponse
-from schemas.remoting.routes import ClusterInfo
+from commitlake.connectors.rocketmq.errors import RocketMQError
+from commitlake.connectors.rocketmq.network import Answer, Network
+from commitlake.connectors.rocketmq.options import Options
+from commitlake.schemas.remoting.codes import RequestCode
+from commitlake.schemas.remoting.ext_fields import Long
+from commitlake.schemas.remoting.headers import MaxOffsetRequest, OffsetResponse
+from commitlake.schemas.remoting.routes import ClusterInfo
 
 ANSWER_SECONDS = 10
 

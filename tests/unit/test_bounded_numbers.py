@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-PACKAGES = ("schemas", "connectors", "jobs", "broker_lite")
+PACKAGES = ("schemas", "connectors", "pipelines", "jobs", "broker_lite")
 ROOT = Path(__file__).parents[2]
 TEXTS = {"text", "name", "part", "port", "digits", "word", "line", "key", "queue", "level", "number_text"}
 MATCHES = {"match", "found"}
@@ -21,24 +21,24 @@ LIMITED = "the regular expression limits the digits"
 ALLOWED = {
     "schemas/layouts/numbers.py": "the parser itself",
     "schemas/layouts/segments.py": "20 digits, of any script",
-    "schemas/layouts/broker_conf.py": "four hexadecimal digits",
-    "schemas/layouts/delay_levels.py": LIMITED,
-    "broker_lite/store/commitlog.py": SEGMENT,
-    "broker_lite/store/file_queue.py": SEGMENT,
-    "broker_lite/store/message_index.py": "names of 17 digits",
-    "connectors/commitlog/indexes.py": SEGMENT,
-    "connectors/commitlog/queue_index.py": SEGMENT,
-    "connectors/journal/queue_files.py": SEGMENT,
-    "connectors/packs/s3_store.py": "an answer of the object store; its regular expression limits the digits",
-    "connectors/quality/partitions.py": "numbers of numpy",
-    "connectors/rebuild/index_tags.py": SEGMENT,
-    "connectors/verify/small_files.py": "numbers of 32 bits: the table was checked",
-    "connectors/verify/queue_files.py": SEGMENT,
+    "schemas/layouts/rocketmq/broker_conf.py": "four hexadecimal digits",
+    "schemas/layouts/rocketmq/delay_levels.py": LIMITED,
+    "broker_lite/stores/rocketmq/commitlog.py": SEGMENT,
+    "broker_lite/stores/rocketmq/file_queue.py": SEGMENT,
+    "broker_lite/stores/rocketmq/message_index.py": "names of 17 digits",
+    "connectors/formats/rocketmq/indexes.py": SEGMENT,
+    "connectors/formats/engine/queue_index.py": SEGMENT,
+    "connectors/formats/jmq/queue_files.py": SEGMENT,
+    "connectors/lake/packs/s3_store.py": "an answer of the object store; its regular expression limits the digits",
+    "pipelines/quality/partitions.py": "numbers of numpy",
+    "pipelines/rebuild/index_tags.py": SEGMENT,
+    "pipelines/verify/small_files.py": "numbers of 32 bits: the table was checked",
+    "pipelines/verify/queue_files.py": SEGMENT,
     "jobs/broker_store.py": "an argument of the user's own: `float` raises for what is none",
     "jobs/guard.py": "an argument of the user's own: `float` raises for what is none",
-    "jobs/durations.py": LIMITED,
-    "jobs/process.py": "a process number out of /proc",
-    "jobs/times.py": LIMITED,
+    "jobs/cli/durations.py": LIMITED,
+    "jobs/cli/process.py": "a process number out of /proc",
+    "jobs/cli/times.py": LIMITED,
 }
 
 

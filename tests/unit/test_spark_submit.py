@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.cli import JOBS
+from commitlake.jobs.cli.main import JOBS
 
 ROOT = Path(__file__).parents[2]
 JAVA = """#!/bin/sh
@@ -32,7 +32,11 @@ def project(tmp_path: Path) -> Path:
     root.mkdir()
     for name in ("spark-submit.sh", "pyproject.toml", "requirements.lock", "requirements-dev.lock"):
         shutil.copy(ROOT / name, root / name)
-    shutil.copytree(ROOT / "jobs", root / "jobs", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(
+        ROOT / "commitlake", root / "commitlake", symlinks=True, ignore=shutil.ignore_patterns("__pycache__")
+    )
+    for name in ("jobs", "schemas", "connectors"):
+        shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
     return root
 
 
@@ -114,7 +118,7 @@ def test_what_is_set_up_starts_at_once_with_all_arguments_as_given(project: Path
     set_up(project)
     home = java(project / "java", "17")
     done = start(project, "--master", "local[2]", "query", "--where", "a = 'b  c'", JAVA_HOME=str(home))
-    words = ["-P", "-m", "jobs.submit", "--master", "local[2]", "query", "--where", "a = 'b  c'"]
+    words = ["-P", "-m", "commitlake.jobs.cli.submit", "--master", "local[2]", "query", "--where", "a = 'b  c'"]
     assert done.stdout.splitlines() == [str(home), *(f"<{word}>" for word in words)]
     assert (done.returncode, done.stderr) == (0, "")
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from broker_lite.store import MessageStore, StoreOptions
-from broker_lite.store.checkpoint_file import CheckpointFile
-from connectors.remoting import OutgoingMessage, Producer
-from connectors.remoting.options import Options
-from schemas.layouts.batchconsumequeue import ENTRY
+from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
+from commitlake.broker_lite.stores.rocketmq.checkpoint_file import CheckpointFile
+from commitlake.connectors.rocketmq import OutgoingMessage, Producer
+from commitlake.connectors.rocketmq.options import Options
+from commitlake.schemas.layouts.rocketmq.batchconsumequeue import ENTRY
 from tests.servers.broker_lite import SMALL_FILES as LITE_FILES
 from tests.servers.broker_lite import BrokerLite
 from tests.servers.java_programs import run_java

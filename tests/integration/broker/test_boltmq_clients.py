@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from schemas.layouts.dialect import Magic
+from commitlake.schemas.layouts.boltmq.dialect import Magic
 from tests.integration.broker.conftest import QUICK
 from tests.integration.broker.test_java_consumers import VOLUME, consume, keys
 from tests.servers.broker_lite import SMALL_FILES, BrokerLite

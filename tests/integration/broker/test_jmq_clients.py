@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from broker_lite.journal import ArchiveView, JournalOptions, JournalStore
-from schemas.layouts.jmq_consumption import Outcome
-from schemas.layouts.journal_body import original_body
-from schemas.layouts.message_id import parse_message_id
+from commitlake.broker_lite.stores.jmq import ArchiveView, JournalOptions, JournalStore
+from commitlake.schemas.layouts.jmq.body import original_body
+from commitlake.schemas.layouts.jmq.consumption import Outcome
+from commitlake.schemas.layouts.rocketmq.message_id import parse_message_id
 from tests.servers.broker_lite import SMALL_FILES, BrokerLite
 from tests.servers.java_programs import JavaProgramError, run_java
 from tests.servers.mqadmin import mqadmin

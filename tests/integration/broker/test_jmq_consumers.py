@@ -7,16 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.broker.test_java_consumers import (  # noqa: F401 (they run here with this module's broker)
-    sent,
-    test_a_consumer_gets_what_it_asks_for,
-    test_broadcast_gives_everything_to_everybody,
-    test_lite_pull_gets_everything,
-    test_orderly_consumers_get_each_queue_in_order,
-    test_the_others_take_over_when_a_consumer_goes,
-    test_the_others_take_over_when_a_consumer_is_killed,
-    test_two_consumers_share_the_queues,
-)
 from tests.servers.broker_lite import SMALL_FILES, BrokerLite
 
 

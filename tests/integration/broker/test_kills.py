@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from schemas.layouts.message_id import parse_message_id
-from schemas.layouts.remoting import Command, parse_command, serialize_command
-from schemas.remoting.codes import RequestCode, ResponseCode
+from commitlake.schemas.layouts.rocketmq.message_id import parse_message_id
+from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
+from commitlake.schemas.remoting.frames import Command, parse_command, serialize_command
 from tests.servers.broker_lite import SMALL_FILES, BrokerLite
 from tests.unit.broker_lite.broker_builders import send_fields
 
@@ -69,7 +69,7 @@ class Producer(threading.Thread):
 
 def check_rocketmq(root: Path, acknowledged: Mapping[str, str]) -> None:
     """See that a store in RocketMQ's layout has all messages with these keys and ids, and no gap."""
-    from broker_lite.store import MessageStore, StoreOptions
+    from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
 
     options = StoreOptions(
         segment_size_bytes=1 << 20, consume_queue_file_size_bytes=2000, index_slots=200, index_entries=800,
@@ -88,7 +88,7 @@ def check_rocketmq(root: Path, acknowledged: Mapping[str, str]) -> None:
 
 def check_jmq(root: Path, acknowledged: Mapping[str, str]) -> None:
     """See the same of a store in JMQ's layout."""
-    from broker_lite.journal import JournalOptions, JournalStore
+    from commitlake.broker_lite.stores.jmq import JournalOptions, JournalStore
 
     options = JournalOptions(
         journal_file_size_bytes=1 << 20, queue_file_size_bytes=2200, max_body_size_bytes=512 << 10

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from schemas.layouts.remoting import Command, parse_command, serialize_command
-from schemas.remoting.codes import RequestCode
+from commitlake.schemas.remoting.codes import RequestCode
+from commitlake.schemas.remoting.frames import Command, parse_command, serialize_command
 from tests.servers.broker_lite import SMALL_FILES, BrokerLite
 from tests.unit.broker_lite.broker_builders import send_fields
 

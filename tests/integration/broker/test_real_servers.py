@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from broker_lite.broker.options import BrokerOptions as LiteOptions
-from broker_lite.server.registration import registration_command
-from connectors.remoting.network import Network
-from connectors.remoting.options import Options
-from schemas.remoting.codes import RequestCode
-from schemas.remoting.configs import DataVersion, TopicConfig, TopicConfigs
-from schemas.remoting.name_server_headers import RouteRequest
-from schemas.remoting.routes import TopicRoute
+from commitlake.broker_lite.broker.options import BrokerOptions as LiteOptions
+from commitlake.broker_lite.server.registration import registration_command
+from commitlake.connectors.rocketmq.network import Network
+from commitlake.connectors.rocketmq.options import Options
+from commitlake.schemas.remoting.codes import RequestCode
+from commitlake.schemas.remoting.configs import DataVersion, TopicConfig, TopicConfigs
+from commitlake.schemas.remoting.name_server_headers import RouteRequest
+from commitlake.schemas.remoting.routes import TopicRoute
 from tests.integration.conftest import StartBroker
 from tests.servers.broker_lite import SMALL_FILES as SMALL
 from tests.servers.broker_lite import BrokerLite
@@ -67,7 +67,7 @@ def test_the_broker_registers_at_a_real_name_server(
         # It has said that it goes.
         assert not knows_broker(real.name_server_address, broker.broker_address)
         # With very many topics the body is compressed.
-        monkeypatch.setattr("broker_lite.server.registration.PLAIN_BODY_BYTES", 0)
+        monkeypatch.setattr("commitlake.broker_lite.server.registration.PLAIN_BODY_BYTES", 0)
         # 5.x takes no first registration of a single topic.
         names = ("Compressed", "Another")
         topics = TopicConfigs({name: TopicConfig(name, 3, 5, attributes={}) for name in names}, DataVersion(1, 1))

@@ -15,14 +15,14 @@ from pathlib import Path
 
 import pytest
 
-from connectors.remoting.errors import RefusedError
-from schemas.layouts.remoting import Command, parse_command, serialize_command
-from schemas.remoting.admin_headers import CreateTopicRequest
-from schemas.remoting.codes import RequestCode, ResponseCode
-from schemas.remoting.configs import SubscriptionGroupConfig, SubscriptionGroups, TopicConfigs
-from schemas.remoting.headers import OffsetResponse, QueueRequest, UpdateConsumerOffsetRequest
-from schemas.remoting.json_fields import serialize_body
-from schemas.remoting.statistics import ConsumerOffsetTable
+from commitlake.connectors.rocketmq.errors import RefusedError
+from commitlake.schemas.remoting.admin_headers import CreateTopicRequest
+from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
+from commitlake.schemas.remoting.configs import SubscriptionGroupConfig, SubscriptionGroups, TopicConfigs
+from commitlake.schemas.remoting.frames import Command, parse_command, serialize_command
+from commitlake.schemas.remoting.headers import OffsetResponse, QueueRequest, UpdateConsumerOffsetRequest
+from commitlake.schemas.remoting.json_fields import serialize_body
+from commitlake.schemas.remoting.statistics import ConsumerOffsetTable
 from tests.integration.broker.test_kills import Producer
 from tests.servers.broker_lite import SMALL_FILES, BrokerLite
 from tests.servers.process import free_ports

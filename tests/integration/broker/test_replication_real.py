@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from schemas.remoting.codes import RequestCode
-from schemas.remoting.configs import TopicConfigs
+from commitlake.schemas.remoting.codes import RequestCode
+from commitlake.schemas.remoting.configs import TopicConfigs
 from tests.integration.broker.test_replication import master_lite, slave_lite, wait_until, wait_until_same
 from tests.servers.java_programs import run_java
 from tests.servers.remoting import ask, max_offset

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from schemas.remoting.codes import ResponseCode
+from commitlake.schemas.remoting.codes import ResponseCode
 from tests.servers.broker_lite import SMALL_FILES, BrokerLite
 from tests.servers.java_programs import run_java
 

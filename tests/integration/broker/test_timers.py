@@ -6,13 +6,13 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from broker_lite.delivery import Delivery
-from broker_lite.store import MessageStore, StoreOptions
-from connectors.remoting import OutgoingMessage, Producer
-from connectors.remoting.options import Options
-from schemas.layouts.commitlog import NewMessage
-from schemas.layouts.hosts import Host
-from schemas.layouts.topics import TIMER_TOPIC
+from commitlake.broker_lite.delivery import Delivery
+from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
+from commitlake.connectors.rocketmq import OutgoingMessage, Producer
+from commitlake.connectors.rocketmq.options import Options
+from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
+from commitlake.schemas.layouts.rocketmq.hosts import Host
+from commitlake.schemas.layouts.rocketmq.topics import TIMER_TOPIC
 from tests.servers.broker_lite import SMALL_FILES as LITE_FILES
 from tests.servers.broker_lite import BrokerLite
 from tests.servers.java_programs import run_java

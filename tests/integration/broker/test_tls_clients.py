@@ -7,9 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from connectors.remoting import Admin, Options, OutgoingMessage, Producer, Puller, RefusedError, UnreachableError
-from connectors.remoting.options import ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE, TLS_CONFIG_VARIABLE
-from schemas.remoting.signing import Credentials
+from commitlake.connectors.rocketmq import (
+    Admin,
+    Options,
+    OutgoingMessage,
+    Producer,
+    Puller,
+    RefusedError,
+    UnreachableError,
+)
+from commitlake.connectors.rocketmq.options import ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE, TLS_CONFIG_VARIABLE
+from commitlake.schemas.remoting.signing import Credentials
 from tests.certificates import Certificates
 from tests.integration.broker.test_replication import MemberLite, log_files, master_lite, wait_until
 from tests.servers.broker_lite import SMALL_FILES, BrokerLite

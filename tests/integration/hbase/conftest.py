@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from connectors.hbase import register
-from connectors.hbase.options import Options
+from commitlake import register
+from commitlake.connectors.hbase.options import Options
 from tests.servers.hbase import HBase
 
 _numbers = itertools.count(1)

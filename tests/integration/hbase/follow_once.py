@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from connectors.hbase.follower import follow
-from connectors.hbase.options import Options
+from commitlake.connectors.hbase.follower import follow
+from commitlake.connectors.hbase.options import Options
 
 
 def main(uri: str, port: str, table: str) -> None:

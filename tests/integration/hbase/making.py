@@ -12,9 +12,9 @@ import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from schemas.layouts.hosts import Host
-from schemas.layouts.message_id import serialize_message_id
-from schemas.tables.messages import MESSAGES
+from commitlake.schemas.layouts.rocketmq.hosts import Host
+from commitlake.schemas.layouts.rocketmq.message_id import serialize_message_id
+from commitlake.schemas.tables.messages import MESSAGES
 
 START = datetime.datetime(2026, 11, 20, 20, tzinfo=datetime.UTC)
 SCHEMA: pa.Schema = to_arrow_schema(MESSAGES, timezone="UTC")

@@ -6,11 +6,11 @@ from typing import Any
 
 import happybase
 
-from connectors.hbase.client import Client
-from connectors.hbase.options import Options
-from connectors.hbase.source import read_salt
-from connectors.hbase.tables import open_table
-from schemas.tables.messages import MESSAGES
+from commitlake.connectors.hbase.client import Client
+from commitlake.connectors.hbase.options import Options
+from commitlake.connectors.hbase.source import read_salt
+from commitlake.connectors.hbase.tables import open_table
+from commitlake.schemas.tables.messages import MESSAGES
 from tests.integration.hbase.making import by_place
 
 Cells = dict[bytes, dict[bytes, tuple[bytes, int]]]

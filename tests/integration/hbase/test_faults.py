@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from connectors.hbase.client import Client
-from connectors.hbase.errors import UnavailableError
-from connectors.hbase.follower import Followed, follow
-from connectors.hbase.options import Options
-from connectors.hbase.tables import open_or_create
+from commitlake.connectors.hbase.client import Client
+from commitlake.connectors.hbase.errors import UnavailableError
+from commitlake.connectors.hbase.follower import Followed, follow
+from commitlake.connectors.hbase.options import Options
+from commitlake.connectors.hbase.tables import open_or_create
 from tests.integration.hbase.making import append, delta_rows, message_rows, rare_rows
 from tests.integration.hbase.reading import all_cells, hbase_rows
 from tests.servers.hbase import HBase

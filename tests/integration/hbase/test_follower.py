@@ -9,14 +9,14 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from connectors.hbase.client import Client
-from connectors.hbase.errors import ConcurrentFollowError, ProgressError, TableError, UnavailableError
-from connectors.hbase.follower import follow
-from connectors.hbase.options import Options
-from connectors.hbase.progress import Progress, read_progress, write_progress
-from connectors.hbase.tables import open_or_create
-from connectors.hbase.work import Work, run_in_spark
-from connectors.lake.versions import snapshot_files, table_id
+from commitlake.connectors.hbase.client import Client
+from commitlake.connectors.hbase.errors import ConcurrentFollowError, ProgressError, TableError, UnavailableError
+from commitlake.connectors.hbase.follower import follow
+from commitlake.connectors.hbase.options import Options
+from commitlake.connectors.hbase.progress import Progress, read_progress, write_progress
+from commitlake.connectors.hbase.tables import open_or_create
+from commitlake.connectors.hbase.work import Work, run_in_spark
+from commitlake.connectors.lake.versions import snapshot_files, table_id
 from tests.integration.hbase.making import append, by_place, delta_rows, message_rows, rare_rows
 from tests.integration.hbase.reading import all_cells, hbase_rows
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs import archive, audit, query
+from commitlake.jobs import archive, audit, query
 from tests.jmq_stores import write_jmq_store
 from tests.journals import new_message
 from tests.servers.hbase import HBase

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from broker_lite.store import MessageStore, StoreOptions
-from connectors.hbase.cells import VALUE
-from connectors.hbase.client import Client
-from connectors.hbase.keys import MESSAGE, end_of
-from connectors.hbase.options import Options
-from jobs import archive, audit, query
+from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
+from commitlake.connectors.hbase.cells import VALUE
+from commitlake.connectors.hbase.client import Client
+from commitlake.connectors.hbase.keys import MESSAGE, end_of
+from commitlake.connectors.hbase.options import Options
+from commitlake.jobs import archive, audit, query
 from tests.logs import messages
 from tests.servers.hbase import HBase
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from connectors.hbase.client import Client
-from connectors.hbase.errors import QuestionError
-from connectors.hbase.follower import follow
-from connectors.hbase.lookups import Wanted, look_up, read_all
-from connectors.hbase.options import Options
-from connectors.lake.reader import run_sql
+from commitlake.connectors.hbase.client import Client
+from commitlake.connectors.hbase.errors import QuestionError
+from commitlake.connectors.hbase.follower import follow
+from commitlake.connectors.hbase.lookups import Wanted, look_up, read_all
+from commitlake.connectors.hbase.options import Options
+from commitlake.connectors.lake.reader import run_sql
 from tests.integration.hbase.making import SCHEMA, START, append, delta_rows, message_rows, rare_rows
 from tests.servers.hbase import HBase
 

@@ -8,11 +8,11 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from connectors.hbase.client import Client
-from connectors.hbase.follower import follow
-from connectors.hbase.options import Options
-from connectors.hbase.tables import open_or_create
-from schemas.tables.messages import MESSAGES
+from commitlake.connectors.hbase.client import Client
+from commitlake.connectors.hbase.follower import follow
+from commitlake.connectors.hbase.options import Options
+from commitlake.connectors.hbase.tables import open_or_create
+from commitlake.schemas.tables.messages import MESSAGES
 from tests.integration.hbase.making import append, by_place, delta_rows, message_rows, rare_rows
 
 AUDITED = "broker,physical_offset,topic,queue_id,queue_offset,size,body_crc,store_timestamp"

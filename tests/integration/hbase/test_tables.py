@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from connectors.hbase.client import Client
-from connectors.hbase.errors import OptionError, RefusedError, TableError, UnavailableError
-from connectors.hbase.follower import follow
-from connectors.hbase.options import Options
-from connectors.hbase.tables import Layout, open_or_create, open_table, shell_statement
+from commitlake.connectors.hbase.client import Client
+from commitlake.connectors.hbase.errors import OptionError, RefusedError, TableError, UnavailableError
+from commitlake.connectors.hbase.follower import follow
+from commitlake.connectors.hbase.options import Options
+from commitlake.connectors.hbase.tables import Layout, open_or_create, open_table, shell_statement
 from tests.integration.hbase.making import append, message_rows
 from tests.integration.hbase.reading import hbase_rows
 from tests.servers.hbase import HBase

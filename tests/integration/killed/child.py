@@ -17,21 +17,21 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from connectors.archive.run import Config, run_archive
-from connectors.spark_session import get_session
+from commitlake.connectors.runtime.spark_session import get_session
+from commitlake.pipelines.archive.run import Config, run_archive
 from tests.process_trees import kill_tree
 
 STEPS = {
-    "before the tables are there": ("connectors.archive.run", "open_for_append", "before"),
-    "before the first task": ("connectors.archive.run", "open_for_append", "after"),
-    "before the commit": ("connectors.archive.run", "commit_run", "before"),
-    "behind the commit": ("connectors.archive.run", "commit_run", "after"),
-    "before the quarantine": ("connectors.lake.follower", "append_files", "before"),
-    "behind the quarantine": ("connectors.lake.follower", "append_files", "after"),
-    "before the run is told": ("connectors.lake.follower", "_append_run", "before"),
-    "behind the run": ("connectors.lake.follower", "_append_run", "after"),
-    "before the keys are committed": ("connectors.message_keys.follow", "advance", "before"),
-    "behind the keys": ("connectors.message_keys.follow", "advance", "after"),
+    "before the tables are there": ("commitlake.pipelines.archive.run", "open_for_append", "before"),
+    "before the first task": ("commitlake.pipelines.archive.run", "open_for_append", "after"),
+    "before the commit": ("commitlake.pipelines.archive.run", "commit_run", "before"),
+    "behind the commit": ("commitlake.pipelines.archive.run", "commit_run", "after"),
+    "before the quarantine": ("commitlake.connectors.lake.follower", "append_files", "before"),
+    "behind the quarantine": ("commitlake.connectors.lake.follower", "append_files", "after"),
+    "before the run is told": ("commitlake.connectors.lake.follower", "_append_run", "before"),
+    "behind the run": ("commitlake.connectors.lake.follower", "_append_run", "after"),
+    "before the keys are committed": ("commitlake.pipelines.message_keys.follow", "advance", "before"),
+    "behind the keys": ("commitlake.pipelines.message_keys.follow", "advance", "after"),
 }
 
 

@@ -21,10 +21,10 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from broker_lite.store import MessageStore, StoreOptions
-from broker_lite.store.writing import PutResult
-from connectors.lake.paths import LakePaths
-from jobs.process import descendants
+from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
+from commitlake.broker_lite.stores.rocketmq.writing import PutResult
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.jobs.cli.process import descendants
 from tests.benchmarks.corpus import json_bodies, shop_batches
 from tests.integration.contents import check_bodies, content
 from tests.integration.killed.child import DISK_FULL, STEPS

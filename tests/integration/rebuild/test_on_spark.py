@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from connectors.commitlog.stores import find_stores
-from connectors.rebuild.run import rebuild_store
-from connectors.rebuild.settings import Wanted
-from connectors.salvage.run import salvage_store
-from jobs import rebuild, verify
-from schemas.layouts.segments import segment_name
+from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.jobs import rebuild, verify
+from commitlake.pipelines.rebuild.run import rebuild_store
+from commitlake.pipelines.rebuild.settings import Wanted
+from commitlake.pipelines.salvage.run import salvage_store
+from commitlake.schemas.layouts.segments import segment_name
 from tests.indexed_stores import SEGMENT_BYTES, write_indexed_store
 from tests.jmq_stores import write_jmq_store
 

@@ -12,17 +12,17 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from connectors.commitlog.stores import find_stores
-from connectors.rebuild.run import Rebuilt, rebuild_store
-from connectors.rebuild.settings import Wanted, find_settings
-from connectors.remoting.options import Options
-from connectors.remoting.puller import Puller
-from connectors.salvage.run import salvage_store
-from connectors.verify.admission import Options as VerifyOptions
-from connectors.verify.doctor import verify_stores
-from jobs.command import ExitCode
-from jobs.rebuild import main
-from schemas.layouts.delay_levels import DEFAULT_DELAY_LEVELS, parse_delay_levels
+from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.connectors.rocketmq.options import Options
+from commitlake.connectors.rocketmq.puller import Puller
+from commitlake.jobs.cli.command import ExitCode
+from commitlake.jobs.rebuild import main
+from commitlake.pipelines.rebuild.run import Rebuilt, rebuild_store
+from commitlake.pipelines.rebuild.settings import Wanted, find_settings
+from commitlake.pipelines.salvage.run import salvage_store
+from commitlake.pipelines.verify.admission import Options as VerifyOptions
+from commitlake.pipelines.verify.doctor import verify_stores
+from commitlake.schemas.layouts.rocketmq.delay_levels import DEFAULT_DELAY_LEVELS, parse_delay_levels
 from tests.servers.java_programs import Row, consume_all, dump_store, look_up, run_java
 from tests.servers.recording import RECORDING_OPTIONS, RecordedStore
 from tests.servers.rocketmq import SMALL_FILES, RocketMQ

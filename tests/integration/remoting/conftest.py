@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from connectors.remoting import Admin, Options, Producer, Puller
+from commitlake.connectors.rocketmq import Admin, Options, Producer, Puller
 from tests.servers.rocketmq import BrokerOptions, RocketMQ
 
 CLIENT_SERVERS = BrokerOptions(

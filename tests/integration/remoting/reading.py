@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from connectors.remoting import NoRouteError, Puller
-from schemas.layouts.commitlog import Message
+from commitlake.connectors.rocketmq import NoRouteError, Puller
+from commitlake.schemas.layouts.rocketmq.commitlog import Message
 
 T = TypeVar("T")
 

@@ -6,8 +6,16 @@ import time
 
 import pytest
 
-from connectors.remoting import Admin, NoRouteError, OutgoingMessage, Producer, ProtocolError, Puller, RefusedError
-from schemas.remoting.configs import SubscriptionGroupConfig
+from commitlake.connectors.rocketmq import (
+    Admin,
+    NoRouteError,
+    OutgoingMessage,
+    Producer,
+    ProtocolError,
+    Puller,
+    RefusedError,
+)
+from commitlake.schemas.remoting.configs import SubscriptionGroupConfig
 from tests.integration.remoting.reading import read_all, wait_for
 from tests.servers.rocketmq import RocketMQ
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from connectors.remoting import (
+from commitlake.connectors.rocketmq import (
     Admin,
     AnswerTimeoutError,
     Options,
@@ -21,7 +21,7 @@ from connectors.remoting import (
     SendStatus,
     UnreachableError,
 )
-from schemas.remoting.signing import Credentials
+from commitlake.schemas.remoting.signing import Credentials
 from tests.integration.conftest import StartBroker
 from tests.integration.remoting.reading import read_all, wait_for
 from tests.servers.process import free_ports

@@ -9,8 +9,8 @@ from concurrent.futures import Future
 
 import pytest
 
-from connectors.commitlog.bodies import decompress
-from connectors.remoting import (
+from commitlake.connectors.formats.engine.bodies import decompress
+from commitlake.connectors.rocketmq import (
     InvalidMessageError,
     NoRouteError,
     Options,
@@ -22,9 +22,9 @@ from connectors.remoting import (
     SendResult,
     SendStatus,
 )
-from schemas.layouts.remoting import SerializeType
-from schemas.layouts.sysflag import BodyCodec
-from schemas.remoting.codes import ResponseCode
+from commitlake.schemas.layouts.rocketmq.sysflag import BodyCodec
+from commitlake.schemas.remoting.codes import ResponseCode
+from commitlake.schemas.remoting.frames import SerializeType
 from tests.integration.remoting.reading import read_all
 from tests.servers.java_programs import consume_all
 from tests.servers.rocketmq import RocketMQ

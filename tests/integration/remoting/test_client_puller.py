@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from connectors.remoting import OutgoingMessage, Producer, Puller, PullStatus, RefusedError
+from commitlake.connectors.rocketmq import OutgoingMessage, Producer, Puller, PullStatus, RefusedError
 from tests.integration.remoting.reading import read_all
 
 # Of the same hash, as Java computes it.

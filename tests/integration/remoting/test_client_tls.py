@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from connectors.remoting import Admin, Options, OutgoingMessage, Producer, Puller, UnreachableError
+from commitlake.connectors.rocketmq import Admin, Options, OutgoingMessage, Producer, Puller, UnreachableError
 from tests.certificates import Certificates
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from connectors.remoting import (
+from commitlake.connectors.rocketmq import (
     Admin,
     Decision,
     Options,
@@ -16,7 +16,7 @@ from connectors.remoting import (
     RefusedError,
     TransactionProducer,
 )
-from schemas.layouts.commitlog import Message
+from commitlake.schemas.layouts.rocketmq.commitlog import Message
 from tests.integration.remoting.reading import read_all, wait_for
 
 

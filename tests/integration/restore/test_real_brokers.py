@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from connectors.archive.task import ArchiveTasks
-from connectors.archive.work import find_work
-from connectors.facts.topic_configs import TABLE, read_topics
-from connectors.lake.committer import commit_run, open_for_append
-from connectors.lake.paths import LakePaths
-from connectors.packs.location import PackLocation
-from connectors.rebuild.settings import Wanted, find_settings
-from connectors.restore.config import parse_offsets
-from connectors.restore.rows import Chosen
-from connectors.restore.run import Restored, restore_store
+from commitlake.connectors.formats.rocketmq.topic_configs import TABLE, read_topics
+from commitlake.connectors.lake.committer import commit_run, open_for_append
+from commitlake.connectors.lake.packs.location import PackLocation
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.pipelines.archive.task import ArchiveTasks
+from commitlake.pipelines.archive.work import find_work
+from commitlake.pipelines.rebuild.settings import Wanted, find_settings
+from commitlake.pipelines.restore.config import parse_offsets
+from commitlake.pipelines.restore.rows import Chosen
+from commitlake.pipelines.restore.run import Restored, restore_store
 from tests.integration.rebuild.test_real_brokers import LEVELS, assert_same, assert_serves, business, ipv4
 from tests.servers.java_programs import dump_store
 from tests.servers.recording import RECORDING_OPTIONS, RecordedStore

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from connectors.s3.options import S3Options
+from commitlake.connectors.object_store.options import S3Options
 from tests.servers.fault_proxy import FaultProxy
 from tests.servers.s3 import S3Server
 

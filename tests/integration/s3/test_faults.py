@@ -10,16 +10,16 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from connectors.packs import s3_store
-from connectors.packs.errors import PackError, PackStoreError
-from connectors.packs.s3_store import S3PackStore
-from connectors.s3 import clients
-from connectors.s3.options import S3Options
-from connectors.s3.upload import PART_BYTES
+from commitlake.connectors.lake.packs import s3_store
+from commitlake.connectors.lake.packs.errors import PackError, PackStoreError
+from commitlake.connectors.lake.packs.s3_store import S3PackStore
+from commitlake.connectors.object_store import clients
+from commitlake.connectors.object_store.options import S3Options
+from commitlake.connectors.object_store.upload import PART_BYTES
 from tests.servers.fault_proxy import Fault, FaultProxy
 from tests.servers.process import free_ports
 from tests.servers.s3 import S3Server
-from tests.unit.connectors.packs.making import NAME
+from tests.unit.connectors.lake.packs.making import NAME
 
 SMALL = random.Random(1).randbytes(100_000)
 LARGE = random.Random(2).randbytes(3 * PART_BYTES + 12345)

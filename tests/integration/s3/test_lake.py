@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable, Schema
 
-from connectors.lake.delta import delta_table, storage_options
-from connectors.lake.paths import LakeError, LakePaths
-from connectors.lake.reader import open_table
-from connectors.s3 import clients
-from connectors.s3.errors import S3Error
-from jobs import query
-from schemas.tables.messages import MESSAGES, PARTITION_COLUMNS
+from commitlake.connectors.lake.delta import delta_table, storage_options
+from commitlake.connectors.lake.paths import LakeError, LakePaths
+from commitlake.connectors.lake.reader import open_table
+from commitlake.connectors.object_store import clients
+from commitlake.connectors.object_store.errors import S3Error
+from commitlake.jobs import query
+from commitlake.schemas.tables.messages import MESSAGES, PARTITION_COLUMNS
 from tests.logs import new_message, open_segment, write_store
 from tests.servers.fault_proxy import Fault, FaultProxy
 from tests.servers.s3 import S3Server
@@ -32,11 +32,11 @@ PROCESSES, ROUNDS = 6, 5
 # In a process of its own, as a user would: a JVM takes its environment, and its jars, when it starts.
 ARCHIVED = """
 import json, re, sys
-from connectors.lake.paths import LakePaths
-from connectors.packs.spark_reader import with_bodies
-from connectors.s3.spark import spark_uri
-from connectors.spark_session import get_session
-from jobs import archive
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.packs.spark_reader import with_bodies
+from commitlake.connectors.object_store.spark import spark_uri
+from commitlake.connectors.runtime.spark_session import get_session
+from commitlake.jobs import archive
 
 def rows_of(spark, store, lake, bodies):
     paths = LakePaths(lake)
@@ -60,10 +60,10 @@ if __name__ == "__main__":
 
 RACER = """
 import sys
-from connectors.lake.archive_log import ArchiveCommit, CommittedRange, StoreProgress
-from connectors.lake.committer import ConcurrentArchiveError, commit_messages
-from connectors.lake.data_files import DataFile
-from connectors.lake.delta import delta_table
+from commitlake.connectors.lake.archive_log import ArchiveCommit, CommittedRange, StoreProgress
+from commitlake.connectors.lake.committer import ConcurrentArchiveError, commit_messages
+from commitlake.connectors.lake.data_files import DataFile
+from commitlake.connectors.lake.delta import delta_table
 uri, name = sys.argv[1:]
 for line in sys.stdin:
     sequence = int(line)
@@ -80,9 +80,9 @@ for line in sys.stdin:
 """
 COMMIT = """
 import sys
-from connectors.lake.archive_log import ArchiveCommit, CommittedRange, StoreProgress
-from connectors.lake.committer import commit_run
-from connectors.lake.data_files import DataFile
+from commitlake.connectors.lake.archive_log import ArchiveCommit, CommittedRange, StoreProgress
+from commitlake.connectors.lake.committer import commit_run
+from commitlake.connectors.lake.data_files import DataFile
 file = DataFile("store_date=2026-11-20/a.parquet", "2026-11-20", 10, 1, '{"numRecords":1}')
 commit = ArchiveCommit(1, "run", {"b": StoreProgress(10)}, {"b": CommittedRange(0, 10)})
 print(commit_run(sys.argv[1], [file], commit, {}).sequence)

@@ -8,19 +8,19 @@ from typing import Any
 
 import pytest
 
-from connectors.archive.work import find_work
-from connectors.lake.delta import delta_table
-from connectors.lake.follower import finish_runs
-from connectors.lake.log_check import LogDamagedError
-from connectors.lake.log_files import LOG, entry_name
-from connectors.lake.paths import LakePaths
-from connectors.maintenance.repair import plan_repair, repair_lake
-from connectors.message_keys.check import check_keys
-from connectors.message_keys.follow import follow_keys
-from jobs import query
-from jobs.command import ExitCode
+from commitlake.connectors.lake.delta import delta_table
+from commitlake.connectors.lake.follower import finish_runs
+from commitlake.connectors.lake.log_check import LogDamagedError
+from commitlake.connectors.lake.log_files import LOG, entry_name
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.jobs import query
+from commitlake.jobs.cli.command import ExitCode
+from commitlake.pipelines.archive.work import find_work
+from commitlake.pipelines.maintenance.repair import plan_repair, repair_lake
+from commitlake.pipelines.message_keys.check import check_keys
+from commitlake.pipelines.message_keys.follow import follow_keys
 from tests.servers.s3 import S3Server
-from tests.unit.connectors.maintenance.lakes import GrowingLake, archive_store, shop_messages
+from tests.unit.pipelines.maintenance.lakes import GrowingLake, archive_store, shop_messages
 
 RUNS = 2
 COUNT = 10

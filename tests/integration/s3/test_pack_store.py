@@ -14,15 +14,15 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from connectors.packs.errors import PackError, PackNameError, PackStoreError
-from connectors.packs.location import pack_location
-from connectors.packs.names import pack_name
-from connectors.packs.reader import read_bodies, read_body
-from connectors.packs.stores import LocalPackStore, PackStore, open_store
-from connectors.packs.writer import write_pack
-from connectors.s3.upload import PART_BYTES
+from commitlake.connectors.lake.packs.errors import PackError, PackNameError, PackStoreError
+from commitlake.connectors.lake.packs.location import pack_location
+from commitlake.connectors.lake.packs.names import pack_name
+from commitlake.connectors.lake.packs.reader import read_bodies, read_body
+from commitlake.connectors.lake.packs.stores import LocalPackStore, PackStore, open_store
+from commitlake.connectors.lake.packs.writer import write_pack
+from commitlake.connectors.object_store.upload import PART_BYTES
 from tests.servers.s3 import S3Server
-from tests.unit.connectors.packs.making import NAME, TOKEN, append, ref_of
+from tests.unit.connectors.lake.packs.making import NAME, TOKEN, append, ref_of
 
 DATE = datetime.date(2026, 11, 20)
 OTHER = pack_name(DATE, "broker/b", 0, 5, TOKEN)
@@ -84,7 +84,7 @@ def test_ranges_end_where_the_pack_ends(store: PackStore) -> None:
 
 
 def test_a_body_is_read_by_one_ranged_get(bucket: str, proxy: object, behind_proxy: object) -> None:
-    from connectors.packs.s3_store import S3PackStore
+    from commitlake.connectors.lake.packs.s3_store import S3PackStore
 
     store = S3PackStore(f"s3://{bucket}/bodies", behind_proxy)  # type: ignore[arg-type]
     bodies = [random.Random(number).randbytes(5000) for number in range(100)]
@@ -245,7 +245,7 @@ def test_a_bucket_that_is_there_passes_the_check(store: PackStore) -> None:
 def test_wrong_credentials_are_said_without_saying_them(
     variable: str, code: str, bucket: str, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from connectors.s3 import clients
+    from commitlake.connectors.object_store import clients
 
     monkeypatch.setenv(variable, "wrongwrongwrong")
     monkeypatch.setattr(clients, "_clients", {})  # as in a new process
@@ -259,7 +259,7 @@ def test_wrong_credentials_are_said_without_saying_them(
 
 
 def test_no_credentials_are_said_so(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from connectors.s3 import clients
+    from commitlake.connectors.object_store import clients
 
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")

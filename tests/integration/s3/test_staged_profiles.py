@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 import pytest
 
-from connectors.archive.manifest import ManifestRow
-from connectors.archive.profiles_file import open_profiles_file
-from connectors.archive.staged import gather_profiles, stage_profile, staging
-from connectors.lake.paths import LakePaths
-from connectors.quality.errors import ProfileError
-from connectors.quality.merging import merge_profiles
+from commitlake.connectors.lake.manifest import ManifestRow
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.pipelines.archive.profiles_file import open_profiles_file
+from commitlake.pipelines.archive.staged import gather_profiles, stage_profile, staging
+from commitlake.pipelines.quality.errors import ProfileError
+from commitlake.pipelines.quality.merging import merge_profiles
 from tests.servers.s3 import S3Server
-from tests.unit.connectors.quality.making import many_windows
+from tests.unit.pipelines.quality.making import many_windows
 
 TASKS = [many_windows(range(first, first + 2), broker=broker) for first in (0, 2) for broker in "xyz"]
 

@@ -10,9 +10,9 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from connectors.commitlog.records import row_of, walk_store
-from connectors.commitlog.stores import find_stores, segment_size
-from schemas.tables.messages import BODY, CORRUPT_RECORD, SOURCE
+from commitlake.connectors.formats.engine.records import row_of, walk_store
+from commitlake.connectors.formats.engine.stores import find_stores, segment_size
+from commitlake.schemas.tables.messages import BODY, CORRUPT_RECORD, SOURCE
 
 Row = dict[str, Any]
 COLUMNS = [field.name for field in SOURCE if field.name not in (BODY.name, CORRUPT_RECORD.name)]

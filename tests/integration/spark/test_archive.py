@@ -15,29 +15,29 @@ from chispa import assert_df_equality
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
-from connectors.archive import run as archive_run
-from connectors.archive.concurrent import archive_beside_others
-from connectors.archive.run import Config, Result, run_archive
-from connectors.archive.task import ArchiveTasks
-from connectors.archive.work import find_work
-from connectors.commitlog.continuity import StoreReplacedError
-from connectors.commitlog.plan import plan_splits
-from connectors.commitlog.records import walk_store
-from connectors.commitlog.stores import find_stores
-from connectors.lake.archive_log import read_last_commit
-from connectors.lake.committer import ConcurrentArchiveError, commit_messages, open_for_append
-from connectors.lake.paths import LakeError, LakePaths
-from connectors.message_keys.progress import followed_version, new_files
-from connectors.packs.location import PackLocation
-from connectors.packs.spark_reader import with_bodies
-from jobs import archive, query
-from jobs.archive_summary import summary
-from schemas.layouts.commitlog import NewMessage
-from schemas.layouts.segments import segment_name
-from schemas.tables.archive_runs import ARCHIVE_RUNS
-from schemas.tables.gaps import GAPS
-from schemas.tables.messages import MESSAGES
-from schemas.tables.quarantine import QUARANTINE
+from commitlake.connectors.formats.engine.continuity import StoreReplacedError
+from commitlake.connectors.formats.engine.plan import plan_splits
+from commitlake.connectors.formats.engine.records import walk_store
+from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.connectors.lake.archive_log import read_last_commit
+from commitlake.connectors.lake.committer import ConcurrentArchiveError, commit_messages, open_for_append
+from commitlake.connectors.lake.packs.location import PackLocation
+from commitlake.connectors.lake.packs.spark_reader import with_bodies
+from commitlake.connectors.lake.paths import LakeError, LakePaths
+from commitlake.jobs import archive, query
+from commitlake.jobs.archive_summary import summary
+from commitlake.pipelines.archive import run as archive_run
+from commitlake.pipelines.archive.concurrent import archive_beside_others
+from commitlake.pipelines.archive.run import Config, Result, run_archive
+from commitlake.pipelines.archive.task import ArchiveTasks
+from commitlake.pipelines.archive.work import find_work
+from commitlake.pipelines.message_keys.progress import followed_version, new_files
+from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
+from commitlake.schemas.layouts.segments import segment_name
+from commitlake.schemas.tables.archive_runs import ARCHIVE_RUNS
+from commitlake.schemas.tables.gaps import GAPS
+from commitlake.schemas.tables.messages import MESSAGES
+from commitlake.schemas.tables.quarantine import QUARANTINE
 from tests.integration.spark.comparing import plain_rows, spark_rows, with_entries
 from tests.logs import closed_segment, messages, new_message, open_segment, records, write_store
 

@@ -12,12 +12,12 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
-from broker_lite.store import MessageStore, StoreOptions
-from connectors.archive.run import Config, run_archive
-from jobs import audit, maintain
-from jobs.audit_sides import Sides
+from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
+from commitlake.jobs import audit, maintain
+from commitlake.jobs.audit_sides import Sides
+from commitlake.pipelines.archive.run import Config, run_archive
 from tests.logs import messages
-from tests.unit.connectors.maintenance.lakes import GrowingLake, shop_messages
+from tests.unit.pipelines.maintenance.lakes import GrowingLake, shop_messages
 
 SIZE = 1 << 15
 MESSAGES = 210

@@ -11,15 +11,15 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from broker_lite.delivery import Delivery
-from broker_lite.store import MessageStore
-from connectors.archive.run import Config, run_archive
-from connectors.commitlog import register
-from connectors.commitlog.records import row_of, walk_store
-from connectors.commitlog.stores import find_stores, segment_size
-from connectors.packs.spark_reader import with_bodies
-from jobs import archive, audit, dump, explain, guard, query
-from schemas.layouts.dialect import BOLTMQ
+from commitlake import register
+from commitlake.broker_lite.delivery import Delivery
+from commitlake.broker_lite.stores.rocketmq import MessageStore
+from commitlake.connectors.formats.engine.records import row_of, walk_store
+from commitlake.connectors.formats.engine.stores import find_stores, segment_size
+from commitlake.connectors.lake.packs.spark_reader import with_bodies
+from commitlake.jobs import archive, audit, dump, explain, guard, query
+from commitlake.pipelines.archive.run import Config, run_archive
+from commitlake.schemas.layouts.boltmq.dialect import BOLTMQ
 from tests.indexed_stores import OPTIONS, RARE, Clock, message, write_indexed_store
 from tests.integration.spark.comparing import COLUMNS, Row, spark_rows
 

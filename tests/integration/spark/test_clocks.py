@@ -6,10 +6,10 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from broker_lite.store import MessageStore, StoreOptions
-from connectors.archive.run import Config, run_archive
-from connectors.lake.paths import LakePaths
-from schemas.layouts.commitlog import NewMessage
+from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.pipelines.archive.run import Config, run_archive
+from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
 from tests.integration.contents import check_bodies, content
 from tests.logs import BROKER_HOST
 

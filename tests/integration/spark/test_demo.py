@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs import audit, demo, query, verify
+from commitlake.jobs import audit, demo, query, verify
 
 
 @pytest.mark.usefixtures("spark")

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from broker_lite.store import MessageStore, StoreOptions
-from connectors.lake.paths import LakePaths
+from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
+from commitlake.connectors.lake.paths import LakePaths
 from tests.integration.spark.comparing import plain_rows
 from tests.logs import messages
 from tests.process_trees import kill_tree
@@ -29,7 +29,7 @@ class Follower:
     """An `archive --follow` in a process of its own."""
 
     def __init__(self, store: Path, lake: Path, *arguments: str) -> None:
-        command = [sys.executable, "-m", "jobs.cli", "archive", "--store", str(store), "--broker", "a"]
+        command = [sys.executable, "-m", "commitlake.jobs.cli.main", "archive", "--store", str(store), "--broker", "a"]
         command += ["--lake", str(lake), "--trigger", "1s", *(arguments or ["--follow"])]
         self.process = subprocess.Popen(
             command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True

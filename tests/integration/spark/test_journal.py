@@ -10,14 +10,14 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from broker_lite.journal import JournalOptions, JournalStore
-from connectors.archive.run import Config, run_archive
-from connectors.commitlog.layouts import ALL_LAYOUTS, rules_of
-from connectors.commitlog.records import walk_store
-from connectors.commitlog.stores import find_stores, segment_size
-from connectors.journal import register
-from connectors.packs.spark_reader import with_bodies
-from jobs import archive, audit, dump, explain, guard, query
+from commitlake import register
+from commitlake.broker_lite.stores.jmq import JournalOptions, JournalStore
+from commitlake.connectors.formats.engine.layouts import ALL_LAYOUTS, rules_of
+from commitlake.connectors.formats.engine.records import walk_store
+from commitlake.connectors.formats.engine.stores import find_stores, segment_size
+from commitlake.connectors.lake.packs.spark_reader import with_bodies
+from commitlake.jobs import archive, audit, dump, explain, guard, query
+from commitlake.pipelines.archive.run import Config, run_archive
 from tests.indexed_stores import Clock
 from tests.integration.spark.comparing import COLUMNS, Row, intact, spark_rows
 from tests.journals import new_message

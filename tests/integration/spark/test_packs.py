@@ -14,14 +14,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, LongType, MapType, StringType, StructField, StructType
 
-from connectors.packs.frames import FRAME_BYTES
-from connectors.packs.names import pack_name
-from connectors.packs.spark_reader import with_bodies
-from connectors.packs.stores import LocalPackStore
-from connectors.packs.writer import write_pack
-from schemas.layouts.commitlog import body_crc
-from schemas.tables.messages import BODY_REF
-from tests.unit.connectors.packs.making import TOKEN, append
+from commitlake.connectors.lake.packs.frames import FRAME_BYTES
+from commitlake.connectors.lake.packs.names import pack_name
+from commitlake.connectors.lake.packs.spark_reader import with_bodies
+from commitlake.connectors.lake.packs.stores import LocalPackStore
+from commitlake.connectors.lake.packs.writer import write_pack
+from commitlake.schemas.layouts.rocketmq.commitlog import body_crc
+from commitlake.schemas.tables.messages import BODY_REF
+from tests.unit.connectors.lake.packs.making import TOKEN, append
 
 DAY = datetime.date(2026, 11, 20)
 BODY_COUNT = 5000

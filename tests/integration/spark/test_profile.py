@@ -15,16 +15,16 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from connectors.archive.run import Config, run_archive
-from connectors.quality.frames import BrokerFacts, RunFacts
-from connectors.quality.judge import judge
-from connectors.quality.merging import merge_profiles
-from connectors.quality.profile import profile_rows
-from pipelines.profile import FIGURES, combine_profiles, compare_profiles, to_profile
-from schemas.tables.messages import BODY_PLACE
-from schemas.tables.profile import AUDIT, KEY_COLUMNS, OPTIONAL_CHECKSUMS
+from commitlake.pipelines.archive.run import Config, run_archive
+from commitlake.pipelines.quality.frames import BrokerFacts, RunFacts
+from commitlake.pipelines.quality.judge import judge
+from commitlake.pipelines.quality.merging import merge_profiles
+from commitlake.pipelines.quality.profile import profile_rows
+from commitlake.pipelines.transforms.profile import FIGURES, combine_profiles, compare_profiles, to_profile
+from commitlake.schemas.tables.messages import BODY_PLACE
+from commitlake.schemas.tables.profile import AUDIT, KEY_COLUMNS, OPTIONAL_CHECKSUMS
 from tests.servers.recording import RecordedStore
-from tests.unit.connectors.quality.making import NOON, SCHEMA, Row, message, messages, profile_of
+from tests.unit.pipelines.quality.making import NOON, SCHEMA, Row, message, messages, profile_of
 
 _LEAST, _GREATEST = -(1 << 63), (1 << 63) - 1
 

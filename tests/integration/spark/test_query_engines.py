@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import Row, SparkSession
 
-from jobs import query
-from schemas.tables.messages import MESSAGES, PARTITION_COLUMNS
+from commitlake.jobs import query
+from commitlake.schemas.tables.messages import MESSAGES, PARTITION_COLUMNS
 
 UTC = datetime.UTC
 NOON = datetime.datetime(2026, 11, 20, 12, tzinfo=UTC)

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from connectors.jars import delta_jars
-from connectors.spark_session import get_session
+from commitlake.connectors.runtime.jars import delta_jars
+from commitlake.connectors.runtime.spark_session import get_session
 
 ROOT = Path(__file__).parents[3]
 PROGRAM = """
 import json, sys
-from connectors.spark_session import get_session
+from commitlake.connectors.runtime.spark_session import get_session
 spark = get_session("test")
 spark.range(3).write.format("delta").save(sys.argv[1])
 names = ["spark.app.name", "spark.master", "spark.driver.memory", "spark.sql.shuffle.partitions",
@@ -80,7 +80,7 @@ def test_under_spark_submit_its_settings_win_and_ours_fill_the_rest(tmp_path: Pa
 
 def test_a_session_that_is_there_is_taken_as_it_is(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     spark.conf.set("spark.sql.shuffle.partitions", "5")
-    monkeypatch.setattr("connectors.spark_session.SETTINGS", {"spark.sql.shuffle.partitions": "7"})
+    monkeypatch.setattr("commitlake.connectors.runtime.spark_session.SETTINGS", {"spark.sql.shuffle.partitions": "7"})
     try:
         assert get_session("another") is spark
         assert spark.conf.get("spark.sql.shuffle.partitions") == "5"

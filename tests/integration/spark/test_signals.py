@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.process import descendants
+from commitlake.jobs.cli.process import descendants
 from tests.logs import messages, open_segment, write_store
 from tests.signals import MarkedProcess, line_for
 
@@ -26,7 +26,7 @@ def archive(started: list[MarkedProcess], store: Path, *options: str) -> MarkedP
     job = MarkedProcess(
         [
             "-m",
-            "jobs.cli",
+            "commitlake.jobs.cli.main",
             "archive",
             "--store",
             str(store),

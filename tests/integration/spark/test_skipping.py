@@ -9,9 +9,9 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from broker_lite.store import StoreOptions
-from connectors.commitlog.read_plan import Way
-from schemas.layouts.segments import segment_name
+from commitlake.broker_lite.stores.rocketmq import StoreOptions
+from commitlake.connectors.formats.engine.read_plan import Way
+from commitlake.schemas.layouts.segments import segment_name
 from tests.indexed_stores import RARE, STORED_MS, plan_of, unique_key, write_indexed_store
 from tests.integration.spark.comparing import Row, plain_rows, spark_rows
 

@@ -13,13 +13,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from connectors.commitlog import register
-from connectors.commitlog.plan import Snapshot, StoreRange, take_snapshot
-from connectors.commitlog.source import PUSHDOWN_SETTING
-from connectors.commitlog.stores import find_stores
-from schemas.layouts.hosts import Host
-from schemas.layouts.sysflag import BodyCodec, compression_bits
-from schemas.tables.messages import SOURCE
+from commitlake import register
+from commitlake.connectors.formats.engine.plan import Snapshot, StoreRange, take_snapshot
+from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.connectors.sources.commitlog import PUSHDOWN_SETTING
+from commitlake.schemas.layouts.rocketmq.hosts import Host
+from commitlake.schemas.layouts.rocketmq.sysflag import BodyCodec, compression_bits
+from commitlake.schemas.tables.messages import SOURCE
 from tests.integration.spark.comparing import Row, intact, plain_rows, spark_rows
 from tests.logs import START_MS, closed_segment, messages, new_message, open_segment, records, write_store
 
@@ -107,7 +107,7 @@ def test_rows_do_not_depend_on_how_the_log_is_divided(spark: SparkSession, store
 
 def plan_of(store: Path, size: int) -> list[object]:
     """The splits of a store."""
-    from connectors.commitlog.plan import plan_splits
+    from commitlake.connectors.formats.engine.plan import plan_splits
 
     (found,) = find_stores(str(store))
     return [*plan_splits(found, take_snapshot([found]).ranges[found.broker], size)]

@@ -13,9 +13,9 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from broker_lite.store import MessageStore, StoreOptions
-from connectors.commitlog.stream_ranges import RANGES, to_snapshot
-from schemas.layouts.segments import segment_name
+from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
+from commitlake.connectors.sources.stream_ranges import RANGES, to_snapshot
+from commitlake.schemas.layouts.segments import segment_name
 from tests.integration.spark.comparing import COLUMNS, Row, intact, plain_rows, spark_rows
 from tests.logs import START_MS, messages, new_message, open_segment, records, write_store
 

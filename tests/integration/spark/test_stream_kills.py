@@ -21,7 +21,7 @@ KILLS = int(os.environ.get("COMMITLAKE_STREAM_KILLS", "3"))
 MESSAGES = 6_000
 STREAM = """
 import sys
-from connectors.spark_session import get_session
+from commitlake.connectors.runtime.spark_session import get_session
 store, table, checkpoint, trigger, limit = sys.argv[1:]
 frame = get_session("stream").readStream.format("commitlog").option("maxBytesPerTrigger", limit).load(store)
 writer = frame.writeStream.format("delta").option("checkpointLocation", checkpoint)
@@ -32,9 +32,9 @@ query.awaitTermination()
 """
 WRITER = """
 import random, sys, time
-from broker_lite.store import MessageStore, StoreOptions
-from schemas.layouts.commitlog import NewMessage
-from schemas.layouts.hosts import Host
+from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
+from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
+from commitlake.schemas.layouts.rocketmq.hosts import Host
 chance, host = random.Random(int(sys.argv[2])), Host.of("127.0.0.1", 1)
 options = StoreOptions(segment_size_bytes=1 << 20, index_slots=100, index_entries=400, max_message_size_bytes=1 << 16)
 with MessageStore.open(sys.argv[1], options) as store:

@@ -12,12 +12,12 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
-from connectors.archive.run import Config, run_archive
-from connectors.commitlog.stores import find_stores
-from connectors.verify.admission import Options
-from connectors.verify.doctor import verify_stores
-from jobs import verify
-from jobs.audit_sides import Sides
+from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.jobs import verify
+from commitlake.jobs.audit_sides import Sides
+from commitlake.pipelines.archive.run import Config, run_archive
+from commitlake.pipelines.verify.admission import Options
+from commitlake.pipelines.verify.doctor import verify_stores
 from tests.indexed_stores import SEGMENT_BYTES, write_indexed_store
 from tests.jmq_stores import FILE_BYTES, write_jmq_store
 

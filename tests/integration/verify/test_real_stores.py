@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from connectors.commitlog.stores import find_stores
-from connectors.verify.admission import Options
-from connectors.verify.doctor import StoreReport, verify_stores
-from schemas.layouts.delay_levels import DEFAULT_DELAY_LEVELS, parse_delay_levels
+from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.pipelines.verify.admission import Options
+from commitlake.pipelines.verify.doctor import StoreReport, verify_stores
+from commitlake.schemas.layouts.rocketmq.delay_levels import DEFAULT_DELAY_LEVELS, parse_delay_levels
 from tests.integration.conftest import StartBroker
 from tests.servers.java_programs import produce_every_kind
 from tests.servers.recording import RECORDING_OPTIONS, RecordedStore

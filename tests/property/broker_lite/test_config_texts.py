@@ -11,10 +11,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from broker_lite.store import ConfigFileError
-from broker_lite.store.config_files import ConfigFiles
-from schemas.layouts.dialect import BOLTMQ, DIALECTS, Dialect
-from schemas.remoting.fastjson import parse_fastjson, serialize_fastjson
+from commitlake.broker_lite.stores.rocketmq import ConfigFileError
+from commitlake.broker_lite.stores.rocketmq.config_files import ConfigFiles
+from commitlake.schemas.layouts.boltmq.dialect import BOLTMQ, DIALECTS, Dialect
+from commitlake.schemas.remoting.fastjson import parse_fastjson, serialize_fastjson
 from tests.hypothesis_profiles import load
 from tests.unit.broker_lite.builders import Clock
 

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker_lite.delivery import Delivery
-from broker_lite.store import MessageStore, StoreError, StoreOptions
-from schemas.layouts.dialect import BOLTMQ
-from schemas.layouts.errors import LayoutError
+from commitlake.broker_lite.delivery import Delivery
+from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreError, StoreOptions
+from commitlake.schemas.layouts.boltmq.dialect import BOLTMQ
+from commitlake.schemas.layouts.errors import LayoutError
 from tests.hypothesis_profiles import load
 from tests.logs import damage
 from tests.unit.broker_lite.builders import SMALL, STORED_MS, Clock, all_messages, crash, fill, log_records, message

@@ -13,27 +13,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker_lite.broker.broker import Broker
-from broker_lite.broker.options import BrokerOptions
-from broker_lite.broker.sql92 import SqlError, compile_sql92
-from broker_lite.handlers.dispatcher import HANDLERS, Dispatcher
-from broker_lite.jmq import JmqStore
-from broker_lite.nameserver import NameServer
-from broker_lite.protocol import Channel, FrameReader
-from broker_lite.server.wire import Wire, WireError
-from broker_lite.store import MessageStore
-from schemas.layouts.errors import LayoutError
-from schemas.layouts.hosts import Host
-from schemas.layouts.remoting import FLAG_RESPONSE, Command, SerializeType, serialize_command
-from schemas.remoting.codes import RequestCode
-from schemas.remoting.tls_contexts import ServerTls, client_context, server_context
-from schemas.remoting.tls_properties import TlsMode, parse_tls_properties
-from schemas.remoting.tls_stream import TlsStream
+from commitlake.broker_lite.broker.broker import Broker
+from commitlake.broker_lite.broker.options import BrokerOptions
+from commitlake.broker_lite.broker.sql92 import SqlError, compile_sql92
+from commitlake.broker_lite.handlers.dispatcher import HANDLERS, Dispatcher
+from commitlake.broker_lite.nameserver import NameServer
+from commitlake.broker_lite.protocol import Channel, FrameReader
+from commitlake.broker_lite.server.wire import Wire, WireError
+from commitlake.broker_lite.stores.jmq_adapter import JmqStore
+from commitlake.broker_lite.stores.rocketmq import MessageStore
+from commitlake.schemas.layouts.errors import LayoutError
+from commitlake.schemas.layouts.rocketmq.hosts import Host
+from commitlake.schemas.remoting.codes import RequestCode
+from commitlake.schemas.remoting.frames import FLAG_RESPONSE, Command, SerializeType, serialize_command
+from commitlake.schemas.remoting.tls_contexts import ServerTls, client_context, server_context
+from commitlake.schemas.remoting.tls_properties import TlsMode, parse_tls_properties
+from commitlake.schemas.remoting.tls_stream import TlsStream
 from tests.certificates import Certificates
 from tests.hypothesis_profiles import load
 from tests.unit.broker_lite.broker_builders import answer_of, pull_fields, send_fields
 from tests.unit.broker_lite.builders import SMALL, Clock
-from tests.unit.broker_lite.jmq.builders import OPTIONS as JMQ_OPTIONS
+from tests.unit.broker_lite.stores.jmq_adapter.builders import OPTIONS as JMQ_OPTIONS
 
 load()
 
@@ -140,7 +140,7 @@ class Unexpected(logging.Handler):
 @contextmanager
 def nothing_unexpected() -> Iterator[None]:
     """Fail where a handler raises what it should not."""
-    logger, seen = logging.getLogger("broker_lite.handlers.dispatcher"), Unexpected()
+    logger, seen = logging.getLogger("commitlake.broker_lite.handlers.dispatcher"), Unexpected()
     logger.addHandler(seen)
     try:
         yield

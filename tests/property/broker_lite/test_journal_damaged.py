@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker_lite.journal import JournalStore
-from broker_lite.store import StoreError, StoreFilesError
-from schemas.layouts.jmq_offsets import ConsumedQueue
-from schemas.layouts.journal import JournalMessage
+from commitlake.broker_lite.stores.jmq import JournalStore
+from commitlake.broker_lite.stores.rocketmq import StoreError, StoreFilesError
+from commitlake.schemas.layouts.jmq.journal import JournalMessage
+from commitlake.schemas.layouts.jmq.offsets import ConsumedQueue
 from tests.hypothesis_profiles import load
 from tests.logs import damage
 from tests.unit.broker_lite.builders import STORED_MS, Clock
-from tests.unit.broker_lite.journal.builders import SMALL, all_messages, crash, fill, journal_records, message
+from tests.unit.broker_lite.stores.jmq.builders import SMALL, all_messages, crash, fill, journal_records, message
 
 load()
 

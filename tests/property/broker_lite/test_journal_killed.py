@@ -15,10 +15,10 @@ from pathlib import Path
 
 from hypothesis import settings
 
-from broker_lite.journal import JournalStore
-from broker_lite.store import FlushMode
+from commitlake.broker_lite.stores.jmq import JournalStore
+from commitlake.broker_lite.stores.rocketmq import FlushMode
 from tests.hypothesis_profiles import load
-from tests.unit.broker_lite.journal.builders import SMALL, all_messages, journal_records
+from tests.unit.broker_lite.stores.jmq.builders import SMALL, all_messages, journal_records
 
 load()
 
@@ -26,9 +26,9 @@ KILLS = max(8, settings().max_examples // 40)
 OPTIONS = replace(SMALL, journal_file_size_bytes=1 << 15, queue_count=3, flush_mode=FlushMode.SYNC)
 WRITER = """
 import random, sys
-from broker_lite.journal import JournalStore
+from commitlake.broker_lite.stores.jmq import JournalStore
 from tests.property.broker_lite.test_journal_killed import OPTIONS
-from tests.unit.broker_lite.journal.builders import message
+from tests.unit.broker_lite.stores.jmq.builders import message
 
 root, start = sys.argv[1], int(sys.argv[2])
 chance = random.Random(start)

@@ -16,11 +16,11 @@ from pathlib import Path
 
 from hypothesis import settings
 
-from broker_lite.journal import ArchiveView, Consuming, JournalStore
-from broker_lite.store import FlushMode
-from schemas.layouts.jmq_consumption import Consumption, Outcome
+from commitlake.broker_lite.stores.jmq import ArchiveView, Consuming, JournalStore
+from commitlake.broker_lite.stores.rocketmq import FlushMode
+from commitlake.schemas.layouts.jmq.consumption import Consumption, Outcome
 from tests.hypothesis_profiles import load
-from tests.unit.broker_lite.journal.builders import CLIENT, SMALL, message
+from tests.unit.broker_lite.stores.jmq.builders import CLIENT, SMALL, message
 
 load()
 
@@ -31,9 +31,9 @@ OPTIONS = replace(
 )
 CONSUMER = """
 import random, sys
-from broker_lite.journal import Consuming, JournalStore
+from commitlake.broker_lite.stores.jmq import Consuming, JournalStore
 from tests.property.broker_lite.test_journal_killed_consumer import OPTIONS
-from tests.unit.broker_lite.journal.builders import CLIENT
+from tests.unit.broker_lite.stores.jmq.builders import CLIENT
 
 chance = random.Random(int(sys.argv[2]))
 print("opening", flush=True)

@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from broker_lite.journal import JournalPutResult, JournalStore
-from schemas.layouts.hosts import Host
-from schemas.layouts.journal import NewJournalMessage
-from schemas.layouts.journal_body import original_body
+from commitlake.broker_lite.stores.jmq import JournalPutResult, JournalStore
+from commitlake.schemas.layouts.jmq.body import original_body
+from commitlake.schemas.layouts.jmq.journal import NewJournalMessage
+from commitlake.schemas.layouts.rocketmq.hosts import Host
 from tests.hypothesis_profiles import load
 from tests.unit.broker_lite.builders import Clock
-from tests.unit.broker_lite.journal.builders import SMALL, all_messages, crash, journal_records
+from tests.unit.broker_lite.stores.jmq.builders import SMALL, all_messages, crash, journal_records
 
 load()
 

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from broker_lite.store import FlushMode, MessageStore, StoreOptions
-from schemas.layouts.dialect import DIALECTS
+from commitlake.broker_lite.stores.rocketmq import FlushMode, MessageStore, StoreOptions
+from commitlake.schemas.layouts.boltmq.dialect import DIALECTS
 from tests.hypothesis_profiles import load
 from tests.unit.broker_lite.builders import SMALL, all_messages, log_records
 
@@ -28,7 +28,7 @@ OPTIONS = replace(SMALL, segment_size_bytes=1 << 15, index_slots=100, index_entr
 OPTIONS_OF = {dialect.name: replace(OPTIONS, dialect=dialect) for dialect in DIALECTS}
 WRITER = """
 import random, sys
-from broker_lite.store import MessageStore
+from commitlake.broker_lite.stores.rocketmq import MessageStore
 from tests.property.broker_lite.test_killed_store import OPTIONS_OF
 from tests.unit.broker_lite.builders import message
 

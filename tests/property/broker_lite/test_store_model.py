@@ -13,9 +13,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from broker_lite.store import MessageStore, PutResult, StoreOptions
-from schemas.layouts.commitlog import MAX_V1_TOPIC_LENGTH, NewMessage
-from schemas.layouts.dialect import BOLTMQ
+from commitlake.broker_lite.stores.rocketmq import MessageStore, PutResult, StoreOptions
+from commitlake.schemas.layouts.boltmq.dialect import BOLTMQ
+from commitlake.schemas.layouts.rocketmq.commitlog import MAX_V1_TOPIC_LENGTH, NewMessage
 from tests.hypothesis_profiles import load
 from tests.unit.broker_lite.builders import SMALL, Clock, all_messages, crash, log_records, message
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from schemas.layouts.commitlog import BLANK
-from schemas.layouts.dialect import Magic
+from commitlake.schemas.layouts.boltmq.dialect import Magic
+from commitlake.schemas.layouts.rocketmq.commitlog import BLANK
 from tests.benchmarks.corpus import json_bodies, make_corpora, shop_batches
 from tests.benchmarks.naive import parse_segment
 

@@ -6,19 +6,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from broker_lite.broker.accounts import Accounts
-from broker_lite.broker.broker import Broker
-from broker_lite.broker.options import BrokerOptions
-from broker_lite.handlers.dispatcher import Dispatcher
-from broker_lite.nameserver import NameServer
-from broker_lite.protocol import Channel, FrameReader
-from broker_lite.store import MessageStore
-from schemas.layouts.commitlog import Message, parse_message
-from schemas.layouts.hosts import Host
-from schemas.layouts.remoting import FLAG_ONE_WAY, Command
-from schemas.remoting.codes import RequestCode
-from schemas.remoting.heartbeats import ConsumerData, Heartbeat, SubscriptionData
-from schemas.remoting.json_fields import serialize_body
+from commitlake.broker_lite.broker.accounts import Accounts
+from commitlake.broker_lite.broker.broker import Broker
+from commitlake.broker_lite.broker.options import BrokerOptions
+from commitlake.broker_lite.handlers.dispatcher import Dispatcher
+from commitlake.broker_lite.nameserver import NameServer
+from commitlake.broker_lite.protocol import Channel, FrameReader
+from commitlake.broker_lite.stores.rocketmq import MessageStore
+from commitlake.schemas.layouts.rocketmq.commitlog import Message, parse_message
+from commitlake.schemas.layouts.rocketmq.hosts import Host
+from commitlake.schemas.remoting.codes import RequestCode
+from commitlake.schemas.remoting.frames import FLAG_ONE_WAY, Command
+from commitlake.schemas.remoting.heartbeats import ConsumerData, Heartbeat, SubscriptionData
+from commitlake.schemas.remoting.json_fields import serialize_body
 from tests.unit.broker_lite.builders import BORN_MS, SMALL, Clock
 
 PRODUCER_HOST = Host.of("127.0.0.1", 50123)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from broker_lite.store import MessageStore, PutResult, StoreOptions
-from schemas.layouts.commitlog import Message, NewMessage, parse_message
-from schemas.layouts.consumequeue import ENTRY, Entry, parse_entry
-from schemas.layouts.errors import LayoutError
-from schemas.layouts.hosts import Host
+from commitlake.broker_lite.stores.rocketmq import MessageStore, PutResult, StoreOptions
+from commitlake.schemas.layouts.errors import LayoutError
+from commitlake.schemas.layouts.rocketmq.commitlog import Message, NewMessage, parse_message
+from commitlake.schemas.layouts.rocketmq.consumequeue import ENTRY, Entry, parse_entry
+from commitlake.schemas.layouts.rocketmq.hosts import Host
 
 PRODUCER = Host.of("192.168.1.10", 50123)
 BROKER = Host.of("10.0.0.1", 10911)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from broker_lite.store import MessageStore
+from commitlake.broker_lite.stores.rocketmq import MessageStore
 from tests.unit.broker_lite.builders import SMALL, Clock
 
 

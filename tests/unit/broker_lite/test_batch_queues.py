@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from broker_lite.delivery import Delivery, SendBackError
-from broker_lite.store import GetStatus, MessageRefusedError, MessageStore, StoreFilesError
-from broker_lite.store.checkpoint_file import CheckpointFile
-from broker_lite.store.pulling import PullLimits
-from schemas.layouts.batchconsumequeue import ENTRY, Entry, parse_entry
-from schemas.layouts.commitlog import NewMessage
-from schemas.layouts.sysflag import INNER_BATCH, NEED_UNWRAP
-from schemas.remoting.batch import BatchItem, serialize_batch
+from commitlake.broker_lite.delivery import Delivery, SendBackError
+from commitlake.broker_lite.stores.rocketmq import GetStatus, MessageRefusedError, MessageStore, StoreFilesError
+from commitlake.broker_lite.stores.rocketmq.checkpoint_file import CheckpointFile
+from commitlake.broker_lite.stores.rocketmq.pulling import PullLimits
+from commitlake.schemas.layouts.rocketmq.batchconsumequeue import ENTRY, Entry, parse_entry
+from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
+from commitlake.schemas.layouts.rocketmq.sysflag import INNER_BATCH, NEED_UNWRAP
+from commitlake.schemas.remoting.batch import BatchItem, serialize_batch
 from tests.unit.broker_lite.builders import SMALL, STORED_MS, Clock, crash, message
 
 OPTIONS = replace(SMALL, batch_queue_file_size_bytes=3 * ENTRY.size)

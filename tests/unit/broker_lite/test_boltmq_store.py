@@ -8,23 +8,23 @@ from pathlib import Path
 
 import pytest
 
-from broker_lite.broker.broker import Broker
-from broker_lite.broker.layouts import Layout, layouts_of
-from broker_lite.broker.options import BrokerOptions
-from broker_lite.delivery import Delivery
-from broker_lite.handlers.dispatcher import Dispatcher
-from broker_lite.store import (
+from commitlake.broker_lite.broker.broker import Broker
+from commitlake.broker_lite.broker.layouts import Layout, layouts_of
+from commitlake.broker_lite.broker.options import BrokerOptions
+from commitlake.broker_lite.delivery import Delivery
+from commitlake.broker_lite.handlers.dispatcher import Dispatcher
+from commitlake.broker_lite.stores.rocketmq import (
     IndexDisabledError,
     MessageRefusedError,
     MessageStore,
     OptionError,
     StoreFilesError,
 )
-from broker_lite.store.options import StoreOptions
-from schemas.layouts.commitlog import BLANK
-from schemas.layouts.dialect import BOLTMQ, DIALECTS, ROCKETMQ, Dialect, Magic
-from schemas.layouts.hosts import Host
-from schemas.remoting.codes import RequestCode, ResponseCode
+from commitlake.broker_lite.stores.rocketmq.options import StoreOptions
+from commitlake.schemas.layouts.boltmq.dialect import BOLTMQ, DIALECTS, ROCKETMQ, Dialect, Magic
+from commitlake.schemas.layouts.rocketmq.commitlog import BLANK
+from commitlake.schemas.layouts.rocketmq.hosts import Host
+from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
 from tests.unit.broker_lite.broker_builders import Peer, pull_fields, records, send_fields
 from tests.unit.broker_lite.builders import (
     SMALL,

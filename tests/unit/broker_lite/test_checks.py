@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from broker_lite.store import MessageRefusedError, MessageStore
-from schemas.layouts.commitlog import NewMessage
-from schemas.layouts.hosts import Host
+from commitlake.broker_lite.stores.rocketmq import MessageRefusedError, MessageStore
+from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
+from commitlake.schemas.layouts.rocketmq.hosts import Host
 from tests.unit.broker_lite.builders import log_records, message
 
 PROPERTIES_LIMIT = 32_767

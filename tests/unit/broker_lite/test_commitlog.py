@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from broker_lite.store import MessageRefusedError, MessageStore, StoreOptions
-from schemas.layouts.commitlog import BLANK
-from schemas.layouts.dialect import Magic
+from commitlake.broker_lite.stores.rocketmq import MessageRefusedError, MessageStore, StoreOptions
+from commitlake.schemas.layouts.boltmq.dialect import Magic
+from commitlake.schemas.layouts.rocketmq.commitlog import BLANK
 from tests.unit.broker_lite.builders import Clock, log_records, message
 
 SEGMENT = 1024

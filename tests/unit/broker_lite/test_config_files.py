@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from broker_lite.store import ConfigFileError, MessageStore
-from broker_lite.store.config_files import ConsumerOffsets, DelayOffsets, Groups, Topics
-from schemas.remoting.fastjson import parse_fastjson, serialize_fastjson
+from commitlake.broker_lite.stores.rocketmq import ConfigFileError, MessageStore
+from commitlake.broker_lite.stores.rocketmq.config_files import ConsumerOffsets, DelayOffsets, Groups, Topics
+from commitlake.schemas.remoting.fastjson import parse_fastjson, serialize_fastjson
 from tests.unit.broker_lite.builders import SMALL, STORED_MS, Clock, fill, message
 
 CONSUMER_OFFSETS_5_5_0 = """{
@@ -208,7 +208,7 @@ def test_broken_file_without_a_backup_keeps_the_store_closed(root: Path) -> None
 
 
 def test_changes_are_saved_in_the_background(root: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("broker_lite.store.flushing.CONFIG_SAVE_INTERVAL_SECONDS", 0.0)
+    monkeypatch.setattr("commitlake.broker_lite.stores.rocketmq.flushing.CONFIG_SAVE_INTERVAL_SECONDS", 0.0)
     with MessageStore.open(root, SMALL, clock=clock) as store:
         store.config.consumer_offsets.commit("orders", "CG", 0, 5)
         path = root / "config" / "consumerOffset.json"

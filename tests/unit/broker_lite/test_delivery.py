@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from broker_lite.delivery import Delivery, SendBackError, TransactionError
-from broker_lite.store import MessageRefusedError, MessageStore
-from schemas.layouts.commitlog import Message, NewMessage
+from commitlake.broker_lite.delivery import Delivery, SendBackError, TransactionError
+from commitlake.broker_lite.stores.rocketmq import MessageRefusedError, MessageStore
+from commitlake.schemas.layouts.rocketmq.commitlog import Message, NewMessage
 from tests.unit.broker_lite.builders import (
     BORN_MS,
     BROKER,

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from broker_lite.store import StoreFilesError
-from broker_lite.store.file_queue import FileQueue
-from broker_lite.store.mapped_file import MappedFile, Mappings
-from schemas.store_files import remove_file
+from commitlake.broker_lite.stores.rocketmq import StoreFilesError
+from commitlake.broker_lite.stores.rocketmq.file_queue import FileQueue
+from commitlake.broker_lite.stores.rocketmq.mapped_file import MappedFile, Mappings
+from commitlake.schemas.store_files import remove_file
 
 
 class KilledError(Exception):
@@ -73,7 +73,7 @@ def test_a_process_that_dies_while_files_are_deleted_leaves_no_hole(
         left.pop()
         remove_file(path, below=below)
 
-    monkeypatch.setattr("broker_lite.store.mapped_file.remove_file", remove_one)
+    monkeypatch.setattr("commitlake.broker_lite.stores.rocketmq.mapped_file.remove_file", remove_one)
     with pytest.raises(KilledError):
         remove(files)
     assert opened(tmp_path).end == 40 - 10 * survived

@@ -11,9 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from broker_lite.store import DiskFullError, FlushMode, MessageStore, StoreOptions, StoreUnusableError
-from broker_lite.store.checkpoint_file import CheckpointFile
-from broker_lite.store.mapped_file import MappedFile, Mappings, check_disk
+from commitlake.broker_lite.stores.rocketmq import (
+    DiskFullError,
+    FlushMode,
+    MessageStore,
+    StoreOptions,
+    StoreUnusableError,
+)
+from commitlake.broker_lite.stores.rocketmq.checkpoint_file import CheckpointFile
+from commitlake.broker_lite.stores.rocketmq.mapped_file import MappedFile, Mappings, check_disk
 from tests.unit.broker_lite.builders import SMALL, STORED_MS, Clock, crash, fill, message
 
 SYNC = StoreOptions(
@@ -203,7 +209,7 @@ def test_failed_queue_write_makes_the_store_unusable_until_recovery(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as broken:
-        broken.setattr("broker_lite.store.consume_queue.ConsumeQueue.append", fail)
+        broken.setattr("commitlake.broker_lite.stores.rocketmq.consume_queue.ConsumeQueue.append", fail)
         with pytest.raises(StoreUnusableError, match=r"the message at \d+ is in the log, but not in its queue"):
             store.put(message(2))
     with pytest.raises(StoreUnusableError, match="No space left on device"):
@@ -236,7 +242,7 @@ def test_disk_without_room_for_the_next_file_refuses_before_anything_is_written(
         fill(store, 2)
         with monkeypatch.context() as broken:
             broken.setattr(MappedFile, "create", create)
-            broken.setattr("broker_lite.store.message_index.check_disk", check)
+            broken.setattr("commitlake.broker_lite.stores.rocketmq.message_index.check_disk", check)
             with pytest.raises(DiskFullError, match=f"expected {size} bytes free"):
                 fill(store, 60, start=2)
         count = store.max_offset("orders", 0) + store.max_offset("orders", 1)
@@ -257,7 +263,7 @@ QUICK = StoreOptions(segment_size_bytes=4096, consume_queue_file_size_bytes=160,
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EMFILE, errno.EIO])
 def test_tables_that_cannot_be_saved_are_saved_later(root: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
-    monkeypatch.setattr("broker_lite.store.flushing.CONFIG_SAVE_INTERVAL_SECONDS", 0.01)
+    monkeypatch.setattr("commitlake.broker_lite.stores.rocketmq.flushing.CONFIG_SAVE_INTERVAL_SECONDS", 0.01)
     failed = threading.Event()
     with MessageStore.open(root, QUICK) as store:
         with monkeypatch.context() as broken:
@@ -266,7 +272,7 @@ def test_tables_that_cannot_be_saved_are_saved_later(root: Path, monkeypatch: py
                 failed.set()
                 raise OSError(number, os.strerror(number))
 
-            broken.setattr("broker_lite.store.kept_file.sync_folder", fail)
+            broken.setattr("commitlake.broker_lite.stores.rocketmq.kept_file.sync_folder", fail)
             store.config.consumer_offsets.commit("orders", "shipping", 0, 7)
             assert failed.wait(20)
             store.put(message(0))
@@ -278,7 +284,7 @@ def test_tables_that_cannot_be_saved_are_saved_later(root: Path, monkeypatch: py
 def test_a_checkpoint_that_cannot_be_written_is_written_later(
     root: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    monkeypatch.setattr("broker_lite.store.flushing.QUEUE_FLUSH_INTERVAL_SECONDS", 0.01)
+    monkeypatch.setattr("commitlake.broker_lite.stores.rocketmq.flushing.QUEUE_FLUSH_INTERVAL_SECONDS", 0.01)
     failed = threading.Event()
     with MessageStore.open(root, QUICK, clock=Clock()) as store:
         with monkeypatch.context() as broken:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from broker_lite.store import MessageStore
-from schemas.layouts.light_queues import light_queue_entries
+from commitlake.broker_lite.stores.rocketmq import MessageStore
+from commitlake.schemas.layouts.rocketmq.light_queues import light_queue_entries
 from tests.unit.broker_lite.builders import SMALL, Clock, message, queue_entries
 
 NAMES = ("%LMQ%a", "%LMQ%b")

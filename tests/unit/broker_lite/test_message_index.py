@@ -7,11 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from broker_lite.store import MessageStore, StoreFilesError, StoreOptions
-from broker_lite.store.index_file import IndexFile
-from broker_lite.store.mapped_file import MappedFile, Mappings
-from broker_lite.store.message_index import MessageIndex, index_file_name
-from schemas.layouts.indexfile import ENTRY, Entry, Geometry, Header, key_hash, parse_entry, parse_header
+from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreFilesError, StoreOptions
+from commitlake.broker_lite.stores.rocketmq.index_file import IndexFile
+from commitlake.broker_lite.stores.rocketmq.mapped_file import MappedFile, Mappings
+from commitlake.broker_lite.stores.rocketmq.message_index import MessageIndex, index_file_name
+from commitlake.schemas.layouts.rocketmq.indexfile import (
+    ENTRY,
+    Entry,
+    Geometry,
+    Header,
+    key_hash,
+    parse_entry,
+    parse_header,
+)
 from tests.unit.broker_lite.builders import SMALL, STORED_MS, Clock, message
 
 GEOMETRY = SMALL.index_geometry

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from broker_lite.store import OptionError, StoreOptions
-from schemas.layouts.delay_levels import parse_delay_levels
+from commitlake.broker_lite.stores.rocketmq import OptionError, StoreOptions
+from commitlake.schemas.layouts.rocketmq.delay_levels import parse_delay_levels
 
 
 def test_defaults_are_those_of_rocketmq() -> None:

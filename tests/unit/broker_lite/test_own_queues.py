@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from broker_lite.delivery import Delivery, TransactionError
-from broker_lite.store import MessageStore
-from schemas.layouts.commitlog import NewMessage, serialize_message
-from schemas.layouts.segments import segment_name
-from schemas.layouts.sysflag import INNER_BATCH
-from schemas.layouts.topics import HALF_TOPIC, OP_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
+from commitlake.broker_lite.delivery import Delivery, TransactionError
+from commitlake.broker_lite.stores.rocketmq import MessageStore
+from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage, serialize_message
+from commitlake.schemas.layouts.rocketmq.sysflag import INNER_BATCH
+from commitlake.schemas.layouts.rocketmq.topics import HALF_TOPIC, OP_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
+from commitlake.schemas.layouts.segments import segment_name
 from tests.unit.broker_lite.builders import BORN_MS, PRODUCER, SMALL, Clock, crash, message
 
 TIMEOUT_MS, CHECKS = 6_000, 15

@@ -9,12 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from broker_lite.store import MessageStore, StoreFilesError, StoreLockedError, StoreOptions, StoreUnusableError
+from commitlake.broker_lite.stores.rocketmq import (
+    MessageStore,
+    StoreFilesError,
+    StoreLockedError,
+    StoreOptions,
+    StoreUnusableError,
+)
 from tests.unit.broker_lite.builders import SMALL, crash, message
 
 OTHER_PROCESS = """
 import sys
-from broker_lite.store import MessageStore, StoreLockedError, StoreOptions
+from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreLockedError, StoreOptions
 try:
     MessageStore.open(sys.argv[1], StoreOptions(segment_size_bytes=4096, keep_index=False)).close()
 except StoreLockedError as error:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from broker_lite.store import MessageRefusedError, MessageStore
-from broker_lite.store.prepared import SentMessage
-from schemas.layouts.hosts import Host
-from schemas.layouts.properties import serialize_properties
+from commitlake.broker_lite.stores.rocketmq import MessageRefusedError, MessageStore
+from commitlake.broker_lite.stores.rocketmq.prepared import SentMessage
+from commitlake.schemas.layouts.rocketmq.hosts import Host
+from commitlake.schemas.layouts.rocketmq.properties import serialize_properties
 from tests.unit.broker_lite.builders import BORN_MS, PRODUCER
 
 KNOWN = {"UNIQ_KEY": "U1", "KEYS": "order-1 order-2", "TAGS": "订单"}

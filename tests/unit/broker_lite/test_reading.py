@@ -7,12 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from broker_lite.store import GetStatus, IndexDisabledError, MessageStore, StoreFilesError, StoreOptions
-from broker_lite.store.mapped_file import Mappings
-from schemas.layouts.errors import LayoutError
-from schemas.layouts.hosts import Host
-from schemas.layouts.indexfile import tags_key
-from schemas.layouts.message_id import serialize_message_id
+from commitlake.broker_lite.stores.rocketmq import (
+    GetStatus,
+    IndexDisabledError,
+    MessageStore,
+    StoreFilesError,
+    StoreOptions,
+)
+from commitlake.broker_lite.stores.rocketmq.mapped_file import Mappings
+from commitlake.schemas.layouts.errors import LayoutError
+from commitlake.schemas.layouts.rocketmq.hosts import Host
+from commitlake.schemas.layouts.rocketmq.indexfile import tags_key
+from commitlake.schemas.layouts.rocketmq.message_id import serialize_message_id
 from tests.unit.broker_lite.builders import BORN_MS, BROKER, PRODUCER, SMALL, STORED_MS, Clock, fill, message
 
 
@@ -176,7 +182,7 @@ def test_entry_at_tells_where_a_message_is(store: MessageStore) -> None:
 def test_everything_is_found_while_only_one_file_may_be_mapped(
     root: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("broker_lite.store.files.Mappings", partial(Mappings, limit=1))
+    monkeypatch.setattr("commitlake.broker_lite.stores.rocketmq.files.Mappings", partial(Mappings, limit=1))
     with MessageStore.open(root, SMALL, clock=clock) as store:
         results = fill(store, 60)
     with MessageStore.open(root, SMALL, clock=clock) as store:

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from broker_lite.store import MessageStore, StoreFilesError, StoreOptions
-from broker_lite.store.checkpoint_file import CheckpointFile
-from schemas.layouts.commitlog import HEAD, serialize_message
-from schemas.layouts.consumequeue import ENTRY, PRE_BLANK
-from schemas.layouts.indexfile import HEADER
-from schemas.layouts.segments import segment_name
+from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreFilesError, StoreOptions
+from commitlake.broker_lite.stores.rocketmq.checkpoint_file import CheckpointFile
+from commitlake.schemas.layouts.rocketmq.commitlog import HEAD, serialize_message
+from commitlake.schemas.layouts.rocketmq.consumequeue import ENTRY, PRE_BLANK
+from commitlake.schemas.layouts.rocketmq.indexfile import HEADER
+from commitlake.schemas.layouts.segments import segment_name
 from tests.unit.broker_lite.builders import (
     BROKER,
     SMALL,

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from broker_lite.journal import ArchiveView, JournalStore
-from broker_lite.journal.routing import ordered_queue
-from broker_lite.shop.journal_story import MAIL_IS_BEHIND_MS, Step
-from broker_lite.shop_journal import ShopJournal, fill_shop_journal
-from broker_lite.store import StoreFilesError
-from schemas.layouts.jmq_consumption import Consumption, Outcome
-from schemas.layouts.journal import JournalMessage
-from schemas.layouts.journal_body import original_body
-from tests.unit.broker_lite.journal.builders import journal_records
+from commitlake.broker_lite.shop.journal_story import MAIL_IS_BEHIND_MS, Step
+from commitlake.broker_lite.shop_journal import ShopJournal, fill_shop_journal
+from commitlake.broker_lite.stores.jmq import ArchiveView, JournalStore
+from commitlake.broker_lite.stores.jmq.routing import ordered_queue
+from commitlake.broker_lite.stores.rocketmq import StoreFilesError
+from commitlake.schemas.layouts.jmq.body import original_body
+from commitlake.schemas.layouts.jmq.consumption import Consumption, Outcome
+from commitlake.schemas.layouts.jmq.journal import JournalMessage
+from tests.unit.broker_lite.stores.jmq.builders import journal_records
 
 HOUR_MS = 3_600_000
 SECOND_MS = 1000

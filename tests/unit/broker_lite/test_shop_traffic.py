@@ -9,14 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from broker_lite.shop.messages import Producer
-from broker_lite.shop_traffic import BOLTMQ_SHOP_OPTIONS, DEFAULT_START_MS, SHOP_OPTIONS, ShopTraffic, fill_shop_store
-from broker_lite.store import MessageStore, StoreFilesError
-from schemas.layouts.commitlog import Message
-from schemas.layouts.dialect import Magic
-from schemas.layouts.hosts import Host
-from schemas.layouts.sysflag import BodyCodec
-from schemas.layouts.topics import Kind, kind_of
+from commitlake.broker_lite.shop.messages import Producer
+from commitlake.broker_lite.shop_traffic import (
+    BOLTMQ_SHOP_OPTIONS,
+    DEFAULT_START_MS,
+    SHOP_OPTIONS,
+    ShopTraffic,
+    fill_shop_store,
+)
+from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreFilesError
+from commitlake.schemas.layouts.boltmq.dialect import Magic
+from commitlake.schemas.layouts.rocketmq.commitlog import Message
+from commitlake.schemas.layouts.rocketmq.hosts import Host
+from commitlake.schemas.layouts.rocketmq.sysflag import BodyCodec
+from commitlake.schemas.layouts.rocketmq.topics import Kind, kind_of
 from tests.unit.broker_lite.builders import log_records
 
 HOUR_MS = 3_600_000

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from broker_lite.delivery import Delivery, TransactionError
-from broker_lite.store import MessageStore
-from schemas.layouts.topics import HALF_TOPIC, OP_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
+from commitlake.broker_lite.delivery import Delivery, TransactionError
+from commitlake.broker_lite.stores.rocketmq import MessageStore
+from commitlake.schemas.layouts.rocketmq.topics import HALF_TOPIC, OP_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from tests.unit.broker_lite.builders import SMALL, Clock, message
 
 FORBIDDEN = [

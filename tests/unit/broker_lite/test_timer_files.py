@@ -10,13 +10,20 @@ from pathlib import Path
 
 import pytest
 
-from broker_lite.delivery import Delivery
-from broker_lite.store import MessageStore, StoreFilesError
-from schemas.layouts.segments import segment_name
-from schemas.layouts.timer_checkpoint import TimerCheckpoint, parse_timer_checkpoint
-from schemas.layouts.timer_log import MAGIC_DELETE, MAGIC_ROLL, NO_POSITION, UNIT, TimerUnit, timer_units
-from schemas.layouts.timer_wheel import FILE_SIZE, parse_timer_slot
-from schemas.layouts.topics import TIMER_TOPIC
+from commitlake.broker_lite.delivery import Delivery
+from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreFilesError
+from commitlake.schemas.layouts.rocketmq.timer_checkpoint import TimerCheckpoint, parse_timer_checkpoint
+from commitlake.schemas.layouts.rocketmq.timer_log import (
+    MAGIC_DELETE,
+    MAGIC_ROLL,
+    NO_POSITION,
+    UNIT,
+    TimerUnit,
+    timer_units,
+)
+from commitlake.schemas.layouts.rocketmq.timer_wheel import FILE_SIZE, parse_timer_slot
+from commitlake.schemas.layouts.rocketmq.topics import TIMER_TOPIC
+from commitlake.schemas.layouts.segments import segment_name
 from tests.unit.broker_lite.builders import SMALL, STORED_MS, Clock, crash, message
 
 OPTIONS = replace(SMALL, timer_log_file_size_bytes=4 * UNIT.size + 20)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from broker_lite.delivery import Delivery
-from broker_lite.store import DiskFullError, MessageStore
-from schemas.layouts.commitlog import NewMessage
+from commitlake.broker_lite.delivery import Delivery
+from commitlake.broker_lite.stores.rocketmq import DiskFullError, MessageStore
+from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
 from tests.unit.broker_lite.builders import SMALL, Clock, crash, message
 
 

@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from broker_lite.store import MessageStore, StoreOptions
-from broker_lite.store.checkpoint_file import CheckpointFile
-from broker_lite.store.consume_queue import ConsumeQueue
-from broker_lite.store.file_queue import FileQueue
-from broker_lite.store.index_file import IndexFile
-from broker_lite.store.mapped_file import Mappings
-from broker_lite.store.writing import PutResult
-from schemas.layouts.commitlog import HEAD, NewMessage
-from schemas.layouts.consumequeue import PRE_BLANK, serialize_entry
-from schemas.layouts.hosts import Host
-from schemas.layouts.indexfile import Geometry, key_hash
+from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
+from commitlake.broker_lite.stores.rocketmq.checkpoint_file import CheckpointFile
+from commitlake.broker_lite.stores.rocketmq.consume_queue import ConsumeQueue
+from commitlake.broker_lite.stores.rocketmq.file_queue import FileQueue
+from commitlake.broker_lite.stores.rocketmq.index_file import IndexFile
+from commitlake.broker_lite.stores.rocketmq.mapped_file import Mappings
+from commitlake.broker_lite.stores.rocketmq.writing import PutResult
+from commitlake.schemas.layouts.rocketmq.commitlog import HEAD, NewMessage
+from commitlake.schemas.layouts.rocketmq.consumequeue import PRE_BLANK, serialize_entry
+from commitlake.schemas.layouts.rocketmq.hosts import Host
+from commitlake.schemas.layouts.rocketmq.indexfile import Geometry, key_hash
 from tests.unit.broker_lite.builders import BORN_MS, BROKER, PRODUCER, SMALL, STORED_MS, Clock, message
 
 UNIQUE_KEY = "C0A8010A1F9018B4AAC2000000010000"

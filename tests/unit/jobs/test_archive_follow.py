@@ -11,17 +11,17 @@ from types import SimpleNamespace
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from connectors.archive.run import Config, Result
-from connectors.archive.work import ArchiveWork, find_work
-from connectors.commitlog.errors import StoreError
-from connectors.commitlog.plan import Snapshot, take_snapshot
-from connectors.commitlog.stores import find_stores
-from connectors.lake.committer import ConcurrentArchiveError, commit_messages, open_for_append
-from connectors.lake.paths import LakePaths
-from connectors.packs.errors import PackStoreUnavailableError
-from connectors.s3.errors import S3Error, S3UnavailableError
-from jobs import archive, archive_follow
-from jobs.archive_follow import Follower, find_left, may_go_well_later
+from commitlake.connectors.formats.engine.errors import StoreError
+from commitlake.connectors.formats.engine.plan import Snapshot, take_snapshot
+from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.connectors.lake.committer import ConcurrentArchiveError, commit_messages, open_for_append
+from commitlake.connectors.lake.packs.errors import PackStoreUnavailableError
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.object_store.errors import S3Error, S3UnavailableError
+from commitlake.jobs import archive, archive_follow
+from commitlake.jobs.archive_follow import Follower, find_left, may_go_well_later
+from commitlake.pipelines.archive.run import Config, Result
+from commitlake.pipelines.archive.work import ArchiveWork, find_work
 from tests.logs import messages, open_segment, write_store
 
 SIZE = 1 << 16
@@ -101,8 +101,13 @@ def test_what_another_run_has_taken_is_not_taken_again(config: Config, monkeypat
         (StoreError("no store"), False),
         (StreamingQueryException("the planning process has ended"), True),
         (StreamingQueryException(f"{TRACE}OSError: broken pipe"), True),
-        (StreamingQueryException(f"{TRACE}connectors.s3.errors.S3UnavailableError: busy. later"), True),
-        (StreamingQueryException(f"{TRACE}connectors.commitlog.errors.StoreError: no store"), False),
+        (
+            StreamingQueryException(
+                f"{TRACE}commitlake.connectors.object_store.errors.S3UnavailableError: busy. later"
+            ),
+            True,
+        ),
+        (StreamingQueryException(f"{TRACE}commitlake.connectors.formats.engine.errors.StoreError: no store"), False),
     ],
 )
 def test_what_may_go_well_later(error: Exception, later: bool) -> None:

@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from connectors.commitlog.plan import StoreRange
-from connectors.lake.archive_log import StoreProgress
-from connectors.lake.paths import LakeError, LakePaths
-from connectors.maintenance.expiry import announce_expiry
-from jobs import audit, audit_moment
-from jobs.audit_moment import Moment, read_moment, wait_for_hbase
-from jobs.audit_sides import Span, ranges_in_store
-from jobs.audit_verdicts import Verdict, as_text
-from jobs.command import ExitCode, JobError
-from tests.unit.connectors.maintenance.lakes import GrowingLake, shop_messages
+from commitlake.connectors.formats.engine.plan import StoreRange
+from commitlake.connectors.lake.archive_log import StoreProgress
+from commitlake.connectors.lake.paths import LakeError, LakePaths
+from commitlake.jobs import audit, audit_moment
+from commitlake.jobs.audit_moment import Moment, read_moment, wait_for_hbase
+from commitlake.jobs.audit_sides import Span, ranges_in_store
+from commitlake.jobs.audit_verdicts import Verdict, as_text
+from commitlake.jobs.cli.command import ExitCode, JobError
+from commitlake.pipelines.maintenance.expiry import announce_expiry
+from tests.unit.pipelines.maintenance.lakes import GrowingLake, shop_messages
 
 DAY = datetime.date(2026, 11, 20)
 

@@ -13,19 +13,19 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from connectors.archive.work import find_work
-from connectors.lake.archive_log import RunCounts
-from connectors.lake.committer import commit_run
-from connectors.lake.follower import finish_runs
-from connectors.lake.plain_files import write_plain_file
-from connectors.message_keys.follow import follow_keys
-from jobs import audit, maintain
-from jobs.audit_moment import read_moment
-from jobs.audit_tables import compare_runs, damaged_files
-from jobs.command import ExitCode
-from schemas.tables.profile import PROFILES
+from commitlake.connectors.lake.archive_log import RunCounts
+from commitlake.connectors.lake.committer import commit_run
+from commitlake.connectors.lake.follower import finish_runs
+from commitlake.connectors.lake.plain_files import write_plain_file
+from commitlake.jobs import audit, maintain
+from commitlake.jobs.audit_moment import read_moment
+from commitlake.jobs.audit_tables import compare_runs, damaged_files
+from commitlake.jobs.cli.command import ExitCode
+from commitlake.pipelines.archive.work import find_work
+from commitlake.pipelines.message_keys.follow import follow_keys
+from commitlake.schemas.tables.profile import PROFILES
 from tests.unit.connectors.lake.test_log_check import damage
-from tests.unit.connectors.maintenance.lakes import GrowingLake, data_files, shop_messages
+from tests.unit.pipelines.maintenance.lakes import GrowingLake, data_files, shop_messages
 
 
 @pytest.fixture

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from jobs import dump, explain, rebuild, verify
-from jobs.command import ExitCode
-from schemas.layouts.consumequeue import ENTRY
-from schemas.layouts.dialect import BOLTMQ, Magic
+from commitlake.jobs import dump, explain, rebuild, verify
+from commitlake.jobs.cli.command import ExitCode
+from commitlake.schemas.layouts.boltmq.dialect import BOLTMQ, Magic
+from commitlake.schemas.layouts.rocketmq.consumequeue import ENTRY
 from tests.indexed_stores import OPTIONS, RARE, write_indexed_store
 
 COUNT = 100

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from broker_lite.store import MessageStore
-from jobs.broker import main
-from jobs.command import ExitCode
-from schemas.layouts.dialect import BOLTMQ, ROCKETMQ, Dialect
+from commitlake.broker_lite.stores.rocketmq import MessageStore
+from commitlake.jobs.broker import main
+from commitlake.jobs.cli.command import ExitCode
+from commitlake.schemas.layouts.boltmq.dialect import BOLTMQ, ROCKETMQ, Dialect
 from tests.indexed_stores import OPTIONS, write_indexed_store
 from tests.jmq_stores import write_jmq_store
 from tests.logs import messages, open_segment, write_store
@@ -211,7 +211,7 @@ def test_a_store_that_others_own_is_told(
     def refuse(path: str, *_: object) -> int:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
 
-    monkeypatch.setattr("broker_lite.store.ownership.os.open", refuse)
+    monkeypatch.setattr("commitlake.broker_lite.stores.rocketmq.ownership.os.open", refuse)
     assert run(tmp_path) == ExitCode.USAGE
     errors = capsys.readouterr().err
     assert f"cannot be opened: Permission denied: {tmp_path / 'store'}" in errors
@@ -225,7 +225,7 @@ def test_a_disk_that_is_full_at_the_end_is_told(
         with store:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("broker_lite.server.run_server", serve)
+    monkeypatch.setattr("commitlake.broker_lite.server.run_server", serve)
     assert run(tmp_path, "--listen", "127.0.0.1:1") == ExitCode.FAILED
     errors = capsys.readouterr().err
     assert "could not be put on the disk at the end: [Errno 28] No space left on device" in errors

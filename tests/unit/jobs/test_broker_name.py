@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from connectors.commitlog.layouts import ALL_LAYOUTS
-from jobs.broker_name import BrokerName, broker_name
-from jobs.command import JobError
+from commitlake.connectors.formats.engine.layouts import ALL_LAYOUTS
+from commitlake.jobs.cli.broker_name import BrokerName, broker_name
+from commitlake.jobs.cli.command import JobError
 from tests.logs import messages, open_segment, write_store
 
 

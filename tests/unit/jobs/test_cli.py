@@ -16,14 +16,14 @@ from pathlib import Path
 
 import pytest
 
-from connectors.commitlog.continuity import StoreReplacedError
-from connectors.commitlog.errors import DamagedLogError, OptionError, StoreError
-from connectors.lake.committer import ConcurrentArchiveError
-from connectors.lake.paths import LakeError
-from connectors.packs.errors import PackStoreError, PackStoreUnavailableError
-from connectors.s3.errors import S3Error, S3UnavailableError
-from jobs import cli
-from jobs.command import ExitCode, JobError, job_parser, run_job
+from commitlake.connectors.formats.engine.continuity import StoreReplacedError
+from commitlake.connectors.formats.engine.errors import DamagedLogError, OptionError, StoreError
+from commitlake.connectors.lake.committer import ConcurrentArchiveError
+from commitlake.connectors.lake.packs.errors import PackStoreError, PackStoreUnavailableError
+from commitlake.connectors.lake.paths import LakeError
+from commitlake.connectors.object_store.errors import S3Error, S3UnavailableError
+from commitlake.jobs.cli import main as cli
+from commitlake.jobs.cli.command import ExitCode, JobError, job_parser, run_job
 
 ROOT = Path(__file__).parents[3]
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
@@ -239,7 +239,7 @@ def test_quiet_and_verbose_exclude_each_other() -> None:
 
 
 def test_a_query_begins_two_hours_ago_by_environment_as_by_argument(monkeypatch: pytest.MonkeyPatch) -> None:
-    from jobs import query
+    from commitlake.jobs import query
 
     monkeypatch.setenv("COMMITLAKE_FROM", "-2h")
     assert query.build_parser().parse_args(["--lake", "l"]).start is not None
@@ -366,7 +366,7 @@ def test_an_option_that_is_not_there_is_a_wrong_usage(name: str, capsys: pytest.
 def test_an_archive_of_nothing_is_refused_before_spark_starts(tmp_path: Path) -> None:
     started = time.monotonic()
     done = run_python(
-        "import sys\nfrom jobs import cli\ncode = cli.main(sys.argv[1:])\n"
+        "import sys\nfrom commitlake.jobs.cli import main as cli\ncode = cli.main(sys.argv[1:])\n"
         "assert 'pyspark.core.context' not in sys.modules or not "
         "sys.modules['pyspark.core.context'].SparkContext._active_spark_context\nsys.exit(code)",
         "archive", "--store", str(tmp_path / "nowhere"), "--lake", str(tmp_path / "lake"),
@@ -383,7 +383,7 @@ def test_an_archive_of_nothing_is_refused_before_spark_starts(tmp_path: Path) ->
 
 def test_the_command_imports_no_job_and_nothing_heavy() -> None:
     done = run_python(
-        "import sys\nimport jobs.cli\n"
+        "import sys\nimport commitlake.jobs.cli.main\n"
         "found = {name.split('.')[0] for name in sys.modules}\n"
         "print(sorted(found & {'pyspark', 'py4j', 'numpy', 'pandas', 'pyarrow', 'numba', 'deltalake', 'rich', "
         "'configargparse', 'connectors', 'schemas', 'pipelines'}))"

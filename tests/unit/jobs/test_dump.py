@@ -18,15 +18,15 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from connectors.commitlog.stores import find_stores, segment_size
-from jobs import dump
-from schemas.layouts import consumequeue, indexfile
-from schemas.layouts.commitlog import NewMessage
-from schemas.layouts.dialect import Magic
-from schemas.layouts.hosts import Host
-from schemas.layouts.segments import segment_name
-from schemas.layouts.sysflag import BodyCodec, compression_bits
-from schemas.tables.messages import SOURCE
+from commitlake.connectors.formats.engine.stores import find_stores, segment_size
+from commitlake.jobs import dump
+from commitlake.schemas.layouts.boltmq.dialect import Magic
+from commitlake.schemas.layouts.rocketmq import consumequeue, indexfile
+from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
+from commitlake.schemas.layouts.rocketmq.hosts import Host
+from commitlake.schemas.layouts.rocketmq.sysflag import BodyCodec, compression_bits
+from commitlake.schemas.layouts.segments import segment_name
+from commitlake.schemas.tables.messages import SOURCE
 from tests.logs import (
     BROKER_HOST,
     START_MS,
@@ -546,7 +546,7 @@ def dump_as_nobody(readable: Path, *arguments: str) -> tuple[int, str, str]:
     # Python's own library may be closed to nobody: what a run imports, a first run has imported.
     program = (
         "import contextlib, io, os, sys\n"
-        "from jobs import dump\n"
+        "from commitlake.jobs import dump\n"
         "with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):\n"
         "    dump.main(['/nowhere'])\n"
         "    assert dump.main([sys.argv[1]]) == 0\n"
@@ -780,7 +780,7 @@ def big_store(tmp_path: Path) -> Path:
 
 def test_a_reader_that_has_seen_enough_ends_it_quietly(tmp_path: Path) -> None:
     with subprocess.Popen(
-        [sys.executable, "-m", "jobs.cli", "dump", str(big_store(tmp_path))],
+        [sys.executable, "-m", "commitlake.jobs.cli.main", "dump", str(big_store(tmp_path))],
         cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     ) as process:  # fmt: skip
         assert process.stdout is not None
@@ -793,7 +793,7 @@ def test_a_reader_that_has_seen_enough_ends_it_quietly(tmp_path: Path) -> None:
 
 def test_a_reader_that_is_gone_before_a_short_dump_ends_it_quietly(tmp_path: Path) -> None:
     root = store_of(tmp_path, open_segment(messages(2), SIZE))
-    command = f"{sys.executable} -m jobs.cli dump {root} | true; exit ${{PIPESTATUS[0]}}"
+    command = f"{sys.executable} -m commitlake.jobs.cli.main dump {root} | true; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 141
     assert "BrokenPipe" not in done.stderr
@@ -803,7 +803,7 @@ def test_a_reader_that_is_gone_before_a_short_dump_ends_it_quietly(tmp_path: Pat
 def test_it_starts_at_once_and_without_spark(tmp_path: Path) -> None:
     root = store_of(tmp_path, open_segment(messages(2), SIZE))
     program = (
-        "import sys\nfrom jobs import cli\ncode = cli.main(sys.argv[1:])\n"
+        "import sys\nfrom commitlake.jobs.cli import main as cli\ncode = cli.main(sys.argv[1:])\n"
         "heavy = {'pyspark', 'deltalake', 'pandas', 'numba'} & set(sys.modules)\n"
         "assert not heavy, heavy\nsys.exit(code)\n"
     )

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from jobs import dump
-from jobs.command import ExitCode
-from schemas.layouts.jmq_queue import ENTRY
+from commitlake.jobs import dump
+from commitlake.jobs.cli.command import ExitCode
+from commitlake.schemas.layouts.jmq.queue import ENTRY
 from tests.jmq_stores import QUEUE_FILE_ENTRIES, write_jmq_store
 
 TOPIC, QUEUE = "topic-1", "0"

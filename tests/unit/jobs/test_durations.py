@@ -7,7 +7,7 @@ import datetime
 
 import pytest
 
-from jobs.durations import parse_duration
+from commitlake.jobs.cli.durations import parse_duration
 
 
 @pytest.mark.parametrize(("text", "hours"), [("12h", 12), ("90d", 2160), ("2w", 336), ("36500d", 876_000)])

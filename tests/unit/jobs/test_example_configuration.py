@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.cli import JOBS
+from commitlake.jobs.cli.main import JOBS
 
 EXAMPLE = Path(__file__).parents[3] / "conf" / "commitlake.example.toml"
 NEEDED = {

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from jobs.cli import JOBS
+from commitlake.jobs.cli.main import JOBS
 
 EXAMPLES = Path(__file__).parents[3] / "conf" / "examples"
 SETTINGS = Path(__file__).parents[3] / "conf" / "commitlake.example.toml"

@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from connectors.archive.task import ArchiveTasks
-from connectors.archive.work import find_work
-from connectors.lake.committer import commit_run, open_for_append
-from connectors.lake.paths import LakePaths
-from connectors.packs.location import PackLocation
-from jobs import maintain, query, rebuild, restore, verify
-from jobs.command import ExitCode
-from schemas.store_files import restricted_umask
+from commitlake.connectors.lake.committer import commit_run, open_for_append
+from commitlake.connectors.lake.packs.location import PackLocation
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.jobs import maintain, query, rebuild, restore, verify
+from commitlake.jobs.cli.command import ExitCode
+from commitlake.pipelines.archive.task import ArchiveTasks
+from commitlake.pipelines.archive.work import find_work
+from commitlake.schemas.store_files import restricted_umask
 from tests.indexed_stores import OPTIONS, write_indexed_store
 from tests.jmq_stores import write_jmq_store
-from tests.unit.connectors.maintenance.lakes import GrowingLake, shop_messages
+from tests.unit.pipelines.maintenance.lakes import GrowingLake, shop_messages
 
 LOCAL = ("--local", "--threads", "1", "--quiet")
 SIZES = (

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from jobs import guard
-from jobs.command import ExitCode
+from commitlake.jobs import guard
+from commitlake.jobs.cli.command import ExitCode
 from tests.logs import closed_segment, messages, open_segment, write_store
-from tests.unit.connectors.maintenance.lakes import GrowingLake, shop_messages
+from tests.unit.pipelines.maintenance.lakes import GrowingLake, shop_messages
 
 SIZE = 8192
 EVERY_HOUR = "deleteWhen=" + ";".join(f"{hour:02}" for hour in range(24))
@@ -90,7 +90,7 @@ def grow_old(growing: GrowingLake) -> None:
 
 def test_what_is_archived_is_at_no_risk(archived: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
     blank = bytearray((archived.store / "commitlog" / f"{0:020}").read_bytes())
-    from schemas.layouts.commitlog import serialize_blank
+    from commitlake.schemas.layouts.rocketmq.commitlog import serialize_blank
 
     end = len(archived.log)
     blank[end : end + 8] = serialize_blank(len(blank) - end)
@@ -238,7 +238,7 @@ def test_a_lake_in_another_kind_of_store_is_refused_and_not_taken_for_none(
 def test_neither_spark_nor_compiled_code_is_loaded(tmp_path: Path) -> None:
     store = write_aged(tmp_path / "broker-a", 1, 0)
     program = (
-        "import sys; from jobs import guard; "
+        "import sys; from commitlake.jobs import guard; "
         f"code = guard.main(['--store', {str(store)!r}, '--lake', {str(tmp_path / 'lake')!r}, '--quiet']); "
         "print(code, sorted({name.partition('.')[0] for name in sys.modules} & {'pyspark', 'py4j', 'pandas'}))"
     )

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from jobs import guard
-from jobs.command import ExitCode
-from schemas.layouts.dialect import BOLTMQ
+from commitlake.jobs import guard
+from commitlake.jobs.cli.command import ExitCode
+from commitlake.schemas.layouts.boltmq.dialect import BOLTMQ
 from tests.indexed_stores import OPTIONS, write_indexed_store
 from tests.jmq_stores import write_jmq_store
 

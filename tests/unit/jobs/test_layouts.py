@@ -6,8 +6,8 @@ import argparse
 
 import pytest
 
-from connectors.commitlog.layouts import LayoutChoice
-from jobs.layouts import add_layout_argument, layout_of
+from commitlake.connectors.formats.engine.layouts import LayoutChoice
+from commitlake.jobs.cli.layouts import add_layout_argument, layout_of
 
 
 def parse(*arguments: str) -> LayoutChoice:

@@ -16,17 +16,17 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from connectors.lake.archive_log import read_last_commit
-from connectors.lake.committer import commit_messages
-from connectors.lake.data_files import DataFile
-from connectors.maintenance.expiry import read_expiries
-from connectors.message_keys.follow import follow_keys
-from connectors.message_keys.lookup import find_keys
-from connectors.packs.reader import read_body
-from jobs import maintain
-from jobs.command import ExitCode
-from jobs.maintain_work import SORTED_TABLES
-from tests.unit.connectors.maintenance.lakes import FIRST_DATE, GrowingLake, data_files, rows_of, shop_messages
+from commitlake.connectors.lake.archive_log import read_last_commit
+from commitlake.connectors.lake.committer import commit_messages
+from commitlake.connectors.lake.data_files import DataFile
+from commitlake.connectors.lake.packs.reader import read_body
+from commitlake.jobs import maintain
+from commitlake.jobs.cli.command import ExitCode
+from commitlake.jobs.maintain_work import SORTED_TABLES
+from commitlake.pipelines.maintenance.expiry import read_expiries
+from commitlake.pipelines.message_keys.follow import follow_keys
+from commitlake.pipelines.message_keys.lookup import find_keys
+from tests.unit.pipelines.maintenance.lakes import FIRST_DATE, GrowingLake, data_files, rows_of, shop_messages
 
 DAY_SECONDS = 86_400
 STATISTICS = '{"numRecords": 10}'
@@ -112,8 +112,8 @@ def test_bodies_do_not_outlive_their_rows(growing: GrowingLake, capsys: pytest.C
 
 def test_bodies_can_be_read_afterwards(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
     run(capsys, growing)
-    from connectors.packs.frames import BodyRef
-    from connectors.packs.stores import LocalPackStore
+    from commitlake.connectors.lake.packs.frames import BodyRef
+    from commitlake.connectors.lake.packs.stores import LocalPackStore
 
     store = LocalPackStore(growing.lake.bodies)
     for row in rows_of(growing.lake.messages)[:20]:
@@ -286,14 +286,14 @@ def test_beside_a_running_archive_and_another_maintain_nothing_is_lost(tmp_path:
 
 KILLED = """
 import os, signal, sys
-from connectors.maintenance import compaction
+from commitlake.pipelines.maintenance import compaction
 step, lake = sys.argv[1:]
 whole = getattr(compaction, step)
 def and_die(*arguments, **named):
     result = whole(*arguments, **named) if step == "_merge" else None
     os.kill(os.getpid(), signal.SIGKILL)
 setattr(compaction, step, and_die)
-from jobs import maintain
+from commitlake.jobs import maintain
 maintain.main(["--lake", lake, "--quiet"])
 """
 

@@ -7,20 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from connectors.commitlog.errors import OptionError
-from connectors.option_names import known_options
-from connectors.remoting.options import (
+from commitlake.connectors.formats.engine.errors import OptionError
+from commitlake.connectors.option_names import known_options
+from commitlake.connectors.rocketmq.options import (
     ACCESS_KEY_VARIABLE,
     SECRET_KEY_VARIABLE,
     SECURITY_TOKEN_VARIABLE,
     TLS_CONFIG_VARIABLE,
 )
-from jobs import dump, explain, guard, rebuild, verify
-from jobs.command import ExitCode, job_parser, run_job
-from jobs.names import did_you_mean, there_are
-from jobs.settings_check import OTHER_VARIABLES, VARIABLES, variables_of_all_jobs
-from schemas.layouts.sysflag import INNER_BATCH
-from schemas.remoting.tls_properties import CLIENT_PASSWORD_VARIABLE, SERVER_PASSWORD_VARIABLE
+from commitlake.jobs import dump, explain, guard, rebuild, verify
+from commitlake.jobs.cli.command import ExitCode, job_parser, run_job
+from commitlake.jobs.cli.names import did_you_mean, there_are
+from commitlake.jobs.cli.settings_check import OTHER_VARIABLES, VARIABLES, variables_of_all_jobs
+from commitlake.schemas.layouts.rocketmq.sysflag import INNER_BATCH
+from commitlake.schemas.remoting.tls_properties import CLIENT_PASSWORD_VARIABLE, SERVER_PASSWORD_VARIABLE
 from tests.jmq_stores import write_jmq_store
 from tests.logs import messages, new_message, open_segment, write_store
 
@@ -209,7 +209,7 @@ def test_a_variable_for_another_job_is_no_such_option(
     store: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("COMMITLAKE_PROCESSES", "2")
-    monkeypatch.setattr("connectors.spark_session.get_session", lambda _: next(iter(())))
+    monkeypatch.setattr("commitlake.connectors.runtime.spark_session.get_session", lambda _: next(iter(())))
     arguments = verify.build_parser().parse_args([str(store)])
     with pytest.raises(StopIteration):  # it came as far as asking for a session
         verify.job(arguments)

@@ -10,18 +10,29 @@ from pathlib import Path
 
 import pytest
 
-from connectors.lake.committer import open_for_append
-from connectors.lake.paths import LakePaths
-from jobs.permissions import denied_place
+from commitlake.connectors.lake.committer import open_for_append
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.jobs.cli.permissions import denied_place
 
 ROOT = Path(__file__).parents[3]
 PROGRAM = """
 import importlib, os, sys
 sys.path.insert(0, sys.argv[1])
 # Whatever a job loads is loaded before it may no longer be.
-import connectors.lake.reader, jobs.audit_moment, jobs.guard_report, jobs.guard_rules, jobs.guard_watch
-import jobs.maintain_work, jobs.settings_check, connectors.restore.run, jobs.permissions, jobs.broker_name, jobs.names
-modules = {name: importlib.import_module(f"jobs.{name}") for name in ("query", "guard", "maintain", "audit", "restore")}
+import commitlake.connectors.lake.reader
+import commitlake.jobs.audit_moment
+import commitlake.jobs.guard_report
+import commitlake.jobs.guard_rules
+import commitlake.jobs.guard_watch
+import commitlake.jobs.maintain_work
+import commitlake.jobs.cli.settings_check
+import commitlake.pipelines.restore.run
+import commitlake.jobs.cli.permissions
+import commitlake.jobs.cli.broker_name
+import commitlake.jobs.cli.names
+modules = {}
+for name in ("query", "guard", "maintain", "audit", "restore"):
+    modules[name] = importlib.import_module(f"commitlake.jobs.{name}")
 if os.geteuid() == 0:
     os.seteuid(65534)
 for name, *arguments in (line.split() for line in sys.argv[2].splitlines()):

@@ -11,16 +11,16 @@ from unittest.mock import Mock
 
 import pytest
 
-from broker_lite.journal import JournalStore
-from broker_lite.store import MessageStore, StoreError
-from connectors import spark_session
-from connectors.commitlog.errors import CommitLogError
-from connectors.lake.paths import LakeError, LakePaths
-from connectors.packs.errors import PackStoreError
-from jobs import audit, audit_moment, dump, explain, guard, maintain, query, rebuild, restore, verify
-from jobs.command import ExitCode, JobError
-from schemas.layouts.jmq_offsets import ConsumedQueue
-from schemas.store_files import UnsafeFileError
+from commitlake.broker_lite.stores.jmq import JournalStore
+from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreError
+from commitlake.connectors.formats.engine.errors import CommitLogError
+from commitlake.connectors.lake.packs.errors import PackStoreError
+from commitlake.connectors.lake.paths import LakeError, LakePaths
+from commitlake.connectors.runtime import spark_session
+from commitlake.jobs import audit, audit_moment, dump, explain, guard, maintain, query, rebuild, restore, verify
+from commitlake.jobs.cli.command import ExitCode, JobError
+from commitlake.schemas.layouts.jmq.offsets import ConsumedQueue
+from commitlake.schemas.store_files import UnsafeFileError
 from tests.indexed_stores import OPTIONS, Clock, message, write_indexed_store
 from tests.jmq_stores import OPTIONS as JMQ_OPTIONS
 from tests.jmq_stores import write_jmq_store
@@ -35,7 +35,7 @@ from tests.planted_stores import (
     Plant,
     holds_secret,
 )
-from tests.unit.connectors.maintenance.lakes import archive_store
+from tests.unit.pipelines.maintenance.lakes import archive_store
 
 COUNT = 40
 BROKER = "broker-a"

@@ -16,7 +16,7 @@ from tests.signals import ROOT, MarkedProcess, line_for
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 START = """
 import os, signal, subprocess, sys, threading, time
-from jobs.process import run_process, set_command_name, stop_softly
+from commitlake.jobs.cli.process import run_process, set_command_name, stop_softly
 set_command_name("commitlake fill")
 def ready():
     os.write(1, b"ready")
@@ -36,8 +36,8 @@ import hashlib
 run_process(lambda: ready() or hashlib.pbkdf2_hmac("sha256", b"one call", b"of minutes", 1 << 30))
 """
 DEAF = f"""{START}
-import jobs.process
-jobs.process.GRACE_SECONDS = 0.2
+import commitlake.jobs.cli.process
+commitlake.jobs.cli.process.GRACE_SECONDS = 0.2
 def work():
     ready()
     while True:
@@ -151,7 +151,7 @@ def test_a_signal_that_was_blocked_while_python_started_ends_it(
 ) -> None:
     before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # as spark-submit.sh starts a job
     try:
-        started.append(MarkedProcess(["-m", "jobs.cli", "--help"]))
+        started.append(MarkedProcess(["-m", "commitlake.jobs.cli.main", "--help"]))
         started[-1].process.send_signal(number)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
@@ -215,7 +215,7 @@ def test_a_file_does_not_get_the_number_of_a_closed_standard_output(tmp_path: Pa
 @pytest.mark.parametrize("command", ["--help", "query --help", "dump --help", "no-such-job 2>&1"])
 def test_help_into_a_closed_pipe_prints_nothing_else(command: str) -> None:
     done = subprocess.run(
-        ["bash", "-c", f"{sys.executable} -m jobs.cli {command} | true"],
+        ["bash", "-c", f"{sys.executable} -m commitlake.jobs.cli.main {command} | true"],
         cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert done.stderr == ""
@@ -246,7 +246,7 @@ def test_a_job_is_ended_at_any_moment(
     started: list[MarkedProcess], store: Path, tmp_path: Path, name: str, delay: float, number: signal.Signals
 ) -> None:
     words = [word.format(store=store, out=tmp_path / "out") for word in JOBS[name]]
-    job = MarkedProcess(["-m", "jobs.cli", *words])
+    job = MarkedProcess(["-m", "commitlake.jobs.cli.main", *words])
     started.append(job)
     job.wait_for_handler()
     try:

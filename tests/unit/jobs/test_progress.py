@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from py4j.protocol import Py4JError
 
-from jobs import progress
-from jobs.progress import counted_progress, spark_progress
+from commitlake.jobs.cli import progress
+from commitlake.jobs.cli.progress import counted_progress, spark_progress
 
 
 @pytest.fixture(autouse=True)

@@ -21,15 +21,15 @@ from deltalake import CommitProperties, Transaction, write_deltalake
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from connectors.lake.follower import FOLLOWING
-from connectors.message_keys.progress import APPLICATION_ID
-from jobs import query
-from schemas.layouts.hosts import Host
-from schemas.layouts.message_id import serialize_message_id
-from schemas.layouts.topics import kind_of
-from schemas.tables.archive_runs import ARCHIVE_RUNS
-from schemas.tables.messages import MESSAGES, PARTITION_COLUMNS
-from schemas.tables.quarantine import QUARANTINE
+from commitlake.connectors.lake.follower import FOLLOWING
+from commitlake.jobs import query
+from commitlake.pipelines.message_keys.progress import APPLICATION_ID
+from commitlake.schemas.layouts.rocketmq.hosts import Host
+from commitlake.schemas.layouts.rocketmq.message_id import serialize_message_id
+from commitlake.schemas.layouts.rocketmq.topics import kind_of
+from commitlake.schemas.tables.archive_runs import ARCHIVE_RUNS
+from commitlake.schemas.tables.messages import MESSAGES, PARTITION_COLUMNS
+from commitlake.schemas.tables.quarantine import QUARANTINE
 
 ROOT = Path(__file__).parents[3]
 UTC = datetime.UTC
@@ -678,7 +678,7 @@ def test_no_lake_is_a_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_it_answers_cold_and_without_a_jvm(lake: Path) -> None:
     program = (
-        "import sys\nfrom jobs import cli\ncode = cli.main(sys.argv[1:])\n"
+        "import sys\nfrom commitlake.jobs.cli import main as cli\ncode = cli.main(sys.argv[1:])\n"
         "heavy = {'pyspark', 'py4j', 'pandas', 'numba'} & set(sys.modules)\n"
         "assert not heavy, heavy\nsys.exit(code)\n"
     )
@@ -694,7 +694,7 @@ def test_it_answers_cold_and_without_a_jvm(lake: Path) -> None:
 
 def test_a_reader_that_has_seen_enough_ends_it_quietly(lake: Path) -> None:
     command = (
-        f"{sys.executable} -m jobs.cli query --lake {lake} --limit 0 --output jsonl --quiet | head -1; "
+        f"{sys.executable} -m commitlake.jobs.cli.main query --lake {lake} --limit 0 --output jsonl --quiet | head -1; "
         "exit ${PIPESTATUS[0]}"
     )
     done = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)

@@ -18,12 +18,12 @@ from typing import Any
 import pytest
 from deltalake import write_deltalake
 
-from connectors.packs.stores import LocalPackStore
-from connectors.packs.writer import write_pack
-from jobs import query
-from schemas.layouts.commitlog import body_crc
-from schemas.tables.messages import MESSAGES, PARTITION_COLUMNS
-from tests.unit.connectors.packs.making import NAME, TOKEN, append
+from commitlake.connectors.lake.packs.stores import LocalPackStore
+from commitlake.connectors.lake.packs.writer import write_pack
+from commitlake.jobs import query
+from commitlake.schemas.layouts.rocketmq.commitlog import body_crc
+from commitlake.schemas.tables.messages import MESSAGES, PARTITION_COLUMNS
+from tests.unit.connectors.lake.packs.making import NAME, TOKEN, append
 from tests.unit.jobs.test_query import ROOT, Row, message, table_of
 
 TEXT = '{"order": "4711", "city": "北京"}'
@@ -206,7 +206,7 @@ def test_bodies_may_lie_elsewhere(lake: Path, tmp_path: Path, capfdbinary: pytes
 def at_a_terminal(lake: Path, key: str) -> tuple[int, str]:
     """Exit code and what a terminal shows."""
     main, terminal = pty.openpty()
-    command = [sys.executable, "-m", "jobs.cli", "query", "--lake", str(lake), "--key", key, "--body"]
+    command = [sys.executable, "-m", "commitlake.jobs.cli.main", "query", "--lake", str(lake), "--key", key, "--body"]
     done = subprocess.run(command, stdout=terminal, stderr=terminal, cwd=ROOT, check=False, timeout=120)
     os.close(terminal)
     shown = os.read(main, 10_000).decode()

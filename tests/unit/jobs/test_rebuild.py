@@ -12,19 +12,19 @@ from pathlib import Path
 
 import pytest
 
-from broker_lite.store import MessageStore
-from jobs import verify
-from jobs.command import ExitCode
-from jobs.rebuild import main
-from schemas.layouts.segments import segment_name
-from schemas.store_files import rename_file
+from commitlake.broker_lite.stores.rocketmq import MessageStore
+from commitlake.jobs import verify
+from commitlake.jobs.cli.command import ExitCode
+from commitlake.jobs.rebuild import main
+from commitlake.schemas.layouts.segments import segment_name
+from commitlake.schemas.store_files import rename_file
 from tests.indexed_stores import OPTIONS, SEGMENT_BYTES, Clock, message, write_indexed_store
 from tests.jmq_stores import FILE_BYTES, write_jmq_store
 
 LOCAL = ("--local", "--threads", "1")
 HOLDER = """
 import sys
-from broker_lite.store.ownership import StoreLock
+from commitlake.broker_lite.stores.rocketmq.ownership import StoreLock
 from pathlib import Path
 lock = StoreLock(Path(sys.argv[1]))
 print("held", flush=True)
@@ -149,7 +149,7 @@ def let_a_broker_write(store: Path, count: int) -> None:
 def test_what_a_broker_writes_between_two_runs_is_in_what_the_second_makes(
     store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], where: str
 ) -> None:
-    interrupted(store, monkeypatch, f"connectors.rebuild.{where}")
+    interrupted(store, monkeypatch, f"commitlake.pipelines.rebuild.{where}")
     let_a_broker_write(store, 30)
     assert main([str(store), "--in-place", *LOCAL]) == ExitCode.OK
     assert "230 records" in capsys.readouterr().err
@@ -167,7 +167,7 @@ def test_what_a_broker_makes_between_two_renames_is_kept_beside_too(
         rename_file(path, target, below=below)
 
     with monkeypatch.context() as patched:
-        patched.setattr("connectors.rebuild.replace.rename_file", stop_at_the_new)
+        patched.setattr("commitlake.pipelines.rebuild.replace.rename_file", stop_at_the_new)
         with pytest.raises(StoppedError):
             main([str(store), "--in-place", *LOCAL])
     assert not (store / "consumequeue").exists()
@@ -195,7 +195,7 @@ def test_a_full_disk_is_told_and_the_next_run_goes_on(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr("connectors.rebuild.queue_folder.QueueFolder._write", refuse)
+        patched.setattr("commitlake.pipelines.rebuild.queue_folder.QueueFolder._write", refuse)
         assert main([str(store), "--in-place", *LOCAL]) == ExitCode.FAILED
     assert "No space left on device\n  nothing of the store is lost; run again" in capsys.readouterr().err
     assert list(store.glob("*.old-*")) == []
@@ -234,7 +234,7 @@ def test_a_damaged_queue_that_the_log_has_nothing_of_is_not_called_a_damaged_log
 def test_a_run_with_other_options_finishes_the_one_before_and_is_made_itself(
     store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    interrupted(store, monkeypatch, "connectors.rebuild.replace.sync_folder", "--topic", "rare")
+    interrupted(store, monkeypatch, "commitlake.pipelines.rebuild.replace.sync_folder", "--topic", "rare")
     shutil.rmtree(store / "consumequeue" / "topic-1")
     assert main([str(store), "--in-place", *LOCAL]) == ExitCode.OK
     assert verify.main([str(store), "--local", "--processes", "1", "--quiet"]) == ExitCode.OK

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from jobs import cli, submit
+from commitlake.jobs.cli import main as cli
+from commitlake.jobs.cli import submit
 
 
 @pytest.fixture

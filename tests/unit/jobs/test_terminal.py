@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from connectors.printable import printable, printable_json, printable_line
-from jobs import dump
-from jobs.command import ExitCode, JobError, job_parser, run_job
-from jobs.query_output import write_csv, write_jsonl, write_table
-from jobs.terminal import guarded_streams, trusted
+from commitlake.connectors.printable import printable, printable_json, printable_line
+from commitlake.jobs import dump
+from commitlake.jobs.cli.command import ExitCode, JobError, job_parser, run_job
+from commitlake.jobs.cli.terminal import guarded_streams, trusted
+from commitlake.jobs.query_output import write_csv, write_jsonl, write_table
 from tests.logs import new_message, open_segment, write_store
 
 CLEAR, TURN, C1, HIDDEN, TAG = "\x1b[2J", "\u202e", "\x9b31m", "\u200b", "\U000e0041"
@@ -138,7 +138,7 @@ def test_a_real_terminal_is_guarded(tmp_path: Path) -> None:
     """A process of its own at a pseudo-terminal: nothing between a job and its output takes another way."""
     parent, child = pty.openpty()
     try:
-        command = [sys.executable, "-m", "jobs.cli", "dump", str(tmp_path / f"no{CLEAR}{TURN}store")]
+        command = [sys.executable, "-m", "commitlake.jobs.cli.main", "dump", str(tmp_path / f"no{CLEAR}{TURN}store")]
         done = subprocess.run(command, stdout=child, stderr=child, check=False, timeout=60)
         text = os.read(parent, 1 << 16).decode()
     finally:

@@ -7,7 +7,7 @@ import datetime
 
 import pytest
 
-from jobs.times import parse_time
+from commitlake.jobs.cli.times import parse_time
 
 UTC = datetime.UTC
 HOUR = datetime.timedelta(hours=1)

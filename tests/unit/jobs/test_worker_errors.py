@@ -6,9 +6,9 @@ import argparse
 
 import pytest
 
-from connectors.commitlog.errors import SegmentCutError, SplitError
-from jobs.command import ExitCode, job_parser, run_job
-from jobs.worker_errors import WorkerError, worker_error
+from commitlake.connectors.formats.engine.errors import SegmentCutError, SplitError
+from commitlake.jobs.cli.command import ExitCode, job_parser, run_job
+from commitlake.jobs.cli.worker_errors import WorkerError, worker_error
 
 HEAD = "An exception was thrown from the Python worker:\n"
 FRAMES = """Traceback (most recent call last):
@@ -20,6 +20,9 @@ FRAMES = """Traceback (most recent call last):
 ANOTHER = "\n\nDuring handling of the above exception, another exception occurred:\n\n"
 
 
+ERRORS = "commitlake.connectors.formats.engine.errors"
+
+
 class SparkError(Exception):
     """Stands for an error of Spark's: its words alone are looked at."""
 
@@ -28,17 +31,17 @@ class SparkError(Exception):
     ("text", "expected"),
     [
         (
-            f"{HEAD}{FRAMES}connectors.commitlog.errors.SegmentCutError: a is shorter: 5\nand a line more",
+            f"{HEAD}{FRAMES}{ERRORS}.SegmentCutError: a is shorter: 5\nand a line more",
             WorkerError(SegmentCutError, "SegmentCutError", "a is shorter: 5\nand a line more"),
         ),
         (
-            f"{HEAD}{FRAMES}KeyError: 'x'{ANOTHER}{FRAMES}connectors.commitlog.errors.SplitError: no end",
+            f"{HEAD}{FRAMES}KeyError: 'x'{ANOTHER}{FRAMES}{ERRORS}.SplitError: no end",
             WorkerError(SplitError, "SplitError", "no end"),
         ),
         (f"{HEAD}{FRAMES}KeyError: 'x'", WorkerError(None, "KeyError", "'x'")),
         (f"{HEAD}{FRAMES}AssertionError", WorkerError(None, "AssertionError", "AssertionError")),
         (f"{HEAD}{FRAMES}connectors.gone.Error: x", WorkerError(None, "Error", "x")),
-        (f"{HEAD}{FRAMES}connectors.commitlog.errors.annotations: x", WorkerError(None, "annotations", "x")),
+        (f"{HEAD}{FRAMES}{ERRORS}.annotations: x", WorkerError(None, "annotations", "x")),
         (f"{HEAD}{FRAMES}subprocess.Popen: x", WorkerError(None, "Popen", "x")),
         (f"{HEAD}{FRAMES}", None),
         ("Job aborted due to stage failure", None),
@@ -52,8 +55,8 @@ def test_a_workers_exception_is_found_in_sparks_words(text: str, expected: Worke
 @pytest.mark.parametrize(
     ("line", "code", "said"),
     [
-        ("connectors.commitlog.errors.SegmentCutError: run again", ExitCode.FAILED, "error: run again\n"),
-        ("connectors.commitlog.errors.DamagedLogError: at 5", ExitCode.DAMAGE, "error: at 5\n"),
+        (f"{ERRORS}.SegmentCutError: run again", ExitCode.FAILED, "error: run again\n"),
+        (f"{ERRORS}.DamagedLogError: at 5", ExitCode.DAMAGE, "error: at 5\n"),
         (
             "ZeroDivisionError: division by zero",
             ExitCode.FAILED,

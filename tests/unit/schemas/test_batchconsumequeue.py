@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from schemas.layouts.batchconsumequeue import ENTRY, Entry, parse_entry, serialize_entry
+from commitlake.schemas.layouts.rocketmq.batchconsumequeue import ENTRY, Entry, parse_entry, serialize_entry
 
 VECTOR = bytes.fromhex(
     "0000000000000000"  # physical offset 0

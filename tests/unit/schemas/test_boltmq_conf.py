@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from schemas.layouts.boltmq_conf import BoltmqConf, is_boltmq_conf, parse_boltmq_conf
-from schemas.layouts.broker_conf import BrokerConf, BrokerConfError
+from commitlake.schemas.layouts.boltmq.conf import BoltmqConf, is_boltmq_conf, parse_boltmq_conf
+from commitlake.schemas.layouts.rocketmq.broker_conf import BrokerConf, BrokerConfError
 
 SAMPLE = """
 # cluster: broker's cluster configuration

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from schemas.layouts.boltmq_config import (
+from commitlake.schemas.layouts.boltmq.config import (
     delays_to_boltmq,
     groups_from_boltmq,
     groups_to_boltmq,
@@ -16,7 +16,7 @@ from schemas.layouts.boltmq_config import (
     topics_from_boltmq,
     topics_to_boltmq,
 )
-from schemas.remoting.fastjson import parse_fastjson
+from commitlake.schemas.remoting.fastjson import parse_fastjson
 
 TOPICS_OF_DOCUMENT = (
     '{"topicConfigTable":{"topicConfigTable":{"%RETRY%g":{"SEPARATOR":"","topicName":"%RETRY%g","readQueueNums":1,'

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from schemas.layouts.broker_conf import BrokerConf, BrokerConfError, parse_broker_conf, parse_properties
+from commitlake.schemas.layouts.rocketmq.broker_conf import (
+    BrokerConf,
+    BrokerConfError,
+    parse_broker_conf,
+    parse_properties,
+)
 
 
 def test_an_empty_file_gives_the_brokers_defaults() -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from schemas.layouts.commitlog import (
+from commitlake.schemas.layouts.boltmq.dialect import Magic
+from commitlake.schemas.layouts.errors import LayoutError, UnserializableError
+from commitlake.schemas.layouts.rocketmq.commitlog import (
     MIN_RECORD_SIZE,
     NewMessage,
     body_crc,
@@ -12,9 +14,7 @@ from schemas.layouts.commitlog import (
     serialize_blank,
     serialize_message,
 )
-from schemas.layouts.dialect import Magic
-from schemas.layouts.errors import LayoutError, UnserializableError
-from schemas.layouts.hosts import Host
+from commitlake.schemas.layouts.rocketmq.hosts import Host
 from tests.logs import BROKER_HOST, PRODUCER_HOST, new_message, records
 
 V1_RECORD = bytes.fromhex(

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from schemas.layouts import topics
-from schemas.layouts.commitlog import dialect_of_segment, in_dialect, parse_message, serialize_blank, serialize_message
-from schemas.layouts.dialect import BOLTMQ, DIALECTS, ROCKETMQ, Dialect, Magic
-from schemas.layouts.errors import LayoutError, UnserializableError
-from schemas.layouts.hosts import Host
-from schemas.layouts.scan import Bounds, Fault, SegmentScanner, SpanKind
-from schemas.layouts.topics import Kind, kind_of
+from commitlake.schemas.layouts.boltmq.dialect import BOLTMQ, DIALECTS, ROCKETMQ, Dialect, Magic
+from commitlake.schemas.layouts.errors import LayoutError, UnserializableError
+from commitlake.schemas.layouts.rocketmq import topics
+from commitlake.schemas.layouts.rocketmq.commitlog import (
+    dialect_of_segment,
+    in_dialect,
+    parse_message,
+    serialize_blank,
+    serialize_message,
+)
+from commitlake.schemas.layouts.rocketmq.hosts import Host
+from commitlake.schemas.layouts.rocketmq.scan import Bounds, Fault, SegmentScanner, SpanKind
+from commitlake.schemas.layouts.rocketmq.topics import Kind, kind_of
 from tests.logs import closed_segment, messages, new_message, records
 from tests.unit.schemas.test_commitlog import STORED, V1_RECORD, VECTORS
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from schemas.quality.expectation import Expectation, Severity, Suite
-from schemas.quality.suites import SUITES
+from commitlake.schemas.quality.expectation import Expectation, Severity, Suite
+from commitlake.schemas.quality.suites import SUITES
 
 EVERY = [(suite, one) for suite in SUITES for one in suite.expectations]
 

@@ -8,8 +8,8 @@ import time
 
 import pytest
 
-from schemas.layouts.errors import LayoutError, UnserializableError
-from schemas.layouts.remoting import (
+from commitlake.schemas.layouts.errors import LayoutError, UnserializableError
+from commitlake.schemas.remoting.frames import (
     MAX_FRAME_BYTES,
     MAX_HEADER_BYTES,
     Command,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from schemas.layouts import scan as scanning
-from schemas.layouts.commitlog import serialize_blank
-from schemas.layouts.scan import Bounds, Fault, SegmentScanner, Span, SpanKind
+from commitlake.schemas.layouts.rocketmq import scan as scanning
+from commitlake.schemas.layouts.rocketmq.commitlog import serialize_blank
+from commitlake.schemas.layouts.rocketmq.scan import Bounds, Fault, SegmentScanner, Span, SpanKind
 from tests.logs import closed_segment, messages, new_message, open_segment, records
 
 SIZE = 4096

@@ -4,17 +4,28 @@ from __future__ import annotations
 
 import pytest
 
-from schemas.layouts import checkpoint, consumequeue, indexfile
-from schemas.layouts.checkpoint import Checkpoint, parse_checkpoint, serialize_checkpoint
-from schemas.layouts.errors import LayoutError, UnserializableError
-from schemas.layouts.hashing import java_hash, java_hash_behind
-from schemas.layouts.hosts import Host, parse_host, serialize_host
-from schemas.layouts.layout import Field, Layout
-from schemas.layouts.message_id import parse_message_id, serialize_message_id
-from schemas.layouts.properties import parse_priority, parse_properties, serialize_properties, split_keys
-from schemas.layouts.segments import parse_queue_folder, parse_segment_name, segment_name
-from schemas.layouts.sysflag import BodyCodec, TransactionType, body_codec, compression_bits, transaction_type
-from schemas.layouts.topics import Kind, kind_of
+from commitlake.schemas.layouts.base import Field, Layout
+from commitlake.schemas.layouts.errors import LayoutError, UnserializableError
+from commitlake.schemas.layouts.rocketmq import checkpoint, consumequeue, indexfile
+from commitlake.schemas.layouts.rocketmq.checkpoint import Checkpoint, parse_checkpoint, serialize_checkpoint
+from commitlake.schemas.layouts.rocketmq.hashing import java_hash, java_hash_behind
+from commitlake.schemas.layouts.rocketmq.hosts import Host, parse_host, serialize_host
+from commitlake.schemas.layouts.rocketmq.message_id import parse_message_id, serialize_message_id
+from commitlake.schemas.layouts.rocketmq.properties import (
+    parse_priority,
+    parse_properties,
+    serialize_properties,
+    split_keys,
+)
+from commitlake.schemas.layouts.rocketmq.sysflag import (
+    BodyCodec,
+    TransactionType,
+    body_codec,
+    compression_bits,
+    transaction_type,
+)
+from commitlake.schemas.layouts.rocketmq.topics import Kind, kind_of
+from commitlake.schemas.layouts.segments import parse_queue_folder, parse_segment_name, segment_name
 
 
 def test_layout_derives_offsets_size_and_numpy_fields() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from schemas.store_files import (
+from commitlake.schemas.store_files import (
     UnsafeFileError,
     check_own_folder,
     check_relative,

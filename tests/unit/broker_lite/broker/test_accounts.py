@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from broker_lite.broker.accounts import ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE, Accounts, AccountsError
-from broker_lite.broker.administration import ADMINISTRATION, REGISTRATION
-from broker_lite.handlers.dispatcher import HANDLERS
-from broker_lite.nameserver import NameServer
-from broker_lite.protocol import Channel
-from schemas.layouts.hosts import Host
-from schemas.layouts.remoting import Command
-from schemas.remoting.codes import RequestCode, ResponseCode
-from schemas.remoting.errors import NotPermittedError
-from schemas.remoting.signing import Credentials, signed
+from commitlake.broker_lite.broker.accounts import ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE, Accounts, AccountsError
+from commitlake.broker_lite.broker.administration import ADMINISTRATION, REGISTRATION
+from commitlake.broker_lite.handlers.dispatcher import HANDLERS
+from commitlake.broker_lite.nameserver import NameServer
+from commitlake.broker_lite.protocol import Channel
+from commitlake.schemas.layouts.rocketmq.hosts import Host
+from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
+from commitlake.schemas.remoting.errors import NotPermittedError
+from commitlake.schemas.remoting.frames import Command
+from commitlake.schemas.remoting.signing import Credentials, signed
 from tests.unit.broker_lite.broker_builders import Peer, open_broker, send_fields
 from tests.unit.broker_lite.builders import Clock
 

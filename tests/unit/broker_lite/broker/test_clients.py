@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from broker_lite.broker.clients import Clients
-from broker_lite.broker.limits import MAX_PLACES_OF_ONE, LimitError
-from broker_lite.protocol import Channel
-from schemas.layouts.remoting import Command
-from schemas.remoting.codes import RequestCode
-from schemas.remoting.heartbeats import ConsumerData, Heartbeat, ProducerData
+from commitlake.broker_lite.broker.clients import Clients
+from commitlake.broker_lite.broker.limits import MAX_PLACES_OF_ONE, LimitError
+from commitlake.broker_lite.protocol import Channel
+from commitlake.schemas.remoting.codes import RequestCode
+from commitlake.schemas.remoting.frames import Command
+from commitlake.schemas.remoting.heartbeats import ConsumerData, Heartbeat, ProducerData
 from tests.unit.broker_lite.broker_builders import PRODUCER_HOST
 
 REQUEST = Command(RequestCode.HEART_BEAT)

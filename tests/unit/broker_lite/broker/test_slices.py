@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker_lite.broker.shares import Shares
-from broker_lite.broker.slices import Slices
-from broker_lite.protocol import Channel
-from schemas.layouts.hosts import Host
+from commitlake.broker_lite.broker.shares import Shares
+from commitlake.broker_lite.broker.slices import Slices
+from commitlake.broker_lite.protocol import Channel
+from commitlake.schemas.layouts.rocketmq.hosts import Host
 
 
 def channel(address: str = "10.0.0.1", port: int = 1) -> Channel:
@@ -27,7 +27,7 @@ def work(name: str, done: list[str], steps: int) -> Iterator[None]:
 @pytest.fixture
 def one_step_a_slice(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every slice be over after one step."""
-    monkeypatch.setattr("broker_lite.broker.slices.SLICE_SECONDS", -1)
+    monkeypatch.setattr("commitlake.broker_lite.broker.slices.SLICE_SECONDS", -1)
 
 
 def test_short_work_is_done_at_once() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from broker_lite.handlers.dispatcher import Dispatcher
+from commitlake.broker_lite.handlers.dispatcher import Dispatcher
 from tests.unit.broker_lite.broker_builders import Peer, open_broker
 from tests.unit.broker_lite.builders import Clock
 
@@ -23,8 +23,8 @@ def dispatcher(root: Path, clock: Clock) -> Iterator[Dispatcher]:
 @pytest.fixture(autouse=True)
 def enough_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let no pull be cut because the machine is busy."""
-    monkeypatch.setattr("broker_lite.handlers.pulling.SLICE_SECONDS", 60)
-    monkeypatch.setattr("broker_lite.handlers.pulling.UNFILTERED_SECONDS", 60)
+    monkeypatch.setattr("commitlake.broker_lite.handlers.pulling.SLICE_SECONDS", 60)
+    monkeypatch.setattr("commitlake.broker_lite.handlers.pulling.UNFILTERED_SECONDS", 60)
 
 
 @pytest.fixture

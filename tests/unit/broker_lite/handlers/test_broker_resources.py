@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from broker_lite.handlers.dispatcher import Dispatcher
-from schemas.layouts.topics import (
+from commitlake.broker_lite.handlers.dispatcher import Dispatcher
+from commitlake.schemas.layouts.rocketmq.topics import (
     GIVEN_UP_TOPIC,
     HALF_TOPIC,
     OP_TOPIC,
@@ -16,10 +16,10 @@ from schemas.layouts.topics import (
     TRACE_TOPIC,
     TRACE_TOPIC_PREFIX,
 )
-from schemas.remoting.batch import BatchItem, serialize_batch
-from schemas.remoting.codes import RequestCode, ResponseCode
-from schemas.remoting.configs import SubscriptionGroupConfig
-from schemas.remoting.json_fields import serialize_body
+from commitlake.schemas.remoting.batch import BatchItem, serialize_batch
+from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
+from commitlake.schemas.remoting.configs import SubscriptionGroupConfig
+from commitlake.schemas.remoting.json_fields import serialize_body
 from tests.unit.broker_lite.broker_builders import Peer, open_broker, pull_fields, send_fields
 from tests.unit.broker_lite.builders import Clock
 

@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from broker_lite.handlers.dispatcher import Dispatcher
-from schemas.remoting.codes import RequestCode, ResponseCode
-from schemas.remoting.configs import SubscriptionGroupConfig, SubscriptionGroups, TopicConfig, TopicConfigs
-from schemas.remoting.heartbeats import (
+from commitlake.broker_lite.handlers.dispatcher import Dispatcher
+from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
+from commitlake.schemas.remoting.configs import SubscriptionGroupConfig, SubscriptionGroups, TopicConfig, TopicConfigs
+from commitlake.schemas.remoting.heartbeats import (
     ConsumerConnection,
     ConsumerList,
     Heartbeat,
@@ -17,9 +17,15 @@ from schemas.remoting.heartbeats import (
     LockBatchResult,
     ProducerData,
 )
-from schemas.remoting.json_fields import parse_body, serialize_body
-from schemas.remoting.routes import KvTable, MessageQueue, TopicList
-from schemas.remoting.statistics import BrokerStatsData, ConsumeStats, ConsumeTimeSpans, GroupList, TopicStats
+from commitlake.schemas.remoting.json_fields import parse_body, serialize_body
+from commitlake.schemas.remoting.routes import KvTable, MessageQueue, TopicList
+from commitlake.schemas.remoting.statistics import (
+    BrokerStatsData,
+    ConsumeStats,
+    ConsumeTimeSpans,
+    GroupList,
+    TopicStats,
+)
 from tests.unit.broker_lite.broker_builders import Peer, pull_fields, records, send_fields
 from tests.unit.broker_lite.builders import STORED_MS, Clock
 

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from broker_lite.broker.options import BrokerOptions
-from broker_lite.broker.shares import Shares
-from broker_lite.handlers.dispatcher import Dispatcher
-from schemas.layouts.hosts import Host
-from schemas.remoting.batch import BatchItem, serialize_batch
-from schemas.remoting.codes import RequestCode, ResponseCode
-from schemas.remoting.configs import SubscriptionGroupConfig, TopicConfig
-from schemas.remoting.fastjson import serialize_compact
-from schemas.remoting.heartbeats import (
+from commitlake.broker_lite.broker.options import BrokerOptions
+from commitlake.broker_lite.broker.shares import Shares
+from commitlake.broker_lite.handlers.dispatcher import Dispatcher
+from commitlake.schemas.layouts.rocketmq.hosts import Host
+from commitlake.schemas.remoting.batch import BatchItem, serialize_batch
+from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
+from commitlake.schemas.remoting.configs import SubscriptionGroupConfig, TopicConfig
+from commitlake.schemas.remoting.fastjson import serialize_compact
+from commitlake.schemas.remoting.heartbeats import (
     ConsumerData,
     Heartbeat,
     LockBatch,
@@ -24,8 +24,8 @@ from schemas.remoting.heartbeats import (
     ProducerData,
     SubscriptionData,
 )
-from schemas.remoting.json_fields import parse_body, serialize_body, to_json
-from schemas.remoting.routes import MessageQueue
+from commitlake.schemas.remoting.json_fields import parse_body, serialize_body, to_json
+from commitlake.schemas.remoting.routes import MessageQueue
 from tests.unit.broker_lite.broker_builders import Peer, open_broker, pull_fields, send_fields
 from tests.unit.broker_lite.builders import Clock
 
@@ -133,7 +133,7 @@ def test_places_are_shared_by_addresses_and_given_back(
 def test_all_subscriptions_together_have_a_limit(
     peer: Peer, dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("broker_lite.broker.clients.MAX_SUBSCRIPTION_CHARACTERS", 1000)
+    monkeypatch.setattr("commitlake.broker_lite.broker.clients.MAX_SUBSCRIPTION_CHARACTERS", 1000)
     long = subscribed(sub_string="x" * 600)
     assert peer.ask(RequestCode.HEART_BEAT, {}, heartbeat("g1", **long)).code == ResponseCode.SUCCESS
     assert peer.ask(RequestCode.HEART_BEAT, {}, heartbeat("g1", **long)).code == ResponseCode.SUCCESS
@@ -216,7 +216,7 @@ def test_locks_have_limits_and_are_taken_together(
     assert lock(2049) == (ResponseCode.SYSTEM_ERROR, 0)
     assert lock(1, name="x" * 256) == (ResponseCode.SYSTEM_ERROR, 0)
     assert lock(1, group="x" * 256) == (ResponseCode.SYSTEM_ERROR, 0)
-    monkeypatch.setattr("broker_lite.broker.locks.MAX_LOCKS", 10)
+    monkeypatch.setattr("commitlake.broker_lite.broker.locks.MAX_LOCKS", 10)
     assert lock(11) == (ResponseCode.SYSTEM_ERROR, 0)
     assert state(dispatcher) == before
     assert lock(8) == (ResponseCode.SUCCESS, 8)
@@ -231,9 +231,9 @@ def test_locks_have_limits_and_are_taken_together(
 
 
 def test_offsets_have_a_limit(peer: Peer, dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("broker_lite.broker.broker.MAX_OFFSETS", 2)
-    monkeypatch.setattr("broker_lite.handlers.group_administration.MAX_OFFSETS", 2)
-    monkeypatch.setattr("broker_lite.handlers.progress.MAX_OFFSETS", 2)
+    monkeypatch.setattr("commitlake.broker_lite.broker.broker.MAX_OFFSETS", 2)
+    monkeypatch.setattr("commitlake.broker_lite.handlers.group_administration.MAX_OFFSETS", 2)
+    monkeypatch.setattr("commitlake.broker_lite.handlers.progress.MAX_OFFSETS", 2)
     peer.ask(SEND, send_fields("orders"), b"x")
     peer.heartbeat("c", "g", "orders")
     fields = {"consumerGroup": "g", "topic": "orders", "commitOffset": 1}

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from broker_lite.handlers.dispatcher import Dispatcher
-from schemas.remoting.codes import RequestCode, ResponseCode
+from commitlake.broker_lite.handlers.dispatcher import Dispatcher
+from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
 from tests.unit.broker_lite.broker_builders import Peer, pull_fields, records, send_fields
 
 SEND, PULL = RequestCode.SEND_MESSAGE_V2, RequestCode.PULL_MESSAGE
@@ -49,9 +49,9 @@ def test_an_expensive_filter_blocks_nobody_and_loses_nothing(
 ) -> None:
     send_wide(peer, 60)
     wanted = [str(number).encode() for number in range(60) if "7" in str(number)]
-    monkeypatch.setattr("broker_lite.handlers.pulling.PULL_SECONDS", 0.002)
-    monkeypatch.setattr("broker_lite.handlers.pulling.SLICE_SECONDS", 0)
-    monkeypatch.setattr("broker_lite.broker.slices.SLICE_SECONDS", 0)
+    monkeypatch.setattr("commitlake.broker_lite.handlers.pulling.PULL_SECONDS", 0.002)
+    monkeypatch.setattr("commitlake.broker_lite.handlers.pulling.SLICE_SECONDS", 0)
+    monkeypatch.setattr("commitlake.broker_lite.broker.slices.SLICE_SECONDS", 0)
     bodies, pulls, turns = pull_all(peer, dispatcher, subscription=EXPENSIVE, expressionType="SQL92")
     assert bodies == wanted
     assert pulls > 2
@@ -62,7 +62,7 @@ def test_a_cut_pull_is_answered_with_what_it_has_found(
     peer: Peer, dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     send_wide(peer, 30)
-    monkeypatch.setattr("broker_lite.handlers.pulling.SLICE_SECONDS", 0)
+    monkeypatch.setattr("commitlake.broker_lite.handlers.pulling.SLICE_SECONDS", 0)
     everything: dict[str, Any] = {"subscription": "N IS NOT NULL", "expressionType": "SQL92"}
     answer = peer.ask(PULL, pull_fields("orders", **everything))
     assert [record.body for record in records(answer.body)] == [b"0"]
@@ -70,7 +70,7 @@ def test_a_cut_pull_is_answered_with_what_it_has_found(
     bodies, pulls, _ = pull_all(peer, dispatcher, **everything)
     assert bodies == [str(number).encode() for number in range(30)]
     assert pulls == 31
-    monkeypatch.setattr("broker_lite.handlers.pulling.UNFILTERED_SECONDS", 0)
+    monkeypatch.setattr("commitlake.broker_lite.handlers.pulling.UNFILTERED_SECONDS", 0)
     bodies, pulls, _ = pull_all(peer, dispatcher)
     assert bodies == [str(number).encode() for number in range(30)]
     assert pulls == 3
@@ -80,8 +80,8 @@ def test_a_queue_may_go_in_the_middle_of_a_pull(
     peer: Peer, dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     send_wide(peer, 4)
-    monkeypatch.setattr("broker_lite.handlers.pulling.SLICE_SECONDS", 0)
-    monkeypatch.setattr("broker_lite.broker.slices.SLICE_SECONDS", -1)
+    monkeypatch.setattr("commitlake.broker_lite.handlers.pulling.SLICE_SECONDS", 0)
+    monkeypatch.setattr("commitlake.broker_lite.broker.slices.SLICE_SECONDS", -1)
     assert peer.ask_once(PULL, pull_fields("orders", subscription="N = '3'", expressionType="SQL92")) == []
     dispatcher.broker.store.delete_queues("orders")
     while dispatcher.work():
@@ -94,8 +94,8 @@ def test_others_are_served_while_a_request_takes_long(
 ) -> None:
     send_wide(peer, 40)
     other = Peer(dispatcher)
-    monkeypatch.setattr("broker_lite.handlers.pulling.SLICE_SECONDS", 0)
-    monkeypatch.setattr("broker_lite.broker.slices.SLICE_SECONDS", -1)
+    monkeypatch.setattr("commitlake.broker_lite.handlers.pulling.SLICE_SECONDS", 0)
+    monkeypatch.setattr("commitlake.broker_lite.broker.slices.SLICE_SECONDS", -1)
     assert peer.ask_once(PULL, pull_fields("orders", subscription="N = '39'", expressionType="SQL92")) == []
     assert other.ask_once(SEND, send_fields("orders"), b"more")[0].code == ResponseCode.SUCCESS
     while dispatcher.work():
@@ -119,7 +119,7 @@ def test_waiting_pulls_with_an_expensive_filter_block_nobody(
     fields = pull_fields("orders", offset=1, sysFlag=6, subscription=EXPENSIVE, expressionType="SQL92")
     for _ in range(50):
         assert peer.ask_later(PULL, fields) == []
-    monkeypatch.setattr("broker_lite.broker.slices.SLICE_SECONDS", 0.0005)
+    monkeypatch.setattr("commitlake.broker_lite.broker.slices.SLICE_SECONDS", 0.0005)
     before = len(peer.sent)
     peer.ask_once(SEND, send_fields("orders", {"P": "x" * 1000, "N": "8", "UNIQ_KEY": "U8"}), b"8")
     assert len(dispatcher.broker.held) < 50
@@ -158,7 +158,7 @@ def test_look_ups_and_tables_take_small_steps(
         expected = peer.ask(code, fields)
         assert expected.code == ResponseCode.SUCCESS
         with monkeypatch.context() as patched:
-            patched.setattr("broker_lite.broker.slices.SLICE_SECONDS", -1)
+            patched.setattr("commitlake.broker_lite.broker.slices.SLICE_SECONDS", -1)
             assert peer.ask_once(code, fields) == []
             turns = 1
             while dispatcher.work():
@@ -169,7 +169,7 @@ def test_look_ups_and_tables_take_small_steps(
 
 def test_a_look_up_that_takes_too_long_is_an_error(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
     peer.ask(SEND, send_fields("orders", {"KEYS": "same", "UNIQ_KEY": "U1"}), b"1")
-    monkeypatch.setattr("broker_lite.handlers.queries.LOOK_UP_SECONDS", -1)
+    monkeypatch.setattr("commitlake.broker_lite.handlers.queries.LOOK_UP_SECONDS", -1)
     query = {"topic": "orders", "key": "same", "maxNum": 3, "beginTimestamp": 0, "endTimestamp": 1 << 60}
     answer = peer.ask(RequestCode.QUERY_MESSAGE, query)
     assert (answer.code, answer.body) == (ResponseCode.SYSTEM_ERROR, b"")
@@ -179,7 +179,7 @@ def test_a_look_up_that_takes_too_long_is_an_error(peer: Peer, monkeypatch: pyte
 def test_a_look_up_gives_the_newest_that_fit(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(4):
         peer.ask(SEND, send_fields("orders", {"KEYS": "same", "UNIQ_KEY": f"U{number}"}), f"{number}".encode() * 1000)
-    monkeypatch.setattr("broker_lite.handlers.queries.ANSWER_BYTES", 2500)
+    monkeypatch.setattr("commitlake.broker_lite.handlers.queries.ANSWER_BYTES", 2500)
     query = {"topic": "orders", "key": "same", "maxNum": 9, "beginTimestamp": 0, "endTimestamp": 1 << 60}
     answer = peer.ask(RequestCode.QUERY_MESSAGE, query)
     assert [record.body[:1] for record in records(answer.body)] == [b"2", b"3"]

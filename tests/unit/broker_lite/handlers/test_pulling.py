@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from broker_lite.broker.options import BrokerOptions
-from broker_lite.handlers.dispatcher import Dispatcher
-from broker_lite.store import DiskFullError
-from schemas.remoting.codes import RequestCode, ResponseCode
+from commitlake.broker_lite.broker.options import BrokerOptions
+from commitlake.broker_lite.handlers.dispatcher import Dispatcher
+from commitlake.broker_lite.stores.rocketmq import DiskFullError
+from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
 from tests.unit.broker_lite.broker_builders import Peer, message_store, open_broker, pull_fields, records, send_fields
 from tests.unit.broker_lite.builders import Clock
 

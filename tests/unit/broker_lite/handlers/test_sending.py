@@ -6,15 +6,15 @@ from functools import partial
 
 import pytest
 
-from broker_lite.handlers.dispatcher import Dispatcher
-from schemas.layouts.message_id import parse_message_id
-from schemas.layouts.properties import serialize_properties
-from schemas.layouts.sysflag import INNER_BATCH, NEED_UNWRAP
-from schemas.layouts.timer_checkpoint import parse_timer_checkpoint
-from schemas.layouts.topics import SCHEDULE_TOPIC, TIMER_TOPIC
-from schemas.remoting.batch import BatchItem, serialize_batch
-from schemas.remoting.codes import RequestCode, ResponseCode
-from schemas.remoting.routes import PERM_READ
+from commitlake.broker_lite.handlers.dispatcher import Dispatcher
+from commitlake.schemas.layouts.rocketmq.message_id import parse_message_id
+from commitlake.schemas.layouts.rocketmq.properties import serialize_properties
+from commitlake.schemas.layouts.rocketmq.sysflag import INNER_BATCH, NEED_UNWRAP
+from commitlake.schemas.layouts.rocketmq.timer_checkpoint import parse_timer_checkpoint
+from commitlake.schemas.layouts.rocketmq.topics import SCHEDULE_TOPIC, TIMER_TOPIC
+from commitlake.schemas.remoting.batch import BatchItem, serialize_batch
+from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
+from commitlake.schemas.remoting.routes import PERM_READ
 from tests.unit.broker_lite.broker_builders import Peer, message_store, pull_fields, records, send_fields
 from tests.unit.broker_lite.builders import BORN_MS, Clock
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from broker_lite.handlers.dispatcher import Dispatcher
-from schemas.layouts.commitlog import parse_message
-from schemas.layouts.message_id import parse_message_id
-from schemas.layouts.topics import HALF_TOPIC
-from schemas.remoting.codes import RequestCode, ResponseCode
-from schemas.remoting.heartbeats import Heartbeat, ProducerData
-from schemas.remoting.json_fields import serialize_body
+from commitlake.broker_lite.handlers.dispatcher import Dispatcher
+from commitlake.schemas.layouts.rocketmq.commitlog import parse_message
+from commitlake.schemas.layouts.rocketmq.message_id import parse_message_id
+from commitlake.schemas.layouts.rocketmq.topics import HALF_TOPIC
+from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
+from commitlake.schemas.remoting.heartbeats import Heartbeat, ProducerData
+from commitlake.schemas.remoting.json_fields import serialize_body
 from tests.unit.broker_lite.broker_builders import Peer, message_store, send_fields
 from tests.unit.broker_lite.builders import BORN_MS, Clock
 
@@ -143,7 +143,7 @@ def test_nobody_is_asked_while_a_half_is_immune(peer: Peer, dispatcher: Dispatch
 def test_many_halves_are_asked_about_by_and_by(
     peer: Peer, dispatcher: Dispatcher, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("broker_lite.handlers.dispatcher.SLICE_SECONDS", 0)
+    monkeypatch.setattr("commitlake.broker_lite.handlers.dispatcher.SLICE_SECONDS", 0)
     register(peer)
     for _ in range(5):
         send_half(peer)

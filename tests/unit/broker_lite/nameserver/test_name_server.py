@@ -9,22 +9,22 @@ from typing import Any
 
 import pytest
 
-from broker_lite.broker.accounts import Accounts
-from broker_lite.broker.administration import REGISTRATION
-from broker_lite.nameserver import NameServer
-from broker_lite.nameserver.limits import MAX_TIMEOUT_MS
-from broker_lite.nameserver.routes import DEFAULT_TIMEOUT_MS
-from broker_lite.protocol import Channel
-from schemas.layouts.hosts import Host
-from schemas.layouts.remoting import Command
-from schemas.remoting.codes import RequestCode, ResponseCode
-from schemas.remoting.configs import DataVersion, RegisterBrokerBody, TopicConfig, TopicConfigs
-from schemas.remoting.ext_fields import to_ext_fields
-from schemas.remoting.json_fields import parse_body, serialize_body
-from schemas.remoting.name_server_headers import BrokerRequest, RegisterBrokerRequest
-from schemas.remoting.registration import serialize_registration
-from schemas.remoting.routes import ClusterInfo, KvTable, TopicList, TopicRoute
-from schemas.remoting.signing import Credentials, signed
+from commitlake.broker_lite.broker.accounts import Accounts
+from commitlake.broker_lite.broker.administration import REGISTRATION
+from commitlake.broker_lite.nameserver import NameServer
+from commitlake.broker_lite.nameserver.limits import MAX_TIMEOUT_MS
+from commitlake.broker_lite.nameserver.routes import DEFAULT_TIMEOUT_MS
+from commitlake.broker_lite.protocol import Channel
+from commitlake.schemas.layouts.rocketmq.hosts import Host
+from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
+from commitlake.schemas.remoting.configs import DataVersion, RegisterBrokerBody, TopicConfig, TopicConfigs
+from commitlake.schemas.remoting.ext_fields import to_ext_fields
+from commitlake.schemas.remoting.frames import Command
+from commitlake.schemas.remoting.json_fields import parse_body, serialize_body
+from commitlake.schemas.remoting.name_server_headers import BrokerRequest, RegisterBrokerRequest
+from commitlake.schemas.remoting.registration import serialize_registration
+from commitlake.schemas.remoting.routes import ClusterInfo, KvTable, TopicList, TopicRoute
+from commitlake.schemas.remoting.signing import Credentials, signed
 from tests.unit.broker_lite.broker_builders import answer_of
 from tests.unit.broker_lite.builders import Clock
 
@@ -195,7 +195,7 @@ def test_settings_are_kept_by_namespace(name_server: NameServer) -> None:
 def test_strangers_do_not_choose_how_many_settings_are_kept(
     name_server: NameServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("broker_lite.nameserver.handlers.MAX_SETTINGS", 6)
+    monkeypatch.setattr("commitlake.broker_lite.nameserver.handlers.MAX_SETTINGS", 6)
 
     def put(namespace: str, key: str, value: str = "v") -> int:
         return ask(name_server, RequestCode.PUT_KV_CONFIG, namespace=namespace, key=key, value=value).code
@@ -368,9 +368,9 @@ def test_a_topic_with_an_impossible_number_of_queues_is_refused(name_server: Nam
 def test_numbers_of_brokers_topics_and_filter_servers_are_limited(
     name_server: NameServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("broker_lite.nameserver.routes.MAX_BROKERS", 2)
-    monkeypatch.setattr("broker_lite.nameserver.routes.MAX_ROUTES", 4)
-    monkeypatch.setattr("broker_lite.nameserver.limits.MAX_TOPICS", 3)
+    monkeypatch.setattr("commitlake.broker_lite.nameserver.routes.MAX_BROKERS", 2)
+    monkeypatch.setattr("commitlake.broker_lite.nameserver.routes.MAX_ROUTES", 4)
+    monkeypatch.setattr("commitlake.broker_lite.nameserver.limits.MAX_TOPICS", 3)
     second = MASTER._replace(broker_name="broker-b", broker_addr="10.0.0.2:10911")
     third = MASTER._replace(broker_name="broker-c", broker_addr="10.0.0.3:10911")
     assert register(name_server, "a", "b", "c", "d").code == ResponseCode.SYSTEM_ERROR
@@ -462,8 +462,8 @@ def test_a_registration_that_was_cut_or_goes_wrong_late_changes_nothing(name_ser
 def test_topics_that_a_broker_has_no_more_go_where_there_would_be_too_many(
     name_server: NameServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("broker_lite.nameserver.routes.MAX_TOPICS", 4)
-    monkeypatch.setattr("broker_lite.nameserver.routes.MAX_ROUTES", 4)
+    monkeypatch.setattr("commitlake.broker_lite.nameserver.routes.MAX_TOPICS", 4)
+    monkeypatch.setattr("commitlake.broker_lite.nameserver.routes.MAX_ROUTES", 4)
     register(name_server, "a", "b")
     register(name_server, "c", "d", counter=2)
     assert route(name_server, "a") is not None
@@ -486,18 +486,18 @@ def test_a_new_registration_undoes_what_was_said_of_writing(name_server: NameSer
 
 
 def test_many_topics_are_listed_in_their_order(name_server: NameServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("broker_lite.nameserver.routes._NAMES_OF_STEP", 10)
+    monkeypatch.setattr("commitlake.broker_lite.nameserver.routes._NAMES_OF_STEP", 10)
     names = [f"topic{number:04}" for number in range(250)]
     register(name_server, *reversed(names))
     register(name_server, "topic0007", request=MASTER._replace(broker_name="broker-b", broker_addr="10.0.0.2:1"))
     answer = ask(name_server, RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
     assert parse_body(TopicList, answer.body).topic_list == tuple(names)
-    monkeypatch.setattr("broker_lite.protocol.tables.MAX_FRAME_BYTES", 1000)
+    monkeypatch.setattr("commitlake.broker_lite.protocol.tables.MAX_FRAME_BYTES", 1000)
     assert ask(name_server, RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER).code == ResponseCode.SYSTEM_ERROR
 
 
 def test_all_settings_together_have_a_limit(name_server: NameServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("broker_lite.nameserver.handlers.MAX_SETTINGS_LENGTH", 20)
+    monkeypatch.setattr("commitlake.broker_lite.nameserver.handlers.MAX_SETTINGS_LENGTH", 20)
 
     def put(key: str, value: str) -> int:
         return ask(name_server, RequestCode.PUT_KV_CONFIG, namespace="N", key=key, value=value).code

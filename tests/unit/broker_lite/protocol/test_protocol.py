@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from broker_lite.protocol import Channel, FrameReader
-from broker_lite.protocol.channel import MAX_ASKED
-from schemas.layouts.errors import LayoutError
-from schemas.layouts.hosts import Host
-from schemas.layouts.remoting import Command, serialize_command
+from commitlake.broker_lite.protocol import Channel, FrameReader
+from commitlake.broker_lite.protocol.channel import MAX_ASKED
+from commitlake.schemas.layouts.errors import LayoutError
+from commitlake.schemas.layouts.rocketmq.hosts import Host
+from commitlake.schemas.remoting.frames import Command, serialize_command
 
 COMMANDS = [Command(number, {"n": str(number)}, b"x" * number, opaque=number) for number in (1, 20, 300)]
 DATA = b"".join(map(serialize_command, COMMANDS))

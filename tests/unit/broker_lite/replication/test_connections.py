@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from broker_lite.broker.broker import Broker
-from broker_lite.broker.options import BrokerOptions
-from broker_lite.replication.log_copy import LogCopy
-from broker_lite.replication.master import Master
-from broker_lite.replication.options import ReplicationOptions, Role
-from broker_lite.replication.protocol import TRANSFER
-from broker_lite.replication.slave import Slave
-from broker_lite.replication.synchronize import Synchronizer
-from broker_lite.store import MessageStore
+from commitlake.broker_lite.broker.broker import Broker
+from commitlake.broker_lite.broker.options import BrokerOptions
+from commitlake.broker_lite.replication.log_copy import LogCopy
+from commitlake.broker_lite.replication.master import Master
+from commitlake.broker_lite.replication.options import ReplicationOptions, Role
+from commitlake.broker_lite.replication.protocol import TRANSFER
+from commitlake.broker_lite.replication.slave import Slave
+from commitlake.broker_lite.replication.synchronize import Synchronizer
+from commitlake.broker_lite.stores.rocketmq import MessageStore
 from tests.servers.process import free_ports
 from tests.unit.broker_lite.builders import SMALL, Clock, all_messages, fill
 
@@ -202,7 +202,7 @@ def test_only_slaves_that_may_come_get_the_log(root: Path, changes: dict[str, ob
 
 
 def test_a_fast_slave_leaves_others_their_turn(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("broker_lite.replication.master.SLICE_SECONDS", -1)
+    monkeypatch.setattr("commitlake.broker_lite.replication.master.SLICE_SECONDS", -1)
     settings = options()
 
     async def use(master: Master) -> None:
@@ -210,7 +210,7 @@ def test_a_fast_slave_leaves_others_their_turn(root: Path, monkeypatch: pytest.M
         reader, writer = await asyncio.open_connection(*settings.listen)
         writer.write((0).to_bytes(8, "big"))
         await until(lambda: bool(master._slaves) and next(iter(master._slaves))._will_send)
-        monkeypatch.setattr("broker_lite.replication.master.SLICE_SECONDS", 60)
+        monkeypatch.setattr("commitlake.broker_lite.replication.master.SLICE_SECONDS", 60)
         assert await reader.readexactly(TRANSFER.size)
         writer.close()
 

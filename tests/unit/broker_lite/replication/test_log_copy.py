@@ -9,10 +9,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from broker_lite.delivery import Delivery
-from broker_lite.replication.errors import CopyError
-from broker_lite.replication.log_copy import LogCopy
-from broker_lite.store import DiskFullError, MessageStore, StoreUnusableError
+from commitlake.broker_lite.delivery import Delivery
+from commitlake.broker_lite.replication.errors import CopyError
+from commitlake.broker_lite.replication.log_copy import LogCopy
+from commitlake.broker_lite.stores.rocketmq import DiskFullError, MessageStore, StoreUnusableError
 from tests.unit.broker_lite.builders import BROKER, SMALL, Clock, all_messages, crash, fill, message, queue_entries
 
 SEGMENT = SMALL.segment_size_bytes
@@ -169,7 +169,7 @@ def test_a_full_disk_leaves_a_copy_that_goes_on(
         copy(log, data[:3000])
         with monkeypatch.context() as patched:
             full = SimpleNamespace(f_bavail=0, f_frsize=1)
-            patched.setattr("broker_lite.store.mapped_file.os.statvfs", lambda _: full)
+            patched.setattr("commitlake.broker_lite.stores.rocketmq.mapped_file.os.statvfs", lambda _: full)
             with pytest.raises(DiskFullError):
                 copy(log, data[3000:], 3000)
         start = log.end

@@ -7,8 +7,15 @@ import struct
 
 import pytest
 
-from broker_lite.replication.errors import PeerError
-from broker_lite.replication.protocol import MAX_BODY_BYTES, REPORT, TRANSFER, MasterSide, SlaveSide, Stretch
+from commitlake.broker_lite.replication.errors import PeerError
+from commitlake.broker_lite.replication.protocol import (
+    MAX_BODY_BYTES,
+    REPORT,
+    TRANSFER,
+    MasterSide,
+    SlaveSide,
+    Stretch,
+)
 
 SEGMENT = 4096
 LOG = range(2 * SEGMENT, 4 * SEGMENT + 100)

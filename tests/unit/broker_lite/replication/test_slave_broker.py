@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from broker_lite.broker.broker import Broker
-from broker_lite.broker.options import BrokerOptions
-from broker_lite.delivery import Delivery
-from broker_lite.replication.slave_broker import SlaveDispatcher
-from broker_lite.store import MessageStore
-from schemas.layouts.properties import DELAY
-from schemas.remoting.codes import RequestCode, ResponseCode
+from commitlake.broker_lite.broker.broker import Broker
+from commitlake.broker_lite.broker.options import BrokerOptions
+from commitlake.broker_lite.delivery import Delivery
+from commitlake.broker_lite.replication.slave_broker import SlaveDispatcher
+from commitlake.broker_lite.stores.rocketmq import MessageStore
+from commitlake.schemas.layouts.rocketmq.properties import DELAY
+from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
 from tests.unit.broker_lite.broker_builders import Peer, pull_fields, records, send_fields
 from tests.unit.broker_lite.builders import SMALL, Clock, fill, message
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from broker_lite.broker.broker import Broker
-from broker_lite.broker.options import BrokerOptions
-from broker_lite.replication.sync_master import SyncMasterDispatcher
-from broker_lite.store import MessageStore
-from schemas.layouts.remoting import Command
-from schemas.remoting.codes import RequestCode, ResponseCode
+from commitlake.broker_lite.broker.broker import Broker
+from commitlake.broker_lite.broker.options import BrokerOptions
+from commitlake.broker_lite.replication.sync_master import SyncMasterDispatcher
+from commitlake.broker_lite.stores.rocketmq import MessageStore
+from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
+from commitlake.schemas.remoting.frames import Command
 from tests.unit.broker_lite.broker_builders import Peer, send_fields
 from tests.unit.broker_lite.builders import SMALL, Clock
 

@@ -7,19 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from broker_lite.broker.broker import Broker
-from broker_lite.broker.options import BrokerOptions
-from broker_lite.replication.slave import parse_place
-from broker_lite.replication.synchronize import Synchronizer
-from broker_lite.store import MessageStore
-from schemas.remoting.configs import (
+from commitlake.broker_lite.broker.broker import Broker
+from commitlake.broker_lite.broker.options import BrokerOptions
+from commitlake.broker_lite.replication.slave import parse_place
+from commitlake.broker_lite.replication.synchronize import Synchronizer
+from commitlake.broker_lite.stores.rocketmq import MessageStore
+from commitlake.schemas.remoting.configs import (
     DataVersion,
     SubscriptionGroupConfig,
     SubscriptionGroups,
     TopicConfig,
     TopicConfigs,
 )
-from schemas.remoting.statistics import ConsumerOffsetTable, DelayOffsetTable
+from commitlake.schemas.remoting.statistics import ConsumerOffsetTable, DelayOffsetTable
 from tests.unit.broker_lite.builders import SMALL, Clock
 
 VERSION = DataVersion(timestamp=1_700_000_000_000, counter=7)

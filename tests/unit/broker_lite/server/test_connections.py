@@ -10,10 +10,10 @@ from typing import ParamSpec
 
 import pytest
 
-from broker_lite.protocol import Channel
-from broker_lite.server.connections import Connection, Connections
-from broker_lite.server.limits import Limits
-from schemas.layouts.remoting import Command, serialize_command
+from commitlake.broker_lite.protocol import Channel
+from commitlake.broker_lite.server.connections import Connection, Connections
+from commitlake.broker_lite.server.limits import Limits
+from commitlake.schemas.remoting.frames import Command, serialize_command
 
 P = ParamSpec("P")
 PATIENCE_SECONDS = 10
@@ -189,7 +189,7 @@ async def test_one_connection_with_many_requests_leaves_others_their_turn(monkey
         _, many_writer = await connect(port)
         few, few_writer = await connect(port)
         await until(lambda: len(connections) == 2)
-        monkeypatch.setattr("broker_lite.server.connections.TURN_SECONDS", 0.0)
+        monkeypatch.setattr("commitlake.broker_lite.server.connections.TURN_SECONDS", 0.0)
         frames = [serialize_command(Command(1, opaque=number)) for number in range(500)]
         many_writer.write(b"".join(frames))
         few_writer.write(frames[0])

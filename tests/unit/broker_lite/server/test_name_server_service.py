@@ -8,16 +8,16 @@ from typing import cast
 
 import pytest
 
-from broker_lite.nameserver import NameServer
-from broker_lite.protocol import Channel, FrameReader
-from broker_lite.server.name_server_service import NameServerService
-from schemas.layouts.hosts import Host
-from schemas.layouts.remoting import FLAG_ONE_WAY, Command
-from schemas.remoting.codes import RequestCode, ResponseCode
-from schemas.remoting.configs import DataVersion, RegisterBrokerBody, TopicConfig, TopicConfigs
-from schemas.remoting.ext_fields import to_ext_fields
-from schemas.remoting.json_fields import serialize_body
-from schemas.remoting.name_server_headers import RegisterBrokerRequest
+from commitlake.broker_lite.nameserver import NameServer
+from commitlake.broker_lite.protocol import Channel, FrameReader
+from commitlake.broker_lite.server.name_server_service import NameServerService
+from commitlake.schemas.layouts.rocketmq.hosts import Host
+from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
+from commitlake.schemas.remoting.configs import DataVersion, RegisterBrokerBody, TopicConfig, TopicConfigs
+from commitlake.schemas.remoting.ext_fields import to_ext_fields
+from commitlake.schemas.remoting.frames import FLAG_ONE_WAY, Command
+from commitlake.schemas.remoting.json_fields import serialize_body
+from commitlake.schemas.remoting.name_server_headers import RegisterBrokerRequest
 
 
 class Turns:
@@ -53,7 +53,7 @@ def registration(name: str, opaque: int = 0, flag: int = 0) -> Command:
 @pytest.fixture
 def turns(monkeypatch: pytest.MonkeyPatch) -> Turns:
     """Turns of one step each."""
-    monkeypatch.setattr("broker_lite.broker.slices.SLICE_SECONDS", -1)
+    monkeypatch.setattr("commitlake.broker_lite.broker.slices.SLICE_SECONDS", -1)
     return Turns()
 
 

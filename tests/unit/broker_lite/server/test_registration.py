@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from broker_lite.broker.options import BrokerOptions
-from broker_lite.server.registration import registration_command
-from schemas.remoting.configs import DataVersion, TopicConfig, TopicConfigs
-from schemas.remoting.registration import parse_registration
+from commitlake.broker_lite.broker.options import BrokerOptions
+from commitlake.broker_lite.server.registration import registration_command
+from commitlake.schemas.remoting.configs import DataVersion, TopicConfig, TopicConfigs
+from commitlake.schemas.remoting.registration import parse_registration
 
 
 @pytest.mark.parametrize(("topic_count", "is_compressed"), [(2, False), (20, True)])
 def test_a_registration_is_compressed_if_it_would_come_near_the_limit_of_a_frame(
     monkeypatch: pytest.MonkeyPatch, topic_count: int, is_compressed: bool
 ) -> None:
-    monkeypatch.setattr("broker_lite.server.registration.PLAIN_BODY_BYTES", 1000)
+    monkeypatch.setattr("commitlake.broker_lite.server.registration.PLAIN_BODY_BYTES", 1000)
     names = [f"topic-{number}" for number in range(topic_count)]
     topics = TopicConfigs({name: TopicConfig(name, attributes={}) for name in names}, DataVersion(1, 1))
     request = registration_command(BrokerOptions(), topics)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from broker_lite.server.service import Address, Server, ServerOptions
-from broker_lite.store import MessageStore
+from commitlake.broker_lite.server.service import Address, Server, ServerOptions
+from commitlake.broker_lite.stores.rocketmq import MessageStore
 from tests.servers.process import free_ports
 from tests.unit.broker_lite.builders import SMALL
 
@@ -43,7 +43,7 @@ def serve_until(store: MessageStore, condition: Callable[[Server], bool], *steps
 def test_a_disk_that_gets_full_stops_messages_before_the_next_cleaning(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("broker_lite.server.service.HOUSEKEEPING_SECONDS", 3600)
+    monkeypatch.setattr("commitlake.broker_lite.server.service.HOUSEKEEPING_SECONDS", 3600)
     wanted = [True]
     with MessageStore.open(root, SMALL) as store:
         used = [10]
@@ -63,7 +63,7 @@ def test_a_disk_that_gets_full_stops_messages_before_the_next_cleaning(
 def test_cleaning_goes_on_whatever_goes_wrong(
     root: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("broker_lite.server.service.HOUSEKEEPING_SECONDS", 0.01)
+    monkeypatch.setattr("commitlake.broker_lite.server.service.HOUSEKEEPING_SECONDS", 0.01)
     turns = threading.Semaphore(0)
 
     def fail(_: float) -> None:

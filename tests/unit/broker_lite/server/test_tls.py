@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from broker_lite.protocol import Channel, FrameReader
-from broker_lite.server.connections import Connection, Connections
-from broker_lite.server.limits import Limits
-from broker_lite.server.tls_settings import server_tls
-from schemas.layouts.remoting import Command, serialize_command
-from schemas.remoting.codes import ResponseCode
-from schemas.remoting.tls_contexts import ServerTls, client_context
-from schemas.remoting.tls_properties import TlsMode, TlsProperties, parse_tls_properties
+from commitlake.broker_lite.protocol import Channel, FrameReader
+from commitlake.broker_lite.server.connections import Connection, Connections
+from commitlake.broker_lite.server.limits import Limits
+from commitlake.broker_lite.server.tls_settings import server_tls
+from commitlake.schemas.remoting.codes import ResponseCode
+from commitlake.schemas.remoting.frames import Command, serialize_command
+from commitlake.schemas.remoting.tls_contexts import ServerTls, client_context
+from commitlake.schemas.remoting.tls_properties import TlsMode, TlsProperties, parse_tls_properties
 from tests.certificates import Certificates
 
 ASKED, MANY_ASKED = 1, 2

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from connectors.hbase.cells import (
+from commitlake.connectors.hbase.cells import (
     ARROW_SCHEMA,
     NEVER_EXPIRES_MS,
     REFERENCE,
@@ -20,8 +20,8 @@ from connectors.hbase.cells import (
     to_cells,
     to_row,
 )
-from connectors.hbase.errors import RowError
-from schemas.tables.messages import MESSAGES
+from commitlake.connectors.hbase.errors import RowError
+from commitlake.schemas.tables.messages import MESSAGES
 
 TIME = datetime.datetime(2026, 11, 21, 17, 18, 36, 446_000, tzinfo=datetime.UTC)
 MESSAGE: dict[str, Any] = {

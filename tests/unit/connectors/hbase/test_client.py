@@ -12,10 +12,10 @@ from Hbase_thrift import IllegalArgument
 from Hbase_thrift import IOError as HBaseIOError
 from thriftpy2.transport import TTransportException
 
-from connectors.hbase import client as client_module
-from connectors.hbase.client import Client
-from connectors.hbase.errors import RefusedError, UnavailableError
-from connectors.hbase.options import Options
+from commitlake.connectors.hbase import client as client_module
+from commitlake.connectors.hbase.client import Client
+from commitlake.connectors.hbase.errors import RefusedError, UnavailableError
+from commitlake.connectors.hbase.options import Options
 
 _JAVA = "org.apache.hadoop.hbase"
 

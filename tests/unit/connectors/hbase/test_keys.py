@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from connectors.hbase.errors import RowError
-from connectors.hbase.keys import (
+from commitlake.connectors.hbase.errors import RowError
+from commitlake.connectors.hbase.keys import (
     BY_KEY,
     BY_UNIQUE_KEY,
     CONTROL,
@@ -22,7 +22,7 @@ from connectors.hbase.keys import (
     topic_hash,
     topic_prefix,
 )
-from connectors.hbase.options import MAX_SALTS
+from commitlake.connectors.hbase.options import MAX_SALTS
 
 TIMES = (-(1 << 62), -1, 0, 1, 1_795_281_516_446_000, 1 << 62, None)
 # As they lie in tables: another key would not find them.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from connectors.hbase.errors import OptionError
-from connectors.hbase.options import Options
+from commitlake.connectors.hbase.errors import OptionError
+from commitlake.connectors.hbase.options import Options
 
 
 def test_an_address_may_have_a_port() -> None:

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from connectors.hbase import work as work_module
-from connectors.hbase.options import Options
-from connectors.hbase.work import PIECE_ROWS, Work, kept_places, pieces_of
-from connectors.lake.versions import AddedFile, AddedVersion
+from commitlake.connectors.hbase import work as work_module
+from commitlake.connectors.hbase.options import Options
+from commitlake.connectors.hbase.work import PIECE_ROWS, Work, kept_places, pieces_of
+from commitlake.connectors.lake.versions import AddedFile, AddedVersion
 
 
 def _file(root: Path, name: str, offsets: range, rows_in_group: int) -> AddedFile:

@@ -7,10 +7,10 @@ from typing import Any, cast
 
 import pyarrow as pa
 
-from connectors.hbase.cells import ARROW_SCHEMA, FAMILY, Cell, cell_time
-from connectors.hbase.client import Client
-from connectors.hbase.options import Options
-from connectors.hbase.writer import CALL_BYTES, delete_messages, write_messages
+from commitlake.connectors.hbase.cells import ARROW_SCHEMA, FAMILY, Cell, cell_time
+from commitlake.connectors.hbase.client import Client
+from commitlake.connectors.hbase.options import Options
+from commitlake.connectors.hbase.writer import CALL_BYTES, delete_messages, write_messages
 
 DAY = datetime.datetime(2026, 11, 20, tzinfo=datetime.UTC)
 

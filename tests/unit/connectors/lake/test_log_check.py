@@ -12,10 +12,10 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import TableNotFoundError
 
-from connectors.lake.delta import delta_table, seal
-from connectors.lake.log_check import LogDamagedError, check_entry, check_log
-from connectors.lake.log_files import LogFolder, entry_name
-from connectors.lake.log_seals import Seal
+from commitlake.connectors.lake.delta import delta_table, seal
+from commitlake.connectors.lake.log_check import LogDamagedError, check_entry, check_log
+from commitlake.connectors.lake.log_files import LogFolder, entry_name
+from commitlake.connectors.lake.log_seals import Seal
 
 VERSIONS = 6  # a checkpoint at 3
 CHECKPOINT = 3

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
-from connectors.lake import delta
-from connectors.lake.paths import LakeError, LakePaths
-from connectors.lake.reader import QueryError, clean_message, open_table, run_sql
+from commitlake.connectors.lake import delta
+from commitlake.connectors.lake.paths import LakeError, LakePaths
+from commitlake.connectors.lake.reader import QueryError, clean_message, open_table, run_sql
 
 ROOT = Path(__file__).parents[4]
 
@@ -133,7 +133,7 @@ def test_a_message_is_cleaned(text: str, expected: str) -> None:
 SORT = """
 import resource, sys
 from deltalake import DeltaTable
-from connectors.lake.reader import run_sql
+from commitlake.connectors.lake.reader import run_sql
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 sql = "SELECT * FROM messages ORDER BY number"
 answer = run_sql(DeltaTable(sys.argv[1]), "messages", sql, sorts_all=True)

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from connectors.lake.versions import (
+from commitlake.connectors.lake.versions import (
     NotAppendOnlyError,
     NotReadableError,
     VersionGoneError,

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from schemas.layouts.errors import LayoutError, UnserializableError
-from schemas.layouts.hosts import Host
-from schemas.layouts.journal import (
+from commitlake.schemas.layouts.errors import LayoutError, UnserializableError
+from commitlake.schemas.layouts.jmq.body import compress_body, original_body
+from commitlake.schemas.layouts.jmq.journal import (
     HEAD,
     MIN_RECORD_SIZE,
     JournalMessage,
@@ -17,7 +17,7 @@ from schemas.layouts.journal import (
     serialize_filler,
     serialize_message,
 )
-from schemas.layouts.journal_body import compress_body, original_body
+from commitlake.schemas.layouts.rocketmq.hosts import Host
 
 CLIENT, SERVER = Host.of("10.0.0.1", 50123), Host.of("10.0.0.2", 50088)
 SENT = 1_700_000_000_123

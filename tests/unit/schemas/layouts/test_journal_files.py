@@ -8,15 +8,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from schemas.layouts import jmq_queue
-from schemas.layouts.errors import LayoutError, UnserializableError
-from schemas.layouts.hosts import Host
-from schemas.layouts.jmq_consumption import Consumption, Outcome, parse_consumption, serialize_consumption
-from schemas.layouts.jmq_message_id import MessagePlace, parse_message_id, serialize_message_id
-from schemas.layouts.jmq_offsets import ConsumedQueue, Position, parse_offsets, serialize_offsets
-from schemas.layouts.jmq_queue import Entry, count_valid, parse_entry, serialize_entry
-from schemas.layouts.journal import HEAD
-from schemas.layouts.journal_properties import parse_properties, serialize_properties
+from commitlake.schemas.layouts.errors import LayoutError, UnserializableError
+from commitlake.schemas.layouts.jmq import queue as jmq_queue
+from commitlake.schemas.layouts.jmq.consumption import Consumption, Outcome, parse_consumption, serialize_consumption
+from commitlake.schemas.layouts.jmq.journal import HEAD
+from commitlake.schemas.layouts.jmq.message_id import MessagePlace, parse_message_id, serialize_message_id
+from commitlake.schemas.layouts.jmq.offsets import ConsumedQueue, Position, parse_offsets, serialize_offsets
+from commitlake.schemas.layouts.jmq.properties import parse_properties, serialize_properties
+from commitlake.schemas.layouts.jmq.queue import Entry, count_valid, parse_entry, serialize_entry
+from commitlake.schemas.layouts.rocketmq.hosts import Host
 
 ENTRIES = {
     "00000000000000000000006c00000000000090764b83": Entry(0, 108),

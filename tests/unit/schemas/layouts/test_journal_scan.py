@@ -6,10 +6,15 @@ from collections.abc import Iterable
 
 import pytest
 
-from schemas.layouts.hosts import Host
-from schemas.layouts.journal import MIN_RECORD_SIZE, NewJournalMessage, serialize_filler, serialize_message
-from schemas.layouts.journal_scan import JournalScanner
-from schemas.layouts.scan import Bounds, Fault, Span, SpanKind
+from commitlake.schemas.layouts.jmq.journal import (
+    MIN_RECORD_SIZE,
+    NewJournalMessage,
+    serialize_filler,
+    serialize_message,
+)
+from commitlake.schemas.layouts.jmq.scan import JournalScanner
+from commitlake.schemas.layouts.rocketmq.hosts import Host
+from commitlake.schemas.layouts.rocketmq.scan import Bounds, Fault, Span, SpanKind
 
 SIZE = 4096
 SENT = 1_700_000_000_123

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from schemas.layouts.numbers import (
+from commitlake.schemas.layouts.numbers import (
     INT32_MAX,
     INT32_MIN,
     INT64_MAX,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from schemas.layouts.broker_conf import BrokerConfError
-from schemas.layouts.offset_keys import split_offset_key
-from schemas.layouts.store_conf import StoreConf, parse_store_conf
+from commitlake.schemas.layouts.rocketmq.broker_conf import BrokerConfError
+from commitlake.schemas.layouts.rocketmq.offset_keys import split_offset_key
+from commitlake.schemas.layouts.rocketmq.store_conf import StoreConf, parse_store_conf
 
 CONF = """
 brokerName=broker-b

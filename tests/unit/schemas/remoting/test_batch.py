@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from schemas.layouts.errors import LayoutError, UnserializableError
-from schemas.layouts.properties import serialize_properties
-from schemas.remoting.batch import BatchItem, parse_batch, serialize_batch
+from commitlake.schemas.layouts.errors import LayoutError, UnserializableError
+from commitlake.schemas.layouts.rocketmq.properties import serialize_properties
+from commitlake.schemas.remoting.batch import BatchItem, parse_batch, serialize_batch
 
 BODY = bytes.fromhex(
     "00000042 00000000 00000000 00000000 00000002 6d31 002a 554e49515f4b4559 01" + "41" * 32 + "02"

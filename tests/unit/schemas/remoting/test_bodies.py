@@ -7,10 +7,10 @@ import zlib
 
 import pytest
 
-from schemas.remoting.codes import code_name
-from schemas.remoting.configs import DataVersion, RegisterBrokerBody, TopicConfig, TopicConfigs
-from schemas.remoting.errors import BodyError
-from schemas.remoting.heartbeats import (
+from commitlake.schemas.remoting.codes import code_name
+from commitlake.schemas.remoting.configs import DataVersion, RegisterBrokerBody, TopicConfig, TopicConfigs
+from commitlake.schemas.remoting.errors import BodyError
+from commitlake.schemas.remoting.heartbeats import (
     ConsumerData,
     Heartbeat,
     LockBatchResult,
@@ -18,9 +18,13 @@ from schemas.remoting.heartbeats import (
     SubscriptionData,
     subscription_of_tags,
 )
-from schemas.remoting.json_fields import parse_body, serialize_body
-from schemas.remoting.registration import MAX_REGISTRATION_BYTES, parse_registration, serialize_registration
-from schemas.remoting.routes import (
+from commitlake.schemas.remoting.json_fields import parse_body, serialize_body
+from commitlake.schemas.remoting.registration import (
+    MAX_REGISTRATION_BYTES,
+    parse_registration,
+    serialize_registration,
+)
+from commitlake.schemas.remoting.routes import (
     BrokerData,
     ClusterInfo,
     MessageQueue,
@@ -29,7 +33,7 @@ from schemas.remoting.routes import (
     publish_queues,
     subscribe_queues,
 )
-from schemas.remoting.statistics import (
+from commitlake.schemas.remoting.statistics import (
     ConsumerOffsetTable,
     ConsumeStats,
     DelayOffsetTable,
@@ -37,7 +41,7 @@ from schemas.remoting.statistics import (
     TopicOffset,
     TopicStats,
 )
-from schemas.remoting.versions import version_name
+from commitlake.schemas.remoting.versions import version_name
 
 ROUTE = (
     b'{"brokerDatas":[{"brokerAddrs":{0:"127.0.0.1:21911"},"brokerName":"lab-a","cluster":"Lab",'

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from schemas.remoting.fastjson import parse_fastjson, serialize_compact, serialize_fastjson
+from commitlake.schemas.remoting.fastjson import parse_fastjson, serialize_compact, serialize_fastjson
 
 QUEUE = (("brokerName", "lab-a"), ("queueId", 1), ("topic", "T"))
 

@@ -7,12 +7,12 @@ from typing import Annotated, Any, NamedTuple
 
 import pytest
 
-from schemas.layouts.remoting import Command
-from schemas.remoting import admin_headers, headers, name_server_headers
-from schemas.remoting.codes import RequestCode
-from schemas.remoting.errors import HeaderError
-from schemas.remoting.ext_fields import Key, Long, from_ext_fields, to_ext_fields
-from schemas.remoting.headers import SendMessageRequest, is_one_letter, parse_send_request
+from commitlake.schemas.remoting import admin_headers, headers, name_server_headers
+from commitlake.schemas.remoting.codes import RequestCode
+from commitlake.schemas.remoting.errors import HeaderError
+from commitlake.schemas.remoting.ext_fields import Key, Long, from_ext_fields, to_ext_fields
+from commitlake.schemas.remoting.frames import Command
+from commitlake.schemas.remoting.headers import SendMessageRequest, is_one_letter, parse_send_request
 
 V1 = {
     "producerGroup": "PG", "topic": "T", "defaultTopic": "TBW102", "defaultTopicQueueNums": "4", "queueId": "-1",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from schemas.remoting.errors import SignatureError
-from schemas.remoting.signing import Credentials, check_signature, signature, signed
+from commitlake.schemas.remoting.errors import SignatureError
+from commitlake.schemas.remoting.signing import Credentials, check_signature, signature, signed
 
 SECRET = "12345678"
 SECRETS = {"RocketMQ": SECRET}

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from schemas.remoting.tls_properties import (
+from commitlake.schemas.remoting.tls_properties import (
     CLIENT_PASSWORD_VARIABLE,
     SERVER_PASSWORD_VARIABLE,
     ClientAuth,

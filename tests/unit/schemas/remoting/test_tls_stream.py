@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from schemas.remoting.tls_contexts import client_context, read_tls_properties, server_context
-from schemas.remoting.tls_properties import TlsConfigError, TlsProperties, parse_tls_properties
-from schemas.remoting.tls_stream import HANDSHAKE_BYTE, TlsStream
+from commitlake.schemas.remoting.tls_contexts import client_context, read_tls_properties, server_context
+from commitlake.schemas.remoting.tls_properties import TlsConfigError, TlsProperties, parse_tls_properties
+from commitlake.schemas.remoting.tls_stream import HANDSHAKE_BYTE, TlsStream
 from tests.certificates import PASSWORD, Certificates
 
 MESSAGE = bytes(range(256)) * 300

@@ -1,0 +1,27 @@
+"""A broker's store in JMQ's layout: one journal for all topics, queues that lead into it, and what consumers did."""
+
+from commitlake.broker_lite.stores.jmq.archive import ArchiveView, Produced
+from commitlake.broker_lite.stores.jmq.consuming import Batch, BatchLostError, Consuming
+from commitlake.broker_lite.stores.jmq.options import JournalOptions
+from commitlake.broker_lite.stores.jmq.reading import JournalGetResult
+from commitlake.broker_lite.stores.jmq.recovery import JournalRecovery
+from commitlake.broker_lite.stores.jmq.retry import Retry, RetryStatus, RetryStore, retry_delay_ms
+from commitlake.broker_lite.stores.jmq.store import JournalStore
+from commitlake.broker_lite.stores.jmq.writing import JournalPutResult
+
+__all__ = [
+    "ArchiveView",
+    "Batch",
+    "BatchLostError",
+    "Consuming",
+    "JournalGetResult",
+    "JournalOptions",
+    "JournalPutResult",
+    "JournalRecovery",
+    "JournalStore",
+    "Produced",
+    "Retry",
+    "RetryStatus",
+    "RetryStore",
+    "retry_delay_ms",
+]

@@ -1,0 +1,30 @@
+"""The file `checkpoint` of a store in JMQ's layout."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from commitlake.broker_lite.stores.rocketmq.checkpoint_file import read_in_place, write_in_place
+from commitlake.schemas.layouts.jmq.checkpoint import (
+    FILE_NAME,
+    JournalCheckpoint,
+    parse_journal_checkpoint,
+    serialize_journal_checkpoint,
+)
+
+
+class JournalCheckpointFile:
+    """The checkpoint on the disk.
+
+    Attributes:
+        value: what the file said when it was opened; None where there is none that can be believed.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._path = root / FILE_NAME
+        stored = read_in_place(self._path)
+        self.value = None if stored is None else parse_journal_checkpoint(stored)
+
+    def save(self, checkpoint: JournalCheckpoint) -> None:
+        """Write the file and put it on the disk; as a page of its own it is either the old or the new."""
+        write_in_place(self._path, serialize_journal_checkpoint(checkpoint))

@@ -1,0 +1,139 @@
+"""The journal: every message of every topic, one after another, in files of one size.
+
+The last 6 bytes of a file are reserved, for the FILLER that fills it; where fewer are left, nothing is written there.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+from commitlake.broker_lite.stores.jmq.options import RECORD_ALLOWANCE_BYTES, JournalOptions
+from commitlake.broker_lite.stores.rocketmq.file_queue import FileQueue
+from commitlake.broker_lite.stores.rocketmq.mapped_file import Mappings
+from commitlake.broker_lite.stores.rocketmq.record_log import RecordLog
+from commitlake.schemas.layouts.errors import LayoutError
+from commitlake.schemas.layouts.jmq.journal import (
+    END_RESERVE,
+    FILLER,
+    FOLDER,
+    JournalMessage,
+    Magic,
+    parse_message,
+    serialize_filler,
+)
+from commitlake.schemas.layouts.jmq.scan import JournalScanner
+from commitlake.schemas.layouts.rocketmq.scan import Bounds, SpanKind
+
+_SEARCH_BYTES = 1 << 20
+_logger = logging.getLogger(__name__)
+
+
+class Journal(RecordLog):
+    """The journal files of a store.
+
+    Attributes:
+        lost_bytes: damaged ones that `next_message` has gone past.
+    """
+
+    def __init__(self, root: Path, options: JournalOptions, mappings: Mappings) -> None:
+        """Open the files of the store at `root`; `files.truncate` must tell where the journal ends.
+
+        Raises:
+            StoreFilesError: if the files do not have the size of the options, or one is missing.
+        """
+        files = FileQueue(root / FOLDER, options.journal_file_size_bytes, "journal_file_size_bytes", mappings)
+        super().__init__(files, END_RESERVE, options.max_body_size_bytes + RECORD_ALLOWANCE_BYTES)
+        self.lost_bytes = 0
+
+    def _fill_file(self) -> None:
+        room = self.files.room
+        if room >= FILLER.size:
+            self.files.append(serialize_filler(room))
+            room -= FILLER.size
+        self.files.end += room
+
+    def parse_at(self, journal_offset: int, *, verify_crc: bool = True) -> JournalMessage:
+        """The message whose record begins at an offset.
+
+        Raises:
+            LayoutError: if no whole record proves itself there.
+        """
+        if not self.start <= journal_offset <= self.end - FILLER.size:
+            raise LayoutError("magic", journal_offset, f"a record from {self.start} to {self.end}", "an offset outside")
+        memory, position = self.files.locate(journal_offset)
+        size = FILLER.unpack(memory, position)[0] if len(memory) - position >= FILLER.size else 0
+        try:
+            # Of a file's memory, so a lie about the size costs no more than that.
+            parsed = parse_message(memory[position : position + max(size, FILLER.size)], verify_crc=verify_crc)
+        except LayoutError as error:
+            raise LayoutError(error.field, journal_offset + error.offset, error.expected, error.found) from None
+        if parsed is None or journal_offset + size > self.end:
+            raise LayoutError("total_size", journal_offset, "a record within its file", "one that goes on behind it")
+        message = parsed[0]
+        if message.journal_offset != journal_offset:
+            raise LayoutError("journal_offset", journal_offset, f"{journal_offset}", f"{message.journal_offset}")
+        if not message.topic:
+            raise LayoutError("topic_length", journal_offset, "1 to 255", "0")
+        return message
+
+    def message_at(self, journal_offset: int, *, verify_crc: bool = True) -> JournalMessage | None:
+        """The message whose record begins at an offset; None where no whole record proves itself there."""
+        try:
+            return self.parse_at(journal_offset, verify_crc=verify_crc)
+        except LayoutError:
+            return None
+
+    def next_message(self, position: int, sound_end: int) -> JournalMessage:
+        """The first message at or behind an offset.
+
+        Where the journal goes on in the next file, that is followed. Before `sound_end` so is damage: what can be read
+        behind it is, and the loss is logged.
+
+        Args:
+            position: where a record should begin.
+            sound_end: up to here the journal is known to have been written.
+
+        Raises:
+            LayoutError: what stands where the journal ends.
+        """
+        while True:
+            try:
+                return self.parse_at(position)
+            except LayoutError as error:
+                following = self._behind_filler(position)
+                if following is None and position < sound_end:
+                    following = self._behind_damage(position)
+                    if following is not None:
+                        self.lost_bytes += following - position
+                        _logger.warning("the journal is damaged from %d to %d: %s", position, following, error)
+                if following is None or following >= self.end:
+                    raise
+                position = following
+
+    def _file_end(self, position: int) -> int:
+        return position - (position - self.start) % self.files.file_size + self.files.file_size
+
+    def _behind_filler(self, position: int) -> int | None:
+        """Where the next file begins, if nothing more can be in this one."""
+        if not self.start <= position < self.end:
+            return None
+        memory, at = self.files.locate(position)
+        if len(memory) - at < FILLER.size:
+            return None if any(memory[at:]) else self._file_end(position)
+        is_filler = FILLER.unpack(memory, at) == (len(memory) - at, Magic.FILLER)
+        return self._file_end(position) if is_filler else None
+
+    def _behind_damage(self, position: int) -> int | None:
+        """Where the next record begins that proves itself, in this file or at the start of the next."""
+        end = self._file_end(position)
+        scanner, size = JournalScanner(position, Bounds(end, end)), _SEARCH_BYTES
+        while not scanner.done:
+            before = scanner.position
+            memory, at = self.files.locate(before)
+            for span in scanner.feed(memory[at : at + size]):
+                if span.kind is SpanKind.RECORD:
+                    return span.start
+            if scanner.position == before:
+                size *= 2
+        return end if end < self.end else None

@@ -1,0 +1,119 @@
+"""Settings of a store in JMQ's layout."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from commitlake.broker_lite.stores.rocketmq.errors import OptionError
+from commitlake.broker_lite.stores.rocketmq.options import FlushMode, RetentionOptions
+from commitlake.schemas.layouts.jmq import consumption as jmq_consumption
+from commitlake.schemas.layouts.jmq import journal
+from commitlake.schemas.layouts.jmq import queue as jmq_queue
+from commitlake.schemas.layouts.jmq.body import DEFAULT_LEVEL
+from commitlake.schemas.layouts.rocketmq.hosts import Host
+
+DEFAULT_SERVER_ADDRESS = Host.of("127.0.0.1", 50088)
+MAX_QUEUES = 255
+"""Queue 255 stays free."""
+RECORD_ALLOWANCE_BYTES = 128 << 10
+"""A record may be this much larger than the largest body: texts and properties are in it too."""
+_DAY_MS = 86_400_000
+
+
+@dataclass(frozen=True, slots=True)
+class JournalOptions:
+    """What a store is like. File sizes must be those that the store's files already have.
+
+    Attributes:
+        journal_file_size_bytes: size of a journal file.
+        queue_file_size_bytes: size of a queue file, a multiple of 22.
+        consume_file_size_bytes: size of a file of consume records.
+        flush_mode: SYNC puts every message on the disk before `put` returns.
+        flush_interval_ms: time between two flushes of the journal in ASYNC mode.
+        max_body_size_bytes: limit of a body as it is stored.
+        compression_level: of zlib, 1 to 9; 0 compresses nothing.
+        queue_count: queues of a topic.
+        queue_weights: by topic, how often each of its queues is chosen, relative to the others; as many queues as
+            numbers. Ordered messages do not care.
+        lock_timeout_ms: how long a consumer may keep a queue that it has pulled from.
+        retry_max_attempts: after so many failed deliveries out of the retry store a message is a dead letter.
+        retry_expiry_ms: and after this time, too.
+        broker_name: the name in message ids.
+        server_address: the broker's address, which records hold; IPv4.
+        retention: which files of the journal are deleted, and when; queue files and consume records go with them.
+    """
+
+    journal_file_size_bytes: int = journal.DEFAULT_FILE_SIZE
+    queue_file_size_bytes: int = jmq_queue.DEFAULT_FILE_SIZE
+    consume_file_size_bytes: int = jmq_consumption.DEFAULT_FILE_SIZE
+    flush_mode: FlushMode = FlushMode.ASYNC
+    flush_interval_ms: int = 500
+    max_body_size_bytes: int = journal.MAX_BODY_SIZE
+    compression_level: int = DEFAULT_LEVEL
+    queue_count: int = 4
+    queue_weights: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    lock_timeout_ms: int = 60_000
+    retry_max_attempts: int = 11
+    retry_expiry_ms: int = 3 * _DAY_MS
+    broker_name: str = "broker-a"
+    server_address: Host = DEFAULT_SERVER_ADDRESS
+    retention: RetentionOptions = field(default_factory=RetentionOptions)
+
+    def __post_init__(self) -> None:
+        """Refuse what no store can have.
+
+        Raises:
+            OptionError: names the option, with what was expected and found.
+        """
+        most, unit = (1 << 31) - 1, jmq_queue.ENTRY.size
+        _check("journal_file_size_bytes", self.journal_file_size_bytes, _LEAST_FILE_BYTES, most)
+        _check("queue_file_size_bytes", self.queue_file_size_bytes, unit, most)
+        if found := self.queue_file_size_bytes % unit:
+            raise OptionError(f"queue_file_size_bytes: expected a multiple of {unit}, found {found} bytes more")
+        _check("consume_file_size_bytes", self.consume_file_size_bytes, jmq_consumption.MAX_RECORD_SIZE, most)
+        _check("flush_interval_ms", self.flush_interval_ms, 1, most)
+        _check("max_body_size_bytes", self.max_body_size_bytes, 0, most - RECORD_ALLOWANCE_BYTES)
+        _check("compression_level", self.compression_level, 0, 9)
+        _check("queue_count", self.queue_count, 1, MAX_QUEUES)
+        _check("lock_timeout_ms", self.lock_timeout_ms, 1, most)
+        _check("retry_max_attempts", self.retry_max_attempts, 0, jmq_consumption.MAX_ATTEMPT - 1)
+        _check("retry_expiry_ms", self.retry_expiry_ms, 0, 1 << 53)
+        if not self.broker_name or "@" in self.broker_name:
+            raise OptionError(f"broker_name: expected a name without @, found {self.broker_name!r}")
+        if self.server_address.is_v6 or not 0 <= self.server_address.port <= 0xFFFF:
+            raise OptionError(f"server_address: expected an IPv4 address and a port, found {self.server_address}")
+        for topic, weights in self.queue_weights.items():
+            if not 1 <= len(weights) <= MAX_QUEUES or min(weights) < 0 or not any(weights):
+                found_text = f"found {weights} for {topic}"
+                raise OptionError(f"queue_weights: expected 1 to {MAX_QUEUES} numbers, one above 0, {found_text}")
+
+    @property
+    def max_message_size_bytes(self) -> int:
+        """Limit of a body, as other layouts name it."""
+        return self.max_body_size_bytes
+
+    @property
+    def settings(self) -> dict[str, object]:
+        """Options for administrators, under RocketMQ's names where it has them."""
+        return {
+            "storeLayout": "jmq",
+            "mappedFileSizeCommitLog": self.journal_file_size_bytes,
+            "mappedFileSizeConsumeQueue": self.queue_file_size_bytes,
+            "maxMessageSize": self.max_body_size_bytes,
+            "retryMaxAttempts": self.retry_max_attempts,
+            "retryExpiryMs": self.retry_expiry_ms,
+        }
+
+    def queue_count_of(self, topic: str) -> int:
+        """How many queues a topic has."""
+        weights = self.queue_weights.get(topic)
+        return self.queue_count if weights is None else len(weights)
+
+
+_LEAST_FILE_BYTES = journal.MIN_RECORD_SIZE + journal.END_RESERVE
+
+
+def _check(name: str, value: int, least: int, most: int) -> None:
+    if not least <= value <= most:
+        raise OptionError(f"{name}: expected {least} to {most}, found {value}")

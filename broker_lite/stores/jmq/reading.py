@@ -1,0 +1,164 @@
+"""Finding messages in a store: by queue and number, by time, by id.
+
+Queues lead to records; every record that is handed out has proved itself (magic, own offset, lengths, CRC).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable
+from typing import NamedTuple
+
+from commitlake.broker_lite.stores.jmq.files import JournalFiles
+from commitlake.broker_lite.stores.rocketmq.errors import StoreFilesError
+from commitlake.broker_lite.stores.rocketmq.pulling import MAX_EXAMINED, PullLimits, PullResult
+from commitlake.broker_lite.stores.rocketmq.reading import GetStatus, place_in
+from commitlake.schemas.layouts.errors import LayoutError
+from commitlake.schemas.layouts.jmq.journal import JournalMessage
+from commitlake.schemas.layouts.jmq.message_id import parse_message_id
+from commitlake.schemas.layouts.jmq.queue import Entry
+
+Form = Callable[[JournalMessage], bytes | None]
+"""The form in which a message is handed out; None for one that is not wanted."""
+
+
+class JournalGetResult(NamedTuple):
+    """Messages of a queue.
+
+    Attributes:
+        status: whether there were any, and why not.
+        messages: in order of their queue offsets.
+        next_offset: the queue offset to ask for next.
+        min_offset: of the queue's first message that is kept.
+        max_offset: of the queue's next message.
+    """
+
+    status: GetStatus
+    messages: list[JournalMessage]
+    next_offset: int
+    min_offset: int
+    max_offset: int
+
+
+class JournalReader:
+    """Looks things up; the caller holds the store's lock."""
+
+    def __init__(self, files: JournalFiles, broker_name: str) -> None:
+        self._journal = files.journal
+        self._queues = files.queues
+        self._broker = broker_name
+
+    def bounds(self, topic: str, queue_id: int) -> range:
+        """The queue offsets of a queue's messages; empty for an unknown queue."""
+        queue = self._queues.find(topic, queue_id)
+        return range(0) if queue is None else range(queue.min_offset(self._journal.start), queue.max_offset)
+
+    def get(self, topic: str, queue_id: int, queue_offset: int, max_messages: int) -> JournalGetResult:
+        """Messages of a queue from a queue offset on; see `JournalStore.get`."""
+        queue = self._queues.find(topic, queue_id)
+        where = place_in(queue, self._journal.start, queue_offset)
+        if queue is None or where.status is not GetStatus.FOUND:
+            return JournalGetResult(where.status, [], *where[1:])
+        following = min(where.max_offset, queue_offset + max(0, max_messages))
+        messages = []
+        for number in range(queue_offset, following):
+            entry = queue.entry(number)
+            try:
+                if not entry.is_lost:
+                    messages.append(self._journal.parse_at(entry.journal_offset))
+            except LayoutError as error:
+                raise StoreFilesError(f"message {number} of {topic}/{queue_id}: {error}") from error
+        status = GetStatus.FOUND if messages else GetStatus.NO_MATCHED_MESSAGE
+        return JournalGetResult(status, messages, following, where.min_offset, where.max_offset)
+
+    def pull(self, topic: str, queue_id: int, queue_offset: int, limits: PullLimits, form: Form) -> PullResult:
+        """Messages of a queue in the form in which they are handed out; see `JournalStore.pull`."""
+        queue = self._queues.find(topic, queue_id)
+        where = place_in(queue, self._journal.start, queue_offset)
+        if queue is None or where.status is not GetStatus.FOUND:
+            return PullResult(where.status, [], *where[1:])
+        records: list[bytes] = []
+        size = 0
+        number = queue_offset
+        is_cut = False
+        for number in range(queue_offset, min(where.max_offset, queue_offset + max(MAX_EXAMINED, limits.messages))):
+            if number > queue_offset and limits.is_over:
+                is_cut = True
+                break
+            try:
+                entry = queue.entry(number)
+                if entry.is_lost:
+                    continue
+                if records and (len(records) >= limits.messages or size + entry.size > limits.bytes):
+                    break
+                record = form(self._message_of(entry, f"message {number} of {topic}/{queue_id}"))
+            except StoreFilesError:
+                if number > queue_offset:
+                    break  # what is before it can be had
+                raise
+            if record is not None:
+                records.append(record)
+                size += len(record)
+        else:
+            number += 1
+        status = GetStatus.FOUND if records else GetStatus.NO_MATCHED_MESSAGE
+        return PullResult(status, records, number, where.min_offset, where.max_offset, is_cut)
+
+    def _message_of(self, entry: Entry, name: str) -> JournalMessage:
+        try:
+            message = self._journal.parse_at(entry.journal_offset)
+        except LayoutError as error:
+            raise StoreFilesError(f"{name}: {error}") from error
+        if message.size != entry.size:
+            raise StoreFilesError(f"{name}: expected a record of {entry.size} bytes, found {message.size}")
+        return message
+
+    def entries(self, topic: str, queue_id: int, numbers: range) -> list[tuple[int, Entry]]:
+        """Those of a queue's entries in a range of numbers that lead to messages, and their numbers."""
+        queue = self._queues.find(topic, queue_id)
+        if queue is None:
+            return []
+        there = range(max(numbers.start, queue.first_number), min(numbers.stop, queue.max_offset))
+        return [(number, entry) for number in there if not (entry := queue.entry(number)).is_lost]
+
+    def read_journal(self, journal_offset: int, max_messages: int) -> tuple[list[JournalMessage], int]:
+        """Messages that are on the disk, from a journal offset on, and where to go on."""
+        end = self._journal.files.synced
+        messages: list[JournalMessage] = []
+        position = max(journal_offset, self._journal.start)
+        while position < end and len(messages) < max_messages:
+            try:
+                message = self._journal.next_message(position, end)
+            except LayoutError:
+                break
+            following = message.journal_offset + message.size
+            if following > end:
+                break
+            messages.append(message)
+            position = following
+        return messages, position
+
+    def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
+        """Queue offset of the first message stored at or after a time; the queue's end where there is none."""
+        queue = self._queues.find(topic, queue_id)
+        if queue is None:
+            return 0
+        numbers = self.bounds(topic, queue_id)
+
+        def stored(number: int) -> int:
+            message = self._journal.message_at(queue.entry(number).journal_offset, verify_crc=False)
+            return message.store_timestamp if message else 0
+
+        return numbers.start + bisect_left(numbers, timestamp_ms, key=stored)
+
+    def message_at(self, journal_offset: int) -> JournalMessage | None:
+        """The message whose record begins at a journal offset, if one does."""
+        return self._journal.message_at(journal_offset)
+
+    def by_id(self, message_id: str) -> JournalMessage | None:
+        """The message with an id, if the broker that the id names is this one."""
+        place = parse_message_id(message_id)
+        if place.broker != self._broker or place.queue_offset not in self.bounds(place.topic, place.queue_id):
+            return None
+        found = self.get(place.topic, place.queue_id, place.queue_offset, 1).messages
+        return found[0] if found else None

@@ -1,0 +1,324 @@
+"""The retry store: messages that an application has failed on, and when each comes again.
+
+The first retry comes 1 s after the failure, the next 3 s after that has failed, then 9 s, 27 s and so on: 3^n. A
+message whose attempts or whose time are used up is a dead letter; it stays here until somebody revives or deletes it.
+What was consumed or deleted stays as long as the journal has the message.
+JMQ keeps retries in a database of their own, and has no topic for dead letters; here both are in `retry/retry.db`
+(SQLite), with the whole record, so that a message can outlive its journal file. What `place` and `is_passed` are for,
+`retry_queues` says.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from enum import IntEnum
+from pathlib import Path
+from typing import NamedTuple
+
+from commitlake.broker_lite.stores.jmq.options import JournalOptions
+from commitlake.broker_lite.stores.rocketmq.errors import StoreFilesError
+from commitlake.broker_lite.stores.rocketmq.options import FlushMode
+from commitlake.schemas.layouts.jmq.journal import JournalMessage, parse_message
+from commitlake.schemas.store_files import make_folders, open_file, open_or_create
+
+FOLDER = "retry"
+FILE_NAME = "retry.db"
+VERSION = 2
+_MAX_EXPONENT = 30
+_MAX_REASON = 4000
+_SCHEMA = """
+CREATE TABLE message_retry (
+    id INTEGER PRIMARY KEY,
+    topic TEXT NOT NULL,
+    app TEXT NOT NULL,
+    queue_id INTEGER NOT NULL,
+    queue_offset INTEGER NOT NULL,
+    journal_offset INTEGER NOT NULL,
+    business_id TEXT NOT NULL,
+    status INTEGER NOT NULL,
+    retry_count INTEGER NOT NULL,
+    retry_time INTEGER NOT NULL,
+    expire_time INTEGER NOT NULL,
+    create_time INTEGER NOT NULL,
+    update_time INTEGER NOT NULL,
+    exception TEXT NOT NULL,
+    data BLOB NOT NULL,
+    place INTEGER,
+    is_passed INTEGER NOT NULL DEFAULT 0,
+    UNIQUE (topic, app, queue_id, queue_offset)
+) STRICT;
+CREATE INDEX message_retry_due ON message_retry (topic, app, status, retry_time);
+CREATE INDEX message_retry_waiting ON message_retry (status, retry_time) WHERE place IS NULL;
+CREATE INDEX message_retry_place ON message_retry (app, status, place);
+CREATE INDEX message_retry_record ON message_retry (app, journal_offset);
+CREATE TABLE retry_queue (
+    app TEXT NOT NULL,
+    status INTEGER NOT NULL,
+    following INTEGER NOT NULL,
+    PRIMARY KEY (app, status)
+) STRICT;
+"""
+_COLUMNS = "id, app, status, retry_count, retry_time, expire_time, exception, data, place"
+
+
+class RetryStatus(IntEnum):
+    """What has become of a message here."""
+
+    RETRYING = 1
+    SUCCEEDED = 0
+    DELETED = -1
+    DEAD = -2
+
+
+class Retry(NamedTuple):
+    """One application's trouble with one message.
+
+    Attributes:
+        id: its number in the retry store.
+        app: the application.
+        status: whether it comes again.
+        failed_retries: how many of the retries have failed; the first delivery does not count.
+        retry_time: when it comes again, ms.
+        expire_time: when it is given up, ms.
+        exception: why the last delivery failed.
+        message: as it stands in the journal, or stood.
+        place: its number in the queue of the application's retries, or of its dead letters; None where it is in none.
+    """
+
+    id: int
+    app: str
+    status: RetryStatus
+    failed_retries: int
+    retry_time: int
+    expire_time: int
+    exception: str
+    message: JournalMessage
+    place: int | None = None
+
+    @property
+    def attempt(self) -> int:
+        """Number of the delivery that comes, or came, last: 2 for the first retry."""
+        return self.failed_retries + 2
+
+
+def retry_delay_ms(attempt: int) -> int:
+    """How long a retry waits: 3^n seconds, n = 0 for the first."""
+    return 1000 * int(3 ** min(attempt - 1, _MAX_EXPONENT))
+
+
+def _text(exception: str) -> str:
+    """A reason as it is kept: not all of a long one, and only what UTF-8 can say."""
+    return exception[:_MAX_REASON].encode("utf-8", "replace").decode()
+
+
+def _prepare_files(path: Path, root: Path) -> None:
+    """Create the database's file, or see that it and those which SQLite keeps beside it can be written to."""
+    make_folders(path.parent, below=root)
+    for suffix in ("-wal", "-shm", "-journal"):
+        with suppress(FileNotFoundError):
+            os.close(open_file(path.with_name(path.name + suffix), os.O_RDWR))
+    os.close(open_or_create(path))  # SQLite gives the others the mode that this one has
+
+
+class RetryStore:
+    """The retries of a store; several threads may use it."""
+
+    def __init__(self, root: Path, options: JournalOptions, clock: Callable[[], int]) -> None:
+        """Open the database, which is created if it is not there.
+
+        Raises:
+            StoreFilesError: if it is no database of this kind.
+            UnsafeFileError: if one of its files is a link or no file.
+        """
+        self._options = options
+        self._clock = clock
+        self._guard = threading.RLock()
+        self.path = root / FOLDER / FILE_NAME
+        _prepare_files(self.path, root)
+        self._database = sqlite3.connect(self.path, check_same_thread=False, isolation_level=None)
+        try:
+            self._prepare()
+        except BaseException:
+            self._database.close()
+            raise
+
+    def _prepare(self) -> None:
+        try:
+            self._database.execute("PRAGMA journal_mode=WAL")
+            level = "FULL" if self._options.flush_mode is FlushMode.SYNC else "NORMAL"
+            self._database.execute(f"PRAGMA synchronous={level}")
+            (version,) = self._database.execute("PRAGMA user_version").fetchone()
+            tables = self._database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+            if not version and not tables:
+                self._database.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version={VERSION}; COMMIT;")
+            elif version != VERSION:
+                raise StoreFilesError(f"{self.path}: expected a retry store of version {VERSION}, found {version}")
+        except sqlite3.DatabaseError as error:
+            raise StoreFilesError(f"{self.path}: expected a retry store, found: {error}") from error
+
+    def close(self) -> None:
+        """Give the file back."""
+        with self._guard:
+            self._database.close()
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """All or nothing; on the disk at its end in SYNC mode."""
+        with self._guard:
+            try:
+                self._database.execute("BEGIN IMMEDIATE")
+                try:
+                    yield self._database
+                except BaseException:
+                    self._database.execute("ROLLBACK")
+                    raise
+                self._database.execute("COMMIT")
+            except sqlite3.DatabaseError as error:
+                raise StoreFilesError(f"{self.path}: expected a sound retry store, found: {error}") from error
+
+    def add(self, app: str, failures: Sequence[tuple[JournalMessage, bytes, str]]) -> None:
+        """Take messages whose first delivery has failed; one that is waiting here already stays as it is.
+
+        Args:
+            app: whose failures they are.
+            failures: each message with its record and the reason.
+        """
+        now = self._clock()
+        first, expires = now + retry_delay_ms(1), now + self._options.retry_expiry_ms
+        with self.transaction() as database:
+            for message, record, exception in failures:
+                database.execute(
+                    "INSERT INTO message_retry (topic, app, queue_id, queue_offset, journal_offset, business_id,"
+                    " status, retry_count, retry_time, expire_time, create_time, update_time, exception, data)"
+                    " VALUES (?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?, ?, ?)"
+                    " ON CONFLICT (topic, app, queue_id, queue_offset) DO UPDATE SET status = excluded.status,"
+                    " retry_count = 0, retry_time = excluded.retry_time, expire_time = excluded.expire_time,"
+                    " update_time = excluded.update_time, exception = excluded.exception, place = NULL, is_passed = 0"
+                    f" WHERE status <> {RetryStatus.RETRYING:d}",
+                    (
+                        message.topic, app, message.queue_id, message.queue_offset, message.journal_offset,
+                        message.business_id, RetryStatus.RETRYING, first, expires, now, now, _text(exception), record,
+                    ),
+                )  # fmt: skip
+
+    def due(self, topic: str, app: str, max_messages: int) -> list[Retry]:
+        """The retries of an application whose time has come, the longest due first; the caller locks them."""
+        return self.select(
+            "topic = ? AND app = ? AND status = ? AND retry_time <= ? ORDER BY retry_time, id LIMIT ?",
+            (topic, app, RetryStatus.RETRYING, self._clock(), max_messages),
+        )
+
+    def get(self, number: int) -> Retry | None:
+        """The retry with a number."""
+        return next(iter(self.select("id = ?", (number,))), None)
+
+    def dead_letters(self, topic: str, app: str, max_messages: int = 100, after: int = 0) -> list[Retry]:
+        """The messages that an application has been given up on.
+
+        Args:
+            topic: their topic.
+            app: the application.
+            max_messages: how many at most.
+            after: the `id` of the last one that was seen.
+        """
+        return self.select(
+            "topic = ? AND app = ? AND status = ? AND id > ? ORDER BY id LIMIT ?",
+            (topic, app, RetryStatus.DEAD, after, max_messages),
+        )
+
+    def next_due_ms(self, topic: str, app: str) -> int | None:
+        """When the next retry of an application is due; None where none waits."""
+        with self._guard:
+            row = self._database.execute(
+                "SELECT min(retry_time) FROM message_retry WHERE topic = ? AND app = ? AND status = ?",
+                (topic, app, RetryStatus.RETRYING),
+            ).fetchone()
+        return None if row[0] is None else int(row[0])
+
+    def select(self, condition: str, values: tuple[object, ...]) -> list[Retry]:
+        """The retries that fulfil a condition.
+
+        Raises:
+            StoreFilesError: if the database, or a record in it, is damaged.
+        """
+        with self._guard:
+            try:
+                rows = self._database.execute(f"SELECT {_COLUMNS} FROM message_retry WHERE {condition}", values)
+                return [self._retry(*row) for row in rows.fetchall()]
+            except sqlite3.DatabaseError as error:
+                raise StoreFilesError(f"{self.path}: expected a sound retry store, found: {error}") from error
+
+    def _retry(
+        self,
+        number: int,
+        app: str,
+        status: int,
+        count: int,
+        due: int,
+        expires: int,
+        exception: str,
+        data: bytes,
+        place: int | None,
+    ) -> Retry:
+        parsed = parse_message(data)
+        if parsed is None:
+            raise StoreFilesError(f"{self.path}: expected a whole record in row {number}, found {len(data)} bytes")
+        return Retry(number, app, RetryStatus(status), count, due, expires, exception, parsed[0], place)
+
+    def succeed(self, number: int) -> None:
+        """Note that a retry was consumed."""
+        self._set("status = ?, update_time = ?", (RetryStatus.SUCCEEDED, self._clock()), [number])
+
+    def fail(self, retry: Retry, exception: str, max_attempts: int | None = None) -> RetryStatus:
+        """Note that a retry has failed; it comes again later, or is dead now.
+
+        Args:
+            retry: as it was handed out; what was noted already is not noted twice.
+            exception: why it failed.
+            max_attempts: how many retries there are, where somebody wants fewer than the store's options.
+        """
+        now, failed = self._clock(), retry.failed_retries + 1
+        most = self._options.retry_max_attempts if max_attempts is None else max_attempts
+        due = now + retry_delay_ms(failed + 1)
+        is_dead = failed >= min(most, self._options.retry_max_attempts) or due > retry.expire_time
+        status = RetryStatus.DEAD if is_dead else RetryStatus.RETRYING
+        with self.transaction() as database:
+            database.execute(
+                "UPDATE message_retry SET status = ?, retry_count = ?, retry_time = ?, update_time = ?, exception = ?,"
+                " place = NULL WHERE id = ? AND retry_count = ?",
+                (status, failed, due, now, _text(exception), retry.id, retry.failed_retries),
+            )
+        return status
+
+    def revive(self, numbers: Iterable[int]) -> None:
+        """Let dead letters come again at once, with all their attempts."""
+        now = self._clock()
+        values = (RetryStatus.RETRYING, now, now + self._options.retry_expiry_ms, now)
+        assignments = "status = ?, retry_count = 0, retry_time = ?, expire_time = ?, update_time = ?, place = NULL"
+        self._set(assignments, values, numbers)
+
+    def give_up(self, numbers: Iterable[int]) -> None:
+        """Make dead letters of messages that are not to come again at all."""
+        self._set("status = ?, update_time = ?, place = NULL", (RetryStatus.DEAD, self._clock()), numbers)
+
+    def delete(self, numbers: Iterable[int]) -> None:
+        """Let messages not come again; the rows stay."""
+        self._set("status = ?, update_time = ?", (RetryStatus.DELETED, self._clock()), numbers)
+
+    def forget(self, journal_offset: int) -> None:
+        """Remove what came to an end, by success or deletion, of messages before an offset of the journal.
+
+        Such a message is in the journal no more, and nobody can fail on it again. Dead letters stay.
+        """
+        ended = (RetryStatus.SUCCEEDED, RetryStatus.DELETED, journal_offset)
+        with self.transaction() as database:
+            database.execute("DELETE FROM message_retry WHERE status IN (?, ?) AND journal_offset < ?", ended)
+
+    def _set(self, assignments: str, values: tuple[object, ...], numbers: Iterable[int]) -> None:
+        with self.transaction() as database:
+            for number in numbers:
+                database.execute(f"UPDATE message_retry SET {assignments} WHERE id = ?", (*values, number))

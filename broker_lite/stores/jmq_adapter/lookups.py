@@ -1,0 +1,211 @@
+"""What RocketMQ's clients and administrators look up in a store in JMQ's layout."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Container, Mapping
+from typing import Never
+
+from commitlake.broker_lite.stores.jmq import JournalStore
+from commitlake.broker_lite.stores.jmq.retry_queues import retry_queue_of
+from commitlake.broker_lite.stores.jmq_adapter import wire
+from commitlake.broker_lite.stores.jmq_adapter.retrying import Retrying
+from commitlake.broker_lite.stores.rocketmq import GetStatus, StoreFilesError, UnsupportedError
+from commitlake.broker_lite.stores.rocketmq.pulling import MAX_EXAMINED, PullLimits, PullResult, is_wanted
+from commitlake.broker_lite.stores.rocketmq.reading import DEFAULT_KEY_LIMIT, MAX_TIME_MS, place_in
+from commitlake.schemas.layouts.jmq.journal import JournalMessage
+from commitlake.schemas.layouts.rocketmq import properties as props
+from commitlake.schemas.layouts.rocketmq.commitlog import Message, parse_message
+from commitlake.schemas.layouts.rocketmq.consumequeue import Entry, tags_code
+from commitlake.schemas.layouts.rocketmq.message_id import parse_message_id
+
+_logger = logging.getLogger(__name__)
+
+
+class _Bounds:
+    """A queue of the retry store, as far as its numbers go."""
+
+    def __init__(self, numbers: range) -> None:
+        self._numbers = numbers
+
+    @property
+    def max_offset(self) -> int:
+        return self._numbers.stop
+
+    def min_offset(self, _: int) -> int:
+        return self._numbers.start
+
+
+class LookUps:
+    """The part of a store that reads."""
+
+    _journal: JournalStore
+    _retrying: Retrying
+    _marks: Mapping[str, str]
+
+    def pull(
+        self,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        limits: PullLimits,
+        codes: Container[int] | None = None,
+        accepts_record: Callable[[bytes], bool] | None = None,
+    ) -> PullResult:
+        """Records of a queue from a queue offset on that pass a filter.
+
+        Args:
+            topic: the queue's.
+            queue_id: the queue's.
+            queue_offset: the first one wanted.
+            limits: how much at most.
+            codes: hashes of the tags that are wanted; None for all.
+            accepts_record: which records are wanted; None for all.
+        """
+
+        def form(message: JournalMessage) -> bytes | None:
+            known = wire.client_properties(message, self._marks)
+            if codes is not None and not is_wanted(tags_code(known.get(props.TAGS)), codes):
+                return None
+            record = wire.record_of(message, known)
+            return record if accepts_record is None or accepts_record(record) else None
+
+        if retry_queue_of(topic) is not None:
+            return self._pull_retries(topic, queue_id, queue_offset, limits)
+        for following in range(queue_offset, queue_offset + MAX_EXAMINED):
+            try:
+                return self._journal.pull(topic, queue_id, following, limits, form)
+            except StoreFilesError as error:
+                # Consumers go on behind what is damaged, as they do with RocketMQ's broker.
+                _logger.warning("not handed out: %s", error)
+            if limits.is_over:
+                break
+        low, high = self.min_offset(topic, queue_id), self.max_offset(topic, queue_id)
+        return PullResult(GetStatus.NO_MATCHED_MESSAGE, [], following + 1, low, high, limits.is_over)
+
+    def _pull_retries(self, topic: str, queue_id: int, queue_offset: int, limits: PullLimits) -> PullResult:
+        """Retries, or dead letters; whoever wants a group's failures wants all of them."""
+        numbers = self._retrying.bounds(topic, queue_id)
+        where = place_in(_Bounds(numbers) if queue_id == 0 else None, 0, queue_offset)
+        if where.status is not GetStatus.FOUND:
+            return PullResult(where.status, [], *where[1:])
+        records: list[bytes] = []
+        size = 0
+        following = numbers.stop
+        for retry in self._retrying.get(topic, queue_id, queue_offset, limits.messages + 1):
+            record = wire.record_of_retry(retry, self._marks)
+            if records and (len(records) >= limits.messages or size + len(record) > limits.bytes):
+                following = retry.place if retry.place is not None else following
+                break
+            records.append(record)
+            size += len(record)
+        status = GetStatus.FOUND if records else GetStatus.NO_MATCHED_MESSAGE
+        return PullResult(status, records, following, where.min_offset, where.max_offset)
+
+    def min_offset(self, topic: str, queue_id: int) -> int:
+        """Queue offset of a queue's first message; 0 for an unknown queue."""
+        return self._bounds(topic, queue_id).start
+
+    def max_offset(self, topic: str, queue_id: int) -> int:
+        """Queue offset of a queue's next message; 0 for an unknown queue."""
+        return self._bounds(topic, queue_id).stop
+
+    def _bounds(self, topic: str, queue_id: int) -> range:
+        if retry_queue_of(topic) is not None:
+            return self._retrying.bounds(topic, queue_id)
+        return self._journal.bounds(topic, queue_id)
+
+    def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
+        """Queue offset of the first message stored at or after a time; the queue's end where there is none.
+
+        Retries and dead letters are not in the order of their times: all of them count as later.
+        """
+        if retry_queue_of(topic) is not None:
+            return self._bounds(topic, queue_id).start
+        return self._journal.offset_by_time(topic, queue_id, timestamp_ms)
+
+    def entry_at(self, topic: str, queue_id: int, queue_offset: int) -> Entry | None:
+        """Where a message of a queue stands in the journal; None where there is none."""
+        if retry_queue_of(topic) is not None:
+            found = self._retrying.get(topic, queue_id, queue_offset, 1)
+            messages = [retry.message for retry in found if retry.place == queue_offset]
+        else:
+            messages = self._journal.get(topic, queue_id, queue_offset, 1).messages
+        for message in messages:
+            return Entry(message.journal_offset, message.size, tags_code(message.properties.get(props.TAGS)))
+        return None
+
+    def get_at(self, physical_offset: int) -> Message | None:
+        """The message whose record begins at a journal offset; None where none does."""
+        parsed = parse_message(self._record_at(physical_offset))
+        return None if parsed is None else parsed[0]
+
+    def _record_at(self, journal_offset: int) -> bytes:
+        found = self._journal.get_at(journal_offset)
+        return b"" if found is None else wire.record_of(found, wire.client_properties(found, self._marks))
+
+    def get_by_id(self, msg_id: str) -> Message | None:
+        """The message with an offset message id; None where this store has none.
+
+        Raises:
+            LayoutError: if the text is no such id.
+        """
+        wanted = parse_message_id(msg_id)
+        message = self.get_at(wanted.physical_offset)
+        return message if message is not None and message.store_host == wanted.store_host else None
+
+    def get_by_key(
+        self,
+        topic: str,  # noqa: ARG002 (there is nothing to look in)
+        key: str,  # noqa: ARG002
+        begin_ms: int = 0,  # noqa: ARG002
+        end_ms: int = MAX_TIME_MS,  # noqa: ARG002
+        limit: int = DEFAULT_KEY_LIMIT,  # noqa: ARG002
+    ) -> Never:
+        """Refuse to look for keys.
+
+        Raises:
+            UnsupportedError: in any case.
+        """
+        raise UnsupportedError("a journal has no index of keys: look the business id up in the archive")
+
+    def find_by_key(
+        self,
+        topic: str,
+        key: str,
+        begin_ms: int,
+        end_ms: int,
+        limit: int,
+        limit_bytes: int,  # noqa: ARG002
+    ) -> Never:
+        """Refuse to look for keys; see `get_by_key`."""
+        self.get_by_key(topic, key, begin_ms, end_ms, limit)
+
+    def timestamp_at(self, topic: str, queue_id: int, queue_offset: int) -> int:
+        """When a message of a queue was stored; -1 where there is none."""
+        entry = self.entry_at(topic, queue_id, queue_offset)
+        found = None if entry is None else self._journal.get_at(entry.physical_offset)
+        return -1 if found is None else found.store_timestamp
+
+    def queue_codes(self, tags: Collection[str], codes: Collection[int]) -> frozenset[int]:  # noqa: ARG002
+        """The hashes by which `pull` knows tags: Java's, computed when it looks, because the queue files have none."""
+        return frozenset(codes)
+
+    def record_of(self, message: Message) -> bytes:
+        """The bytes of a message that was found, as clients get it."""
+        return self._record_at(message.physical_offset)
+
+    @property
+    def min_physical_offset(self) -> int:
+        """Offset of the first byte that the journal has."""
+        return self._journal.min_journal_offset
+
+    @property
+    def max_physical_offset(self) -> int:
+        """Offset behind the journal's last record."""
+        return self._journal.max_journal_offset
+
+    @property
+    def log_end(self) -> int:
+        """The same, without waiting for anybody."""
+        return self._journal.log_end

@@ -1,0 +1,42 @@
+"""The files of a broker: CommitLog, ConsumeQueue, IndexFile, checkpoint and config, written as RocketMQ writes them."""
+
+from commitlake.broker_lite.stores.rocketmq.config_files import MAX_QUEUES
+from commitlake.broker_lite.stores.rocketmq.errors import (
+    ConfigFileError,
+    DiskFullError,
+    IndexDisabledError,
+    MessageRefusedError,
+    OptionError,
+    StoreError,
+    StoreFilesError,
+    StoreLockedError,
+    StoreUnusableError,
+    UnsupportedError,
+)
+from commitlake.broker_lite.stores.rocketmq.options import FlushMode, StoreOptions
+from commitlake.broker_lite.stores.rocketmq.reading import GetResult, GetStatus
+from commitlake.broker_lite.stores.rocketmq.recovery import RecoveryReport
+from commitlake.broker_lite.stores.rocketmq.store import MessageStore, system_clock
+from commitlake.broker_lite.stores.rocketmq.writing import PutResult
+
+__all__ = [
+    "MAX_QUEUES",
+    "ConfigFileError",
+    "DiskFullError",
+    "FlushMode",
+    "GetResult",
+    "GetStatus",
+    "IndexDisabledError",
+    "MessageRefusedError",
+    "MessageStore",
+    "OptionError",
+    "PutResult",
+    "RecoveryReport",
+    "StoreError",
+    "StoreFilesError",
+    "StoreLockedError",
+    "StoreOptions",
+    "StoreUnusableError",
+    "UnsupportedError",
+    "system_clock",
+]

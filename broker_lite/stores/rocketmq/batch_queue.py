@@ -1,0 +1,179 @@
+"""BatchConsumeQueues: the queues of topics whose records may hold several messages (`queue.type=BatchCQ`, 5.x).
+
+`batchconsumequeue/<topic>/<queueId>/`. An entry is a record's, however many messages it holds, so a message is found by
+a search for the last entry that does not begin after it. Like a ConsumeQueue it follows from the log. Source:
+org.apache.rocketmq.store.queue.BatchConsumeQueue (5.5.0).
+"""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from commitlake.broker_lite.stores.rocketmq.commitlog import CommitLog
+from commitlake.broker_lite.stores.rocketmq.dispatch import Dispatch
+from commitlake.broker_lite.stores.rocketmq.entry_queue import EntryQueue
+from commitlake.broker_lite.stores.rocketmq.file_queue import FileQueue
+from commitlake.broker_lite.stores.rocketmq.mapped_file import Mappings
+from commitlake.broker_lite.stores.rocketmq.queue_table import QueueGapError, QueueTable, QueueUnit
+from commitlake.schemas.layouts.rocketmq.batchconsumequeue import ENTRY, NO_COMPACTED_OFFSET, Entry, parse_entry
+from commitlake.schemas.layouts.rocketmq.consumequeue import Entry as SimpleEntry
+from commitlake.schemas.layouts.segments import MAX_QUEUE_OFFSET
+
+FOLDER = "batchconsumequeue"
+_pack_entry = ENTRY.struct.pack_into
+_logger = logging.getLogger(__name__)
+
+
+class BatchConsumeQueue(EntryQueue):
+    """The entries of one queue.
+
+    Attributes:
+        max_offset: queue offset of the next message.
+    """
+
+    entry_size = ENTRY.size
+
+    def __init__(self, topic: str, queue_id: int, files: FileQueue) -> None:
+        """Take the entries that the files hold, up to the first that is not valid."""
+        self.max_offset = 0
+        super().__init__(topic, queue_id, files)
+
+    @property
+    def _places(self) -> range:
+        """The places of the entries in the files, by which `_entry` finds them."""
+        return range(self.files.start // ENTRY.size, self.files.end // ENTRY.size)
+
+    def _entry(self, place: int) -> Entry:
+        return parse_entry(*self.files.locate(place * ENTRY.size))
+
+    def min_offset(self, min_physical_offset: int) -> int:
+        """Return the queue offset of the first message that the log still has; `max_offset` where there is none."""
+        places = self._places
+        first = places.start + bisect_left(
+            places, min_physical_offset, key=lambda place: self._entry(place).physical_offset
+        )
+        return self._entry(first).message_base_offset if first < places.stop else self.max_offset
+
+    def units_from(self, queue_offset: int) -> Iterator[QueueUnit]:
+        """Yield the records from the one with a message's number on, or from the next one where no record has it."""
+        places = self._places
+        after = bisect_right(places, queue_offset, key=lambda place: self._entry(place).message_base_offset)
+        first = max(places.start, places.start + after - 1)
+        for place in range(first, places.stop):
+            physical_offset, size, tags_code, _, base, count, _, _ = self._entry(place)
+            if base + count > queue_offset:
+                yield QueueUnit(SimpleEntry(physical_offset, size, tags_code), base, base + count)
+
+    def number_by_time(self, timestamp_ms: int) -> int:
+        """Return the queue offset of the first message stored at or after a time; `max_offset` where there is none."""
+        places = self._places
+        after = bisect_left(places, timestamp_ms, key=lambda place: self._entry(place).store_timestamp)
+        return self._entry(places[after]).message_base_offset if after < len(places) else self.max_offset
+
+    def append(
+        self, physical_offset: int, size: int, tags_code: int, store_timestamp: int, message_count: int = 1
+    ) -> None:
+        """Append the entry of a record with the next messages."""
+        self._append(Entry(physical_offset, size, tags_code, store_timestamp, self.max_offset, message_count))
+
+    def append_all(self, entries: Sequence[tuple[int, int, int]], store_timestamp: int) -> None:
+        """Append entries of records with one message each: physical offset, size and code of tags."""
+        for entry in entries:
+            self.append(*entry, store_timestamp)
+
+    def _append(self, entry: Entry) -> None:
+        memory, position = self.files.reserve()
+        _pack_entry(memory, position, *entry)
+        self.files.end += ENTRY.size
+        self._note_last(entry)
+
+    def _note_last(self, entry: Entry) -> None:
+        self.last_record = entry.physical_offset
+        self.max_physical_offset = entry.physical_offset + entry.size
+        self.max_offset = entry.message_base_offset + entry.batch_size
+
+    def append_again(self, record: Dispatch, *, from_log_start: bool) -> None:
+        """Append the entry of a record that was read from the log, unless the queue has it already.
+
+        Raises:
+            QueueGapError: if the queue ends before the record's first message, and the records between may be in the
+                part of the log that was not read.
+        """
+        if record.physical_offset <= self.last_record or record.base_offset < self.max_offset:
+            return
+        if record.base_offset > MAX_QUEUE_OFFSET:
+            found = f"{self.topic}/{self.queue_id}: expected a message up to {MAX_QUEUE_OFFSET}"
+            _logger.warning("%s, found %d, which gets no entry", found, record.base_offset)
+            return
+        if record.base_offset > self.max_offset and not (self.is_empty and from_log_start):
+            found = f"{self.topic}/{self.queue_id}: expected message {self.max_offset}, found {record.base_offset}"
+            if not from_log_start:
+                raise QueueGapError(found)
+            _logger.warning("%s", found)  # the log itself lacks messages of this queue
+        self._append(
+            Entry(
+                record.physical_offset,
+                record.size,
+                record.tags_code,
+                record.store_timestamp,
+                record.base_offset,
+                record.message_count,
+                NO_COMPACTED_OFFSET,
+            )
+        )
+
+    def drop_unproven_tail(self, log: CommitLog) -> None:
+        """Drop entries from the end while they lead to no record; see `ConsumeQueue.drop_unproven_tail`."""
+        while not self.is_empty and self.last_record >= log.start:
+            message = log.message_at(self.last_record)
+            if message is not None and self.last_record + message.size == self.max_physical_offset:
+                return
+            self.truncate_to(self.files.end - ENTRY.size)
+
+    def truncate_to(self, end: int) -> None:
+        """Let the queue end at a byte position; entries after it are erased."""
+        self.files.truncate(end)
+        self.files.clear_rest()
+        if self.is_empty:
+            self.last_record = self.max_physical_offset = -1
+            self.max_offset = 0
+        else:
+            self._note_last(self._entry(self._places[-1]))
+
+    def clear(self) -> None:
+        """Remove all entries: the queue begins anew."""
+        self.files.delete()
+        self.last_record = self.max_physical_offset = -1
+        self.max_offset = 0
+
+    def _may_have_expired(self, place: int, min_physical_offset: int) -> bool:
+        return self._entry(place).physical_offset < min_physical_offset
+
+    def truncate_physically(self, physical_offset: int) -> None:
+        """Drop the entries of records at or after an offset of the log."""
+        places = self._places
+        keep = bisect_left(places, physical_offset, key=lambda place: self._entry(place).physical_offset)
+        self.truncate_to((places.start + keep) * ENTRY.size)
+
+    @staticmethod
+    def _count_valid(data: bytes) -> int:
+        count = 0
+        for physical_offset, size, _, _, base, batch_size, _, _ in ENTRY.struct.iter_unpack(data):
+            if physical_offset < 0 or size <= 0 or base < 0 or batch_size <= 0:
+                break
+            count += 1
+        return count
+
+
+class BatchConsumeQueues(QueueTable[BatchConsumeQueue]):
+    """All BatchConsumeQueues of a store."""
+
+    def __init__(self, root: Path, file_size: int, mappings: Mappings) -> None:
+        """Open the queues that the store at `root` has; see `QueueTable`."""
+        super().__init__(root / FOLDER, file_size, "batch_queue_file_size_bytes", mappings)
+
+    def _queue(self, topic: str, queue_id: int, files: FileQueue) -> BatchConsumeQueue:
+        return BatchConsumeQueue(topic, queue_id, files)

@@ -1,0 +1,63 @@
+"""The file `checkpoint` of a store: up to where log, queues and index were on the disk when it was last written.
+
+Source: org.apache.rocketmq.store.StoreCheckpoint.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+from commitlake.schemas.layouts.rocketmq.checkpoint import FILE_SIZE, parse_checkpoint, serialize_checkpoint
+from commitlake.schemas.store_files import open_file, open_or_create
+
+FILE_NAME = "checkpoint"
+
+
+def read_in_place(path: Path) -> bytes | None:
+    """Read a checkpoint that will be written in place; None where there is none.
+
+    Raises:
+        UnsafeFileError: if it is a link, no regular file, or has several names.
+    """
+    try:
+        descriptor = open_file(path, os.O_RDWR)
+    except FileNotFoundError:
+        return None
+    try:
+        return os.pread(descriptor, FILE_SIZE, 0)
+    finally:
+        os.close(descriptor)
+
+
+def write_in_place(path: Path, data: bytes) -> None:
+    """Write a checkpoint over the old one, or make it, and put it on the disk."""
+    descriptor = open_or_create(path, os.O_WRONLY)
+    try:
+        os.pwrite(descriptor, data, 0)
+        os.fdatasync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+class CheckpointFile:
+    """The checkpoint in memory and on the disk.
+
+    Attributes:
+        value: what the file says, or will say after the next `save`.
+    """
+
+    def __init__(self, root: Path) -> None:
+        """Read the file; what it lacks is zero, and zeros vouch for nothing: recovery then reads the whole log."""
+        self._path = root / FILE_NAME
+        stored = read_in_place(self._path) or b""
+        self.value = parse_checkpoint(stored.ljust(FILE_SIZE, b"\0"))
+
+    def update(self, **values: int) -> None:
+        """Set some of the values, for the next `save`."""
+        self.value = replace(self.value, **values)
+
+    def save(self) -> None:
+        """Write the file and put it on the disk; as a page of its own it is either the old or the new."""
+        write_in_place(self._path, serialize_checkpoint(self.value))

@@ -1,0 +1,173 @@
+"""The CommitLog: every message of every topic, one after another, in segments.
+
+The last 8 bytes of a segment are reserved, for the BLANK that fills it. Source: CommitLog.DefaultAppendMessageCallback.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from pathlib import Path
+
+from commitlake.broker_lite.stores.rocketmq.errors import StoreFilesError
+from commitlake.broker_lite.stores.rocketmq.file_queue import FileQueue
+from commitlake.broker_lite.stores.rocketmq.mapped_file import Mappings
+from commitlake.broker_lite.stores.rocketmq.options import RECORD_ALLOWANCE_BYTES, StoreOptions
+from commitlake.broker_lite.stores.rocketmq.record_log import RecordLog
+from commitlake.schemas.layouts.boltmq.dialect import BLANK_MAGICS, MESSAGE_MAGICS, Dialect
+from commitlake.schemas.layouts.errors import LayoutError
+from commitlake.schemas.layouts.rocketmq.commitlog import (
+    BLANK,
+    END_RESERVE,
+    HEAD,
+    MIN_RECORD_SIZE,
+    STORED,
+    Message,
+    dialect_of_segment,
+    parse_message,
+    serialize_blank,
+)
+from commitlake.schemas.layouts.rocketmq.hosts import host_size
+from commitlake.schemas.layouts.rocketmq.sysflag import BORN_HOST_V6
+from commitlake.schemas.layouts.segments import is_segment_name
+from commitlake.schemas.store_files import files_in, open_file
+
+FOLDER = "commitlog"
+_HEAD_NAMES = [field.name for field in HEAD.fields]
+_OWN_OFFSET = _HEAD_NAMES.index("physical_offset")
+_SYS_FLAG = _HEAD_NAMES.index("sys_flag")
+
+
+def dialect_of(root: Path) -> Dialect | None:
+    """The dialect of the store in a folder, by its first records; None where there is none yet, or they are damaged."""
+    folder = root / FOLDER
+    for name in sorted(files_in(folder, is_segment_name), key=int):
+        with os.fdopen(open_file(folder / name), "rb") as file:
+            dialect = dialect_of_segment(partial(os.pread, file.fileno(), BLANK.size))
+        if dialect is not None:
+            return dialect
+    return None
+
+
+class CommitLog(RecordLog):
+    """The segments of a store."""
+
+    def __init__(self, root: Path, options: StoreOptions, mappings: Mappings) -> None:
+        """Open the segments of the store at `root`; `files.truncate` must tell where the log ends.
+
+        Raises:
+            StoreFilesError: if the files do not have the size of the options, one is missing, or they begin with a
+                record of another dialect.
+        """
+        files = FileQueue(root / FOLDER, options.segment_size_bytes, "segment_size_bytes", mappings)
+        super().__init__(files, END_RESERVE, options.max_message_size_bytes + RECORD_ALLOWANCE_BYTES)
+        self._dialect = options.dialect
+        found = dialect_of(root)
+        if found not in (None, self._dialect):
+            raise StoreFilesError(f"{root}: expected a log of {self._dialect.name}'s, found one of {found.name}'s")
+
+    def append_copy(self, physical_offset: int, data: bytes) -> None:
+        """Append bytes of another log, which stand at the same offset there; an empty log begins with their segment.
+
+        Raises:
+            DiskFullError: if there is no room for the next segment.
+        """
+        if self.files.is_empty:
+            self.files.begin_at(physical_offset)
+        assert physical_offset == self.end, "a copy has no gap"
+        if not self._rest_is_clear:
+            self._clear_rest()
+        self.files.append(data)
+
+    def cut(self, physical_offset: int) -> None:
+        """Let the log end at an offset; what stood behind it is erased by the next append."""
+        self.files.truncate(physical_offset)
+        self._rest_is_clear = False
+
+    def drop_doubtful(self, last_record: int, vouched_timestamp: int) -> None:
+        """Let a copy of a log end behind a record that is known to be whole.
+
+        A copy grows by any number of bytes. What is here of a last record can pass for all of it, its checksum leaving
+        out everything but the body: it would stay different from the master's for ever.
+
+        Args:
+            last_record: physical offset of the last record that the checkpoint vouches for; 0 in those of brokers that
+                do not tell: the last segment is in doubt then, or where there is no other, what is behind its first
+                record. Without that one a master would begin with its newest segment.
+            vouched_timestamp: store time of that record, as the checkpoint has it.
+        """
+        if self.files.is_empty:
+            return
+        known = self.message_at(last_record) if self.start <= last_record < self.end else None
+        if last_record == 0 and known is not None:
+            is_vouched_for = len(self.files.file_starts) == 1 and 0 < known.store_timestamp <= vouched_timestamp
+            known = known if is_vouched_for else None
+        self.files.truncate(self.files.file_starts[-1] if known is None else last_record + known.size)
+
+    def _fill_file(self) -> None:
+        """Write the BLANK; only its 8 bytes change, however much room it declares: behind the log's end are zeros."""
+        room = self.files.room
+        self.files.append(serialize_blank(room, self._dialect))
+        self.files.end += room - BLANK.size
+
+    def is_blank_at(self, physical_offset: int) -> bool:
+        """Whether a BLANK stands at an offset; as the broker does, its size is not looked at."""
+        memory, position = self.files.locate(physical_offset)
+        return len(memory) - position >= BLANK.size and BLANK.unpack(memory, position)[1] in BLANK_MAGICS
+
+    def parse_at(self, physical_offset: int, *, verify_crc: bool = True) -> Message:
+        """The message whose record begins at an offset.
+
+        Raises:
+            LayoutError: if no whole record proves itself there.
+        """
+        if not self.start <= physical_offset <= self.end - BLANK.size:
+            raise LayoutError(
+                "magic", physical_offset, f"a record from {self.start} to {self.end}", "an offset outside"
+            )
+        try:
+            parsed = parse_message(self._bytes_at(physical_offset), verify_crc=verify_crc)
+        except LayoutError as error:
+            raise LayoutError(error.field, physical_offset + error.offset, error.expected, error.found) from None
+        if parsed is None:
+            raise LayoutError(
+                "total_size", physical_offset, "a record within its segment", "one that goes on behind it"
+            )
+        if (own := parsed[0].physical_offset) != physical_offset:
+            raise LayoutError("physical_offset", physical_offset, f"{physical_offset}", f"{own}")
+        return parsed[0]
+
+    def _bytes_at(self, physical_offset: int) -> bytes:
+        """The bytes that a record claims; of a segment's memory, so a lie about the size costs no more than that."""
+        memory, position = self.files.locate(physical_offset)
+        size = BLANK.unpack(memory, position)[0] if len(memory) - position >= BLANK.size else 0
+        return memory[position : position + max(size, BLANK.size)]
+
+    def store_timestamp_at(self, physical_offset: int) -> int | None:
+        """When the message whose record begins at an offset was stored; None where no record does.
+
+        Neither the body nor its checksum is looked at.
+        """
+        if not self.start <= physical_offset <= self.end - BLANK.size:
+            return None
+        memory, position = self.files.locate(physical_offset)
+        if len(memory) - position < MIN_RECORD_SIZE:
+            return None
+        head = HEAD.unpack(memory, position)
+        size, magic, own, sys_flag = head[0], head[1], head[_OWN_OFFSET], head[_SYS_FLAG]
+        if (
+            magic not in MESSAGE_MAGICS
+            or own != physical_offset
+            or not MIN_RECORD_SIZE <= size <= len(memory) - position
+        ):
+            return None
+        stored_at = position + HEAD.size + host_size(is_v6=bool(sys_flag & BORN_HOST_V6))
+        timestamp: int = STORED.unpack(memory, stored_at)[0]
+        return timestamp
+
+    def message_at(self, physical_offset: int, *, verify_crc: bool = True) -> Message | None:
+        """The message whose record begins at an offset; None where no whole record proves itself there."""
+        try:
+            return self.parse_at(physical_offset, verify_crc=verify_crc)
+        except LayoutError:
+            return None

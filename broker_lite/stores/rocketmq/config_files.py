@@ -1,0 +1,287 @@
+"""The files under `config/`: which topics and groups there are, and how far everybody has come.
+
+    topics.json             topics, with the number of their queues
+    subscriptionGroup.json  consumer groups, with their limit of retries
+    consumerOffset.json     for every topic@group and queue: the next message to consume
+    delayOffset.json        for every delay level: the next message to deliver
+
+Source: TopicConfigManager, SubscriptionGroupManager, ConsumerOffsetManager, ScheduleMessageService (5.5.0).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from commitlake.broker_lite.stores.rocketmq.config_file import FOLDER, ConfigFile, is_number
+from commitlake.schemas.layouts.boltmq import config as boltmq
+from commitlake.schemas.layouts.boltmq.dialect import ROCKETMQ, Dialect
+from commitlake.schemas.layouts.numbers import INT32_MAX, int_within, parse_int
+from commitlake.schemas.layouts.rocketmq.hosts import Host
+from commitlake.schemas.layouts.rocketmq.inner_batch import BATCH_QUEUE_TYPE, QUEUE_TYPE, has_batch_queues
+from commitlake.schemas.layouts.rocketmq.offset_keys import OFFSETS_FILES, split_offset_key
+from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, HALF_TOPIC, OP_TOPIC, RETRY_PREFIX, Kind, kind_of
+from commitlake.schemas.store_files import newest_file
+
+DEFAULT_TOPIC_QUEUES = 4
+"""What a topic gets that is made by its first message: a producer's default."""
+SCHEDULE_QUEUES = 18
+MAX_QUEUES = 1024
+"""Most queues that a topic can be given; RocketMQ has no limit, but a queue is a folder."""
+READ_AND_WRITE = 6
+DEFAULT_RETRY_QUEUES = 1
+DEFAULT_RETRY_MAX_TIMES = 16
+_logger = logging.getLogger(__name__)
+_ONE_QUEUE = (RETRY_PREFIX, DLQ_PREFIX, HALF_TOPIC, OP_TOPIC)
+
+
+class Topics(ConfigFile):
+    """`topics.json`."""
+
+    name = "topics.json"
+    other_name = boltmq.OLD_TOPICS_NAME
+    table = boltmq.TOPICS
+
+    def _from_boltmq(self, document: dict[Any, Any]) -> dict[Any, Any]:
+        return boltmq.topics_from_boltmq(document)
+
+    def _to_boltmq(self) -> dict[Any, Any]:
+        return boltmq.topics_to_boltmq(self.document)
+
+    def _is_entry(self, value: Any) -> bool:
+        return isinstance(value, dict) and is_number(value.get("readQueueNums", 0))
+
+    def is_batch(self, topic: str) -> bool:
+        """Return whether the topic's queues are BatchConsumeQueues."""
+        entry = self.entries.get(topic)
+        return entry is not None and has_batch_queues(entry.get("attributes"))
+
+    def create_batch(self, topic: str, queues: int) -> None:
+        """Make a topic whose queues are BatchConsumeQueues."""
+        self.create(topic, queues)
+        self.put(topic, self.entries[topic] | {"attributes": {QUEUE_TYPE: BATCH_QUEUE_TYPE}})
+
+    def ensure(self, topic: str, queue_id: int = 0) -> None:
+        """Make sure that the topic has at least this queue, so that a broker serves it.
+
+        A queue that no topic can have is left out: it would keep every client from reading the topic's settings.
+        """
+        config = self.entries.get(topic)
+        if config is not None and queue_id < config.get("readQueueNums", 0):
+            return
+        if queue_id >= MAX_QUEUES:
+            _logger.error("%s: queue %d is not served, expected at most %d queues", topic, queue_id, MAX_QUEUES)
+            return
+        self.create(topic, max(queue_id + 1, _default_queues(topic)))
+
+    def queue_count(self, topic: str) -> int:
+        """Return how many queues the topic has for producers or consumers; 0 for an unknown topic."""
+        config = self.entries.get(topic, {})
+        counts = (int_within(config.get(name), 0, INT32_MAX) for name in ("readQueueNums", "writeQueueNums"))
+        return max(count or 0 for count in counts)
+
+    def create(self, topic: str, queues: int) -> None:
+        """Make a topic with this many queues, or change how many it has."""
+        with self._guard:
+            fields = {
+                "attributes": {},
+                "order": False,
+                "perm": READ_AND_WRITE,
+                "readQueueNums": queues,
+                "topicFilterType": "SINGLE_TAG",
+                "topicName": topic,
+                "topicSysFlag": 0,
+                "writeQueueNums": queues,
+            }
+            known = self.entries.get(topic, {})
+            self.entries[topic] = fields | known | {"readQueueNums": queues, "writeQueueNums": queues}
+            self.mark_changed()
+
+
+def _default_queues(topic: str) -> int:
+    if kind_of(topic) is Kind.DELAY:
+        return SCHEDULE_QUEUES
+    return 1 if topic.startswith(_ONE_QUEUE) else DEFAULT_TOPIC_QUEUES
+
+
+class GroupLimits(NamedTuple):
+    """How a group's failed messages are retried."""
+
+    retry_queues: int
+    retry_max_times: int
+
+
+class Groups(ConfigFile):
+    """`subscriptionGroup.json`."""
+
+    name = "subscriptionGroup.json"
+    table = boltmq.GROUPS
+
+    def _from_boltmq(self, document: dict[Any, Any]) -> dict[Any, Any]:
+        return boltmq.groups_from_boltmq(document)
+
+    def _to_boltmq(self) -> dict[Any, Any]:
+        return boltmq.groups_to_boltmq(self.document)
+
+    def _is_entry(self, value: Any) -> bool:
+        limits = ("retryQueueNums", "retryMaxTimes")
+        return isinstance(value, dict) and all(is_number(value.get(limit, 0)) for limit in limits)
+
+    def ensure(self, group: str) -> GroupLimits:
+        """The group's limits; an unknown group is made with RocketMQ's defaults."""
+        if group not in self.entries:
+            self.create(group)
+        config = self.entries[group]
+        return GroupLimits(
+            config.get("retryQueueNums", DEFAULT_RETRY_QUEUES), config.get("retryMaxTimes", DEFAULT_RETRY_MAX_TIMES)
+        )
+
+    def create(
+        self, group: str, *, retry_queues: int = DEFAULT_RETRY_QUEUES, retry_max_times: int = DEFAULT_RETRY_MAX_TIMES
+    ) -> None:
+        """Make a group, or change its limits."""
+        with self._guard:
+            fields = {
+                "attributes": {},
+                "brokerId": 0,
+                "consumeBroadcastEnable": True,
+                "consumeEnable": True,
+                "consumeFromMinEnable": True,
+                "consumeMessageOrderly": False,
+                "consumeTimeoutMinute": 15,
+                "groupName": group,
+                "groupRetryPolicy": {"type": "CUSTOMIZED"},
+                "groupSysFlag": 0,
+                "notifyConsumerIdsChangedEnable": True,
+                "retryMaxTimes": retry_max_times,
+                "retryQueueNums": retry_queues,
+                "whichBrokerWhenConsumeSlowly": 1,
+            }
+            limits = {"retryMaxTimes": retry_max_times, "retryQueueNums": retry_queues}
+            self.entries[group] = fields | self.entries.get(group, {}) | limits
+            self.mark_changed()
+
+
+class ConsumerOffsets(ConfigFile):
+    """`consumerOffset.json`; of a broker with `enableLmq`, `lmqConsumerOffset.json`, which is then the newer one."""
+
+    table = boltmq.OFFSETS
+
+    def __init__(
+        self, root: Path, clock: Callable[[], int], dialect: Dialect = ROCKETMQ, groups: Collection[str] = ()
+    ) -> None:
+        """Read the file; known groups tell which part of a key is one, where that is in doubt."""
+        self._known_groups = groups
+        self.name = newest_file(root / FOLDER, OFFSETS_FILES)
+        super().__init__(root, clock, dialect)
+        self._count = sum(map(len, self.entries.values()))
+
+    @property
+    def count(self) -> int:
+        """How many offsets there are."""
+        return self._count
+
+    def _from_boltmq(self, document: dict[Any, Any]) -> dict[Any, Any]:
+        return boltmq.offsets_from_boltmq(document, self._known_groups)
+
+    def _to_boltmq(self) -> dict[Any, Any]:
+        return boltmq.offsets_to_boltmq(self.document)
+
+    def _is_entry(self, value: Any) -> bool:
+        return isinstance(value, dict) and all(map(is_number, value.values()))
+
+    def _normal(self, table: dict[Any, Any]) -> dict[Any, Any]:
+        return {key: _with_int_keys(offsets) for key, offsets in table.items()}
+
+    def get(self, topic: str, group: str, queue_id: int) -> int | None:
+        """The next message that the group consumes; None where it has not begun."""
+        offset: int | None = self.entries.get(f"{topic}@{group}", {}).get(queue_id)
+        return offset
+
+    def commit(self, topic: str, group: str, queue_id: int, offset: int) -> None:
+        """Note that the group has consumed everything before an offset."""
+        with self._guard:
+            offsets = self.entries.setdefault(f"{topic}@{group}", {})
+            self._count += queue_id not in offsets
+            offsets[queue_id] = offset
+            self.mark_changed()
+
+    def acknowledge(self, topic: str, group: str, queue_id: int, offset: int, client: Host) -> None:  # noqa: ARG002
+        """Note the same at the word of a member of the group; who it was, RocketMQ does not keep."""
+        self.commit(topic, group, queue_id, offset)
+
+    def hand_out(self, topic: str, group: str, queue_id: int, offset: int, following: int) -> None:
+        """Nothing: which messages were given to somebody, RocketMQ does not keep."""
+
+    def remove(self, is_gone: Callable[[str, str], bool]) -> None:
+        """Forget the offsets of topics and groups that are gone."""
+        with self._guard:
+            for key in [key for key in self.entries if is_gone(*split_offset_key(key))]:
+                self._count -= len(self.entries.pop(key))
+                self.mark_changed()
+
+
+class DelayOffsets(ConfigFile):
+    """`delayOffset.json`."""
+
+    name = "delayOffset.json"
+    table = boltmq.OFFSETS
+
+    def _to_boltmq(self) -> dict[Any, Any]:
+        return boltmq.delays_to_boltmq(self.document)
+
+    def _is_entry(self, value: Any) -> bool:
+        return is_number(value)
+
+    def _normal(self, table: dict[Any, Any]) -> dict[Any, Any]:
+        return _with_int_keys(table)
+
+    def get(self, level: int) -> int:
+        """The next message of a level's queue that is to be delivered."""
+        offset: int = self.entries.get(level, 0)
+        return offset
+
+    def set(self, level: int, offset: int) -> None:
+        """Note that everything before an offset was delivered."""
+        with self._guard:
+            self.entries[level] = offset
+            self.mark_changed()
+
+
+def _with_int_keys(table: dict[Any, Any]) -> dict[Any, Any]:
+    """Other tools than RocketMQ put the numbers of queues and levels into quotes."""
+    return {_int_key(key): value for key, value in table.items()}
+
+
+def _int_key(key: object) -> object:
+    number = parse_int(key, 0, INT32_MAX) if isinstance(key, str) else None
+    return key if number is None else number
+
+
+class ConfigFiles:
+    """All of them."""
+
+    def __init__(self, root: Path, clock: Callable[[], int], dialect: Dialect = ROCKETMQ) -> None:
+        """Read the files of the store at `root`; they are written as the brokers of its dialect do.
+
+        Raises:
+            ConfigFileError: if one cannot be read, nor its `.bak`.
+        """
+        self.topics = Topics(root, clock, dialect)
+        self.groups = Groups(root, clock, dialect)
+        self.consumer_offsets = ConsumerOffsets(root, clock, dialect, self.groups.entries)
+        self.delay_offsets = DelayOffsets(root, clock, dialect)
+        self._files: tuple[ConfigFile, ...] = (self.topics, self.groups, self.consumer_offsets, self.delay_offsets)
+
+    def save_changed(self) -> None:
+        """Write those that have changed."""
+        for file in self._files:
+            if file.is_changed:
+                file.save()
+
+    def save(self) -> None:
+        """Write all of them, as a broker does at its end."""
+        for file in self._files:
+            file.save()

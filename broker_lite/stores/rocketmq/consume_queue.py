@@ -1,0 +1,172 @@
+"""ConsumeQueues: for every topic and queue, where its messages stand in the CommitLog.
+
+`consumequeue/<topic>/<queueId>/`. A queue is an index: what it says follows from the log, and it is written from there
+again where it is missing. Entry number i stands at byte 20 * i, so a queue whose first known message is not number 0
+begins with filler. Source: org.apache.rocketmq.store.ConsumeQueue, ConsumeQueueStore.
+"""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from commitlake.broker_lite.stores.rocketmq.commitlog import CommitLog
+from commitlake.broker_lite.stores.rocketmq.dispatch import Dispatch
+from commitlake.broker_lite.stores.rocketmq.entry_queue import EntryQueue
+from commitlake.broker_lite.stores.rocketmq.file_queue import FileQueue
+from commitlake.broker_lite.stores.rocketmq.mapped_file import Mappings
+from commitlake.broker_lite.stores.rocketmq.queue_table import QueueGapError, QueueTable, QueueUnit
+from commitlake.schemas.layouts.rocketmq.consumequeue import ENTRY, PRE_BLANK, Entry, parse_entry, serialize_entry
+
+FOLDER = "consumequeue"
+_MAX_QUEUE_OFFSET = (1 << 63) // ENTRY.size // 2
+"""A larger one, times 20, would not be an offset; only a damaged or forged record has it."""
+_pack_entry = ENTRY.struct.pack_into
+_logger = logging.getLogger(__name__)
+
+
+class ConsumeQueue(EntryQueue):
+    """The entries of one queue."""
+
+    entry_size = ENTRY.size
+
+    @property
+    def first_number(self) -> int:
+        """Queue offset of the first entry in the files, filler or not."""
+        return self.files.start // ENTRY.size
+
+    @property
+    def max_offset(self) -> int:
+        """Queue offset of the next message."""
+        return self.files.end // ENTRY.size
+
+    def min_offset(self, min_physical_offset: int) -> int:
+        """Queue offset of the first entry whose record the log still has; `max_offset` where there is none."""
+        first = self.first_number
+        if self.is_empty or self._order_of(first) >= (min_physical_offset, True):
+            return first  # as nearly always: nothing has expired
+        return first + bisect_left(range(first, self.max_offset), (min_physical_offset, True), key=self._order_of)
+
+    def _order_of(self, number: int) -> tuple[int, bool]:
+        """Sorts an entry by its place in the log, with filler before everything."""
+        entry = self.entry(number)
+        return (entry.physical_offset, entry != PRE_BLANK)
+
+    def entry(self, number: int) -> Entry:
+        """The entry with a queue offset from `first_number` to `max_offset` - 1."""
+        return parse_entry(*self.files.locate(number * ENTRY.size))
+
+    def units_from(self, queue_offset: int) -> Iterator[QueueUnit]:
+        """Yield what the queue has from a message's number on; filler, too."""
+        for number in range(max(queue_offset, self.first_number), self.max_offset):
+            yield QueueUnit(self.entry(number), number, number + 1)
+
+    def append(
+        self, physical_offset: int, size: int, tags_code: int, _store_timestamp: int = 0, _message_count: int = 1
+    ) -> None:
+        """Append the next entry; time and count are what a BatchConsumeQueue keeps."""
+        memory, position = self.files.reserve()
+        _pack_entry(memory, position, physical_offset, size, tags_code)
+        self.files.end += ENTRY.size
+        self.last_record = physical_offset
+        self.max_physical_offset = physical_offset + size
+
+    def append_all(self, entries: Sequence[tuple[int, int, int]], _store_timestamp: int) -> None:
+        """Append the next entries: physical offset, size and code of tags of each."""
+        done = 0
+        while done < len(entries):
+            memory, position = self.files.reserve()
+            fitting = entries[done : done + (self.files.file_size - position) // ENTRY.size]
+            for number, entry in enumerate(fitting):
+                _pack_entry(memory, position + number * ENTRY.size, *entry)
+            self.files.end += len(fitting) * ENTRY.size
+            done += len(fitting)
+        if entries:
+            self.last_record, size, _ = entries[-1]
+            self.max_physical_offset = self.last_record + size
+
+    def append_again(self, record: Dispatch, *, from_log_start: bool) -> None:
+        """Append the entry of a record that was read from the log, unless the queue has it already.
+
+        Raises:
+            QueueGapError: if the queue ends before the record's queue offset, and the records between may be in the
+                part of the log that was not read.
+        """
+        position = record.queue_offset * ENTRY.size
+        if record.physical_offset + record.size <= self.max_physical_offset or position < self.files.end:
+            return
+        if position > self.files.end:
+            found = f"{self.topic}/{self.queue_id}: expected message {self.max_offset}, found {record.queue_offset}"
+            if not from_log_start:
+                raise QueueGapError(found)
+            if self.is_empty and record.queue_offset <= _MAX_QUEUE_OFFSET:
+                self._begin_at(position)
+            else:
+                # The log itself lacks messages of this queue; RocketMQ goes on without them too.
+                _logger.warning("%s", found)
+        self.append(record.physical_offset, record.size, record.tags_code)
+
+    def _begin_at(self, position: int) -> None:
+        self.files.begin_at(position)
+        if filler := (position - self.files.start) // ENTRY.size:
+            self.files.append(serialize_entry(PRE_BLANK) * filler)
+
+    def drop_unproven_tail(self, log: CommitLog) -> None:
+        """Drop entries from the end while they lead to no record: a crash may leave anything in a written page.
+
+        Entries of records that have expired stay: they carry the queue's numbers on.
+        """
+        while not self.is_empty:
+            last = self.entry(self.max_offset - 1)
+            if last == PRE_BLANK or last.physical_offset < log.start:
+                return
+            message = log.message_at(last.physical_offset)
+            if message is not None and message.size == last.size:
+                return
+            self.truncate_to(self.files.end - ENTRY.size)
+
+    def truncate_to(self, end: int) -> None:
+        """Let the queue end at a byte position; entries after it are erased."""
+        self.files.truncate(end)
+        self.files.clear_rest()
+        self.last_record = self.max_physical_offset = -1
+        if not self.is_empty and (last := self.entry(self.max_offset - 1)) != PRE_BLANK:
+            self.last_record = last.physical_offset
+            self.max_physical_offset = last.physical_offset + last.size
+
+    def clear(self) -> None:
+        """Remove all entries: the queue begins anew."""
+        self.files.delete()
+        self.last_record = self.max_physical_offset = -1
+
+    def _may_have_expired(self, place: int, min_physical_offset: int) -> bool:
+        entry = self.entry(place)
+        return entry == PRE_BLANK or entry.physical_offset < min_physical_offset
+
+    def truncate_physically(self, physical_offset: int) -> None:
+        """Drop the entries of records at or behind an offset of the log."""
+        numbers = range(self.first_number, self.max_offset)
+        keep = bisect_left(numbers, (physical_offset, False), key=self._order_of)
+        self.truncate_to((self.first_number + keep) * ENTRY.size)
+
+    @staticmethod
+    def _count_valid(data: bytes) -> int:
+        count = 0
+        for physical_offset, size, _ in ENTRY.struct.iter_unpack(data):
+            if physical_offset < 0 or size <= 0:
+                break
+            count += 1
+        return count
+
+
+class ConsumeQueues(QueueTable[ConsumeQueue]):
+    """All ConsumeQueues of a store."""
+
+    def __init__(self, root: Path, file_size: int, mappings: Mappings) -> None:
+        """Open the queues that the store at `root` has; see `QueueTable`."""
+        super().__init__(root / FOLDER, file_size, "consume_queue_file_size_bytes", mappings)
+
+    def _queue(self, topic: str, queue_id: int, files: FileQueue) -> ConsumeQueue:
+        return ConsumeQueue(topic, queue_id, files)

@@ -1,0 +1,176 @@
+"""One IndexFile: entries are appended, and chained per hash slot from the newest to the oldest.
+
+Two things in the file are RocketMQ's quirks. A new file starts with the end of the one before it in its header, and its
+first entry's time is measured from there. And the time of every entry is kept in whole seconds only, so whoever looks
+something up by time must widen the window by a second. Source: org.apache.rocketmq.store.index.IndexFile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from commitlake.broker_lite.stores.rocketmq.errors import StoreFilesError
+from commitlake.broker_lite.stores.rocketmq.mapped_file import MappedFile, Mappings
+from commitlake.schemas.layouts.rocketmq.indexfile import (
+    ENTRY,
+    HEADER,
+    SLOT,
+    Entry,
+    Geometry,
+    Header,
+    parse_entry,
+    parse_header,
+    time_diff_seconds,
+)
+
+ENTRIES_OF_STEP = 256
+TIME_STEP_MS = 1000
+"""An entry's time is known to this."""
+
+_FIRST_SLOT = Geometry().slot_position(0)
+_pack_header = HEADER.struct.pack_into
+_pack_entry = ENTRY.struct.pack_into
+_pack_slot = SLOT.struct.pack_into
+_unpack_slot = SLOT.struct.unpack_from
+
+
+class IndexFile:
+    """An index file, open for entries and look-ups.
+
+    Attributes:
+        path: where it is.
+        header: what its entries span.
+        is_synced: whether it is known to be on the disk as it is.
+    """
+
+    def __init__(self, file: MappedFile, geometry: Geometry) -> None:
+        """Open a file that exists; see `create`.
+
+        Raises:
+            StoreFilesError: if its size is not that of the geometry.
+        """
+        if (size := file.path.lstat().st_size) != geometry.file_size:
+            raise StoreFilesError(
+                f"{file.path}: expected {geometry.file_size} bytes for {geometry.slots} slots and {geometry.entries} "
+                f"entries (options index_slots and index_entries), found {size}"
+            )
+        self.path = file.path
+        self._file = file
+        self._geometry = geometry
+        header = parse_header(file.memory)
+        # 0 entries + 1 where the file was never flushed; what lies outside the file is damage.
+        index_count = min(max(1, header.index_count), geometry.entries)
+        self.header = header._replace(
+            index_count=index_count, used_slots=min(max(0, header.used_slots), geometry.slots)
+        )
+        self.is_synced = True
+
+    @classmethod
+    def create(cls, path: Path, geometry: Geometry, mappings: Mappings, previous: Header | None) -> IndexFile:
+        """Create an empty file, which takes over where `previous` ended.
+
+        Raises:
+            DiskFullError: if the disk has no room for all of it.
+        """
+        created = cls(MappedFile.create(path, geometry.file_size, mappings), geometry)
+        if previous is not None:
+            time, offset = previous.end_timestamp, previous.end_physical_offset
+            created._set_header(Header(time, time, offset, offset, 0, 1))
+        return created
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it takes no more entries."""
+        return self.room == 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it has no entry."""
+        return self.header.index_count <= 1
+
+    @property
+    def room(self) -> int:
+        """How many entries it takes yet."""
+        return max(0, self._geometry.entries - self.header.index_count)
+
+    def put(self, entries: Sequence[tuple[int, int]], store_timestamp: int) -> None:
+        """Append entries of records that were stored at the same time, not more than there is room for.
+
+        Args:
+            entries: the hash of a key, and the physical offset of its record.
+            store_timestamp: of the records, ms.
+        """
+        if not entries:
+            return
+        memory, slots = self._file.memory, self._geometry.slots
+        begin, _, begin_offset, _, used_slots, number = self.header
+        position = self._geometry.entry_position(number)
+        time_diff = time_diff_seconds(store_timestamp, begin)
+        physical_offset = 0
+        for key_hash, physical_offset in entries:
+            slot = _FIRST_SLOT + SLOT.size * (key_hash % slots)
+            newest = _unpack_slot(memory, slot)[0]
+            if not 0 < newest <= number:
+                newest = 0
+            _pack_entry(memory, position, key_hash, physical_offset, time_diff, newest)
+            _pack_slot(memory, slot, number)
+            if number <= 1:
+                begin, begin_offset = store_timestamp, physical_offset
+                time_diff = time_diff_seconds(store_timestamp, begin)
+            used_slots += newest == 0
+            number += 1
+            position += ENTRY.size
+        self._set_header(Header(begin, store_timestamp, begin_offset, physical_offset, used_slots, number))
+        self.is_synced = False
+
+    def _set_header(self, header: Header) -> None:
+        self.header = header
+        _pack_header(self._file.memory, 0, *header)
+
+    def spans(self, begin_ms: int, end_ms: int) -> bool:
+        """Whether an entry from begin to end, both included, may be in this file."""
+        return not self.is_empty and self.header.begin_timestamp <= end_ms and begin_ms <= self.header.end_timestamp
+
+    def lookup(self, key_hash: int, begin_ms: int, end_ms: int) -> list[int]:
+        """Physical offsets of the entries of a hash in a window of time, the newest first.
+
+        Other keys may have the same hash, and times are rounded: what is found must be compared with the record.
+        """
+        return [offset for offset in self.chain(key_hash, begin_ms, end_ms) if offset is not None]
+
+    def chain(self, key_hash: int, begin_ms: int, end_ms: int) -> Iterator[int | None]:
+        """Do the same in small steps: None after every `ENTRIES_OF_STEP` entries, because a chain may have millions."""
+        slot = self._geometry.slot_position(key_hash % self._geometry.slots)
+        number = _unpack_slot(self._file.memory, slot)[0]
+        above = self.header.index_count
+        count = 0
+        # Chains lead to older entries only; what does not is damage, and would lead in circles.
+        while 0 < number < above:
+            entry = parse_entry(self._file.memory, self._geometry.entry_position(number))
+            if entry.key_hash == key_hash and self._may_be_within(number, entry, begin_ms, end_ms):
+                yield entry.physical_offset
+            count += 1
+            if count % ENTRIES_OF_STEP == 0:
+                yield None
+            number, above = entry.previous_entry, number
+
+    def _may_be_within(self, number: int, entry: Entry, begin_ms: int, end_ms: int) -> bool:
+        time = self.header.begin_timestamp
+        if number > 1:
+            # The first entry's own difference is measured from the file before.
+            time += entry.time_diff * TIME_STEP_MS
+        return begin_ms - TIME_STEP_MS < time <= end_ms
+
+    def sync(self) -> None:
+        """Put the file on the disk; may run while another thread appends."""
+        self.is_synced = True
+        self._file.sync()
+
+    def unmap(self) -> None:
+        """Give the memory back."""
+        self._file.unmap()
+
+    def delete(self) -> None:
+        """Remove the file."""
+        self._file.delete()

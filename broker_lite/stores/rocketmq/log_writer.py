@@ -1,0 +1,36 @@
+"""What whoever writes a store's log keeps for those who read it and put it on the disk."""
+
+from __future__ import annotations
+
+import threading
+
+from commitlake.broker_lite.stores.rocketmq.errors import StoreUnusableError
+from commitlake.broker_lite.stores.rocketmq.progress import Progress
+
+
+class LogWriter:
+    """How far a store has come, and whether it takes more; several threads may write, one at a time.
+
+    Attributes:
+        lock: held while files are written or read.
+        failure: what made the store unusable, if anything did.
+        is_closed: whether it takes no more messages.
+        last: how far it has come.
+        arrived: topic and number of the queues that have got messages since somebody emptied it.
+    """
+
+    def __init__(self, last: Progress) -> None:
+        self.lock = threading.RLock()
+        self.failure: BaseException | None = None
+        self.is_closed = False
+        self.last = last
+        self.arrived: set[tuple[str, int]] = set()
+
+    def check_usable(self) -> None:
+        """Refuse to write to a store whose files are not what they should be.
+
+        Raises:
+            StoreUnusableError: if a write or a sync failed before.
+        """
+        if self.failure is not None:
+            raise StoreUnusableError(f"expected a sound store, found: {self.failure}") from self.failure

@@ -1,0 +1,190 @@
+"""What can be looked up in an open store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Container, Generator, Iterator
+from contextlib import contextmanager
+
+from commitlake.broker_lite.stores.rocketmq.errors import StoreUnusableError
+from commitlake.broker_lite.stores.rocketmq.files import StoreFiles
+from commitlake.broker_lite.stores.rocketmq.open_store import OpenStore
+from commitlake.broker_lite.stores.rocketmq.options import StoreOptions
+from commitlake.broker_lite.stores.rocketmq.pulling import PullLimits, PullResult, for_clients, low_bits, pull_records
+from commitlake.broker_lite.stores.rocketmq.reading import DEFAULT_KEY_LIMIT, MAX_TIME_MS, GetResult, Reader
+from commitlake.broker_lite.stores.rocketmq.writing import Writer
+from commitlake.schemas.layouts.rocketmq.commitlog import Message
+from commitlake.schemas.layouts.rocketmq.consumequeue import Entry
+
+_NO_LIMIT = 1 << 63
+DEFAULT_MAX_MESSAGES = 32
+"""What a consumer asks for at once."""
+
+
+class LookUps(OpenStore):
+    """The part of a store that reads; each method takes the store's lock."""
+
+    options: StoreOptions
+    _files: StoreFiles
+    _writer: Writer
+    _reader: Reader
+
+    def get(self, topic: str, queue_id: int, queue_offset: int, max_messages: int = DEFAULT_MAX_MESSAGES) -> GetResult:
+        """Messages of a queue, from a queue offset on.
+
+        Raises:
+            StoreFilesError: if a record that the queue leads to is damaged.
+        """
+        with self._reading() as reader:
+            return reader.get(topic, queue_id, queue_offset, max_messages)
+
+    def pull(
+        self,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        limits: PullLimits,
+        codes: Container[int] | None = None,
+        accepts_record: Callable[[bytes], bool] | None = None,
+    ) -> PullResult:
+        """Records of a queue as clients get them, from a queue offset on; see `pull_records`."""
+        with self._reading():
+            return pull_records(self._files, topic, queue_id, queue_offset, limits, codes, accepts_record)
+
+    def entry_at(self, topic: str, queue_id: int, queue_offset: int) -> Entry | None:
+        """The ConsumeQueue entry of a message; None where the queue has none, or only filler."""
+        with self._reading() as reader:
+            return reader.entry_at(topic, queue_id, queue_offset)
+
+    def get_at(self, physical_offset: int) -> Message | None:
+        """The message whose record begins at a physical offset; None where none does."""
+        with self._reading() as reader:
+            return reader.message_at(physical_offset)
+
+    def queue_codes(self, tags: Collection[str], codes: Collection[int]) -> frozenset[int] | None:
+        """The hashes by which the queues know tags; None where a consumer has sent hashes alone, of another kind.
+
+        Args:
+            tags: a consumer's.
+            codes: the hashes of them that it has sent, which are Java's.
+        """
+        dialect = self.options.dialect
+        if dialect.is_rocketmq:
+            return frozenset(codes)
+        return frozenset(low_bits(dialect.tags_code(tag)) for tag in tags) or None
+
+    def record_at(self, physical_offset: int, size: int) -> bytes:
+        """The bytes of a record whose place and size are known."""
+        with self._reading():
+            return self._files.log.files.read(physical_offset, size)
+
+    def record_of(self, message: Message) -> bytes:
+        """The bytes of a message that was found, as clients get it."""
+        return for_clients(self.record_at(message.physical_offset, message.size))
+
+    def get_by_id(self, msg_id: str) -> Message | None:
+        """The message with an offset message id; None where this store has none.
+
+        Raises:
+            LayoutError: if the text is no such id.
+        """
+        with self._reading() as reader:
+            return reader.by_id(msg_id)
+
+    def get_by_key(
+        self, topic: str, key: str, begin_ms: int = 0, end_ms: int = MAX_TIME_MS, limit: int = DEFAULT_KEY_LIMIT
+    ) -> list[Message]:
+        """The newest messages with a key, in the order of the log.
+
+        Args:
+            topic: the topic under which they are stored, so `SCHEDULE_TOPIC_XXXX` for waiting ones.
+            key: a UNIQ_KEY, one of the KEYS, or `tags_key(TAGS)`.
+            begin_ms: earliest store time.
+            end_ms: latest store time.
+            limit: how many at most.
+
+        Raises:
+            IndexDisabledError: if the store keeps no index.
+        """
+        looking = self.find_by_key(topic, key, begin_ms, end_ms, limit)
+        while True:
+            try:
+                next(looking)
+            except StopIteration as done:
+                found: list[Message] = done.value
+                return found
+
+    def find_by_key(
+        self, topic: str, key: str, begin_ms: int, end_ms: int, limit: int, limit_bytes: int = _NO_LIMIT
+    ) -> Generator[None, None, list[Message]]:
+        """Do the same in small steps, between which the store's lock is free.
+
+        Args:
+            topic: see `get_by_key`.
+            key: see `get_by_key`.
+            begin_ms: see `get_by_key`.
+            end_ms: see `get_by_key`.
+            limit: how many at most.
+            limit_bytes: of all records together; a single one may be larger.
+        """
+        with self._reading() as reader:
+            steps = reader.by_key(topic, key, begin_ms, end_ms, limit, limit_bytes)
+        while True:
+            with self._reading():
+                try:
+                    next(steps)
+                except StopIteration as done:
+                    found: list[Message] = done.value
+                    return found
+            yield
+
+    def timestamp_at(self, topic: str, queue_id: int, queue_offset: int) -> int:
+        """When a message of a queue was stored; -1 where there is none."""
+        with self._reading() as reader:
+            return reader.timestamp_at(topic, queue_id, queue_offset)
+
+    def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
+        """Queue offset of the first message stored at or after a time; the queue's end where there is none."""
+        with self._reading() as reader:
+            return reader.offset_by_time(topic, queue_id, timestamp_ms)
+
+    def get_by_time(
+        self, topic: str, queue_id: int, timestamp_ms: int, max_messages: int = DEFAULT_MAX_MESSAGES
+    ) -> GetResult:
+        """Messages of a queue from the first on that was stored at or after a time; see `get`."""
+        with self._reading() as reader:
+            return reader.get(topic, queue_id, reader.offset_by_time(topic, queue_id, timestamp_ms), max_messages)
+
+    @property
+    def min_physical_offset(self) -> int:
+        """Physical offset of the first byte that the log has."""
+        with self._reading():
+            return self._files.log.start
+
+    @property
+    def max_physical_offset(self) -> int:
+        """Physical offset behind the last record: where the next one goes, unless it must go to a new segment."""
+        with self._reading():
+            return self._files.log.end
+
+    @property
+    def queues(self) -> list[tuple[str, int]]:
+        """Topic and number of every queue that has entries, in order."""
+        with self._reading():
+            return sorted((queue.topic, queue.queue_id) for queue in self._files.queues if not queue.is_empty)
+
+    def min_offset(self, topic: str, queue_id: int) -> int:
+        """Queue offset of a queue's first message whose record the log has; 0 for an unknown queue."""
+        with self._reading() as reader:
+            return reader.bounds(topic, queue_id).start
+
+    def max_offset(self, topic: str, queue_id: int) -> int:
+        """Queue offset of a queue's next message; 0 for an unknown queue."""
+        with self._reading() as reader:
+            return reader.bounds(topic, queue_id).stop
+
+    @contextmanager
+    def _reading(self) -> Iterator[Reader]:
+        with self._writer.lock:
+            if self._writer.is_closed:
+                raise StoreUnusableError(f"{self.path}: expected an open store, found it closed")
+            yield self._reader

@@ -1,0 +1,161 @@
+"""Settings of a store; names and defaults are those of RocketMQ's MessageStoreConfig, with units."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from commitlake.broker_lite.stores.rocketmq.errors import OptionError
+from commitlake.schemas.layouts.boltmq.dialect import ROCKETMQ, Dialect
+from commitlake.schemas.layouts.rocketmq import batchconsumequeue, consumequeue, indexfile, timer_log
+from commitlake.schemas.layouts.rocketmq.commitlog import END_RESERVE, MIN_RECORD_SIZE
+from commitlake.schemas.layouts.rocketmq.delay_levels import DEFAULT_DELAY_LEVELS, parse_delay_levels
+from commitlake.schemas.layouts.rocketmq.hosts import Host
+from commitlake.schemas.layouts.segments import DEFAULT_SEGMENT_SIZE
+
+DEFAULT_STORE_HOST = Host.of("127.0.0.1", 10911)
+
+RECORD_ALLOWANCE_BYTES = 64 << 10
+"""A record may be this much larger than the largest body: topic and properties are in it too."""
+
+
+class FlushMode(StrEnum):
+    """When a message is on the disk: before `put` returns, or within the flush interval."""
+
+    SYNC = "sync"
+    ASYNC = "async"
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionOptions:
+    """What goes when; names and defaults are those of RocketMQ's MessageStoreConfig.
+
+    Attributes:
+        file_reserved_hours: age from which a segment may go.
+        delete_hours: the hours of the day, local time, in which it does.
+        disk_max_used_percent: on a fuller disk it goes at any hour.
+        clean_forcibly_percent: on a fuller disk segments go at any age.
+        warning_percent: on a fuller disk nothing is stored any more.
+        delete_batch: segments that one turn deletes at most.
+    """
+
+    file_reserved_hours: int = 72
+    delete_hours: tuple[int, ...] = (4,)
+    disk_max_used_percent: int = 75
+    clean_forcibly_percent: int = 85
+    warning_percent: int = 90
+    delete_batch: int = 10
+
+    def __post_init__(self) -> None:
+        """Refuse what makes no sense.
+
+        Raises:
+            OptionError: names the option, with what was expected and found.
+        """
+        if self.file_reserved_hours < 0:
+            raise OptionError(f"file_reserved_hours: expected 0 or more, found {self.file_reserved_hours}")
+        if not all(0 <= hour < 24 for hour in self.delete_hours):
+            raise OptionError(f"delete_hours: expected hours from 0 to 23, found {self.delete_hours}")
+        for name in ("disk_max_used_percent", "clean_forcibly_percent", "warning_percent"):
+            if not 0 < (percent := getattr(self, name)) <= 100:
+                raise OptionError(f"{name}: expected 1 to 100, found {percent}")
+
+
+@dataclass(frozen=True, slots=True)
+class StoreOptions:
+    """What a store is like. File sizes must be those that the store's files already have.
+
+    Attributes:
+        segment_size_bytes: size of a CommitLog file.
+        consume_queue_file_size_bytes: size of a ConsumeQueue file, a multiple of 20.
+        batch_queue_file_size_bytes: size of a BatchConsumeQueue file, a multiple of 46.
+        timer_log_file_size_bytes: size of a timer log file in a store that has none yet.
+        index_slots: hash slots of an IndexFile.
+        index_entries: entries of an IndexFile; the first is never used.
+        keep_index: whether messages are entered into the index at all; never in a dialect whose index leads nowhere.
+        index_tags: whether TAGS are entered too, as brokers since 5.5 do.
+        flush_mode: SYNC puts every message on the disk before `put` returns.
+        flush_interval_ms: time between two flushes of the CommitLog in ASYNC mode.
+        max_message_size_bytes: limit of a body, and of all bodies of a batch together.
+        message_delay_level: the delays of the levels from 1 on.
+        store_host: the broker's address, which records and message ids hold.
+        retention: which segments are deleted, and when.
+        dialect: whose records, queues and config files the store has.
+    """
+
+    segment_size_bytes: int = DEFAULT_SEGMENT_SIZE
+    consume_queue_file_size_bytes: int = consumequeue.DEFAULT_FILE_SIZE
+    batch_queue_file_size_bytes: int = batchconsumequeue.DEFAULT_FILE_ENTRIES * batchconsumequeue.ENTRY.size
+    timer_log_file_size_bytes: int = timer_log.DEFAULT_FILE_SIZE
+    index_slots: int = indexfile.DEFAULT_SLOTS
+    index_entries: int = indexfile.DEFAULT_ENTRIES
+    keep_index: bool = True
+    index_tags: bool = True
+    flush_mode: FlushMode = FlushMode.ASYNC
+    flush_interval_ms: int = 500
+    max_message_size_bytes: int = 4 << 20
+    message_delay_level: str = DEFAULT_DELAY_LEVELS
+    store_host: Host = DEFAULT_STORE_HOST
+    retention: RetentionOptions = field(default_factory=RetentionOptions)
+    dialect: Dialect = ROCKETMQ
+
+    def __post_init__(self) -> None:
+        """Refuse what no store can have.
+
+        Raises:
+            OptionError: names the option, with what was expected and found.
+        """
+        _check("segment_size_bytes", self.segment_size_bytes, MIN_RECORD_SIZE + END_RESERVE, (1 << 31) - 1)
+        for name, unit in (
+            ("consume_queue_file_size_bytes", consumequeue.ENTRY.size),
+            ("batch_queue_file_size_bytes", batchconsumequeue.ENTRY.size),
+        ):
+            _check(name, size := getattr(self, name), unit, (1 << 31) - 1)
+            if size % unit:
+                raise OptionError(f"{name}: expected a multiple of {unit}, found {size}")
+        _check("timer_log_file_size_bytes", self.timer_log_file_size_bytes, timer_log.MIN_FILE_SIZE, (1 << 31) - 1)
+        _check("index_slots", self.index_slots, 1, (1 << 31) - 1)
+        _check("index_entries", self.index_entries, 2, (1 << 31) - 1)
+        _check("flush_interval_ms", self.flush_interval_ms, 1, 1 << 31)
+        _check("max_message_size_bytes", self.max_message_size_bytes, 0, (1 << 31) - 1 - RECORD_ALLOWANCE_BYTES)
+        try:
+            parse_delay_levels(self.message_delay_level)
+        except ValueError as error:
+            raise OptionError(f"message_delay_level: {error}") from None
+        if self.store_host.is_v6 and not self.dialect.has_v6_hosts:
+            raise OptionError(f"store_host: expected an IPv4 address for {self.dialect.name}, found {self.store_host}")
+
+    @property
+    def has_index(self) -> bool:
+        """Whether messages are entered into the index."""
+        return self.keep_index and self.dialect.has_key_index
+
+    @property
+    def settings(self) -> dict[str, object]:
+        """The same under the names that RocketMQ has for them."""
+        return {
+            **({} if self.dialect.is_rocketmq else {"storeLayout": self.dialect.name.lower()}),
+            "mappedFileSizeCommitLog": self.segment_size_bytes,
+            "mappedFileSizeConsumeQueue": self.consume_queue_file_size_bytes,
+            "mapperFileSizeBatchConsumeQueue": self.batch_queue_file_size_bytes,
+            "mappedFileSizeTimerLog": self.timer_log_file_size_bytes,
+            "maxHashSlotNum": self.index_slots,
+            "maxIndexNum": self.index_entries,
+            "maxMessageSize": self.max_message_size_bytes,
+            "messageDelayLevel": self.message_delay_level,
+        }
+
+    @property
+    def delay_levels_ms(self) -> tuple[int, ...]:
+        """The delays of levels 1, 2, 3, ..."""
+        return parse_delay_levels(self.message_delay_level)
+
+    @property
+    def index_geometry(self) -> indexfile.Geometry:
+        """Slots and entries of an IndexFile."""
+        return indexfile.Geometry(self.index_slots, self.index_entries)
+
+
+def _check(name: str, value: int, least: int, most: int) -> None:
+    if not least <= value <= most:
+        raise OptionError(f"{name}: expected {least} to {most}, found {value}")

@@ -1,0 +1,216 @@
+"""Messages that are ready to be appended: checked, and with their record made but for its place and time.
+
+Everything that needs no lock is done here, once. What only the append knows (queue offset, physical offset, store time)
+is then packed into the record where it stands.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import NamedTuple
+
+from commitlake.broker_lite.stores.rocketmq.checks import check_message
+from commitlake.broker_lite.stores.rocketmq.dispatch import Dispatching, is_queued
+from commitlake.broker_lite.stores.rocketmq.errors import MessageRefusedError
+from commitlake.broker_lite.stores.rocketmq.options import StoreOptions
+from commitlake.broker_lite.stores.rocketmq.topic_names import check_topic
+from commitlake.schemas.layouts.base import Layout
+from commitlake.schemas.layouts.boltmq.dialect import ROCKETMQ
+from commitlake.schemas.layouts.errors import UnserializableError
+from commitlake.schemas.layouts.rocketmq import properties as props
+from commitlake.schemas.layouts.rocketmq.commitlog import (
+    HEAD,
+    MAX_V1_TOPIC_LENGTH,
+    STORED,
+    TAIL,
+    TOPIC_LENGTH,
+    NewMessage,
+    serialize_message,
+)
+from commitlake.schemas.layouts.rocketmq.hosts import Host, host_size
+from commitlake.schemas.layouts.rocketmq.inner_batch import INNER_NUM
+from commitlake.schemas.layouts.rocketmq.sysflag import BORN_HOST_V6, INNER_BATCH, STORE_HOST_V6
+
+
+def _codes(layout: Layout) -> str:
+    return "".join(field.code for field in layout.fields)
+
+
+_HOST_V4 = "4si"
+_FIXED_V4 = struct.Struct(f">{_codes(HEAD)}{_HOST_V4}{_codes(STORED)}{_HOST_V4}{_codes(TAIL)}")
+"""All of a record before its body, where both hosts are IPv4."""
+assert _FIXED_V4.size == 88
+
+_OFFSETS = struct.Struct(">qq")
+_OFFSETS_AT = HEAD.offset_of("queue_offset")
+assert HEAD.offset_of("physical_offset") == _OFFSETS_AT + 8
+_pack_offsets = _OFFSETS.pack_into
+_pack_time = STORED.struct.pack_into
+_STORED_AT_V4 = HEAD.size + host_size(is_v6=False)
+_STORED_AT_V6 = HEAD.size + host_size(is_v6=True)
+_TOPIC_LENGTH = TOPIC_LENGTH[ROCKETMQ.message]
+_LENGTH = struct.Struct(">h")
+_WITHOUT_HOST_BITS = ~(BORN_HOST_V6 | STORE_HOST_V6)
+
+
+class SentMessage(NamedTuple):
+    """A producer's message as it has come.
+
+    Attributes:
+        properties: by name.
+        stored_properties: the same as the record has them.
+    """
+
+    topic: str
+    queue_id: int
+    body: bytes
+    born_timestamp: int
+    born_host: Host
+    flag: int
+    sys_flag: int
+    reconsume_times: int
+    properties: Mapping[str, str]
+    stored_properties: bytes
+    producer_group: str = ""
+
+    def with_pairs(self) -> NewMessage:
+        """The message as a store takes it that knows nothing of it."""
+        return NewMessage(
+            self.topic,
+            self.body,
+            self.born_timestamp,
+            self.born_host,
+            self.queue_id,
+            self.flag,
+            self.sys_flag,
+            self.reconsume_times,
+            properties=tuple(self.properties.items()),
+        )
+
+
+@lru_cache(maxsize=4096)
+def _encoded_topic(topic: str) -> bytes:
+    check_topic(topic)
+    return topic.encode()
+
+
+class Prepared(NamedTuple):
+    """A message that only lacks its place.
+
+    Attributes:
+        record: as it will stand in the log, but for queue offset, physical offset and store time.
+        stored_at: where in the record the store time stands.
+        is_queued: whether it gets a ConsumeQueue entry.
+        tags_code: of that entry.
+        is_due_later: whether `tags_code` is a delay, to which the store time is added.
+        index_keys: what it is found by.
+        message_count: how many messages it holds: one, but for an inner batch.
+        light_queues: names of further queues that get an entry.
+    """
+
+    topic: str
+    queue_id: int
+    record: bytearray
+    stored_at: int
+    is_queued: bool
+    tags_code: int
+    is_due_later: bool
+    index_keys: tuple[str, ...]
+    message_count: int = 1
+    light_queues: tuple[str, ...] = ()
+
+    def place(self, queue_offset: int, physical_offset: int, store_timestamp: int) -> None:
+        """Write the record's place and time into it."""
+        _pack_offsets(self.record, _OFFSETS_AT, queue_offset if self.is_queued else 0, physical_offset)
+        _pack_time(self.record, self.stored_at, store_timestamp)
+
+
+class Preparing:
+    """Prepares messages, by a store's options."""
+
+    def __init__(self, options: StoreOptions, max_record_bytes: int) -> None:
+        self._max_body_bytes = options.max_message_size_bytes
+        self._max_record_bytes = max_record_bytes
+        self._store_host = options.store_host
+        self._dialect = options.dialect
+        self._dispatching = Dispatching(options)
+
+    def prepare(self, message: NewMessage) -> Prepared:
+        """A message of any kind.
+
+        Raises:
+            MessageRefusedError: if a broker would refuse it.
+        """
+        check_message(message, self._max_body_bytes, self._dispatching.schedule_topic)
+        try:
+            record = serialize_message(
+                message,
+                queue_offset=0,
+                physical_offset=0,
+                store_timestamp=0,
+                store_host=self._store_host,
+                dialect=self._dialect,
+            )
+        except (UnserializableError, UnicodeEncodeError) as error:
+            raise MessageRefusedError(str(error)) from error
+        stored_at = _STORED_AT_V6 if message.born_host.is_v6 else _STORED_AT_V4
+        return self._prepared(
+            message.topic, message.queue_id, bytearray(record), stored_at, message.sys_flag, dict(message.properties)
+        )
+
+    def prepare_sent(self, message: SentMessage) -> Prepared:
+        """A producer's message whose properties have come in their stored form, which saves most of the work.
+
+        Raises:
+            MessageRefusedError: if a broker would refuse it.
+        """
+        topic, queue_id, body, born_timestamp, born_host, flag, sys_flag, reconsume_times, known, stored, _ = message
+        name = _encoded_topic(topic)
+        dialect = self._dialect
+        is_v4 = len(born_host.address) == 4 and len(self._store_host.address) == 4
+        if not is_v4 or len(name) > MAX_V1_TOPIC_LENGTH or queue_id < 0:
+            return self.prepare(message.with_pairs())
+        if len(body) > self._max_body_bytes:
+            raise MessageRefusedError(f"body: expected at most {self._max_body_bytes} bytes, found {len(body)}")
+        if len(stored) > props.MAX_SIZE:
+            raise MessageRefusedError(f"properties: expected at most {props.MAX_SIZE} bytes, found {len(stored)}")
+        total_size = _FIXED_V4.size + len(body) + 1 + len(name) + 2 + len(stored)
+        try:
+            fixed = _FIXED_V4.pack(
+                total_size, dialect.message, dialect.body_crc(body), queue_id, flag, 0, 0,
+                sys_flag & _WITHOUT_HOST_BITS, born_timestamp, *born_host, 0, *self._store_host,
+                reconsume_times, 0, len(body),
+            )  # fmt: skip
+        except struct.error:
+            return self.prepare(message.with_pairs())  # which says what is wrong
+        record = bytearray().join((fixed, body, _TOPIC_LENGTH.pack(len(name)), name, _LENGTH.pack(len(stored)), stored))
+        return self._prepared(topic, queue_id, record, _STORED_AT_V4, sys_flag, known)
+
+    def _prepared(
+        self,
+        topic: str,
+        queue_id: int,
+        record: bytearray,
+        stored_at: int,
+        sys_flag: int,
+        properties: Mapping[str, str],
+    ) -> Prepared:
+        if len(record) > self._max_record_bytes:
+            raise MessageRefusedError(f"record: expected at most {self._max_record_bytes} bytes, found {len(record)}")
+        if INNER_NUM in properties and not sys_flag & INNER_BATCH:
+            found = properties[INNER_NUM][:40]
+            raise MessageRefusedError(f"{INNER_NUM}: expected it in inner batches only, found {found!r}")
+        dispatching = self._dispatching
+        delay_ms = dispatching.delay_for(properties) if topic == dispatching.schedule_topic else None
+        return Prepared(
+            topic,
+            queue_id,
+            record,
+            stored_at,
+            is_queued(sys_flag),
+            dispatching.tags_code_for(properties) if delay_ms is None else delay_ms,
+            delay_ms is not None,
+            dispatching.keys_for(properties, sys_flag),
+        )

@@ -1,0 +1,185 @@
+"""Records of a queue as they stand in the log, for consumers: nothing is parsed but what a filter asks for.
+
+Source: DefaultMessageStore.getMessage, isTheBatchFull.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Container
+from typing import NamedTuple
+
+from commitlake.broker_lite.stores.rocketmq.batch_queue import BatchConsumeQueue
+from commitlake.broker_lite.stores.rocketmq.files import StoreFiles
+from commitlake.broker_lite.stores.rocketmq.reading import GetStatus, Place, place_in
+from commitlake.schemas.layouts.boltmq.dialect import BLANK_MAGICS, BOLTMQ, ROCKETMQ
+from commitlake.schemas.layouts.errors import LayoutError
+from commitlake.schemas.layouts.rocketmq.commitlog import BLANK, in_dialect
+from commitlake.schemas.layouts.rocketmq.consumequeue import ENTRY
+
+MAX_EXAMINED = 800
+"""Entries that one pull looks at where a filter wants few of them."""
+_UNFILTERED_OF_STEP = 16
+_PRE_BLANK_SIZE = 0x7FFFFFFF
+
+
+class PullLimits(NamedTuple):
+    """How much one pull gives; a single record may be larger.
+
+    Attributes:
+        messages: how many at most.
+        bytes: of all records together.
+        deadline: by `time.perf_counter`, when the pull ends with what it has; at least one entry is examined.
+    """
+
+    messages: int
+    bytes: int
+    deadline: float = math.inf
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the deadline has come."""
+        return time.perf_counter() >= self.deadline
+
+
+class PullResult(NamedTuple):
+    """Records of a queue.
+
+    Attributes:
+        status: whether there were any, and why not.
+        records: as clients get them, in order of their queue offsets.
+        next_offset: the queue offset to ask for next.
+        min_offset: of the queue's first message that is kept.
+        max_offset: of the queue's next message.
+        is_cut: whether the deadline came before everything that one pull examines was examined.
+    """
+
+    status: GetStatus
+    records: list[bytes]
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    is_cut: bool = False
+
+
+def pull_records(
+    files: StoreFiles,
+    topic: str,
+    queue_id: int,
+    queue_offset: int,
+    limits: PullLimits,
+    codes: Container[int] | None,
+    accepts_record: Callable[[bytes], bool] | None,
+) -> PullResult:
+    """The records from a queue offset on that pass a filter; the caller holds the store's lock.
+
+    Args:
+        files: the store's.
+        topic: the queue's.
+        queue_id: the queue's.
+        queue_offset: the first one wanted.
+        limits: how much at most.
+        codes: hashes of the tags that are wanted; None for all.
+        accepts_record: which records are wanted; None for all.
+    """
+    queue = files.queues.find(topic, queue_id)
+    where = place_in(queue, files.log.start, queue_offset)
+    if queue is None or where.status is not GetStatus.FOUND:
+        return PullResult(where.status, [], *where[1:])
+    if isinstance(queue, BatchConsumeQueue):
+        return _pull_batches(files, queue, where, limits, codes, accepts_record)
+    low, high = where.min_offset, where.max_offset
+    records: list[bytes] = []
+    size = 0
+    number = queue_offset
+    is_cut = False
+    for number in range(queue_offset, min(high, queue_offset + max(MAX_EXAMINED, limits.messages))):
+        # Without a filter an entry takes a microsecond: looking at the clock for each would take a third of it.
+        looks_at_clock = accepts_record is not None or not number % _UNFILTERED_OF_STEP
+        if looks_at_clock and number > queue_offset and limits.is_over:
+            is_cut = True
+            break
+        physical_offset, record_size, code = ENTRY.struct.unpack_from(*queue.files.locate(number * ENTRY.size))
+        if codes is not None and not is_wanted(code, codes):
+            continue
+        if records and (len(records) >= limits.messages or size + record_size > limits.bytes):
+            break
+        record = _record_at(files, physical_offset, record_size)
+        if record is None or (accepts_record is not None and not accepts_record(record)):
+            continue
+        records.append(for_clients(record))
+        size += record_size
+    else:
+        number += 1
+    status = GetStatus.FOUND if records else GetStatus.NO_MATCHED_MESSAGE
+    return PullResult(status, records, number, low, high, is_cut)
+
+
+def _pull_batches(
+    files: StoreFiles,
+    queue: BatchConsumeQueue,
+    where: Place,
+    limits: PullLimits,
+    codes: Container[int] | None,
+    accepts_record: Callable[[bytes], bool] | None,
+) -> PullResult:
+    """Return records of a queue whose records may hold several messages: each counts as that many."""
+    records: list[bytes] = []
+    size = messages = 0
+    following = where.next_offset
+    is_cut = False
+    for unit in queue.units_from(where.next_offset):
+        if following > where.next_offset and limits.is_over:
+            is_cut = True
+            break
+        physical_offset, record_size, code = unit.entry
+        count = unit.following - unit.first_number
+        if unit.first_number - where.next_offset >= max(MAX_EXAMINED, limits.messages):
+            following = unit.first_number  # behind a hole, where the queue has one
+            break
+        if records and (messages + count > limits.messages or size + record_size > limits.bytes):
+            break
+        following = unit.following
+        if codes is not None and not is_wanted(code, codes):
+            continue
+        record = _record_at(files, physical_offset, record_size)
+        if record is None or (accepts_record is not None and not accepts_record(record)):
+            continue
+        records.append(for_clients(record))
+        size += record_size
+        messages += count
+    status = GetStatus.FOUND if records else GetStatus.NO_MATCHED_MESSAGE
+    return PullResult(status, records, following, where.min_offset, where.max_offset, is_cut)
+
+
+def is_wanted(code: int, codes: Container[int]) -> bool:
+    """Whether a tag's hash is among those wanted; 64 bits of it are stored, of which Java compares the lower 32."""
+    return low_bits(code) in codes
+
+
+def low_bits(code: int) -> int:
+    """The lower 32 bits of a tag's hash, as a signed integer."""
+    return ((code + 0x80000000) & 0xFFFFFFFF) - 0x80000000
+
+
+def for_clients(record: bytes) -> bytes:
+    """A whole record as RocketMQ's clients take it: those since 5.1 know no other magic than RocketMQ's.
+
+    One whose body is damaged stays as it is.
+    """
+    if BLANK.unpack(record)[1] == BOLTMQ.message:
+        try:
+            return in_dialect(record, ROCKETMQ)
+        except LayoutError:
+            return record
+    return record
+
+
+def _record_at(files: StoreFiles, physical_offset: int, size: int) -> bytes | None:
+    if size == _PRE_BLANK_SIZE or not files.log.start <= physical_offset < files.log.end:
+        return None
+    record = files.log.files.read(physical_offset, size)
+    if len(record) < BLANK.size or BLANK.unpack(record)[0] != size or BLANK.unpack(record)[1] in BLANK_MAGICS:
+        return None
+    return record

@@ -1,0 +1,158 @@
+"""All queues of a store: a folder for each, `<topic>/<queueId>/`, in files of one size."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+from abc import abstractmethod
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+from commitlake.broker_lite.stores.rocketmq.file_queue import FileQueue
+from commitlake.broker_lite.stores.rocketmq.mapped_file import Mappings
+from commitlake.schemas.layouts.rocketmq.consumequeue import Entry
+from commitlake.schemas.layouts.segments import parse_queue_folder
+from commitlake.schemas.store_files import folders_in, open_parent
+
+_logger = logging.getLogger(__name__)
+
+FILES_READ_ON_RECOVERY = 3
+"""The last files of a queue, in which its end is looked for; those before them are full."""
+
+
+class QueueGapError(Exception):
+    """A queue ends before the entry that should come next: it must be built anew. Recovery handles it."""
+
+
+class QueueUnit(NamedTuple):
+    """A record of a queue.
+
+    Attributes:
+        entry: where it stands in the log.
+        first_number: queue offset of its first message.
+        following: queue offset after its last message.
+    """
+
+    entry: Entry
+    first_number: int
+    following: int
+
+
+class Queue(Protocol):
+    """What the queues of every layout have."""
+
+    files: FileQueue
+
+    def delete_expired(self, log_offset: int, /) -> None:
+        """Remove the files that only lead before an offset of the log."""
+
+
+Q = TypeVar("Q", bound=Queue)
+
+
+def _is_text(name: str) -> bool:
+    """Tell whether a file's name is UTF-8."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+class QueueTable(Generic[Q]):
+    """The queues of a store, by topic and number."""
+
+    def __init__(self, folder: Path, file_size: int, size_option: str, mappings: Mappings) -> None:
+        """Open the queues that are there.
+
+        Args:
+            folder: where the topics' folders are, or will be.
+            file_size: size of a file.
+            size_option: the option that sets it, for the error message.
+            mappings: what keeps the number of mapped files down.
+
+        Raises:
+            StoreFilesError: if their files do not have the size given, or one is missing.
+            UnsafeFileError: for a link among the folders or files.
+        """
+        self._folder = folder
+        self._file_size = file_size
+        self._size_option = size_option
+        self._mappings = mappings
+        self._queues: dict[tuple[str, int], Q] = {}
+        for topic in folders_in(folder, below=mappings.root):
+            if not _is_text(topic):
+                _logger.warning(
+                    "%s: the name of a folder is not UTF-8, which no topic's is: passed over %r", folder, topic
+                )
+                continue
+            for queue in folders_in(folder / topic, below=mappings.root):
+                if (number := parse_queue_folder(queue)) is not None:
+                    self._add(topic, number)
+
+    def __iter__(self) -> Iterator[Q]:
+        """The queues, those opened first coming first; other threads may add some meanwhile."""
+        return iter(list(self._queues.values()))
+
+    def find(self, topic: str, queue_id: int) -> Q | None:
+        """The queue, if it exists."""
+        return self._queues.get((topic, queue_id))
+
+    def find_or_create(self, topic: str, queue_id: int) -> Q:
+        """The queue; its folder comes with its first entry."""
+        return self._queues.get((topic, queue_id)) or self._add(topic, queue_id)
+
+    def _add(self, topic: str, queue_id: int) -> Q:
+        folder = self._folder / topic / str(queue_id)
+        files = FileQueue(folder, self._file_size, self._size_option, self._mappings)
+        queue = self._queues[topic, queue_id] = self._queue(topic, queue_id, files)
+        return queue
+
+    @abstractmethod
+    def _queue(self, topic: str, queue_id: int, files: FileQueue) -> Q:
+        """The queue that files are of."""
+
+    @property
+    def topics(self) -> set[str]:
+        """The topics that have a queue."""
+        return {topic for topic, _ in self._queues}
+
+    def delete_topic(self, topic: str) -> None:
+        """Remove the queues of a topic."""
+        for key in [key for key in self._queues if key[0] == topic]:
+            self._delete(key)
+
+    def delete_empty(self, topic: str) -> None:
+        """Remove the queues of a topic that have no file."""
+        for key in [key for key, queue in self._queues.items() if key[0] == topic and queue.files.is_empty]:
+            self._delete(key)
+
+    def delete_all(self) -> None:
+        """Remove every queue, to build them anew."""
+        for key in list(self._queues):
+            self._delete(key)
+
+    def _delete(self, key: tuple[str, int]) -> None:
+        """Remove a queue with its folder: RocketMQ takes an empty folder for a queue, too, when it starts."""
+        files = self._queues.pop(key).files
+        files.delete()
+        for folder in (files.folder, files.folder.parent):
+            with suppress(FileNotFoundError), open_parent(folder, self._folder) as parent:
+                try:
+                    os.rmdir(folder.name, dir_fd=parent)
+                except OSError as error:
+                    if error.errno != errno.ENOTEMPTY:
+                        raise
+
+    def delete_expired(self, log_offset: int) -> None:
+        """Remove the files of all queues that only lead before an offset of the log."""
+        for queue in self:
+            queue.delete_expired(log_offset)
+
+    def sync(self) -> None:
+        """Put all entries on the disk."""
+        for queue in self:
+            queue.files.sync(queue.files.end)

@@ -1,0 +1,168 @@
+"""All queues of a store: ConsumeQueues, BatchConsumeQueues, and light queues, which are ConsumeQueues of their own.
+
+A topic's queues are of one kind. topics.json says which (`queue.type`); a topic that it does not have is entered as the
+folders and the records in the log show. A broker does not start on a store with queues of the other kind
+("should be SimpleCQ, but is BatchCQ"), so nothing here ever writes one. Source: ConsumeQueueStore (5.5.0).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+from commitlake.broker_lite.stores.rocketmq import batch_queue, consume_queue
+from commitlake.broker_lite.stores.rocketmq.batch_queue import BatchConsumeQueue, BatchConsumeQueues
+from commitlake.broker_lite.stores.rocketmq.commitlog import CommitLog
+from commitlake.broker_lite.stores.rocketmq.config_files import Topics
+from commitlake.broker_lite.stores.rocketmq.consume_queue import ConsumeQueue, ConsumeQueues
+from commitlake.broker_lite.stores.rocketmq.dispatch import Dispatch
+from commitlake.broker_lite.stores.rocketmq.errors import StoreFilesError
+from commitlake.broker_lite.stores.rocketmq.mapped_file import Mappings
+from commitlake.broker_lite.stores.rocketmq.options import StoreOptions
+from commitlake.broker_lite.stores.rocketmq.queue_table import QueueGapError
+from commitlake.broker_lite.stores.rocketmq.topic_names import is_broker_topic, is_valid_topic
+from commitlake.schemas.layouts.rocketmq.inner_batch import BATCH_QUEUE_TYPE, SIMPLE_QUEUE_TYPE
+from commitlake.schemas.layouts.rocketmq.light_queues import LIGHT_PREFIX, LIGHT_QUEUE_ID, can_be_folder
+
+AnyQueue = ConsumeQueue | BatchConsumeQueue
+_logger = logging.getLogger(__name__)
+
+
+class StoreQueues:
+    """The queues of a store, by topic and number.
+
+    Attributes:
+        refused_topics: names in records that no broker accepts.
+    """
+
+    def __init__(self, root: Path, options: StoreOptions, mappings: Mappings, topics: Topics) -> None:
+        """Open the queues that the store at `root` has.
+
+        Raises:
+            StoreFilesError: if files do not have the sizes of the options, one is missing, or a topic has queues of a
+                kind that topics.json contradicts.
+        """
+        self._root = root
+        self._topics = topics
+        self._simple = ConsumeQueues(root, options.consume_queue_file_size_bytes, mappings)
+        self._batch = BatchConsumeQueues(root, options.batch_queue_file_size_bytes, mappings)
+        self.refused_topics: set[str] = set()
+        self._check_kinds()
+
+    def _check_kinds(self) -> None:
+        for queue in self._batch:
+            if queue.topic not in self._topics.entries:
+                self._topics.create_batch(queue.topic, queue.queue_id + 1)
+        for table, folder, are_batch in (
+            (self._simple, consume_queue.FOLDER, False),
+            (self._batch, batch_queue.FOLDER, True),
+        ):
+            for topic in sorted(table.topics):
+                if self._topics.is_batch(topic) != are_batch:
+                    table.delete_empty(topic)
+                    self._check_kind(topic, table.topics, folder)
+
+    def _check_kind(self, topic: str, topics: set[str], folder: str) -> None:
+        if topic in topics:
+            expected = BATCH_QUEUE_TYPE if self._topics.is_batch(topic) else SIMPLE_QUEUE_TYPE
+            raise StoreFilesError(
+                f"{self._root / folder / topic}: expected no queues here, as the topic's queue.type is {expected}; "
+                "RocketMQ's broker does not start on such a store. Correct queue.type in config/topics.json, or make "
+                "the queues anew with 'commitlake rebuild STORE --in-place'"
+            )
+
+    def __iter__(self) -> Iterator[AnyQueue]:
+        """Yield all queues; other threads may add some meanwhile."""
+        yield from self._simple
+        yield from self._batch
+
+    def find(self, topic: str, queue_id: int) -> AnyQueue | None:
+        """Return the queue, if it exists."""
+        return self._simple.find(topic, queue_id) or self._batch.find(topic, queue_id)
+
+    def find_or_create(self, topic: str, queue_id: int) -> AnyQueue:
+        """Return the queue, which is made of the topic's kind; its folder comes with its first entry."""
+        return self._simple.find(topic, queue_id) or self._find_or_create_other(topic, queue_id)
+
+    def _find_or_create_other(self, topic: str, queue_id: int) -> AnyQueue:
+        return (self._batch if self._topics.is_batch(topic) else self._simple).find_or_create(topic, queue_id)
+
+    def find_or_create_light(self, name: str) -> ConsumeQueue:
+        """Return a light queue."""
+        return self._simple.find_or_create(name, LIGHT_QUEUE_ID)
+
+    @property
+    def has_light_queues(self) -> bool:
+        """Whether the store has light queues: a broker only makes them where its settings say so."""
+        return any(topic.startswith(LIGHT_PREFIX) for topic in self._simple.topics)
+
+    @property
+    def last_record(self) -> int:
+        """Physical offset of the last record that has an entry, -1 where no record has one."""
+        return max((queue.last_record for queue in self), default=-1)
+
+    def dispatch_again(self, record: Dispatch, *, from_log_start: bool) -> None:
+        """Append a record that was read from the log to its queues, unless it is there.
+
+        A log may come from anywhere, and its topics become folders: a record with a name that no broker accepts gets no
+        entry, and the name is kept in `refused_topics`.
+
+        Raises:
+            QueueGapError: if a queue ends before the record (see `ConsumeQueue.append_again`), or was made of the wrong
+                kind because topics.json does not have the topic.
+        """
+        if not record.is_queued:
+            return
+        if not is_valid_topic(record.topic) or record.queue_id < 0:
+            self._note_refused(record)
+            return
+        # The broker's own topics and light queues hold single messages, whatever a forged record says.
+        is_single = is_broker_topic(record.topic) or record.topic.startswith(LIGHT_PREFIX)
+        if record.is_inner_batch and record.topic not in self._topics.entries and not is_single:
+            self._topics.create_batch(record.topic, record.queue_id + 1)
+            if record.topic in self._simple.topics:
+                raise QueueGapError(f"{record.topic}: expected records of one message each, found an inner batch")
+        self.find_or_create(record.topic, record.queue_id).append_again(record, from_log_start=from_log_start)
+        for name, number in record.light_queues:
+            if not can_be_folder(name):
+                continue
+            self.find_or_create_light(name).append_again(
+                record._replace(topic=name, queue_id=LIGHT_QUEUE_ID, queue_offset=number), from_log_start=from_log_start
+            )
+
+    def _note_refused(self, record: Dispatch) -> None:
+        if record.topic not in self.refused_topics:
+            _logger.warning("no queue is kept for %r/%d: no broker accepts it", record.topic[:100], record.queue_id)
+            self.refused_topics.add(record.topic)
+
+    def drop_unproven_tails(self, log: CommitLog) -> None:
+        """Drop what leads nowhere from the end of every queue; see `ConsumeQueue.drop_unproven_tail`."""
+        for queue in self:
+            queue.drop_unproven_tail(log)
+
+    def truncate_physically(self, physical_offset: int) -> None:
+        """Drop the entries of records at or after an offset of the log."""
+        for queue in self:
+            if queue.max_physical_offset > physical_offset:
+                queue.truncate_physically(physical_offset)
+
+    def delete_expired(self, log_offset: int) -> None:
+        """Remove the files of all queues that only lead before an offset of the log."""
+        self._simple.delete_expired(log_offset)
+        self._batch.delete_expired(log_offset)
+
+    def sync(self) -> None:
+        """Put all entries on the disk."""
+        self._simple.sync()
+        self._batch.sync()
+
+    def delete(self, topic: str) -> None:
+        """Remove the queues of a topic."""
+        self._simple.delete_topic(topic)
+        self._batch.delete_topic(topic)
+
+    def delete_all(self) -> None:
+        """Remove every queue, to build them anew."""
+        self._simple.delete_all()
+        self._batch.delete_all()

@@ -1,0 +1,211 @@
+"""Finding messages in a store: by queue and number, by time, by id, by key.
+
+Queues and index lead to records; every record that is handed out has proved itself (magic, own offset, lengths, CRC),
+and what the index found has the topic and the key that were asked for. Source: DefaultMessageStore.getMessage,
+queryMessage.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Generator
+from enum import StrEnum
+from typing import NamedTuple, Protocol
+
+from commitlake.broker_lite.stores.rocketmq.batch_queue import BatchConsumeQueue
+from commitlake.broker_lite.stores.rocketmq.errors import IndexDisabledError, StoreFilesError
+from commitlake.broker_lite.stores.rocketmq.files import StoreFiles
+from commitlake.broker_lite.stores.rocketmq.queue_table import QueueUnit
+from commitlake.broker_lite.stores.rocketmq.queues import AnyQueue
+from commitlake.schemas.layouts.errors import LayoutError
+from commitlake.schemas.layouts.rocketmq.commitlog import Message
+from commitlake.schemas.layouts.rocketmq.consumequeue import PRE_BLANK, Entry
+from commitlake.schemas.layouts.rocketmq.indexfile import tags_key
+from commitlake.schemas.layouts.rocketmq.message_id import parse_message_id
+from commitlake.schemas.layouts.rocketmq.properties import UNIQ_KEY
+
+MAX_TIME_MS = (1 << 63) - 1
+DEFAULT_KEY_LIMIT = 64
+"""What a broker answers at most."""
+
+
+class GetStatus(StrEnum):
+    """The answer to a `get`, as RocketMQ's GetMessageStatus."""
+
+    FOUND = "FOUND"
+    NO_MATCHED_MESSAGE = "NO_MATCHED_MESSAGE"
+    NO_MATCHED_LOGIC_QUEUE = "NO_MATCHED_LOGIC_QUEUE"
+    NO_MESSAGE_IN_QUEUE = "NO_MESSAGE_IN_QUEUE"
+    OFFSET_TOO_SMALL = "OFFSET_TOO_SMALL"
+    OFFSET_OVERFLOW_ONE = "OFFSET_OVERFLOW_ONE"
+    OFFSET_OVERFLOW_BADLY = "OFFSET_OVERFLOW_BADLY"
+
+
+class Place(NamedTuple):
+    """Where a queue offset lies.
+
+    Attributes:
+        status: FOUND where there is an entry, else why there is none.
+        next_offset: the queue offset to ask for, or to ask for instead.
+        min_offset: of the queue's first message that is kept.
+        max_offset: of the queue's next message.
+    """
+
+    status: GetStatus
+    next_offset: int
+    min_offset: int
+    max_offset: int
+
+
+class Numbered(Protocol):
+    """A queue, as far as its numbers go."""
+
+    @property
+    def max_offset(self) -> int:
+        """Queue offset of the next message."""
+
+    def min_offset(self, min_physical_offset: int, /) -> int:
+        """Queue offset of the first entry whose record the log still has."""
+
+
+def place_in(queue: Numbered | None, log_start: int, queue_offset: int) -> Place:
+    """Where a queue offset lies in a queue, if there is one, of a log that begins at `log_start`."""
+    if queue is None:
+        return Place(GetStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0)
+    low, high = queue.min_offset(log_start), queue.max_offset
+    if high == 0:
+        return Place(GetStatus.NO_MESSAGE_IN_QUEUE, 0, low, high)
+    if queue_offset < low:
+        return Place(GetStatus.OFFSET_TOO_SMALL, low, low, high)
+    if queue_offset == high:
+        return Place(GetStatus.OFFSET_OVERFLOW_ONE, high, low, high)
+    if queue_offset > high:
+        return Place(GetStatus.OFFSET_OVERFLOW_BADLY, high, low, high)
+    return Place(GetStatus.FOUND, queue_offset, low, high)
+
+
+class GetResult(NamedTuple):
+    """Messages of a queue.
+
+    Attributes:
+        status: whether there were any, and why not.
+        messages: in order of their queue offsets.
+        next_offset: the queue offset to ask for next.
+        min_offset: of the queue's first message that is kept.
+        max_offset: of the queue's next message.
+    """
+
+    status: GetStatus
+    messages: list[Message]
+    next_offset: int
+    min_offset: int
+    max_offset: int
+
+
+class Reader:
+    """Looks things up; the caller holds the store's lock."""
+
+    def __init__(self, files: StoreFiles) -> None:
+        self._log = files.log
+        self._queues = files.queues
+        self._index = files.index
+
+    def bounds(self, topic: str, queue_id: int) -> range:
+        """The queue offsets of a queue's messages; empty for an unknown queue."""
+        queue = self._queues.find(topic, queue_id)
+        return range(0) if queue is None else range(queue.min_offset(self._log.start), queue.max_offset)
+
+    def entry_at(self, topic: str, queue_id: int, queue_offset: int) -> Entry | None:
+        """The entry of a message; None where the queue has none, or only filler."""
+        queue = self._queues.find(topic, queue_id)
+        unit = next(queue.units_from(queue_offset), None) if queue is not None else None
+        if unit is None or unit.entry == PRE_BLANK or not unit.first_number <= queue_offset < unit.following:
+            return None
+        return unit.entry
+
+    def timestamp_at(self, topic: str, queue_id: int, queue_offset: int) -> int:
+        """When a message of a queue was stored; -1 where there is none. Only the head of its record is read."""
+        entry = self.entry_at(topic, queue_id, queue_offset)
+        timestamp = None if entry is None else self._log.store_timestamp_at(entry.physical_offset)
+        return -1 if timestamp is None else timestamp
+
+    def get(self, topic: str, queue_id: int, queue_offset: int, max_messages: int) -> GetResult:
+        """Messages of a queue from a queue offset on; see `MessageStore.get`."""
+        queue = self._queues.find(topic, queue_id)
+        where = place_in(queue, self._log.start, queue_offset)
+        if queue is None or where.status is not GetStatus.FOUND:
+            return GetResult(where.status, [], *where[1:])
+        low, high = where.min_offset, where.max_offset
+        messages: list[Message] = []
+        following = queue_offset
+        for unit in queue.units_from(queue_offset):
+            if unit.first_number >= queue_offset + max_messages:
+                following = unit.first_number  # behind a hole, where a queue has one
+                break
+            following = unit.following
+            if unit.entry != PRE_BLANK:
+                messages.append(self._message(queue, unit))
+        status = GetStatus.FOUND if messages else GetStatus.NO_MATCHED_MESSAGE
+        return GetResult(status, messages, following, low, high)
+
+    def _message(self, queue: AnyQueue, unit: QueueUnit) -> Message:
+        try:
+            return self._log.parse_at(unit.entry.physical_offset)
+        except LayoutError as error:
+            found = f"message {unit.first_number} of {queue.topic}/{queue.queue_id}"
+            raise StoreFilesError(f"{found}: {error}") from error
+
+    def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
+        """Queue offset of the first message stored at or after a time; the queue's end where there is none."""
+        queue = self._queues.find(topic, queue_id)
+        if queue is None:
+            return 0
+        if isinstance(queue, BatchConsumeQueue):
+            return max(queue.number_by_time(timestamp_ms), queue.min_offset(self._log.start))
+        numbers = self.bounds(topic, queue_id)
+
+        def stored(number: int) -> int:
+            return self._log.store_timestamp_at(queue.entry(number).physical_offset) or 0
+
+        return numbers.start + bisect_left(numbers, timestamp_ms, key=stored)
+
+    def message_at(self, physical_offset: int) -> Message | None:
+        """The message whose record begins at a physical offset, if one does."""
+        return self._log.message_at(physical_offset)
+
+    def by_id(self, msg_id: str) -> Message | None:
+        """The message with an offset message id, if the store that the id names is this one."""
+        wanted = parse_message_id(msg_id)
+        message = self._log.message_at(wanted.physical_offset)
+        return message if message is not None and message.store_host == wanted.store_host else None
+
+    def by_key(
+        self, topic: str, key: str, begin_ms: int, end_ms: int, limit: int, limit_bytes: int
+    ) -> Generator[None, None, list[Message]]:
+        """Look for messages with a key, a record or some index entries a step; see `MessageStore.find_by_key`."""
+        if self._index is None:
+            raise IndexDisabledError("expected a store with an index, found keep_index=False or BoltMQ's dialect")
+        found: dict[int, Message] = {}
+        size = 0
+        for offset in self._index.chain(topic, key, begin_ms, end_ms):
+            if len(found) >= limit:
+                break
+            yield
+            message = None if offset is None else self._log.message_at(offset)
+            if message is None or message.topic != topic or not begin_ms <= message.store_timestamp <= end_ms:
+                continue
+            if _has_key(message, key):
+                size += message.size
+                if found and size > limit_bytes:
+                    break
+                found[message.physical_offset] = message
+        return [found[offset] for offset in sorted(found)]
+
+
+def _has_key(message: Message, key: str) -> bool:
+    tags = message.tags
+    return (
+        key == message.properties.get(UNIQ_KEY)
+        or key in (message.keys or ())
+        or (tags is not None and key == tags_key(tags))
+    )

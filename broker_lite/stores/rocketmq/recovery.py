@@ -1,0 +1,140 @@
+"""Bringing log, queues and index together when a store is opened.
+
+The log is read from a record on up to which queues and index are known to be complete, to the first position that holds
+no whole record; there the log ends. What is read is entered again into queues and index, which skip what they have.
+What they have from behind the log's end is dropped. What stood there in the log stays in the file until the first
+message is put (see `CommitLog.append`).
+
+    after a clean end   the last record that both queues and index have
+    after a crash       the first record of a segment, the newest that both have and that is older than the checkpoint
+                        says everything on the disk is; index files that it does not vouch for are deleted before
+
+Missing queues or a missing index make that the log's first record, so both are built anew; one queue that is missing is
+built anew when a later message of it is read. RocketMQ begins with a segment in both cases, which it reads in a second,
+and by the queues alone, unless `messageIndexSafe` is set: it can lose index entries in a crash. The index is made whole
+here.
+
+Source: DefaultMessageStore.load, CommitLog.recoverNormally, recoverAbnormally (5.5.0).
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+
+from commitlake.broker_lite.stores.rocketmq.dispatch import Dispatching
+from commitlake.broker_lite.stores.rocketmq.files import StoreFiles
+from commitlake.broker_lite.stores.rocketmq.progress import Progress
+from commitlake.broker_lite.stores.rocketmq.queue_table import QueueGapError
+from commitlake.schemas.layouts.errors import LayoutError
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryReport:
+    """What was found when a store was opened.
+
+    Attributes:
+        crashed: whether the store was not closed by whoever had it open before.
+        start: physical offset at which reading began.
+        records: how many records were read.
+        progress: where the log ends, and its last record.
+        stopped_by: what stands at the end, in words.
+    """
+
+    crashed: bool
+    start: int = 0
+    records: int = 0
+    progress: Progress = field(default_factory=Progress)
+    stopped_by: str = "no log"
+
+    @property
+    def end(self) -> int:
+        """Physical offset at which the log ends."""
+        return self.progress.log_end
+
+
+class Recovery:
+    """Recovers one store."""
+
+    def __init__(self, files: StoreFiles, dispatching: Dispatching) -> None:
+        self._log = files.log
+        self._queues = files.queues
+        self._index = files.index
+        self._checkpoint = files.checkpoint.value
+        self._dispatching = dispatching
+
+    def run(self, *, crashed: bool) -> RecoveryReport:
+        """Find the log's end, and make queues and index agree with the log.
+
+        Args:
+            crashed: whether `abort` was found.
+        """
+        if crashed and self._index is not None:
+            self._index.drop_newer_than(self._checkpoint.index_msg_timestamp)
+        if self._log.files.is_empty:
+            self._queues.delete_all()
+            if self._index is not None:
+                self._index.drop_beyond(0)
+            return RecoveryReport(crashed)
+        self._queues.truncate_physically(self._log.files.end)
+        self._queues.drop_unproven_tails(self._log)
+        report = self._read_until_consistent(crashed)
+        self._queues.truncate_physically(report.end)
+        self._log.files.truncate(report.end)
+        return report
+
+    def _read_until_consistent(self, crashed: bool) -> RecoveryReport:
+        while True:
+            try:
+                report = self._read(self._find_start(crashed), crashed)
+            except QueueGapError as error:
+                _logger.warning("all queues are built anew: %s", error)
+                self._queues.delete_all()
+                continue
+            # Entries of records that were lost would keep new records at the same place out of the index.
+            if self._index is not None and self._index.drop_beyond(report.end):
+                continue
+            return report
+
+    def _find_start(self, crashed: bool) -> int:
+        """The record to begin with; see the module's docstring."""
+        known = self._queues.last_record
+        if self._index is not None:
+            known = min(known, self._index.end_physical_offset)
+        if not crashed and self._log.message_at(known) is not None:
+            return known
+        starts = self._log.files.file_starts
+        for start in reversed(starts):
+            first = self._log.message_at(start) if start <= known else None
+            if first is not None and 0 < first.store_timestamp <= self._checkpoint.min_timestamp:
+                return start
+        return starts[0]
+
+    def _read(self, start: int, crashed: bool) -> RecoveryReport:
+        from_log_start = start == self._log.start
+        records, last = 0, Progress(start)
+        while True:
+            position = last.log_end
+            try:
+                message = self._log.parse_at(position)
+            except LayoutError as error:
+                if (following := self._next_segment(position)) is not None:
+                    last = last._replace(log_end=following)
+                    continue
+                return RecoveryReport(crashed, start, records, last, str(error))
+            dispatch = self._dispatching.of_message(message)
+            self._queues.dispatch_again(dispatch, from_log_start=from_log_start)
+            if self._index is not None:
+                self._index.put_again(dispatch)
+            last = Progress(position + message.size, message.store_timestamp, position)
+            records += 1
+
+    def _next_segment(self, position: int) -> int | None:
+        """Where the log goes on if a BLANK stands at the position and there is a next segment."""
+        files = self._log.files
+        if position >= files.end or not self._log.is_blank_at(position):
+            return None
+        following = position - (position - files.start) % files.file_size + files.file_size
+        return following if following < files.end else None

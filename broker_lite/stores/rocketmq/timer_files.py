@@ -1,0 +1,294 @@
+"""The files in which RocketMQ keeps the messages of the timer topic that wait: timer log, timer wheel and timercheck.
+
+A message of the timer topic is entered once: its unit is appended to the timer log, and its slot of the wheel leads to
+that unit. The checkpoint says before which time all slots were delivered. What waits is therefore what the timer log
+has in slots from that time on, and what the timer topic's queue has after the last message in the log.
+
+Everything is written so that a RocketMQ broker that opens the store goes on where this one stopped, whenever that is:
+
+    the checkpoint first   master_timer_queue_offset is raised, so that the units decide with which message it goes on
+    then the unit          a broker goes on after the last one
+    then the slot          a broker corrects the wheel by the timer log
+    last the checkpoint    last_read_time_ms, once all messages of a slot were delivered
+
+The files are only made with the first message. Source: TimerMessageStore, TimerLog, TimerWheel, TimerCheckpoint
+(5.5.0).
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from commitlake.broker_lite.stores.rocketmq.errors import StoreFilesError
+from commitlake.broker_lite.stores.rocketmq.file_queue import FileQueue
+from commitlake.broker_lite.stores.rocketmq.mapped_file import MappedFile, Mappings
+from commitlake.schemas.layouts.rocketmq.timer_checkpoint import (
+    FILE_SIZE,
+    LAYOUT,
+    PATH,
+    TimerCheckpoint,
+    parse_timer_checkpoint,
+    serialize_timer_checkpoint,
+)
+from commitlake.schemas.layouts.rocketmq.timer_log import (
+    BLANK,
+    FOLDER,
+    MAGIC_DELETE,
+    NO_POSITION,
+    UNIT,
+    TimerUnit,
+    serialize_timer_blank,
+    serialize_timer_unit,
+    timer_units,
+)
+from commitlake.schemas.layouts.rocketmq.timer_wheel import (
+    DEFAULT_PRECISION_MS,
+    FILE_NAME,
+    TimerSlot,
+    parse_timer_slot,
+    serialize_timer_slot,
+    slot_position,
+)
+from commitlake.schemas.layouts.rocketmq.timer_wheel import FILE_SIZE as WHEEL_SIZE
+from commitlake.schemas.layouts.segments import is_segment_name
+from commitlake.schemas.store_files import create_file, files_in, make_folders, open_file, remove_file
+
+_READ_AT_ONCE = UNIT.size << 14
+_PRECISIONS_MS = (1000, 500, 200, 100, 50, 20, 10, 5, 2, 1)
+"""Values of timerPrecisionMs that are recognised by what is in the wheel."""
+
+
+class TimerFiles:
+    """The timer files of one store; several threads may use them.
+
+    Attributes:
+        precision_ms: of the wheel's slots.
+        checkpoint: what `config/timercheck` says.
+        has_checkpoint: whether the store has that file.
+    """
+
+    def __init__(self, root: Path, log_file_size: int, mappings: Mappings) -> None:
+        """Open the files that are there.
+
+        Args:
+            root: the store's folder.
+            log_file_size: size of a timer log file, where there is none yet.
+            mappings: what maps files into memory.
+
+        Raises:
+            StoreFilesError: if a file has a size that no broker gives it, or one of the timer log is missing.
+        """
+        self._root = root
+        self._mappings = mappings
+        self._guard = threading.Lock()
+        folder = root / FOLDER
+        size = _size_of_files(folder, root) or log_file_size
+        self._log = FileQueue(folder, size, "timer_log_file_size_bytes", mappings)
+        self._wheel = self._open_wheel()
+        # A broker with snapshots of the wheel begins with an old one, and must read the whole timer log then.
+        self._has_snapshots = any(root.glob(f"{FILE_NAME}.*"))
+        stored = self._read_checkpoint()
+        self.has_checkpoint = bool(stored)
+        # Brokers before 5.1 wrote fewer fields; zeros vouch for nothing.
+        self.checkpoint = parse_timer_checkpoint(stored.ljust(LAYOUT.size, b"\0"))
+        self.precision_ms = DEFAULT_PRECISION_MS
+        self._is_dirty = False
+
+    def _read_checkpoint(self) -> bytes:
+        try:
+            descriptor = open_file(self._root / PATH, below=self._root)
+        except FileNotFoundError:
+            return b""
+        try:
+            return os.pread(descriptor, LAYOUT.size, 0)
+        finally:
+            os.close(descriptor)
+
+    def _open_wheel(self) -> MappedFile | None:
+        path = self._root / FILE_NAME
+        try:
+            size = path.lstat().st_size
+        except FileNotFoundError:
+            return None
+        if size == 0:
+            remove_file(path, below=self._root)
+            return None
+        if size != WHEEL_SIZE:
+            raise StoreFilesError(f"{path}: expected a size of {WHEEL_SIZE} bytes, found {size}")
+        return MappedFile(path, size, self._mappings)
+
+    def recover(self, log_end: int, *, crashed: bool) -> tuple[list[TimerUnit], TimerUnit | None]:
+        """Find the end of the timer log, and correct the wheel where it may differ.
+
+        Args:
+            log_end: end of the CommitLog; units of records after it are dropped.
+            crashed: whether the store was not closed.
+
+        Returns:
+            The units in slots that were not delivered, and the log's last unit, if it has one.
+        """
+        slots: dict[int, TimerSlot] = {}
+        waiting: list[TimerUnit] = []
+        end, last = self._log.start, None
+        for position, unit in self._units():
+            if unit.physical_offset + unit.record_size > log_end:
+                break
+            end, last = position + UNIT.size, unit
+            if unit.slot_ms >= self.checkpoint.last_read_time_ms:
+                _enter_slot(slots, unit.slot_ms, position, unit.magic)
+                waiting.append(unit)
+        with self._guard:
+            if self._log.is_empty:
+                return waiting, last
+            self._log.truncate(end)
+            self._log.clear_rest()
+            if last is not None and self._wheel is not None:
+                self._find_precision(last)
+            if slots and (crashed or self._wheel is None):
+                self._rebuild_wheel(slots)
+        return waiting, last
+
+    def _units(self) -> Iterator[tuple[int, TimerUnit]]:
+        for start in self._log.file_starts:
+            position, end = start, start + self._units_size
+            while position < end:
+                size = min(_READ_AT_ONCE, end - position)
+                count = 0
+                for unit in timer_units(self._log.read(position, size)):
+                    yield position + count * UNIT.size, unit
+                    count += 1
+                if count * UNIT.size < size:
+                    return
+                position += size
+
+    @property
+    def _units_size(self) -> int:
+        """Bytes of a file that hold units; the rest is for its blank."""
+        return (self._log.file_size - BLANK.size) // UNIT.size * UNIT.size
+
+    def _find_precision(self, unit: TimerUnit) -> None:
+        """Recognise a broker's timerPrecisionMs by the slot of a unit."""
+        assert self._wheel is not None
+        for precision in _PRECISIONS_MS:
+            if parse_timer_slot(self._wheel.memory, unit.slot_ms // precision) is not None:
+                self.precision_ms = precision
+                return
+
+    def _rebuild_wheel(self, slots: dict[int, TimerSlot]) -> None:
+        if self._wheel is not None:
+            self._wheel.delete()
+        self._wheel = MappedFile.create(self._root / FILE_NAME, WHEEL_SIZE, self._mappings)
+        for slot_ms, slot in slots.items():
+            self._put_slot(slot._replace(time=slot_ms // self.precision_ms))
+        self._is_dirty = True
+
+    def _put_slot(self, slot: TimerSlot) -> None:
+        assert self._wheel is not None
+        data, position = serialize_timer_slot(slot), slot_position(slot.time)
+        self._wheel.memory[position : position + len(data)] = data
+
+    def units_from(self, physical_offset: int) -> Iterator[TimerUnit]:
+        """Yield the units of records at or after an offset of the CommitLog."""
+        yield from (unit for _, unit in self._units() if unit.physical_offset >= physical_offset)
+
+    def enter(self, unit: TimerUnit) -> None:
+        """Append a unit, whose `prev_pos` is set here, and let its slot lead to it.
+
+        Raises:
+            DiskFullError: if there is no room for a file; nothing was written.
+        """
+        with self._guard:
+            if self._wheel is None:
+                self._wheel = MappedFile.create(self._root / FILE_NAME, WHEEL_SIZE, self._mappings)
+            time = unit.slot_ms // self.precision_ms
+            slot = parse_timer_slot(self._wheel.memory, time)
+            position = self._append(unit._replace(prev_pos=slot.last_pos if slot else NO_POSITION))
+            slots = {} if slot is None else {time: slot}
+            _enter_slot(slots, time, position, unit.magic)
+            self._put_slot(slots[time])
+            self._is_dirty = True
+
+    def _append(self, unit: TimerUnit) -> int:
+        room = self._log.room
+        if 0 < room < UNIT.size + BLANK.size:
+            if room >= BLANK.size:
+                self._log.append(serialize_timer_blank(room))
+            self._log.end += self._log.room
+        position = self._log.end
+        self._log.append(serialize_timer_unit(unit))
+        return position
+
+    def save(self, now_ms: int, **values: int) -> None:
+        """Write the checkpoint with some of its values changed.
+
+        Args:
+            now_ms: the time.
+            values: fields of `TimerCheckpoint`.
+        """
+        with self._guard:
+            changed = replace(self.checkpoint, **values, timestamp=now_ms, counter=self.checkpoint.counter + 1)
+            self._write(changed)
+
+    def _write(self, checkpoint: TimerCheckpoint) -> None:
+        flushed = 0 if self._has_snapshots or self._log.is_empty else self._log.synced
+        self.checkpoint = replace(checkpoint, last_timer_log_flush_pos=flushed)
+        data = serialize_timer_checkpoint(self.checkpoint)
+        assert len(data) == FILE_SIZE
+        path = self._root / PATH
+        if not self.has_checkpoint:
+            make_folders(path.parent, below=self._root)
+            os.close(create_file(path, below=self._root))
+        descriptor = open_file(path, os.O_RDWR, below=self._root)
+        try:
+            os.pwrite(descriptor, data, 0)
+        finally:
+            os.close(descriptor)
+        self.has_checkpoint = True
+        self._is_dirty = True
+
+    def sync(self) -> None:
+        """Put everything on the disk, the checkpoint last."""
+        with self._guard:
+            if not self._is_dirty:
+                return
+            self._is_dirty = False
+            if not self._log.is_empty:
+                self._log.sync(self._log.end)
+            if self._wheel is not None:
+                self._wheel.sync()
+            self._write(self.checkpoint)
+            self._is_dirty = False
+            descriptor = open_file(self._root / PATH, os.O_RDWR, below=self._root)
+            try:
+                os.fdatasync(descriptor)
+            finally:
+                os.close(descriptor)
+
+    def delete_expired(self, min_physical_offset: int) -> None:
+        """Remove the files of the timer log whose records the CommitLog no longer has; the last stays."""
+        with self._guard:
+            count = 0
+            for start in self._log.file_starts[:-1]:
+                last = start + self._units_size - UNIT.size
+                unit = next(timer_units(self._log.read(last, UNIT.size)), None)
+                if unit is not None and unit.physical_offset >= min_physical_offset:
+                    break
+                count += 1
+            self._log.delete_first(count)
+
+
+def _enter_slot(slots: dict[int, TimerSlot], time: int, position: int, magic: int) -> None:
+    """Let a slot lead to a unit; a broker counts a cancellation as one message less."""
+    slot = slots.get(time) or TimerSlot(time, position, NO_POSITION, 0)
+    num = slot.num + (-1 if magic & MAGIC_DELETE else 1)
+    slots[time] = slot._replace(last_pos=position, num=num)
+
+
+def _size_of_files(folder: Path, root: Path) -> int | None:
+    """Return the size of the first file of a timer log: a broker's setting, which it does not tell otherwise."""
+    names = files_in(folder, is_segment_name, below=root)
+    return (folder / names[0]).lstat().st_size or None if names else None

@@ -1,0 +1,254 @@
+"""Putting messages into a store: one lock, within which the log, the queue and the index get their parts.
+
+A message has its queue offset and its place in the log in the same moment, so the log's order is every queue's order.
+What can be refused is refused before anything is written, a full disk too; what fails later (a disk that breaks) makes
+the store unusable until it is opened anew, because recovery alone can bring log and queues together again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
+
+from commitlake.broker_lite.stores.rocketmq.checks import check_batch
+from commitlake.broker_lite.stores.rocketmq.errors import MessageRefusedError, StoreUnusableError
+from commitlake.broker_lite.stores.rocketmq.files import StoreFiles
+from commitlake.broker_lite.stores.rocketmq.log_writer import LogWriter
+from commitlake.broker_lite.stores.rocketmq.options import StoreOptions
+from commitlake.broker_lite.stores.rocketmq.prepared import Prepared, Preparing
+from commitlake.broker_lite.stores.rocketmq.progress import Progress
+from commitlake.broker_lite.stores.rocketmq.queues import AnyQueue
+from commitlake.schemas.layouts.numbers import parse_int
+from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
+from commitlake.schemas.layouts.rocketmq.hosts import Host
+from commitlake.schemas.layouts.rocketmq.inner_batch import (
+    BATCH_QUEUE_TYPE,
+    INNER_BASE,
+    INNER_NUM,
+    MAX_INNER_MESSAGES,
+    QUEUE_TYPE,
+)
+from commitlake.schemas.layouts.rocketmq.light_queues import (
+    LIGHT_QUEUE_ID,
+    MULTI_DISPATCH,
+    MULTI_QUEUE_OFFSET,
+    SEPARATOR,
+    can_be_folder,
+    light_queue_names,
+)
+from commitlake.schemas.layouts.rocketmq.message_id import serialize_message_id
+from commitlake.schemas.layouts.rocketmq.sysflag import INNER_BATCH
+
+_BROKERS_OWN = frozenset({INNER_BASE, MULTI_QUEUE_OFFSET})
+"""Properties that no producer gives: they say where a record is in its queues."""
+
+
+class PutResult(NamedTuple):
+    """Where a message was stored.
+
+    Attributes:
+        physical_offset: of its record in the CommitLog.
+        size: of its record.
+        queue_offset: its number in its queue.
+        store_timestamp: the store's clock, ms.
+        store_host: the store's address.
+        queue_id: its queue, where the store has chosen it; None where the producer has.
+    """
+
+    physical_offset: int
+    size: int
+    queue_offset: int
+    store_timestamp: int
+    store_host: Host
+    queue_id: int | None = None
+
+    @property
+    def msg_id(self) -> str:
+        """The offset message id."""
+        return serialize_message_id(self.store_host, self.physical_offset)
+
+
+def needs_numbers(sys_flag: int, properties: Container[str]) -> bool:
+    """Return whether a record's properties may have to say its numbers: an inner batch, or one with light queues."""
+    return bool(sys_flag & INNER_BATCH) or MULTI_DISPATCH in properties or INNER_NUM in properties
+
+
+class Writer(LogWriter):
+    """Appends messages.
+
+    Attributes:
+        preparing: makes records of messages.
+    """
+
+    def __init__(self, options: StoreOptions, clock: Callable[[], int], files: StoreFiles, last: Progress) -> None:
+        super().__init__(last)
+        self._options = options
+        self._clock = clock
+        self._log = files.log
+        self._queues = files.queues
+        self._index = files.index
+        self._topics = files.config.topics
+        self.preparing = Preparing(options, files.log.max_record_bytes)
+
+    def put(self, messages: Sequence[NewMessage]) -> list[PutResult]:
+        """Append messages of one queue, together.
+
+        Raises:
+            MessageRefusedError: if a broker would refuse one of them; nothing was written.
+            DiskFullError: if there is no room; nothing was written.
+            StoreUnusableError: if the store was closed, or failed before.
+        """
+        if len(messages) == 1:
+            return [self.put_one(messages[0])]
+        return self.append([self.preparing.prepare(message) for message in messages])
+
+    def put_one(self, message: NewMessage) -> PutResult:
+        """Append a message, as `put`."""
+        if needs_numbers(message.sys_flag, dict(message.properties)):
+            return self._append_numbered(message)
+        return self.append_one(self.preparing.prepare(message))
+
+    def _append_numbered(self, message: NewMessage) -> PutResult:
+        """Append a message whose properties are to say its numbers, which only the append knows."""
+        with self.lock:
+            numbers, count, names = self._numbers(message)
+            known = {name: value for name, value in message.properties if name not in _BROKERS_OWN}
+            prepared = self.preparing.prepare(replace(message, properties=tuple((known | numbers).items())))
+            return self.append_one(prepared._replace(message_count=count, light_queues=names))
+
+    def _numbers(self, message: NewMessage) -> tuple[dict[str, str], int, tuple[str, ...]]:
+        """Return the properties to add, how many messages the record holds, and its light queues.
+
+        Raises:
+            MessageRefusedError: if it is an inner batch, and its topic or its properties are not made for one.
+        """
+        known = dict(message.properties)
+        if message.sys_flag & INNER_BATCH or INNER_NUM in known:
+            count = parse_int(known.get(INNER_NUM), 1, MAX_INNER_MESSAGES)
+            if count is None or not self._topics.is_batch(message.topic):
+                raise MessageRefusedError(
+                    f"an inner batch: expected {INNER_NUM} from 1 to {MAX_INNER_MESSAGES} and a topic with "
+                    f"{QUEUE_TYPE}={BATCH_QUEUE_TYPE}, found {known.get(INNER_NUM, 'none')[:40]!r} for {message.topic}"
+                )
+            queue = self._queues.find_or_create(message.topic, message.queue_id)
+            return {INNER_BASE: str(queue.max_offset)}, count, ()
+        names = light_queue_names(message.topic, known)
+        if not names or not self._queues.has_light_queues or not all(map(can_be_folder, names)):
+            return {}, 1, ()
+        numbers = [str(self._queues.find_or_create_light(name).max_offset) for name in names]
+        return {MULTI_QUEUE_OFFSET: SEPARATOR.join(numbers)}, 1, names
+
+    def append(self, messages: Sequence[Prepared]) -> list[PutResult]:
+        """Append prepared messages of one queue, together; see `put`."""
+        first = messages[0]
+        with self.lock:
+            if self.is_closed:
+                raise StoreUnusableError("expected an open store, found it closed")
+            self.check_usable()
+            queue = self._queues.find_or_create(first.topic, first.queue_id)
+            results = self._append(queue, messages)
+            self._topics.ensure(first.topic, first.queue_id)
+            self.arrived.add((first.topic, first.queue_id))
+        return results
+
+    def append_one(self, message: Prepared) -> PutResult:
+        """Append one prepared message, as `append`: nearly all come so."""
+        topic, queue_id, record, _, queued, tags_code, is_due_later, index_keys, message_count, names = message
+        size = len(record)
+        with self.lock:
+            if self.is_closed:
+                raise StoreUnusableError("expected an open store, found it closed")
+            if self.failure is not None:
+                self.check_usable()
+            log, index = self._log, self._index
+            queue = self._queues.find_or_create(topic, queue_id)
+            store_timestamp = self._clock()
+            queue_offset = queue.max_offset if queued else 0
+            message.place(queue_offset, log.end, store_timestamp)
+            log.check_size(size)
+            queue.files.prepare(queue.entry_size)
+            light_queues = [self._queues.find_or_create_light(name) for name in names] if names else ()
+            for light in light_queues:
+                light.files.prepare(light.entry_size)
+            if index is not None:
+                index.check_room(len(index_keys))
+            offset = log.append((record,), lambda offset: message.place(queue_offset, offset, store_timestamp))
+            try:
+                if queued:
+                    code = tags_code + store_timestamp if is_due_later else tags_code
+                    queue.append(offset, size, code, store_timestamp, message_count)
+                    for light in light_queues:
+                        light.append(offset, size, code)
+                        self.arrived.add((light.topic, LIGHT_QUEUE_ID))
+                if index is not None:
+                    index.put(topic, ((index_keys, offset),), store_timestamp)
+            except BaseException as error:
+                raise self._fail(offset, error) from error
+            self.last = Progress(log.end, store_timestamp, offset)
+            self._topics.ensure(topic, queue_id)
+            self.arrived.add((topic, queue_id))
+        return PutResult(offset, size, queue_offset, store_timestamp, self._options.store_host)
+
+    def _fail(self, offset: int, error: BaseException) -> StoreUnusableError:
+        # The log has the messages and the queue does not: the next would get the same queue offset.
+        self.failure = error
+        return StoreUnusableError(f"the message at {offset} is in the log, but not in its queue or the index: {error}")
+
+    def put_batch(self, messages: Sequence[NewMessage]) -> list[PutResult]:
+        """Append a batch, as `put`; a batch has rules of its own."""
+        check_batch(messages, self._options.max_message_size_bytes)
+        return self.put(messages)
+
+    def _append(self, queue: AnyQueue, messages: Sequence[Prepared]) -> list[PutResult]:
+        store_timestamp = self._clock()
+        records: list[bytearray] = [message.record for message in messages]
+        place = partial(self._place, queue.max_offset, messages, records, store_timestamp)
+        place(self._log.end)
+        self._log.check_size(sum(map(len, records)))
+        queue.files.prepare(len(messages) * queue.entry_size)
+        if self._index is not None:
+            self._index.check_room(sum(len(message.index_keys) for message in messages))
+        offset = self._log.append(records, place)
+        try:
+            results = self._dispatch(queue, messages, offset, store_timestamp)
+        except BaseException as error:
+            raise self._fail(offset, error) from error
+        self.last = Progress(self._log.end, store_timestamp, results[-1].physical_offset)
+        return results
+
+    @staticmethod
+    def _place(
+        queue_offset: int,
+        messages: Sequence[Prepared],
+        records: Sequence[bytearray],
+        store_timestamp: int,
+        offset: int,
+    ) -> None:
+        """Let the messages stand one after another from a physical offset on."""
+        for message, record in zip(messages, records, strict=True):
+            message.place(queue_offset, offset, store_timestamp)
+            offset += len(record)
+            queue_offset += message.is_queued
+
+    def _dispatch(
+        self, queue: AnyQueue, messages: Sequence[Prepared], offset: int, store_timestamp: int
+    ) -> list[PutResult]:
+        store_host = self._options.store_host
+        results: list[PutResult] = []
+        entries: list[tuple[int, int, int]] = []
+        keyed: list[tuple[tuple[str, ...], int]] = []
+        queue_offset = queue.max_offset
+        for _, _, record, _, queued, tags_code, is_due_later, index_keys, _, _ in messages:
+            size = len(record)
+            results.append(PutResult(offset, size, queue_offset if queued else 0, store_timestamp, store_host))
+            if queued:
+                entries.append((offset, size, tags_code + store_timestamp if is_due_later else tags_code))
+                queue_offset += 1
+            keyed.append((index_keys, offset))
+            offset += size
+        queue.append_all(entries, store_timestamp)
+        if self._index is not None:
+            self._index.put(queue.topic, keyed, store_timestamp)
+        return results

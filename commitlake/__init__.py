@@ -1,0 +1,38 @@
+"""CommitLake: the logs that message brokers leave on disk, as tables that people can query, audit and replay.
+
+    from commitlake import register
+    register(spark)
+    df = spark.read.format("commitlog").load("/data/rocketmq/store")
+
+The packages beside this file are links to the folders of the repository's top level:
+
+    schemas      what data looks like: binary formats, the wire protocol, tables, expectations
+    connectors   how the outside world is reached: broker stores, Spark, Delta, HBase, S3, live brokers
+    pipelines    what is computed: archive, verify, rebuild, restore and the like
+    jobs         the commands
+    broker_lite  a compact broker
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["register"]
+
+
+def register(spark: SparkSession, *, pushdown: bool = False) -> None:
+    """Make the formats `commitlog`, `journal` and `hbase` known to a session.
+
+    Args:
+        spark: the session.
+        pushdown: also let Spark push predicates to the logs' readers; read the warning of
+            `commitlake.connectors.sources.commitlog` first.
+    """
+    from commitlake.connectors.hbase import register_hbase  # noqa: PLC0415 (pyspark, only where wanted)
+    from commitlake.connectors.sources import register_logs  # noqa: PLC0415
+
+    register_logs(spark, pushdown=pushdown)
+    register_hbase(spark)

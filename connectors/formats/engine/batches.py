@@ -1,0 +1,181 @@
+"""From a split to Arrow batches: what a task does.
+
+A batch holds some thousands of records, less those that the filters drop, in the columns that were asked for. What is
+not intact goes by the mode: an error, a row with `_corrupt_record`, or a count in the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from commitlake.connectors.formats.engine.arrow import Array
+from commitlake.connectors.formats.engine.decoded import DecodedBatch, Texts
+from commitlake.connectors.formats.engine.errors import SplitError, no_progress
+from commitlake.connectors.formats.engine.files import OpenSegment, SegmentFile
+from commitlake.connectors.formats.engine.kernel import hop as kernel
+from commitlake.connectors.formats.engine.kernels import kernel_of
+from commitlake.connectors.formats.engine.keys import KEY_COLUMNS, rows_with_keys, rows_with_topics
+from commitlake.connectors.formats.engine.listed import walk_listed, wanted_parts
+from commitlake.connectors.formats.engine.options import Mode
+from commitlake.connectors.formats.engine.refused import Refused, bad_rows, describe
+from commitlake.connectors.formats.engine.request import Request
+from commitlake.connectors.formats.engine.rows import Notes, RowBatch, first_not_utf8, note
+from commitlake.connectors.formats.engine.splits import ListedSplit, Split
+from commitlake.connectors.formats.engine.walk import BadRange, End, walk
+from commitlake.schemas.layouts.rocketmq.scan import Fault
+
+Look = Callable[[DecodedBatch], None]
+
+
+def read_split(split: Split, request: Request, look: Look | None = None) -> Iterator[pa.RecordBatch]:
+    """The rows of one split.
+
+    Args:
+        split: which range.
+        request: what of it.
+        look: is shown the records of each batch, while their window is there, before the batch is given.
+
+    Raises:
+        DamagedLogError: in mode FAILFAST, for a range that holds no intact record.
+        SplitError: where the range does not end where a record ends.
+    """
+    refused = Refused(split, request)
+    if split.missing:
+        yield from _gap(split, request, refused, "no such file")
+    else:
+        try:
+            with OpenSegment(split.path) as file:
+                yield from _read_file(file, split, request, refused, look)
+        except FileNotFoundError:
+            yield from _gap(split, request, refused, "deleted since it was listed")
+    refused.log()
+
+
+def _gap(split: Split, request: Request, refused: Refused, found: str) -> Iterator[pa.RecordBatch]:
+    value = refused.take(split.start, split.end, Fault.MISSING_SEGMENT, f"the segment {split.path}", found, b"")
+    yield from bad_rows([value], split, request)
+
+
+def _read_file(
+    file: SegmentFile, split: Split, request: Request, refused: Refused, look: Look | None
+) -> Iterator[pa.RecordBatch]:
+    end = End()
+    reader = _Rows(split, request, refused)
+    if isinstance(split, ListedSplit):
+        yield from _read_listed(file, split, request, refused, reader)
+        return
+    hop = reader.decoder.hop
+    for step in walk(file, split, request.max_batch_bytes, request.max_record_bytes, end, hop=hop):
+        rows = step.parts.shape[1]
+        if step.bad and request.mode is Mode.FAILFAST:  # what is wrong with later records is not the first fault
+            rows = int(np.searchsorted(step.parts[kernel.START], step.bad[0].start - step.origin))
+        if rows:
+            decoded = reader.decoder.take(step.window, step.origin, step.parts).first_rows(rows)
+            if look is not None:
+                look(decoded)
+            yield from reader.batches(decoded)
+        if step.bad:
+            yield from bad_rows([describe(file, split, bad, request, refused) for bad in step.bad], split, request)
+    if end.stop == kernel.STOP_LIMIT and end.position > split.end:
+        whole_bytes = split.segment_end - split.base_offset
+        raise SplitError(
+            f"{split.path}: the record before physical offset {split.end} goes on to {end.position}: a body there "
+            "holds records of its own, and the log was divided inside it. Read it undivided, in partitions of "
+            f"{whole_bytes} bytes (the source's option maxPartitionBytes; commitlake archive: --partition-mib "
+            f"{-(-whole_bytes >> 20)})"
+        )
+    if end.stop == kernel.STOP_UNWRITTEN and end.position < split.end:
+        hole = BadRange(end.position, split.end, Fault.HOLE)
+        yield from bad_rows([describe(file, split, hole, request, refused)], split, request)
+
+
+def _read_listed(
+    file: SegmentFile, split: ListedSplit, request: Request, refused: Refused, reader: _Rows
+) -> Iterator[pa.RecordBatch]:
+    for step in walk_listed(file, split, request.max_batch_bytes, request.max_record_bytes):
+        parts = wanted_parts(step, request.filters, split.layout)
+        if step.bad and request.mode is Mode.FAILFAST:
+            parts = parts[:, : np.searchsorted(parts[kernel.START], step.bad[0].start - step.origin)]
+        yield from reader.batches_of(step.window, step.origin, parts)
+        if step.bad:
+            yield from bad_rows([describe(file, split, bad, request, refused) for bad in step.bad], split, request)
+
+
+class _Rows:
+    """Makes batches of what the kernel decoded."""
+
+    def __init__(self, split: Split, request: Request, refused: Refused) -> None:
+        self._split = split
+        self._request = request
+        self._refused = refused
+        columns = set(request.schema.names)
+        if request.filters.keys is not None:
+            columns |= KEY_COLUMNS
+        if request.filters.topics_by_text:
+            columns.add("topic")
+        decoder = kernel_of(split.layout).decoder
+        self.decoder = decoder(columns, split.broker, request.filters, encoded=request.encoded)
+
+    def batches_of(self, window: Array, origin: int, parts: Array) -> Iterator[pa.RecordBatch]:
+        """Batches of records that are found already."""
+        for _, decoded in self._decoded(window, origin, parts):
+            yield from self.batches(decoded)
+
+    def _decoded(self, window: Array, origin: int, parts: Array) -> Iterator[tuple[int, DecodedBatch]]:
+        """Batches of records, as many in each as it holds, with the number of its first."""
+        first = 0
+        while first < parts.shape[1]:
+            decoded = self.decoder.decode(window, origin, parts[:, first:])
+            if not decoded.rows:
+                path, base, offset = self._split.path, self._split.base_offset, origin + int(parts[kernel.START, first])
+                raise no_progress(path, base, offset, "room for the columns of one record", "none in an empty batch")
+            yield first, decoded
+            first += decoded.rows
+
+    def _wanted(self, decoded: DecodedBatch) -> Array:
+        """Which records pass the filters that the kernel leaves to be compared here."""
+        filters = self._request.filters
+        wanted = np.ones(decoded.rows, bool)
+        if filters.topics is not None and filters.topics_by_text:
+            wanted &= rows_with_topics(decoded, filters.topics)
+        if filters.keys is not None:
+            wanted &= rows_with_keys(decoded, filters.keys)
+        return wanted
+
+    def batches(self, decoded: DecodedBatch) -> Iterator[pa.RecordBatch]:
+        """One batch, or more where records are decoded again; none where filters or the mode drop all of it."""
+        wanted = self._wanted(decoded)
+        if wanted.all():
+            yield from self._whole_batches(decoded)
+        elif wanted.any():
+            for _, some in self._decoded(decoded.window, decoded.origin, decoded.parts[:, wanted]):
+                yield from self._whole_batches(some)
+
+    def _whole_batches(self, decoded: DecodedBatch) -> Iterator[pa.RecordBatch]:
+        """Batches of all these records; more than one where properties must be mended first."""
+        damaged = decoded.rows_to_mend()
+        if not len(damaged):
+            yield from RowBatch(decoded, self._request, self._refused).batches()
+            return
+        notes, replaced = self._mend(decoded, damaged)
+        window, parts = decoded.with_texts(replaced)
+        for first, mended in self._decoded(window, decoded.origin, parts):
+            here = {row - first: value for row, value in notes.items() if first <= row < first + mended.rows}
+            yield from RowBatch(mended, self._request, self._refused, here).batches()
+
+    def _mend(self, decoded: DecodedBatch, damaged: Array) -> tuple[Notes, dict[int, Texts]]:
+        """Put U+FFFD where texts are not UTF-8, as the brokers' own decoders do, and say so."""
+        notes: Notes = {}
+        replaced: dict[int, Texts] = {}
+        for row in damaged.tolist():
+            replaced[row] = {}
+            for text in decoded.texts_to_mend(row):
+                replaced[row][text.part] = text.mended
+                if text.name:
+                    expected, found = f"{text.name} in UTF-8", first_not_utf8(text.raw)
+                    fault = Fault.PROPERTIES_ENCODING
+                    note(notes, decoded, row, self._refused, fault, expected, found, text.raw)
+        return notes, replaced

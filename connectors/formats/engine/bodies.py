@@ -1,0 +1,87 @@
+"""Bodies as producers sent them: decompression with two limits.
+
+A body is hostile: its size once decompressed is not known before, so that it is decompressed a piece at a time, and
+no further than its limits. One is absolute; the other follows from the size as stored, so that small bodies, of which
+a batch has many, cannot each become a large one.
+"""
+
+from __future__ import annotations
+
+import zlib
+
+import pyarrow as pa
+
+from commitlake.connectors.formats.engine.errors import BodyError
+from commitlake.schemas.layouts.rocketmq.sysflag import BodyCodec, body_codec
+
+DEFAULT_MAX_BYTES = 64 << 20
+DEFAULT_MAX_RATIO = 1100  # zlib cannot do more than 1,032, nor lz4 more than 255
+FREE_BYTES = 1 << 20  # of any ratio: zstd makes a few bytes of a body that repeats itself
+
+
+def decompress(
+    body: bytes, sys_flag: int, max_bytes: int = DEFAULT_MAX_BYTES, max_ratio: int = DEFAULT_MAX_RATIO
+) -> bytes:
+    """The body as the producer gave it; a body that is not compressed comes back as it is.
+
+    Args:
+        body: as stored.
+        sys_flag: the message's; its bits name the codec.
+        max_bytes: see `decompress_as`.
+        max_ratio: see `decompress_as`.
+
+    Raises:
+        BodyError: where the bytes are not what the flag bits say, or exceed a limit.
+    """
+    codec = body_codec(sys_flag)
+    if codec is BodyCodec.UNKNOWN:
+        raise BodyError(f"sys_flag {sys_flag:#x}: expected the bits of zlib, lz4 or zstd, found none of them")
+    return decompress_as(body, codec, max_bytes, max_ratio)
+
+
+def decompress_as(
+    body: bytes, codec: BodyCodec, max_bytes: int = DEFAULT_MAX_BYTES, max_ratio: int = DEFAULT_MAX_RATIO
+) -> bytes:
+    """The body as the producer gave it.
+
+    Args:
+        body: as stored.
+        codec: how it is compressed; with NONE, it comes back as it is.
+        max_bytes: no more once decompressed.
+        max_ratio: no more than so many bytes for each stored one, beyond the first `FREE_BYTES`.
+
+    Raises:
+        BodyError: where the bytes are not of the codec, or exceed a limit.
+    """
+    if codec is BodyCodec.NONE:
+        return body
+    if codec is BodyCodec.UNKNOWN:
+        raise BodyError("body: expected one of zlib, lz4 or zstd, found an unknown codec")
+    limit = min(max_bytes, max(FREE_BYTES, max_ratio * len(body)))
+    try:
+        data = _inflate(body, limit + 1) if codec is BodyCodec.ZLIB else _stream(body, codec, limit + 1)
+    except (zlib.error, OSError, pa.ArrowInvalid) as error:
+        raise BodyError(f"body: expected {codec}, found {len(body)} bytes that are not: {error}") from None
+    if len(data) > limit:
+        which = "" if limit == max_bytes else f" ({max_ratio} for each stored one)"
+        raise BodyError(f"body: expected at most {limit} bytes{which}, found more in {len(body)} bytes of {codec}")
+    return data
+
+
+def _inflate(body: bytes, limit: int) -> bytes:
+    inflater = zlib.decompressobj()
+    data = inflater.decompress(body, limit)
+    if not inflater.eof and len(data) < limit:
+        raise zlib.error("the stream is cut")
+    return data
+
+
+def _stream(body: bytes, codec: BodyCodec, limit: int) -> bytes:
+    if not body:
+        raise OSError("the stream is empty")
+    pieces, size = [], 0
+    with pa.CompressedInputStream(pa.BufferReader(body), str(codec)) as stream:
+        while size < limit and (piece := stream.read(min(1 << 20, limit - size))):
+            pieces.append(piece)
+            size += len(piece)
+    return b"".join(pieces)

@@ -1,0 +1,81 @@
+"""Whether a store is still the one that was archived.
+
+A broker that lost its disk, or a new one under an old name, starts its log again at offset 0. To go on archiving it
+from the old end would skip what it wrote meanwhile, and mix two logs under one key. So the last archived record must
+still stand where it stood, unless the broker has deleted it by its age.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+
+from commitlake.connectors.formats.engine.errors import StoreError
+from commitlake.connectors.formats.engine.files import OpenSegment
+from commitlake.connectors.formats.engine.layouts import rules_of
+from commitlake.connectors.formats.engine.stores import Segment, Store
+
+_DIGEST_SIZE = 16
+
+
+class StoreReplacedError(StoreError):
+    """A store whose log is not the one that was archived under its name."""
+
+
+def record_digest(store: Store, physical_offset: int) -> tuple[int, str] | None:
+    """Size and digest (hex) of the record at an offset, or None where the store does not hold it whole."""
+    segment = _segment_at(store, physical_offset)
+    if segment is None:
+        return None
+    position, rules = physical_offset - segment.base_offset, rules_of(store.layout)
+    try:
+        with OpenSegment(segment.path) as file:
+            head = np.empty(rules.head_bytes, np.uint8)
+            if file.read_into(head, position) < len(head):
+                return None
+            size = rules.size_of(head.data)
+            if not rules.head_bytes <= size <= segment.file_size - position:
+                return None
+            record = np.empty(size, np.uint8)
+            if file.read_into(record, position) < size:
+                return None
+    except FileNotFoundError:
+        return None
+    return size, hashlib.blake2b(record.data, digest_size=_DIGEST_SIZE).hexdigest()
+
+
+def _segment_at(store: Store, physical_offset: int) -> Segment | None:
+    for segment in store.segments:
+        if segment.base_offset <= physical_offset < segment.base_offset + segment.file_size:
+            return segment
+    return None
+
+
+def check_continuity(store: Store, archived_end: int, physical_offset: int, size: int, digest: str) -> None:
+    """Refuse a store in which the last archived record is another one, or no longer there although newer than what is.
+
+    Args:
+        store: as it is now.
+        archived_end: physical offset up to which it has been archived.
+        physical_offset: of the last archived record.
+        size: of that record.
+        digest: of that record.
+
+    Raises:
+        StoreReplacedError: naming the ways out.
+    """
+    log_end = store.segments[-1].base_offset + store.segments[-1].file_size
+    if physical_offset < store.segments[0].base_offset:
+        return  # deleted by age; a gap, if there is one, shows by itself
+    if log_end < archived_end:
+        found = f"a log that ends at {log_end}"
+    elif record_digest(store, physical_offset) == (size, digest):
+        return
+    else:
+        found = "another record, or none"
+    raise StoreReplacedError(
+        f"store {store.broker!r} ({store.root}) is not the one that was archived under this name: at physical offset "
+        f"{physical_offset} expected the record of {size} bytes that was archived last, found {found}. "
+        "If the broker was set up again, archive it under another name (--broker NAME)"
+    )

@@ -1,0 +1,102 @@
+"""Where a segment's range may be divided: places where records begin.
+
+A place is known from the bytes around it, so that planning reads some MiB for each split and not the log: from a
+multiple of the partition size on, the first record that proves itself and is spanned by nothing that looks like a
+record, among all that begins in the `LOOK_BACK_BYTES` before it (`kernel.borders`). That is twice the largest body that
+RocketMQ accepts unless it is told otherwise; a place inside a larger record, in whose body others prove themselves,
+could pass, and whoever reads the range before would see that its last record goes on behind the cut, and fail
+(`batches.read_split`). Where no such place is near, because of damage or of bodies that are made so, and for small
+partitions, the range is hopped through from the last cut on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from commitlake.connectors.formats.engine.files import SegmentFile
+from commitlake.connectors.formats.engine.kernel import hop
+from commitlake.connectors.formats.engine.kernel.borders import NONE_AT_ALL, find_border
+from commitlake.connectors.formats.engine.kernels import kernel_of
+from commitlake.connectors.formats.engine.splits import Split
+from commitlake.connectors.formats.engine.walk import End, walk
+from commitlake.connectors.formats.engine.windows import Windows
+
+LOOK_BACK_BYTES = 8 << 20
+_WORTH_A_LOOK = 2  # looks back; over less than that, hopping reads no more
+_WINDOW_BYTES = 1 << 20
+
+
+def find_cuts(
+    file: SegmentFile, whole: Split, max_partition_bytes: int, max_record_bytes: int, until: int
+) -> list[int]:
+    """The first record start at or behind each multiple of the partition size, up to the first one from `until` on."""
+    cuts: list[int] = []
+    following = _next_multiple(whole.start, max_partition_bytes)
+    while following < whole.end:
+        rest = replace(whole, start=cuts[-1] if cuts else whole.start)
+        cut = find_cut(file, rest, following, max_record_bytes)
+        if cut is None:
+            break
+        cuts.append(cut)
+        if cut >= until:
+            break
+        following = _next_multiple(cut, max_partition_bytes)
+    return cuts
+
+
+def find_last_cut(file: SegmentFile, whole: Split, max_partition_bytes: int, max_record_bytes: int) -> int | None:
+    """The last cut that the bytes around it tell, or None where none do: then the range is to be hopped through."""
+    first = max(_next_multiple(whole.start, max_partition_bytes), whole.start + _WORTH_A_LOOK * LOOK_BACK_BYTES)
+    last = (whole.end - 1) // max_partition_bytes * max_partition_bytes
+    for at in range(last, first - 1, -max_partition_bytes):
+        cut = _looked_up(file, whole, at, max_record_bytes)
+        if cut is not None:
+            return cut
+    return None
+
+
+def find_cut(file: SegmentFile, whole: Split, at: int, max_record_bytes: int) -> int | None:
+    """The first record start at or behind a physical offset in a range, or None where no record begins there."""
+    cut = None
+    if at - whole.start >= _WORTH_A_LOOK * LOOK_BACK_BYTES:
+        cut = _looked_up(file, whole, at, max_record_bytes)
+    return _hopped(file, whole, at, max_record_bytes) if cut is None else cut
+
+
+def _next_multiple(offset: int, size: int) -> int:
+    return (offset // size + 1) * size
+
+
+def _looked_up(file: SegmentFile, whole: Split, at: int, max_record_bytes: int) -> int | None:
+    """The first record from `at` on that nothing spans, if one is near."""
+    begin = at - LOOK_BACK_BYTES
+    end = min(whole.end, at + LOOK_BACK_BYTES)
+    windows = Windows(file, whole.base_offset, LOOK_BACK_BYTES + _WINDOW_BYTES, end - begin)
+    kernel = kernel_of(whole.layout)
+    parts = np.empty((kernel.part_count, 1), np.int64)
+    while True:
+        with windows.open(begin, end) as opened:
+            found = find_border(
+                kernel.tag, opened.window, opened.length, begin, at, whole.segment_end, whole.file_end,
+                max_record_bytes, parts,
+            )  # fmt: skip
+            is_all = opened.is_end_of_file or opened.length >= end - begin
+            if opened.was_cut:
+                windows.only_read()
+                continue
+        if found >= 0:
+            return int(found)
+        if is_all or found == NONE_AT_ALL:
+            return None
+        windows.grow()
+
+
+def _hopped(file: SegmentFile, rest: Split, following: int, max_record_bytes: int) -> int | None:
+    """The first record from `following` on, found from a place where a record begins."""
+    for step in walk(file, rest, _WINDOW_BYTES, max_record_bytes, End(), verify=False):
+        starts = step.origin + step.parts[hop.START]
+        if len(starts) and starts[-1] >= following:
+            return int(starts[np.searchsorted(starts, following)])
+    return None

@@ -1,0 +1,297 @@
+"""Columns of the records that the kernel decoded, as Arrow arrays around its buffers.
+
+Names and meanings are those of `schemas.tables.messages`. A column is made when it is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from commitlake.connectors.formats.engine import arrow
+from commitlake.connectors.formats.engine.arrow import Array, Dictionary
+from commitlake.connectors.formats.engine.distinct import Distinct
+from commitlake.connectors.formats.engine.kernel import buffers as b
+from commitlake.connectors.formats.engine.kernel import hop as h
+from commitlake.connectors.formats.engine.kernel.memory import PADDING
+from commitlake.schemas.layouts.rocketmq.properties import (
+    KEYS,
+    UNIQ_KEY,
+    first_value,
+    parse_priority,
+    parse_properties,
+    split_keys,
+)
+from commitlake.schemas.layouts.rocketmq.sysflag import COMPRESSED, COMPRESSION_MASK, body_codec
+from commitlake.schemas.layouts.rocketmq.topics import Kind, kind_of
+
+_MICROSECONDS = 1000  # in a millisecond
+_TIMESTAMP = pa.timestamp("us", tz="UTC")
+_SIZE_BYTES = 4  # total_size, a record's first field
+Texts = dict[int, bytes]
+"""Texts of a record by the rows of `parts` with their places; the rows behind these have the lengths."""
+_KINDS = Dictionary([str(kind) for kind in Kind])
+_KIND_CODES = {kind: code for code, kind in enumerate(Kind)}
+
+PROPERTY_COLUMNS = frozenset({"unique_key", "keys", "tags", "priority", "properties"})
+
+
+@dataclass(frozen=True, slots=True)
+class MendedText:
+    """A text that cannot become a column as it is stored.
+
+    Attributes:
+        part: the row of `parts` with its place.
+        name: what it is, for the note on it; empty where nothing of it is lost.
+        raw: as stored.
+        mended: the same, as it can be decoded.
+    """
+
+    part: int
+    name: str
+    raw: bytes
+    mended: bytes
+
+
+@dataclass(frozen=True, eq=False)
+class DecodedBatch:
+    """Some records of a window.
+
+    Attributes:
+        window: the log's bytes, of which `parts` says where the records are. Valid until the walk goes on.
+        origin: physical offset of the window's first byte.
+        parts: int64[parts, rows], see `kernel.hop`.
+        broker: the store's name.
+        columns: what the kernel filled, as is `text`.
+        text: see `columns`.
+        numbers32: names of the columns in `columns.numbers32`.
+        numbers64: likewise.
+        names: property names.
+        topics: topics.
+        tags: tags.
+        born_hosts: producers.
+        store_hosts: brokers.
+        encoded: give repeated strings as dictionary arrays.
+    """
+
+    window: Array
+    origin: int
+    parts: Array
+    broker: str
+    columns: b.Columns
+    text: b.Text
+    numbers32: Sequence[str]
+    numbers64: Sequence[str]
+    names: Distinct
+    topics: Distinct
+    tags: Distinct
+    born_hosts: Distinct
+    store_hosts: Distinct
+    encoded: bool
+
+    @property
+    def rows(self) -> int:
+        """How many records there are."""
+        return int(self.parts.shape[1])
+
+    def column(self, name: str) -> pa.Array:
+        """A column by its name in the table.
+
+        Raises:
+            KeyError: if there is no such column, or the decoder was not told of it.
+        """
+        if name in self.numbers32:
+            return arrow.fixed(self._int32(name), pa.int32())
+        if name in _BUILDERS:
+            built: pa.Array = getattr(self, _BUILDERS[name])()
+            return built
+        return arrow.fixed(self.int64(name), pa.int64())
+
+    def first_rows(self, count: int) -> DecodedBatch:
+        """The same batch with its first records only."""
+        return type(self)(**{**self.__dict__, "parts": self.parts[:, :count]})
+
+    def extent_of(self, row: int) -> tuple[int, int]:
+        """Physical offsets of a record's first byte, and of the byte behind it."""
+        start = int(self.parts[h.START, row])
+        size = int.from_bytes(self.window[start : start + _SIZE_BYTES].tobytes())
+        return self.origin + start, self.origin + start + size
+
+    def raw_text(self, part: int, row: int) -> bytes:
+        """A text of a record as stored; `part` is the row of `parts` with its place."""
+        start = self.parts[part, row]
+        return bytes(self.window[start : start + self.parts[part + 1, row]])
+
+    def texts_to_mend(self, row: int) -> list[MendedText]:
+        """Of a row to mend, the texts that are not UTF-8: U+FFFD stands for what is not."""
+        raw = self.raw_text(h.PROPERTIES, row)
+        return [MendedText(h.PROPERTIES, "properties", raw, raw.decode("utf-8", "replace").encode())]
+
+    def keys_once_mended(self, row: int) -> set[str | None]:
+        """The keys that a row to mend will have."""
+        pairs = parse_properties(self.raw_text(h.PROPERTIES, row))
+        return {first_value(pairs, UNIQ_KEY), *split_keys(dict(pairs).get(KEYS, ""))}
+
+    def rows_to_mend(self) -> Array:
+        """The rows with a text that is not UTF-8; here they have none."""
+        rows = self.text.not_utf8[: self.text.used[b.NOT_UTF8]]
+        return rows[rows < self.rows]
+
+    def with_texts(self, replaced: dict[int, Texts]) -> tuple[Array, Array]:
+        """A window and places of the same records with other texts, by row; they lie behind a copy of all."""
+        end = int((self.parts[h.PROPERTIES] + self.parts[h.PROPERTIES_LENGTH]).max())
+        pieces, parts = [self.window[:end]], self.parts.copy()
+        for row, texts in replaced.items():
+            for part, data in texts.items():
+                pieces.append(np.frombuffer(data, np.uint8))
+                parts[part, row], parts[part + 1, row] = end, len(data)
+                end += len(data)
+        return np.concatenate([*pieces, np.zeros(PADDING, np.uint8)]), parts
+
+    def _int32(self, name: str) -> Array:
+        numbers: Array = self.columns.numbers32[self.numbers32.index(name), : self.rows]
+        return numbers
+
+    def int64(self, name: str) -> Array:
+        """A column of 8-byte numbers as stored: times are ms."""
+        numbers: Array = self.columns.numbers64[self.numbers64.index(name), : self.rows]
+        return numbers
+
+    @property
+    def sys_flags(self) -> Array:
+        """sys_flag of every record."""
+        flags: Array = self.columns.sys_flags[: self.rows]
+        return flags
+
+    def _codes(self, row: int) -> Array:
+        codes: Array = self.columns.codes[row, : self.rows]
+        return codes
+
+    def _repeated(self, dictionary: Dictionary, codes: Array) -> pa.Array:
+        return dictionary.encoded(codes) if self.encoded else dictionary.expanded(codes)
+
+    @property
+    def topic_codes(self) -> Array:
+        """The number of each record's topic, in `topics`."""
+        return self._codes(b.TOPIC)
+
+    def brokers(self) -> pa.Array:
+        """The store's name in every row."""
+        return self._repeated(self._broker_dictionary, np.zeros(self.rows, np.int32))
+
+    @cached_property
+    def _broker_dictionary(self) -> Dictionary:
+        return Dictionary([self.broker])
+
+    def topic_column(self) -> pa.Array:
+        """Topics; bytes that are not UTF-8 become U+FFFD."""
+        return self._repeated(self.topics.dictionary, self.topic_codes)
+
+    def kinds(self) -> pa.Array:
+        """Kinds, which follow from the topics."""
+        codes = np.array([_KIND_CODES[kind_of(name)] for name in self.topics.texts], np.int32)
+        return self._repeated(_KINDS, codes[self.topic_codes])
+
+    def tag_column(self) -> pa.Array:
+        """Tags."""
+        return self._repeated(self.tags.dictionary, self._codes(b.TAGS))
+
+    def born_host_column(self) -> pa.Array:
+        """Producers' hosts."""
+        return self._repeated(self.born_hosts.dictionary, self._codes(b.BORN_HOST))
+
+    def store_host_column(self) -> pa.Array:
+        """Brokers' hosts."""
+        return self._repeated(self.store_hosts.dictionary, self._codes(b.STORE_HOST))
+
+    def body_codecs(self) -> pa.Array:
+        """How each body is compressed."""
+        bits = self.sys_flags & (COMPRESSED | COMPRESSION_MASK)
+        if not bits.any():
+            return self._repeated(_NO_CODEC, np.zeros(self.rows, np.int32))
+        flags, codes = np.unique(bits, return_inverse=True)
+        return self._repeated(Dictionary([str(body_codec(int(flag))) for flag in flags]), codes.astype(np.int32))
+
+    def message_ids(self) -> pa.Array:
+        """Offset message ids."""
+        return arrow.strings(self.columns.message_id_offsets[: self.rows + 1], self.columns.message_ids)
+
+    def unique_keys(self) -> pa.Array:
+        """The clients' message ids."""
+        present = self.text.present[b.UNIQUE_KEY, : self.rows]
+        return arrow.strings(self.text.unique_offsets[: self.rows + 1], self.text.unique, present)
+
+    def keys(self) -> pa.Array:
+        """Business keys as lists."""
+        offsets = self.text.list_offsets[: self.rows + 1]
+        values = arrow.strings(self.text.key_offsets[: int(offsets[-1]) + 1], self.text.keys)
+        return arrow.lists(offsets, values, self.text.present[b.KEYS, : self.rows])
+
+    def properties(self) -> pa.Array:
+        """All properties as maps."""
+        offsets = self.text.map_offsets[: self.rows + 1]
+        count = int(offsets[-1])
+        names = self._repeated(self.names.dictionary, self.text.names[:count])
+        values = arrow.strings(self.text.value_offsets[: count + 1], self.text.values)
+        return arrow.maps(offsets, names, values)
+
+    def priority(self) -> pa.Array:
+        """The priority property where it is a number, else null."""
+        found = self.text.priorities[:, : self.text.used[b.PRIORITIES]]
+        found = found[:, found[0] < self.rows]
+        if not found.shape[1]:
+            return pa.nulls(self.rows, pa.int32())
+        priorities: list[int | None] = [None] * self.rows
+        for row, position, length in found.T.tolist():
+            priorities[row] = parse_priority(self.window[position : position + length].tobytes().decode())
+        return pa.array(priorities, pa.int32())
+
+    def body_sizes(self) -> pa.Array:
+        """Sizes of the stored bodies."""
+        return arrow.fixed(self.parts[h.BODY_LENGTH].astype(np.int32), pa.int32())
+
+    def bodies(self) -> pa.Array:
+        """Bodies as stored."""
+        return arrow.spans(self.window, self.parts[h.BODY], self.parts[h.BODY_LENGTH], pa.binary())
+
+    def sys_flag_column(self) -> pa.Array:
+        """Flag bits."""
+        return arrow.fixed(self.sys_flags, pa.int32())
+
+    def _timestamps(self, name: str) -> pa.Array:
+        return arrow.fixed(self.int64(name) * _MICROSECONDS, _TIMESTAMP)
+
+    def born_timestamps(self) -> pa.Array:
+        """Producers' clocks."""
+        return self._timestamps("born_timestamp")
+
+    def store_timestamps(self) -> pa.Array:
+        """Brokers' clocks."""
+        return self._timestamps("store_timestamp")
+
+
+_NO_CODEC = Dictionary([str(body_codec(0))])
+
+_BUILDERS: dict[str, str] = {
+    "broker": "brokers",
+    "topic": "topic_column",
+    "msg_id": "message_ids",
+    "unique_key": "unique_keys",
+    "keys": "keys",
+    "tags": "tag_column",
+    "kind": "kinds",
+    "born_timestamp": "born_timestamps",
+    "store_timestamp": "store_timestamps",
+    "born_host": "born_host_column",
+    "store_host": "store_host_column",
+    "sys_flag": "sys_flag_column",
+    "priority": "priority",
+    "body_size": "body_sizes",
+    "body_codec": "body_codecs",
+    "properties": "properties",
+    "body": "bodies",
+}

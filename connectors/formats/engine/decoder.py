@@ -1,0 +1,156 @@
+"""The kernel's side of a read: which columns it makes, and the buffers that it fills.
+
+A `Decoder` serves one split. `hop` is what `walk` calls to get on: it finds records and decodes them at once; `take`
+then gives them as a `DecodedBatch`.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Collection, Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+from commitlake.connectors.formats.engine.arrow import Array
+from commitlake.connectors.formats.engine.choice import make_choice
+from commitlake.connectors.formats.engine.decoded import DecodedBatch
+from commitlake.connectors.formats.engine.distinct import Distinct, host_text, utf8_text
+from commitlake.connectors.formats.engine.filters import Filters
+from commitlake.connectors.formats.engine.kernel import buffers as b
+from commitlake.connectors.formats.engine.kernel import decode as kernel
+from commitlake.connectors.formats.engine.kernel import hop as h
+from commitlake.connectors.formats.engine.place import Place
+from commitlake.connectors.formats.rocketmq.kernel import columns as fields
+from commitlake.connectors.formats.rocketmq.kernel.records import COMMITLOG
+from commitlake.schemas.layouts.rocketmq.commitlog import CRC_MASK, HEAD, STORED, TAIL
+
+FIELDS32 = {
+    "size": (fields.FROM_START, HEAD.offset_of("total_size"), fields.ALL_BITS),
+    "queue_id": (fields.FROM_START, HEAD.offset_of("queue_id"), fields.ALL_BITS),
+    "flag": (fields.FROM_START, HEAD.offset_of("flag"), fields.ALL_BITS),
+    "body_crc": (fields.FROM_START, HEAD.offset_of("body_crc"), CRC_MASK),
+    "reconsume_times": (fields.FROM_BODY, TAIL.offset_of("reconsume_times") - TAIL.size, fields.ALL_BITS),
+}
+FIELDS64 = {
+    "physical_offset": (fields.FROM_START, HEAD.offset_of("physical_offset")),
+    "queue_offset": (fields.FROM_START, HEAD.offset_of("queue_offset")),
+    "born_timestamp": (fields.FROM_START, HEAD.offset_of("born_timestamp")),
+    "store_timestamp": (fields.FROM_STORE_HOST, -STORED.size),
+    "prepared_transaction_offset": (
+        fields.FROM_BODY,
+        TAIL.offset_of("prepared_transaction_offset") - TAIL.size,
+    ),
+}
+_BITS = {
+    "topic": b.WANT_TOPIC,
+    "kind": b.WANT_TOPIC,
+    "born_host": b.WANT_BORN_HOST,
+    "store_host": b.WANT_STORE_HOST,
+    "msg_id": b.WANT_MESSAGE_ID,
+    "unique_key": b.WANT_TEXT | b.WANT_UNIQUE_KEY,
+    "keys": b.WANT_TEXT | b.WANT_KEYS,
+    "tags": b.WANT_TEXT | b.WANT_TAGS,
+    "priority": b.WANT_TEXT | b.WANT_PRIORITY,
+    "properties": b.WANT_TEXT | b.WANT_ENTRIES,
+}
+_SEED = np.uint64(secrets.randbits(64))  # a producer who could foresee the hashes could make them collide
+
+
+def _table(places: list[tuple[int, ...]]) -> Array:
+    return np.array(places, np.int64).reshape(len(places), len(places[0]) if places else 2)
+
+
+class Decoder:
+    """Finds and decodes the records of one split.
+
+    Args:
+        columns: names of the columns that are going to be asked for.
+        broker: the store's name.
+        filters: which records are wanted.
+        encoded: give repeated strings as dictionary arrays.
+    """
+
+    # What differs by layout.
+    _layout: ClassVar[Any] = COMMITLOG
+    _part_count: ClassVar[int] = h.PART_COUNT
+    _fields32: ClassVar[Mapping[str, tuple[int, ...]]] = FIELDS32
+    _fields64: ClassVar[Mapping[str, tuple[int, ...]]] = FIELDS64
+    _bits: ClassVar[Mapping[str, int]] = _BITS
+    _most_entries: ClassVar[int] = b.MOST_ENTRIES
+    _batch: ClassVar[type[DecodedBatch]] = DecodedBatch
+
+    def __init__(self, columns: Collection[str], broker: str, filters: Filters, *, encoded: bool = False) -> None:
+        self._broker = broker
+        self._encoded = encoded
+        self._numbers32 = [name for name in self._fields32 if name in columns]
+        self._numbers64 = [name for name in self._fields64 if name in columns]
+        self._wanted = 0
+        for name in columns:
+            self._wanted |= self._bits.get(name, 0)
+        self._plan = b.Plan(
+            self._wanted,
+            _SEED,
+            _table([self._fields32[name] for name in self._numbers32]),
+            _table([self._fields64[name] for name in self._numbers64]),
+            self._id_suffix(),
+        )
+        self._choice = make_choice(filters)
+        self._scratch = b.make_scratch(self._most_entries)
+        self._names, self._topics, self._tags, self._born_hosts, self._store_hosts = self._distinct(_SEED)
+        self._parts = np.empty((self._part_count, b.ROWS + 1), np.int64)
+
+    def _distinct(self, seed: np.uint64) -> tuple[Distinct, Distinct, Distinct, Distinct, Distinct]:
+        """Names of properties, topics, tags, producers' and brokers' hosts."""
+        return (
+            Distinct(seed, utf8_text, b.NAMES),
+            Distinct(seed, utf8_text),
+            Distinct(seed, utf8_text),
+            Distinct(seed, host_text),
+            Distinct(seed, host_text),
+        )
+
+    def _id_suffix(self) -> Array:
+        """What ids end in that no record has."""
+        return b.NO_SUFFIX
+
+    def _outputs(self) -> tuple[object, ...]:
+        """What the kernel writes to; columns and text are new, the last ones have become a batch."""
+        message_ids = bool(self._wanted & b.WANT_MESSAGE_ID)
+        self._columns = b.make_columns(len(self._numbers32), len(self._numbers64), message_ids=message_ids)
+        self._text = b.make_text(self._wanted)
+        self._names, self._topics, self._tags = (it.renewed() for it in (self._names, self._topics, self._tags))
+        self._born_hosts, self._store_hosts = self._born_hosts.renewed(), self._store_hosts.renewed()
+        distinct = (self._names, self._topics, self._tags, self._born_hosts, self._store_hosts)
+        return tuple(it.interner for it in distinct), self._scratch, self._columns, self._text
+
+    def hop(self, place: Place, state: Array, faults: Array) -> Array:
+        """Walk on from `state[POSITION]`, decoding; the places of the records that are wanted. See `walk.Hop`."""
+        kernel.read_batch(self._layout, *place, state, self._parts, faults, self._choice, self._plan, *self._outputs())
+        parts: Array = self._parts[:, : state[h.RECORDS]]
+        return parts
+
+    def take(self, window: Array, origin: int, parts: Array) -> DecodedBatch:
+        """The records that the last `hop` found."""
+        return self._batch(
+            window=window,
+            origin=origin,
+            parts=parts,
+            broker=self._broker,
+            columns=self._columns,
+            text=self._text,
+            numbers32=self._numbers32,
+            numbers64=self._numbers64,
+            names=self._names,
+            topics=self._topics,
+            tags=self._tags,
+            born_hosts=self._born_hosts,
+            store_hosts=self._store_hosts,
+            encoded=self._encoded,
+        )
+
+    def decode(self, window: Array, origin: int, parts: Array) -> DecodedBatch:
+        """Decode the first of these records that are found already, as many as one batch holds."""
+        chosen = np.ascontiguousarray(parts[:, : b.ROWS])
+        count = kernel.decode_records(self._layout, window, chosen, self._plan, *self._outputs())
+        return self.take(window, origin, chosen[:, :count])

@@ -1,0 +1,78 @@
+"""The distinct values of a column that repeats: numbered by the kernel, turned into text once each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+
+import numpy as np
+
+from commitlake.connectors.formats.engine.arrow import Dictionary
+from commitlake.connectors.formats.engine.kernel.buffers import is_crowded, make_interner
+from commitlake.connectors.formats.engine.kernel.memory import PADDING
+from commitlake.connectors.formats.engine.kernel.strings import DISTINCT, intern_span
+from commitlake.schemas.layouts.rocketmq.hosts import V6_SIZE, parse_host
+
+ToText = Callable[[bytes], str]
+
+
+def utf8_text(value: bytes) -> str:
+    """The text of these bytes; what is not UTF-8 becomes U+FFFD."""
+    return value.decode("utf-8", "replace")
+
+
+def host_text(value: bytes) -> str:
+    """A stored host as ip:port."""
+    return str(parse_host(value, 0, is_v6=len(value) == V6_SIZE))
+
+
+class Distinct:
+    """Values numbered in order of appearance, over all batches of a split."""
+
+    def __init__(self, seed: np.uint64, to_text: ToText, known: tuple[str, ...] = ()) -> None:
+        """Begin with these values, numbered from 0."""
+        self._seed = seed
+        self._to_text = to_text
+        self._known = known
+        self.interner = make_interner()
+        self._values: list[bytes] = []
+        self._texts: list[str] = []
+        self._dictionary = Dictionary([])
+        for value in known:
+            data = np.frombuffer(value.encode() + bytes(PADDING), np.uint8)
+            intern_span(data, 0, len(data) - PADDING, seed, -1, *self.interner)
+
+    def renewed(self) -> Distinct:
+        """This one, or an empty one where it has become too large for the next batch; earlier batches keep theirs."""
+        return Distinct(self._seed, self._to_text, self._known) if is_crowded(self.interner) else self
+
+    @property
+    def values(self) -> list[bytes]:
+        """The values as they are stored."""
+        known, count = len(self._values), int(self.interner.counts[DISTINCT])
+        if known < count:
+            starts = self.interner.starts[known : count + 1].tolist()
+            texts = self.interner.texts[: starts[-1]].tobytes()
+            fresh = [texts[begin:end] for begin, end in pairwise(starts)]
+            self._values += fresh
+            self._texts += [self._to_text(value) for value in fresh]
+        return self._values
+
+    @property
+    def texts(self) -> list[str]:
+        """The values as text."""
+        return self._texts if self.values else []
+
+    @property
+    def replaced(self) -> list[int]:
+        """The numbers of values whose text does not say the same: they are not UTF-8."""
+        return [
+            code for code, text in enumerate(self.texts) if "\ufffd" in text and text.encode() != self._values[code]
+        ]
+
+    @property
+    def dictionary(self) -> Dictionary:
+        """The values as text, for Arrow."""
+        if len(self._dictionary.array) < len(self.values):
+            self._dictionary = Dictionary(self._texts)
+        return self._dictionary

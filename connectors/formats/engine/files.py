@@ -1,0 +1,118 @@
+"""Bytes of segments, from local disks and whatever else `pyarrow.fs` can reach.
+
+Local segments are mapped where that pays, see `windows`; a read here comes back short where a file has been cut.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow.fs as pafs
+
+from commitlake.connectors.formats.engine.errors import StoreError
+from commitlake.schemas.store_files import UnsafeFileError, open_file
+
+Window = np.ndarray[Any, np.dtype[np.uint8]]
+
+
+class SegmentFile(Protocol):
+    """An open segment."""
+
+    def read_into(self, window: Window, position: int) -> int:
+        """Fill `window` from `position` of the file; the bytes read, fewer only where the file ends."""
+        ...
+
+    def close(self) -> None:
+        """Give the file back."""
+        ...
+
+
+class LocalFile:
+    """A segment on a local disk; once open it can be read to its end even when it is deleted."""
+
+    def __init__(self, path: str) -> None:
+        self.descriptor = open_file(path)
+
+    def read_into(self, window: Window, position: int) -> int:
+        """See SegmentFile."""
+        view = window.data
+        done = 0
+        while done < len(view):
+            count = os.preadv(self.descriptor, [view[done:]], position + done)
+            if count == 0:
+                break
+            done += count
+        return done
+
+    def next_data(self, position: int) -> int | None:
+        """The first position from `position` on that is not in a hole of a sparse file, or None where all is hole."""
+        try:
+            return os.lseek(self.descriptor, position, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno == errno.ENXIO:
+                return None
+            return position  # a filesystem that does not know its holes
+
+    def close(self) -> None:
+        """See SegmentFile."""
+        os.close(self.descriptor)
+
+
+class RemoteFile:
+    """A segment behind any other filesystem."""
+
+    def __init__(self, filesystem: pafs.FileSystem, path: str) -> None:
+        self._file = filesystem.open_input_file(path)
+
+    def read_into(self, window: Window, position: int) -> int:
+        """See SegmentFile."""
+        data = self._file.read_at(len(window), position)
+        window[: len(data)] = np.frombuffer(data, np.uint8)
+        return len(data)
+
+    def close(self) -> None:
+        """See SegmentFile."""
+        self._file.close()
+
+
+def resolve_filesystem(path: str) -> tuple[pafs.FileSystem, str]:
+    """The filesystem of a path or URI, and the path within it."""
+    if "://" in path:
+        filesystem, inner_path = pafs.FileSystem.from_uri(path)
+        return filesystem, str(inner_path)
+    return pafs.LocalFileSystem(), str(Path(path).absolute())
+
+
+class OpenSegment:
+    """A segment opened by its path or URI, for a `with`.
+
+    Raises:
+        StoreError: if it may not be read, or is a link or no regular file.
+        FileNotFoundError: if it is not there, or no longer.
+    """
+
+    def __init__(self, path: str) -> None:
+        filesystem, inner_path = resolve_filesystem(path)
+        self._file: SegmentFile
+        try:
+            if isinstance(filesystem, pafs.LocalFileSystem):
+                self._file = LocalFile(inner_path)
+            else:
+                self._file = RemoteFile(filesystem, inner_path)
+        except UnsafeFileError as error:
+            raise StoreError(str(error)) from None
+        except PermissionError:
+            raise StoreError(f"{path} may not be read: run as the broker's user, or give read permission") from None
+
+    def __enter__(self) -> SegmentFile:
+        return self._file
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()

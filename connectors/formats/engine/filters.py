@@ -1,0 +1,78 @@
+"""Filters that a reader can apply itself: topic, queue, key, store time, physical offset.
+
+They come from two sides, the source's options and, if wanted, Spark's predicates: see
+`connectors.sources.predicates`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from commitlake.connectors.formats.engine.options import Options
+from commitlake.connectors.formats.engine.splits import Split
+
+
+@dataclass(frozen=True)
+class Filters:
+    """Which records are wanted; None is no limit. Ends are exclusive. A key is a business key or the unique key."""
+
+    topics: frozenset[str] | None = None
+    queue_ids: frozenset[int] | None = None
+    keys: frozenset[str] | None = None
+    min_store_timestamp: int | None = None
+    end_store_timestamp: int | None = None
+    min_offset: int | None = None
+    end_offset: int | None = None
+
+    @property
+    def topics_by_text(self) -> bool:
+        """Whether topics are compared as they are shown: U+FFFD stands for any bytes there that are not UTF-8."""
+        return any("\ufffd" in str(topic) for topic in self.topics or ())
+
+    @property
+    def by_content(self) -> bool:
+        """Whether a filter asks for something that a bad range does not have."""
+        return not (
+            self.topics is None
+            and self.queue_ids is None
+            and self.keys is None
+            and self.min_store_timestamp is None
+            and self.end_store_timestamp is None
+        )
+
+
+@dataclass(frozen=True)
+class Narrowing:
+    """The filters of a read, and the brokers that it wants."""
+
+    filters: Filters
+    brokers: frozenset[str] | None = None
+
+    def may_hold(self, split: Split) -> bool:
+        """Whether a split can hold a wanted record."""
+        low, high = self.filters.min_offset, self.filters.end_offset
+        return (
+            (self.brokers is None or split.broker in self.brokers)
+            and (low is None or split.end > low)
+            and (high is None or split.start < high)
+        )
+
+
+def narrow(options: Options) -> Narrowing:
+    """What the options ask for."""
+    return Narrowing(
+        Filters(
+            topics=options.topics,
+            queue_ids=options.queue_ids,
+            keys=options.keys,
+            min_store_timestamp=options.starting_timestamp,
+            end_store_timestamp=options.ending_timestamp,
+            min_offset=options.starting_offset,
+            end_offset=options.ending_offset,
+        )
+    )
+
+
+def narrow_stream(options: Options) -> Narrowing:
+    """What a stream asks for of every record: where it began is no filter of what comes."""
+    return narrow(replace(options, starting_timestamp=None, starting_offset=None))

@@ -1,0 +1,165 @@
+"""What an index of the broker's says about one segment, and the splits that follow from it.
+
+An index is believed where it says that a record is of another topic, or has another key. What it says is wanted is
+looked at in full when it is read (`listed`); what it says nothing about is scanned. So an index that lags behind, or
+has lost a file or a queue, makes a read slower, and not smaller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from commitlake.connectors.formats.engine.files import OpenSegment, SegmentFile
+from commitlake.connectors.formats.engine.filters import Filters
+from commitlake.connectors.formats.engine.look import look_at
+from commitlake.connectors.formats.engine.options import Options
+from commitlake.connectors.formats.engine.plan import divide
+from commitlake.connectors.formats.engine.splits import ListedSplit, Split, groups
+from commitlake.schemas.layouts.rocketmq.scan import SpanKind
+
+MOST_RECORDS = 1 << 16
+"""In one split; its lists are a megabyte and a half then."""
+MOST_SHARE = 0.3
+"""Of what a scan costs; beyond it the scan, which reads ahead and takes many records at once, is as fast or faster."""
+SEEK_BYTES = 256 << 10
+"""What a disk reads in the time that it takes to begin at another place: what a look-up costs beside its bytes."""
+MOST_RANGES = 16
+"""That are left open in one segment; each is a task of its own."""
+
+Array = np.ndarray[Any, Any]
+
+
+class IndexUnusable(Exception):  # noqa: N818 (not an error: the range is scanned instead, and this says why)
+    """Why an index does not answer for a range, in words for the plan."""
+
+
+@dataclass
+class Answer:
+    """What an index says about one range.
+
+    Attributes:
+        offsets: physical offsets of the records that are wanted, rising.
+        sizes: their bytes.
+        unknown: ranges about which the index says nothing, in order; each begins where a record should.
+        queues: topics and queue ids that `queue_numbers` count.
+        queue_numbers: which queue each record is in, where the index tells.
+        queue_offsets: its number in that queue, likewise.
+    """
+
+    offsets: Array
+    sizes: Array
+    unknown: list[tuple[int, int]]
+    queues: tuple[tuple[str, int], ...] = ()
+    queue_numbers: Array = field(default_factory=lambda: np.empty(0, np.int32))
+    queue_offsets: Array = field(default_factory=lambda: np.empty(0, np.int64))
+
+
+class Index(Protocol):
+    """An index of one store, asked for what one read wants."""
+
+    name: str
+
+    def answer(self, whole: Split) -> Answer:
+        """What it says about a segment's range.
+
+        Raises:
+            IndexUnusable: where it cannot be relied on.
+        """
+        ...
+
+
+def check_that_it_pays(offsets: Array, sizes: Array, unknown: Sequence[tuple[int, int]], whole: Split) -> None:
+    """Compare what is read by an index with a scan: all bytes that are read, wanted or not, and beginning anew.
+
+    Args:
+        offsets: where the listed records begin, rising.
+        sizes: their bytes.
+        unknown: ranges that are scanned besides.
+        whole: the range that would be scanned.
+
+    Raises:
+        IndexUnusable: where a scan is as fast.
+    """
+    edges = groups(offsets, sizes)
+    spans = (offsets + sizes)[edges[1:] - 1] - offsets[edges[:-1]] if len(offsets) else np.zeros(0, np.int64)
+    cost = int(spans.sum()) + sum(end - start for start, end in unknown) + SEEK_BYTES * (len(spans) + len(unknown))
+    if cost > MOST_SHARE * whole.size:
+        raise IndexUnusable("a scan is faster: what is wanted lies too close together")
+
+
+def splits_of(answer: Answer, whole: Split, options: Options, filters: Filters) -> list[Split]:
+    """The splits for what an index lists, and for what it leaves open.
+
+    Raises:
+        IndexUnusable: where a scan of the whole range is faster, or the answer does not fit the log.
+    """
+    low, high = filters.min_offset, filters.end_offset
+    kept = np.ones(len(answer.offsets), bool)
+    if low is not None:
+        kept &= answer.offsets >= low
+    if high is not None:
+        kept &= answer.offsets < high
+    unknown = [
+        (start, end) for start, end in answer.unknown if (low is None or end > low) and (high is None or start < high)
+    ]
+    try:
+        with OpenSegment(whole.path) as file:
+            unknown = list(_settled(file, whole, unknown, options.max_record_bytes))
+    except FileNotFoundError:
+        raise IndexUnusable("the segment was deleted since it was listed") from None
+    check_that_it_pays(answer.offsets[kept], answer.sizes[kept], unknown, whole)
+    if len(unknown) > MOST_RANGES:
+        raise IndexUnusable(f"it leaves more than {MOST_RANGES} ranges open")
+    scanned = [
+        split
+        for start, end in unknown
+        for split in divide(
+            replace(whole, start=start, end=end), options.max_partition_bytes, options.max_record_bytes, high
+        )
+    ]
+    pieces = np.split(np.flatnonzero(kept), np.searchsorted(answer.offsets[kept], [start for start, _ in unknown]))
+    listed = [split for piece in pieces for split in _listed(answer, piece, whole, options.max_partition_bytes)]
+    return sorted([*scanned, *listed], key=lambda split: split.start)  # in the order of the log, as a scan's are
+
+
+def _settled(
+    file: SegmentFile, whole: Split, unknown: list[tuple[int, int]], max_record_bytes: int
+) -> Iterator[tuple[int, int]]:
+    """The ranges that have to be scanned: not those that are no more than the segment's BLANK."""
+    for start, end in unknown:
+        finding, _ = look_at(file, whole, start, max_record_bytes)
+        if finding.kind is SpanKind.BLANK and start + finding.size == end:
+            continue
+        if finding.kind is SpanKind.FAULT:
+            # Either the log is damaged here, or an entry before this place is wrong: a scan tells which.
+            raise IndexUnusable("what it leaves open does not begin with a record")
+        yield start, end
+
+
+def _listed(answer: Answer, kept: Array, whole: Split, max_bytes: int) -> Iterator[ListedSplit]:
+    ends = np.cumsum(answer.sizes[kept])
+    first = 0
+    while first < len(kept):
+        before = int(ends[first - 1]) if first else 0
+        last = max(first + 1, int(np.searchsorted(ends, before + max_bytes, "right")))
+        rows = kept[first : min(last, first + MOST_RECORDS)]
+        yield ListedSplit(
+            whole.broker,
+            whole.path,
+            whole.base_offset,
+            int(answer.offsets[rows[0]]),
+            int(answer.offsets[rows[-1]] + answer.sizes[rows[-1]]),
+            whole.segment_end,
+            whole.file_end,
+            layout=whole.layout,
+            offsets=answer.offsets[rows].astype(np.int64).tobytes(),
+            sizes=answer.sizes[rows].astype(np.int64).tobytes(),
+            queues=answer.queues,
+            queue_numbers=answer.queue_numbers[rows].astype(np.int32).tobytes() if answer.queues else b"",
+            queue_offsets=answer.queue_offsets[rows].astype(np.int64).tobytes() if answer.queues else b"",
+        )
+        first += len(rows)

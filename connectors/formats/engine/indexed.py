@@ -1,0 +1,81 @@
+"""Which of a store's indexes can answer a read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from commitlake.connectors.formats.engine.files import OpenSegment
+from commitlake.connectors.formats.engine.filters import Filters
+from commitlake.connectors.formats.engine.index_answer import Index, IndexUnusable
+from commitlake.connectors.formats.engine.kernels import kernel_of
+from commitlake.connectors.formats.engine.key_index import KeyIndex
+from commitlake.connectors.formats.engine.look import message_at
+from commitlake.connectors.formats.engine.options import Options
+from commitlake.connectors.formats.engine.plan import StoreRange, segment_ranges
+from commitlake.connectors.formats.engine.queue_index import QueueIndex
+from commitlake.connectors.formats.engine.stores import Store
+from commitlake.connectors.formats.rocketmq.dialects import why_no_key_index
+from commitlake.schemas.layouts.rocketmq.commitlog import Message
+
+
+@dataclass(frozen=True)
+class Indexes:
+    """The indexes to ask, best first, and why others are not asked."""
+
+    usable: tuple[Index, ...] = ()
+    reasons: tuple[str, ...] = ()
+
+
+def open_indexes(store: Store, store_range: StoreRange, options: Options, filters: Filters) -> Indexes:
+    """The indexes that lie beside a store's log and know what a read wants; none for one that wants all topics."""
+    by_queue = filters.topics is not None or filters.queue_ids is not None
+    kernel = kernel_of(store.layout)
+    by_key = filters.keys is not None and filters.topics is not None
+    if not (by_queue or by_key):
+        return Indexes()
+    if not options.use_indexes:
+        return Indexes(reasons=("the option useIndexes is false",))
+    if "://" in store.root:
+        return Indexes(reasons=("indexes are only read from local disks",))
+    folder = Path(store.root).parent
+    usable: list[Index] = []
+    reasons: list[str] = []
+    if by_key and not kernel.has_key_index:
+        reasons.append(f"{KeyIndex.name}: a {store.layout} has no index of keys")
+    elif by_key and (reason := why_no_key_index(store)):
+        reasons.append(f"{KeyIndex.name}: {reason}")
+    elif by_key:
+        try:
+            index = KeyIndex(folder, filters, _Log(store, store_range, options.max_record_bytes).message_at)
+        except IndexUnusable as unusable:
+            reasons.append(f"{KeyIndex.name}: {unusable}")
+        else:
+            usable.append(index)
+            reasons += [f"{KeyIndex.name}: {note}" for note in index.notes]
+    if by_queue:
+        try:
+            usable.append(QueueIndex(folder, filters, options.max_record_bytes, kernel.queues))
+        except IndexUnusable as unusable:
+            reasons.append(f"{kernel.queues.name}: {unusable}")
+    return Indexes(tuple(usable), tuple(reasons))
+
+
+class _Log:
+    """Single records of a snapshot."""
+
+    def __init__(self, store: Store, store_range: StoreRange, max_record_bytes: int) -> None:
+        self._wholes = segment_ranges(store, store_range)
+        self._max_record_bytes = max_record_bytes
+
+    def message_at(self, offset: int) -> Message | None:
+        """The record at a physical offset, or None where the snapshot has none that proves itself."""
+        for whole in self._wholes:
+            if whole.start <= offset < whole.end and not whole.missing:
+                try:
+                    with OpenSegment(whole.path) as file:
+                        message: Message | None = message_at(file, whole, offset, self._max_record_bytes)
+                        return message
+                except FileNotFoundError:
+                    return None  # deleted since it was listed
+        return None

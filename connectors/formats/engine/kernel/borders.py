@@ -1,0 +1,63 @@
+"""Whether a record begins at a place for sure: known from the bytes before it, without walking there.
+
+What proves itself may lie in a body, and records in bodies may follow one another for as long as somebody sends such
+bodies. But a place inside of a record is spanned by that record, which begins before it and ends behind it. So a
+record that proves itself, and that is spanned by nothing that looks like a record, is one of the log's.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from commitlake.connectors.formats.engine.kernel import hop as h
+from commitlake.connectors.formats.engine.kernel.compiled import compiled
+from commitlake.connectors.formats.engine.kernel.layouts import agrees, examine, head_of, head_size, next_landmark
+
+NONE_HERE = -1
+"""There is no such record in the window; a larger one may show it."""
+NONE_AT_ALL = -2
+"""Something says that the segment's data ends before it."""
+
+
+@compiled
+def find_border(layout, window, length, origin, at, segment_end, file_end, max_record, parts):
+    """Where the first record at or behind `at` begins that nothing spans which begins in the window.
+
+    Args:
+        layout: see `layouts`.
+        window: uint8 array; its first `length` bytes are those of the segment from `origin` on.
+        length: bytes of the window that count.
+        origin: physical offset of the window's first byte.
+        at: physical offset from which on a record is wanted.
+        segment_end: physical offset behind the segment, which a BLANK must reach.
+        file_end: physical offset behind the file's last byte.
+        max_record: larger sizes are faults.
+        parts: int64[PART_COUNT, 1], scratch.
+
+    Returns:
+        Its physical offset, NONE_HERE or NONE_AT_ALL.
+    """
+    reach = np.int64(0)
+    position = next_landmark(layout, window, 0, length, origin)
+    while position >= 0:
+        offset = origin + position
+        kind, size = examine(
+            layout, window, length, position, offset, segment_end, file_end, max_record, False, parts, np.int64(0)
+        )
+        if kind == h.BLANK:
+            return NONE_AT_ALL
+        if kind == h.MORE:
+            if length - position < head_size(layout):
+                return NONE_HERE
+            own_offset, own_size = head_of(layout, window, position)
+            if own_offset == offset:
+                if reach <= offset and offset >= at:
+                    return NONE_HERE
+                reach = max(reach, offset + own_size)
+        elif kind == h.RECORD:
+            is_border = reach <= offset and offset >= at
+            if is_border and agrees(layout, window, position, parts[h.BODY, 0], parts[h.BODY_LENGTH, 0]):
+                return offset
+            reach = max(reach, offset + size)
+        position = next_landmark(layout, window, position + 1, length, origin)
+    return NONE_HERE

@@ -1,0 +1,235 @@
+"""The arrays that the kernel writes a batch of columns to, and their sizes.
+
+All have a fixed size, whatever the log holds: a batch ends where one of them may not have room for the next record.
+`Interner` lives as long as a split, so that a value that repeats is looked at once; the others are new for each batch,
+because they become its columns.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from commitlake.connectors.formats.engine.kernel.memory import OVERWRITE, PADDING
+from commitlake.connectors.formats.engine.kernel.strings import DISTINCT, TEXT_END
+from commitlake.schemas.layouts.rocketmq import properties as layout
+
+Array = np.ndarray[Any, Any]
+
+ROWS = 16_384
+"""Records in a batch."""
+_ENTRIES = 1 << 17
+_VALUE_BYTES = 4 << 20
+_KEY_ITEMS = 1 << 18
+_STRING_BYTES = 1 << 20
+_DISTINCT = 1 << 18
+_TEXT_BYTES = 1 << 20
+MAX_RECORD_TEXT = 1 << 19
+"""What one record may need of any output, as its layout's `text_size` counts: empty outputs have room for it, and so
+each batch takes a record at least."""
+assert (
+    min(4 * _ENTRIES, _VALUE_BYTES, 2 * _KEY_ITEMS, _STRING_BYTES, _TEXT_BYTES // 2, 3 * _DISTINCT) >= MAX_RECORD_TEXT
+)
+MESSAGE_ID_SIZE = 56
+"""Characters of the longest message id: host of 20 bytes, offset of 8."""
+MOST_ENTRIES = layout.MAX_SIZE // 4 + 1
+"""In one record: a key, 0x01, a value, 0x02; the last one may lack its 0x02."""
+
+# Rows of `used`: how much of the outputs is filled.
+ENTRIES, VALUE_BYTES, UNIQUE_BYTES, KEY_ITEMS, KEY_BYTES, NOT_UTF8, PRIORITIES = range(7)
+
+# Rows of `present`.
+UNIQUE_KEY, KEYS = range(2)
+
+# Rows of `codes`.
+TOPIC, TAGS, BORN_HOST, STORE_HOST = range(4)
+
+# Bits of `wanted`.
+WANT_TOPIC, WANT_BORN_HOST, WANT_STORE_HOST, WANT_MESSAGE_ID = 1, 2, 4, 8
+WANT_TEXT, WANT_ENTRIES, WANT_UNIQUE_KEY, WANT_KEYS, WANT_TAGS, WANT_PRIORITY = 16, 32, 64, 128, 256, 512
+
+# Numbers that the names below have in every interner of property names.
+NAMES = (layout.TAGS, layout.KEYS, layout.UNIQ_KEY, layout.PRIORITY)
+NAME_TAGS, NAME_KEYS, NAME_UNIQ_KEY, NAME_PRIORITY = range(len(NAMES))
+
+
+class Interner(NamedTuple):
+    """Distinct values, numbered in order of appearance; see `strings.intern_span`."""
+
+    counts: Array
+    table: Array
+    starts: Array
+    texts: Array
+
+
+def make_interner() -> Interner:
+    """One that knows nothing yet. Fresh zeros cost nothing until they are touched."""
+    return Interner(
+        counts=np.zeros(2, np.int64),
+        table=np.zeros(2 * _DISTINCT, np.int32),
+        starts=np.zeros(_DISTINCT + 1, np.int64),
+        texts=np.empty(_TEXT_BYTES + PADDING, np.uint8),
+    )
+
+
+def is_crowded(interner: Interner) -> bool:
+    """Whether it should be made anew before the next batch."""
+    return bool(interner.counts[DISTINCT] > _DISTINCT // 4 or interner.counts[TEXT_END] > _TEXT_BYTES // 2)
+
+
+class Columns(NamedTuple):
+    """Columns of fixed size, and message ids.
+
+    Attributes:
+        numbers32: int32[n, rows], in the order of the plan.
+        numbers64: int64[n, rows], likewise.
+        sys_flags: int32[rows].
+        codes: int32[4, rows], numbers of topics, tags and hosts in their interners.
+        message_id_size: int64[1], bytes of `message_ids` that are filled.
+        message_id_offsets: int32[rows + 1], Arrow's.
+        message_ids: message ids, one behind the other.
+    """
+
+    numbers32: Array
+    numbers64: Array
+    sys_flags: Array
+    codes: Array
+    message_id_size: Array
+    message_id_offsets: Array
+    message_ids: Array
+
+
+def make_columns(numbers32: int, numbers64: int, *, message_ids: bool) -> Columns:
+    """Empty outputs for so many columns of numbers."""
+    room = ROWS * MESSAGE_ID_SIZE if message_ids else 0
+    return Columns(
+        numbers32=np.empty((numbers32, ROWS), np.int32),
+        numbers64=np.empty((numbers64, ROWS), np.int64),
+        sys_flags=np.empty(ROWS, np.int32),
+        codes=np.empty((4, ROWS), np.int32),
+        message_id_size=np.zeros(1, np.int64),
+        message_id_offsets=np.zeros(ROWS + 1, np.int32),
+        message_ids=np.empty(room + OVERWRITE, np.uint8),
+    )
+
+
+NO_SUFFIX: Array = np.empty(0, np.uint8)
+
+
+class Plan(NamedTuple):
+    """Which columns are wanted.
+
+    Attributes:
+        wanted: WANT bits.
+        seed: of the hashes, uint64.
+        fields32: int64[n, m], for each column of `numbers32` where it is found, as the layout's module of columns says.
+        fields64: int64[n, 2], likewise.
+        id_suffix: what ids end in where a layout stores none, and OVERWRITE bytes more; else empty.
+    """
+
+    wanted: int
+    seed: np.uint64
+    fields32: Array
+    fields64: Array
+    id_suffix: Array = NO_SUFFIX
+
+
+class Choice(NamedTuple):
+    """Which records are wanted.
+
+    Attributes:
+        chooses: whether there is anything to compare.
+        bounds: int64[4], first and end of physical offsets, and of store times in ms.
+        queue_ids: int32, none for all.
+        topics: wanted topics, one behind the other; with PADDING bytes more.
+        topic_offsets: int64[n + 1], where each begins; one element for all topics.
+    """
+
+    chooses: bool
+    bounds: Array
+    queue_ids: Array
+    topics: Array
+    topic_offsets: Array
+
+
+class Text(NamedTuple):
+    """What comes out of properties.
+
+    Attributes:
+        used: int64[7], how much of the others is filled.
+        present: bool[2, rows], whether there is a unique key, and keys.
+        unique_offsets: int32[rows + 1], Arrow's, into `unique`.
+        unique: unique keys, one behind the other.
+        list_offsets: int32[rows + 1], Arrow's, into the keys.
+        key_offsets: int32, Arrow's, into `keys`.
+        keys: business keys, one behind the other.
+        map_offsets: int32[rows + 1], Arrow's, into the entries.
+        names: int32, the number of each entry's name.
+        value_offsets: int32, Arrow's, into `values`.
+        values: the entries' values, one behind the other.
+        not_utf8: int64[rows], rows whose properties are not UTF-8; they count as having none.
+        priorities: int64[3, rows]: row, position and length of a priority.
+    """
+
+    used: Array
+    present: Array
+    unique_offsets: Array
+    unique: Array
+    list_offsets: Array
+    key_offsets: Array
+    keys: Array
+    map_offsets: Array
+    names: Array
+    value_offsets: Array
+    values: Array
+    not_utf8: Array
+    priorities: Array
+
+
+def make_text(wanted: int) -> Text:
+    """Empty outputs, with room for what is wanted."""
+    offsets = np.zeros((3, ROWS + 1), np.int32)
+    entries = _ENTRIES if wanted & WANT_ENTRIES else 0
+    keys = _KEY_ITEMS if wanted & WANT_KEYS else 0
+    return Text(
+        used=np.zeros(7, np.int64),
+        present=np.zeros((2, ROWS), np.bool_),
+        unique_offsets=offsets[0],
+        unique=np.empty(_STRING_BYTES + OVERWRITE if wanted & WANT_UNIQUE_KEY else 0, np.uint8),
+        list_offsets=offsets[1],
+        key_offsets=np.zeros(keys + 1, np.int32),
+        keys=np.empty(_STRING_BYTES + OVERWRITE if keys else 0, np.uint8),
+        map_offsets=offsets[2],
+        names=np.empty(entries, np.int32),
+        value_offsets=np.zeros(entries + 1, np.int32),
+        values=np.empty(_VALUE_BYTES + OVERWRITE if entries else 0, np.uint8),
+        not_utf8=np.empty(ROWS, np.int64),
+        priorities=np.empty((3, ROWS), np.int64),
+    )
+
+
+class Scratch(NamedTuple):
+    """What the kernel needs for one record at a time.
+
+    Attributes:
+        serial: int64[1], of the last record.
+        seen: int64, for each name: the serial number of the last record that had it, and which entry it was.
+        likely: int64, the names of the entries of the last record: the next has the same, mostly.
+        values: int64[2, n], positions and lengths of the values of this record.
+    """
+
+    serial: Array
+    seen: Array
+    likely: Array
+    values: Array
+
+
+def make_scratch(most_entries: int = MOST_ENTRIES) -> Scratch:
+    """Empty scratch for records of at most so many properties."""
+    return Scratch(
+        serial=np.zeros(1, np.int64),
+        seen=np.zeros(_DISTINCT, np.int64),
+        likely=np.full(most_entries, -1, np.int64),
+        values=np.empty((2, most_entries), np.int64),
+    )

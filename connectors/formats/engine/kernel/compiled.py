@@ -1,0 +1,57 @@
+"""How the kernel's functions are compiled.
+
+Compiled code is kept, see `function_cache`; `jobs.warm` fills that cache at set-up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+from numba import njit
+from numba.core import sigutils
+from numba.core.ccallback import CFunc
+from numba.core.dispatcher import Dispatcher
+from numba.extending import intrinsic
+
+from commitlake.connectors.formats.engine.kernel.function_cache import function_cache
+
+LINKED_OPTIONS: dict[str, Any] = {
+    "nogil": True,
+    # Nothing here allocates. Counting references would cost more than all the rest of a record.
+    "_nrt": False,
+    "error_model": "numpy",
+}
+"""Options of each function that becomes part of a cached one."""
+
+
+def _cached_njit(**options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        dispatcher: Any = njit(**options)(function)
+        is_compiled = isinstance(dispatcher, Dispatcher)  # not with NUMBA_DISABLE_JIT
+        if is_compiled and (cache := function_cache(function)) is not None:
+            dispatcher._cache = cache  # noqa: SLF001 (like Dispatcher.enable_caching does, in numba's own folder)
+        return cast("Callable[..., Any]", dispatcher)
+
+    return decorate
+
+
+compiled: Callable[[Callable[..., Any]], Callable[..., Any]] = _cached_njit(**LINKED_OPTIONS)
+"""Decorator of a function of the kernel."""
+inlined: Callable[[Callable[..., Any]], Callable[..., Any]] = _cached_njit(forceinline=True, **LINKED_OPTIONS)
+"""Decorator of a small function, which becomes part of those that call it."""
+emitted: Callable[[Callable[..., Any]], Callable[..., Any]] = intrinsic
+"""Decorator of a function that emits LLVM's instructions itself."""
+
+
+def compiled_callback(signature: Any) -> Callable[[Callable[..., Any]], Any]:
+    """Return a decorator that compiles a C callback of this signature."""
+
+    def decorate(function: Callable[..., Any]) -> Any:
+        callback: Any = CFunc(function, sigutils.normalize_signature(signature), locals={}, options={})
+        if (cache := function_cache(function)) is not None:
+            callback._cache = cache  # noqa: SLF001 (like CFunc.enable_caching does, in numba's own folder)
+        callback.compile()
+        return callback
+
+    return decorate

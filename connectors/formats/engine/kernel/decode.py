@@ -1,0 +1,155 @@
+"""From record to record, and all its columns while it is in the processor's cache.
+
+`read_batch` hops over some records, drops those that are not wanted, and decodes the rest before it hops on: no record
+is fetched from memory twice, and a batch is one call. What it writes to is in `buffers`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from commitlake.connectors.formats.engine.kernel import buffers as b
+from commitlake.connectors.formats.engine.kernel import hop as h
+from commitlake.connectors.formats.engine.kernel.compiled import compiled
+from commitlake.connectors.formats.engine.kernel.layouts import decode, filtered_by, text_size
+from commitlake.connectors.formats.engine.kernel.memory import OVERWRITE, PADDING
+from commitlake.connectors.formats.engine.kernel.strings import DISTINCT, TEXT_END
+
+CHUNK = 256
+"""Records that are hopped over before they are decoded: few enough to stay in the cache."""
+
+# Places in `bounds`: of the records wanted, the first that is and the first that is not.
+MIN_OFFSET, END_OFFSET, MIN_STORE_TIME, END_STORE_TIME = range(4)
+
+_NO_LIMIT = np.iinfo(np.int64).max
+_ENTRY_SIZE = 4  # of its text that a record needs for each property at least, as `text_size` counts
+_KEY_SIZE = 2  # of the smallest key and its space
+
+
+@compiled
+def _is_topic(window, position, length, topics, topic_offsets):
+    for number in range(len(topic_offsets) - 1):
+        begin = topic_offsets[number]
+        if topic_offsets[number + 1] - begin == length:
+            same = True
+            for at in range(length):
+                if window[position + at] != topics[begin + at]:
+                    same = False
+                    break
+            if same:
+                return True
+    return False
+
+
+@compiled
+def _keep_wanted(layout, window, parts, first, count, choice):
+    """Close up the records that are wanted; how many there are."""
+    kept = first
+    for row in range(first, first + count):
+        offset, time, queue_id = filtered_by(layout, window, parts, row)
+        if offset < choice.bounds[MIN_OFFSET] or offset >= choice.bounds[END_OFFSET]:
+            continue
+        if time < choice.bounds[MIN_STORE_TIME] or time >= choice.bounds[END_STORE_TIME]:
+            continue
+        if len(choice.queue_ids) > 0:
+            found = False
+            for number in range(len(choice.queue_ids)):
+                found |= choice.queue_ids[number] == queue_id
+            if not found:
+                continue
+        if len(choice.topic_offsets) > 1 and not _is_topic(
+            window, parts[h.TOPIC, row], parts[h.TOPIC_LENGTH, row], choice.topics, choice.topic_offsets
+        ):
+            continue
+        if kept != row:
+            for part in range(parts.shape[0]):
+                parts[part, kept] = parts[part, row]
+        kept += 1
+    return kept - first
+
+
+@compiled
+def _text_left(interner):
+    free = len(interner.texts) - PADDING - interner.counts[TEXT_END]
+    return min(free, _ENTRY_SIZE * (len(interner.starts) - 1 - interner.counts[DISTINCT]))
+
+
+@compiled
+def _fitting(layout, parts, first, count, plan, interners, text):
+    """How many of these records all outputs are sure to have room for."""
+    wanted = plan.wanted
+    room = np.int64(_NO_LIMIT)
+    if wanted & b.WANT_ENTRIES:
+        room = min(room, _ENTRY_SIZE * (len(text.names) - text.used[b.ENTRIES]))
+        room = min(room, len(text.values) - OVERWRITE - text.used[b.VALUE_BYTES])
+    if wanted & b.WANT_UNIQUE_KEY:
+        room = min(room, len(text.unique) - OVERWRITE - text.used[b.UNIQUE_BYTES])
+    if wanted & b.WANT_KEYS:
+        room = min(room, _KEY_SIZE * (len(text.key_offsets) - 1 - text.used[b.KEY_ITEMS]))
+        room = min(room, len(text.keys) - OVERWRITE - text.used[b.KEY_BYTES])
+    room = min(room, _text_left(interners[0]), _text_left(interners[1]), _text_left(interners[2]))
+    room = min(room, _text_left(interners[3]), _text_left(interners[4]))
+    for row in range(first, first + count):
+        room -= text_size(layout, parts, row, plan)
+        if room < 0:
+            return row - first
+    return count
+
+
+@compiled
+def decode_records(layout, window, parts, plan, interners, scratch, out, text):
+    """Decode records that are found already; how many there was room for."""
+    count = _fitting(layout, parts, 0, parts.shape[1], plan, interners, text)
+    decode(layout, window, parts, 0, count, plan, interners, scratch, out, text)
+    return count
+
+
+@compiled
+def read_batch(
+    layout, window, length, origin, limit, segment_end, file_end, max_record, verify, state, parts, faults, choice,
+    plan, interners, scratch, out, text,
+):  # fmt: skip
+    """Hop and decode until `state[STOP]`; see `hop` for what is not said here.
+
+    Args:
+        layout: see `layouts`.
+        window: see `hop`.
+        length: see `hop`.
+        origin: see `hop`.
+        limit: see `hop`.
+        segment_end: see `hop`.
+        file_end: see `hop`.
+        max_record: see `hop`.
+        verify: see `hop`.
+        state: see `hop`; the caller empties RECORDS and FAULTS.
+        parts: int64[parts, ROWS + 1] out.
+        faults: int64[room, 3] out.
+        choice: which records are wanted.
+        plan: which columns are.
+        interners: of names, topics, tags, born hosts, store hosts.
+        scratch: see `buffers.Scratch`.
+        out: see `buffers.Columns`.
+        text: see `buffers.Text`.
+    """
+    rows = np.int64(0)
+    room = parts.shape[1] - 1
+    state[h.STOP] = h.STOP_ROOM
+    while state[h.STOP] == h.STOP_ROOM and rows < room and state[h.FAULTS] < faults.shape[0]:
+        state[h.RECORDS] = 0
+        chunk = parts[:, rows : rows + min(CHUNK, room - rows) + 1]
+        h.hop(layout, window, length, origin, limit, segment_end, file_end, max_record, verify, state, chunk, faults)
+        found = state[h.RECORDS]
+        if choice.chooses:
+            found = _keep_wanted(layout, window, parts, rows, found, choice)
+        fitting = _fitting(layout, parts, rows, found, plan, interners, text)
+        decode(layout, window, parts, rows, fitting, plan, interners, scratch, out, text)
+        rows += fitting
+        if fitting < found:
+            # Take the others again, with whatever was found behind them.
+            state[h.POSITION] = origin + parts[h.START, rows]
+            while state[h.FAULTS] > 0 and faults[state[h.FAULTS] - 1, 0] >= state[h.POSITION]:
+                state[h.FAULTS] -= 1
+            state[h.BAD_START] = -1
+            state[h.STOP] = h.STOP_ROOM
+            break
+    state[h.RECORDS] = rows

@@ -1,0 +1,154 @@
+"""The folder in which this project's compiled functions are kept, and how processes share it.
+
+numba decides by the file of a function whether its compiled code is still valid, not by the files of the functions
+that it calls. The folder is therefore named after a hash of all sources that are compiled together, and of the formats.
+It is in `NUMBA_CACHE_DIR` if that is set, else beside the source, else (for a read-only installation) in the user's
+cache folder. numba's own settings are not changed: functions of other packages are cached where numba puts them.
+
+Several processes may compile at once. A file of code is written under a new name before the index names it, and writers
+of one folder take turns. If a file is damaged or the folder cannot be written, functions are compiled again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import functools
+import hashlib
+import logging
+import os
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from numba.core import config
+from numba.core.caching import (
+    CompileResultCacheImpl,
+    FunctionCache,
+    IndexDataCacheFile,
+    InTreeCacheLocator,
+    ZipCacheLocator,
+)
+
+_HERE = Path(__file__).parent
+_PACKAGE = _HERE.parents[3]
+_FOLDERS = ("connectors", "pipelines", "schemas/layouts")
+_logger = logging.getLogger(__name__)
+
+
+@functools.cache
+def cache_folder() -> Path | None:
+    """Return the folder for compiled functions of these sources, or None if no folder can be written."""
+    for root in _roots():
+        with contextlib.suppress(OSError):
+            root.mkdir(parents=True, exist_ok=True)
+            if os.access(root, os.W_OK | os.X_OK):
+                return root / f"kernel-{_digest()}"
+    return None
+
+
+def _roots() -> Iterator[Path]:
+    if chosen := vars(config)["CACHE_DIR"]:
+        yield Path(chosen) / "commitlake"
+    yield _HERE / "__pycache__"
+    if chosen := os.environ.get("XDG_CACHE_HOME"):
+        yield Path(chosen) / "commitlake"
+    else:
+        with contextlib.suppress(RuntimeError):  # a user without a home
+            yield Path.home() / ".cache" / "commitlake"
+
+
+def _digest() -> str:
+    """Return a digest of every module that has compiled functions, and of the layouts whose offsets they hold."""
+    digest = hashlib.sha256()
+    for folder in _FOLDERS:
+        for path in sorted((_PACKAGE / folder).rglob("*.py")):
+            source = path.read_bytes()
+            if b"compiled" in source or folder == "schemas/layouts":
+                digest.update(path.relative_to(_PACKAGE).as_posix().encode() + b"\0" + source)
+    return digest.hexdigest()[:16]
+
+
+def function_cache(function: Callable[..., Any]) -> KernelFunctionCache | None:
+    """Return the cache of one function, or None if it cannot be kept anywhere."""
+    try:
+        return KernelFunctionCache(function)
+    except RuntimeError as error:  # numba has found no locator
+        _logger.info("compiled in every process: %s", error)
+        return None
+
+
+class _KernelCacheLocator(InTreeCacheLocator):
+    """Places a function of a source file in this project's folder."""
+
+    def __init__(self, function: Callable[..., Any], file: str) -> None:
+        super().__init__(function, file)
+        self._cache_path = str(Path(cache_folder() or "") / self.get_suitable_cache_subpath(file))
+
+    @classmethod
+    def from_function(cls, function: Callable[..., Any], file: str) -> InTreeCacheLocator | None:
+        """Return a locator, or None if the function has no source file, or there is no folder."""
+        return None if cache_folder() is None else super().from_function(function, file)
+
+
+class _KernelCacheImpl(CompileResultCacheImpl):
+    _locator_classes = [_KernelCacheLocator, ZipCacheLocator]  # noqa: RUF012 (numba's own form)
+
+
+class KernelCacheFile(IndexDataCacheFile):
+    """The index of one function's compiled versions, and their files."""
+
+    def load(self, key: object) -> Any:
+        """Return the compiled version for a key, or None if it is not there or is damaged."""
+        try:
+            return super().load(key)
+        except Exception as error:  # noqa: BLE001 (unpickling damaged bytes raises anything)
+            _logger.warning("%s is damaged and will be made again: %r", self._index_path, error)
+            return None
+
+    def save(self, key: object, data: object) -> None:
+        """Add a compiled version, unless another process was first."""
+        with self._only_writer():
+            if self.load(key) is not None:
+                return
+            try:
+                names = dict(self._load_index())
+            except Exception:  # noqa: BLE001 (see above)
+                names = {}
+            replaced = names.get(key)
+            names[key] = self._data_name_pattern.format(number=uuid.uuid4().int >> 64)
+            self._save_data(names[key], data)
+            self._save_index(names)
+            if replaced is not None:
+                with contextlib.suppress(OSError):
+                    Path(self._data_path(replaced)).unlink()
+
+    @contextlib.contextmanager
+    def _only_writer(self) -> Iterator[None]:
+        """Let one process at a time add to a folder, where its file system has locks."""
+        descriptor = os.open(self._cache_path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            with contextlib.suppress(OSError):
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
+
+class KernelFunctionCache(FunctionCache):
+    """numba's cache of a function, in this project's folder."""
+
+    _impl_class = _KernelCacheImpl
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(function)
+        stamp = self._impl.locator.get_source_stamp()
+        self._cache_file = KernelCacheFile(self._cache_path, self._impl.filename_base, stamp)
+
+    def save_overload(self, signature: Any, data: Any) -> None:
+        """Keep a compiled version; what cannot be written is compiled again by the next process."""
+        try:
+            super().save_overload(signature, data)
+        except OSError as error:
+            _logger.warning("a compiled function cannot be kept in %s: %s", self._cache_path, error)

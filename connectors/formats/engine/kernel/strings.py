@@ -1,0 +1,145 @@
+"""Strings out of a window: copied, compared, numbered.
+
+Windows and outputs have the slack that `memory` asks for.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from commitlake.connectors.formats.engine.kernel.compiled import compiled, inlined
+from commitlake.connectors.formats.engine.kernel.memory import OVERWRITE, copy_block, load_le_u64
+
+# Rows of `counts`, of an interner.
+DISTINCT = 0  # how many values it holds
+TEXT_END = 1  # bytes of `texts` that are used
+
+
+@inlined
+def copy_span(window, position, length, out, target):
+    """Copy one value; up to OVERWRITE bytes behind it are overwritten."""
+    done = 0
+    while done < length:
+        copy_block(window, position + done, out, target + done)
+        done += OVERWRITE
+
+
+@compiled
+def spans_to_offsets(lengths, offsets):
+    """Arrow's n + 1 offsets of values with these lengths; a negative length, null, takes no room."""
+    total = 0
+    offsets[0] = 0
+    for row in range(len(lengths)):
+        if lengths[row] > 0:
+            total += lengths[row]
+        offsets[row + 1] = total
+    return total
+
+
+@compiled
+def copy_spans(window, positions, lengths, out):
+    """The values one behind the other; `out` has room for their sum, and OVERWRITE bytes more."""
+    target = 0
+    for row in range(len(positions)):
+        length = lengths[row]
+        if length > 0:
+            copy_span(window, positions[row], length, out, target)
+            target += length
+
+
+@inlined
+def _tail(window, position, length):
+    """The last bytes of a value, fewer than 8 or 8 of them, as a word; what lies behind them is cleared."""
+    return load_le_u64(window, position) & (~np.uint64(0) >> np.uint64(8 * (8 - length)))
+
+
+@inlined
+def hash_span(window, position, length, seed):
+    """A 64-bit hash that cannot be foreseen without the seed."""
+    value = (np.uint64(length) * np.uint64(0x9E3779B97F4A7C15)) ^ seed
+    while length > 8:
+        value = (value ^ load_le_u64(window, position)) * np.uint64(0xFF51AFD7ED558CCD)
+        value ^= value >> np.uint64(32)
+        position += 8
+        length -= 8
+    if length > 0:
+        value = (value ^ _tail(window, position, length)) * np.uint64(0xFF51AFD7ED558CCD)
+    return value ^ (value >> np.uint64(29))
+
+
+@inlined
+def equal_spans(window, position, texts, start, length):
+    """Whether a value in the window and one in `texts`, both so long, are the same."""
+    while length > 8:
+        if load_le_u64(window, position) != load_le_u64(texts, start):
+            return False
+        position += 8
+        start += 8
+        length -= 8
+    return length == 0 or _tail(window, position, length) == _tail(texts, start, length)
+
+
+@inlined
+def intern_span(window, position, length, seed, likely, counts, table, starts, texts):
+    """The number of a value among those seen so far; a new one gets the next.
+
+    Args:
+        window: where the value lies.
+        position: its place.
+        length: its bytes.
+        seed: of the hash.
+        likely: the number to try first, one that exists or -1.
+        counts: int64[2], see DISTINCT and TEXT_END.
+        table: int32, a power of two long and never more than half full; 1 + the number, 0 where free.
+        starts: int64, where each value begins in `texts`, and where the last ends; there is room for one more.
+        texts: the values; there is room for this one.
+    """
+    if likely >= 0 and starts[likely + 1] - starts[likely] == length:  # noqa: SIM102
+        if equal_spans(window, position, texts, starts[likely], length):
+            return likely
+    mask = np.uint64(len(table) - 1)
+    slot = hash_span(window, position, length, seed) & mask
+    while True:
+        code = np.int64(table[slot]) - 1
+        if code < 0:
+            break
+        if starts[code + 1] - starts[code] == length and equal_spans(window, position, texts, starts[code], length):
+            return code
+        slot = (slot + np.uint64(1)) & mask
+    code = counts[DISTINCT]
+    table[slot] = code + 1
+    end = counts[TEXT_END]
+    copy_span(window, position, length, texts, end)
+    starts[code + 1] = end + length
+    counts[DISTINCT] = code + 1
+    counts[TEXT_END] = end + length
+    return code
+
+
+@compiled
+def expanded_size(codes, value_offsets):
+    """Bytes of the values with these numbers, one behind the other; -1 is null."""
+    total = 0
+    for row in range(len(codes)):
+        code = codes[row]
+        if code >= 0:
+            total += value_offsets[code + 1] - value_offsets[code]
+    return total
+
+
+@compiled
+def expand(codes, value_offsets, values, offsets, out):
+    """The values with these numbers, one behind the other, with Arrow's offsets; -1 is null.
+
+    `values` has PADDING bytes, `out` OVERWRITE bytes more than count.
+    """
+    target = 0
+    offsets[0] = 0
+    for row in range(len(codes)):
+        code = codes[row]
+        if code >= 0:
+            begin = value_offsets[code]
+            length = value_offsets[code + 1] - begin
+            copy_span(values, begin, length, out, target)
+            target += length
+        offsets[row + 1] = target

@@ -1,0 +1,307 @@
+"""Keys answered from the IndexFiles.
+
+A file is believed for the part of the log between its first and its last entry's record, if its header fits the file,
+no slot is lost, every chain that is followed is what a chain must be, and every entry leads to a record of its hash.
+Within that part entries must not lie more than 1 MiB of log apart: what lies between two that do (a broker with its
+index switched off) is left open, as are the places between the files, before the first, and behind the last. What is
+open is scanned.
+
+What that cannot see is a stretch of less than 1 MiB that a broker did not index, and a record that was stored as
+rolled back, as brokers before 4.x did; who has switched the index off and on again within seconds reads with
+`useIndexes=false`.
+
+The index knows a record by the last of its UNIQ_KEYs, which for a batch's messages (brokers 4.9.4 to 5.3.3) is the
+batch's, and `unique_key` is the first, its own. So a key in the form of a message id which the index does not lead to
+is not taken for absent: the index then does not answer at all.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from commitlake.connectors.formats.engine.filters import Filters
+from commitlake.connectors.formats.engine.index_answer import Answer, IndexUnusable
+from commitlake.connectors.formats.engine.splits import Split
+from commitlake.schemas.layouts.errors import LayoutError
+from commitlake.schemas.layouts.rocketmq import properties as props
+from commitlake.schemas.layouts.rocketmq.commitlog import Message
+from commitlake.schemas.layouts.rocketmq.indexfile import (
+    ENTRY,
+    HEADER,
+    SLOT,
+    Entry,
+    Geometry,
+    geometry_of,
+    key_hash,
+    parse_entry,
+    parse_header,
+    tags_key,
+)
+from commitlake.schemas.store_files import files_in, open_file
+
+FOLDER = "index"
+_MOST_APART_BYTES = 1 << 20
+_MOST_HITS = 1 << 16
+_FEW_RECORDS = 4
+_MESSAGE_ID = re.compile(r"[0-9A-Fa-f]{32}|[0-9A-Fa-f]{56}")
+_REPLACEMENT = "\ufffd"
+
+MessageAt = Callable[[int], Message | None]
+"""The record at a physical offset, where the log has one."""
+
+
+class _FileUnusable(Exception):  # noqa: N818 (the part of the log is left open instead)
+    """Why one file is not believed."""
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What one file answers for: records from `start` on and before `end`, and those of the keys among them."""
+
+    start: int
+    end: int
+    holes: tuple[tuple[int, int], ...]
+    hits: frozenset[int]
+
+
+class KeyIndex:
+    """The IndexFiles of one store, in which some keys of some topics have been looked up.
+
+    Attributes:
+        name: what a plan calls it.
+        notes: files that were not believed, and why.
+    """
+
+    name = "IndexFile"
+
+    def __init__(self, store_folder: Path, filters: Filters, message_at: MessageAt) -> None:
+        """Look the keys up.
+
+        Args:
+            store_folder: the folder that holds `index`.
+            filters: have keys and topics.
+            message_at: reads the log, to see what an entry leads to.
+
+        Raises:
+            IndexUnusable: where there is no index, it may not be read, or it does not know a message id.
+        """
+        keys = sorted(filters.keys or ())
+        topics = sorted(topic for topic in filters.topics or () if isinstance(topic, str))
+        if any(_REPLACEMENT in text for text in (*keys, *topics)):
+            raise IndexUnusable("a key with U+FFFD can stand for bytes that it knows otherwise")
+        self._message_at = message_at
+        self.notes: list[str] = []
+        self._hashes = frozenset(key_hash(topic, key) for topic in topics for key in keys)
+        try:
+            folder = store_folder / FOLDER
+            folder.stat()  # one that is missing is no empty index
+            paths = [folder / name for name in files_in(folder, str.isdecimal)]
+            parts = [part for path in paths if (part := self._part_of(path, self._hashes)) is not None]
+        except OSError as error:
+            raise IndexUnusable(f"{error.filename}: {error.strerror}") from None
+        # Not by their names, which are local times: an hour comes twice in autumn.
+        self._parts = sorted(parts, key=lambda part: part.start)
+        if not self._parts:
+            raise IndexUnusable(self.notes[0] if self.notes else f"{store_folder / FOLDER} holds no file with entries")
+        if any(later.start < earlier.end for earlier, later in zip(self._parts, self._parts[1:], strict=False)):
+            raise IndexUnusable(f"the files in {store_folder / FOLDER} do not follow one another")
+        self._hits = sorted(frozenset().union(*(part.hits for part in self._parts)))
+        if len(self._hits) > _MOST_HITS:
+            raise IndexUnusable(f"it leads to more than {_MOST_HITS} records")
+        self._check_ids([key for key in keys if _MESSAGE_ID.fullmatch(key)], filters)
+
+    def _part_of(self, path: Path, hashes: Iterable[int]) -> _Part | None:
+        descriptor = open_file(path)
+        try:
+            return _IndexFile(descriptor).part(hashes)
+        except _FileUnusable as unusable:
+            self.notes.append(f"{path.name} {unusable}")
+            return None
+        finally:
+            os.close(descriptor)
+
+    def _check_ids(self, ids: list[str], filters: Filters) -> None:
+        if not ids:
+            return
+        found = (message for hit in self._hits if (message := self._message_at(hit)) is not None)
+        own = {message.unique_key for message in found if message.topic in (filters.topics or ())}
+        unknown = [message_id for message_id in ids if message_id not in own]
+        if unknown:
+            raise IndexUnusable(f"it does not know {unknown[0]}, and knows messages of a batch by another id")
+
+    def answer(self, whole: Split) -> Answer:
+        """The records that entries lead to in a segment's range, and what no file answers for."""
+        unknown = list(self._unknown(whole.start, whole.end))
+        listed = {
+            hit: self._size_at(hit)
+            for hit in self._hits
+            if whole.start <= hit < whole.end and not any(start <= hit < end for start, end in unknown)
+        }
+        open_ranges = []
+        for start, end in unknown:
+            few = self._few_records(start, end)
+            listed.update(few)
+            if not few:
+                open_ranges.append((start, end))
+        offsets = sorted(listed)
+        sizes = [listed[offset] for offset in offsets]
+        return Answer(np.array(offsets, np.int64), np.array(sizes, np.int64), open_ranges)
+
+    def _size_at(self, offset: int) -> int:
+        message = self._message_at(offset)
+        if message is None:
+            raise IndexUnusable(f"it leads to {offset}, where no record proves itself")
+        if self._hashes.isdisjoint(_hashes_of(message)):
+            raise IndexUnusable(f"it leads to {offset}, to a record that has not the key")
+        return message.size
+
+    def _few_records(self, start: int, end: int) -> dict[int, int]:
+        """The records of a short range, by their sizes; none where it is not short, or not full of records.
+
+        Between two files lie one or two: to list them, wanted or not, is less than a task of their own.
+        """
+        found: dict[int, int] = {}
+        while start < end and len(found) < _FEW_RECORDS:
+            message = self._message_at(start)
+            if message is None:
+                return {}
+            found[start] = message.size
+            start += message.size
+        return found if start == end else {}
+
+    def _unknown(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """What lies in a range and in no part, or in a hole of one."""
+        known = [edge for part in self._parts for edge in _solid(part)]
+        at = start
+        for begin, stop in known:
+            if stop <= at:
+                continue
+            if begin >= end:
+                break
+            if begin > at:
+                yield at, begin
+            at = stop
+        if at < end:
+            yield at, end
+
+
+def _hashes_of(message: Message) -> set[int]:
+    """The hashes under which a broker enters a record."""
+    found = message.properties
+    keys = [*(message.keys or ()), found.get(props.UNIQ_KEY, "")]
+    if tags := found.get(props.TAGS):
+        keys.append(tags_key(tags))
+    return {key_hash(message.topic, key) for key in keys}
+
+
+def _solid(part: _Part) -> Iterator[tuple[int, int]]:
+    at = part.start
+    for begin, stop in part.holes:
+        if begin > at:
+            yield at, begin
+        at = max(at, stop)
+    if part.end > at:
+        yield at, part.end
+
+
+class _IndexFile:
+    """One open index file. It is read in small pieces, of which a look-up needs few."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        size = os.fstat(descriptor).st_size
+        try:
+            self._geometry: Geometry = geometry_of(size)
+            self._header = parse_header(os.pread(descriptor, HEADER.size, 0))
+        except LayoutError as error:
+            raise _FileUnusable(str(error)) from None
+        self._used_slots()
+
+    def _used_slots(self) -> None:
+        """See that no page of slots is lost, as after a power cut: an empty chain is not to be believed then."""
+        slots, header = self._geometry.slots, self._header
+        # Counts may be behind the entries, never before them.
+        if not (0 <= header.index_count <= self._geometry.entries and 0 <= header.used_slots <= slots):
+            raise _FileUnusable(f"has {header.index_count} entries and {header.used_slots} slots in its header")
+        data = os.pread(self._descriptor, SLOT.size * slots, self._geometry.slot_position(0))
+        if len(data) < SLOT.size * slots:
+            raise _FileUnusable(f"has {len(data)} bytes of slots, and was cut just now")
+        table = np.frombuffer(data, ">i4")
+        used = int(np.count_nonzero(table))
+        if used < header.used_slots:
+            raise _FileUnusable(f"has {used} slots that are used, and {header.used_slots} in its header")
+
+    def part(self, hashes: Iterable[int]) -> _Part | None:
+        """What the file answers for, or None where it has no entry."""
+        count = self._header.index_count
+        if count <= 1:
+            return None
+        first, last = self._entry(1).physical_offset, self._entry(count - 1).physical_offset
+        begin, end = self._header.begin_physical_offset, self._header.end_physical_offset
+        if first != begin or not first <= last <= end:
+            raise _FileUnusable(f"has entries for {first} to {last}, and {begin} to {end} in its header")
+        # The first record's other keys may be in the file before, and the last one's in the file behind.
+        start = self._behind(first, count)
+        hits = frozenset(offset for wanted in hashes for offset in self._chain(wanted))
+        return _Part(start, max(start, last), tuple(self._holes(1, count - 1)), hits)
+
+    def _behind(self, first: int, count: int) -> int:
+        for number in range(2, count):
+            offset = self._entry(number).physical_offset
+            if offset != first:
+                return offset
+        return first
+
+    def _chain(self, wanted: int) -> Iterator[int]:
+        """The records of a hash, newest first.
+
+        Entries behind the header's count are followed, too: a crash leaves the count behind.
+        """
+        slots = self._geometry.slots
+        position = self._geometry.slot_position(wanted % slots)
+        number = int.from_bytes(os.pread(self._descriptor, SLOT.size, position), "big", signed=True)
+        before = self._geometry.entries
+        while number != 0:
+            if not 0 < number < before:
+                raise _FileUnusable(f"has a chain that goes from entry {before} to {number}")
+            entry = self._entry(number)
+            if entry.key_hash % slots != wanted % slots or not any(entry):
+                raise _FileUnusable(f"has an entry {number} that is not of its chain")
+            if entry.key_hash == wanted:
+                self._check_place(number, entry.physical_offset)
+                yield entry.physical_offset
+            before, number = number, entry.previous_entry
+
+    def _check_place(self, number: int, offset: int) -> None:
+        header = self._header
+        is_known = number < header.index_count  # entries behind the count are newer than the header that was read
+        if is_known and not header.begin_physical_offset <= offset <= header.end_physical_offset:
+            raise _FileUnusable(f"has an entry {number} that leads to {offset}, which is not in its part of the log")
+
+    def _holes(self, low: int, high: int) -> Iterator[tuple[int, int]]:
+        """Pairs of neighbours that lie far apart in the log."""
+        todo = [(low, self._entry(low).physical_offset, high, self._entry(high).physical_offset)]
+        while todo:
+            first, begin, last, end = todo.pop()
+            if end < begin:
+                raise _FileUnusable(f"has entries {first} and {last} in the wrong order")
+            if end - begin <= _MOST_APART_BYTES:
+                continue
+            if last - first == 1:
+                yield begin, end
+                continue
+            middle = (first + last) // 2
+            between = self._entry(middle).physical_offset
+            todo += [(middle, between, last, end), (first, begin, middle, between)]
+
+    def _entry(self, number: int) -> Entry:
+        data = os.pread(self._descriptor, ENTRY.size, self._geometry.entry_position(number))
+        if len(data) < ENTRY.size:
+            raise _FileUnusable(f"ends before entry {number}")
+        return parse_entry(data, 0)

@@ -1,0 +1,249 @@
+"""The records of a `ListedSplit`, window by window, as `walk.walk` gives those of a range.
+
+Neighbours are read together, with what lies between them, where that is little: one larger read costs less than two.
+What is read for one step lies in one window, so that a batch is made of many records, however far apart.
+Every record is examined as in a scan, and must be what the index says of it. A body that fails its CRC, and a file
+that has been cut, are damage of the log, and go by the mode; anything else is an error, whatever the mode: where the
+index is wrong about one record, what it says of the others is worth nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+import numpy as np
+
+from commitlake.connectors.formats.engine.errors import IndexMismatchError
+from commitlake.connectors.formats.engine.files import SegmentFile, Window
+from commitlake.connectors.formats.engine.filters import Filters
+from commitlake.connectors.formats.engine.kernel import hop
+from commitlake.connectors.formats.engine.kernel.memory import PADDING
+from commitlake.connectors.formats.engine.kernels import kernel_of
+from commitlake.connectors.formats.engine.layouts import StoreLayout, rules_of
+from commitlake.connectors.formats.engine.splits import Array, ListedSplit, groups
+from commitlake.connectors.formats.engine.walk import BadRange, Step
+from commitlake.schemas.layouts.rocketmq.scan import Fault, SpanKind
+
+_WINDOW_SPAN = 64 << 20
+_STEP_RECORDS = 8192
+
+
+def walk_listed(file: SegmentFile, split: ListedSplit, window_bytes: int, max_record_bytes: int) -> Iterator[Step]:
+    """The listed records, in order, and those of them that are damaged.
+
+    Args:
+        file: the open segment.
+        split: which records of it.
+        window_bytes: how much to read at a time; a larger record is read as a whole.
+        max_record_bytes: larger sizes are faults.
+
+    Raises:
+        IndexMismatchError: where a record is not the one that is listed, or none.
+    """
+    reader = _Reader(split, max_record_bytes)
+    for first, last in _steps(reader.offsets, reader.ends, reader.read_together, window_bytes):
+        origin = int(reader.offsets[first])
+        # Records keep their distance in the window: pages of it that nothing is read into take no memory.
+        buffer = np.empty(int(reader.ends[last - 1]) - origin + PADDING, np.uint8)
+        reader.fill(buffer, file, first, last)
+        parts, bad = reader.examine(buffer, first, last)
+        yield Step(buffer, origin, parts, bad)
+
+
+def wanted_parts(step: Step, filters: Filters, layout: StoreLayout) -> Array:
+    """The parts of those records of a step that pass the filters by topic, queue, offset and time."""
+    parts, kernel = step.parts, kernel_of(layout)
+    starts = parts[hop.START]
+    kept = np.ones(parts.shape[1], bool)
+    if filters.topics is not None:
+        topics = [name.encode() for name in filters.topics if isinstance(name, str)]
+        kept &= np.logical_or.reduce([np.zeros_like(kept), *(_say(step.window, parts, topic) for topic in topics)])
+    if filters.queue_ids is not None:
+        kept &= np.isin(kernel.queue_ids(step.window, parts), list(filters.queue_ids))
+    _keep_between(kept, step.origin + starts, filters.min_offset, filters.end_offset)
+    if filters.min_store_timestamp is not None or filters.end_store_timestamp is not None:
+        times = kernel.store_times(step.window, parts)
+        _keep_between(kept, times, filters.min_store_timestamp, filters.end_store_timestamp)
+    return np.ascontiguousarray(parts[:, kept])
+
+
+def _keep_between(kept: Array, values: Array, low: int | None, high: int | None) -> None:
+    if low is not None:
+        kept &= values >= low
+    if high is not None:
+        kept &= values < high
+
+
+def _steps(offsets: Array, ends: Array, read_together: Array, window_bytes: int) -> Iterator[tuple[int, int]]:
+    """Which records make a step: numbers of the first, and behind the last.
+
+    Together they, and what is read with them, are not more than a window, nor too far apart; but for a larger record.
+    """
+    taken = np.where(np.isin(np.arange(len(offsets)), read_together), ends - offsets, np.diff(ends, prepend=offsets[0]))
+    behind = np.cumsum(taken)
+    first = 0
+    while first < len(offsets):
+        before = int(behind[first - 1]) if first else 0
+        by_bytes = int(np.searchsorted(behind, before + window_bytes, "right"))
+        by_distance = int(np.searchsorted(ends, offsets[first] + max(window_bytes, _WINDOW_SPAN), "right"))
+        last = max(first + 1, min(by_bytes, by_distance, first + _STEP_RECORDS))
+        yield first, last
+        first = last
+
+
+class _Reader:
+    """Examines the records of one split, a group at a time."""
+
+    def __init__(self, split: ListedSplit, max_record_bytes: int) -> None:
+        self._split = split
+        self._max_record_bytes = max_record_bytes
+        self.offsets = split.array("offsets")
+        self.sizes = split.array("sizes")
+        self.ends = self.offsets + self.sizes
+        self.read_together = groups(self.offsets, self.sizes)[:-1]
+        self._read_to = np.zeros(len(self.offsets), np.int64)
+        self._state = np.zeros(hop.STATE_SIZE, np.int64)
+        self._faults = np.empty((2, 3), np.int64)
+        self._kernel = kernel_of(split.layout)
+        self._parts = np.empty((self._kernel.part_count, 0), np.int64)
+
+    def fill(self, window: Window, file: SegmentFile, first: int, last: int) -> None:
+        """Read the records of a step into its window."""
+        origin = int(self.offsets[first])
+        edges = [first, *self.read_together[(self.read_together > first) & (self.read_together < last)].tolist(), last]
+        for begin, behind in pairwise(edges):
+            start, stop = int(self.offsets[begin]), int(self.ends[behind - 1])
+            length = file.read_into(window[start - origin : stop - origin], start - self._split.base_offset)
+            self._read_to[begin:behind] = start + length
+
+    def examine(self, window: Window, first: int, last: int) -> tuple[Array, list[BadRange]]:
+        """Where the parts of a step's records lie in its window, and the damaged ones among them."""
+        if self._parts.shape[1] < last - first + 2:
+            self._parts = np.empty((self._kernel.part_count, last - first + 2), np.int64)
+        origin = int(self.offsets[first])
+        self._state[hop.RECORDS] = 0
+        bad: list[BadRange] = []
+        good: list[Array] = []
+        for begin, behind in _runs(self.offsets, self.ends, first, last):
+            before = int(self._state[hop.RECORDS])
+            if self._hop(window, origin, begin, behind) and self._is_listed(before, origin, begin, behind):
+                good.append(np.arange(begin, behind))
+                continue
+            self._state[hop.RECORDS] = before
+            for row in range(begin, behind):
+                fault = self._examine_one(window, origin, row)
+                if fault is None:
+                    good.append(np.arange(row, row + 1))
+                else:
+                    bad.append(fault)
+        rows = np.concatenate([np.empty(0, np.int64), *good])
+        parts = self._parts[:, : len(rows)]
+        if self._split.queues:
+            self._check_queues(window, parts, rows)
+        return parts, bad
+
+    def _hop(self, window: Window, origin: int, begin: int, behind: int) -> bool:
+        """Whether a run holds as many records as are listed, without a fault; their parts are appended."""
+        state, split = self._state, self._split
+        before, stop = int(state[hop.RECORDS]), int(self.ends[behind - 1])
+        if stop > self._read_to[begin]:
+            return False
+        state[hop.POSITION], state[hop.BAD_START], state[hop.FAULTS] = self.offsets[begin], -1, 0
+        hop.hop(
+            self._kernel.tag, window, stop - origin, origin, stop, split.segment_end, split.file_end,
+            self._max_record_bytes, True, state, self._parts, self._faults,
+        )  # fmt: skip
+        return bool(
+            state[hop.STOP] == hop.STOP_LIMIT
+            and state[hop.FAULTS] == 0
+            and state[hop.RECORDS] - before == behind - begin
+            and state[hop.POSITION] == stop
+        )
+
+    def _is_listed(self, before: int, origin: int, begin: int, behind: int) -> bool:
+        """Whether the records of a run begin where they should; the last ends where it should."""
+        starts = origin + self._parts[hop.START, before : before + behind - begin]
+        return bool((starts == self.offsets[begin:behind]).all())
+
+    def _examine_one(self, window: Window, origin: int, row: int) -> BadRange | None:
+        """A damaged record, or None where it is as it is listed; its parts are then appended.
+
+        Raises:
+            IndexMismatchError: where there is another record, or none.
+        """
+        before = int(self._state[hop.RECORDS])
+        if self._hop(window, origin, row, row + 1) and self._is_listed(before, origin, row, row + 1):
+            return None
+        self._state[hop.RECORDS] = before
+        start, size = int(self.offsets[row]), int(self.sizes[row])
+        if start + size > self._read_to[row]:
+            return BadRange(start, start + size, Fault.CUT)
+        bounds = self._split.bounds(self._max_record_bytes)
+        view = window.data[: start + size - origin]
+        finding = rules_of(self._split.layout).examine(view, start - origin, start, bounds)
+        if finding.fault is Fault.BODY_CRC and finding.size == size:
+            return BadRange(start, start + size, Fault.BODY_CRC)
+        if finding.kind is SpanKind.RECORD:
+            raise self._mismatch(row, f"a record of {size} bytes", f"one of {finding.size}")
+        if finding.kind is SpanKind.MORE:
+            raise self._mismatch(row, f"a record of {size} bytes", "a larger one")
+        found = f"{finding.fault} {finding.found}" if finding.fault else f"{finding.kind}"
+        raise self._mismatch(row, f"a record of {size} bytes", found)
+
+    def _check_queues(self, window: Window, parts: Array, rows: Array) -> None:
+        """See that records are of the topic, of the queue and at the place in it that the index says.
+
+        Raises:
+            IndexMismatchError: for the first that is not.
+        """
+        split = self._split
+        numbers = split.array("queue_numbers")[rows]
+        queue_ids = np.array([queue_id for _, queue_id in split.queues], np.int64)[numbers]
+        self._compare("queue id", rows, queue_ids, self._kernel.queue_ids(window, parts))
+        queue_offsets = split.array("queue_offsets")[rows]
+        found = self._kernel.queue_offsets(window, parts)
+        self._compare("queue offset", rows, queue_offsets, found)
+        topics = [topic for topic, _ in split.queues]
+        for topic in dict.fromkeys(topics):
+            of_topic = np.flatnonzero(np.array([name == topic for name in topics], bool)[numbers])
+            wrong = of_topic[~_say(window, parts[:, of_topic], topic.encode())]
+            if len(wrong):
+                place = int(wrong[0])
+                start, size = int(parts[hop.TOPIC, place]), int(parts[hop.TOPIC_LENGTH, place])
+                name = window[start : start + size].tobytes().decode("utf-8", "replace")
+                raise self._mismatch(int(rows[place]), f"topic {topic!r}", f"{name!r}")
+
+    def _compare(self, field: str, rows: Array, expected: Array, found: Array) -> None:
+        wrong = np.flatnonzero(expected != found)
+        if len(wrong):
+            place = wrong[0]
+            raise self._mismatch(int(rows[place]), f"{field} {expected[place]}", f"{found[place]}")
+
+    def _mismatch(self, row: int, expected: str, found: str) -> IndexMismatchError:
+        split, start = self._split, int(self.offsets[row])
+        index = "an IndexFile"
+        if split.queues:
+            topic, queue_id = split.queues[split.array("queue_numbers")[row]]
+            index = f"entry {split.array('queue_offsets')[row]} of the {self._kernel.queues.name} {topic}/{queue_id}"
+        return IndexMismatchError(
+            f"{split.path}, byte {start - split.base_offset} (physical offset {start}): expected {expected}, "
+            f"as {index} says, found {found}. "
+            "The broker's index does not fit its log: read with the option useIndexes=false"
+        )
+
+
+def _runs(offsets: Array, ends: Array, first: int, last: int) -> Iterator[tuple[int, int]]:
+    """Records of a group that lie one behind the other: numbers of the first, and behind the last."""
+    breaks = np.flatnonzero(offsets[first + 1 : last] != ends[first : last - 1]) + first + 1
+    edges = [first, *breaks.tolist(), last]
+    yield from pairwise(edges)
+
+
+def _say(window: Window, parts: Array, topic: bytes) -> Array:
+    """Which records have a topic."""
+    same: Array = parts[hop.TOPIC_LENGTH] == len(topic)
+    rows = np.flatnonzero(same)
+    found = window[parts[hop.TOPIC, rows][:, None] + np.arange(len(topic))]
+    same[rows] = (found == np.frombuffer(topic, np.uint8)).all(axis=1)
+    return same

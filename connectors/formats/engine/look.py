@@ -1,0 +1,46 @@
+"""One place of a segment, looked at by itself: for a plan, before anything is read in windows, and for what is bad."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from commitlake.connectors.formats.engine.files import SegmentFile
+from commitlake.connectors.formats.engine.layouts import rules_of
+from commitlake.connectors.formats.engine.splits import Split
+from commitlake.schemas.layouts.rocketmq.scan import Finding, SpanKind
+
+_FIRST_LOOK = 4096
+
+
+def look_at(file: SegmentFile, split: Split, offset: int, max_record_bytes: int) -> tuple[Finding, memoryview]:
+    """What stands at a physical offset, and the bytes from there on, of a record all of them.
+
+    Args:
+        file: the open segment.
+        split: any range of it.
+        offset: where to look.
+        max_record_bytes: larger sizes are faults.
+    """
+    bounds, rules = split.bounds(max_record_bytes), rules_of(split.layout)
+    view = _read(file, split, offset, _FIRST_LOOK)
+    finding = rules.examine(view, 0, offset, bounds)
+    if finding.kind is SpanKind.MORE and len(view) >= rules.head_bytes:
+        view = _read(file, split, offset, rules.size_of(view))
+        finding = rules.examine(view, 0, offset, bounds)
+    return finding, view
+
+
+def message_at(file: SegmentFile, split: Split, offset: int, max_record_bytes: int) -> Any:
+    """The record at a physical offset, a message of its layout; None where none proves itself."""
+    finding, view = look_at(file, split, offset, max_record_bytes)
+    if finding.kind is not SpanKind.RECORD:
+        return None
+    found = rules_of(split.layout).parse(view)
+    return None if found is None else found[0]
+
+
+def _read(file: SegmentFile, split: Split, offset: int, size: int) -> memoryview:
+    window = np.empty(max(0, min(size, split.file_end - offset)), np.uint8)
+    return window.data[: file.read_into(window, offset - split.base_offset)]

@@ -1,0 +1,135 @@
+"""Parts of a segment as memory, without a copy, and without the danger that it brings.
+
+A broker, or an operator, may cut a file that is mapped. `kernel.guard` turns what would then end the process into zeros
+and a mark, which `was_cut` tells: whoever looked at the mapping must not believe what it saw. A cut within the last
+page that is left ends no process; it is told from the file's size.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import signal
+import sys
+import threading
+from typing import Any
+
+import numpy as np
+
+Rows = np.ndarray[Any, np.dtype[np.int64]]
+Window = np.ndarray[Any, np.dtype[np.uint8]]
+
+IS_SUPPORTED = sys.platform == "linux" and sys.maxsize > 1 << 32
+
+_WITH_INFO, _ON_ITS_STACK = 0x4, 0x08000000  # SA_SIGINFO, SA_ONSTACK
+
+
+class _SignalAction(ctypes.Structure):
+    """The C library's struct sigaction, on 64-bit Linux."""
+
+    _fields_ = (
+        ("handler", ctypes.c_void_p),
+        ("mask", ctypes.c_byte * 128),
+        ("flags", ctypes.c_int),
+        ("restorer", ctypes.c_void_p),
+    )
+
+
+class _Guard:
+    """The handler of this process, and the table of regions that it looks after."""
+
+    def __init__(self) -> None:
+        from commitlake.connectors.formats.engine.kernel import guard  # noqa: PLC0415 (it is compiled when first needed)
+
+        self._lock = threading.Lock()
+        self._guard = guard
+        handler = guard.on_bus_error
+        address = int(handler.ctypes(guard.TELL_TABLE, 0, 0))
+        memory = (ctypes.c_int64 * (guard.ROWS * guard.ROW_SIZE)).from_address(address)
+        self._table: Rows = np.ctypeslib.as_array(memory).reshape(guard.ROWS, guard.ROW_SIZE)
+        action = _SignalAction(handler.address, (ctypes.c_byte * 128)(), _WITH_INFO | _ON_ITS_STACK, None)
+        library = ctypes.CDLL(None, use_errno=True)
+        if library.sigaction(int(signal.SIGBUS), ctypes.byref(action), None) != 0:
+            raise OSError(ctypes.get_errno(), "sigaction(SIGBUS)")
+
+    def enter(self, address: int, size: int) -> Rows | None:
+        """Look after a region; its row of the table, or None where the table is full."""
+        with self._lock:
+            free = np.flatnonzero(self._table[:, self._guard.END] == 0)
+            if not len(free):
+                return None
+            row: Rows = self._table[free[0]]
+            row[self._guard.BEGIN], row[self._guard.PAGE_SIZE], row[self._guard.HITS] = address, mmap.PAGESIZE, 0
+            row[self._guard.END] = address + size
+            return row
+
+    def leave(self, row: Rows) -> None:
+        """Look after it no longer."""
+        with self._lock:
+            row[self._guard.END] = 0
+
+    def hits(self, row: Rows) -> int:
+        """How many pages of the region turned out not to be there."""
+        return int(row[self._guard.HITS])
+
+
+_guards: dict[int, _Guard] = {}  # by process: a child has the handler, and needs to know that it has
+
+
+def _guard_of_process() -> _Guard:
+    if os.getpid() not in _guards:
+        _guards[os.getpid()] = _Guard()
+    return _guards[os.getpid()]
+
+
+class Mapping:
+    """A part of an open file, mapped to be read.
+
+    Attributes:
+        window: its bytes. They are zeros where the file has been cut meanwhile.
+    """
+
+    def __init__(self, descriptor: int, position: int, length: int, guard: _Guard) -> None:
+        self._descriptor = descriptor
+        self._start, self._end = position, position + length
+        start = position - position % mmap.ALLOCATIONGRANULARITY
+        # Private and writable, although nobody writes: numba compiles once more for arrays that cannot be written.
+        access = mmap.PROT_READ | mmap.PROT_WRITE
+        size = position + length - start
+        self._memory = mmap.mmap(descriptor, size, flags=mmap.MAP_PRIVATE, prot=access, offset=start)
+        whole = np.frombuffer(self._memory, np.uint8)
+        self._guard = guard
+        self._row = guard.enter(whole.ctypes.data, len(whole))
+        self.window: Window = whole[position - start :]
+
+    @classmethod
+    def of(cls, descriptor: int, position: int, length: int) -> Mapping | None:
+        """Map some bytes of a file, fewer where it ends before; None where that cannot be done safely here."""
+        if not IS_SUPPORTED:
+            return None
+        length = min(length, os.fstat(descriptor).st_size - position)
+        if length <= 0:
+            return None
+        try:
+            mapping = cls(descriptor, position, length, _guard_of_process())
+        except (ValueError, OSError):  # cut just now, or a file system that maps nothing
+            return None
+        return None if mapping._row is None else mapping
+
+    @property
+    def was_cut(self) -> bool:
+        """Whether some of the window was looked at that the file no longer has, or may have been."""
+        if self._row is None:
+            return False
+        # A file that ends within a page has zeros behind its end there, and nobody is told of a look at them.
+        size = os.fstat(self._descriptor).st_size
+        return self._guard.hits(self._row) > 0 or max(size, self._start) < min(size + -size % mmap.PAGESIZE, self._end)
+
+    def close(self) -> None:
+        """Give the memory back, once nothing looks at it any longer."""
+        if self._row is not None:
+            self._guard.leave(self._row)
+            self._row = None
+        self.window = np.empty(0, np.uint8)
+        del self._memory

@@ -1,0 +1,134 @@
+"""Values of options, read out of the strings that Spark hands over; a wrong one is an error that names its option."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import TypeVar
+
+from commitlake.connectors.formats.engine.errors import OptionError
+from commitlake.schemas.layouts.numbers import parse_int64
+
+_MILLISECOND = datetime.timedelta(milliseconds=1)
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+
+_E = TypeVar("_E", bound=StrEnum)
+
+
+class Start(StrEnum):
+    """Where a stream begins that is told neither offsets nor a time."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+
+
+def _is_offset(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+class OptionValues:
+    """Reads typed values out of strings."""
+
+    def __init__(self, values: Mapping[str, str]) -> None:
+        self._values = values
+
+    def choice(self, name: str, enum: type[_E], default: _E, *, upper: bool = False) -> _E:
+        """One of a few words."""
+        text = self._values.get(name)
+        if text is None:
+            return default
+        try:
+            return enum(text.upper() if upper else text.lower())
+        except ValueError:
+            raise OptionError(f"option {name}: expected {', '.join(enum)}, found {text!r}") from None
+
+    def number(self, name: str) -> int | None:
+        """A whole number."""
+        text = self._values.get(name)
+        if text is None:
+            return None
+        number = parse_int64(text)
+        if number is None:
+            raise OptionError(f"option {name}: expected a whole number, found {text[:100]!r}")
+        return number
+
+    def time(self, name: str) -> int | None:
+        """A time, in ms since 1970."""
+        text = self._values.get(name)
+        if text is None:
+            return None
+        milliseconds = parse_int64(text)
+        if milliseconds is not None:
+            return milliseconds
+        try:
+            moment = datetime.datetime.fromisoformat(text)
+        except ValueError:
+            raise OptionError(
+                f"option {name}: expected ms since 1970 or a time such as 2026-11-20T14:00, found {text!r}"
+            ) from None
+        return ((moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)) - _EPOCH) // _MILLISECOND
+
+    def start(self, name: str) -> int | Start | dict[str, int] | None:
+        """Where to begin."""
+        text = self._values.get(name)
+        if text is None:
+            return None
+        if text.lower() in list(Start):
+            return Start(text.lower())
+        try:
+            value = json.loads(text)
+        except ValueError:
+            value = None
+        if isinstance(value, int) and _is_offset(value):
+            return value
+        if isinstance(value, dict) and all(_is_offset(offset) for offset in value.values()):
+            return value
+        raise OptionError(
+            f"option {name}: expected a physical offset, earliest, latest or JSON such as "
+            f'{{"broker-a": 1073741824}}, found {text!r}'
+        )
+
+    def size(self, name: str, default: int) -> int:
+        """A number of bytes."""
+        return self.least(name, default, 1, "byte")
+
+    def least(self, name: str, default: int, least: int, unit: str) -> int:
+        """A whole number that must not be smaller."""
+        value = self.number(name)
+        if value is None:
+            return default
+        if value < least:
+            raise OptionError(f"option {name}: expected at least {least} {unit}, found {value}")
+        return value
+
+    def flag(self, name: str, *, default: bool) -> bool:
+        """True or false."""
+        text = self._values.get(name)
+        if text is None:
+            return default
+        if text.lower() not in {"true", "false"}:
+            raise OptionError(f"option {name}: expected true or false, found {text!r}")
+        return text.lower() == "true"
+
+    def names(self, name: str) -> tuple[str, ...] | None:
+        """Words with commas between."""
+        text = self._values.get(name)
+        if text is None:
+            return None
+        names = tuple(part.strip() for part in text.split(",") if part.strip())
+        if not names:
+            raise OptionError(f"option {name}: expected at least one name, found {text!r}")
+        return names
+
+    def numbers(self, name: str) -> frozenset[int] | None:
+        """Whole numbers with commas between."""
+        names = self.names(name)
+        if names is None:
+            return None
+        numbers = {parse_int64(text) for text in names}
+        known = frozenset(number for number in numbers if number is not None)
+        if len(known) < len(numbers):
+            raise OptionError(f"option {name}: expected whole numbers, found {self._values[name][:100]!r}")
+        return known

@@ -1,0 +1,387 @@
+"""From stores to splits: what is there to read, where it ends, and how it is divided.
+
+A snapshot fixes, for each store, the range to read: it ends behind the last record of the newest segment that proves
+itself. What comes after that is the tail: zeros that are not written yet, or the torn end of a write, which the next
+read takes up again. So within a snapshot everything that is neither a record nor a BLANK is damage, and two reads of
+one snapshot give the same.
+
+Splits begin and end where records do, see `cuts`: a message whose body holds a whole, valid record cannot pass for one.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
+from itertools import pairwise
+
+import numpy as np
+
+from commitlake.connectors.formats.engine.arrow import Array
+from commitlake.connectors.formats.engine.cuts import find_cuts
+from commitlake.connectors.formats.engine.errors import OptionError, StoreError
+from commitlake.connectors.formats.engine.files import LocalFile, OpenSegment, SegmentFile
+from commitlake.connectors.formats.engine.kernel import hop
+from commitlake.connectors.formats.engine.kernels import kernel_of
+from commitlake.connectors.formats.engine.layouts import StoreLayout, rules_of
+from commitlake.connectors.formats.engine.look import look_at
+from commitlake.connectors.formats.engine.splits import Split
+from commitlake.connectors.formats.engine.stores import Segment, Store, segment_size, segment_sizes
+from commitlake.connectors.formats.engine.walk import End, walk
+from commitlake.connectors.formats.engine.written import lacks_blocks, vouched_for
+from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES, SpanKind
+from commitlake.schemas.layouts.segments import segment_name
+
+logger = logging.getLogger(__name__)
+
+_WINDOW_BYTES = 4 << 20
+
+
+class TailKind(StrEnum):
+    """What lies behind the last record of a store."""
+
+    UNWRITTEN = "unwritten"
+    TORN = "torn"
+    CLOSED = "closed"
+
+
+@dataclass(frozen=True, slots=True)
+class StoreRange:
+    """The part of a store's log that one read takes.
+
+    Attributes:
+        start: physical offset of the first byte.
+        end: physical offset behind the last record that proves itself.
+        tail: what lies behind it.
+        tail_bytes: how many bytes of a torn tail are not taken.
+        last_record: physical offset of the newest segment's last record that proves itself, where it is in the range.
+    """
+
+    start: int
+    end: int
+    tail: TailKind = TailKind.UNWRITTEN
+    tail_bytes: int = 0
+    last_record: int | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes of the range."""
+        return max(0, self.end - self.start)
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What one read takes of each store; two reads of one snapshot give the same rows."""
+
+    ranges: Mapping[str, StoreRange]
+
+    @property
+    def size(self) -> int:
+        """Bytes of all ranges."""
+        return sum(store_range.size for store_range in self.ranges.values())
+
+    def to_json(self) -> str:
+        """The text that the source's option `snapshot` takes."""
+        return json.dumps({broker: asdict(store_range) for broker, store_range in self.ranges.items()}, sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> Snapshot:
+        """The snapshot in such a text.
+
+        Raises:
+            OptionError: if it is not one.
+        """
+        try:
+            ranges = {
+                broker: StoreRange(**{**value, "tail": TailKind(value["tail"])})
+                for broker, value in json.loads(text).items()
+            }
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise OptionError(
+                f"option snapshot: expected the JSON that Snapshot.to_json gives, found {error!r}"
+            ) from None
+        return cls(ranges)
+
+
+def take_snapshot(
+    stores: Iterable[Store],
+    starts: Mapping[str, int] | None = None,
+    *,
+    max_record_bytes: int = DEFAULT_MAX_RECORD_BYTES,
+    until: int | None = None,
+    is_stopped: bool = False,
+) -> Snapshot:
+    """The range of each store from a start, or from its oldest segment, to its last whole record.
+
+    Args:
+        stores: from `find_stores`.
+        starts: physical offsets to begin at, by broker; each must be where a record begins.
+        max_record_bytes: larger sizes are faults.
+        until: a physical offset that ends what is wanted: the end of the log is not looked for where a segment from
+            there on has begun, as all before it is then complete.
+        is_stopped: no broker writes these stores: zeros in a record's topic or properties are then its content, and
+            not pages that are yet to come.
+    """
+    starts = starts or {}
+    return Snapshot(
+        {
+            store.broker: _range_of(store, starts.get(store.broker), max_record_bytes, until, is_stopped=is_stopped)
+            for store in stores
+        }
+    )
+
+
+def _range_of(
+    store: Store, start: int | None, max_record_bytes: int, until: int | None, *, is_stopped: bool
+) -> StoreRange:
+    first = store.segments[0].base_offset if start is None else start
+    for segment, size in zip(reversed(store.segments), reversed(segment_sizes(store)), strict=True):
+        begin = max(segment.base_offset, first)
+        if first >= segment.base_offset + size:
+            break
+        if begin >= segment.base_offset + segment.file_size:
+            continue  # made, or copied, without a byte of what is looked for
+        with OpenSegment(segment.path) as file:
+            if (
+                until is not None
+                and until <= segment.base_offset
+                and _has_begun(file, store.layout, segment, size, max_record_bytes)
+            ):
+                return StoreRange(first, max(first, segment.base_offset), TailKind.CLOSED)
+            found = end_of_segment(
+                file, segment, begin, size, max_record_bytes, layout=store.layout, is_stopped=is_stopped
+            )
+        if found is not None:
+            return replace(found, start=first)
+    return StoreRange(first, first)
+
+
+def _has_begun(file: SegmentFile, layout: StoreLayout, segment: Segment, size: int, max_record_bytes: int) -> bool:
+    """Whether a segment's first record proves itself."""
+    base, file_end = segment.base_offset, segment.base_offset + segment.file_size
+    split = Split("", segment.path, base, base, file_end, base + size, file_end, layout=layout)
+    return look_at(file, split, base, max_record_bytes)[0].kind is SpanKind.RECORD
+
+
+def end_of_segment(
+    file: SegmentFile,
+    segment: Segment,
+    begin: int,
+    size: int,
+    max_record_bytes: int,
+    reach: int | None = None,
+    layout: StoreLayout = StoreLayout.COMMITLOG,
+    *,
+    is_stopped: bool = False,
+) -> StoreRange | None:
+    """Where the data of a segment ends, or None where it has none from `begin` on.
+
+    A BLANK closes it only where a record should begin. Behind a bad range it may be in the body of a record that is
+    being written: what is there is a torn tail, until the broker goes on to the next segment.
+
+    Args:
+        file: the open segment.
+        segment: which one it is.
+        begin: a physical offset at which a record begins, or will.
+        size: bytes of this segment, see `stores.segment_sizes`.
+        max_record_bytes: larger sizes are faults.
+        reach: a physical offset behind which nobody looks, but for the rest of a record that begins before it.
+        layout: what its records are.
+        is_stopped: see `take_snapshot`.
+    """
+    file_end = segment.base_offset + segment.file_size
+    reach = file_end if reach is None else reach
+    if isinstance(file, LocalFile) and file.next_data(begin - segment.base_offset) is None:
+        return None
+    base, segment_end = segment.base_offset, segment.base_offset + size
+    split = Split("", segment.path, base, begin, reach, segment_end, file_end, layout=layout)
+    end, records, bad_end = End(), _LastRecords(layout, needs_texts=not is_stopped), begin
+    for step in walk(file, split, _WINDOW_BYTES, max_record_bytes, end, verify=False):
+        if step.parts.shape[1]:
+            records.add(step.origin, step.parts)
+        if step.bad:
+            bad_end = step.bad[-1].end
+    if end.stop == hop.STOP_BLANK and bad_end <= records.last_end(default=begin):
+        return StoreRange(begin, end.position, TailKind.CLOSED, last_record=records.last_start)
+    last_record, last_good = records.last_proven(file, split, max_record_bytes, default=begin)
+    if end.stop == hop.STOP_UNWRITTEN:
+        if last_good == begin and end.position == begin:
+            return None
+        torn = end.position - last_good
+    else:
+        torn = max(0, reach - last_good)
+    return StoreRange(begin, last_good, TailKind.TORN if torn else TailKind.UNWRITTEN, torn, last_record)
+
+
+class _LastRecords:
+    """The records seen last: enough to step back over those that did not get to disk as a whole."""
+
+    def __init__(self, layout: StoreLayout, *, needs_texts: bool) -> None:
+        self._origin = 0
+        self._needs_texts = needs_texts
+        self._rules = rules_of(layout)
+        self._texts = kernel_of(layout).texts
+        self._parts = np.empty((kernel_of(layout).part_count, 0), np.int64)
+
+    def add(self, origin: int, parts: Array) -> None:
+        """Remember the records of one step instead of those before.
+
+        Args:
+            origin: physical offset of the step's window.
+            parts: where the parts of its records lie in there.
+        """
+        self._origin, self._parts = origin, parts.copy()
+
+    @property
+    def _starts(self) -> Array:
+        starts: Array = self._origin + self._parts[hop.START]
+        return starts
+
+    @property
+    def _ends(self) -> Array:
+        ends: Array = self._origin + self._parts[hop.PROPERTIES] + self._parts[hop.PROPERTIES_LENGTH]
+        return ends
+
+    def last_end(self, default: int) -> int:
+        """Where the last record ends, proven or not."""
+        return int(self._ends[-1]) if len(self._ends) else default
+
+    @property
+    def last_start(self) -> int | None:
+        """Where the last record begins, proven or not."""
+        return int(self._starts[-1]) if len(self._starts) else None
+
+    def last_proven(
+        self, file: SegmentFile, split: Split, max_record_bytes: int, default: int
+    ) -> tuple[int | None, int]:
+        """Where the last record begins and ends that is written to its end; see `written`."""
+        bounds = split.bounds(max_record_bytes)
+        begins, ends = self._starts.tolist(), self._ends.tolist()
+        is_last = True
+        for row in reversed(range(len(begins))):
+            start, stop = begins[row], ends[row]
+            window = np.empty(stop - start, np.uint8)
+            length = file.read_into(window, start - split.base_offset)
+            finding = self._rules.examine(window.data[:length], 0, start, bounds)
+            if finding.kind is not SpanKind.RECORD:
+                continue
+            if self._is_whole(window, row, start - split.base_offset, is_last=is_last) or self._is_vouched(
+                split, window
+            ):
+                return start, stop
+            is_last = False
+        return None, begins[0] if begins else default
+
+    def _texts_of(self, row: int) -> tuple[int, int]:
+        """Where a record's texts begin and end, those that are empty left out, from its first byte on."""
+        parts = self._parts[:, row]
+        spans = [(int(parts[place]), int(parts[length])) for place, length in self._texts if parts[length]]
+        if not spans:
+            return 0, 0
+        start = int(parts[hop.START])
+        return spans[0][0] - start, sum(spans[-1]) - start
+
+    def _is_whole(self, window: Array, row: int, position: int, *, is_last: bool) -> bool:
+        """Whether a record's texts are not such zeros as missing bytes leave."""
+        if not self._needs_texts:
+            return True
+        begin, end = self._texts_of(row)
+        return (not is_last or end == begin or bool(window[end - 1])) and not lacks_blocks(window, begin, end, position)
+
+    def _is_vouched(self, split: Split, window: Array) -> bool:
+        parsed = self._rules.parse(window.data)
+        return parsed is not None and vouched_for(split.path, parsed[0], self._rules)
+
+
+def plan_splits(
+    store: Store,
+    store_range: StoreRange,
+    max_partition_bytes: int,
+    max_record_bytes: int = DEFAULT_MAX_RECORD_BYTES,
+) -> list[Split]:
+    """The splits of one store's range, in order, with the places where segments are missing.
+
+    Splits are cut at multiples of `max_partition_bytes` in physical offsets, so that the same log gives the same splits
+    whenever it is read.
+    """
+    return [
+        split
+        for whole in segment_ranges(store, store_range)
+        for split in divide(whole, max_partition_bytes, max_record_bytes)
+    ]
+
+
+def segment_ranges(store: Store, store_range: StoreRange) -> list[Split]:
+    """One split for each segment of one store's range, in order, and for each place where segments are missing."""
+    return list(_segment_ranges(store, store_range))
+
+
+def _segment_ranges(store: Store, store_range: StoreRange) -> Iterator[Split]:
+    common = segment_size(store)
+    expected = store_range.start
+    for segment, size in zip(store.segments, segment_sizes(store), strict=True):
+        if segment.base_offset >= store_range.end:
+            break
+        segment_end = segment.base_offset + size
+        if segment_end <= store_range.start:
+            continue
+        if segment.base_offset > expected:
+            yield _missing(store, expected, segment.base_offset, common)
+        start = max(segment.base_offset, expected)
+        end = min(segment_end, store_range.end)
+        file_end = segment.base_offset + min(segment.file_size, size)
+        if segment.file_size > size:
+            logger.warning("%s has %d bytes, %d more than its neighbours leave room for: they are not read",
+                           segment.path, segment.file_size, segment.file_size - size)  # fmt: skip
+        base, path = segment.base_offset, segment.path
+        yield Split(store.broker, path, base, start, end, segment_end, file_end, layout=store.layout)
+        expected = end
+    if expected < store_range.end:
+        yield _missing(store, expected, store_range.end, common)
+
+
+def _missing(store: Store, start: int, end: int, size: int) -> Split:
+    base_offset = start - start % size
+    path = f"{store.root}/{segment_name(base_offset)}"
+    return Split(store.broker, path, base_offset, start, end, end, end, missing=True, layout=store.layout)
+
+
+def divide(whole: Split, max_partition_bytes: int, max_record_bytes: int, until: int | None = None) -> list[Split]:
+    """The splits of one segment's range, or of the place where one is missing.
+
+    Args:
+        whole: from `segment_ranges`.
+        max_partition_bytes: they are cut at multiples of this.
+        max_record_bytes: larger sizes are faults.
+        until: a physical offset that ends what is wanted: nothing behind the first cut from there on is looked at, and
+            the last split ends at that cut.
+    """
+    if (
+        whole.missing
+        or whole.size <= max_partition_bytes
+        or whole.start // max_partition_bytes == (whole.end - 1) // max_partition_bytes
+    ):
+        return [whole]
+    try:
+        with OpenSegment(whole.path) as file:
+            cuts = find_cuts(file, whole, max_partition_bytes, max_record_bytes, whole.end if until is None else until)
+    except FileNotFoundError:
+        return [whole]  # the task will find the same, and say so
+    edges = [whole.start, *cuts]
+    if until is None or edges[-1] < until:
+        edges.append(whole.end)
+    return [replace(whole, start=start, end=end) for start, end in pairwise(edges) if start < end]
+
+
+def check_ranges(stores: Iterable[Store], snapshot: Snapshot) -> None:
+    """Refuse a snapshot that names stores which are not there.
+
+    Raises:
+        StoreError: naming the first.
+    """
+    known = {store.broker for store in stores}
+    for broker in snapshot.ranges:
+        if broker not in known:
+            raise StoreError(f"the snapshot has a store {broker!r}, the path has {', '.join(sorted(known)) or 'none'}")

@@ -1,0 +1,49 @@
+"""Checks that a read gets on: whatever a log holds, no loop of a reader goes on for ever."""
+
+from __future__ import annotations
+
+from commitlake.connectors.formats.engine.arrow import Array
+from commitlake.connectors.formats.engine.errors import no_progress
+from commitlake.connectors.formats.engine.kernel import hop as kernel
+
+
+class WalkProgress:
+    """Watches one walk over a range of a segment."""
+
+    def __init__(self, path: str, base_offset: int) -> None:
+        self._path = path
+        self._base_offset = base_offset
+        self._window: tuple[int, ...] = ()
+
+    def check_window(self, *window: int) -> None:
+        """See that a window is not the one that was opened before.
+
+        Args:
+            window: physical offset of its first byte, and what decides how long it is.
+
+        Raises:
+            NoProgressError: if it is.
+        """
+        if window == self._window:
+            raise no_progress(
+                self._path, self._base_offset, window[0], "a larger window", "the same one asked for again"
+            )
+        self._window = window
+
+    def check_hop(self, before: Array, state: Array) -> None:
+        """See that a hop which asks for more room has taken something.
+
+        Args:
+            before: the hop's state before it.
+            state: behind it.
+
+        Raises:
+            NoProgressError: if it found nothing and stands where it stood.
+        """
+        if (
+            state[kernel.STOP] == kernel.STOP_ROOM
+            and state[kernel.RECORDS] + state[kernel.FAULTS] == 0
+            and state[kernel.POSITION] <= before[kernel.POSITION]
+        ):
+            at = int(state[kernel.POSITION])
+            raise no_progress(self._path, self._base_offset, at, "room for one record", "none in an empty batch")

@@ -1,0 +1,214 @@
+"""Topics and queues answered from the ConsumeQueues.
+
+The queues of all topics together say of every byte of the log whose record it is. So they are read for a segment all
+together, wanted or not, 20 bytes for each message, unless what is wanted alone takes as long as a scan. What no entry
+claims is left open, and is scanned. That one test finds every way in which queues can be incomplete: a queue, or one of
+its files, that is lost or not yet written, a copy made while the broker ran, topics of batches, whose queues have
+another form, records that brokers never enter (half messages of old ones), damage, and the end of the log that dispatch
+has not reached. Where two entries claim the same bytes, the segment is scanned.
+
+Left out are the queues `%LMQ%...`: their entries lead to records of other topics, which have an entry there, too.
+"""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_left
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from commitlake.connectors.formats.engine.filters import Filters
+from commitlake.connectors.formats.engine.index_answer import Answer, Array, IndexUnusable, check_that_it_pays
+from commitlake.connectors.formats.engine.splits import Split
+from commitlake.connectors.formats.rocketmq.queue_formats import BEHIND_ALL, CONSUME_QUEUES, QueueFormat
+from commitlake.schemas.layouts.segments import is_segment_name, parse_queue_folder
+from commitlake.schemas.store_files import files_in, folders_in, open_file
+
+_ENTRY = np.dtype([("offset", np.int64), ("size", np.int64)])
+
+
+class QueueIndex:
+    """The queues of one store, asked for some topics and queues of them.
+
+    Attributes:
+        name: what a plan calls it.
+    """
+
+    def __init__(
+        self, store_folder: Path, filters: Filters, max_record_bytes: int, queues: QueueFormat = CONSUME_QUEUES
+    ) -> None:
+        """List the queues; no entry is read.
+
+        Args:
+            store_folder: what the log and the queues lie in.
+            filters: what is wanted.
+            max_record_bytes: larger sizes are faults.
+            queues: what they are.
+
+        Raises:
+            IndexUnusable: where there are none, or they may not be read.
+        """
+        self.name = queues.name
+        self._format = queues
+        self._filters = filters
+        self._max_record_bytes = max_record_bytes
+        # A topic that is not UTF-8 in the log has U+FFFD in its name here, and another name as a folder.
+        odd = sorted(name for name in filters.topics or () if not queues.topics.fullmatch(str(name)))
+        if odd:
+            raise IndexUnusable(f"no broker has a topic {odd[0]!r}")
+        try:
+            self._queues = list(_queues(store_folder / queues.folder, queues))
+        except OSError as error:
+            raise IndexUnusable(f"{error.filename}: {error.strerror}") from None
+        if not self._queues:
+            raise IndexUnusable(f"{store_folder / queues.folder} holds no queue")
+        self._wanted = np.array([self._is_wanted(queue) for queue in self._queues], bool)
+        self._wanted_first = np.flatnonzero(self._wanted).tolist()
+
+    def _is_wanted(self, queue: _Queue) -> bool:
+        topics, queue_ids = self._filters.topics, self._filters.queue_ids
+        return (topics is None or queue.topic in topics) and (queue_ids is None or queue.queue_id in queue_ids)
+
+    def _check_that_it_pays(self, whole: Split, found: dict[int, tuple[Array, Array]]) -> None:
+        """Before the other queues are read, too: of most topics they have much more than the topic's own."""
+        offsets, sizes = _columns([entries for _, entries in found.values()])
+        low, high = self._filters.min_offset, self._filters.end_offset
+        order = np.argsort(offsets)
+        order = order[(offsets[order] >= (low or 0)) & (offsets[order] < (whole.end if high is None else high))]
+        check_that_it_pays(offsets[order], sizes[order], (), whole)
+
+    def answer(self, whole: Split) -> Answer:
+        """The wanted records of a segment's range, and what no entry claims.
+
+        Raises:
+            IndexUnusable: where entries contradict each other, or cannot be read.
+        """
+        try:
+            found = {number: self._queues[number].between(whole.start, whole.end) for number in self._wanted_first}
+            self._check_that_it_pays(whole, found)
+            found |= {
+                number: queue.between(whole.start, whole.end)
+                for number, queue in enumerate(self._queues)
+                if not self._wanted[number]
+            }
+        except OSError as error:
+            raise IndexUnusable(f"{error.filename}: {error.strerror}") from None
+        offsets, sizes = _columns([entries for _, entries in found.values()])
+        numbers = np.repeat(np.array(list(found), np.int32), [len(entries) for _, entries in found.values()])
+        queue_offsets = np.concatenate([in_queue for in_queue, _ in found.values()])
+        order = np.argsort(offsets, kind="stable")
+        offsets, sizes, numbers = offsets[order], sizes[order], numbers[order]
+        unknown = _unclaimed(offsets, sizes, whole, (self._format.min_record_size, self._max_record_bytes))
+        wanted = self._wanted[numbers]
+        places = np.cumsum(self._wanted, dtype=np.int32) - 1
+        return Answer(
+            offsets[wanted],
+            sizes[wanted],
+            unknown,
+            tuple((queue.topic, queue.queue_id) for queue in self._queues if self._is_wanted(queue)),
+            places[numbers[wanted]],
+            queue_offsets[order][wanted],
+        )
+
+
+def _columns(entries: list[Array]) -> tuple[Array, Array]:
+    """Physical offsets and sizes of entries."""
+    together = np.concatenate([np.empty(0, _ENTRY), *entries])
+    return together["offset"], together["size"]
+
+
+def _unclaimed(offsets: Array, sizes: Array, whole: Split, sound: tuple[int, int]) -> list[tuple[int, int]]:
+    """The ranges that no entry claims.
+
+    Raises:
+        IndexUnusable: where an entry claims what cannot be a record, or what another one claims.
+    """
+    least, most = sound
+    if len(sizes) and (sizes.min() < least or sizes.max() > most):
+        raise IndexUnusable(f"an entry has a size that is not {least} to {most} bytes")
+    starts = np.append(offsets, whole.end)
+    ends = np.insert(offsets + sizes, 0, whole.start)
+    if (starts < ends).any():
+        place = int(starts[np.flatnonzero(starts < ends)[0]])
+        raise IndexUnusable(f"two entries claim the bytes before {place}, or one the end of the range")
+    open_ranges = np.flatnonzero(starts > ends)
+    return [(int(ends[place]), int(starts[place])) for place in open_ranges]
+
+
+def _queues(folder: Path, queues: QueueFormat) -> Iterator[_Queue]:
+    folder.stat()  # one that is missing is no empty index
+    for topic in folders_in(folder):
+        if not (queues.no_queues and topic.startswith(queues.no_queues)):
+            for queue in folders_in(folder / topic, below=folder):
+                if (number := parse_queue_folder(queue)) is not None:
+                    yield _Queue(topic, number, folder / topic / queue, queues)
+
+
+class _Queue:
+    """One queue's entries, found by halving: within a queue they lie in the order of the log.
+
+    Where they do not, too few are found, and the rest is left open.
+    """
+
+    def __init__(self, topic: str, queue_id: int, folder: Path, queues: QueueFormat) -> None:
+        self.topic = topic
+        self.queue_id = queue_id
+        top = folder.parent.parent
+        names = sorted(files_in(folder, is_segment_name, below=top), key=int)
+        self._files = [_QueueFile(folder / name, int(name), queues) for name in names]
+
+    def between(self, start: int, end: int) -> tuple[Array, Array]:
+        """Queue offsets and entries of the records from a physical offset on and before another."""
+        found = [file.between(start, end) for file in self._files]
+        numbers = [first + np.arange(len(entries), dtype=np.int64) for first, entries in found]
+        return (
+            np.concatenate([np.empty(0, np.int64), *numbers]),
+            np.concatenate([np.empty(0, _ENTRY), *(entries for _, entries in found)]),
+        )
+
+
+class _QueueFile:
+    """One file of a queue."""
+
+    def __init__(self, path: Path, base: int, queues: QueueFormat) -> None:
+        self._path = path
+        self._format = queues
+        self._first_number = base // queues.entry.size
+        self._edges: tuple[int, int] | None = None
+
+    def between(self, start: int, end: int) -> tuple[int, Array]:
+        """The first queue offset, and the entries, of the records in a range of the log."""
+        nothing = (0, np.empty(0, _ENTRY))
+        if self._edges is not None and (self._edges[0] >= end or self._edges[1] < start):
+            return nothing
+        descriptor = open_file(self._path, below=self._path.parents[2])
+        try:
+            unit = self._format.entry.size
+            count = os.fstat(descriptor).st_size // unit
+
+            def place(number: int) -> int:
+                return self._format.place_of(os.pread(descriptor, unit, number * unit))
+
+            if self._edges is None:
+                written = bisect_left(range(count), BEHIND_ALL, key=place)
+                if not written:
+                    return nothing
+                self._edges = place(0), place(written - 1)
+                if self._edges[0] >= end or self._edges[1] < start:
+                    return nothing
+            first = bisect_left(range(count), start, key=place)
+            behind = bisect_left(range(count), end, key=place)
+            data = os.pread(descriptor, max(0, behind - first) * unit, first * unit)
+        finally:
+            os.close(descriptor)
+        entries = self._parsed(data)
+        kept = (entries["offset"] >= start) & (entries["offset"] < end) & (entries["size"] > 0)
+        return (self._first_number + first, entries) if kept.all() else nothing
+
+    def _parsed(self, data: bytes) -> Array:
+        stored = np.frombuffer(data, np.dtype(self._format.entry.numpy_fields), len(data) // self._format.entry.size)
+        entries = np.empty(len(stored), _ENTRY)
+        entries["offset"], entries["size"] = stored[self._format.offset_field], stored["size"]
+        return entries

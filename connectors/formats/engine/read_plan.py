@@ -1,0 +1,272 @@
+"""What one read is going to read, what it leaves out, and why.
+
+A plan is made on the driver, from the options and the filters, in this order:
+
+1. the stores and their snapshot;
+2. segments outside the offsets that are wanted are left out, and not opened;
+3. of the others the bounds of their store times are found (`time_bounds`), where times are filtered, and segments
+   outside them are left out, after a look at a few more of their records: a clock may have been wrong for a while;
+4. in what remains, keys are looked up in the IndexFiles (`key_index`), else topics and queues in the queues
+   (`queue_index`), segment by segment, where the index is sound and it pays; else the segment is scanned.
+
+A place where a segment is missing is left out only where it could hold nothing that is wanted. Damage in what is left
+out fails no read: nobody looks at it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from commitlake.connectors.formats.engine.filters import Narrowing
+from commitlake.connectors.formats.engine.index_answer import IndexUnusable, splits_of
+from commitlake.connectors.formats.engine.indexed import Indexes, open_indexes
+from commitlake.connectors.formats.engine.options import BY_SIZE, Options
+from commitlake.connectors.formats.engine.plan import (
+    Snapshot,
+    StoreRange,
+    check_ranges,
+    divide,
+    segment_ranges,
+    take_snapshot,
+)
+from commitlake.connectors.formats.engine.splits import ListedSplit, Split
+from commitlake.connectors.formats.engine.stores import Store, find_stores
+from commitlake.connectors.formats.engine.time_bounds import time_bounds
+
+logger = logging.getLogger(__name__)
+
+_MIB = 1 << 20
+_LEAST_PARTITION_BYTES, _MOST_PARTITION_BYTES = 64 * _MIB, 256 * _MIB
+
+
+class Way(StrEnum):
+    """How a segment's range is answered."""
+
+    SCAN = "scan"
+    CONSUME_QUEUE = "ConsumeQueue"
+    QUEUE_FILE = "queue file"
+    INDEX_FILE = "IndexFile"
+    SKIPPED_BY_OFFSET = "skipped by offset"
+    SKIPPED_BY_TIME = "skipped by time"
+
+
+_SKIPPED = (Way.SKIPPED_BY_OFFSET, Way.SKIPPED_BY_TIME)
+
+
+@dataclass(frozen=True)
+class SegmentPlan:
+    """What is done with one segment's range.
+
+    Attributes:
+        whole: the range.
+        way: how it is answered.
+        splits: what is read of it.
+        reasons: why no index answers it, where one was asked.
+    """
+
+    whole: Split
+    way: Way
+    splits: tuple[Split, ...] = ()
+    reasons: tuple[str, ...] = ()
+
+    @property
+    def bytes_planned(self) -> int:
+        """Bytes of its splits."""
+        return sum(split.size for split in self.splits)
+
+
+@dataclass(frozen=True)
+class StorePlan:
+    """What is done with one store.
+
+    Attributes:
+        broker: its name.
+        root: its `commitlog` folder.
+        store_range: what the snapshot has of it.
+        segments: a plan for each segment's range, and for each place where segments are missing, in order.
+    """
+
+    broker: str
+    root: str
+    store_range: StoreRange
+    segments: tuple[SegmentPlan, ...] = ()
+
+    def count(self, way: Way) -> int:
+        """How many segments are answered in a way."""
+        return sum(segment.way is way for segment in self.segments)
+
+    def bytes_of(self, way: Way) -> int:
+        """Bytes of the segments that are answered in a way, read or not."""
+        return sum(segment.whole.size for segment in self.segments if segment.way is way)
+
+    @property
+    def planned(self) -> list[SegmentPlan]:
+        """The segments that are not skipped."""
+        return [segment for segment in self.segments if segment.way not in _SKIPPED]
+
+    @property
+    def splits(self) -> list[Split]:
+        """Everything that is read of it."""
+        return [split for segment in self.segments for split in segment.splits]
+
+    @property
+    def bytes_planned(self) -> int:
+        """Bytes of the splits."""
+        return sum(segment.bytes_planned for segment in self.segments)
+
+    @property
+    def records(self) -> int | None:
+        """How many records will be looked at, where no part has to be scanned to know it."""
+        listed = [split.records for split in self.splits if isinstance(split, ListedSplit)]
+        return sum(listed) if len(listed) == len(self.splits) else None
+
+    @property
+    def ways(self) -> list[Way]:
+        """By what it is answered."""
+        return [way for way in Way if way not in _SKIPPED and self.count(way)]
+
+    @property
+    def reasons(self) -> dict[str, int]:
+        """Why no index was used, and for how many segments."""
+        return dict(Counter(reason for segment in self.segments for reason in segment.reasons))
+
+    def to_row(self) -> dict[str, object]:
+        """The plan as plain values."""
+        return {
+            "broker": self.broker,
+            "path": self.root,
+            "answered_by": [str(way) for way in self.ways],
+            "segments": len(self.segments),
+            "segments_planned": len(self.planned),
+            "segments_skipped_by_offset": self.count(Way.SKIPPED_BY_OFFSET),
+            "segments_skipped_by_time": self.count(Way.SKIPPED_BY_TIME),
+            "segments_missing": sum(segment.whole.missing for segment in self.planned),
+            "bytes": self.store_range.size,
+            "bytes_planned": self.bytes_planned,
+            "bytes_skipped": max(0, self.store_range.size - self.bytes_planned),
+            "splits": len(self.splits),
+            "records": self.records,
+            "reasons": self.reasons,
+        }
+
+    def __str__(self) -> str:
+        parts = [
+            f"{len(self.planned)} of {len(self.segments)} segments",
+            f"{self.bytes_planned} of {self.store_range.size} bytes in {len(self.splits)} splits",
+            f"by {' and '.join(self.ways) or 'nothing'}",
+            f"skipped {self.count(Way.SKIPPED_BY_OFFSET)} by offset, {self.count(Way.SKIPPED_BY_TIME)} by time",
+        ]
+        if self.records is not None:
+            parts.append(f"{self.records} records")
+        if self.reasons:
+            parts.append("no index: " + ", ".join(f"{reason} ({count})" for reason, count in self.reasons.items()))
+        return f"{self.broker}: {'; '.join(parts)}"
+
+
+@dataclass(frozen=True)
+class ReadPlan:
+    """What one read is going to do."""
+
+    snapshot: Snapshot
+    stores: tuple[StorePlan, ...] = field(default_factory=tuple)
+
+    @property
+    def splits(self) -> list[Split]:
+        """Everything that is read, in order."""
+        return [split for store in self.stores for split in store.splits]
+
+
+def plan_read(options: Options, narrowing: Narrowing) -> ReadPlan:
+    """The plan for a read.
+
+    Args:
+        options: where to look, and how large a split may be.
+        narrowing: what is wanted, from the options and from Spark.
+
+    Raises:
+        StoreError: where the path gives no store, or the snapshot names one that is not there.
+    """
+    stores = find_stores(options.path, options.broker, options.layout.layouts)
+    if options.snapshot is None:
+        wanted = [store for store in stores if narrowing.brokers is None or store.broker in narrowing.brokers]
+        until = narrowing.filters.end_offset
+        snapshot = take_snapshot(wanted, max_record_bytes=options.max_record_bytes, until=until)
+    else:
+        snapshot = Snapshot.from_json(options.snapshot)
+        check_ranges(stores, snapshot)
+    return plan_snapshot(stores, snapshot, options, narrowing)
+
+
+def plan_snapshot(stores: Sequence[Store], snapshot: Snapshot, options: Options, narrowing: Narrowing) -> ReadPlan:
+    """The plan for a read of a snapshot of these stores, or of some of them."""
+    if options.max_partition_bytes == BY_SIZE:
+        options = replace(options, max_partition_bytes=partition_bytes(snapshot.size, os.cpu_count() or 1))
+    planner = _Planner(options, narrowing)
+    plans = [
+        planner.plan_store(store, snapshot.ranges[store.broker]) for store in stores if store.broker in snapshot.ranges
+    ]
+    for plan in plans:
+        logger.info("%s", plan)
+    return ReadPlan(snapshot, tuple(plans))
+
+
+def partition_bytes(size: int, cores: int) -> int:
+    """How large the splits of a read should be: two for each core, unless they would be very small or very large."""
+    wanted = -(-size // (2 * cores))
+    return min(max(wanted, _LEAST_PARTITION_BYTES), _MOST_PARTITION_BYTES) // _MIB * _MIB
+
+
+class _Planner:
+    """Decides store by store, segment by segment."""
+
+    def __init__(self, options: Options, narrowing: Narrowing) -> None:
+        self._options = options
+        self._narrowing = narrowing
+        self._filters = narrowing.filters
+
+    def plan_store(self, store: Store, store_range: StoreRange) -> StorePlan:
+        """The plan for one store."""
+        wholes = [whole for whole in segment_ranges(store, store_range) if whole.size]
+        kept = [whole for whole in wholes if self._narrowing.may_hold(whole)]
+        ways = dict.fromkeys(wholes, Way.SKIPPED_BY_OFFSET)
+        ways.update(dict.fromkeys(kept, Way.SKIPPED_BY_TIME))
+        timely = set(self._within_time(kept, store_range))
+        indexes = open_indexes(store, store_range, self._options, self._filters) if timely else Indexes()
+        plans = (
+            self._plan_segment(whole, indexes) if whole in timely else SegmentPlan(whole, ways[whole])
+            for whole in wholes
+        )
+        return StorePlan(store.broker, store.root, store_range, tuple(plans))
+
+    def _within_time(self, wholes: Sequence[Split], store_range: StoreRange) -> Iterator[Split]:
+        begin, end = self._filters.min_store_timestamp, self._filters.end_store_timestamp
+        if begin is None and end is None:
+            yield from wholes
+            return
+        options = self._options
+        found = time_bounds(
+            wholes, store_range.last_record, options.clock_tolerance_ms, options.max_record_bytes, (begin, end)
+        )
+        for whole, bounds in zip(wholes, found, strict=True):
+            if bounds.meet(begin, end):
+                yield whole
+
+    def _plan_segment(self, whole: Split, indexes: Indexes) -> SegmentPlan:
+        reasons = list(indexes.reasons)
+        if not whole.missing:
+            for index in indexes.usable:
+                try:
+                    splits = splits_of(index.answer(whole), whole, self._options, self._filters)
+                except IndexUnusable as unusable:
+                    reasons.append(f"{index.name}: {unusable}")
+                else:
+                    return SegmentPlan(whole, Way(index.name), tuple(splits), tuple(reasons))
+        options = self._options
+        splits = divide(whole, options.max_partition_bytes, options.max_record_bytes, self._filters.end_offset)
+        wanted = tuple(split for split in splits if self._narrowing.may_hold(split))
+        return SegmentPlan(whole, Way.SCAN, wanted, tuple(reasons))

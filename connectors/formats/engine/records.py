@@ -1,0 +1,164 @@
+"""Records of a store one by one, in plain Python: for tools that start at once and show everything.
+
+It shares with the compiled reader the formats and the scanner's rules, and nothing else: what it says is a second
+opinion.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from commitlake.connectors.formats.engine.errors import no_progress
+from commitlake.connectors.formats.engine.files import LocalFile, OpenSegment, SegmentFile
+from commitlake.connectors.formats.engine.layouts import StoreLayout, rules_of
+from commitlake.connectors.formats.engine.stores import Segment, Store, own_size
+from commitlake.schemas.layouts.rocketmq import properties as props
+from commitlake.schemas.layouts.rocketmq.commitlog import CRC_MASK, Message
+from commitlake.schemas.layouts.rocketmq.scan import Bounds, Fault, Span, SpanKind
+from commitlake.schemas.layouts.rocketmq.topics import kind_of
+from commitlake.schemas.layouts.segments import segment_name
+
+_WINDOW_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A stretch of a store: a message of its layout where it is a record, else what the span says."""
+
+    segment: str
+    span: Span
+    message: Any = None
+
+
+def walk_store(store: Store, segment_bytes: int) -> Iterator[Found]:
+    """Everything in a store, in physical order; the spans follow one another without a gap up to the last.
+
+    Zeros with a later segment behind them are the fault HOLE, a name that is not there the fault MISSING_SEGMENT. The
+    last span tells where and why the log ends.
+
+    Args:
+        store: from `find_stores`.
+        segment_bytes: the size of the store's segments, of nearly all of them; see `stores.own_size`.
+    """
+    zeros: Found | None = None
+    torn = False
+    reached = expected = store.segments[0].base_offset
+    behind = [segment.base_offset for segment in store.segments[1:]]
+    for segment, following in zip(store.segments, [*behind, None], strict=True):
+        base = segment.base_offset
+        name = segment_name(base)
+        size = own_size(segment, following, segment_bytes)
+        for found in _walk_segment(store.layout, segment, name, size):
+            if found.span.kind is SpanKind.UNWRITTEN:
+                if not (torn and found.span.start == base):  # a segment made ahead hides no torn end
+                    zeros = zeros or found
+                continue
+            torn = found.span.kind is SpanKind.FAULT
+            if found.span.start == base or zeros is not None:
+                yield from _between(zeros, reached, expected, base)
+            zeros = None
+            reached = found.span.end
+            expected = base + size
+            yield found
+    if zeros is not None:
+        yield zeros
+
+
+def _between(zeros: Found | None, reached: int, expected: int, base: int) -> Iterator[Found]:
+    """What is wrong between the last data and a segment that begins at `base`."""
+    if zeros is not None:
+        start = zeros.span.start
+        end = min(base, max(expected, zeros.span.end))
+        yield _fault(
+            zeros.segment,
+            start,
+            end,
+            Fault.HOLE,
+            "a record or a BLANK",
+            f"{end - start} bytes without one, zeros first",
+        )
+        reached = end
+    elif reached < expected:
+        yield _fault(
+            segment_name(reached), reached, expected, Fault.CUT, f"{expected - reached} bytes", "the end of the file"
+        )
+        reached = expected
+    if reached < base:
+        name = segment_name(reached)
+        yield _fault(name, reached, base, Fault.MISSING_SEGMENT, f"the segment {name}", "no such file")
+
+
+def _fault(segment: str, start: int, end: int, fault: Fault, expected: str, found: str) -> Found:
+    return Found(segment, Span(SpanKind.FAULT, start, end, fault, expected, found))
+
+
+def _walk_segment(layout: StoreLayout, segment: Segment, name: str, segment_bytes: int) -> Iterator[Found]:
+    with OpenSegment(segment.path) as file:
+        base = segment.base_offset
+        file_end = base + segment.file_size
+        if isinstance(file, LocalFile) and file.next_data(0) is None:
+            yield Found(name, Span(SpanKind.UNWRITTEN, base, file_end))
+            return
+        rules = rules_of(layout)
+        scanner = rules.scanner(base, Bounds(base + segment_bytes, file_end))
+        size = _WINDOW_BYTES
+        while not scanner.done:
+            origin = scanner.position
+            window = _read(file, origin - base, min(size, file_end - origin))
+            for span in scanner.feed(window):
+                is_record = span.kind is SpanKind.RECORD
+                parsed = rules.parse(window[span.start - origin :]) if is_record else None
+                yield Found(name, span, parsed[0] if parsed else None)
+            if scanner.position == origin:
+                if len(window) < min(size, file_end - origin):
+                    yield _fault(
+                        name, origin, file_end, Fault.CUT, f"{file_end - base} bytes", "a file cut while it was read"
+                    )
+                    return
+                if size >= file_end - origin:
+                    expected = "a record, or what is none, in all that the file has"
+                    raise no_progress(segment.path, base, origin, expected, "neither")
+                size *= 2
+
+
+def _read(file: SegmentFile, position: int, size: int) -> memoryview:
+    window = np.empty(size, np.uint8)
+    return window.data[: file.read_into(window, position)]
+
+
+def row_of(message: Message, broker: str) -> dict[str, object]:
+    """A message under the column names of the table `messages`; timestamps as ms, without the body."""
+    properties = message.properties
+    return {
+        "broker": broker,
+        "physical_offset": message.physical_offset,
+        "size": message.size,
+        "topic": message.topic,
+        "queue_id": message.queue_id,
+        "queue_offset": message.queue_offset,
+        "msg_id": message.msg_id,
+        "unique_key": message.unique_key,
+        "keys": message.keys,
+        "tags": message.tags,
+        "kind": str(kind_of(message.topic)),
+        "born_timestamp": message.born_timestamp,
+        "store_timestamp": message.store_timestamp,
+        "born_host": str(message.born_host),
+        "store_host": str(message.store_host),
+        "sys_flag": message.sys_flag,
+        "flag": message.flag,
+        "reconsume_times": message.reconsume_times,
+        "priority": props.parse_priority(properties.get(props.PRIORITY)),
+        "prepared_transaction_offset": message.prepared_transaction_offset,
+        "body_size": len(message.body),
+        "body_crc": message.body_crc & CRC_MASK,
+        "body_codec": str(message.body_codec),
+        "properties": properties,
+        "magic": int(message.magic),
+        "body_sha256": hashlib.sha256(message.body).hexdigest(),
+    }

@@ -1,0 +1,49 @@
+"""What a read is to give, once the options are checked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from commitlake.connectors.formats.engine.filters import Filters
+from commitlake.connectors.formats.engine.options import BodyForm, Mode, Options
+from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a read is to give.
+
+    Attributes:
+        schema: the columns, in order, as Spark's Arrow types.
+        mode: what to do with what is not intact.
+        filters: which records are wanted.
+        body: what the column `body` holds, if it is asked for.
+        max_body_bytes: limit of a decompressed body.
+        max_batch_bytes: log bytes that are read at a time where a segment cannot be mapped.
+        max_record_bytes: larger sizes are faults.
+        encoded: give strings that repeat as dictionary arrays, whatever the schema says: Spark cannot take them.
+    """
+
+    schema: pa.Schema
+    mode: Mode = Mode.FAILFAST
+    filters: Filters = field(default_factory=Filters)
+    body: BodyForm = BodyForm.STORED
+    max_body_bytes: int = 64 << 20
+    max_batch_bytes: int = 4 << 20
+    max_record_bytes: int = DEFAULT_MAX_RECORD_BYTES
+    encoded: bool = False
+
+    @classmethod
+    def of(cls, options: Options, filters: Filters, schema: pa.Schema) -> Request:
+        """What the options ask for, in the columns of a schema."""
+        return cls(
+            schema=schema,
+            mode=options.mode,
+            filters=filters,
+            body=BodyForm.STORED if options.body is BodyForm.NONE else options.body,
+            max_body_bytes=options.max_body_bytes,
+            max_batch_bytes=options.max_batch_bytes,
+            max_record_bytes=options.max_record_bytes,
+        )

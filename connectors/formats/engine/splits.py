@@ -1,0 +1,102 @@
+"""What a task reads: a byte range of one segment, some of its records, or the place where a segment should be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from commitlake.connectors.formats.engine.layouts import StoreLayout
+from commitlake.schemas.layouts.rocketmq.scan import Bounds
+
+
+@dataclass(frozen=True)
+class Split:
+    """A part of a read, for one task. Its first byte is where a record begins, and so is the byte behind its last.
+
+    Attributes:
+        broker: the store's name.
+        path: path or URI of the segment; of a missing one, where it should be.
+        base_offset: physical offset of the segment's first byte.
+        start: physical offset of the range's first byte.
+        end: physical offset behind the range.
+        segment_end: physical offset behind the segment.
+        file_end: physical offset behind the bytes that the file has.
+        missing: there is no such segment: all of the range is a gap.
+        layout: what its records are.
+    """
+
+    broker: str
+    path: str
+    base_offset: int
+    start: int
+    end: int
+    segment_end: int
+    file_end: int
+    missing: bool = False
+    layout: StoreLayout = StoreLayout.COMMITLOG
+
+    @property
+    def size(self) -> int:
+        """Bytes of the range."""
+        return self.end - self.start
+
+    def bounds(self, max_record_bytes: int) -> Bounds:
+        """What sizes in this segment are compared with."""
+        return Bounds(self.segment_end, self.file_end, max_record_bytes)
+
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class ListedSplit(Split):
+    """Some records of one segment, by their places: what an index of the broker's lists. No other byte is wanted.
+
+    The four lists hold a number for each record, packed, so that a split of many is small on its way to a worker.
+
+    Attributes:
+        offsets: int64, physical offsets, rising.
+        sizes: int64, bytes of each record.
+        queues: topics and queue ids that `queue_numbers` count; none where the index does not tell them.
+        queue_numbers: int32, which of `queues` each record is in.
+        queue_offsets: int64, its number in that queue.
+    """
+
+    offsets: bytes = b""
+    sizes: bytes = b""
+    queues: tuple[tuple[str, int], ...] = ()
+    queue_numbers: bytes = b""
+    queue_offsets: bytes = b""
+
+    @property
+    def records(self) -> int:
+        """How many records are listed."""
+        return len(self.offsets) // 8
+
+    @property
+    def size(self) -> int:
+        """Bytes of the listed records."""
+        return int(self.array("sizes").sum())
+
+    def array(self, name: str) -> Array:
+        """One of the lists."""
+        return np.frombuffer(getattr(self, name), np.int32 if name == "queue_numbers" else np.int64)
+
+
+MOST_BETWEEN_BYTES = 64 << 10
+"""Listed records that lie no further apart are read together, with what lies between them."""
+
+
+def groups(offsets: Array, sizes: Array) -> Array:
+    """Which listed records are read together: the number of the first of each group, and behind the last.
+
+    Args:
+        offsets: where the records begin, rising.
+        sizes: their bytes.
+    """
+    if not len(offsets):
+        return np.zeros(1, np.int64)
+    breaks = np.flatnonzero(offsets[1:] - (offsets + sizes)[:-1] > MOST_BETWEEN_BYTES) + 1
+    return np.concatenate([[0], breaks, [len(offsets)]])

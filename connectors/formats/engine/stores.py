@@ -1,0 +1,296 @@
+"""Which stores a path names, and which segments they have.
+
+A store is a folder with a `commitlog` or a `journal` folder in it, which tells its layout; either may be named. The
+broker's name is, in this order: the option `broker`, the path component that `{broker}` stands for, the store folder's
+name, or its parent's where that is just `store`. Nothing that is read from a store becomes part of a path.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import translate
+from itertools import pairwise
+from pathlib import Path
+
+import pyarrow.fs as pafs
+
+from commitlake.connectors.formats.engine.errors import EmptyStoreError, OptionError, StoreError
+from commitlake.connectors.formats.engine.files import resolve_filesystem
+from commitlake.connectors.formats.engine.layouts import ALL_LAYOUTS, ROCKETMQ, StoreLayout, folder_names
+from commitlake.schemas.layouts.segments import is_segment_name, parse_segment_name
+from commitlake.schemas.store_files import UnsafeFileError, files_in
+
+logger = logging.getLogger(__name__)
+
+COMMITLOG = str(StoreLayout.COMMITLOG)
+_GENERIC_STORE_NAME = "store"
+_MOST_PARTS = 1000  # segments between two that are there; more than that says nothing about their size
+_PLACEHOLDER = "{broker}"
+_PERMISSION_HINT = "run as the broker's user, or give read permission"
+_WILDCARDS = re.compile(r"[*?\[]|" + re.escape(_PLACEHOLDER))
+_NEVER_HOLDS_A_STORE = frozenset(
+    {*ALL_LAYOUTS, "consumequeue", "consumequeue_ext", "batchconsumequeue", "index", "config", "queue", "consume"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One file of a log.
+
+    Attributes:
+        path: path or URI that opens it.
+        base_offset: physical offset of its first byte, from its name.
+        file_size: bytes it had when it was listed.
+    """
+
+    path: str
+    base_offset: int
+    file_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """A broker's log.
+
+    Attributes:
+        broker: the store's name.
+        root: its `commitlog` or `journal` folder, as a path or URI.
+        segments: its files, in order of their offsets.
+        layout: what its records are.
+    """
+
+    broker: str
+    root: str
+    segments: tuple[Segment, ...]
+    layout: StoreLayout = StoreLayout.COMMITLOG
+
+
+def segment_size(store: Store) -> int:
+    """The size of a store's segments: brokers make them all the same, and full from the start.
+
+    Where files are missing the distances between names are multiples of it; where one was cut in copying, it is
+    shorter. So it is what divides the distances and holds the longest file.
+    """
+    longest = max(segment.file_size for segment in store.segments)
+    bases = [segment.base_offset for segment in store.segments]
+    distances = [after - before for before, after in pairwise(bases)]
+    common = math.gcd(*distances)
+    if not 0 < longest <= common:
+        return min([*distances, longest])
+    if common % longest == 0:
+        return longest
+    return common // next(parts for parts in range(min(common // longest, _MOST_PARTS), 0, -1) if common % parts == 0)
+
+
+def segment_sizes(store: Store) -> list[int]:
+    """The size of each of a store's segments: nearly always `segment_size`, but a broker may have been set up anew.
+
+    A file that reaches the next one's name is a whole segment. One that is longer than the others' size, and not that
+    long, is of a larger size too; the newest one's is its own, as brokers make files full from the start.
+    """
+    common = segment_size(store)
+    behind = [segment.base_offset for segment in store.segments[1:]]
+    return [
+        own_size(segment, following, common) for segment, following in zip(store.segments, [*behind, None], strict=True)
+    ]
+
+
+def own_size(segment: Segment, following: int | None, common: int) -> int:
+    """The size of one segment.
+
+    Args:
+        segment: which.
+        following: the base offset of the next one that is there.
+        common: from `segment_size`.
+    """
+    if following is None:
+        return max(segment.file_size, common)
+    distance = following - segment.base_offset
+    if segment.file_size <= common:
+        return min(common, distance)
+    return min(-(-segment.file_size // common) * common, distance)
+
+
+def find_stores(path: str, broker: str | None = None, layouts: Sequence[StoreLayout] = ROCKETMQ) -> list[Store]:
+    """The stores that a path, a glob or a comma-separated list of them names, in order of their names.
+
+    A store without a segment is an error where it is named, and passed over where a glob found it.
+
+    Args:
+        path: see above.
+        broker: the store's name, where the path gives one store.
+        layouts: what the caller can read; what else there is is not looked for.
+
+    Raises:
+        StoreError: where nothing is there, where it is no store, or where it may not be read.
+        OptionError: where two stores would have one name.
+    """
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        raise StoreError(f"{path!r} is no path that can be read: expected one in UTF-8") from None
+    found: dict[str, Store] = {}
+    for pattern in (part.strip() for part in path.split(",") if part.strip()):
+        for root, name in _expand(pattern, layouts):
+            try:
+                store = _list_store(pattern, root, broker or name)
+            except EmptyStoreError as error:
+                if not is_glob(pattern):
+                    raise
+                logger.warning("%s: passed over", error)  # a new broker must not keep a cluster from being read
+                continue
+            if store.broker in found:
+                raise OptionError(
+                    f"two stores are named {store.broker!r}: {found[store.broker].root} and {store.root}; "
+                    f"put {_PLACEHOLDER} into the path where the names differ"
+                )
+            found[store.broker] = store
+    if not found:
+        raise StoreError(f"no store matches {path!r}: expected folders with a {folder_names(layouts)} folder in them")
+    return [found[name] for name in sorted(found)]
+
+
+def is_glob(pattern: str) -> bool:
+    """Whether a path can name several stores."""
+    return bool(_WILDCARDS.search(pattern))
+
+
+def _expand(pattern: str, layouts: Sequence[StoreLayout]) -> Iterator[tuple[str, str]]:
+    """The logs' folders (inner path) that a pattern names, each with its broker's name."""
+    filesystem, inner_path = resolve_filesystem(pattern)
+    if not is_glob(inner_path):
+        root = _log_folder(filesystem, pattern, inner_path, layouts)
+        yield root, _default_name(root)
+        return
+    parts = inner_path.rstrip("/").split("/")
+    wanted = layouts
+    if parts[-1] in layouts:
+        wanted = [StoreLayout(parts.pop())]
+    fixed = next(number for number, part in enumerate(parts) if _WILDCARDS.search(part))
+    matchers = [_matcher([*parts, layout]) for layout in wanted]
+    for folders in _walk(filesystem, "/".join(parts[:fixed]) or "/", wanted):
+        found = [match for folder in folders for matcher in matchers if (match := matcher.fullmatch(folder))]
+        if found:
+            _check_one(found[0].string.rsplit("/", 1)[0], [match.string for match in found])
+            folder = found[0].string
+            yield folder, found[0].groupdict().get("broker") or _default_name(folder)
+
+
+def _check_one(folder: str, found: Sequence[str]) -> None:
+    """Refuse a folder with logs of two layouts: which one a user means is not for us to say."""
+    if len(found) > 1:
+        names = " and ".join(f"'{path.rsplit('/', 1)[1]}'" for path in found)
+        choices = ", ".join(f"--layout {layout}" for layout in StoreLayout)
+        raise StoreError(
+            f"{folder} holds {names}: expected one of them. Say which one is meant ({choices}; the source's option "
+            "layout), or name the folder itself"
+        )
+
+
+def _matcher(parts: list[str]) -> re.Pattern[str]:
+    pieces = []
+    for part in parts:
+        if part == "**":
+            pieces.append("(?:[^/]+/)*")
+        elif part == _PLACEHOLDER:
+            pieces.append("(?P<broker>[^/]+)/")
+        else:
+            # fnmatch's own pattern of one component, kept from crossing a slash
+            pieces.append(translate(part).removeprefix("(?s:").removesuffix(")\\Z").replace(".*", "[^/]*") + "/")
+    return re.compile("".join(pieces).removesuffix("/"))
+
+
+def _walk(filesystem: pafs.FileSystem, folder: str, layouts: Sequence[StoreLayout]) -> Iterator[list[str]]:
+    """The logs' folders in each folder below one; what cannot hold one is not entered."""
+    try:
+        entries = filesystem.get_file_info(pafs.FileSelector(folder))
+    except FileNotFoundError:
+        return
+    except PermissionError as error:
+        raise StoreError(f"{folder} may not be read: {error.strerror or error}") from None
+    inner = sorted(
+        (entry.path, entry.base_name) for entry in _nameable(folder, entries) if entry.type == pafs.FileType.Directory
+    )
+    yield [path for path, name in inner if name in layouts]
+    for path, name in inner:
+        if name not in _NEVER_HOLDS_A_STORE:
+            yield from _walk(filesystem, path, layouts)
+
+
+def _nameable(folder: str, entries: Iterable[pafs.FileInfo]) -> Iterator[pafs.FileInfo]:
+    """What has a name in UTF-8: no option, no table and no other name can hold another."""
+    for entry in entries:
+        try:
+            entry.path  # noqa: B018 (it is decoded when it is asked for)
+        except UnicodeDecodeError as error:
+            if entry.type == pafs.FileType.Directory:
+                logger.warning("%s: the name of a folder is not UTF-8: passed over %r", folder, error.object)
+            continue
+        yield entry
+
+
+def _log_folder(filesystem: pafs.FileSystem, given: str, path: str, layouts: Sequence[StoreLayout]) -> str:
+    path = path.rstrip("/")
+    try:
+        info, *inside = filesystem.get_file_info([path, *(f"{path}/{layout}" for layout in ALL_LAYOUTS)])
+    except PermissionError:
+        raise StoreError(f"{given} may not be read: {_PERMISSION_HINT}") from None
+    there = [str(folder.path) for folder in inside if folder.type == pafs.FileType.Directory]
+    found = [folder for folder in there if folder.rsplit("/", 1)[1] in layouts]
+    if found:
+        _check_one(given, found)
+        return found[0]
+    names = folder_names(layouts)
+    if info.type == pafs.FileType.NotFound:
+        raise StoreError(f"{given} does not exist: expected a broker's store folder, the one that holds {names}")
+    if info.type == pafs.FileType.File:
+        raise StoreError(f"{given} is a file: expected the store folder, the one that holds {names}")
+    if info.base_name in layouts:
+        return path
+    for other in [*there, path]:
+        if (layout := other.rsplit("/", 1)[-1]) in ALL_LAYOUTS:
+            raise StoreError(
+                f"{given} holds a store's {layout!r}: expected {names}, as was asked for. Ask for this one (--layout "
+                f"{layout}, or without --layout; in Spark format({layout!r}), or its option layout)"
+            )
+    raise StoreError(f"{given} is not a store: there is no {names} folder in it")
+
+
+def _default_name(root: str) -> str:
+    parts = root.split("/")[:-1]
+    if len(parts) > 1 and parts[-1] == _GENERIC_STORE_NAME and parts[-2]:
+        return parts[-2]
+    return parts[-1] or _GENERIC_STORE_NAME
+
+
+def _list_store(given: str, root: str, broker: str) -> Store:
+    filesystem, _ = resolve_filesystem(given)
+    prefix = given.split("://", maxsplit=1)[0] + "://" if "://" in given else ""
+    try:
+        entries = filesystem.get_file_info(pafs.FileSelector(root))
+    except PermissionError:
+        raise StoreError(f"{root} may not be read: {_PERMISSION_HINT}") from None
+    if not prefix:
+        _check_files(root)
+    segments = []
+    for entry in _nameable(root, entries):
+        base_offset = parse_segment_name(entry.base_name)
+        if base_offset is not None and entry.type == pafs.FileType.File:
+            segments.append(Segment(prefix + entry.path, base_offset, entry.size))
+    if not segments:
+        raise EmptyStoreError(f"{prefix}{root} holds no segment: the broker has not stored a message yet")
+    in_order = tuple(sorted(segments, key=lambda segment: segment.base_offset))
+    return Store(broker, prefix + root, in_order, StoreLayout(root.rsplit("/", 1)[1]))
+
+
+def _check_files(root: str) -> None:
+    """Refuse a link or a device with a segment's name: to leave it out would be a smaller result."""
+    try:
+        files_in(Path(root), is_segment_name)
+    except UnsafeFileError as error:
+        hint = "links are followed for the store and its log's folder only; copy the file to its place"
+        raise StoreError(f"{error}; {hint}") from None

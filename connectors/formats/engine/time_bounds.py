@@ -1,0 +1,162 @@
+"""Which store times a segment can hold, from a few of its records and one of the next.
+
+A broker stamps records in the order of its log. So nothing in a segment is older than its first record, and nothing is
+newer than the first record of the segment behind it (or, in the newest segment, than the last record that the snapshot
+knows), as long as the broker's clock is right. A clock can be set back, or run ahead for a while and be set right:
+bounds are wider by a tolerance on both sides (the option `clockTolerance`), and where two neighbours show a step back
+that is larger than it, the segment between them has no bounds at all.
+
+Before a segment is left out for its bounds, it is looked at once more, in `PROBES` places and at its end
+(`time_bounds`, argument `wanted`): the store times of all records there widen its bounds. A clock that was wrong while
+a sixteenth of the segment's bytes was written, or at its end, is found out so. What remains: a clock that was wrong by
+more than the tolerance for less than that (64 MiB of a segment of 1 GiB), and right before and after it in the same
+segment, can go unseen; a filter by time then misses the records of that while, as their times lie outside the
+segment's bounds. A tolerance larger than any step, such as a year (31536000000), leaves no such segment out.
+
+A record that does not prove itself is no bound, and what has no bounds is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import NamedTuple
+
+from commitlake.connectors.formats.engine.files import OpenSegment, SegmentFile
+from commitlake.connectors.formats.engine.kernels import kernel_of
+from commitlake.connectors.formats.engine.layouts import StoreLayout
+from commitlake.connectors.formats.engine.look import message_at
+from commitlake.connectors.formats.engine.splits import Array, Split
+from commitlake.connectors.formats.engine.walk import End, Step, walk
+
+_READERS = 16  # behind a URI every look is a request, and they are waited for together
+PROBES = 16
+"""Places in a segment that are looked at before it is left out."""
+_PROBE_BYTES = 64 << 10
+_MOST_END_BYTES = 4 << 20  # behind the last record there may be a BLANK as long as the largest message
+
+
+class TimeBounds(NamedTuple):
+    """The oldest and the newest store time that a segment's records can have, in ms; None where that is not known."""
+
+    low: int | None = None
+    high: int | None = None
+
+    def meet(self, begin: int | None, end: int | None) -> bool:
+        """Whether a time from `begin` on and before `end` can be among them."""
+        too_old = begin is not None and self.high is not None and self.high < begin
+        too_new = end is not None and self.low is not None and self.low >= end
+        return not (too_old or too_new)
+
+    def widened(self, low: int | None, high: int | None, tolerance_ms: int) -> TimeBounds:
+        """These, and wide enough for the times from `low` to `high`; where one is None, nothing more is known."""
+        return TimeBounds(
+            self.low if self.low is None or low is None else min(self.low, low - tolerance_ms),
+            self.high if self.high is None or high is None else max(self.high, high + tolerance_ms),
+        )
+
+
+def time_bounds(
+    wholes: Sequence[Split],
+    last_record: int | None,
+    tolerance_ms: int,
+    max_record_bytes: int,
+    wanted: tuple[int | None, int | None] = (None, None),
+) -> list[TimeBounds]:
+    """The bounds of ranges of one store, each at most a segment, in order.
+
+    A range whose segment is missing lies between its neighbours' first records: it is left out only where it could
+    hold nothing that is wanted.
+
+    Args:
+        wholes: from `plan.segment_ranges`, or some of them; no other segment is opened.
+        last_record: physical offset of the newest record, where it is known.
+        tolerance_ms: by how much a clock may have stepped back.
+        max_record_bytes: larger sizes are faults.
+        wanted: the times that are asked for, first inclusive and last exclusive; ranges that do not seem to hold any
+            of them are probed.
+    """
+    with ThreadPoolExecutor(max_workers=_READERS) as readers:
+        firsts = list(
+            readers.map(
+                lambda whole: None if whole.missing else _time_at(whole, whole.base_offset, max_record_bytes), wholes
+            )
+        )
+        found = []
+        for number, whole in enumerate(wholes):
+            low = firsts[number]
+            if whole.missing:
+                low = next((time for time in reversed(firsts[:number]) if time is not None), None)
+            if last_record is not None and whole.start <= last_record < whole.end:
+                high = _time_at(whole, last_record, max_record_bytes)
+            else:
+                high = next((time for time in firsts[number + 1 :] if time is not None), None)
+            found.append(_bounds(low, high, tolerance_ms))
+        doubtful = [
+            number for number, whole in enumerate(wholes) if not whole.missing and not found[number].meet(*wanted)
+        ]
+        probed = readers.map(lambda number: _probe(wholes[number], max_record_bytes), doubtful)
+        for number, (low, high) in zip(doubtful, probed, strict=True):
+            found[number] = found[number].widened(low, high, tolerance_ms)
+    return found
+
+
+def _probe(whole: Split, max_record_bytes: int) -> tuple[int | None, int | None]:
+    """The oldest and the newest store time in some places of a range; None where no record was found."""
+    times: list[int] = []
+    try:
+        with OpenSegment(whole.path) as file:
+            if whole.size <= PROBES * _PROBE_BYTES:
+                times = _extremes(file, whole, max_record_bytes)
+            else:
+                for start in range(whole.start, whole.end, -(-whole.size // PROBES)):
+                    end = min(start + _PROBE_BYTES, whole.end)
+                    times += _extremes(file, replace(whole, start=start, end=end), max_record_bytes)
+                times += _last(file, whole, max_record_bytes)
+    except FileNotFoundError:
+        pass  # deleted since it was listed; whoever reads it will say so
+    return min(times, default=None), max(times, default=None)
+
+
+def _last(file: SegmentFile, whole: Split, max_record_bytes: int) -> list[int]:
+    """The oldest and the newest store time of a range's last records, before its BLANK; none where they are far."""
+    size = _PROBE_BYTES
+    while size <= _MOST_END_BYTES:
+        found = _extremes(file, replace(whole, start=max(whole.start, whole.end - size)), max_record_bytes)
+        if found:
+            return found
+        size *= 4
+    return []
+
+
+def _extremes(file: SegmentFile, part: Split, max_record_bytes: int) -> list[int]:
+    """The oldest and the newest store time of the records that begin in a part, from a place on that is inside one."""
+    found: list[int] = []
+    for step in walk(file, part, _PROBE_BYTES, max_record_bytes, End(), verify=False):
+        if step.parts.shape[1]:
+            times = store_times(step, part.layout)
+            found += [int(times.min()), int(times.max())]
+    return found
+
+
+def store_times(step: Step, layout: StoreLayout) -> Array:
+    """The store times of a step's records, in ms."""
+    return kernel_of(layout).store_times(step.window, step.parts)
+
+
+def _time_at(whole: Split, offset: int, max_record_bytes: int) -> int | None:
+    try:
+        with OpenSegment(whole.path) as file:
+            message = message_at(file, whole, offset, max_record_bytes)
+    except FileNotFoundError:
+        return None  # deleted since it was listed; whoever reads it will say so
+    return None if message is None else message.store_timestamp
+
+
+def _bounds(low: int | None, high: int | None, tolerance_ms: int) -> TimeBounds:
+    if low is not None and high is not None and high < low:
+        if low - high > tolerance_ms:
+            return TimeBounds()
+        low, high = high, low
+    return TimeBounds(None if low is None else low - tolerance_ms, None if high is None else high + tolerance_ms)

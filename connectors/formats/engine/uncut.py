@@ -1,0 +1,33 @@
+"""Whether a segment is still as long as it was when its log was divided.
+
+A read tells what is missing behind a cut as a bad range. That is right for a log that was cut before: what is gone
+stays gone. A file that is cut between the plan and the read may be whole again in a minute, or be written anew from
+there, as a broker that recovers does: whoever takes note of how far a log has been read must not do so then.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import numpy as np
+
+from commitlake.connectors.formats.engine.errors import SegmentCutError
+from commitlake.connectors.formats.engine.files import OpenSegment
+from commitlake.connectors.formats.engine.splits import Split
+
+
+def check_uncut(split: Split) -> None:
+    """See that a split's file has its last byte of then; one that is deleted is a gap, and no matter of this check.
+
+    Raises:
+        SegmentCutError: if it is shorter.
+    """
+    if split.missing or split.file_end <= split.base_offset:
+        return
+    size = split.file_end - split.base_offset
+    with suppress(FileNotFoundError), OpenSegment(split.path) as file:
+        if file.read_into(np.empty(1, np.uint8), size - 1) == 0:
+            raise SegmentCutError(
+                f"{split.path} is shorter than the {size} bytes it had when this run began: nothing was archived. Does "
+                "a broker recover there? Run again when it is done"
+            )

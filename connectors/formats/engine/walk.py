@@ -1,0 +1,182 @@
+"""A range of a segment, window by window, through the compiled kernel.
+
+`walk` opens a window, lets the kernel find the records in it, and goes on where the kernel stopped. A record that is
+larger than the window makes the window grow, up to the largest record allowed; memory is bounded by that, whatever
+sizes the log claims.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from commitlake.connectors.formats.engine.arrow import Array
+from commitlake.connectors.formats.engine.errors import SegmentCutError
+from commitlake.connectors.formats.engine.files import LocalFile, SegmentFile, Window
+from commitlake.connectors.formats.engine.kernel import hop as kernel
+from commitlake.connectors.formats.engine.kernels import kernel_of
+from commitlake.connectors.formats.engine.layouts import StoreLayout
+from commitlake.connectors.formats.engine.place import Place
+from commitlake.connectors.formats.engine.progress import WalkProgress
+from commitlake.connectors.formats.engine.splits import Split
+from commitlake.connectors.formats.engine.windows import Windows
+from commitlake.schemas.layouts.rocketmq.commitlog import BLANK
+from commitlake.schemas.layouts.rocketmq.scan import Fault
+
+_FAULT_ROOM = 1024
+_PLACES = 16_384
+
+
+@dataclass(frozen=True, slots=True)
+class BadRange:
+    """A stretch that holds no intact record, in physical offsets."""
+
+    start: int
+    end: int
+    fault: Fault
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What the kernel found in one go.
+
+    Attributes:
+        window: the bytes; valid until the next step.
+        origin: physical offset of the window's first byte.
+        parts: int64[parts, records], see `kernel.hop`; valid until the next step.
+        bad: bad ranges that end in this window.
+    """
+
+    window: Window
+    origin: int
+    parts: Array
+    bad: list[BadRange]
+
+
+@dataclass(slots=True)
+class End:
+    """Where a walk ended, once it has; `STOP_LIMIT` where nothing else is said.
+
+    Attributes:
+        stop: `STOP_LIMIT`, `STOP_BLANK`, `STOP_UNWRITTEN`.
+        position: physical offset behind the last byte that was taken; with STOP_UNWRITTEN, of the first zero.
+    """
+
+    stop: int = kernel.STOP_LIMIT
+    position: int = 0
+
+
+Hop = Callable[[Place, Array, Array], Array]
+"""Goes on from `state[POSITION]`, by `(place, state, faults)`; gives the places of the records it found."""
+
+
+def find_places(layout: StoreLayout) -> Hop:
+    """The hop that finds records, and no more."""
+    compiled = kernel_of(layout)
+    parts = np.empty((compiled.part_count, _PLACES + 1), np.int64)
+
+    def hop(place: Place, state: Array, faults: Array) -> Array:
+        kernel.hop(compiled.tag, *place, state, parts, faults)
+        found: Array = parts[:, : state[kernel.RECORDS]]
+        return found
+
+    return hop
+
+
+def walk(
+    file: SegmentFile,
+    split: Split,
+    window_bytes: int,
+    max_record_bytes: int,
+    end: End,
+    *,
+    verify: bool = True,
+    hop: Hop | None = None,
+) -> Iterator[Step]:
+    """The records and bad ranges of a range of a segment, in order.
+
+    A file that has been cut since it was planned ends the walk with a bad range, up to the range's end.
+
+    Args:
+        file: the open segment.
+        split: which range of it.
+        window_bytes: how much to read at a time where the file cannot be mapped.
+        max_record_bytes: larger sizes are faults.
+        end: is told where the walk ended.
+        verify: compare bodies with their CRC; without it only what follows a bad range is checked so.
+        hop: what finds the records; `find_places` where not given.
+
+    Raises:
+        SegmentCutError: if the file was cut while the caller looked at a step.
+        NoProgressError: if the hop does not get on, or asks for the same window again.
+    """
+    hop = hop or find_places(split.layout)
+    state = np.zeros(kernel.STATE_SIZE, np.int64)
+    state[kernel.POSITION] = split.start
+    state[kernel.BAD_START] = -1
+    faults = np.empty((_FAULT_ROOM, 3), np.int64)
+    windows = Windows(file, split.base_offset, window_bytes, split.size)
+    file_end = split.file_end
+    limit = reach = min(split.end, file_end)
+    state[kernel.STOP] = kernel.STOP_WINDOW
+    progress = WalkProgress(split.path, split.base_offset)
+    while state[kernel.STOP] == kernel.STOP_WINDOW:
+        if state[kernel.BAD_START] >= 0:
+            _skip_hole(file, split.base_offset, limit, state)
+        origin = int(state[kernel.POSITION])
+        progress.check_window(origin, reach, *windows.sizes)
+        with windows.open(origin, reach) as opened:
+            length = opened.length
+            if opened.is_end_of_file:
+                file_end = reach = origin + length
+                limit = min(limit, file_end)
+            place = Place(opened.window, length, origin, limit, split.segment_end, file_end, max_record_bytes, verify)
+            state[kernel.STOP] = kernel.STOP_ROOM
+            while state[kernel.STOP] == kernel.STOP_ROOM:
+                before = state.copy()
+                state[kernel.RECORDS] = state[kernel.FAULTS] = 0
+                parts = hop(place, state, faults)
+                progress.check_hop(before, state)
+                if opened.was_cut:  # what the kernel saw of it are zeros: look again, by reading
+                    state[:] = before
+                    state[kernel.STOP] = kernel.STOP_WINDOW
+                    windows.only_read()
+                    break
+                if parts.shape[1] or state[kernel.FAULTS]:
+                    yield Step(opened.window, origin, parts, _bad_ranges(faults[: state[kernel.FAULTS]]))
+                    if opened.was_cut:
+                        raise SegmentCutError(
+                            f"{split.path} was cut to a smaller size while it was read: read it again"
+                        )
+            else:
+                if state[kernel.STOP] == kernel.STOP_WINDOW and int(state[kernel.POSITION]) == origin:
+                    if origin + length == reach:
+                        reach = file_end  # a record that goes on behind the range
+                    else:
+                        windows.grow()
+    end.stop = int(state[kernel.STOP])
+    end.position = int(state[kernel.UNWRITTEN_START if end.stop == kernel.STOP_UNWRITTEN else kernel.POSITION])
+    if end.stop == kernel.STOP_LIMIT and limit < split.end:
+        start = max(limit, split.start)
+        yield Step(
+            np.empty(0, np.uint8),
+            start,
+            np.empty((kernel.PART_COUNT, 0), np.int64),
+            [BadRange(start, split.end, Fault.CUT)],
+        )
+
+
+def _skip_hole(file: SegmentFile, base_offset: int, limit: int, state: Array) -> None:
+    """Go on behind what a sparse file does not have: to read all of it would fill the memory with zeros."""
+    if isinstance(file, LocalFile):
+        position = int(state[kernel.POSITION])
+        data = file.next_data(position - base_offset)
+        following = limit if data is None else min(limit, base_offset + data)
+        # A landmark may begin in the zeros before the data.
+        state[kernel.POSITION] = max(position, following - BLANK.size)
+
+
+def _bad_ranges(faults: Array) -> list[BadRange]:
+    return [BadRange(int(start), int(stop), kernel.FAULT_BY_CODE[int(code)]) for start, stop, code in faults]

@@ -1,0 +1,109 @@
+"""Windows on a segment: mapped where the file is local and large, read elsewhere.
+
+Mapping saves the copy, which costs as much as everything else that is done to a record. Windows follow one another;
+each has `PADDING` readable bytes behind what counts, because the kernel looks at 64 bytes at a time.
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+
+from commitlake.connectors.formats.engine.arrow import Array
+from commitlake.connectors.formats.engine.files import LocalFile, SegmentFile, Window
+from commitlake.connectors.formats.engine.kernel.memory import PADDING
+from commitlake.connectors.formats.engine.mapping import Mapping
+from commitlake.schemas.layouts.rocketmq.commitlog import BLANK
+
+MAP_BYTES = 32 << 20
+"""Of a file that are mapped at a time."""
+_LEAST_TO_MAP = 1 << 20
+
+
+class OpenWindow:
+    """One window, for a `with`.
+
+    Attributes:
+        window: the bytes, and at least PADDING more.
+        length: how many of them count.
+        is_end_of_file: the file ends with them, although more was expected.
+    """
+
+    def __init__(self, window: Window, length: int, *, is_end_of_file: bool, mapping: Mapping | None = None) -> None:
+        self.window = window
+        self.length = length
+        self.is_end_of_file = is_end_of_file
+        self._mapping = mapping
+
+    @property
+    def was_cut(self) -> bool:
+        """Whether the file was cut under the mapping, so that some of the bytes are zeros now."""
+        return self._mapping is not None and self._mapping.was_cut
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._mapping is not None:
+            self._mapping.close()
+
+
+class Windows:
+    """Opens one window after the other."""
+
+    def __init__(self, file: SegmentFile, base_offset: int, read_bytes: int, expected: int) -> None:
+        """Make a buffer for reading.
+
+        Args:
+            file: the open segment.
+            base_offset: physical offset of its first byte.
+            read_bytes: how much to read at a time.
+            expected: how much is going to be read in all.
+        """
+        self._file = file
+        self._base_offset = base_offset
+        self._size = max(BLANK.size, min(read_bytes, expected))
+        self._buffer = np.empty(0, np.uint8)
+        self._map_bytes = MAP_BYTES if isinstance(file, LocalFile) else 0
+        self._last = 0
+
+    def open(self, origin: int, reach: int) -> OpenWindow:
+        """The bytes from one physical offset towards another, as many as a window holds."""
+        wanted = max(0, reach - origin)
+        if min(wanted, self._map_bytes) >= _LEAST_TO_MAP and isinstance(self._file, LocalFile):
+            mapping = Mapping.of(
+                self._file.descriptor, origin - self._base_offset, min(wanted, self._map_bytes) + PADDING
+            )
+            if mapping is not None:
+                self._last = length = max(0, min(wanted, len(mapping.window) - PADDING))
+                return OpenWindow(mapping.window, length, is_end_of_file=False, mapping=mapping)
+        size = min(self._size, wanted)
+        if len(self._buffer) < size + PADDING:
+            self._buffer = np.empty(size + PADDING, np.uint8)
+        self._last = length = self._file.read_into(self._buffer[:size], origin - self._base_offset)
+        return OpenWindow(self._buffer, length, is_end_of_file=length < size)
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """How much the next window holds at most, as it is read or mapped."""
+        return self._size, self._map_bytes
+
+    def only_read(self) -> None:
+        """Map no more."""
+        self._map_bytes = 0
+
+    def grow(self) -> None:
+        """Make windows larger: the next record does not fit."""
+        self._size = max(self._size, 2 * self._last)
+        self._map_bytes = 0  # a mapping ends with the file, and PADDING bytes of it do not count: it may never grow
+
+
+def numbers_at(window: Window, positions: Array, code: str) -> Array:
+    """Fields of a window at some positions, as numbers; `code` is theirs as numpy has it, such as ">i8"."""
+    size = np.dtype(code).itemsize
+    found: Array = window[positions[:, None] + np.arange(size)].view(code).reshape(-1).astype(np.int64)
+    return found

@@ -1,0 +1,59 @@
+"""Whether the last records of a log are written to their ends: what tells a NUL of an application's from missing bytes.
+
+No CRC covers topic and properties, which lie behind the body. A record whose head and body are there can lack them:
+
+    it is being written        its last bytes are zeros, and only the log's last record can be so
+    pages were lost            whole blocks of it are zeros: with a log on a network, or after a power cut
+
+Any other zeros in the texts were sent by an application. The broker's checkpoint can prove that a record was on the
+disk, whatever its bytes are; one that nothing proves counts as not written until the next record follows it.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+
+from commitlake.connectors.formats.engine.arrow import Array
+from commitlake.connectors.formats.engine.errors import StoreError
+from commitlake.connectors.formats.engine.files import OpenSegment
+from commitlake.connectors.formats.engine.layouts import LayoutRules
+
+BLOCK_BYTES = 512
+"""What a disk writes as a whole; pages are multiples of it."""
+_CHECKPOINT, _ABORT = "checkpoint", "abort"
+_SMALL_FILE_BYTES = 4096
+
+
+def lacks_blocks(window: Array, begin: int, end: int, offset: int) -> bool:
+    """Whether a whole block of a record is zeros, at or behind the first byte of its texts.
+
+    Args:
+        window: the record.
+        begin: where its texts begin in the window.
+        end: where they end.
+        offset: of the record in its file.
+    """
+    first = max(-(-offset // BLOCK_BYTES), (offset + begin) // BLOCK_BYTES)
+    behind = (offset + end) // BLOCK_BYTES
+    if behind <= first:
+        return False
+    blocks = window[first * BLOCK_BYTES - offset : behind * BLOCK_BYTES - offset].reshape(-1, BLOCK_BYTES)
+    return not blocks.any(axis=1).all()
+
+
+def vouched_for(segment_path: str, message: Any, rules: LayoutRules) -> bool:
+    """Whether the files beside a log say that a message's record was on the disk."""
+    root = segment_path.rsplit("/", 2)[0]
+    was_closed = _read(f"{root}/{_ABORT}") is None
+    return rules.vouches(_read(f"{root}/{_CHECKPOINT}") or b"", message, was_closed)
+
+
+def _read(path: str) -> bytes | None:
+    """The first bytes of a small file; None where it is not there or may not be read."""
+    data = np.empty(_SMALL_FILE_BYTES, np.uint8)
+    with suppress(OSError, StoreError), OpenSegment(path) as file:
+        return data[: file.read_into(data, 0)].tobytes()
+    return None

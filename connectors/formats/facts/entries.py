@@ -1,0 +1,110 @@
+"""The queue entries that follow from a chunk of the log, queue by queue."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from commitlake.connectors.formats.facts.grouping import number_keys, order_rows
+from commitlake.connectors.formats.facts.records import Facts
+from commitlake.connectors.formats.rocketmq.kernel.facts import Array
+from commitlake.schemas.layouts.rocketmq.light_queues import LIGHT_QUEUE_ID
+
+_QUEUE_BITS = 32
+
+
+@dataclass(frozen=True, eq=False)
+class QueueEntries:
+    """The entries of one queue, in the order of the log.
+
+    Attributes:
+        topic: its topic, or the light queue's name.
+        queue_id: its number there.
+        queue_offset: int64, the number of each entry.
+        physical_offset: int64, bytes.
+        size: int32, bytes.
+        tags_code: int64.
+        store_timestamp: int64, ms.
+        batch_size: int32, see `Facts`.
+    """
+
+    topic: str
+    queue_id: int
+    queue_offset: Array
+    physical_offset: Array
+    size: Array
+    tags_code: Array
+    store_timestamp: Array
+    batch_size: Array
+
+    def __len__(self) -> int:
+        return len(self.queue_offset)
+
+    def chosen(self, rows: Array | slice) -> QueueEntries:
+        """Some of them."""
+        return QueueEntries(
+            self.topic,
+            self.queue_id,
+            self.queue_offset[rows],
+            self.physical_offset[rows],
+            self.size[rows],
+            self.tags_code[rows],
+            self.store_timestamp[rows],
+            self.batch_size[rows],
+        )
+
+
+def queue_entries(facts: Facts) -> Iterator[QueueEntries]:
+    """The entries of every queue that has one in a chunk; records that have no entry are left out.
+
+    A record that is dispatched to light queues as well has an entry in each. An inner batch has one entry, too; which
+    of the two kinds of queues it is in, `Facts.is_batch` tells.
+    """
+    names = list(facts.topics)
+    rows = np.arange(facts.rows)
+    queued = facts.is_queued
+    topic, queue_id, queue_offset = facts.topic, facts.queue_id, facts.queue_offset
+    if not queued.all():
+        rows = rows[queued]
+        topic, queue_id, queue_offset = topic[rows], queue_id[rows], queue_offset[rows]
+    if facts.multi_dispatch:
+        extra = [(row, name, number) for row, others in facts.multi_dispatch.items() for name, number in others]
+        extra = [each for each in extra if queued[each[0]]]
+        numbers = {name: len(names) + place for place, name in enumerate(dict.fromkeys(name for _, name, _ in extra))}
+        names += numbers
+        rows = np.concatenate([rows, np.array([row for row, _, _ in extra], np.int64)])
+        topic = np.concatenate([topic, np.array([numbers[name] for _, name, _ in extra], np.int32)])
+        queue_id = np.concatenate([queue_id, np.full(len(extra), LIGHT_QUEUE_ID, np.int32)])
+        queue_offset = np.concatenate([queue_offset, np.array([number for _, _, number in extra], np.int64)])
+        by_place = np.argsort(rows, kind="stable")
+        rows, topic, queue_id = rows[by_place], topic[by_place], queue_id[by_place]
+        queue_offset = queue_offset[by_place]
+    keys = (topic.astype(np.int64) << _QUEUE_BITS) | (queue_id.astype(np.int64) & 0xFFFFFFFF)
+    order, starts, distinct = _by_key(keys)
+    for number, (begin, end) in enumerate(zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True)):
+        chosen = order[begin:end]
+        taken = rows[chosen]
+        code, number_in_topic = int(distinct[number]) >> _QUEUE_BITS, int(queue_id[chosen[0]])
+        yield QueueEntries(
+            topic=names[code],
+            queue_id=number_in_topic,
+            queue_offset=queue_offset[chosen],
+            physical_offset=facts.physical_offset[taken],
+            size=facts.size[taken],
+            tags_code=facts.tags_code[taken],
+            store_timestamp=facts.store_timestamp[taken],
+            batch_size=facts.batch_size[taken],
+        )
+
+
+def _by_key(keys: Array) -> tuple[Array, Array, Array]:
+    """Rows in the order of their keys' first appearance; where those of each key begin; the keys."""
+    count = len(keys)
+    distinct, numbers = np.empty(count, np.int64), np.empty(count, np.int32)
+    table = np.zeros(1 << max(4, (2 * count).bit_length()), np.int32)
+    found = number_keys(keys, table, distinct, numbers)
+    order, starts = np.empty(count, np.int64), np.zeros(found + 1, np.int64)
+    order_rows(numbers, starts, order)
+    return order, starts, distinct[:found]

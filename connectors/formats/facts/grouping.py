@@ -1,0 +1,78 @@
+"""Compiled: rows by queue. A queue's rows stay in the order of the log.
+
+All that is called here is in this file, because numba keeps what it compiled by the file's time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import numpy as np
+
+from commitlake.connectors.formats.engine.kernel.compiled import compiled
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+Array = np.ndarray[Any, Any]
+
+
+def _compiled(function: _Function) -> _Function:
+    """Numba's compiler, with the function's own types for those who call it."""
+    return cast("_Function", compiled(function))
+
+
+@_compiled
+def number_keys(keys: Array, table: Array, distinct: Array, numbers: Array) -> int:
+    """Number the distinct keys in order of appearance; how many they are.
+
+    Args:
+        keys: int64.
+        table: int32 zeros, a power of two long and at least twice as long as `keys`.
+        distinct: int64 out, a place for every key.
+        numbers: int32 out, each key's number.
+    """
+    mask = np.uint64(len(table) - 1)
+    count = 0
+    likely = -1
+    for row in range(len(keys)):
+        key = keys[row]
+        if likely >= 0 and distinct[likely] == key:
+            numbers[row] = likely
+            continue
+        word = np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)
+        slot = (word >> np.uint64(29)) & mask
+        while True:
+            found = table[slot] - 1
+            if found < 0:
+                found = count
+                distinct[count] = key
+                count += 1
+                table[slot] = count
+                break
+            if distinct[found] == key:
+                break
+            slot = (slot + np.uint64(1)) & mask
+        likely = found
+        numbers[row] = found
+    return count
+
+
+@_compiled
+def order_rows(numbers: Array, starts: Array, order: Array) -> None:
+    """Sort rows by number, those of one number in their own order.
+
+    Args:
+        numbers: int32, from 0 to len(starts) - 2.
+        starts: int64 zeros; out, where the rows of each number begin in `order`, and where the last end.
+        order: int64 out, the rows.
+    """
+    for row in range(len(numbers)):
+        starts[numbers[row] + 1] += 1
+    for number in range(1, len(starts)):
+        starts[number] += starts[number - 1]
+    for row in range(len(numbers)):
+        order[starts[numbers[row]]] = row
+        starts[numbers[row]] += 1
+    for number in range(len(starts) - 1, 0, -1):
+        starts[number] = starts[number - 1]
+    starts[0] = 0

@@ -1,0 +1,81 @@
+"""What the queues of a layout are, for those who compare or make many entries at once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from commitlake.connectors.formats.engine.layouts import StoreLayout
+from commitlake.connectors.formats.facts.entries import QueueEntries
+from commitlake.connectors.formats.rocketmq.kernel.facts import Array
+
+
+@dataclass(frozen=True)
+class QueueLayout:
+    """The queues of a layout.
+
+    Attributes:
+        folder: where they lie, beside the log.
+        topics: names of topics that have queues; None where every name has.
+        dtype: an entry; `physical_offset` and `size` are among its fields, whatever the layout calls them.
+        code_field: the field that follows from a record's properties; None where there is none.
+        default_file_size: bytes of a file.
+        is_aligned: whether the name of each file is a multiple of the files' size. Else that of the first is one of an
+            entry's, and the others follow it.
+        is_written: which entries a broker takes for written; the first that it does not ends the queue.
+        is_filler: which of them stand for no message.
+        fills_gaps: whether these stand wherever the log has lost a message; else only before the first one.
+        to_entries: columns as entries.
+        words: an entry, in words.
+    """
+
+    folder: str
+    topics: re.Pattern[str] | None
+    dtype: np.dtype[Any]
+    code_field: str | None
+    default_file_size: int
+    is_aligned: bool
+    is_written: Callable[[Array], Array]
+    is_filler: Callable[[Array], Array]
+    fills_gaps: bool
+    to_entries: Callable[[QueueEntries], Array]
+    words: Callable[[Any], str]
+
+    @property
+    def entry_size(self) -> int:
+        """Bytes of an entry."""
+        return self.dtype.itemsize
+
+    def has_queues(self, topic: str) -> bool:
+        """Whether a topic of this name has queues, or records of it only lie in the log."""
+        return self.topics is None or self.topics.fullmatch(topic) is not None
+
+    def is_loose(self, entries: Array) -> Array:
+        """Which entries lead to a record, where the log has none with their numbers."""
+        written = self.is_written(entries)
+        return written & ~self.is_filler(entries) if self.fills_gaps else written
+
+    def is_empty(self, entries: Array) -> Array:
+        """Which entries lead to nothing: zeros, and what stands for no message."""
+        any_bytes = entries.view(np.uint8).reshape(len(entries), self.entry_size).any(axis=1)
+        empty: Array = ~any_bytes | self.is_filler(entries)
+        return empty
+
+
+_QUEUES = {
+    StoreLayout.COMMITLOG: "commitlake.connectors.formats.rocketmq.consume_queues",
+    StoreLayout.JOURNAL: "commitlake.connectors.formats.jmq.queue_facts",
+}
+
+
+@cache
+def queues_of(layout: StoreLayout) -> QueueLayout:
+    """The queues of a layout."""
+    queues: QueueLayout = import_module(_QUEUES[layout]).QUEUES
+    return queues

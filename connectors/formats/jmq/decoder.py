@@ -1,0 +1,159 @@
+"""Columns that a journal has in another form than a CommitLog, or not at all."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from commitlake.connectors.formats.engine.arrow import Array, Dictionary
+from commitlake.connectors.formats.engine.decoded import DecodedBatch, MendedText
+from commitlake.connectors.formats.engine.decoder import Decoder
+from commitlake.connectors.formats.engine.distinct import Distinct, utf8_text
+from commitlake.connectors.formats.engine.kernel import buffers as b
+from commitlake.connectors.formats.engine.kernel import hop as h
+from commitlake.connectors.formats.engine.kernel.memory import OVERWRITE
+from commitlake.connectors.formats.jmq.kernel import records
+from commitlake.connectors.formats.jmq.kernel.columns import ADDRESS_SIZE, NO_DELAY
+from commitlake.connectors.formats.jmq.kernel.properties import MOST_ENTRIES, OWN_NAMES
+from commitlake.connectors.formats.jmq.rows import APP, RECEIVE_TIMESTAMP, shown_name, unique_key
+from commitlake.schemas.layouts.jmq.journal import HEAD
+from commitlake.schemas.layouts.jmq.properties import parse_properties
+from commitlake.schemas.layouts.rocketmq.commitlog import CRC_MASK
+from commitlake.schemas.layouts.rocketmq.hosts import Host
+from commitlake.schemas.layouts.rocketmq.topics import Kind
+
+_LAST_BYTE = 3  # of four that are looked at together
+_ALL_BITS, _BYTE = -1, 0xFF
+_AT_CRC = HEAD.offset_of("body_crc") + 4  # the upper half is zero
+FIELDS32 = {
+    "size": (HEAD.offset_of("total_size"), _ALL_BITS),
+    "queue_id": (HEAD.offset_of("queue_id") - _LAST_BYTE, _BYTE),
+    "priority": (HEAD.offset_of("priority") - _LAST_BYTE, _BYTE),
+    "body_crc": (_AT_CRC, CRC_MASK),
+}
+FIELDS64 = {
+    "physical_offset": (HEAD.offset_of("journal_offset"), NO_DELAY),
+    "queue_offset": (HEAD.offset_of("queue_offset"), NO_DELAY),
+    "born_timestamp": (HEAD.offset_of("send_timestamp"), NO_DELAY),
+    "store_timestamp": (HEAD.offset_of("send_timestamp"), HEAD.offset_of("store_delay")),
+}
+_BITS = {
+    "topic": b.WANT_TOPIC,
+    "kind": 0,
+    "born_host": b.WANT_BORN_HOST,
+    "store_host": b.WANT_STORE_HOST,
+    "msg_id": b.WANT_UNIQUE_KEY | b.WANT_TOPIC,
+    "unique_key": b.WANT_UNIQUE_KEY | b.WANT_TOPIC,
+    "keys": b.WANT_TEXT | b.WANT_KEYS,
+    "tags": b.WANT_TAGS,
+    "properties": b.WANT_TEXT | b.WANT_ENTRIES,
+}
+_ZEROS = {"flag": pa.int32(), "reconsume_times": pa.int32(), "prepared_transaction_offset": pa.int64()}
+_KIND = Dictionary([str(Kind.NORMAL)])
+_SPECIAL = re.compile(r"[\\\n=]")
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+_OWN_NAMES = dict(zip(OWN_NAMES, (APP, RECEIVE_TIMESTAMP), strict=True))
+_TEXTS = ((records.APP, "application"), (records.BUSINESS_ID, "business id"), (h.PROPERTIES, "properties"))
+
+
+def _name_text(stored: bytes) -> str:
+    """The name under which a property is shown."""
+    text = utf8_text(stored)
+    return _OWN_NAMES.get(text) or shown_name(_ESCAPED.sub(r"\1", text))
+
+
+def _tag_text(stored: bytes) -> str:
+    return str(int.from_bytes(stored))
+
+
+def _address_text(stored: bytes) -> str:
+    return str(Host(stored[: ADDRESS_SIZE - 2], int.from_bytes(stored[ADDRESS_SIZE - 2 :])))
+
+
+class JournalBatch(DecodedBatch):
+    """Some journal records of a window."""
+
+    def column(self, name: str) -> pa.Array:
+        """See DecodedBatch."""
+        if name in _ZEROS:
+            return pa.repeat(pa.scalar(0, _ZEROS[name]), self.rows)
+        return super().column(name)
+
+    def message_ids(self) -> pa.Array:
+        """The ids tell the place, too."""
+        return self.unique_keys()
+
+    def kinds(self) -> pa.Array:
+        """Retries and dead letters have no record of their own."""
+        return self._repeated(_KIND, np.zeros(self.rows, np.int32))
+
+    def unique_keys(self) -> pa.Array:
+        """JMQ's message ids; of a topic that is not UTF-8, as it is shown."""
+        replaced = self.topics.replaced
+        if not np.isin(self.topic_codes, replaced).any():
+            return super().unique_keys()
+        topics, suffix_at = self.topics.values, self.text.unique_offsets[: self.rows + 1].tolist()
+        ids = []
+        for row, code in enumerate(self.topic_codes.tolist()):
+            stored = self.text.unique[suffix_at[row] : suffix_at[row + 1]].tobytes()
+            ids.append(self.topics.texts[code] + stored[len(topics[code]) :].decode())
+        return pa.array(ids, pa.string())
+
+    def texts_to_mend(self, row: int) -> list[MendedText]:
+        """The texts that are not UTF-8, and properties with a name that is escaped otherwise than JMQ does it."""
+        found = []
+        for part, name in _TEXTS:
+            raw = self.raw_text(part, row)
+            text = utf8_text(raw)
+            is_same = text.encode() == raw
+            mended = text.encode()
+            if part == h.PROPERTIES:
+                mended = _mended(raw)
+            if not is_same or mended != raw:
+                found.append(MendedText(part, "" if is_same else name, raw, mended))
+        return found
+
+    def keys_once_mended(self, row: int) -> set[str | None]:
+        """See DecodedBatch."""
+        topic, start = utf8_text(self.raw_text(h.TOPIC, row)), int(self.parts[h.START, row])
+        head = HEAD.unpack(self.window[start : start + HEAD.size].tobytes())
+        own_id = unique_key(topic, head[6], head[7], self.broker)
+        return {own_id, utf8_text(self.raw_text(records.BUSINESS_ID, row)) or None}
+
+
+def _mended(raw: bytes) -> bytes:
+    """The same properties, in UTF-8 and escaped as JMQ does it; U+FFFD may make them longer than a record's can be."""
+    pairs = dict(parse_properties(raw)).items()
+    return "\n".join(f"{_escape(name)}={_escape(value)}" for name, value in pairs).encode()
+
+
+def _escape(text: str) -> str:
+    return _SPECIAL.sub(r"\\\g<0>", text)
+
+
+class JournalDecoder(Decoder):
+    """Finds and decodes the records of one split of a journal."""
+
+    _layout: ClassVar[Any] = records.JOURNAL
+    _part_count: ClassVar[int] = records.JOURNAL_PART_COUNT
+    _fields32: ClassVar[Mapping[str, tuple[int, ...]]] = FIELDS32
+    _fields64: ClassVar[Mapping[str, tuple[int, ...]]] = FIELDS64
+    _bits: ClassVar[Mapping[str, int]] = _BITS
+    _most_entries: ClassVar[int] = MOST_ENTRIES
+    _batch: ClassVar[type[DecodedBatch]] = JournalBatch
+
+    def _distinct(self, seed: np.uint64) -> tuple[Distinct, Distinct, Distinct, Distinct, Distinct]:
+        return (
+            Distinct(seed, _name_text, OWN_NAMES),
+            Distinct(seed, utf8_text),
+            Distinct(seed, _tag_text),
+            Distinct(seed, _address_text),
+            Distinct(seed, _address_text),
+        )
+
+    def _id_suffix(self) -> Array:
+        return np.frombuffer(f"@{self._broker}".encode() + bytes(OVERWRITE), np.uint8)

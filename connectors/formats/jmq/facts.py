@@ -1,0 +1,131 @@
+"""The columns from which a JMQ store's queue files are made, out of its journal, with no Python object per record.
+
+The compiled hop finds the records; what a queue entry says of them stands at fixed places, which numpy takes together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from commitlake.connectors.formats.engine.files import Window
+from commitlake.connectors.formats.engine.kernel import hop as h
+from commitlake.connectors.formats.engine.kernel.buffers import is_crowded, make_interner
+from commitlake.connectors.formats.engine.kernel.columns import intern_spans
+from commitlake.connectors.formats.engine.kernels import kernel_of
+from commitlake.connectors.formats.engine.layouts import StoreLayout
+from commitlake.connectors.formats.engine.place import Place
+from commitlake.connectors.formats.engine.walk import BadRange
+from commitlake.connectors.formats.engine.windows import numbers_at
+from commitlake.connectors.formats.facts.records import SEED, Facts, topic_names
+from commitlake.connectors.formats.rocketmq.kernel.facts import Array
+from commitlake.schemas.layouts.jmq.journal import HEAD
+
+_STEP_ROWS = 2048
+"""Records that are looked at together: their topics, 255 bytes each at most, find room where `is_crowded` says so."""
+_INT32 = np.iinfo(np.int32)
+
+
+class JournalReader:
+    """Collects chunks of one range of a journal; see `reading.FactsReader`."""
+
+    def __init__(self, start: int, chunk_rows: int) -> None:
+        """Begin.
+
+        Args:
+            start: journal offset of the range's first byte.
+            chunk_rows: records of a chunk at most.
+        """
+        self._kernel = kernel_of(StoreLayout.JOURNAL)
+        self._rows = chunk_rows
+        self._start = self._behind = start
+        self._parts = np.empty((self._kernel.part_count, min(_STEP_ROWS, chunk_rows) + 1), np.int64)
+        self._renew()
+
+    def _renew(self) -> None:
+        self._topics = make_interner()
+        self._columns: list[dict[str, Array]] = []
+        self._found = 0
+        self._bad: list[BadRange] = []
+
+    def hop(self, place: Place, state: Array, faults: Array) -> Array:
+        """See `walk.Hop`."""
+        h.hop(self._kernel.tag, *place, state, self._parts, faults)
+        parts: Array = self._parts[:, : state[h.RECORDS]]
+        return parts
+
+    def commit(self, window: Window, parts: Array, origin: int, bad: Sequence[BadRange]) -> None:
+        """Keep what the last `hop` found, while its window is there."""
+        self._bad += bad
+        if parts.shape[1]:
+            columns = self._columns_of(window, parts, origin)
+            self._columns.append(columns)
+            self._found += parts.shape[1]
+            self._behind = int(columns["physical_offset"][-1] + columns["size"][-1])
+        if bad:
+            self._behind = max(self._behind, bad[-1].end)
+
+    def _columns_of(self, window: Window, parts: Array, origin: int) -> dict[str, Array]:
+        starts = parts[h.START]
+        topics = np.empty(len(starts), np.int32)
+        intern_spans(window, parts[h.TOPIC], parts[h.TOPIC_LENGTH], SEED, self._topics, topics)
+        received, stored = (numbers_at(window, starts + HEAD.offset_of(name), ">i4") for name in _DELAYS)
+        store_times = self._kernel.store_times(window, parts)
+        return {
+            "physical_offset": origin + starts,
+            "size": (parts[h.PROPERTIES] + parts[h.PROPERTIES_LENGTH] - starts).astype(np.int32),
+            "topic": topics,
+            "queue_id": self._kernel.queue_ids(window, parts).astype(np.int32),
+            "queue_offset": self._kernel.queue_offsets(window, parts),
+            "store_timestamp": store_times,
+            "is_dated": (stored > _INT32.min) & (stored < _INT32.max),
+            "receive_timestamp": store_times - stored + received,
+        }
+
+    def add_bad(self, bad: BadRange) -> None:
+        """Note a bad range that the walk does not tell."""
+        self._bad.append(bad)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the next records may find no room."""
+        return self._found + self._parts.shape[1] - 1 > self._rows or is_crowded(self._topics)
+
+    def finish(self, end: int | None = None) -> Facts:
+        """The chunk so far; the next one begins where it ends."""
+        columns = {name: self._together(name, kind) for name, kind in _KINDS.items()}
+        nothing = np.zeros(self._found, np.int32)
+        facts = Facts(
+            start=self._start,
+            end=self._behind if end is None else end,
+            topics=topic_names(self._topics),
+            tags_code=np.zeros(self._found, np.int64),
+            sys_flag=nothing,  # no bit of it keeps a record from its queue
+            batch_size=nothing,
+            tags_hash=np.full(self._found, -1, np.int32),
+            key_ends=nothing,
+            key_hashes=np.empty(0, np.int32),
+            multi_dispatch={},
+            bad=tuple(self._bad),
+            **columns,
+        )
+        self._start = facts.end
+        self._renew()
+        return facts
+
+    def _together(self, name: str, kind: type[np.generic]) -> Array:
+        return np.concatenate([np.empty(0, kind), *(columns[name] for columns in self._columns)])
+
+
+_DELAYS = ("receive_delay", "store_delay")
+_KINDS: dict[str, type[np.generic]] = {
+    "physical_offset": np.int64,
+    "size": np.int32,
+    "topic": np.int32,
+    "queue_id": np.int32,
+    "queue_offset": np.int64,
+    "store_timestamp": np.int64,
+    "is_dated": np.bool_,
+    "receive_timestamp": np.int64,
+}

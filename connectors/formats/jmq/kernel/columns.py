@@ -1,0 +1,131 @@
+"""The columns of journal records: fields of all sizes, addresses, ids, and what is split."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from commitlake.connectors.formats.engine.kernel import buffers as b
+from commitlake.connectors.formats.engine.kernel import hop as h
+from commitlake.connectors.formats.engine.kernel.columns import gather_i32, intern_spans
+from commitlake.connectors.formats.engine.kernel.compiled import compiled
+from commitlake.connectors.formats.engine.kernel.layouts import implement
+from commitlake.connectors.formats.engine.kernel.memory import OVERWRITE, load_be_i32, load_be_i64, load_u8
+from commitlake.connectors.formats.engine.kernel.strings import copy_span, intern_span
+from commitlake.connectors.formats.jmq.kernel.numbers import write_unsigned
+from commitlake.connectors.formats.jmq.kernel.properties import split_properties
+from commitlake.connectors.formats.jmq.kernel.records import APP_LENGTH, BUSINESS_ID_LENGTH, JournalLayout
+from commitlake.schemas.layouts.jmq.journal import HEAD
+from commitlake.schemas.layouts.jmq.properties import MAX_SIZE
+
+# Columns of `fields32`: where four bytes begin, and which bits of them count; of `fields64`: where a number is, and
+# where the delay that is added to it, NO_DELAY for none. All from the record's first byte.
+FIELD_OFFSET, FIELD_MASK = range(2)
+FIELD_DELAY = 1
+NO_DELAY = -1
+
+_OFFSET, _QUEUE_ID, _QUEUE_OFFSET = (HEAD.offset_of(name) for name in ("journal_offset", "queue_id", "queue_offset"))
+_SENT, _STORE_DELAY = HEAD.offset_of("send_timestamp"), HEAD.offset_of("store_delay")
+_CLIENT, _SERVER = HEAD.offset_of("client_ip"), HEAD.offset_of("server_ip")
+ADDRESS_SIZE = _SERVER - _CLIENT
+_TAG, _TAG_SIZE = HEAD.offset_of("business_tag"), 2
+_FLAGS = HEAD.offset_of("sys_flag")
+_FIXED_NEED = 96  # bytes that a record may need besides its texts: addresses, tag, three numbers
+_SLASH = np.uint8(ord("/"))
+_MOST_MENDED = 3  # bytes of U+FFFD, which stands for one that is not UTF-8
+_MOST_NAME = 1 << 16  # of a broker
+assert _MOST_MENDED * (3 * 0xFF + MAX_SIZE + MAX_SIZE // 2) + _MOST_NAME + _FIXED_NEED < b.MAX_RECORD_TEXT
+
+
+@compiled
+def filtered_by(window, parts, row):
+    """See `layouts`."""
+    start = parts[h.START, row]
+    return (
+        load_be_i64(window, start + _OFFSET),
+        load_be_i64(window, start + _SENT) + load_be_i32(window, start + _STORE_DELAY),
+        np.int32(load_u8(window, start + _QUEUE_ID)),
+    )
+
+
+@compiled
+def text_size(parts, row, plan):
+    """See `layouts`; an entry of three bytes takes four of an output that counts entries as such."""
+    properties = parts[h.PROPERTIES_LENGTH, row]
+    texts = parts[h.TOPIC_LENGTH, row] + parts[APP_LENGTH, row] + parts[BUSINESS_ID_LENGTH, row]
+    return texts + properties + properties // 2 + len(plan.id_suffix) + _FIXED_NEED
+
+
+@compiled
+def _gather_long(window, starts, offset, delay, out):
+    if delay < 0:
+        for row in range(len(starts)):
+            out[row] = load_be_i64(window, starts[row] + offset)
+    else:
+        for row in range(len(starts)):
+            start = starts[row]
+            out[row] = load_be_i64(window, start + offset) + load_be_i32(window, start + delay)
+
+
+@compiled
+def _intern_fields(window, starts, offset, size, seed, interner, out):
+    """Number the values of a fixed size at an offset."""
+    counts, table, texts_at, texts = interner
+    likely = np.int64(-1)
+    for row in range(len(starts)):
+        likely = intern_span(window, starts[row] + offset, size, seed, likely, counts, table, texts_at, texts)
+        out[row] = likely
+
+
+@compiled
+def _write_ids(window, parts, first, count, suffix, text):
+    """Ids as `schemas.layouts.jmq.message_id` writes them, of the topics' bytes as they are stored."""
+    target = text.used[b.UNIQUE_BYTES]
+    length = len(suffix) - OVERWRITE
+    for row in range(first, first + count):
+        start = parts[h.START, row]
+        copy_span(window, parts[h.TOPIC, row], parts[h.TOPIC_LENGTH, row], text.unique, target)
+        target += parts[h.TOPIC_LENGTH, row]
+        text.unique[target] = _SLASH
+        target = write_unsigned(np.uint64(load_u8(window, start + _QUEUE_ID)), text.unique, target + 1)
+        text.unique[target] = _SLASH
+        target = write_unsigned(np.uint64(load_be_i64(window, start + _QUEUE_OFFSET)), text.unique, target + 1)
+        copy_span(suffix, np.int64(0), length, text.unique, target)
+        target += length
+        text.unique_offsets[row + 1] = target
+        text.present[b.UNIQUE_KEY, row] = True
+    text.used[b.UNIQUE_BYTES] = target
+
+
+@compiled
+def decode(window, parts, first, count, plan, interners, scratch, out, text):
+    """See `layouts`."""
+    names, topics, tags, born_hosts, store_hosts = interners
+    wanted, seed = plan.wanted, plan.seed
+    end = first + count
+    starts = parts[h.START, first:end]
+    for column in range(len(plan.fields32)):
+        offset, mask = plan.fields32[column, FIELD_OFFSET], plan.fields32[column, FIELD_MASK]
+        gather_i32(window, starts, offset, mask, out.numbers32[column, first:end])
+    for column in range(len(plan.fields64)):
+        offset, delay = plan.fields64[column, FIELD_OFFSET], plan.fields64[column, FIELD_DELAY]
+        _gather_long(window, starts, offset, delay, out.numbers64[column, first:end])
+    for row in range(first, end):
+        out.sys_flags[row] = load_u8(window, parts[h.START, row] + _FLAGS)
+    if wanted & b.WANT_TOPIC:
+        intern_spans(
+            window, parts[h.TOPIC, first:end], parts[h.TOPIC_LENGTH, first:end], seed, topics,
+            out.codes[b.TOPIC, first:end],
+        )  # fmt: skip
+    if wanted & b.WANT_TAGS:
+        _intern_fields(window, starts, _TAG, _TAG_SIZE, seed, tags, out.codes[b.TAGS, first:end])
+    if wanted & b.WANT_BORN_HOST:
+        _intern_fields(window, starts, _CLIENT, ADDRESS_SIZE, seed, born_hosts, out.codes[b.BORN_HOST, first:end])
+    if wanted & b.WANT_STORE_HOST:
+        _intern_fields(window, starts, _SERVER, ADDRESS_SIZE, seed, store_hosts, out.codes[b.STORE_HOST, first:end])
+    if wanted & b.WANT_UNIQUE_KEY:
+        _write_ids(window, parts, first, count, plan.id_suffix, text)
+    if wanted & b.WANT_TEXT:
+        split_properties(window, parts, first, count, seed, wanted, names, scratch, text)
+
+
+implement(JournalLayout, filtered_by, text_size, decode)

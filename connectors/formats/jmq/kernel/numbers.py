@@ -1,0 +1,37 @@
+"""Numbers as decimal text."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from commitlake.connectors.formats.engine.kernel.compiled import compiled
+
+_MINUS, _ZERO = np.uint8(ord("-")), np.uint8(ord("0"))
+_TEN = np.uint64(10)
+
+
+@compiled
+def write_unsigned(value, out, target):
+    """Write a uint64; where the text ends in `out`."""
+    digits = 1
+    rest = value // _TEN
+    while rest != 0:
+        digits += 1
+        rest //= _TEN
+    end = target + digits
+    at = end
+    while at > target:
+        at -= 1
+        tenth = value // _TEN
+        out[at] = _ZERO + np.uint8(value - tenth * _TEN)
+        value = tenth
+    return end
+
+
+@compiled
+def write_signed(value, out, target):
+    """Write an int64; where the text ends in `out`."""
+    if value < 0:
+        out[target] = _MINUS
+        return write_unsigned(~np.uint64(value) + np.uint64(1), out, target + 1)
+    return write_unsigned(np.uint64(value), out, target)

@@ -1,0 +1,198 @@
+"""Properties out of a window, by the rules of `schemas.layouts.jmq.properties`, and what is shown beside them.
+
+A name is numbered as it is stored, and unescaped when its text is made: that is right as long as it is escaped the one
+way that JMQ writes. A record with a name that is not is left to be mended, like one whose texts are not UTF-8.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from commitlake.connectors.formats.engine.kernel import buffers as b
+from commitlake.connectors.formats.engine.kernel import hop as h
+from commitlake.connectors.formats.engine.kernel.compiled import compiled
+from commitlake.connectors.formats.engine.kernel.memory import load_be_i32, load_be_i64, lowest_bit
+from commitlake.connectors.formats.engine.kernel.strings import DISTINCT, copy_span, intern_span
+from commitlake.connectors.formats.engine.kernel.utf8 import is_utf8
+from commitlake.connectors.formats.jmq.kernel.marks import BACKSLASH, EQUALS, NEWLINE, find_marks
+from commitlake.connectors.formats.jmq.kernel.numbers import write_signed
+from commitlake.connectors.formats.jmq.kernel.records import APP, APP_LENGTH, BUSINESS_ID, BUSINESS_ID_LENGTH
+from commitlake.schemas.layouts.jmq import properties as layout
+from commitlake.schemas.layouts.jmq.journal import HEAD
+
+MOST_ENTRIES = layout.MAX_SIZE // 3 + 1
+"""In one record: a name, `=`, nothing, and a newline, which the last one lacks."""
+OWN_NAMES = ("=app", "=receive_timestamp")
+"""Names of what is shown beside the properties, as no record can store a name: it would end at the `=`."""
+NAME_APP, NAME_RECEIVE_TIMESTAMP = range(len(OWN_NAMES))
+
+_NONE = np.int64(-1)
+_SENT, _RECEIVE_DELAY = HEAD.offset_of("send_timestamp"), HEAD.offset_of("receive_delay")
+_ENTRY_BITS = 15  # of a mark in `seen`; MOST_ENTRIES fits
+_ENTRY_MASK = (1 << _ENTRY_BITS) - 1
+assert MOST_ENTRIES <= _ENTRY_MASK
+
+
+@compiled
+def _entry_of(name, count, serial, seen):
+    """Which entry of the record a name has: `count` where it is new."""
+    mark = seen[name]
+    if mark >> _ENTRY_BITS == serial:
+        return mark & _ENTRY_MASK
+    seen[name] = (serial << _ENTRY_BITS) | count
+    return count
+
+
+@compiled
+def _copy_unescaped(window, position, length, out, target):
+    """Copy a value without the backslashes that stand before something; how many bytes it has then."""
+    end, begin = position + length, target
+    while position < end:
+        if window[position] == BACKSLASH and position + 1 < end:
+            position += 1
+        out[target] = window[position]
+        target += 1
+        position += 1
+    return target - begin
+
+
+@compiled
+def _receive_timestamp(window, start):
+    return load_be_i64(window, start + _SENT) + load_be_i32(window, start + _RECEIVE_DELAY)
+
+
+@compiled
+def _is_canonical(window, at, end):
+    """Whether a backslash stands where JMQ writes one: before what means something."""
+    if at + 1 >= end:
+        return False
+    following = window[at + 1]
+    return following == NEWLINE or following == EQUALS or following == BACKSLASH
+
+
+@compiled
+def split_properties(window, parts, first_row, count, seed, wanted, names, scratch, text):
+    """Find the entries of these records' properties, and put application and time of receipt behind them.
+
+    Args:
+        window: where they lie.
+        parts: see `records`.
+        first_row: of the records to look at.
+        count: how many of them.
+        seed: of the hashes.
+        wanted: bits, see `buffers`.
+        names: interner of property names; it knows OWN_NAMES.
+        scratch: see `buffers.Scratch`.
+        text: see `buffers.Text`; there is room for these records.
+    """
+    # Taken out of their tuples once: within the loop numba would count references.
+    name_counts, name_table, name_starts, name_texts = names
+    serials, seen, likely_names, spans = scratch
+    used, present, not_utf8 = text.used, text.present, text.not_utf8
+    list_offsets, key_offsets, key_text = text.list_offsets, text.key_offsets, text.keys
+    map_offsets, entry_names, value_offsets, values = (
+        text.map_offsets, text.names, text.value_offsets, text.values,
+    )  # fmt: skip
+    for row in range(first_row, first_row + count):
+        position = parts[h.PROPERTIES, row]
+        end = position + parts[h.PROPERTIES_LENGTH, row]
+        serial = serials[0] + 1
+        serials[0] = serial
+        first = used[b.ENTRIES]
+        entries = np.int64(0)
+        others = np.uint64(0)
+        is_odd = False
+        begin, equals, escaped = position, _NONE, _NONE
+        name_is_odd, has_escapes = False, False
+        block = position
+        while block < end:
+            mask, not_ascii = find_marks(window, block)
+            if end - block < 64:
+                inside = (np.uint64(1) << np.uint64(end - block)) - np.uint64(1)
+                mask &= inside
+                not_ascii &= inside
+            others |= not_ascii
+            while True:
+                if mask != 0:
+                    at = block + lowest_bit(mask)
+                    mask &= mask - np.uint64(1)
+                    mark = window[at]
+                    if at == escaped:
+                        continue  # the backslash before it takes it along
+                    if mark == BACKSLASH:
+                        escaped = at + 1
+                        if equals >= 0:
+                            has_escapes = True
+                        elif not _is_canonical(window, at, end):
+                            name_is_odd = True
+                        continue
+                    if mark == EQUALS:
+                        if equals < 0:
+                            equals = at
+                        continue
+                elif block + 64 >= end and begin < end:
+                    at = end  # the last entry has no newline
+                else:
+                    break
+                if equals > begin:
+                    is_odd |= name_is_odd
+                    if wanted & b.WANT_ENTRIES:
+                        likely = likely_names[entries]
+                        if likely >= name_counts[DISTINCT]:
+                            likely = _NONE
+                        name = intern_span(
+                            window, begin, equals - begin, seed, likely, name_counts, name_table, name_starts,
+                            name_texts,
+                        )  # fmt: skip
+                        entry = _entry_of(name, entries, serial, seen)
+                        if entry == entries:
+                            likely_names[entries] = name
+                            entry_names[first + entries] = name
+                            entries += 1
+                        spans[0, entry] = equals + 1
+                        spans[1, entry] = ~(at - equals - 1) if has_escapes else at - equals - 1
+                begin, equals = at + 1, _NONE
+                name_is_odd, has_escapes = False, False
+            block += 64
+        key, key_length = parts[BUSINESS_ID, row], parts[BUSINESS_ID_LENGTH, row]
+        app, app_length = parts[APP, row], parts[APP_LENGTH, row]
+        is_text = others == 0 or is_utf8(window, position, end - position)
+        is_text = is_text and is_utf8(window, key, key_length) and is_utf8(window, app, app_length)
+        if is_odd or not is_text:
+            not_utf8[used[b.NOT_UTF8]] = row
+            used[b.NOT_UTF8] += 1
+            entries = np.int64(0)
+            key_length = np.int64(0)
+        if wanted & b.WANT_ENTRIES:
+            target = used[b.VALUE_BYTES]
+            for entry in range(entries):
+                length = spans[1, entry]
+                if length < 0:
+                    target += _copy_unescaped(window, spans[0, entry], ~length, values, target)
+                else:
+                    copy_span(window, spans[0, entry], length, values, target)
+                    target += length
+                value_offsets[first + entry + 1] = target
+            if is_text and not is_odd:
+                if app_length > 0:
+                    copy_span(window, app, app_length, values, target)
+                    target += app_length
+                    entry_names[first + entries] = NAME_APP
+                    entries += 1
+                    value_offsets[first + entries] = target
+                target = write_signed(_receive_timestamp(window, parts[h.START, row]), values, target)
+                entry_names[first + entries] = NAME_RECEIVE_TIMESTAMP
+                entries += 1
+                value_offsets[first + entries] = target
+            used[b.VALUE_BYTES] = target
+            used[b.ENTRIES] = first + entries
+            map_offsets[row + 1] = first + entries
+        if wanted & b.WANT_KEYS:
+            present[b.KEYS, row] = key_length > 0
+            if key_length > 0:
+                target, item = used[b.KEY_BYTES], used[b.KEY_ITEMS] + 1
+                copy_span(window, key, key_length, key_text, target)
+                used[b.KEY_BYTES] = target + key_length
+                key_offsets[item] = target + key_length
+                used[b.KEY_ITEMS] = item
+            list_offsets[row + 1] = used[b.KEY_ITEMS]

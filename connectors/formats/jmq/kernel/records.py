@@ -1,0 +1,255 @@
+"""What journal records are, by the rules of `schemas.layouts.jmq.scan`; offsets come from the declared layouts.
+
+Of a record's own offset all eight bytes are compared before anything else is looked at: a magic of two bytes is
+everywhere in a large file.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from commitlake.connectors.formats.engine.kernel.compiled import compiled, inlined
+from commitlake.connectors.formats.engine.kernel.crc import crc32
+from commitlake.connectors.formats.engine.kernel.hop import (
+    BLANK,
+    BODY,
+    BODY_LENGTH,
+    CODE_BY_FAULT,
+    MORE,
+    PART_COUNT,
+    PROPERTIES,
+    PROPERTIES_LENGTH,
+    RECORD,
+    START,
+    STORE_HOST,
+    TOPIC,
+    TOPIC_LENGTH,
+    UNWRITTEN,
+)
+from commitlake.connectors.formats.engine.kernel.layouts import implement
+from commitlake.connectors.formats.engine.kernel.memory import (
+    find_bytes,
+    load_be_i16,
+    load_be_i32,
+    load_be_i64,
+    load_u8,
+    lowest_bit,
+)
+from commitlake.schemas.layouts.jmq import journal as layout
+from commitlake.schemas.layouts.rocketmq.scan import Fault
+
+
+class JournalLayout(NamedTuple):
+    """JMQ's journal, for the kernel's loops."""
+
+    number: int
+
+
+JOURNAL = JournalLayout(1)
+
+# More rows of `parts`; STORE_HOST, which a journal has at a fixed place, stays empty.
+APP, APP_LENGTH, BUSINESS_ID, BUSINESS_ID_LENGTH = range(PART_COUNT, PART_COUNT + 4)
+JOURNAL_PART_COUNT = PART_COUNT + 4
+
+_MAGIC, _SIZE, _PHYSICAL_OFFSET = (CODE_BY_FAULT[fault] for fault in (Fault.MAGIC, Fault.SIZE, Fault.PHYSICAL_OFFSET))
+_PART_LENGTHS, _BODY_CRC, _CUT = (CODE_BY_FAULT[fault] for fault in (Fault.PART_LENGTHS, Fault.BODY_CRC, Fault.CUT))
+_BLANK_SIZE = CODE_BY_FAULT[Fault.BLANK_SIZE]
+
+_NOWHERE = np.int64(-1)
+_MESSAGE, _FILLER = int(layout.Magic.MESSAGE), int(layout.Magic.FILLER)
+_FIRST_OF_MESSAGE, _FIRST_OF_FILLER = np.uint8(_MESSAGE >> 8), np.uint8(_FILLER >> 8)
+_MAGIC_SIZE = 2
+_AT_MAGIC = layout.HEAD.offset_of("magic")
+_AT_OFFSET = layout.HEAD.offset_of("journal_offset")
+_AT_CRC = layout.HEAD.offset_of("body_crc")
+_HEAD_SIZE, _BODY_START = layout.HEAD.size, layout.BODY_START
+_FILLER_SIZE, _MIN_RECORD_SIZE = layout.FILLER.size, layout.MIN_RECORD_SIZE
+_REACH = _AT_OFFSET + 8
+_TOPIC_LENGTH_SIZE, _APP_LENGTH_SIZE = layout.TOPIC_LENGTH.size, layout.APP_LENGTH.size
+_BUSINESS_ID_LENGTH_SIZE, _PROPERTIES_LENGTH_SIZE = layout.BUSINESS_ID_LENGTH.size, layout.PROPERTIES_LENGTH.size
+assert (_TOPIC_LENGTH_SIZE, _APP_LENGTH_SIZE, _BUSINESS_ID_LENGTH_SIZE, _PROPERTIES_LENGTH_SIZE) == (1, 1, 1, 2)
+
+
+@inlined
+def _unsigned32(window, position):
+    return np.int64(load_be_i32(window, position)) & 0xFFFFFFFF
+
+
+@inlined
+def _unsigned16(window, position):
+    return np.int64(load_be_i16(window, position)) & 0xFFFF
+
+
+@compiled
+def examine(window, length, position, offset, segment_end, file_end, max_record, verify, parts, row):
+    """(what stands at a position, its size): `schemas.layouts.jmq.scan.examine`, and the parts of a record."""
+    available = length - position
+    left = file_end - offset
+    if available < _FILLER_SIZE:
+        if left > available:
+            return MORE, 0
+        for at in range(position, length):
+            if window[at] != 0:
+                return _CUT, 0
+        if available > 0 and offset + available == segment_end:
+            return BLANK, available
+        return UNWRITTEN, available
+    size = _unsigned32(window, position)
+    magic = _unsigned16(window, position + _AT_MAGIC)
+    if magic == _FILLER:
+        if size == segment_end - offset:
+            return BLANK, size
+        return _BLANK_SIZE, 0
+    if size == 0 and magic == 0:
+        return UNWRITTEN, 0
+    if magic != _MESSAGE:
+        return _MAGIC, 0
+    if size < _MIN_RECORD_SIZE or size > max_record:
+        return _SIZE, 0
+    if size > left:
+        return _CUT, 0
+    if size > available:
+        return MORE, 0
+    if load_be_i64(window, position + _AT_OFFSET) != offset:
+        return _PHYSICAL_OFFSET, 0
+    located = _locate(window, position, size)
+    if located[0] < 0:
+        return _PART_LENGTHS, 0
+    if verify and not agrees(window, position, located[0], located[1]):
+        return _BODY_CRC, size
+    _note(parts, row, position, located)
+    return RECORD, size
+
+
+@inlined
+def _locate(window, position, size):
+    """Where a record's parts lie, each length checked against the record; the first is -1 where they do not fit.
+
+    Returns:
+        Place and length of body, topic, application, business id and properties.
+    """
+    body = position + _BODY_START
+    body_length = _unsigned32(window, body - 4)
+    room = size - _MIN_RECORD_SIZE - body_length
+    if room < 0:
+        return _NOWHERE, body_length, _NOWHERE, room, room, room, room, room, room, room
+    topic = body + body_length + _TOPIC_LENGTH_SIZE
+    topic_length = np.int64(load_u8(window, topic - 1))
+    room -= topic_length
+    if room < 0 or topic_length == 0:
+        return _NOWHERE, body_length, topic, topic_length, room, room, room, room, room, room
+    app = topic + topic_length + _APP_LENGTH_SIZE
+    app_length = np.int64(load_u8(window, app - 1))
+    room -= app_length
+    if room < 0:
+        return _NOWHERE, body_length, topic, topic_length, app, app_length, room, room, room, room
+    business_id = app + app_length + _BUSINESS_ID_LENGTH_SIZE
+    business_id_length = np.int64(load_u8(window, business_id - 1))
+    room -= business_id_length
+    properties = business_id + business_id_length + _PROPERTIES_LENGTH_SIZE
+    if room < 0 or room != _unsigned16(window, properties - 2):
+        return _NOWHERE, body_length, topic, topic_length, app, app_length, business_id, room, room, room
+    return (
+        body, body_length, topic, topic_length, app, app_length, business_id, business_id_length, properties, room,
+    )  # fmt: skip
+
+
+@inlined
+def _note(parts, row, position, located):
+    body, body_length, topic, topic_length, app, app_length, key, key_length, properties, properties_length = located
+    parts[START, row] = position
+    parts[STORE_HOST, row] = 0
+    parts[BODY, row] = body
+    parts[BODY_LENGTH, row] = body_length
+    parts[TOPIC, row] = topic
+    parts[TOPIC_LENGTH, row] = topic_length
+    parts[APP, row] = app
+    parts[APP_LENGTH, row] = app_length
+    parts[BUSINESS_ID, row] = key
+    parts[BUSINESS_ID_LENGTH, row] = key_length
+    parts[PROPERTIES, row] = properties
+    parts[PROPERTIES_LENGTH, row] = properties_length
+
+
+@inlined
+def agrees(window, position, body, body_length):
+    """Whether a record's body agrees with its CRC."""
+    return np.int64(crc32(window, body, body_length)) == load_be_i64(window, position + _AT_CRC)
+
+
+@compiled
+def take_records(window, length, origin, limit, max_record, verify, position, parts, row, room):
+    """Take intact records one after the other, as `examine` would; where one is not, it is left to `examine`.
+
+    Returns:
+        Where the first record begins that was not taken, and how many columns of `parts` are filled.
+    """
+    end = min(length - _MIN_RECORD_SIZE + 1, limit - origin)
+    while row < room and position < end:
+        if _unsigned16(window, position + _AT_MAGIC) != _MESSAGE:
+            break
+        size = _unsigned32(window, position)
+        if size < _MIN_RECORD_SIZE or size > max_record or size > length - position:
+            break
+        if load_be_i64(window, position + _AT_OFFSET) != origin + position:
+            break
+        located = _locate(window, position, size)
+        if located[0] < 0 or (verify and not agrees(window, position, located[0], located[1])):
+            break
+        _note(parts, row, position, located)
+        row += 1
+        position += size
+    return position, row
+
+
+@compiled
+def next_landmark(window, begin, length, origin):
+    """The next position with a filler's magic, or with a message's and its own offset; -1 where there is none."""
+    block = begin + _AT_MAGIC
+    end = length - _MAGIC_SIZE + 1
+    while block < end:
+        mask = find_bytes(window, block, _FIRST_OF_MESSAGE, _FIRST_OF_FILLER)
+        while mask != 0:
+            at = block + lowest_bit(mask)
+            mask &= mask - np.uint64(1)
+            if at < end:
+                magic = _unsigned16(window, at)
+                position = at - _AT_MAGIC
+                if magic == _FILLER:
+                    return position
+                if magic == _MESSAGE and position + _REACH <= length:  # noqa: SIM102 (the second is the dear one)
+                    if load_be_i64(window, position + _AT_OFFSET) == origin + position:
+                        return position
+        block += 64
+    return -1
+
+
+@compiled
+def landmark_reach():
+    """See `layouts`."""
+    return _REACH
+
+
+@compiled
+def ends_bad_range(kind):
+    """See `layouts`: offset and lengths put a record's size beyond doubt, whatever its body is."""
+    return kind == RECORD or kind == _BODY_CRC
+
+
+@compiled
+def head_of(window, position):
+    """See `layouts`."""
+    return load_be_i64(window, position + _AT_OFFSET), _unsigned32(window, position)
+
+
+@compiled
+def head_size():
+    """See `layouts`."""
+    return _HEAD_SIZE
+
+
+implement(
+    JournalLayout, examine, take_records, next_landmark, landmark_reach, ends_bad_range, agrees, head_of, head_size
+)

@@ -1,0 +1,94 @@
+"""The queue files of a JMQ store, as columns; see `queue_layouts`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import numpy as np
+
+from commitlake.connectors.formats.engine.kernel.compiled import compiled
+from commitlake.connectors.formats.engine.kernel.crc import crc32
+from commitlake.connectors.formats.facts.entries import QueueEntries
+from commitlake.connectors.formats.facts.queue_layouts import QueueLayout
+from commitlake.connectors.formats.jmq.queues import QUEUE_FILES
+from commitlake.connectors.formats.rocketmq.kernel.facts import Array
+from commitlake.schemas.layouts.jmq.queue import CRC_POSITION, DEFAULT_FILE_SIZE, ENTRY
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+_PLACE = {"journal_offset": "physical_offset"}
+ENTRY_DTYPE = np.dtype([(_PLACE.get(name, name), code) for name, code in ENTRY.numpy_fields])
+_SIZE = ENTRY.size
+
+
+def _compiled(function: _Function) -> _Function:
+    """Numba's compiler, with the function's own types for those who call it."""
+    return cast("_Function", compiled(function))
+
+
+@_compiled
+def _note_crcs(data: Array, crcs: Array) -> None:
+    """The CRC-32 of what each entry's own covers.
+
+    Args:
+        data: uint8, entries one behind the other.
+        crcs: uint64 out, one for each.
+    """
+    for row in range(len(crcs)):
+        crcs[row] = crc32(data, row * _SIZE, CRC_POSITION)
+
+
+def _crcs(entries: Array) -> Array:
+    crcs = np.empty(len(entries), np.uint64)
+    _note_crcs(np.ascontiguousarray(entries).view(np.uint8), crcs)
+    return crcs
+
+
+def is_written(entries: Array) -> Array:
+    """Which entries have the CRC of what they say; zeros have not."""
+    written: Array = entries["entry_crc"] == _crcs(entries)
+    return written
+
+
+def is_lost(entries: Array) -> Array:
+    """Which entries stand for a message that the journal has lost."""
+    lost: Array = (entries["size"] == 0) & is_written(entries)
+    return lost
+
+
+def to_entries(columns: QueueEntries) -> Array:
+    """The entries of a queue."""
+    return make_entries(columns.physical_offset, columns.size)
+
+
+def make_entries(offsets: Array, sizes: Array) -> Array:
+    """Entries of these records.
+
+    Args:
+        offsets: int64, where each begins in the journal.
+        sizes: int32, bytes; 0 for a message that is lost.
+    """
+    entries = np.zeros(len(offsets), ENTRY_DTYPE)
+    entries["physical_offset"] = offsets
+    entries["size"] = sizes
+    entries["entry_crc"] = _crcs(entries)
+    return entries
+
+
+def _words(entry: Any) -> str:
+    return f"offset {entry['physical_offset']}, {entry['size']} bytes, CRC {entry['entry_crc']:08x}"
+
+
+QUEUES = QueueLayout(
+    folder=QUEUE_FILES.folder,
+    topics=QUEUE_FILES.topics,
+    dtype=ENTRY_DTYPE,
+    code_field=None,
+    default_file_size=DEFAULT_FILE_SIZE,
+    is_aligned=False,
+    is_written=is_written,
+    is_filler=is_lost,
+    fills_gaps=True,
+    to_entries=to_entries,
+    words=_words,
+)

@@ -1,0 +1,33 @@
+"""JMQ's queue files, for `connectors.formats.engine.queue_index`."""
+
+from __future__ import annotations
+
+import re
+
+from commitlake.connectors.formats.rocketmq.queue_formats import BEHIND_ALL, QueueFormat
+from commitlake.schemas.layouts.errors import LayoutError
+from commitlake.schemas.layouts.jmq.journal import MIN_RECORD_SIZE
+from commitlake.schemas.layouts.jmq.queue import ENTRY, FOLDER, parse_entry
+
+
+def _place_of(data: bytes) -> int:
+    """An entry that is not sound ends its queue, as zeros do."""
+    if len(data) < ENTRY.size:
+        return BEHIND_ALL
+    try:
+        entry = parse_entry(data)
+    except LayoutError:
+        return BEHIND_ALL
+    return BEHIND_ALL if entry is None else entry.journal_offset
+
+
+QUEUE_FILES = QueueFormat(
+    name="queue file",
+    folder=FOLDER,
+    entry=ENTRY,
+    offset_field="journal_offset",
+    place_of=_place_of,
+    min_record_size=MIN_RECORD_SIZE,
+    # Any text but what no folder is named, and what stands for bytes that are not UTF-8.
+    topics=re.compile(r"(?!\.{1,2}$)[^/\0\ufffd]+"),
+)

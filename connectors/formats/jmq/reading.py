@@ -1,0 +1,53 @@
+"""The compiled side of JMQ's journal; see `connectors.formats.engine.kernels`."""
+
+from __future__ import annotations
+
+from commitlake.connectors.formats.engine.arrow import Array
+from commitlake.connectors.formats.engine.files import Window
+from commitlake.connectors.formats.engine.kernel import hop
+from commitlake.connectors.formats.engine.kernels import LayoutKernel
+from commitlake.connectors.formats.engine.windows import numbers_at
+from commitlake.connectors.formats.jmq.decoder import JournalDecoder
+from commitlake.connectors.formats.jmq.kernel.records import (
+    APP,
+    APP_LENGTH,
+    BUSINESS_ID,
+    BUSINESS_ID_LENGTH,
+    JOURNAL,
+    JOURNAL_PART_COUNT,
+)
+from commitlake.connectors.formats.jmq.queues import QUEUE_FILES
+from commitlake.schemas.layouts.jmq.journal import HEAD
+
+
+def _store_times(window: Window, parts: Array) -> Array:
+    starts = parts[hop.START]
+    sent = numbers_at(window, starts + HEAD.offset_of("send_timestamp"), ">i8")
+    times: Array = sent + numbers_at(window, starts + HEAD.offset_of("store_delay"), ">i4")
+    return times
+
+
+def _queue_ids(window: Window, parts: Array) -> Array:
+    return numbers_at(window, parts[hop.START] + HEAD.offset_of("queue_id"), "u1")
+
+
+def _queue_offsets(window: Window, parts: Array) -> Array:
+    return numbers_at(window, parts[hop.START] + HEAD.offset_of("queue_offset"), ">i8")
+
+
+KERNEL = LayoutKernel(
+    tag=JOURNAL,
+    part_count=JOURNAL_PART_COUNT,
+    texts=(
+        (hop.TOPIC, hop.TOPIC_LENGTH),
+        (APP, APP_LENGTH),
+        (BUSINESS_ID, BUSINESS_ID_LENGTH),
+        (hop.PROPERTIES, hop.PROPERTIES_LENGTH),
+    ),
+    store_times=_store_times,
+    queue_ids=_queue_ids,
+    queue_offsets=_queue_offsets,
+    decoder=JournalDecoder,
+    queues=QUEUE_FILES,
+    has_key_index=False,
+)

@@ -1,0 +1,89 @@
+"""A journal message as a row of `messages`: the same columns as RocketMQ's, filled with what JMQ has.
+
+    unique_key         JMQ's message id, topic/queue/queueOffset@broker, which no record stores
+    msg_id             the same: it tells the place, too, and a message has one
+    keys               the business id; null where it is empty
+    tags               the business tag, a number, as text
+    kind               normal: retries and dead letters have no record of their own
+    born_timestamp     send time                  born_host    client address
+    store_timestamp    store time                 store_host   server address
+    sys_flag           the system field           priority     the priority
+    body_crc           top bit cleared, as RocketMQ stores it
+    flag, reconsume_times, prepared_transaction_offset: 0
+    properties         all of them; of a repeated key the last. With them what else a record has:
+                       `jmq.app`, the producer's application, where it is not empty, and
+                       `jmq.receive_timestamp`, ms
+
+A stored property that has one of these two names, behind any number of underscores, is shown with one underscore more:
+so none hides another.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+from commitlake.schemas.layouts.jmq.journal import JournalMessage, Magic
+from commitlake.schemas.layouts.rocketmq.commitlog import CRC_MASK
+from commitlake.schemas.layouts.rocketmq.sysflag import BodyCodec
+from commitlake.schemas.layouts.rocketmq.topics import Kind
+
+APP = "jmq.app"
+RECEIVE_TIMESTAMP = "jmq.receive_timestamp"
+ID_MARK = "@"
+"""In the `msg_id` of every row of a journal, and of none of a CommitLog, where it is hexadecimal."""
+_RESERVED = re.compile(rf"_*(?:{re.escape(APP)}|{re.escape(RECEIVE_TIMESTAMP)})")
+_BITS = 64
+_MASK = (1 << _BITS) - 1
+
+
+def shown_name(name: str) -> str:
+    """The name under which a stored property is shown."""
+    return f"_{name}" if _RESERVED.fullmatch(name) else name
+
+
+def unique_key(topic: str, queue_id: int, queue_offset: int, broker: str) -> str:
+    """A message's id; `queue_offset` is unsigned."""
+    return f"{topic}/{queue_id}/{queue_offset}{ID_MARK}{broker}"
+
+
+def signed(value: int) -> int:
+    """A number of 64 bits as a column of longs has it: only a forged record has one that differs."""
+    return value - (1 << _BITS) if value >> (_BITS - 1) else value
+
+
+def row_of(message: JournalMessage, broker: str) -> dict[str, object]:
+    """A message under the column names of the table `messages`; timestamps as ms, without the body."""
+    own_id = unique_key(message.topic, message.queue_id, message.queue_offset, broker)
+    properties = {shown_name(name): value for name, value in message.property_pairs}
+    if message.app:
+        properties[APP] = message.app
+    properties[RECEIVE_TIMESTAMP] = str(signed(message.receive_timestamp & _MASK))
+    return {
+        "broker": broker,
+        "physical_offset": message.journal_offset,
+        "size": message.size,
+        "topic": message.topic,
+        "queue_id": message.queue_id,
+        "queue_offset": signed(message.queue_offset),
+        "msg_id": own_id,
+        "unique_key": own_id,
+        "keys": [message.business_id] if message.business_id else None,
+        "tags": str(message.business_tag),
+        "kind": str(Kind.NORMAL),
+        "born_timestamp": message.send_timestamp,
+        "store_timestamp": message.store_timestamp,
+        "born_host": str(message.client_address),
+        "store_host": str(message.server_address),
+        "sys_flag": message.sys_flag,
+        "flag": 0,
+        "reconsume_times": 0,
+        "priority": message.priority,
+        "prepared_transaction_offset": 0,
+        "body_size": len(message.body),
+        "body_crc": message.body_crc & CRC_MASK,
+        "body_codec": str(BodyCodec.ZLIB if message.is_compressed else BodyCodec.NONE),
+        "properties": properties,
+        "magic": int(Magic.MESSAGE),
+        "body_sha256": hashlib.sha256(message.body).hexdigest(),
+    }

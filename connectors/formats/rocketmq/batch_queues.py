@@ -1,0 +1,73 @@
+"""RocketMQ's BatchConsumeQueues, as columns; see `queue_layouts`.
+
+An entry is for a record, however many messages it holds; so its place says nothing of their numbers, which it names.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from commitlake.connectors.formats.facts.entries import QueueEntries
+from commitlake.connectors.formats.facts.queue_layouts import QueueLayout
+from commitlake.connectors.formats.rocketmq.kernel.facts import Array
+from commitlake.schemas.layouts.rocketmq.batchconsumequeue import DEFAULT_FILE_ENTRIES, ENTRY, NO_COMPACTED_OFFSET
+
+ENTRY_DTYPE = np.dtype(ENTRY.numpy_fields)
+
+
+def is_written(entries: Array) -> Array:
+    """Which entries a broker takes for written."""
+    written: Array = (
+        (entries["physical_offset"] >= 0)
+        & (entries["size"] > 0)
+        & (entries["message_base_offset"] >= 0)
+        & (entries["batch_size"] > 0)
+    )
+    return written
+
+
+def _is_filler(entries: Array) -> Array:
+    return np.zeros(len(entries), np.bool_)
+
+
+def message_counts(columns: QueueEntries) -> Array:
+    """How many messages each record holds: a single one is a batch of one."""
+    counts: Array = np.maximum(columns.batch_size, 1)
+    return counts
+
+
+def to_entries(columns: QueueEntries) -> Array:
+    """The entries of a BatchConsumeQueue."""
+    entries = np.zeros(len(columns), ENTRY_DTYPE)
+    entries["physical_offset"] = columns.physical_offset
+    entries["size"] = columns.size
+    entries["tags_code"] = columns.tags_code
+    entries["store_timestamp"] = columns.store_timestamp
+    entries["message_base_offset"] = columns.queue_offset
+    entries["batch_size"] = message_counts(columns)
+    entries["compacted_offset"] = NO_COMPACTED_OFFSET
+    return entries
+
+
+def _words(entry: Any) -> str:
+    return (
+        f"offset {entry['physical_offset']}, {entry['size']} bytes, code {entry['tags_code']}, "
+        f"{entry['batch_size']} messages from {entry['message_base_offset']} on, {entry['store_timestamp']} ms"
+    )
+
+
+QUEUES = QueueLayout(
+    folder="batchconsumequeue",
+    topics=None,
+    dtype=ENTRY_DTYPE,
+    code_field="tags_code",
+    default_file_size=DEFAULT_FILE_ENTRIES * ENTRY.size,
+    is_aligned=True,
+    is_written=is_written,
+    is_filler=_is_filler,
+    fills_gaps=False,
+    to_entries=to_entries,
+    words=_words,
+)

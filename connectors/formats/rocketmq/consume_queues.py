@@ -1,0 +1,58 @@
+"""RocketMQ's ConsumeQueues, as columns; see `queue_layouts`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from commitlake.connectors.formats.facts.entries import QueueEntries
+from commitlake.connectors.formats.facts.queue_layouts import QueueLayout
+from commitlake.connectors.formats.rocketmq.kernel.facts import Array
+from commitlake.schemas.layouts.rocketmq.consumequeue import DEFAULT_FILE_SIZE, ENTRY, PRE_BLANK
+
+ENTRY_DTYPE = np.dtype(ENTRY.numpy_fields)
+
+
+def is_written(entries: Array) -> Array:
+    """Which entries a broker takes for written."""
+    written: Array = (entries["physical_offset"] >= 0) & (entries["size"] > 0)
+    return written
+
+
+def is_filler(entries: Array) -> Array:
+    """Which entries stand for no message, at the head of a queue that was made late."""
+    filler: Array = (
+        (entries["physical_offset"] == PRE_BLANK.physical_offset)
+        & (entries["size"] == PRE_BLANK.size)
+        & (entries["tags_code"] == PRE_BLANK.tags_code)
+    )
+    return filler
+
+
+def to_entries(columns: QueueEntries) -> Array:
+    """The entries of a ConsumeQueue."""
+    entries = np.empty(len(columns), ENTRY_DTYPE)
+    entries["physical_offset"] = columns.physical_offset
+    entries["size"] = columns.size
+    entries["tags_code"] = columns.tags_code
+    return entries
+
+
+def _words(entry: Any) -> str:
+    return f"offset {entry['physical_offset']}, {entry['size']} bytes, code {entry['tags_code']}"
+
+
+QUEUES = QueueLayout(
+    folder="consumequeue",
+    topics=None,
+    dtype=ENTRY_DTYPE,
+    code_field="tags_code",
+    default_file_size=DEFAULT_FILE_SIZE,
+    is_aligned=True,
+    is_written=is_written,
+    is_filler=is_filler,
+    fills_gaps=False,
+    to_entries=to_entries,
+    words=_words,
+)

@@ -1,0 +1,50 @@
+"""Which dialect of the CommitLog a store has, for what goes by stores; records are read by their own magics."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from commitlake.connectors.formats.engine.files import OpenSegment, SegmentFile
+from commitlake.connectors.formats.engine.layouts import StoreLayout
+from commitlake.connectors.formats.engine.stores import Store
+from commitlake.schemas.layouts.boltmq.dialect import ROCKETMQ, Dialect
+from commitlake.schemas.layouts.rocketmq.commitlog import BLANK, dialect_of_segment
+
+
+def dialects_of(store: Store) -> frozenset[Dialect]:
+    """The dialects that a CommitLog's segments begin in: one, in every store that a broker has written.
+
+    None of them where no segment begins with a record, as an empty one does, and one that is damaged there. Reads a few
+    bytes of each segment.
+    """
+    found = set()
+    for segment in store.segments if store.layout is StoreLayout.COMMITLOG else ():
+        try:
+            with OpenSegment(segment.path) as file:
+                found.add(_dialect_of(file, segment.file_size))
+        except FileNotFoundError:
+            continue  # deleted since it was listed
+    return frozenset(dialect for dialect in found if dialect is not None)
+
+
+def dialect_of(store: Store) -> Dialect:
+    """The dialect of a store, RocketMQ's where its segments do not tell another."""
+    found = dialects_of(store)
+    return ROCKETMQ if ROCKETMQ in found or not found else min(found, key=lambda dialect: dialect.name)
+
+
+def _dialect_of(file: SegmentFile, file_size: int) -> Dialect | None:
+    def read(position: int) -> memoryview:
+        window = np.empty(max(0, min(BLANK.size, file_size - position)), np.uint8)
+        return window.data[: file.read_into(window, position)]
+
+    return dialect_of_segment(read)
+
+
+def why_no_key_index(store: Store) -> str | None:
+    """Why keys cannot be looked up in the IndexFiles beside a store, in words for a plan; None where they can."""
+    dialects = dialects_of(store)
+    if not dialects:
+        return "no segment begins with records, which would tell whose index it is"
+    without = sorted(dialect.name for dialect in dialects if not dialect.has_key_index)
+    return f"{without[0]} writes no chains of keys into its own" if without else None

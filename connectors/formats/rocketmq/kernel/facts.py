@@ -1,0 +1,364 @@
+"""Compiled: what indexes say of each record, taken from the log while the record is in the processor's cache.
+
+Java's `String.hashCode` is 31 * h + unit over UTF-16 units; in arithmetic modulo 2^64 its low 32 bits are the same. A
+record in BoltMQ's dialect has FNV-1 as the code of its tags, and no keys, as nothing can be found in BoltMQ's index.
+What the kernel does not do itself (text that is not UTF-8, numbers in an unusual form, messages for several queues) it
+lists as odd, for Python to look at. All that is called here and is not the source's kernel is in this file, because
+numba keeps what it compiled by the file's time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar, cast
+
+import numpy as np
+
+from commitlake.connectors.formats.engine.kernel import hop as h
+from commitlake.connectors.formats.engine.kernel.compiled import compiled
+from commitlake.connectors.formats.engine.kernel.memory import (
+    PADDING,
+    find_separators,
+    load_be_i32,
+    load_be_i64,
+    load_le_u64,
+    lowest_bit,
+)
+from commitlake.connectors.formats.engine.kernel.strings import DISTINCT, TEXT_END, intern_span
+from commitlake.connectors.formats.engine.kernel.utf8 import is_utf8
+from commitlake.connectors.formats.rocketmq.kernel.records import COMMITLOG
+from commitlake.schemas.layouts.boltmq.dialect import Magic
+from commitlake.schemas.layouts.rocketmq import properties as props
+from commitlake.schemas.layouts.rocketmq.commitlog import HEAD, STORED
+from commitlake.schemas.layouts.rocketmq.hashing import FNV_64_BASIS, FNV_64_PRIME
+from commitlake.schemas.layouts.rocketmq.inner_batch import INNER_NUM
+from commitlake.schemas.layouts.rocketmq.light_queues import MULTI_DISPATCH
+from commitlake.schemas.layouts.rocketmq.sysflag import TRANSACTION_MASK, TransactionType
+from commitlake.schemas.layouts.rocketmq.topics import BOLTMQ_SCHEDULE_TOPIC, SCHEDULE_TOPIC
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+Array = np.ndarray[Any, Any]
+
+PHYSICAL_OFFSET, QUEUE_OFFSET, STORE_TIMESTAMP, TAGS_CODE = range(4)
+"""Rows of `longs`."""
+SIZE, TOPIC, QUEUE_ID, SYS_FLAG, DELAY_LEVEL, BATCH_SIZE, TAGS_HASH, KEY_END = range(8)
+"""Rows of `ints`. TAGS_HASH is -1 where there are no tags; KEY_END is where a record's hashes end in `key_hashes`."""
+ROWS, KEYS, ODD = range(3)
+"""Places in `used`."""
+PLAIN, SCHEDULE, BOLTMQ_SCHEDULE, NOT_TEXT = range(4)
+"""Kinds of topics; the schedule topic of one dialect is a plain one in the other."""
+
+CHUNK = 256
+"""Records that are hopped over before they are looked at: few enough to stay in the cache."""
+_SYS_FLAG, _QUEUE_ID = HEAD.offset_of("sys_flag"), HEAD.offset_of("queue_id")
+_AT_OFFSET, _AT_QUEUE_OFFSET = HEAD.offset_of("physical_offset"), HEAD.offset_of("queue_offset")
+_STORE_TIME = -STORED.size
+_ROLLBACK = int(TransactionType.ROLLBACK)
+_NAME_SEPARATOR = props.NAME_VALUE_SEPARATOR
+_SPACE = ord(props.KEY_SEPARATOR)
+_HASH_SIGN = np.uint64(ord("#"))
+_SCHEDULE_LENGTH, _BOLTMQ_SCHEDULE_LENGTH = len(SCHEDULE_TOPIC), len(BOLTMQ_SCHEDULE_TOPIC)
+_BOLTMQ = int(Magic.BOLTMQ)
+_AT_MAGIC = HEAD.offset_of("magic")
+_FNV_BASIS, _FNV_PRIME = np.uint64(FNV_64_BASIS), np.uint64(FNV_64_PRIME)
+
+
+def _word(text: str) -> np.uint64:
+    """The first bytes of a name as the window has them, eight of them or all."""
+    return np.uint64(int.from_bytes(text.encode()[:8], "little"))
+
+
+_TAGS, _KEYS, _UNIQ_KEY, _DELAY = _word(props.TAGS), _word(props.KEYS), _word(props.UNIQ_KEY), _word(props.DELAY)
+_MULTI, _INNER, _SCHEDULE = _word(MULTI_DISPATCH), _word(INNER_NUM), _word(SCHEDULE_TOPIC)
+_MULTI_LENGTH, _INNER_LENGTH = len(MULTI_DISPATCH), len(INNER_NUM)
+_FOUR_BYTES, _FIVE_BYTES = np.uint64(0xFFFFFFFF), np.uint64(0xFFFFFFFFFF)
+_P1, _P2, _P3, _P4 = (np.uint64(31**power) for power in range(1, 5))
+_LOW = np.uint64(0xFFFFFFFF)
+
+
+class Out(NamedTuple):
+    """Where the kernel writes.
+
+    Attributes:
+        used: int64[3], see ROWS.
+        longs: int64[4, rows].
+        ints: int32[8, rows].
+        key_hashes: int32, the hashes of UNIQ_KEY and KEYS of all records, in the order in which brokers enter them.
+        tags_key: the bytes of `T#`, the prefix of a tag's key.
+        odd: int64[6, rows]: row, place and length of topic and of properties, and magic, for Python to look at.
+        topic_hashes: uint64, for each topic the hash of `topic#` so far.
+        topic_kinds: uint8, see PLAIN.
+    """
+
+    used: Array
+    longs: Array
+    ints: Array
+    key_hashes: Array
+    tags_key: Array
+    odd: Array
+    topic_hashes: Array
+    topic_kinds: Array
+
+
+def _compiled(function: _Function) -> _Function:
+    """Numba's compiler, with the function's own types for those who call it."""
+    return cast("_Function", compiled(function))
+
+
+@_compiled
+def hash_text(window: Array, position: Any, length: Any, value: Any) -> Any:
+    """Go on from the hash `value` over a text in UTF-8, which must be well-formed; uint64, its low half counts."""
+    end = position + length
+    while end - position >= 4:
+        first, second = np.uint64(window[position]), np.uint64(window[position + 1])
+        third, fourth = np.uint64(window[position + 2]), np.uint64(window[position + 3])
+        if (first | second | third | fourth) >= np.uint64(128):
+            break
+        value = value * _P4 + (first * _P3 + second * _P2 + third * _P1 + fourth)
+        position += 4
+    while position < end:
+        lead = np.uint64(window[position])
+        if lead < np.uint64(0x80):
+            value = value * _P1 + lead
+            position += 1
+            continue
+        point = np.uint64(window[position + 1]) & np.uint64(0x3F)
+        if lead < np.uint64(0xE0):
+            value = value * _P1 + (((lead & np.uint64(0x1F)) << np.uint64(6)) | point)
+            position += 2
+            continue
+        point = (point << np.uint64(6)) | (np.uint64(window[position + 2]) & np.uint64(0x3F))
+        if lead < np.uint64(0xF0):
+            value = value * _P1 + (((lead & np.uint64(0x0F)) << np.uint64(12)) | point)
+            position += 3
+            continue
+        point = (point << np.uint64(6)) | (np.uint64(window[position + 3]) & np.uint64(0x3F))
+        point = (((lead & np.uint64(0x07)) << np.uint64(18)) | point) - np.uint64(0x10000)
+        value = value * _P1 + (np.uint64(0xD800) + (point >> np.uint64(10)))
+        value = value * _P1 + (np.uint64(0xDC00) + (point & np.uint64(0x3FF)))
+        position += 4
+    return value
+
+
+@_compiled
+def signed_hash(value: Any) -> Any:
+    """A hash as Java's int."""
+    low = np.int64(value & _LOW)
+    return low - (np.int64(1) << 32) if low >= (np.int64(1) << 31) else low
+
+
+@_compiled
+def index_hash(value: Any) -> Any:
+    """What an index stores of a hash: abs, and 0 for the one value that has none."""
+    number = abs(signed_hash(value))
+    return np.int64(0) if number >= (np.int64(1) << 31) else number
+
+
+@_compiled
+def fnv1_64(window: Array, position: Any, length: Any) -> Any:
+    """FNV-1 of some bytes, as Go's int64."""
+    value = _FNV_BASIS
+    for at in range(position, position + length):
+        value = (value * _FNV_PRIME) ^ np.uint64(window[at])
+    return np.int64(value)
+
+
+@_compiled
+def _number(window: Array, position: Any, length: int) -> Any:
+    """A number of one to nine digits, or -1."""
+    if length > 9:
+        return np.int64(-1)
+    value = np.int64(0)
+    for at in range(position, position + length):
+        digit = np.int64(window[at]) - 48
+        if digit < 0 or digit > 9:
+            return np.int64(-1)
+        value = value * 10 + digit
+    return value
+
+
+@_compiled
+def _kind_of(window: Array, position: int, length: int) -> Any:
+    if not is_utf8(window, position, length):
+        return NOT_TEXT
+    if length >= _BOLTMQ_SCHEDULE_LENGTH and load_le_u64(window, position) == _SCHEDULE:
+        if length == _SCHEDULE_LENGTH:
+            return SCHEDULE
+        if length == _BOLTMQ_SCHEDULE_LENGTH:
+            return BOLTMQ_SCHEDULE
+    return PLAIN
+
+
+@_compiled
+def _note_records(window: Array, parts: Array, first: Any, count: int, seed: Any, topics: Any, out: Any) -> Any:
+    """Write what indexes say of these records; how many of them there was room for."""
+    counts, table, starts, texts = topics
+    used, longs, ints, key_hashes, tags_key, odd, topic_hashes, topic_kinds = out
+    row, key = used[ROWS], used[KEYS]
+    likely = np.int64(-1)
+    taken = 0
+    for number in range(first, first + count):
+        begin = parts[h.PROPERTIES, number]
+        properties, properties_length = begin, parts[h.PROPERTIES_LENGTH, number]
+        end = begin + properties_length
+        topic, topic_length = parts[h.TOPIC, number], parts[h.TOPIC_LENGTH, number]
+        if (
+            row >= longs.shape[1]
+            or key + properties_length // 2 + 2 > len(key_hashes)
+            or counts[TEXT_END] + topic_length + PADDING > len(texts)
+        ):
+            break
+        start = parts[h.START, number]
+        known = counts[DISTINCT]
+        likely = intern_span(window, topic, topic_length, seed, likely, counts, table, starts, texts)
+        if likely == known:
+            kind = _kind_of(window, topic, topic_length)
+            topic_kinds[likely] = kind
+            if kind != NOT_TEXT:
+                topic_hashes[likely] = hash_text(window, topic, topic_length, np.uint64(0)) * _P1 + _HASH_SIGN
+        kind = topic_kinds[likely]
+        magic = load_be_i32(window, start + _AT_MAGIC)
+        waits = kind == (BOLTMQ_SCHEDULE if magic == _BOLTMQ else SCHEDULE)
+        sys_flag = load_be_i32(window, start + _SYS_FLAG)
+        longs[PHYSICAL_OFFSET, row] = load_be_i64(window, start + _AT_OFFSET)
+        longs[QUEUE_OFFSET, row] = load_be_i64(window, start + _AT_QUEUE_OFFSET)
+        longs[STORE_TIMESTAMP, row] = load_be_i64(window, parts[h.STORE_HOST, number] + _STORE_TIME)
+        ints[SIZE, row] = load_be_i32(window, start)
+        ints[TOPIC, row] = likely
+        ints[QUEUE_ID, row] = load_be_i32(window, start + _QUEUE_ID)
+        ints[SYS_FLAG, row] = sys_flag
+        tags, tags_length = np.int64(0), np.int64(0)
+        keys, keys_length = np.int64(0), np.int64(0)
+        unique, unique_length = np.int64(0), np.int64(0)
+        level, batch = np.int64(0), np.int64(0)
+        is_odd = kind == NOT_TEXT
+        others = np.uint64(0)
+        separator = np.int64(-1)
+        block = begin
+        while block < end:
+            mask, not_ascii = find_separators(window, block)
+            if end - block < 64:
+                inside = (np.uint64(1) << np.uint64(end - block)) - np.uint64(1)
+                mask &= inside
+                not_ascii &= inside
+            others |= not_ascii
+            while True:
+                if mask != 0:
+                    at = block + lowest_bit(mask)
+                    mask &= mask - np.uint64(1)
+                    if window[at] == _NAME_SEPARATOR:
+                        if separator < 0:
+                            separator = at
+                        continue
+                elif block + 64 >= end and begin < end:
+                    at = end  # the last entry may lack its separator
+                else:
+                    break
+                if separator > begin and separator < at - 1:
+                    value, length = separator + 1, at - separator - 1
+                    name_length = separator - begin
+                    word = load_le_u64(window, begin)
+                    if name_length == 4:
+                        if word & _FOUR_BYTES == _TAGS:
+                            tags, tags_length = value, length
+                        elif word & _FOUR_BYTES == _KEYS:
+                            keys, keys_length = value, length
+                    elif name_length == 8:
+                        if word == _UNIQ_KEY:
+                            unique, unique_length = value, length
+                    elif name_length == 5:
+                        if word & _FIVE_BYTES == _DELAY and waits:
+                            level = _number(window, value, length)
+                            is_odd |= level < 0
+                    elif name_length == _INNER_LENGTH:
+                        if word == _INNER:
+                            batch = _number(window, value, length)
+                            is_odd |= batch < 0
+                    elif name_length == _MULTI_LENGTH and word == _MULTI:
+                        is_odd = True
+                begin, separator = at + 1, np.int64(-1)
+            block += 64
+        is_odd |= others != 0 and not is_utf8(window, properties, properties_length)
+        code = np.int64(0)
+        tags_hash = np.int64(-1)
+        if is_odd:
+            at = used[ODD]
+            odd[0, at], odd[1, at], odd[2, at] = row, topic, topic_length
+            odd[3, at], odd[4, at], odd[5, at] = properties, properties_length, magic
+            used[ODD] = at + 1
+        elif magic == _BOLTMQ:
+            if tags_length > 0:
+                code = fnv1_64(window, tags, tags_length)
+        else:
+            topic_hash = topic_hashes[likely]
+            if tags_length > 0:
+                code = signed_hash(hash_text(window, tags, tags_length, np.uint64(0)))
+            if sys_flag & TRANSACTION_MASK != _ROLLBACK:
+                if unique_length > 0:
+                    key_hashes[key] = index_hash(hash_text(window, unique, unique_length, topic_hash))
+                    key += 1
+                behind = keys + keys_length
+                while keys < behind:
+                    at = keys
+                    while at < behind and window[at] != _SPACE:
+                        at += 1
+                    if at > keys:
+                        key_hashes[key] = index_hash(hash_text(window, keys, at - keys, topic_hash))
+                        key += 1
+                    keys = at + 1
+                if tags_length > 0:
+                    prefixed = hash_text(tags_key, 0, len(tags_key), topic_hash)
+                    tags_hash = index_hash(hash_text(window, tags, tags_length, prefixed))
+        longs[TAGS_CODE, row] = code
+        ints[DELAY_LEVEL, row] = level
+        ints[BATCH_SIZE, row] = batch
+        ints[TAGS_HASH, row] = tags_hash
+        ints[KEY_END, row] = key
+        row += 1
+        taken += 1
+    used[ROWS], used[KEYS] = row, key
+    return taken
+
+
+@_compiled
+def read_facts(
+    window: Array, length: int, origin: int, limit: int, segment_end: int, file_end: int, max_record: int,
+    verify: bool, state: Array, parts: Array, faults: Array, seed: Any, topics: Any, out: Any,
+) -> None:  # fmt: skip
+    """Hop until `state[STOP]`, and write what indexes say of each record; see `hop.hop` for what is not said here.
+
+    Args:
+        window: see `hop`.
+        length: see `hop`.
+        origin: see `hop`.
+        limit: see `hop`.
+        segment_end: see `hop`.
+        file_end: see `hop`.
+        max_record: see `hop`.
+        verify: see `hop`.
+        state: see `hop`.
+        parts: int64[PART_COUNT, room + 1] out.
+        faults: int64[room, 3] out.
+        seed: of the hashes by which topics are told apart.
+        topics: their interner.
+        out: an `Out`, filled from `used` on.
+    """
+    rows = np.int64(0)
+    room = parts.shape[1] - 1
+    state[h.STOP] = h.STOP_ROOM
+    state[h.FAULTS] = 0
+    while state[h.STOP] == h.STOP_ROOM and rows < room and state[h.FAULTS] < faults.shape[0]:
+        state[h.RECORDS] = 0
+        chunk = parts[:, rows : rows + min(CHUNK, room - rows) + 1]
+        h.hop(COMMITLOG, window, length, origin, limit, segment_end, file_end, max_record, verify, state, chunk, faults)
+        found = state[h.RECORDS]
+        taken = _note_records(window, parts, rows, found, seed, topics, out)
+        rows += taken
+        if taken < found:  # take the others again, with whatever was found behind them
+            state[h.POSITION] = origin + parts[h.START, rows]
+            while state[h.FAULTS] > 0 and faults[state[h.FAULTS] - 1, 0] >= state[h.POSITION]:
+                state[h.FAULTS] -= 1
+            state[h.BAD_START] = -1
+            state[h.STOP] = h.STOP_ROOM
+            break
+    state[h.RECORDS] = rows

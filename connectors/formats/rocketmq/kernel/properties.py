@@ -1,0 +1,186 @@
+"""Properties out of a window, 64 bytes at a look: entries, and those that have columns of their own.
+
+Separators are ASCII, so entries are found in bytes, before anything is decoded.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from commitlake.connectors.formats.engine.kernel import buffers as b
+from commitlake.connectors.formats.engine.kernel.compiled import compiled
+from commitlake.connectors.formats.engine.kernel.hop import PROPERTIES, PROPERTIES_LENGTH
+from commitlake.connectors.formats.engine.kernel.memory import find_bytes, find_separators, lowest_bit
+from commitlake.connectors.formats.engine.kernel.strings import DISTINCT, copy_span, intern_span
+from commitlake.connectors.formats.engine.kernel.utf8 import is_utf8
+from commitlake.schemas.layouts.rocketmq import properties as layout
+
+_PROPERTY_SEPARATOR = layout.PROPERTY_SEPARATOR
+_SPACE = ord(layout.KEY_SEPARATOR)
+_NONE = np.int64(-1)
+_ENTRY_BITS = 14  # of a mark in `seen`; MOST_ENTRIES fits
+_ENTRY_MASK = (1 << _ENTRY_BITS) - 1
+
+
+@compiled
+def _entry_of(name, count, serial, seen):
+    """Which entry of the record a name has: `count` where it is new."""
+    mark = seen[name]
+    if mark >> _ENTRY_BITS == serial:
+        return mark & _ENTRY_MASK
+    seen[name] = (serial << _ENTRY_BITS) | count
+    return count
+
+
+@compiled
+def _split_keys(window, position, length, used, key_offsets, data):
+    """The parts between spaces, empty ones dropped."""
+    end = position + length
+    begin = position
+    block = position
+    while begin < end:
+        at = end
+        while block < end:
+            mask = find_bytes(window, block, _SPACE, _SPACE)
+            if mask != 0:
+                at = min(end, block + lowest_bit(mask))
+                break
+            block += 64
+        if at > begin:
+            target = used[b.KEY_BYTES]
+            copy_span(window, begin, at - begin, data, target)
+            used[b.KEY_BYTES] = target + at - begin
+            item = used[b.KEY_ITEMS] + 1
+            key_offsets[item] = target + at - begin
+            used[b.KEY_ITEMS] = item
+        begin = at + 1
+        block = begin
+
+
+@compiled
+def split_properties(window, parts, first_row, count, seed, wanted, names, tags, scratch, tag_codes, text):
+    """Find the entries of these records' properties.
+
+    Args:
+        window: where they lie.
+        parts: see `hop`.
+        first_row: of the records to look at.
+        count: how many of them.
+        seed: of the hashes.
+        wanted: bits, see `buffers`.
+        names: interner of property names; it knows `buffers.NAMES`.
+        tags: interner of tags.
+        scratch: see `buffers.Scratch`.
+        tag_codes: int32 out, the number of each record's tag, -1 where it has none.
+        text: see `buffers.Text`; there is room for these records.
+    """
+    # Taken out of their tuples once: within the loop numba would count references.
+    name_counts, name_table, name_starts, name_texts = names
+    tag_counts, tag_table, tag_starts, tag_texts = tags
+    serials, seen, likely_names, spans = scratch
+    used, present, unique_offsets, unique_out, list_offsets = (
+        text.used, text.present, text.unique_offsets, text.unique, text.list_offsets,
+    )  # fmt: skip
+    key_offsets, key_text, map_offsets, entry_names = text.key_offsets, text.keys, text.map_offsets, text.names
+    value_offsets, values, not_utf8, priorities = text.value_offsets, text.values, text.not_utf8, text.priorities
+    likely_tag = _NONE
+    for row in range(first_row, first_row + count):
+        position = parts[PROPERTIES, row]
+        end = position + parts[PROPERTIES_LENGTH, row]
+        serial = serials[0] + 1
+        serials[0] = serial
+        first = used[b.ENTRIES]
+        entries = np.int64(0)
+        unique, keys, tag, priority = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
+        unique_length, keys_length, tag_length, priority_length = _NONE, _NONE, _NONE, _NONE
+        others = np.uint64(0)
+        begin, separator = position, np.int64(-1)
+        block = position
+        while block < end:
+            mask, not_ascii = find_separators(window, block)
+            if end - block < 64:
+                inside = (np.uint64(1) << np.uint64(end - block)) - np.uint64(1)
+                mask &= inside
+                not_ascii &= inside
+            others |= not_ascii
+            while True:
+                if mask != 0:
+                    at = block + lowest_bit(mask)
+                    mask &= mask - np.uint64(1)
+                    if window[at] != _PROPERTY_SEPARATOR:
+                        if separator < 0:
+                            separator = at
+                        continue
+                elif block + 64 >= end and begin < end:
+                    at = end  # the last entry may lack its separator
+                else:
+                    break
+                if separator > begin and separator < at - 1:
+                    value, length = separator + 1, at - separator - 1
+                    likely = likely_names[entries]
+                    if likely >= name_counts[DISTINCT]:
+                        likely = _NONE
+                    name = intern_span(
+                        window, begin, separator - begin, seed, likely, name_counts, name_table, name_starts, name_texts
+                    )
+                    if name == b.NAME_UNIQ_KEY:
+                        if unique_length < 0:  # the first is the message's own, see schemas.layouts.rocketmq.properties
+                            unique, unique_length = value, length
+                    elif name == b.NAME_TAGS:
+                        tag, tag_length = value, length
+                    elif name == b.NAME_KEYS:
+                        keys, keys_length = value, length
+                    elif name == b.NAME_PRIORITY:
+                        priority, priority_length = value, length
+                    if wanted & b.WANT_ENTRIES:
+                        entry = _entry_of(name, entries, serial, seen)
+                        if entry == entries:
+                            likely_names[entries] = name
+                            entry_names[first + entries] = name
+                            entries += 1
+                        spans[0, entry] = value
+                        spans[1, entry] = length
+                begin, separator = at + 1, np.int64(-1)
+            block += 64
+        if others != 0 and not is_utf8(window, position, end - position):
+            not_utf8[used[b.NOT_UTF8]] = row
+            used[b.NOT_UTF8] += 1
+            entries = np.int64(0)
+            unique_length, keys_length, tag_length, priority_length = _NONE, _NONE, _NONE, _NONE
+        if wanted & b.WANT_ENTRIES:
+            target = used[b.VALUE_BYTES]
+            for entry in range(entries):
+                length = spans[1, entry]
+                copy_span(window, spans[0, entry], length, values, target)
+                target += length
+                value_offsets[first + entry + 1] = target
+            used[b.VALUE_BYTES] = target
+            used[b.ENTRIES] = first + entries
+            map_offsets[row + 1] = first + entries
+        if wanted & b.WANT_UNIQUE_KEY:
+            target = used[b.UNIQUE_BYTES]
+            present[b.UNIQUE_KEY, row] = unique_length >= 0
+            if unique_length >= 0:
+                copy_span(window, unique, unique_length, unique_out, target)
+                target += unique_length
+                used[b.UNIQUE_BYTES] = target
+            unique_offsets[row + 1] = target
+        if wanted & b.WANT_KEYS:
+            present[b.KEYS, row] = keys_length >= 0
+            if keys_length >= 0:
+                _split_keys(window, keys, keys_length, used, key_offsets, key_text)
+            list_offsets[row + 1] = used[b.KEY_ITEMS]
+        if wanted & b.WANT_TAGS:
+            if tag_length >= 0:
+                likely_tag = intern_span(
+                    window, tag, tag_length, seed, likely_tag, tag_counts, tag_table, tag_starts, tag_texts
+                )
+                tag_codes[row] = likely_tag
+            else:
+                tag_codes[row] = -1
+        if wanted & b.WANT_PRIORITY and priority_length >= 0:
+            number = used[b.PRIORITIES]
+            priorities[0, number] = row
+            priorities[1, number] = priority
+            priorities[2, number] = priority_length
+            used[b.PRIORITIES] = number + 1

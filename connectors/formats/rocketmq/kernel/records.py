@@ -1,0 +1,265 @@
+"""The rules of `schemas.layouts.rocketmq.scan` for CommitLog records; offsets come from the declared layouts."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from commitlake.connectors.formats.engine.kernel.compiled import compiled, inlined
+from commitlake.connectors.formats.engine.kernel.crc import crc32
+from commitlake.connectors.formats.engine.kernel.hop import (
+    BLANK,
+    BODY,
+    BODY_LENGTH,
+    CODE_BY_FAULT,
+    MORE,
+    PROPERTIES,
+    PROPERTIES_LENGTH,
+    RECORD,
+    START,
+    STORE_HOST,
+    TOPIC,
+    TOPIC_LENGTH,
+    UNWRITTEN,
+)
+from commitlake.connectors.formats.engine.kernel.layouts import implement
+from commitlake.connectors.formats.engine.kernel.memory import (
+    find_bytes,
+    load_be_i16,
+    load_be_i32,
+    load_be_i64,
+    load_u8,
+    lowest_bit,
+)
+from commitlake.schemas.layouts.boltmq.dialect import BOLTMQ, ROCKETMQ, Magic
+from commitlake.schemas.layouts.rocketmq import commitlog as layout
+from commitlake.schemas.layouts.rocketmq.hosts import V4_SIZE, V6_SIZE
+from commitlake.schemas.layouts.rocketmq.scan import Fault
+from commitlake.schemas.layouts.rocketmq.sysflag import BORN_HOST_V6, STORE_HOST_V6
+
+
+class CommitLogLayout(NamedTuple):
+    """The CommitLog in both its dialects, for the kernel's loops."""
+
+    number: int
+
+
+COMMITLOG = CommitLogLayout(0)
+
+_FAULT = CODE_BY_FAULT
+_MAGIC, _SIZE, _PHYSICAL_OFFSET = _FAULT[Fault.MAGIC], _FAULT[Fault.SIZE], _FAULT[Fault.PHYSICAL_OFFSET]
+_PART_LENGTHS, _BODY_CRC, _CUT = _FAULT[Fault.PART_LENGTHS], _FAULT[Fault.BODY_CRC], _FAULT[Fault.CUT]
+_BLANK_SIZE = _FAULT[Fault.BLANK_SIZE]
+
+_NOWHERE = np.int64(-1)
+_MAGIC_SIZE = 4
+_V1, _V2, _BLANK_MAGIC = int(Magic.V1), int(Magic.V2), int(Magic.BLANK)
+_BOLTMQ, _BOLTMQ_BLANK = int(Magic.BOLTMQ), int(Magic.BOLTMQ_BLANK)
+_FIRST_OF_RECORD, _FIRST_OF_BLANK = np.uint8(_V1 >> 24 & 0xFF), np.uint8(_BLANK_MAGIC >> 24 & 0xFF)
+assert (_BOLTMQ >> 24, _BOLTMQ_BLANK >> 24) == (_V1 >> 24, _BLANK_MAGIC >> 24)
+_CRC_MASK, _BOLTMQ_CRC_MASK = np.int64(ROCKETMQ.crc_mask), np.int64(BOLTMQ.crc_mask)
+_AT_MAGIC = layout.HEAD.offset_of("magic")
+_AT_CRC = layout.HEAD.offset_of("body_crc")
+_AT_PHYSICAL_OFFSET = layout.HEAD.offset_of("physical_offset")
+_AT_SYS_FLAG = layout.HEAD.offset_of("sys_flag")
+_HEAD_SIZE, _STORED_SIZE, _TAIL_SIZE = layout.HEAD.size, layout.STORED.size, layout.TAIL.size
+_AT_BODY_LENGTH = layout.TAIL.offset_of("body_length")
+_PROPERTIES_LENGTH_SIZE = layout.PROPERTIES_LENGTH.size
+_BLANK_SIZE_BYTES = layout.BLANK.size
+_MIN_RECORD_SIZE = layout.MIN_RECORD_SIZE
+
+
+@compiled
+def examine(window, length, position, offset, segment_end, file_end, max_record, verify, parts, row):
+    """(what stands at a position, its size): `schemas.layouts.rocketmq.scan.examine`, and the parts of a record."""
+    available = length - position
+    left = file_end - offset
+    if available < _BLANK_SIZE_BYTES:
+        if left > available:
+            return MORE, 0
+        for at in range(position, length):
+            if window[at] != 0:
+                return _CUT, 0
+        return UNWRITTEN, available
+    size = np.int64(load_be_i32(window, position))
+    magic = load_be_i32(window, position + _AT_MAGIC)
+    if magic == _BLANK_MAGIC or magic == _BOLTMQ_BLANK:
+        if size == segment_end - offset:
+            return BLANK, size
+        return _BLANK_SIZE, 0
+    if size == 0 and magic == 0:
+        return UNWRITTEN, 0
+    if magic != _V1 and magic != _V2 and magic != _BOLTMQ:
+        return _MAGIC, 0
+    if size < _MIN_RECORD_SIZE or size > max_record:
+        return _SIZE, 0
+    if size > left:
+        return _CUT, 0
+    if size > available:
+        return MORE, 0
+    if load_be_i64(window, position + _AT_PHYSICAL_OFFSET) != offset:
+        return _PHYSICAL_OFFSET, 0
+    return _examine_parts(window, position, size, magic, verify, parts, row), size
+
+
+@inlined
+def _locate(window, position, size, magic):
+    """Where a record's parts lie, each length checked against the record; the first is -1 where they do not fit.
+
+    Returns:
+        Places of store host and body, the body's length, place and length of the topic, and of the properties.
+    """
+    end = position + size
+    sys_flag = load_be_i32(window, position + _AT_SYS_FLAG)
+    store_host = position + _HEAD_SIZE + V4_SIZE + _STORED_SIZE
+    body = store_host + V4_SIZE + _TAIL_SIZE
+    if sys_flag & (BORN_HOST_V6 | STORE_HOST_V6):
+        store_host += V6_SIZE - V4_SIZE if sys_flag & BORN_HOST_V6 else 0
+        body = store_host + _TAIL_SIZE + (V6_SIZE if sys_flag & STORE_HOST_V6 else V4_SIZE)
+    topic_length_size = 2 if magic == _V2 else 1
+    room = end - body - topic_length_size - _PROPERTIES_LENGTH_SIZE
+    body_length = np.int64(load_be_i32(window, body - _TAIL_SIZE + _AT_BODY_LENGTH))
+    if body_length < 0 or body_length > room:
+        return _NOWHERE, body, body_length, _NOWHERE, _NOWHERE, _NOWHERE, _NOWHERE
+    topic = body + body_length + topic_length_size
+    if magic == _V2:
+        topic_length = np.int64(load_be_i16(window, topic - 2)) & 0xFFFF
+    else:
+        topic_length = np.int64(load_u8(window, topic - 1))
+    properties = topic + topic_length + _PROPERTIES_LENGTH_SIZE
+    properties_length = end - properties
+    if properties_length < 0:
+        return _NOWHERE, body, body_length, topic, topic_length, _NOWHERE, _NOWHERE
+    if properties_length != np.int64(load_be_i16(window, properties - _PROPERTIES_LENGTH_SIZE)):
+        return _NOWHERE, body, body_length, topic, topic_length, _NOWHERE, _NOWHERE
+    return store_host, body, body_length, topic, topic_length, properties, properties_length
+
+
+@inlined
+def _note(parts, row, position, located):
+    store_host, body, body_length, topic, topic_length, properties, properties_length = located
+    parts[START, row] = position
+    parts[STORE_HOST, row] = store_host
+    parts[BODY, row] = body
+    parts[BODY_LENGTH, row] = body_length
+    parts[TOPIC, row] = topic
+    parts[TOPIC_LENGTH, row] = topic_length
+    parts[PROPERTIES, row] = properties
+    parts[PROPERTIES_LENGTH, row] = properties_length
+
+
+@inlined
+def _agrees(window, position, mask, body, body_length):
+    """Whether a body agrees with its CRC, of which the dialect keeps the bits of a mask, and has no others."""
+    crc = np.int64(crc32(window, body, body_length)) & mask
+    return crc == np.int64(load_be_i32(window, position + _AT_CRC)) & 0xFFFFFFFF
+
+
+@inlined
+def agrees(window, position, body, body_length):
+    """Whether a record's body agrees with its CRC."""
+    is_boltmq = load_be_i32(window, position + _AT_MAGIC) == _BOLTMQ
+    return _agrees(window, position, _BOLTMQ_CRC_MASK if is_boltmq else _CRC_MASK, body, body_length)
+
+
+@compiled
+def _examine_parts(window, position, size, magic, verify, parts, row):
+    located = _locate(window, position, size, magic)
+    if located[0] < 0:
+        return _PART_LENGTHS
+    if verify and not agrees(window, position, located[1], located[2]):
+        return _BODY_CRC
+    _note(parts, row, position, located)
+    return RECORD
+
+
+@compiled
+def take_records(window, length, origin, limit, max_record, verify, position, parts, row, room):
+    """Take intact records one after the other, as `examine` would; where one is not, it is left to `examine`.
+
+    A store is of one dialect: whose its next record is, is asked once, and not of each record.
+
+    Returns:
+        Where the first record begins that was not taken, and how many columns of `parts` are filled.
+    """
+    end = min(length - _MIN_RECORD_SIZE + 1, limit - origin)
+    if position < end and load_be_i32(window, position + _AT_MAGIC) == _BOLTMQ:
+        magics = _BOLTMQ, _BOLTMQ, _BOLTMQ_CRC_MASK
+    else:
+        magics = _V1, _V2, _CRC_MASK
+    return _take_records(window, length, origin, end, max_record, verify, position, parts, row, room, magics)
+
+
+@compiled
+def _take_records(window, length, origin, end, max_record, verify, position, parts, row, room, magics):
+    """Take intact records with either of two magics, up to a position of the window.
+
+    Nearly all of a log goes through here, so nothing is called but the CRC, and nothing is kept in memory.
+    """
+    short_topic, long_topic, mask = magics
+    while row < room and position < end:
+        size = np.int64(load_be_i32(window, position))
+        magic = load_be_i32(window, position + _AT_MAGIC)
+        if magic != short_topic and magic != long_topic:
+            break
+        if size < _MIN_RECORD_SIZE or size > max_record or size > length - position:
+            break
+        if load_be_i64(window, position + _AT_PHYSICAL_OFFSET) != origin + position:
+            break
+        located = _locate(window, position, size, magic)
+        if located[0] < 0 or (verify and not _agrees(window, position, mask, located[1], located[2])):
+            break
+        _note(parts, row, position, located)
+        row += 1
+        position += size
+    return position, row
+
+
+@compiled
+def next_landmark(window, begin, length, origin):
+    """The next position whose magic is a known one, or -1."""
+    end = length - _MAGIC_SIZE + 1
+    block = begin + _AT_MAGIC
+    while block < end:
+        mask = find_bytes(window, block, _FIRST_OF_RECORD, _FIRST_OF_BLANK)
+        while mask != 0:
+            at = block + lowest_bit(mask)
+            mask &= mask - np.uint64(1)
+            if at < end:
+                magic = load_be_i32(window, at)
+                if magic == _V1 or magic == _V2 or magic == _BLANK_MAGIC:
+                    return at - _AT_MAGIC
+                if magic == _BOLTMQ or magic == _BOLTMQ_BLANK:
+                    return at - _AT_MAGIC
+        block += 64
+    return -1
+
+
+@compiled
+def landmark_reach():
+    """See `layouts`."""
+    return _AT_MAGIC + _MAGIC_SIZE
+
+
+@compiled
+def ends_bad_range(kind):
+    """See `layouts`: a record that proves itself, body and all."""
+    return kind == RECORD
+
+
+@compiled
+def head_of(window, position):
+    """See `layouts`."""
+    return load_be_i64(window, position + _AT_PHYSICAL_OFFSET), np.int64(load_be_i32(window, position))
+
+
+@compiled
+def head_size():
+    """See `layouts`."""
+    return _HEAD_SIZE
+
+
+implement(
+    CommitLogLayout, examine, take_records, next_landmark, landmark_reach, ends_bad_range, agrees, head_of, head_size
+)

@@ -1,0 +1,59 @@
+"""What an index must say of a record that the kernel leaves to Python; the rules are the broker's, word for word."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from commitlake.schemas.layouts.boltmq.dialect import ROCKETMQ, Dialect
+from commitlake.schemas.layouts.numbers import parse_int32
+from commitlake.schemas.layouts.rocketmq import properties as props
+from commitlake.schemas.layouts.rocketmq.indexfile import key_hash, tags_key
+from commitlake.schemas.layouts.rocketmq.inner_batch import INNER_NUM
+from commitlake.schemas.layouts.rocketmq.light_queues import light_queue_entries
+from commitlake.schemas.layouts.rocketmq.sysflag import TRANSACTION_MASK, TransactionType
+
+
+@dataclass(frozen=True, slots=True)
+class OddRecord:
+    """See `records.Facts` for what the fields mean.
+
+    Attributes:
+        tags_code: without the time of delivery.
+        delay_level: 0 for none.
+        batch_size: 0 for none.
+        tags_hash: -1 for none.
+        key_hashes: in the broker's order.
+        other_queues: names and queue offsets of the light queues that it is in, too.
+    """
+
+    tags_code: int
+    delay_level: int
+    batch_size: int
+    tags_hash: int
+    key_hashes: tuple[int, ...]
+    other_queues: tuple[tuple[str, int], ...]
+
+
+def odd_record(raw_topic: bytes, raw_properties: bytes, sys_flag: int, dialect: Dialect = ROCKETMQ) -> OddRecord:
+    """What indexes must say of a record.
+
+    Args:
+        raw_topic: as stored.
+        raw_properties: as stored.
+        sys_flag: the record's.
+        dialect: likewise.
+    """
+    topic = raw_topic.decode("utf-8", "replace")
+    found = dict(props.parse_properties(raw_properties))
+    tags = found.get(props.TAGS)
+    indexed = dialect.has_key_index and sys_flag & TRANSACTION_MASK != TransactionType.ROLLBACK
+    keys = [found[props.UNIQ_KEY]] if props.UNIQ_KEY in found else []
+    keys += props.split_keys(found.get(props.KEYS, ""))
+    return OddRecord(
+        tags_code=dialect.tags_code(tags),
+        delay_level=max(0, parse_int32(found.get(props.DELAY)) or 0) if topic == dialect.schedule_topic else 0,
+        batch_size=max(0, parse_int32(found.get(INNER_NUM)) or 0),
+        tags_hash=key_hash(topic, tags_key(tags)) if tags and indexed else -1,
+        key_hashes=tuple(key_hash(topic, key) for key in keys) if indexed else (),
+        other_queues=light_queue_entries(topic, found),
+    )

@@ -1,0 +1,117 @@
+"""What a task of an archive run tells the driver: the files that it has written, and what it could not read.
+
+Rows are few and small, whatever the log's size and state: a data file holds some ten thousand rows or more, and a
+profile that is large is in a file, see `pipelines.archive.staged`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
+
+from commitlake.connectors.lake.data_files import DataFile
+from commitlake.connectors.lake.refusal_counts import RefusalCounts
+
+MANIFEST = StructType(
+    [
+        StructField("table", StringType()),
+        StructField("path", StringType()),
+        StructField("store_date", StringType()),
+        StructField("size", LongType()),
+        StructField("rows", LongType()),
+        StructField("statistics", StringType()),
+        StructField("pack_bytes", LongType()),
+        StructField("refused", StringType()),
+        StructField("first_refused", StringType()),
+        StructField("profile", BinaryType()),
+        StructField("profile_path", StringType()),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskProfile:
+    """A task's profile as the driver is told of it.
+
+    Attributes:
+        data: the profile; or, where it is in a file, that file's index: see `pipelines.quality.partitions`.
+        path: of the file, relative to the folder of the table `profiles`; empty for none.
+    """
+
+    data: bytes
+    path: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestRow:
+    """One data file, or, with an empty path, what else a task did.
+
+    Attributes:
+        table: the one that the file is for: messages, quarantine or gaps.
+        path: relative to the table's folder, empty for none.
+        store_date: the partition, None for rows without a time.
+        size: bytes of the file.
+        rows: rows in it.
+        statistics: Delta's JSON.
+        pack_bytes: bytes of packs.
+        refused: what could not be read, by broker: JSON of its counts.
+        first_refused: the first of it, in words.
+        profile: of the rows, see `TaskProfile.data`; None where none was made.
+        profile_path: see `TaskProfile.path`.
+    """
+
+    table: str = ""
+    path: str = ""
+    store_date: str | None = None
+    size: int = 0
+    rows: int = 0
+    statistics: str = ""
+    pack_bytes: int = 0
+    refused: str = ""
+    first_refused: str = ""
+    profile: bytes | None = None
+    profile_path: str = ""
+
+    @classmethod
+    def of_file(cls, file: DataFile, table: str) -> ManifestRow:
+        """The row for a file of a table."""
+        return cls(table, file.path, file.store_date, file.size, file.rows, file.statistics)
+
+    @classmethod
+    def of_task(
+        cls, pack_bytes: int, refused: Mapping[str, RefusalCounts], first_refused: str, profile: TaskProfile | None
+    ) -> ManifestRow:
+        """The row for what goes with all files of a task."""
+        counts = {broker: asdict(count) for broker, count in refused.items()}
+        return cls(
+            pack_bytes=pack_bytes,
+            refused=json.dumps(counts) if counts else "",
+            first_refused=first_refused,
+            profile=profile.data if profile else None,
+            profile_path=profile.path if profile else "",
+        )
+
+    @property
+    def refusal_counts(self) -> dict[str, RefusalCounts]:
+        """What could not be read, by broker."""
+        return {broker: RefusalCounts(**counts) for broker, counts in json.loads(self.refused or "{}").items()}
+
+    @property
+    def told_profile(self) -> TaskProfile | None:
+        """The task's profile, where it was wanted."""
+        return None if self.profile is None else TaskProfile(self.profile, self.profile_path)
+
+    @property
+    def data_file(self) -> DataFile:
+        """The file, for the commit."""
+        return DataFile(self.path, self.store_date, self.size, self.rows, self.statistics)
+
+
+def to_batch(rows: Iterable[ManifestRow]) -> pa.RecordBatch:
+    """Rows for Spark."""
+    return pa.RecordBatch.from_pylist([asdict(row) for row in rows], schema=to_arrow_schema(MANIFEST))

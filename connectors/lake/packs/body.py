@@ -1,0 +1,53 @@
+"""The body of one row of `messages`: found by one ranged read, compared with its CRC, decompressed within limits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from commitlake.connectors.formats.engine.bodies import DEFAULT_MAX_BYTES, DEFAULT_MAX_RATIO, decompress_as
+from commitlake.connectors.lake.packs.errors import PackError
+from commitlake.connectors.lake.packs.frames import BodyRef
+from commitlake.connectors.lake.packs.reader import read_body
+from commitlake.connectors.lake.packs.stores import PackStore
+from commitlake.schemas.layouts.rocketmq.sysflag import BodyCodec
+
+COLUMNS = ("body_ref", "body_crc", "body_codec")
+
+
+def fetch_body(
+    store: PackStore,
+    row: Mapping[str, Any],
+    *,
+    stored: bool = False,
+    max_bytes: int = DEFAULT_MAX_BYTES,
+    max_ratio: int = DEFAULT_MAX_RATIO,
+) -> bytes | None:
+    """The body of a message, by at most one ranged read.
+
+    Args:
+        store: of the lake's bodies, from `open_store`.
+        row: has `COLUMNS` as in `messages`, `body_ref` as a mapping.
+        stored: whether it is wanted as the broker stored it, or as the producer gave it.
+        max_bytes: of the body, decompressed or not.
+        max_ratio: see `decompress_as`.
+
+    Returns:
+        The body, or None where the lake has none of this message.
+
+    Raises:
+        PackError: if the body cannot be had, or is another.
+        BodyError: if it is not what `body_codec` says, or exceeds a limit.
+    """
+    place = row["body_ref"]
+    if place is None:
+        return None
+    for name, value in place.items():
+        if value is None:
+            advice = "The table's body_ref was not written by 'archive', or is damaged"
+            raise PackError(str(place["pack"]), None, f"a body_ref with a {name}", "null", advice)
+    body = read_body(store, BodyRef(**place), row["body_crc"], max_bytes)
+    codec = str(row["body_codec"])
+    if stored:
+        return body
+    return decompress_as(body, BodyCodec(codec) if codec in set(BodyCodec) else BodyCodec.UNKNOWN, max_bytes, max_ratio)

@@ -1,0 +1,39 @@
+"""Where a lake's bodies lie, in a form that travels from the driver to its workers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from commitlake.connectors.object_store.finding import s3_options
+from commitlake.connectors.object_store.options import S3Options
+from commitlake.connectors.object_store.uris import is_s3, parse_s3_uri
+
+
+@dataclass(frozen=True, slots=True)
+class PackLocation:
+    """A root of packs; it can be pickled, and holds no credentials.
+
+    Attributes:
+        root: a folder, as a path or a `file:` URI, or `s3://bucket/prefix`.
+        s3: the object store; None where the root is a folder.
+    """
+
+    root: str
+    s3: S3Options | None = None
+
+
+def pack_location(root: str, endpoint: str | None = None, region: str | None = None) -> PackLocation:
+    """A location, completed on the driver: workers need not have the driver's settings, only credentials.
+
+    Args:
+        root: as in `PackLocation`.
+        endpoint: of an object store; see `s3_options` for where it comes from else.
+        region: of its bucket; likewise.
+
+    Raises:
+        S3Error: if the root is in an object store and names no bucket, or the endpoint is no URL.
+    """
+    if not is_s3(root):
+        return PackLocation(root)
+    parse_s3_uri(root)
+    return PackLocation(root, s3_options(endpoint, region))

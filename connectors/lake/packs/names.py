@@ -1,0 +1,133 @@
+"""Names of packs, relative to the lake's folder of bodies, '/' between the parts whatever the system.
+
+    store_date=2026-11-20/broker=broker-a/00000000000000000000-00000000000134217728-5f0c3a9e77d2b164.zst
+
+The date stands first, so that a rule of an object store can expire bodies by it. The numbers are the range of the
+broker's log that the bodies come from: its first offset, and the first that is no longer in it. Last comes a token of
+whoever writes the pack: rows name frames by their place, so a pack that rows name must never be replaced by another,
+not even by the same bodies behind another version of zstd.
+
+`parse_pack_name` takes what `pack_name` gives and nothing else. Of a broker's name, letters, digits and `-_~` stay, and
+a dot that stands alone; all else is percent-encoded. Names differ in case where brokers do.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+import secrets
+from dataclasses import dataclass
+from urllib.parse import quote, unquote
+
+from commitlake.connectors.lake.packs.errors import PackNameError
+
+_NULL_DATE = "__HIVE_DEFAULT_PARTITION__"  # Spark's and Hive's folder for a partition column that is null
+_OFFSET_LIMIT = 1 << 63
+_MAX_PART_BYTES = 255  # of a folder's name, on every file system that matters
+_TOKEN = re.compile("[0-9a-f]{16}")
+_NAME = re.compile(
+    rf"store_date=(?P<date>[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}|{_NULL_DATE})/"
+    r"broker=(?P<broker>[A-Za-z0-9._~%-]*)/"
+    r"(?P<start>[0-9]{20})-(?P<end>[0-9]{20})-(?P<token>[0-9a-f]{16})\.zst"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PackName:
+    """What a pack's name says."""
+
+    store_date: datetime.date | None
+    broker: str
+    start: int
+    end: int
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
+class PackFile:
+    """A pack that is there.
+
+    Attributes:
+        name: its name.
+        store_date: as the name has it.
+        size: bytes.
+        modified: when it got its name; UTC, by the clock of whoever keeps it.
+    """
+
+    name: str
+    store_date: datetime.date | None
+    size: int
+    modified: datetime.datetime
+
+
+def new_token() -> str:
+    """A token that no other pack has."""
+    return secrets.token_hex(8)
+
+
+def pack_name(store_date: datetime.date | None, broker: str, start: int, end: int, token: str) -> str:
+    """The name of a pack.
+
+    Args:
+        store_date: the date of its messages in UTC, or None where they have none.
+        broker: as in the table; any string.
+        start: the first offset of the range.
+        end: the end of the range, itself not in it.
+        token: from `new_token`.
+
+    Raises:
+        ValueError: if the range is none, the token is not of its shape, or the broker's name is too long for a folder.
+    """
+    if not 0 <= start <= end < _OFFSET_LIMIT:
+        raise ValueError(f"range {start} to {end}: expected 0 <= start <= end < 2**63")
+    if _TOKEN.fullmatch(token) is None:
+        raise ValueError(f"token {token!r}: expected 16 hexadecimal digits")
+    # Not isoformat: a datetime, which is a date to Python, would bring its time along.
+    date = _NULL_DATE if store_date is None else f"{store_date.year:04}-{store_date.month:02}-{store_date.day:02}"
+    if not fits_folder(broker):
+        raise ValueError(f"broker {broker[:100]!r}: expected at most {_MAX_PART_BYTES} bytes once escaped, found more")
+    return f"store_date={date}/{_folder(broker)}/{start:020}-{end:020}-{token}.zst"
+
+
+def fits_folder(broker: str) -> bool:
+    """Return whether a broker's name, once escaped, is short enough for the name of a folder of packs."""
+    return len(_folder(broker)) <= _MAX_PART_BYTES
+
+
+def _folder(broker: str) -> str:
+    return f"broker={_escape(broker)}"
+
+
+def parse_pack_name(name: str) -> PackName:
+    """What a name says; the check of a name that comes from a table, before it becomes part of a path.
+
+    Raises:
+        PackNameError: if `pack_name` would not give this name.
+    """
+    found = _NAME.fullmatch(name)
+    if found is not None:
+        try:
+            parsed = PackName(
+                None if found["date"] == _NULL_DATE else datetime.date.fromisoformat(found["date"]),
+                unquote(found["broker"], errors="surrogatepass"),
+                int(found["start"]),
+                int(found["end"]),
+                found["token"],
+            )
+            if pack_name(parsed.store_date, parsed.broker, parsed.start, parsed.end, parsed.token) == name:
+                return parsed
+        except ValueError:  # no such day, no such range, or not UTF-8
+            pass
+    raise PackNameError(
+        name,
+        None,
+        "store_date=DATE/broker=NAME/START-END-TOKEN.zst, as 'archive' writes it",
+        "another shape",
+        "The table's body_ref was not written by 'archive', or is damaged: nothing was opened",
+    )
+
+
+def _escape(broker: str) -> str:
+    # Names of brokers come from folders, too, and a folder's name that is not UTF-8 is a string with surrogates.
+    escaped = quote(broker, safe="", errors="surrogatepass")
+    return re.sub(r"\.{2,}", lambda dots: "%2E" * len(dots[0]), escaped)

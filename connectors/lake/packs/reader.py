@@ -1,0 +1,265 @@
+"""References to bodies: one body by one ranged read, or many of one pack as an Arrow array.
+
+A reference comes from a table and a pack from a folder: neither is believed. The order of the checks is
+
+    1. numbers       no negative ones, no body that ends behind `max_frame_bytes`
+    2. stored size   a frame is not longer than zstd could make of the content it may have; nothing is read before
+    3. the read      fewer bytes than asked for: the pack ends too early
+    4. the claim     what a frame says of its content's size; nothing is allocated before
+    5. the content   as large as claimed
+    6. the CRC       of each body, where it is known
+
+An empty body is not looked up: there is nothing to read.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from commitlake.connectors.lake.packs import kernel
+from commitlake.connectors.lake.packs.errors import PackError
+from commitlake.connectors.lake.packs.frames import (
+    FRAME_BYTES,
+    MAX_FRAME_BYTES,
+    Array,
+    BodyRef,
+    FrameError,
+    PackRefs,
+    decompress_frame,
+    max_stored_bytes,
+)
+from commitlake.connectors.lake.packs.stores import PackStore
+from commitlake.schemas.layouts.rocketmq.commitlog import body_crc
+
+READ_BYTES = 8 << 20  # an object store gives a range of this size at full speed; more would only need more memory
+_MAX_GAP_BYTES = max_stored_bytes(FRAME_BYTES)  # reading over a frame nobody asked for is quicker than another request
+_MAX_ARRAY_BYTES = (1 << 31) - 1  # offsets of an Arrow binary array are int32
+_BAD_REFERENCE = "The table's body_ref was not written by 'archive', or is damaged"
+_BAD_PACK = "The pack is damaged, or the table's body_ref is: restore the pack from a backup of the lake"
+
+
+class FrameCache:
+    """The contents of the last few frames of one store, so that rows in batches decompress each frame once.
+
+    Args:
+        frames: how many are kept. Rows that are sorted need one; a few help rows that are nearly so.
+    """
+
+    def __init__(self, frames: int = 4) -> None:
+        self._size = frames
+        self._contents: OrderedDict[tuple[str, int, int], pa.Buffer] = OrderedDict()
+
+    def get(self, pack: str, frame_offset: int, frame_length: int) -> pa.Buffer | None:
+        """A frame's content, if it is still here."""
+        content = self._contents.get((pack, frame_offset, frame_length))
+        if content is not None:
+            self._contents.move_to_end((pack, frame_offset, frame_length))
+        return content
+
+    def put(self, pack: str, frame_offset: int, frame_length: int, content: pa.Buffer) -> None:
+        """Keep a frame's content, in place of the one that was not used for longest."""
+        if content.size > FRAME_BYTES:
+            return  # one body, which has been read now
+        self._contents[pack, frame_offset, frame_length] = content
+        self._contents.move_to_end((pack, frame_offset, frame_length))
+        while len(self._contents) > self._size:
+            self._contents.popitem(last=False)
+
+
+@dataclass(frozen=True, slots=True)
+class _Frame:
+    """A frame that is wanted: its place, the end of the last body wanted, and the rows whose bodies are in it."""
+
+    offset: int
+    length: int
+    needed: int
+    rows: Array
+
+
+def read_body(
+    store: PackStore, ref: BodyRef, expected_crc: int | None = None, max_frame_bytes: int = MAX_FRAME_BYTES
+) -> bytes:
+    """One body.
+
+    Args:
+        store: where the pack lies.
+        ref: where in it.
+        expected_crc: the table's `body_crc`, or None to compare nothing.
+        max_frame_bytes: no body may end further than this in its frame.
+
+    Raises:
+        PackError: if the body cannot be had, or is another.
+    """
+    try:
+        refs = PackRefs(
+            np.array([ref.frame_offset], np.int64),
+            np.array([ref.frame_length], np.int32),
+            np.array([ref.offset], np.int32),
+            np.array([ref.length], np.int32),
+        )
+    except OverflowError:
+        raise PackError(ref.pack, None, "a body_ref of a long and three ints", f"{ref}", _BAD_REFERENCE) from None
+    crcs = None if expected_crc is None else np.array([expected_crc], np.int64)
+    body: bytes = read_bodies(store, ref.pack, refs, crcs, max_frame_bytes=max_frame_bytes)[0].as_py()
+    return body
+
+
+def read_bodies(
+    store: PackStore,
+    pack: str,
+    refs: PackRefs,
+    crcs: Array | None = None,
+    *,
+    max_frame_bytes: int = MAX_FRAME_BYTES,
+    cache: FrameCache | None = None,
+) -> pa.Array:
+    """Many bodies of one pack; each frame is decompressed once, and frames that are neighbours are read together.
+
+    Args:
+        store: where the pack lies.
+        pack: its name.
+        refs: where in it, in any order, a place as often as it is wanted.
+        crcs: int64, the table's `body_crc` of each, `kernel.UNKNOWN_CRC` where it has none; None to compare nothing.
+        max_frame_bytes: no body may end further than this in its frame.
+        cache: frames that an earlier call may have left, and a later one may want.
+
+    Returns:
+        A binary array without nulls, in the order of `refs`.
+
+    Raises:
+        PackError: if one of the bodies cannot be had, or is another.
+        ValueError: if the bodies are more than an Arrow array can hold, 2 GiB, so that fewer have to be asked for; or
+            if the arrays are not of one length.
+    """
+    cache = cache or FrameCache(1)
+    # One type for the kernel, and arrays of our own: those around Arrow's buffers are read-only, to numba another type.
+    refs = PackRefs(*(np.array(getattr(refs, field.name), np.int64) for field in dataclasses.fields(refs)))
+    crcs = np.full(len(refs), kernel.UNKNOWN_CRC) if crcs is None else np.array(crcs, np.int64)
+    sizes = {len(refs.frame_offsets), len(refs.frame_lengths), len(refs.offsets), len(refs.lengths), len(crcs)}
+    if len(sizes) > 1:
+        raise ValueError(f"arrays of {sorted(sizes)} rows: expected as many in each")
+    _check_numbers(pack, refs, max_frame_bytes)
+    out_offsets = np.zeros(len(refs) + 1, np.int64)
+    np.cumsum(refs.lengths, out=out_offsets[1:])
+    if out_offsets[-1] > _MAX_ARRAY_BYTES:
+        raise ValueError(f"bodies of {out_offsets[-1]} bytes in one call: expected at most {_MAX_ARRAY_BYTES}")
+    frames = _wanted_frames(refs)
+    for frame in frames:
+        _check_stored_size(pack, frame)
+    # Only now: the lengths are a table's word, and each is of a frame that could hold it.
+    out = np.empty(out_offsets[-1], np.uint8)
+    for frame, content in _contents(store, pack, frames, cache):
+        bodies = np.frombuffer(content, np.uint8)
+        kernel.copy_from_frame(bodies, frame.rows, refs.offsets, refs.lengths, out, out_offsets)
+    _check_crcs(pack, refs, out, out_offsets, crcs)
+    buffers = [None, pa.py_buffer(out_offsets.astype(np.int32)), pa.py_buffer(out)]
+    return pa.Array.from_buffers(pa.binary(), len(refs), buffers)
+
+
+def _check_numbers(pack: str, refs: PackRefs, max_frame_bytes: int) -> None:
+    for name in ("frame_offset", "frame_length", "offset", "length"):
+        values = getattr(refs, f"{name}s")
+        if len(values) and (least := int(values.min())) < 0:
+            row = int(values.argmin())
+            place = None if name == "frame_offset" else int(refs.frame_offsets[row])
+            raise PackError(pack, place, f"a body_ref whose {name} is not negative", f"{least}", _BAD_REFERENCE)
+    ends = refs.offsets + refs.lengths
+    if len(ends) and (greatest := int(ends.max())) > max_frame_bytes:
+        raise PackError(
+            pack,
+            int(refs.frame_offsets[ends.argmax()]),
+            f"a body that ends within the first {max_frame_bytes} bytes of its frame",
+            f"one that ends at {greatest}",
+            f"{_BAD_REFERENCE}; if bodies may be so large, raise max_frame_bytes",
+        )
+
+
+def _wanted_frames(refs: PackRefs) -> list[_Frame]:
+    """The frames of all bodies that are not empty, by their place."""
+    rows = np.flatnonzero(refs.lengths)
+    if not len(rows):
+        return []
+    rows = rows[np.lexsort((refs.frame_lengths[rows], refs.frame_offsets[rows]))]
+    offsets, lengths = refs.frame_offsets[rows], refs.frame_lengths[rows]
+    # Places that name the same frame with two lengths become two frames: one of them cannot be decompressed.
+    firsts = np.flatnonzero(np.r_[True, (offsets[1:] != offsets[:-1]) | (lengths[1:] != lengths[:-1])])
+    needed = np.maximum.reduceat(refs.offsets[rows] + refs.lengths[rows], firsts)
+    groups = np.split(rows, firsts[1:])
+    return [
+        _Frame(int(offset), int(length), int(end), group)
+        for offset, length, end, group in zip(offsets[firsts], lengths[firsts], needed, groups, strict=True)
+    ]
+
+
+def _check_stored_size(pack: str, frame: _Frame) -> None:
+    limit = max_stored_bytes(max(FRAME_BYTES, frame.needed))
+    if not 0 < frame.length <= limit:
+        expected = f"a body_ref with a frame_length of 1 to {limit}"
+        raise PackError(pack, frame.offset, expected, f"{frame.length}", _BAD_REFERENCE)
+
+
+def _contents(
+    store: PackStore, pack: str, frames: list[_Frame], cache: FrameCache
+) -> Iterator[tuple[_Frame, pa.Buffer]]:
+    """Each frame with its content, those first that are in the cache."""
+    missing = []
+    for frame in frames:
+        content = cache.get(pack, frame.offset, frame.length)
+        if content is None or content.size < frame.needed:
+            missing.append(frame)
+        else:
+            yield frame, content
+    for run in _runs(missing):
+        start = run[0].offset
+        wanted = max(frame.offset + frame.length for frame in run) - start
+        data = pa.py_buffer(store.read_range(pack, start, wanted))
+        for frame in run:
+            content = _decompress(pack, data.slice(min(frame.offset - start, data.size)), frame)
+            cache.put(pack, frame.offset, frame.length, content)
+            yield frame, content
+
+
+def _runs(frames: list[_Frame]) -> Iterator[list[_Frame]]:
+    """Frames that are read together: neighbours, or nearly, up to `READ_BYTES`; a larger frame is read alone."""
+    run: list[_Frame] = []
+    start = end = 0
+    for frame in frames:
+        frame_end = frame.offset + frame.length
+        if run and (frame.offset - end > _MAX_GAP_BYTES or max(end, frame_end) - start > READ_BYTES):
+            yield run
+            run = []
+        if not run:
+            start, end = frame.offset, frame.offset
+        run.append(frame)
+        end = max(end, frame_end)
+    if run:
+        yield run
+
+
+def _decompress(pack: str, data: pa.Buffer, frame: _Frame) -> pa.Buffer:
+    if data.size < frame.length:
+        expected = f"a frame of {frame.length} bytes"
+        raise PackError(pack, frame.offset, expected, f"the end of the pack after {data.size}", _BAD_PACK)
+    try:
+        return decompress_frame(data.slice(0, frame.length), frame.needed)
+    except FrameError as error:
+        raise PackError(pack, frame.offset, error.expected, error.found, _BAD_PACK) from None
+
+
+def _check_crcs(pack: str, refs: PackRefs, data: Array, offsets: Array, crcs: Array) -> None:
+    row = kernel.find_wrong_crc(data, offsets, crcs)
+    if row >= 0:
+        body = data[offsets[row] : offsets[row + 1]].tobytes()
+        raise PackError(
+            pack,
+            int(refs.frame_offsets[row]),
+            f"a body with the CRC {crcs[row]} at {refs.offsets[row]} in the frame",
+            f"the CRC {body_crc(body)} of these {len(body)} bytes",
+            _BAD_PACK,
+        )

@@ -1,0 +1,270 @@
+"""Where packs lie: a small interface, and the local folder. `open_store` chooses by a root's scheme."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from pathlib import Path
+from typing import Protocol
+from urllib.parse import unquote, urlsplit
+
+from commitlake.connectors.lake.packs.errors import PackError, PackNameError, PackStoreError
+from commitlake.connectors.lake.packs.location import PackLocation, pack_location
+from commitlake.connectors.lake.packs.names import PackFile, parse_pack_name
+from commitlake.connectors.lake.packs.s3_store import S3PackStore
+from commitlake.connectors.whole_files import sync_folder, write_whole
+from commitlake.schemas.store_files import UnsafeFileError, files_in, folders_in, make_folders, open_file, remove_file
+
+_TEMPORARY = re.compile(r"\.[0-9]{20}-[0-9]{20}-[0-9a-f]{16}\.zst\.[0-9]+-[0-9a-f]{16}\.tmp")
+
+
+class PackOutput(Protocol):
+    """Where a pack's bytes go."""
+
+    def write(self, data: memoryview, /) -> object:
+        """Take all of `data`."""
+        ...
+
+
+class PackStore(Protocol):
+    """Packs by name. Every method refuses, as `PackNameError`, a name that `parse_pack_name` refuses."""
+
+    def open_write(self, name: str) -> AbstractContextManager[PackOutput]:
+        """A new pack; it gets its name, and replaces one of that name, where the `with` ends without an error."""
+        ...
+
+    def read_range(self, name: str, offset: int, length: int) -> bytes:
+        """A stretch of a pack; fewer bytes only where the pack ends.
+
+        Raises:
+            PackError: if there is no such pack, or it may not be read.
+        """
+        ...
+
+    def size(self, name: str) -> int:
+        """Bytes of a pack.
+
+        Raises:
+            PackError: as for `read_range`.
+        """
+        ...
+
+    def check(self) -> None:
+        """See, before a job begins, whether packs can be here; a folder need not be there yet.
+
+        Raises:
+            PackStoreError: if they cannot.
+        """
+        ...
+
+    def list_packs(self) -> Iterator[PackFile]:
+        """All packs, by date, broker and range; what has no pack's name is not listed.
+
+        Raises:
+            PackStoreError: if they may not be listed.
+        """
+        ...
+
+    def delete(self, names: Iterable[str]) -> None:
+        """Delete packs; those that are not there are no error.
+
+        Raises:
+            PackStoreError: if one may not be deleted.
+        """
+        ...
+
+    def delete_unfinished(self, before: datetime.datetime) -> int:
+        """Delete what killed writers have left and nobody reads; how many.
+
+        Args:
+            before: what was begun since is left alone: its writer may live.
+
+        Raises:
+            PackStoreError: if one may not be deleted.
+        """
+        ...
+
+
+class LocalPackStore:
+    """Packs in a folder.
+
+    A pack is written beside its place, synced and renamed: whatever kills the writer, a file under a pack's name is
+    whole. What it leaves is recognised by `is_temporary`, and no name of a pack ever names it.
+
+    Args:
+        root: the lake's folder of bodies; it is made when the first pack is.
+    """
+
+    def __init__(self, root: str | os.PathLike[str]) -> None:
+        self._root = Path(root)
+
+    @contextmanager
+    def open_write(self, name: str) -> Iterator[PackOutput]:
+        """See PackStore."""
+        path = self._path(name)
+        _make_folder(path.parent, self._root)
+        # Unbuffered: what comes is a frame, and a raw file may take less than all of it; see _WholeWrites.
+        with write_whole(path, buffering=0) as file:
+            yield _WholeWrites(file.fileno())
+        sync_folder(path.parent)
+
+    def read_range(self, name: str, offset: int, length: int) -> bytes:
+        """See PackStore."""
+        with self._open(name) as descriptor:
+            available = max(0, os.fstat(descriptor).st_size - offset)
+            pieces, wanted = [], min(length, available)  # the length is a table's word: not more than there is
+            while wanted > 0 and (piece := os.pread(descriptor, wanted, offset)):
+                pieces.append(piece)
+                offset += len(piece)
+                wanted -= len(piece)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def size(self, name: str) -> int:
+        """See PackStore."""
+        with self._open(name) as descriptor:
+            return os.fstat(descriptor).st_size
+
+    def check(self) -> None:
+        """See PackStore."""
+        folder = next(folder for folder in (self._root, *self._root.absolute().parents) if folder.exists())
+        if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+            found = f"{folder}, which may not be written" if folder.is_dir() else f"{folder}, which is a file"
+            raise PackStoreError(str(self._root), "a folder to write to", found, "Name another folder for bodies")
+
+    def list_packs(self) -> Iterator[PackFile]:
+        """See PackStore."""
+        for folder in self._folders():
+            for file_name in self._listed(files_in, folder, lambda name: name.endswith(".zst")):
+                path = folder / file_name
+                name = path.relative_to(self._root).as_posix()
+                with suppress(PackNameError, FileNotFoundError):  # another's file; or deleted meanwhile
+                    store_date, status = parse_pack_name(name).store_date, path.lstat()
+                    yield PackFile(name, store_date, status.st_size, _moment(status.st_mtime))
+
+    def _folders(self) -> Iterator[Path]:
+        """The folders of packs, by date and broker."""
+        for date in self._listed(folders_in, self._root):
+            if date.startswith("store_date="):
+                for broker in self._listed(folders_in, self._root / date):
+                    if broker.startswith("broker="):
+                        yield self._root / date / broker
+
+    def _listed(self, names_in: Callable[..., list[str]], folder: Path, *wanted: Callable[[str], bool]) -> list[str]:
+        try:
+            return names_in(folder, *wanted, below=self._root)
+        except UnsafeFileError as error:
+            advice = "Move what it leads to into the folder: only the folder itself may be a link"
+            raise PackStoreError(str(self._root), "folders and files", str(error), advice) from None
+
+    def delete(self, names: Iterable[str]) -> None:
+        """See PackStore."""
+        for name in names:
+            self._unlink(self._path(name))
+
+    def delete_unfinished(self, before: datetime.datetime) -> int:
+        """See PackStore."""
+        count = 0
+        for path in [path for folder in self._folders() for path in folder.iterdir()]:
+            with suppress(FileNotFoundError):  # its writer has just given it its name
+                if is_temporary(path.name) and _moment(path.lstat().st_mtime) < before:
+                    self._unlink(path)
+                    count += 1
+        return count
+
+    def _unlink(self, path: Path) -> None:
+        try:
+            with suppress(FileNotFoundError):
+                remove_file(path, below=self._root)
+        except OSError as error:
+            advice = "Run as a user who may change the lake"
+            raise PackStoreError(str(self._root), f"{path} to be deleted", str(error.strerror), advice) from None
+
+    @contextmanager
+    def _open(self, name: str) -> Iterator[int]:
+        path = self._path(name)
+        try:
+            descriptor = open_file(path, below=self._root)
+            try:
+                yield descriptor
+            finally:
+                os.close(descriptor)
+        except UnsafeFileError as error:
+            advice = "Move what it leads to into the folder: only the folder itself may be a link"
+            raise PackError(name, None, "a regular file in a regular folder", str(error), advice) from None
+        except (FileNotFoundError, NotADirectoryError):
+            advice = "Has it expired by a lifecycle rule? If not, restore it from a backup of the lake"
+            raise PackError(name, None, f"a file in {self._root}", "none", advice) from None
+        except OSError as error:
+            advice = "Run as a user who may read the lake, and see that its disk is there"
+            raise PackError(name, None, f"a file in {self._root} to read", str(error.strerror), advice) from None
+
+    def _path(self, name: str) -> Path:
+        parse_pack_name(name)
+        return self._root / name
+
+
+class _WholeWrites:
+    """A descriptor that takes all it is given, or fails."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def write(self, data: memoryview, /) -> int:
+        """See PackOutput."""
+        done = 0
+        while done < len(data):
+            done += os.write(self._descriptor, data[done:])
+        return done
+
+
+def open_store(location: PackLocation | str) -> PackStore:
+    """The store of a lake's bodies.
+
+    Args:
+        location: from `pack_location`; or a root alone, for an object store of this process's own environment.
+
+    Raises:
+        PackStoreError: if the root is in a place that packs cannot be in.
+        S3Error: if it is in an object store and names no bucket.
+    """
+    if isinstance(location, str):
+        location = pack_location(location)
+    root = location.root
+    if location.s3 is not None:
+        return S3PackStore(root, location.s3)
+    if "://" not in root and not root.startswith("file:"):
+        return LocalPackStore(root)
+    parts = urlsplit(root)
+    if parts.scheme != "file" or parts.netloc not in {"", "localhost"}:
+        raise PackStoreError(
+            root,
+            "a folder of this machine, a file: URI, or s3://bucket/prefix",
+            f"{parts.scheme}://",
+            "Correct --bodies",
+        )
+    return LocalPackStore(unquote(parts.path))
+
+
+def is_temporary(file_name: str) -> bool:
+    """Whether a file is what a killed writer left; it may go once no writer runs."""
+    return _TEMPORARY.fullmatch(file_name) is not None
+
+
+def _make_folder(folder: Path, root: Path) -> None:
+    """Make a folder and what is above it, each entry synced: a pack whose folder is lost is lost.
+
+    Args:
+        folder: of packs.
+        root: from here on no part of its path may be a link.
+    """
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    make_folders(folder, below=root)
+    for new in reversed(missing):
+        sync_folder(new.parent)
+
+
+def _moment(seconds: float) -> datetime.datetime:
+    return datetime.datetime.fromtimestamp(seconds, datetime.UTC)

@@ -1,0 +1,141 @@
+"""Bodies to a pack: from a window of log bytes to zstd frames, with no Python object per body.
+
+with write_pack(store, name) as pack:
+    for window, positions, lengths in windows:
+        pack.append(window, positions, lengths)
+refs = pack.finish()
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import pyarrow as pa
+
+from commitlake.connectors.lake.packs import kernel
+from commitlake.connectors.lake.packs.frames import FRAME_BYTES, MAX_BODY_BYTES, Array, PackRefs
+from commitlake.connectors.lake.packs.stores import PackOutput, PackStore
+
+DEFAULT_LEVEL = 1
+
+
+class PackWriter:
+    """Writes one pack. In memory are one frame and the references.
+
+    Args:
+        output: takes the pack's bytes, a frame at a time.
+        frame_bytes: of content, after which a frame is closed; at most 256 KiB, because readers refuse larger frames.
+        level: of zstd.
+    """
+
+    def __init__(self, output: PackOutput, frame_bytes: int = FRAME_BYTES, level: int = DEFAULT_LEVEL) -> None:
+        if not 1 <= frame_bytes <= FRAME_BYTES:
+            raise ValueError(f"frame_bytes {frame_bytes}: expected 1 to {FRAME_BYTES}")
+        self._output = output
+        self._codec = pa.Codec("zstd", compression_level=level)
+        self._frame = np.empty(frame_bytes, np.uint8)
+        self._filled = 0
+        self._position = 0
+        self._bodies = 0
+        self._offsets: list[Array] = []
+        self._lengths: list[Array] = []
+        # Of each frame that is closed: where it begins, its stored size, and how many bodies are in it.
+        self._frame_offsets: list[int] = []
+        self._frame_lengths: list[int] = []
+        self._frame_bodies: list[int] = []
+        self._closed = 0
+        self._refs: PackRefs | None = None
+
+    def append(self, window: Array, positions: Array, lengths: Array) -> None:
+        """Add bodies, in this order.
+
+        Args:
+            window: uint8, where they lie; it is not needed once this returns.
+            positions: int64, where each begins.
+            lengths: int64, how long each is.
+
+        Raises:
+            ValueError: if a body is not within the window; nothing has been added then.
+        """
+        if self._refs is not None:
+            raise ValueError("the pack is finished: a body more needs another pack")
+        if len(positions) != len(lengths):
+            raise ValueError(f"{len(positions)} positions and {len(lengths)} lengths: expected as many")
+        window = np.ascontiguousarray(window)
+        positions = np.ascontiguousarray(positions, np.int64)
+        lengths = np.ascontiguousarray(lengths, np.int64)
+        if window.dtype != np.uint8 or window.ndim != 1:
+            raise ValueError(f"window of {window.ndim} dimensions of {window.dtype}: expected a row of uint8")
+        if not kernel.spans_fit(len(window), positions, lengths, MAX_BODY_BYTES):
+            raise ValueError(
+                f"a body lies outside its window of {len(window)} bytes, or is larger than an int32 can say"
+            )
+        offsets = np.zeros(len(positions), np.int32)
+        self._add(window, positions, lengths, offsets)
+        self._offsets.append(offsets)
+        self._lengths.append(lengths.astype(np.int32))
+        self._bodies += len(positions)
+
+    def finish(self) -> PackRefs:
+        """Write what is left; the places of all bodies, in the order in which they were added."""
+        if self._refs is None:
+            if self._bodies > self._closed:
+                self._close_frame(self._frame[: self._filled], self._bodies)
+            self._refs = self._to_refs()
+        return self._refs
+
+    def _add(self, window: Array, positions: Array, lengths: Array, offsets: Array) -> None:
+        row = 0
+        while True:
+            row, self._filled = kernel.fill_frame(window, positions, lengths, row, self._frame, self._filled, offsets)
+            if row == len(positions):
+                return
+            if self._filled > 0:
+                self._close_frame(self._frame[: self._filled], self._bodies + row)
+            else:  # larger than a frame: it goes from the window to zstd as it is
+                start, length = positions[row], lengths[row]
+                row += 1
+                self._close_frame(window[start : start + length], self._bodies + row)
+
+    def _close_frame(self, content: Array, end: int) -> None:
+        frame = self._codec.compress(pa.py_buffer(content))
+        # A slice, because what Arrow has shrunk to size still tells memoryview its first one.
+        self._output.write(memoryview(frame.slice(0)))
+        self._frame_offsets.append(self._position)
+        self._frame_lengths.append(frame.size)
+        self._frame_bodies.append(end - self._closed)
+        self._closed = end
+        self._position += frame.size
+        self._filled = 0
+
+    def _to_refs(self) -> PackRefs:
+        bodies = np.array(self._frame_bodies, np.int64)
+        return PackRefs(
+            frame_offsets=np.repeat(np.array(self._frame_offsets, np.int64), bodies),
+            frame_lengths=np.repeat(np.array(self._frame_lengths, np.int32), bodies),
+            offsets=np.concatenate([np.empty(0, np.int32), *self._offsets]),
+            lengths=np.concatenate([np.empty(0, np.int32), *self._lengths]),
+        )
+
+
+@contextmanager
+def write_pack(
+    store: PackStore, name: str, *, frame_bytes: int = FRAME_BYTES, level: int = DEFAULT_LEVEL
+) -> Iterator[PackWriter]:
+    """A pack under its name: there once the `with` has ended without an error, and until then not at all.
+
+    Args:
+        store: where to.
+        name: from `pack_name`.
+        frame_bytes: see PackWriter.
+        level: see PackWriter.
+
+    Yields:
+        The writer; its `finish` gives the references, in the `with` or behind it.
+    """
+    with store.open_write(name) as output:
+        writer = PackWriter(output, frame_bytes, level)
+        yield writer
+        writer.finish()

@@ -1,0 +1,93 @@
+"""The credentials of this process, as others than boto3 want them; and objects that are written by name.
+
+Roles' credentials expire: what is made of them here is to be used soon, and made again for the next use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import boto3
+from botocore import exceptions
+
+from commitlake.connectors.object_store.clients import FEW_ATTEMPTS, MAX_ATTEMPTS, s3_client
+from commitlake.connectors.object_store.options import S3Options
+from commitlake.connectors.object_store.troubles import ERRORS, trouble_of
+from commitlake.connectors.object_store.upload import S3Upload, open_upload
+from commitlake.connectors.object_store.uris import parse_s3_uri
+
+_FEW_NAMES = 3
+
+
+def delta_options(options: S3Options) -> dict[str, str]:
+    """The storage options of the deltalake package for a server, with credentials as boto3 finds them.
+
+    A commit is a put of a file that must not be there yet, which the server decides.
+
+    Raises:
+        S3Error: if there are no credentials.
+    """
+    try:
+        credentials = boto3.session.Session().get_credentials()
+        if credentials is None:
+            raise exceptions.NoCredentialsError
+        frozen = credentials.get_frozen_credentials()
+    except exceptions.BotoCoreError as error:
+        raise trouble_of(error, "").error("the object store wants credentials, ") from None
+    found = {
+        "aws_access_key_id": frozen.access_key,
+        "aws_secret_access_key": frozen.secret_key,
+        "aws_region": options.region,
+        "aws_virtual_hosted_style_request": str(options.virtual_hosts).lower(),
+        "aws_conditional_put": "etag",
+    }
+    if frozen.token:
+        found["aws_session_token"] = frozen.token
+    if options.endpoint is not None:
+        found["aws_endpoint_url"] = options.endpoint
+        found["aws_allow_http"] = str(options.endpoint.startswith("http://")).lower()
+    return found
+
+
+@contextmanager
+def write_object(options: S3Options, uri: str) -> Iterator[S3Upload]:
+    """An object to write to: whole under its name where the `with` ends without an error, else not there.
+
+    Args:
+        options: the server.
+        uri: `s3://bucket/key`; an object of that name is replaced.
+
+    Raises:
+        S3Error: if it cannot be written.
+    """
+    place = parse_s3_uri(uri)
+    client = s3_client(options, MAX_ATTEMPTS)
+    try:
+        with open_upload(client, {"Bucket": place.bucket, "Key": place.prefix}) as upload:
+            yield upload
+    except ERRORS as error:
+        raise trouble_of(error, place.bucket).error(f"{place} cannot be written: ") from None
+
+
+def first_names(options: S3Options, uri: str, prefix: str) -> list[str]:
+    """The first names below a place, at most a few; tells whether there is anything, and whether it may be seen.
+
+    Args:
+        options: the server.
+        uri: the place, as a folder.
+        prefix: names begin with it.
+
+    Raises:
+        S3Error: if the server cannot be reached, or does not tell.
+    """
+    place = parse_s3_uri(uri)
+    folder = place.key("")
+    try:
+        answer = s3_client(options, FEW_ATTEMPTS).list_objects_v2(
+            Bucket=place.bucket, Prefix=folder + prefix, MaxKeys=_FEW_NAMES
+        )
+    except ERRORS as error:
+        raise trouble_of(error, place.bucket).error(f"{place} cannot be listed: ") from None
+    names = (found["Key"].removeprefix(folder) for found in answer.get("Contents", ()))
+    return [name for name in names if name]  # without the place itself, which some tools make an object

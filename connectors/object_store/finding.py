@@ -1,0 +1,62 @@
+"""Which object store is meant: what a job is told, or finds in its environment, once, for all of its workers."""
+
+from __future__ import annotations
+
+import os
+from urllib.parse import urlsplit
+
+import boto3
+from botocore.exceptions import BotoCoreError
+
+from commitlake.connectors.object_store.errors import S3Error
+from commitlake.connectors.object_store.options import DEFAULT_REGION, S3Options
+from commitlake.connectors.object_store.troubles import trouble_of
+from commitlake.connectors.plain_connections import warn_of_plain
+
+_ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+_STYLES = ("path", "virtual")
+
+
+def s3_options(endpoint: str | None = None, region: str | None = None) -> S3Options:
+    """What is given, completed from where boto3 looks.
+
+    Args:
+        endpoint: else `AWS_ENDPOINT_URL_S3`, `AWS_ENDPOINT_URL`, or `endpoint_url` of the profile.
+        region: else `AWS_REGION`, `AWS_DEFAULT_REGION`, or `region` of the profile, or us-east-1.
+
+    Raises:
+        S3Error: if the endpoint is no URL, or the profile not there.
+    """
+    try:
+        session = boto3.session.Session()
+        profile = session._session.get_scoped_config()  # noqa: SLF001 (boto3 has no other way to its settings)
+    except BotoCoreError as error:
+        raise trouble_of(error, "").error("the settings for AWS: ") from None
+    variables = (os.environ.get(name) for name in _ENDPOINT_VARIABLES)
+    endpoint = endpoint or next(filter(None, variables), None) or profile.get("endpoint_url")
+    if endpoint is not None:
+        _check_endpoint(endpoint)
+    style = dict(profile.get("s3") or {}).get("addressing_style")
+    return S3Options(
+        endpoint,
+        region or os.environ.get("AWS_REGION") or session.region_name or DEFAULT_REGION,
+        virtual_hosts=style == "virtual" if style in _STYLES else endpoint is None,
+    )
+
+
+def _check_endpoint(endpoint: str) -> None:
+    if "@" in endpoint:  # also in one without http://, which has no netloc
+        raise S3Error(
+            "the endpoint of the object store holds credentials",
+            "Leave them out: they come from the environment, a profile or a role",
+        )
+    try:
+        parts = urlsplit(endpoint)
+    except ValueError as error:
+        raise S3Error(f"endpoint {endpoint!r}: {error}", "Correct it, or leave it out") from None
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise S3Error(
+            f"endpoint {endpoint!r}: expected http://HOST:PORT or https://HOST", "Correct it, or leave it out"
+        )
+    if parts.scheme == "http":
+        warn_of_plain(f"the object store {endpoint}", parts.hostname, "Give its https:// endpoint")

@@ -1,0 +1,37 @@
+"""An object store for Spark, through Hadoop's s3a.
+
+Credentials are no settings: a provider finds them in the JVM's own environment, profile or role, so that neither a log
+nor Spark's pages can show them.
+"""
+
+from __future__ import annotations
+
+from commitlake.connectors.object_store.options import S3Options
+from commitlake.connectors.object_store.uris import is_s3, parse_s3_uri
+
+_S3A = "org.apache.hadoop.fs.s3a.S3AFileSystem"
+# Environment, system properties, web identity, profile, container, machine: where boto3 looks, too.
+_PROVIDER = "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider"
+
+
+def s3a_settings(options: S3Options) -> dict[str, str]:
+    """Spark's settings for a server; `s3://` is then as good as `s3a://`."""
+    settings = {
+        "fs.s3.impl": _S3A,
+        "fs.s3a.aws.credentials.provider": _PROVIDER,
+        "fs.s3a.endpoint.region": options.region,
+        "fs.s3a.path.style.access": str(not options.virtual_hosts).lower(),
+    }
+    if options.endpoint is not None:
+        settings["fs.s3a.endpoint"] = options.endpoint
+        settings["fs.s3a.connection.ssl.enabled"] = str(options.endpoint.startswith("https://")).lower()
+    return {f"spark.hadoop.{name}": value for name, value in settings.items()}
+
+
+def spark_uri(uri: str) -> str:
+    """A path or URI as Spark takes it: `s3a` for any object store.
+
+    >>> spark_uri("s3://bucket/lake/messages"), spark_uri("/data/lake/messages")
+    ('s3a://bucket/lake/messages', '/data/lake/messages')
+    """
+    return f"s3a://{parse_s3_uri(uri).path}" if is_s3(uri) else uri

@@ -1,0 +1,103 @@
+"""What an error of boto3 means, in words for a user."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from botocore import exceptions
+
+from commitlake.connectors.object_store.errors import S3Error, S3UnavailableError
+
+_CREDENTIALS = "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile (AWS_PROFILE), to a user of this server"
+_NETWORK = "Is the endpoint right (--s3-endpoint, AWS_ENDPOINT_URL_S3), and does the server run?"
+_LATER = "Run it again later: nothing is lost, and nothing is done twice"
+_REGION = "Name the region of the bucket (--s3-region, AWS_REGION)"
+# versitygw answers 404 for a key that it does not know; others 403.
+_WRONG_CREDENTIALS = {
+    "InvalidAccessKeyId", "SignatureDoesNotMatch", "XAdminUserNotFound", "InvalidToken", "ExpiredToken",
+    "TokenRefreshRequired", "InvalidClientTokenId",
+}  # fmt: skip
+_BUSY = {"SlowDown", "ServiceUnavailable", "InternalError", "RequestTimeout", "Throttling", "RequestLimitExceeded"}
+ERRORS = (exceptions.ClientError, exceptions.BotoCoreError)
+# A server that is not there may be starting again; a certificate mends itself no more than a password does.
+_NETWORK_ERRORS = (exceptions.HTTPClientError, exceptions.IncompleteReadError, exceptions.ConnectionError)
+MISSING_OBJECT = frozenset({"NoSuchKey", "404", "NotFound"})
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """An error of boto3 in our words; never the error's own text where a server could have put anything into it.
+
+    Attributes:
+        found: what there is.
+        advice: what to do.
+        temporary: whether the same may go well later, with nothing changed.
+    """
+
+    found: str
+    advice: str
+    temporary: bool = False
+
+    def error(self, what: str) -> S3Error:
+        """The error to raise.
+
+        Args:
+            what: the sentence's beginning: what was wanted.
+        """
+        kind = S3UnavailableError if self.temporary else S3Error
+        return kind(f"{what}found {self.found}", self.advice)
+
+
+# The first class that fits, most particular ones first; {kind} is the error's own.
+_BY_CLASS: tuple[tuple[type[Exception], str, str], ...] = (
+    (exceptions.NoCredentialsError, "no credentials", _CREDENTIALS),
+    (exceptions.PartialCredentialsError, "half of the credentials", _CREDENTIALS),
+    (exceptions.CredentialRetrievalError, "credentials that could not be had", _CREDENTIALS),
+    (exceptions.TokenRetrievalError, "credentials that could not be had", _CREDENTIALS),
+    (exceptions.ProfileNotFound, "no such profile", "Correct AWS_PROFILE"),
+    (exceptions.SSLError, "a certificate that is not trusted", "Name the file of its authority in AWS_CA_BUNDLE"),
+    (exceptions.EndpointConnectionError, "no server at the endpoint", _NETWORK),
+    (exceptions.ConnectTimeoutError, "no server at the endpoint", _NETWORK),
+    (exceptions.HTTPClientError, "a connection that broke off ({kind}), also when tried again", _LATER),
+    (exceptions.IncompleteReadError, "a connection that broke off ({kind}), also when tried again", _LATER),
+    (exceptions.ConnectionError, "a connection that broke off ({kind}), also when tried again", _LATER),
+    (exceptions.BotoCoreError, "{kind}", _NETWORK),
+)
+
+
+def trouble_of(error: Exception, bucket: str) -> Trouble:
+    """Say what an error of boto3 means.
+
+    Args:
+        error: what it raised.
+        bucket: that was asked.
+    """
+    if isinstance(error, exceptions.ClientError):
+        return _trouble_of_answer(error, bucket)
+    for kind, found, advice in _BY_CLASS:
+        if isinstance(error, kind):
+            temporary = kind is not exceptions.SSLError and issubclass(kind, _NETWORK_ERRORS)
+            return Trouble(found.format(kind=type(error).__name__), advice, temporary)
+    raise error
+
+
+def _trouble_of_answer(error: exceptions.ClientError, bucket: str) -> Trouble:
+    code = error_code(error)
+    status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+    if code in _WRONG_CREDENTIALS:
+        return Trouble(f"credentials that the server refuses ({code})", _CREDENTIALS)
+    if code == "NoSuchBucket":
+        return Trouble(f"no bucket {bucket!r}", "Make the bucket, or correct its name or the endpoint")
+    if code in {"PermanentRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException"}:
+        return Trouble(f"a bucket of another region ({code})", _REGION)
+    if code in {"AccessDenied", "AllAccessDisabled"} or status == 403:
+        return Trouble(f"access denied ({code})", f"Allow this user to list, read and write in the bucket {bucket!r}")
+    if code in _BUSY or (status or 0) >= 500:
+        return Trouble(f"a server that is too busy or not well ({code}), also when asked again", _LATER, temporary=True)
+    return Trouble(f"the answer {code}", "See the server's log for its reason")
+
+
+def error_code(error: exceptions.ClientError) -> str:
+    """The code of a server's answer, as far as it is one: letters and digits."""
+    code = str(error.response.get("Error", {}).get("Code", "unknown"))[:64]
+    return code if code.isalnum() else "unknown"

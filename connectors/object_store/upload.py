@@ -1,0 +1,155 @@
+"""An object on its way into a store: whole under its name, or not there at all, in bounded memory.
+
+Up to `PART_BYTES` it is one put; more go up in parts while the writer goes on, at most one of them at a time, so that
+an open object takes up twice that much memory. Each request carries a CRC-32 of its bytes, which the server compares.
+Any request may be sent twice, where its answer was lost: a put and a part replace themselves, and whether a completion
+that is refused had been done before is told by a mark of this upload on the object.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import secrets
+import zlib
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from botocore import exceptions
+
+from commitlake.connectors.object_store.troubles import error_code
+
+PART_BYTES = 8 << 20  # 5 MiB is the least that a server takes, and 10,000 parts the most: 80 GB
+_MARK = "commitlake-upload"
+
+
+class S3Upload(io.RawIOBase):
+    """One object, as a file that is written from its beginning to its end.
+
+    `finish` gives it its name, `abort` leaves nothing; see `open_upload`.
+
+    Args:
+        client: of boto3.
+        place: `Bucket` and `Key`; an object that is there is replaced.
+    """
+
+    def __init__(self, client: Any, place: Mapping[str, str]) -> None:
+        super().__init__()
+        self._client = client
+        self._place = place
+        self._buffer = bytearray()
+        self._size = 0
+        self._mark = secrets.token_hex(16)
+        self._upload_id: str | None = None
+        self._parts: list[dict[str, object]] = []
+        self._thread: ThreadPoolExecutor | None = None
+        self._sending: Future[None] | None = None
+
+    def writable(self) -> bool:
+        """It is, and no more than that."""
+        return True
+
+    def tell(self) -> int:
+        """Bytes so far."""
+        return self._size + len(self._buffer)
+
+    def write(self, data: Any, /) -> int:
+        """Take all of `data`, whose items are bytes."""
+        rest = memoryview(data)
+        while rest:
+            taken = min(len(rest), PART_BYTES - len(self._buffer))
+            self._buffer += rest[:taken]
+            rest = rest[taken:]
+            if rest:
+                self._send_buffer()
+        return memoryview(data).nbytes
+
+    def finish(self) -> None:
+        """Send the rest, and give the object its name."""
+        if self._upload_id is None:
+            body = bytes(self._buffer)
+            self._client.put_object(**self._place, Body=body, ContentLength=len(body), ChecksumCRC32=_checksum(body))
+            return
+        self._send_buffer()
+        self._wait()
+        assert self._thread is not None  # made with the upload
+        self._thread.shutdown()
+        self._complete(self._upload_id)
+
+    def abort(self) -> None:
+        """Leave nothing, as far as the server can be reached; `delete_unfinished` finds what stays."""
+        if self._thread is not None:
+            self._thread.shutdown(cancel_futures=True)
+        if self._upload_id is not None:
+            with suppress(exceptions.ClientError, exceptions.BotoCoreError):
+                self._client.abort_multipart_upload(**self._place, UploadId=self._upload_id)
+
+    def _send_buffer(self) -> None:
+        if self._upload_id is None:
+            answer = self._client.create_multipart_upload(
+                **self._place, ChecksumAlgorithm="CRC32", Metadata={_MARK: self._mark}
+            )
+            self._upload_id = answer["UploadId"]
+            self._thread = ThreadPoolExecutor(1)
+        self._wait()
+        body, self._buffer = bytes(self._buffer), bytearray()
+        self._size += len(body)
+        number = len(self._parts) + 1
+        part: dict[str, object] = {"PartNumber": number, "ChecksumCRC32": _checksum(body)}
+        self._parts.append(part)
+        assert self._thread is not None  # made with the upload
+        self._sending = self._thread.submit(self._send, part, body)
+
+    def _send(self, part: dict[str, object], body: bytes) -> None:
+        answer = self._client.upload_part(
+            **self._place, UploadId=self._upload_id, Body=body, ContentLength=len(body), **part
+        )
+        part["ETag"] = answer["ETag"]
+
+    def _wait(self) -> None:
+        if self._sending is not None:
+            self._sending.result()
+        self._sending = None
+
+    def _complete(self, upload_id: str) -> None:
+        try:
+            self._client.complete_multipart_upload(
+                **self._place, UploadId=upload_id, MultipartUpload={"Parts": self._parts}
+            )
+        except exceptions.ClientError as error:
+            if error_code(error) != "NoSuchUpload" or not self._is_there():
+                raise
+
+    def _is_there(self) -> bool:
+        """Whether this very upload has become the object: the answer to an earlier completion was lost."""
+        try:
+            found = self._client.head_object(**self._place)
+        except exceptions.ClientError:
+            return False
+        return bool(found["Metadata"].get(_MARK) == self._mark and found["ContentLength"] == self._size)
+
+
+@contextmanager
+def open_upload(client: Any, place: Mapping[str, str]) -> Iterator[S3Upload]:
+    """An object to write to; it gets its name where the `with` ends without an error.
+
+    Args:
+        client: of boto3.
+        place: `Bucket` and `Key`.
+
+    Raises:
+        ClientError: or another error of boto3, after all attempts; see `troubles`.
+    """
+    upload = S3Upload(client, place)
+    try:
+        yield upload
+        upload.finish()
+    except BaseException:
+        upload.abort()
+        raise
+
+
+def _checksum(body: bytes) -> str:
+    return base64.b64encode(zlib.crc32(body).to_bytes(4, "big")).decode()

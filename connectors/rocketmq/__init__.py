@@ -1,0 +1,54 @@
+"""A small client of RocketMQ: it sends, reads and asks, over the same protocol code as broker_lite.
+
+    errors.py                       what can go wrong
+    options.py                      where RocketMQ is, how patiently, and which environment variables sign
+    exchange.py                     requests and answers, without a socket
+    connection.py, network.py       sockets, and all of a client's connections
+    routing.py, faults.py           where topics are, and which brokers to leave alone
+    producer.py, transactions.py    sending
+    puller.py                       reading queues
+    admin.py                        asking
+
+It works with brokers 4.9 and 5.x, and with broker_lite.
+"""
+
+from commitlake.connectors.rocketmq.admin import Admin
+from commitlake.connectors.rocketmq.errors import (
+    AnswerTimeoutError,
+    InvalidMessageError,
+    NoRouteError,
+    OptionError,
+    ProtocolError,
+    RefusedError,
+    RocketMQError,
+    UnreachableError,
+)
+from commitlake.connectors.rocketmq.messages import OutgoingMessage, SendResult, SendStatus
+from commitlake.connectors.rocketmq.options import Options
+from commitlake.connectors.rocketmq.producer import Producer, ProducerOptions
+from commitlake.connectors.rocketmq.puller import Puller, PullResult, PullStatus
+from commitlake.connectors.rocketmq.transactions import Decision, TransactionProducer, TransactionResult
+
+__all__ = [
+    "Admin",
+    "AnswerTimeoutError",
+    "Decision",
+    "InvalidMessageError",
+    "NoRouteError",
+    "OptionError",
+    "Options",
+    "OutgoingMessage",
+    "Producer",
+    "ProducerOptions",
+    "ProtocolError",
+    "PullResult",
+    "PullStatus",
+    "Puller",
+    "RefusedError",
+    "RocketMQError",
+    "SendResult",
+    "SendStatus",
+    "TransactionProducer",
+    "TransactionResult",
+    "UnreachableError",
+]

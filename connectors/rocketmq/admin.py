@@ -1,0 +1,273 @@
+"""What administrators ask of brokers and name servers, as RocketMQ's mqadmin does.
+
+with Admin(Options("127.0.0.1:9876")) as admin:
+admin.create_topic("orders", queues=8)
+behind = sum(queue.lag for queue in admin.consume_stats("shipping").values())
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from commitlake.connectors.rocketmq.closable import Closable
+from commitlake.connectors.rocketmq.errors import NoRouteError, RefusedError
+from commitlake.connectors.rocketmq.looking import Looking
+from commitlake.connectors.rocketmq.messages import check_group, check_topic
+from commitlake.connectors.rocketmq.network import Answer, Network
+from commitlake.connectors.rocketmq.options import Options
+from commitlake.connectors.rocketmq.queue_offsets import QueueOffsets
+from commitlake.connectors.rocketmq.routing import Routing
+from commitlake.schemas.layouts.rocketmq.commitlog import Message
+from commitlake.schemas.layouts.rocketmq.topics import AUTO_CREATE_TOPIC
+from commitlake.schemas.remoting.admin_headers import (
+    ConsumeStatsRequest,
+    CreateTopicRequest,
+    DeleteGroupRequest,
+    ProducerGroupRequest,
+    ResetOffsetRequest,
+    TopicRequest,
+)
+from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
+from commitlake.schemas.remoting.configs import SubscriptionGroupConfig, SubscriptionGroups, TopicConfig, TopicConfigs
+from commitlake.schemas.remoting.headers import ConsumerGroupRequest
+from commitlake.schemas.remoting.heartbeats import ConsumerConnection, ConsumerList, ProducerConnection
+from commitlake.schemas.remoting.json_fields import serialize_body
+from commitlake.schemas.remoting.name_server_headers import DeleteTopicInNameServerRequest
+from commitlake.schemas.remoting.routes import ClusterInfo, KvTable, MessageQueue, TopicList, TopicRoute
+from commitlake.schemas.remoting.signing import Credentials
+from commitlake.schemas.remoting.statistics import ConsumeStats, GroupList, OffsetTable, OffsetWrapper, TopicStats
+
+
+class Admin(Closable):
+    """Asks; every method raises NoRouteError, UnreachableError, RefusedError and ProtocolError. Thread-safe.
+
+    Attributes:
+        offsets: offsets of queues, and of groups in them.
+        routing: routes.
+    """
+
+    def __init__(self, options: Options, credentials: Credentials | None = None) -> None:
+        """Nothing is connected yet.
+
+        Args:
+            options: where RocketMQ is.
+            credentials: who signs; by default, whom the environment names.
+        """
+        self._network = Network(options, credentials)
+        self.routing = Routing(self._network)
+        self.offsets = QueueOffsets(self._network, self.routing)
+        self._looking = Looking(self._network, self.routing)
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._network.close()
+
+    # --- clusters, topics and groups ---
+
+    def clusters(self) -> ClusterInfo:
+        """All brokers, and which cluster each belongs to."""
+        return self.routing.clusters()
+
+    def topics(self) -> list[str]:
+        """Names of all topics, those of the system among them."""
+        answer = self.routing.ask_name_server(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+        return sorted(answer.value(TopicList).topic_list)
+
+    def route(self, topic: str) -> TopicRoute:
+        """Where a topic is."""
+        return self.routing.route(topic)
+
+    def topic_configs(self, broker_name: str) -> dict[str, TopicConfig]:
+        """All topics of a broker, by name."""
+        return self._master(broker_name, RequestCode.GET_ALL_TOPIC_CONFIG).value(TopicConfigs).topic_config_table
+
+    def create_topic(
+        self,
+        topic: str,
+        queues: int = 8,
+        *,
+        perm: int = 6,
+        cluster: str | None = None,
+        is_ordered: bool = False,
+        attributes: str | None = None,
+    ) -> None:
+        """Make a topic, or change it.
+
+        Args:
+            topic: its name.
+            queues: how many each broker gets.
+            perm: 4 read, 2 write.
+            cluster: the cluster whose brokers get it; by default, all.
+            is_ordered: a mark for consumers.
+            attributes: 5.x: `+name=value,-name`.
+
+        Raises:
+            InvalidMessageError: if the name cannot be one.
+        """
+        header = CreateTopicRequest(
+            check_topic(topic), AUTO_CREATE_TOPIC, queues, queues, perm, topic_sys_flag=0, order=is_ordered,
+            attributes=attributes,
+        )  # fmt: skip
+        for address in self._masters(cluster):
+            self._network.call(address, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
+        self.routing.forget(topic)
+
+    def delete_topic(self, topic: str, *, cluster: str | None = None) -> None:
+        """Drop a topic on all brokers, and the name servers' memory of it."""
+        for address in self._masters(cluster):
+            self._network.call(address, RequestCode.DELETE_TOPIC_IN_BROKER, TopicRequest(topic))
+        header = DeleteTopicInNameServerRequest(topic, cluster)
+        for address in self._network.options.name_server_addresses:
+            self._network.call(address, RequestCode.DELETE_TOPIC_IN_NAMESRV, header)
+        self.routing.forget(topic)
+
+    def groups(self, broker_name: str) -> dict[str, SubscriptionGroupConfig]:
+        """All consumer groups of a broker, by name."""
+        answer = self._master(broker_name, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+        return answer.value(SubscriptionGroups).subscription_group_table
+
+    def create_group(self, config: SubscriptionGroupConfig, *, cluster: str | None = None) -> None:
+        """Make a consumer group, or change it.
+
+        Raises:
+            InvalidMessageError: if the name cannot be one.
+        """
+        check_group(config.group_name)
+        for address in self._masters(cluster):
+            self._network.call(address, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, serialize_body(config))
+
+    def delete_group(self, group: str, *, with_offsets: bool = False, cluster: str | None = None) -> None:
+        """Drop a consumer group on all brokers."""
+        for address in self._masters(cluster):
+            header = DeleteGroupRequest(group, with_offsets)
+            self._network.call(address, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
+
+    # --- who is there, and how far ---
+
+    def runtime(self, broker_name: str) -> dict[str, str]:
+        """What a broker tells of itself, by RocketMQ's names."""
+        return self._master(broker_name, RequestCode.GET_BROKER_RUNTIME_INFO).value(KvTable).table
+
+    def topic_stats(self, topic: str) -> TopicStats:
+        """Offsets of all queues of a topic."""
+        table = {}
+        for broker in self.routing.route(topic).broker_datas:
+            answer = self._master(broker.broker_name, RequestCode.GET_TOPIC_STATS_INFO, TopicRequest(topic))
+            table.update(answer.value(TopicStats).offset_table)
+        return TopicStats(table)
+
+    def consume_stats(self, group: str, topic: str | None = None) -> dict[MessageQueue, OffsetWrapper]:
+        """How far a group is in each queue of its topics, on all brokers."""
+        table = {}
+        for broker_name in self.clusters().broker_addr_table:
+            answer = self._master(broker_name, RequestCode.GET_CONSUME_STATS, ConsumeStatsRequest(group, topic))
+            table.update(answer.value(ConsumeStats).offset_table)
+        return table
+
+    def groups_of_topic(self, topic: str) -> list[str]:
+        """The groups that consume a topic."""
+        found: set[str] = set()
+        for broker in self.routing.route(topic).broker_datas:
+            answer = self._master(broker.broker_name, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, TopicRequest(topic))
+            found.update(answer.value(GroupList).group_list)
+        return sorted(found)
+
+    def consumers(self, group: str, broker_name: str) -> list[str]:
+        """Ids of a group's clients at a broker; none where nobody is there."""
+        try:
+            answer = self._master(broker_name, RequestCode.GET_CONSUMER_LIST_BY_GROUP, ConsumerGroupRequest(group))
+        except RefusedError as error:
+            if error.code == ResponseCode.SYSTEM_ERROR:  # how a broker says that there are none
+                return []
+            raise
+        return list(answer.value(ConsumerList).consumer_id_list)
+
+    def consumer_connections(self, group: str, broker_name: str) -> ConsumerConnection:
+        """A group's clients at a broker, and what they subscribe to."""
+        answer = self._master(broker_name, RequestCode.GET_CONSUMER_CONNECTION_LIST, ConsumerGroupRequest(group))
+        return answer.value(ConsumerConnection)
+
+    def producer_connections(self, group: str, broker_name: str) -> ProducerConnection:
+        """A producer group's clients at a broker."""
+        answer = self._master(broker_name, RequestCode.GET_PRODUCER_CONNECTION_LIST, ProducerGroupRequest(group))
+        return answer.value(ProducerConnection)
+
+    def reset_offsets(
+        self, group: str, topic: str, timestamp_ms: int, *, is_forced: bool = True
+    ) -> dict[MessageQueue, int]:
+        """Have a group go on at the first message that was stored at a time or later.
+
+        A broker tells the group's clients. Where none is there, the offsets are set for those to come.
+
+        Args:
+            group: the consumer group.
+            topic: what it consumes.
+            timestamp_ms: ms since 1970; -1 for the end of each queue.
+            is_forced: also where that is ahead of what the group has consumed.
+        """
+        header = ResetOffsetRequest(topic, group, timestamp_ms, is_forced)
+        table: dict[MessageQueue, int] = {}
+        for broker in self.routing.route(topic).broker_datas:
+            # Brokers 4.9 do it only where somebody is there, and say otherwise in more than one way.
+            if self.consumers(group, broker.broker_name):
+                answer = self._master(broker.broker_name, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
+                table.update(answer.value(OffsetTable).offset_table)
+            else:
+                table.update(self._set_offsets(group, topic, broker.broker_name, timestamp_ms, is_forced))
+        return table
+
+    def _set_offsets(
+        self, group: str, topic: str, broker_name: str, timestamp_ms: int, is_forced: bool
+    ) -> dict[MessageQueue, int]:
+        table = {}
+        for queue in self.routing.to_read(topic):
+            if queue.broker_name != broker_name:
+                continue
+            end = self.offsets.next(queue)
+            wanted = end if timestamp_ms < 0 else self.offsets.search(queue, timestamp_ms)
+            consumed = self.offsets.committed(queue, group)
+            if is_forced or consumed is None or wanted <= consumed:
+                self.offsets.commit(queue, group, wanted)
+                table[queue] = wanted
+            else:
+                table[queue] = consumed
+        return table
+
+    # --- messages ---
+
+    def query_by_key(
+        self, topic: str, key: str, *, begin_ms: int = 0, end_ms: int | None = None, max_messages: int = 64
+    ) -> list[Message]:
+        """Messages of a topic with a business key, in the order they were stored.
+
+        Args:
+            topic: of the messages.
+            key: one of their keys.
+            begin_ms: stored at this time or later, ms since 1970.
+            end_ms: stored at this time or before; by default, at any time.
+            max_messages: of each broker.
+        """
+        return self._looking.by_key(topic, key, begin_ms, end_ms, max_messages)
+
+    def query_by_unique_key(self, topic: str, unique_key: str) -> list[Message]:
+        """Messages of a topic with a client's id; more than one if it was sent again."""
+        return self._looking.by_unique_key(topic, unique_key)
+
+    def view(self, msg_id: str) -> Message:
+        """The message with an offset message id; NoRouteError where the id's broker is none of these."""
+        return self._looking.view(msg_id)
+
+    def _master(self, broker_name: str, code: RequestCode, header: NamedTuple | None = None) -> Answer:
+        return self._network.call(self.routing.master(broker_name), code, header)
+
+    def _masters(self, cluster: str | None) -> list[str]:
+        info = self.clusters()
+        if cluster is not None and cluster not in info.cluster_addr_table:
+            known = ", ".join(sorted(info.cluster_addr_table)) or "none"
+            raise NoRouteError(f"cluster {cluster!r}: expected one of {known}")
+        names = info.broker_addr_table if cluster is None else info.cluster_addr_table[cluster]
+        found = [info.broker_addr_table[name].master for name in names if name in info.broker_addr_table]
+        masters = [address for address in found if address is not None]
+        if not masters:
+            raise NoRouteError("expected a broker with a master, found none")
+        return masters

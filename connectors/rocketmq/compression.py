@@ -1,0 +1,34 @@
+"""Bodies that are large enough are compressed before they are sent, as Java's client does it."""
+
+from __future__ import annotations
+
+import zlib
+
+import pyarrow as pa
+
+from commitlake.connectors.rocketmq.errors import OptionError
+from commitlake.schemas.layouts.rocketmq.sysflag import BodyCodec, compression_bits
+
+DEFAULT_THRESHOLD_BYTES = 4096
+ZLIB_LEVEL = 5
+"""What the Java client asks of zlib."""
+CODECS = (BodyCodec.ZLIB, BodyCodec.LZ4, BodyCodec.ZSTD, BodyCodec.NONE)
+
+
+def check_codec(name: str) -> BodyCodec:
+    """The codec of a name.
+
+    Raises:
+        OptionError: if there is none.
+    """
+    if name not in CODECS:
+        raise OptionError(f"compression: expected {', '.join(CODECS)}, found {name!r}")
+    return BodyCodec(name)
+
+
+def compress(body: bytes, codec: BodyCodec) -> tuple[bytes, int]:
+    """The compressed body, and the bits that its sysFlag gets."""
+    if codec is BodyCodec.NONE:
+        return body, 0
+    data = zlib.compress(body, ZLIB_LEVEL) if codec is BodyCodec.ZLIB else pa.compress(body, str(codec), asbytes=True)
+    return data, compression_bits(codec)

@@ -1,0 +1,227 @@
+"""A TCP connection to a broker or name server, shared by threads.
+
+Callers write, each a whole frame, one after another. One thread of the connection's own reads, and gives answers to
+those who wait for them; it never waits for a caller. Every wait has an end: connecting, writing, an answer, and the
+connection itself, which is closed when nothing has been said for a while, before the server does it.
+
+With TLS, encrypting and decrypting take turns under the lock, because OpenSSL allows only one of them at a time; bytes
+are sent and received outside of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import selectors
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+
+from commitlake.connectors.rocketmq.errors import AnswerTimeoutError, ProtocolError, RocketMQError, UnreachableError
+from commitlake.connectors.rocketmq.exchange import Exchange
+from commitlake.connectors.rocketmq.options import Options, split_address
+from commitlake.schemas.layouts.errors import LayoutError
+from commitlake.schemas.remoting.frames import Command
+from commitlake.schemas.remoting.tls_stream import TlsStream
+
+IDLE_SECONDS = 100.0
+"""RocketMQ's servers close after 120 s."""
+TICK_SECONDS = 0.25
+"""How late an answer may be said to be late."""
+RECEIVE_BYTES = 256 * 1024
+
+
+class Connection:
+    """One connection.
+
+    Attributes:
+        address: the peer, `host:port`.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        options: Options,
+        on_request: Callable[[str, Command], None],
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        """Connect.
+
+        Args:
+            address: `host:port`.
+            options: time limits.
+            on_request: is called by the reading thread with requests of the peer; must not wait.
+            tls: certificates; None for plain text.
+
+        Raises:
+            UnreachableError: if that cannot be done in time, or the server's certificate is refused.
+        """
+        self.address = address
+        self._options = options
+        self._on_request = on_request
+        self._writing = threading.Lock()
+        self._lock = threading.Lock()  # never held while anything waits: the reader must come through
+        self._exchange: Exchange[Future[Command]] = Exchange(options.frame_limit_bytes)
+        self._problem: RocketMQError | None = None
+        self._last_use = time.monotonic()
+        try:
+            self._socket = socket.create_connection(split_address(address), timeout=options.connect_seconds)
+        except OSError as error:
+            raise UnreachableError(f"{address}: expected a connection within {options.connect_seconds} s, found "
+                                   f"{error}") from None  # fmt: skip
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._tls = None if tls is None else self._shake_hands(tls)
+        self._socket.settimeout(options.request_seconds)
+        threading.Thread(target=self._read, name=f"rocketmq {address}", daemon=True).start()
+
+    def _shake_hands(self, context: ssl.SSLContext) -> TlsStream:
+        seconds = self._options.connect_seconds
+        deadline = time.monotonic() + seconds
+        try:
+            stream = TlsStream(context, is_server=False, server_name=split_address(self.address)[0])
+            while True:
+                self._socket.settimeout(max(deadline - time.monotonic(), 0.001))
+                self._socket.sendall(stream.take_output())
+                if stream.is_established:
+                    return stream
+                self._receive_handshake(stream)
+        except OSError as error:
+            self._socket.close()
+            found = getattr(error, "verify_message", "") or getattr(error, "reason", "") or error
+            raise UnreachableError(
+                f"{self.address}: expected a TLS handshake within {seconds} s, found {found}"
+            ) from None
+
+    def _receive_handshake(self, stream: TlsStream) -> None:
+        if not (data := self._socket.recv(RECEIVE_BYTES)):
+            raise OSError("that the peer closed the connection")
+        try:
+            stream.receive(data)
+        except ssl.SSLError:
+            with contextlib.suppress(OSError):
+                self._socket.sendall(stream.take_output())  # tells the peer why
+            raise
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it may still be used."""
+        return self._problem is None
+
+    def ask(self, command: Command, seconds: float) -> Future[Command]:
+        """Send a request; its answer, or why there is none, arrives in the future.
+
+        Raises:
+            UnreachableError: if the connection is broken.
+            UnserializableError: if the command has no room in a frame.
+        """
+        answer: Future[Command] = Future()
+        answer.set_running_or_notify_cancel()  # nobody can take back what was sent
+        with self._writing:
+            with self._lock:
+                self._check_open()
+                data = self._encrypt(self._exchange.ask(command, answer, time.monotonic() + seconds))
+            self._write(data)
+        return answer
+
+    def tell(self, command: Command) -> None:
+        """Send a request that nobody answers.
+
+        Raises:
+            UnreachableError: if the connection is broken.
+            UnserializableError: if the command has no room in a frame.
+        """
+        with self._writing:
+            with self._lock:
+                self._check_open()
+                data = self._encrypt(self._exchange.tell(command))
+            self._write(data)
+
+    def close(self) -> None:
+        """Close it; what waits for an answer gets an error."""
+        self._fail(UnreachableError(f"{self.address}: the connection was closed by this client"))
+
+    def _check_open(self) -> None:
+        if self._problem is not None:
+            raise UnreachableError(str(self._problem))
+
+    def _encrypt(self, data: bytes) -> bytes:
+        """Return what is to be sent for these bytes; needs the lock."""
+        if self._tls is None:
+            return data
+        try:
+            self._tls.send(data)
+        except ssl.SSLError as error:
+            self._problem = self._problem or UnreachableError(
+                f"{self.address}: expected an open connection, found {error}"
+            )
+            self._shut()
+            raise self._problem from None
+        return self._tls.take_output()
+
+    def _write(self, data: bytes) -> None:
+        self._last_use = time.monotonic()
+        try:
+            self._socket.sendall(data)
+        except OSError as error:
+            # Part of a frame may be out: nothing can follow it. The reader does the rest.
+            problem = UnreachableError(f"{self.address}: expected to send {len(data)} bytes, found {error}")
+            self._problem = self._problem or problem
+            self._shut()
+            raise UnreachableError(str(self._problem)) from None
+
+    def _shut(self) -> None:
+        with contextlib.suppress(OSError):  # the peer was faster
+            self._socket.shutdown(socket.SHUT_RDWR)
+
+    def _fail(self, problem: RocketMQError) -> None:
+        with self._lock:
+            self._problem = self._problem or problem
+            waiting = self._exchange.abandon()
+        self._shut()
+        for answer in waiting:
+            answer.set_exception(self._problem)
+
+    def _read(self) -> None:
+        with self._socket:  # closed when it is known why
+            self._read_all()
+
+    def _read_all(self) -> None:
+        try:
+            with selectors.DefaultSelector() as selector:
+                selector.register(self._socket, selectors.EVENT_READ)
+                space = memoryview(bytearray(RECEIVE_BYTES))
+                while self._problem is None:
+                    if selector.select(TICK_SECONDS):
+                        self._receive(space)
+                    self._expire()
+        except OSError as error:
+            self._fail(UnreachableError(f"{self.address}: expected an open connection, found {error}"))
+        except LayoutError as error:
+            self._fail(ProtocolError(f"{self.address}: expected RocketMQ's remoting protocol, found {error}"))
+        finally:
+            self._fail(UnreachableError(f"{self.address}: the connection was closed"))
+
+    def _receive(self, space: memoryview) -> None:
+        size = self._socket.recv_into(space)
+        if not size:
+            raise OSError("that the peer closed it")
+        with self._lock:
+            self._last_use = time.monotonic()
+            plain = space[:size] if self._tls is None else self._tls.receive(space[:size])
+            answers, requests = self._exchange.receive(plain)
+        for answer, command in answers:
+            answer.set_result(command)
+        for request in requests:
+            self._on_request(self.address, request)
+
+    def _expire(self) -> None:
+        now = time.monotonic()
+        with self._lock:
+            late = self._exchange.expire(now)
+            is_idle = not self._exchange.pending and now - self._last_use > IDLE_SECONDS
+        for answer in late:
+            answer.set_exception(AnswerTimeoutError(f"{self.address}: expected an answer in time, found none"))
+        if is_idle:
+            self._fail(UnreachableError(f"{self.address}: the connection was idle and is closed"))

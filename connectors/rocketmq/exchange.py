@@ -1,0 +1,104 @@
+"""The client's side of a connection without the connection: bytes in, answers and requests out.
+
+Requests get numbers, and wait by them until their answers come, in any order. A broker sends requests, too, with
+numbers of its own: bit 0 of the flag tells what a command is, never its number. No sockets, threads or clocks here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Generic, NamedTuple, TypeVar
+
+from commitlake.schemas.remoting.frames import (
+    FLAG_ONE_WAY,
+    MAX_FRAME_BYTES,
+    Command,
+    parse_command,
+    serialize_command,
+)
+
+T = TypeVar("T")
+
+_OPAQUE_MASK = 0x7FFFFFFF
+
+
+class Waiting(NamedTuple, Generic[T]):
+    """A request that has no answer yet.
+
+    Attributes:
+        ticket: whatever the caller wants back with the answer.
+        deadline: when nobody waits any longer, on the caller's clock.
+    """
+
+    ticket: T
+    deadline: float
+
+
+class Exchange(Generic[T]):
+    """One connection's requests and answers; not thread-safe."""
+
+    def __init__(self, frame_limit_bytes: int = MAX_FRAME_BYTES) -> None:
+        self._limit = frame_limit_bytes
+        self._waiting: dict[int, Waiting[T]] = {}
+        self._next_opaque = 0
+        self._buffer = bytearray()
+
+    @property
+    def pending(self) -> int:
+        """How many requests wait."""
+        return len(self._waiting)
+
+    def ask(self, command: Command, ticket: T, deadline: float) -> bytes:
+        """What is to be sent for a request that is to be answered.
+
+        Raises:
+            UnserializableError: if the command has no room in a frame; nothing waits then.
+        """
+        self._next_opaque = opaque = (self._next_opaque + 1) & _OPAQUE_MASK
+        data = serialize_command(replace(command, opaque=opaque))
+        self._waiting[opaque] = Waiting(ticket, deadline)
+        return data
+
+    def tell(self, command: Command) -> bytes:
+        """What is to be sent for a request that nobody answers.
+
+        Raises:
+            UnserializableError: if the command has no room in a frame.
+        """
+        self._next_opaque = opaque = (self._next_opaque + 1) & _OPAQUE_MASK
+        return serialize_command(replace(command, opaque=opaque, flag=command.flag | FLAG_ONE_WAY))
+
+    def receive(self, data: bytes | memoryview) -> tuple[list[tuple[T, Command]], list[Command]]:
+        """Answers with their tickets, and requests of the peer, that are whole with these bytes.
+
+        Answers that nobody waits for, or no longer, are dropped.
+
+        Raises:
+            LayoutError: if the peer does not keep to the protocol; the connection is of no more use.
+        """
+        buffer = self._buffer
+        buffer += data
+        answers: list[tuple[T, Command]] = []
+        requests: list[Command] = []
+        position = 0
+        while (parsed := parse_command(buffer, position, self._limit)) is not None:
+            command, size = parsed
+            position += size
+            if not command.is_response:
+                requests.append(command)
+            elif (waiting := self._waiting.pop(command.opaque, None)) is not None:
+                answers.append((waiting.ticket, command))
+        if position:
+            del buffer[:position]
+        return answers, requests
+
+    def expire(self, now: float) -> list[T]:
+        """Tickets of the requests whose deadline has passed; their answers will be dropped."""
+        late = [opaque for opaque, waiting in self._waiting.items() if waiting.deadline <= now]
+        return [self._waiting.pop(opaque).ticket for opaque in late]
+
+    def abandon(self) -> list[T]:
+        """Tickets of all that waits: the connection is gone."""
+        tickets = [waiting.ticket for waiting in self._waiting.values()]
+        self._waiting.clear()
+        return tickets

@@ -1,0 +1,75 @@
+"""Brokers that were slow or failed are left alone for a while, as RocketMQ's client does it.
+
+The longer an answer took, the longer its broker is not chosen, unless there is no other. Source: MQFaultStrategy,
+LatencyFaultToleranceImpl (5.5.0).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+from commitlake.schemas.remoting.routes import MessageQueue
+
+LATENCY_MAX_MS = (50, 100, 550, 1800, 3000, 5000, 15000)
+NOT_AVAILABLE_MS = (0, 0, 2000, 5000, 6000, 10000, 30000)
+"""For an answer that took as long as the step in LATENCY_MAX_MS, or longer."""
+FAILED_LATENCY_MS = 10_000
+"""A broker that failed counts as one that took so long."""
+
+
+def not_available_ms(latency_ms: float) -> int:
+    """How long a broker is left alone after an answer that took so long."""
+    for latency, duration in zip(reversed(LATENCY_MAX_MS), reversed(NOT_AVAILABLE_MS), strict=True):
+        if latency_ms >= latency:
+            return duration
+    return 0
+
+
+class Faults:
+    """What is known of the brokers; thread-safe. Times are on the caller's clock, in ms."""
+
+    def __init__(self) -> None:
+        self._available_from: dict[str, float] = {}
+        self._lock = threading.Lock()
+
+    def note(self, broker_name: str, latency_ms: float, now_ms: float, *, failed: bool = False) -> None:
+        """Take an answer, or its lack, into account."""
+        duration = not_available_ms(FAILED_LATENCY_MS if failed else latency_ms)
+        with self._lock:
+            if duration:
+                self._available_from[broker_name] = now_ms + duration
+            else:
+                self._available_from.pop(broker_name, None)
+
+    def is_available(self, broker_name: str, now_ms: float) -> bool:
+        """Whether the broker may be chosen."""
+        return self._available_from.get(broker_name, 0) <= now_ms
+
+
+def choose_queue(
+    queues: Sequence[MessageQueue], turn: int, last_broker: str | None, faults: Faults | None, now_ms: float
+) -> MessageQueue:
+    """The queue for a message: in turn, if it can be of another broker than the last try's, and of one that is well.
+
+    Args:
+        queues: at least one.
+        turn: counts up with every choice.
+        last_broker: the broker that the last try went to.
+        faults: what is known of the brokers; None where that is not to count.
+        now_ms: the time on the clock of `faults`.
+    """
+    count = len(queues)
+    first = queues[turn % count]
+    if _is_fit(first, last_broker, faults, now_ms):
+        return first
+    others = [queues[(turn + step) % count] for step in range(count)]
+    for queue in others:
+        if _is_fit(queue, last_broker, faults, now_ms):
+            return queue
+    return next((queue for queue in others if queue.broker_name != last_broker), first)
+
+
+def _is_fit(queue: MessageQueue, last_broker: str | None, faults: Faults | None, now_ms: float) -> bool:
+    name = queue.broker_name
+    return name != last_broker and (faults is None or faults.is_available(name, now_ms))

@@ -1,0 +1,83 @@
+"""Single messages, found by key or by id.
+
+A broker answers a query by the hash of the key alone, and a view with whatever stands at the offset: what comes back is
+believed only if it is what was asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from commitlake.connectors.rocketmq.errors import NoRouteError, ProtocolError
+from commitlake.connectors.rocketmq.network import Network
+from commitlake.connectors.rocketmq.records import records
+from commitlake.connectors.rocketmq.routing import Routing
+from commitlake.schemas.layouts.errors import LayoutError
+from commitlake.schemas.layouts.rocketmq.commitlog import Message
+from commitlake.schemas.layouts.rocketmq.message_id import parse_message_id
+from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
+from commitlake.schemas.remoting.headers import QueryMessageRequest, ViewMessageRequest
+
+MAX_TIME_MS = (1 << 63) - 1
+MAX_UNIQUE_KEY_MESSAGES = 32
+
+
+class Looking:
+    """Finds messages; thread-safe."""
+
+    def __init__(self, network: Network, routing: Routing) -> None:
+        self._network = network
+        self._routing = routing
+
+    def by_key(
+        self, topic: str, key: str, begin_ms: int = 0, end_ms: int | None = None, max_messages: int = 64
+    ) -> list[Message]:
+        """Messages with a business key; see `Admin.query_by_key`."""
+        header = QueryMessageRequest(topic, key, max_messages, begin_ms, MAX_TIME_MS if end_ms is None else end_ms)
+        return self._query(header, lambda message: message.topic == topic and key in (message.keys or ()))
+
+    def by_unique_key(self, topic: str, unique_key: str) -> list[Message]:
+        """Messages with a client's id."""
+        header = QueryMessageRequest(topic, unique_key, MAX_UNIQUE_KEY_MESSAGES, 0, MAX_TIME_MS, is_unique_key=True)
+        return self._query(header, lambda message: message.topic == topic and message.unique_key == unique_key)
+
+    def view(self, msg_id: str) -> Message:
+        """The message with an offset message id.
+
+        The id names an address. Ids come from anywhere, so only brokers that the name servers know are asked.
+
+        Raises:
+            NoRouteError: if the id is none, or the address is not a broker's.
+            RefusedError: if the broker has no such message.
+            ProtocolError: if the broker sends another.
+        """
+        try:
+            wanted = parse_message_id(msg_id)
+        except LayoutError as error:
+            raise NoRouteError(f"message id {msg_id[:80]!r}: {error}") from None
+        # RocketMQ writes an IPv6 address without brackets.
+        address = str(wanted.store_host).replace("[", "").replace("]", "")
+        brokers = self._routing.clusters().broker_addr_table.values()
+        if not any(address in broker.broker_addrs.values() for broker in brokers):
+            raise NoRouteError(f"message id {msg_id}: expected the address of a broker here, found {address}")
+        header = ViewMessageRequest(wanted.physical_offset)
+        answer = self._network.call(address, RequestCode.VIEW_MESSAGE_BY_ID, header)
+        found = records(answer)
+        if len(found) != 1 or found[0].physical_offset != wanted.physical_offset:
+            raise ProtocolError(
+                f"{address}: expected the record at {wanted.physical_offset}, found {len(found)} others; "
+                "the id is not that of a message"
+            )
+        return found[0]
+
+    def _query(self, header: QueryMessageRequest, is_wanted: Callable[[Message], bool]) -> list[Message]:
+        accepted = (ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND)
+        found: list[Message] = []
+        for broker in self._routing.route(header.topic).broker_datas:
+            address = broker.any_address
+            if address is None:
+                continue
+            answer = self._network.call(address, RequestCode.QUERY_MESSAGE, header, accepted=accepted)
+            if answer.code == ResponseCode.SUCCESS:
+                found += [message for message in records(answer) if is_wanted(message)]
+        return sorted(found, key=lambda message: (message.store_timestamp, message.physical_offset))

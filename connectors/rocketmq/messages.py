@@ -1,0 +1,183 @@
+"""Messages as an application gives them to a producer, and what it gets back.
+
+What the Java client refuses is refused here, too, before anything is sent. Source: Validators, MessageConst,
+TopicValidator (5.5.0).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import NamedTuple
+
+from commitlake.connectors.rocketmq.errors import InvalidMessageError
+from commitlake.schemas.layouts.errors import UnserializableError
+from commitlake.schemas.layouts.rocketmq import properties as props
+from commitlake.schemas.layouts.rocketmq.properties import serialize_properties
+from commitlake.schemas.layouts.rocketmq.topics import HALF_TOPIC, MAX_TOPIC_LENGTH, OP_TOPIC, SCHEDULE_TOPIC
+from commitlake.schemas.remoting.codes import ResponseCode
+from commitlake.schemas.remoting.routes import MessageQueue
+
+DEFAULT_MAX_BODY_BYTES = 4 * 1024 * 1024
+MAX_GROUP_LENGTH = 255
+MAX_DELAY_LEVEL = 18
+TIMER_DELIVER_MS = "TIMER_DELIVER_MS"
+TIMER_DELAY_MS = "TIMER_DELAY_MS"
+TIMER_DELAY_SEC = "TIMER_DELAY_SEC"
+_NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
+_NOT_FOR_SENDING = frozenset(
+    {SCHEDULE_TOPIC, HALF_TOPIC, OP_TOPIC, "TRANS_CHECK_MAX_TIME_TOPIC", "SELF_TEST_TOPIC", "OFFSET_MOVED_EVENT"}
+)
+_RESERVED = frozenset(
+    {
+        props.KEYS, props.TAGS, props.WAIT, props.DELAY, props.RETRY_TOPIC, props.REAL_TOPIC, props.REAL_QID,
+        props.TRAN_MSG, props.PGROUP, "MIN_OFFSET", "MAX_OFFSET", "BUYER_ID", props.ORIGIN_MESSAGE_ID,
+        "TRANSFER_FLAG", "CORRECTION_FLAG", "MQ2_FLAG", "RECONSUME_TIME", "MSG_REGION", "TRACE_ON", props.UNIQ_KEY,
+        "MAX_RECONSUME_TIMES", "CONSUME_START_TIME", "POP_CK", "POP_CK_OFFSET", "1ST_POP_TIME",
+        "TRAN_PREPARED_QUEUE_OFFSET", "DUP_INFO", "EXTEND_UNIQ_INFO", "INSTANCE_ID", "CORRELATION_ID",
+        "REPLY_TO_CLIENT", "TTL", "ARRIVE_TIME", "PUSH_REPLY_TIME", "CLUSTER", "MSG_TYPE", "INNER_MULTI_QUEUE_OFFSET",
+        TIMER_DELIVER_MS, TIMER_DELAY_MS, TIMER_DELAY_SEC, "TIMER_ENQUEUE_MS", "TIMER_DEQUEUE_MS",
+        "TIMER_ROLL_TIMES", "TIMER_OUT_MS", "TIMER_DEL_UNIQKEY", "TIMER_DELAY_LEVEL", "CRC32", "DLQ_ORIGIN_TOPIC",
+        "DLQ_ORIGIN_MESSAGE_ID",
+    }
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class OutgoingMessage:
+    """What is to be sent.
+
+    Attributes:
+        topic: where to.
+        body: at least one byte.
+        tags: one tag.
+        keys: business keys; none holds a blank.
+        properties: the application's own; names that mean something to RocketMQ are refused.
+        flag: the application's own number.
+        delay_level: 1 to 18, in the broker's list of delays; 0 for none.
+        deliver_at_ms: 5.x: when it is to be delivered, ms since 1970.
+        wait_store: whether the answer waits for the disk and the slave, where the broker has them wait.
+        unique_key: its id; by default, one is made.
+        system_properties: names that mean something to RocketMQ, for whoever sends again what was sent before.
+    """
+
+    topic: str
+    body: bytes = field(repr=False)
+    tags: str | None = None
+    keys: tuple[str, ...] = ()
+    properties: Mapping[str, str] = field(default_factory=dict)
+    flag: int = 0
+    delay_level: int = 0
+    deliver_at_ms: int | None = None
+    wait_store: bool = True
+    unique_key: str | None = None
+    system_properties: Mapping[str, str] = field(default_factory=dict)
+
+
+class SendStatus(IntEnum):
+    """The message is in the log; what a copy or the disk still lacks."""
+
+    SEND_OK = ResponseCode.SUCCESS
+    FLUSH_DISK_TIMEOUT = ResponseCode.FLUSH_DISK_TIMEOUT
+    SLAVE_NOT_AVAILABLE = ResponseCode.SLAVE_NOT_AVAILABLE
+    FLUSH_SLAVE_TIMEOUT = ResponseCode.FLUSH_SLAVE_TIMEOUT
+
+
+class SendResult(NamedTuple):
+    """Where a message is.
+
+    Attributes:
+        unique_key: its id, which the client gave it.
+        offset_msg_id: its offset message id, which the broker gave it.
+        queue_offset: its number in the queue; of a half message, in the queue of halves.
+    """
+
+    status: SendStatus
+    unique_key: str
+    offset_msg_id: str
+    queue: MessageQueue
+    queue_offset: int
+
+
+def check_group(group: str) -> str:
+    """The group's name, if it can be one.
+
+    Raises:
+        InvalidMessageError: if not.
+    """
+    return _check_name("group", group, MAX_GROUP_LENGTH)
+
+
+def check_topic(topic: str) -> str:
+    """The topic's name, if it can be one.
+
+    Raises:
+        InvalidMessageError: if not.
+    """
+    return _check_name("topic", topic, MAX_TOPIC_LENGTH)
+
+
+def _check_name(what: str, name: str, most: int) -> str:
+    if not name.strip():
+        raise InvalidMessageError(f"{what}: expected a name, found nothing")
+    if len(name) > most:
+        raise InvalidMessageError(f"{what}: expected at most {most} characters, found {len(name)}")
+    if not _NAME.fullmatch(name):
+        raise InvalidMessageError(f"{what}: expected letters, digits, %, |, - and _, found {name!r}")
+    return name
+
+
+def check_message(message: OutgoingMessage, max_body_bytes: int = DEFAULT_MAX_BODY_BYTES) -> None:
+    """See whether a message can be sent.
+
+    Raises:
+        InvalidMessageError: if not: what about it, and what is allowed.
+    """
+    check_topic(message.topic)
+    if message.topic in _NOT_FOR_SENDING:
+        raise InvalidMessageError(f"topic: expected one for applications, found {message.topic}, which is the broker's")
+    if not message.body:
+        raise InvalidMessageError("body: expected at least one byte, found none")
+    if len(message.body) > max_body_bytes:
+        raise InvalidMessageError(f"body: expected at most {max_body_bytes} bytes, found {len(message.body)}")
+    if not 0 <= message.delay_level <= MAX_DELAY_LEVEL:
+        raise InvalidMessageError(f"delay_level: expected 0 to {MAX_DELAY_LEVEL}, found {message.delay_level}")
+    if message.delay_level and message.deliver_at_ms is not None:
+        raise InvalidMessageError("delay: expected a level or a time, found both")
+    for key in message.keys:
+        if not key or props.KEY_SEPARATOR in key:
+            raise InvalidMessageError(f"keys: expected keys without blanks, found {key!r}")
+    for name, value in message.properties.items():
+        if name in _RESERVED:
+            raise InvalidMessageError(f"properties: expected a name of your own, found {name}, which is RocketMQ's")
+        if not name.strip() or not value.strip():
+            raise InvalidMessageError(f"properties: expected a name and a value, found {name!r}={value!r}")
+
+
+def stored_properties(message: OutgoingMessage, unique_key: str, extra: Mapping[str, str] | None = None) -> bytes:
+    """All properties in their stored form.
+
+    Args:
+        message: has been checked.
+        unique_key: its id.
+        extra: what the kind of sending adds.
+
+    Raises:
+        InvalidMessageError: if they hold one of the separators, or more than 32,767 bytes.
+    """
+    found = dict(message.system_properties) | dict(message.properties)
+    if message.keys:
+        found[props.KEYS] = props.KEY_SEPARATOR.join(message.keys)
+    if message.tags:
+        found[props.TAGS] = message.tags
+    if message.delay_level:
+        found[props.DELAY] = str(message.delay_level)
+    if message.deliver_at_ms is not None:
+        found[TIMER_DELIVER_MS] = str(message.deliver_at_ms)
+    found |= {props.UNIQ_KEY: unique_key, props.WAIT: "true" if message.wait_store else "false"}
+    try:
+        return serialize_properties((found | dict(extra or {})).items())
+    except UnserializableError as error:
+        raise InvalidMessageError(str(error)) from None

@@ -1,0 +1,277 @@
+"""All connections of one client: opened when they are needed, replaced when they break, requests signed.
+
+What one process has is not for another: a Spark task makes its own client in its worker.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from typing import NamedTuple, TypeVar
+
+from commitlake.connectors.plain_connections import warn_of_plain
+from commitlake.connectors.rocketmq.connection import TICK_SECONDS, Connection
+from commitlake.connectors.rocketmq.errors import AnswerTimeoutError, ProtocolError, RefusedError
+from commitlake.connectors.rocketmq.options import (
+    TLS_CONFIG_VARIABLE,
+    Options,
+    environment_credentials,
+    split_address,
+    tls_context,
+)
+from commitlake.schemas.remoting.codes import ResponseCode
+from commitlake.schemas.remoting.errors import CommandError
+from commitlake.schemas.remoting.ext_fields import from_ext_fields, to_ext_fields
+from commitlake.schemas.remoting.frames import Command
+from commitlake.schemas.remoting.json_fields import parse_body
+from commitlake.schemas.remoting.signing import Credentials, signed
+
+_HEADER = TypeVar("_HEADER", bound=NamedTuple)
+_BODY = TypeVar("_BODY", bound=NamedTuple)
+_FURTHER_WORKERS = 4
+
+_log = logging.getLogger(__name__)
+
+
+class Answer(NamedTuple):
+    """A peer's answer, with the peer's address for what may have to be said about it."""
+
+    address: str
+    command: Command
+
+    @property
+    def code(self) -> int:
+        """How the request ended."""
+        return self.command.code
+
+    @property
+    def body(self) -> bytes:
+        """The body."""
+        return bytes(self.command.body)
+
+    def header(self, kind: type[_HEADER]) -> _HEADER:
+        """The header.
+
+        Raises:
+            ProtocolError: if it is not that kind.
+        """
+        try:
+            return from_ext_fields(kind, self.command.ext_fields)
+        except CommandError as error:
+            raise ProtocolError(f"{self.address}: {error}") from None
+
+    def value(self, kind: type[_BODY]) -> _BODY:
+        """What the body holds.
+
+        Raises:
+            ProtocolError: if it is not that kind.
+        """
+        try:
+            return parse_body(kind, self.command.body)
+        except CommandError as error:
+            raise ProtocolError(f"{self.address}: {error}") from None
+
+    def check(self, accepted: Collection[int] = (ResponseCode.SUCCESS,)) -> Answer:
+        """This answer, if its code is one of these.
+
+        Raises:
+            RefusedError: if not.
+        """
+        if self.command.code not in accepted:
+            raise RefusedError(self.address, self.command.code, self.command.remark or "")
+        return self
+
+
+class Network:
+    """Connections by address; thread-safe.
+
+    Attributes:
+        options: where, and how patiently.
+        handlers: by request code, what is done with requests of brokers; called by threads of this client.
+    """
+
+    def __init__(self, options: Options, credentials: Credentials | None = None) -> None:
+        """Nothing is connected yet.
+
+        Args:
+            options: where, and how patiently.
+            credentials: who signs; by default, whom the environment names.
+
+        Raises:
+            OptionError: if the environment's credentials, or the settings of TLS, cannot be used.
+        """
+        self.options = options
+        self.handlers: dict[int, Callable[[str, Command], None]] = {}
+        self._credentials = credentials or environment_credentials()
+        self._tls = tls_context(options)
+        if self._credentials is not None and self._tls is None:
+            for address in options.name_server_addresses:
+                warn_of_plain(f"the name server {address}", split_address(address)[0], f"Set {TLS_CONFIG_VARIABLE}")
+        self._connections: dict[str, Connection] = {}
+        self._opening: dict[str, threading.Lock] = {}
+        self._lock = threading.Lock()
+        self._permits = threading.BoundedSemaphore(options.max_pending)
+        self._further = ThreadPoolExecutor(_FURTHER_WORKERS, thread_name_prefix="rocketmq-client")
+        self._is_closed = False
+
+    @functools.cached_property
+    def local_ip(self) -> str:
+        """This machine's address on the way to the first name server."""
+        host, port = split_address(self.options.name_server_addresses[0])
+        try:
+            family = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0][0]
+            with socket.socket(family, socket.SOCK_DGRAM) as probe:
+                probe.connect((host, port))  # sends nothing
+                return str(probe.getsockname()[0])
+        except OSError:
+            return "127.0.0.1"
+
+    @functools.cached_property
+    def client_id(self) -> str:
+        """How brokers list this client."""
+        return f"{self.local_ip}@{self.options.instance}#{os.getpid()}#{time.time_ns()}"
+
+    def ask(
+        self,
+        address: str,
+        code: int,
+        header: NamedTuple | None = None,
+        body: bytes = b"",
+        *,
+        fields: Mapping[str, str] | None = None,
+        seconds: float | None = None,
+    ) -> Future[Command]:
+        """Send a request and do not wait for its answer.
+
+        Args:
+            address: the peer, `host:port`.
+            code: a RequestCode.
+            header: its arguments.
+            body: its body.
+            fields: its arguments where they are ext fields already.
+            seconds: how long the answer may take.
+
+        Raises:
+            UnreachableError: if it cannot be sent.
+            UnserializableError: if it has no room in a frame.
+        """
+        allowed = self.options.request_seconds if seconds is None else seconds
+        command = self._command(code, header, body, fields)
+        if not self._permits.acquire(timeout=allowed):
+            most = self.options.max_pending
+            raise AnswerTimeoutError(f"{address}: {most} requests of this client already wait for their answers")
+        try:
+            answer = self._connection(address).ask(command, allowed)
+        except BaseException:
+            self._permits.release()
+            raise
+        answer.add_done_callback(lambda _: self._permits.release())
+        return answer
+
+    def call(
+        self,
+        address: str,
+        code: int,
+        header: NamedTuple | None = None,
+        body: bytes = b"",
+        *,
+        seconds: float | None = None,
+        accepted: Collection[int] = (ResponseCode.SUCCESS,),
+    ) -> Answer:
+        """Send a request and wait for its answer.
+
+        Args:
+            address: the peer, `host:port`.
+            code: a RequestCode.
+            header: its arguments.
+            body: its body.
+            seconds: how long the answer may take.
+            accepted: the codes of an answer that is no error.
+
+        Raises:
+            UnreachableError: if it cannot be sent, or there is no answer in time.
+            RefusedError: if the answer's code is another one.
+        """
+        allowed = self.options.request_seconds if seconds is None else seconds
+        waiting = self.ask(address, code, header, body, seconds=allowed)
+        try:
+            command = waiting.result(allowed + 2 * TICK_SECONDS)
+        except FutureTimeoutError:
+            raise AnswerTimeoutError(f"{address}: expected an answer within {allowed} s, found none") from None
+        return Answer(address, command).check(accepted)
+
+    def tell(self, address: str, code: int, header: NamedTuple | None = None, body: bytes = b"", *,
+             fields: Mapping[str, str] | None = None) -> None:  # fmt: skip
+        """Send a request that nobody answers.
+
+        Raises:
+            UnreachableError: if it cannot be sent.
+            UnserializableError: if it has no room in a frame.
+        """
+        self._connection(address).tell(self._command(code, header, body, fields))
+
+    def later(self, work: Callable[[], None], otherwise: Callable[[], None] | None = None) -> None:
+        """Have a thread of this client's do something that may wait.
+
+        Args:
+            work: what is to be done.
+            otherwise: is called at once where the client is closed.
+        """
+        try:
+            self._further.submit(_logged, work)
+        except RuntimeError:
+            if otherwise is not None:
+                otherwise()
+
+    def close(self) -> None:
+        """Close all connections; what waits for an answer gets an error."""
+        with self._lock:
+            self._is_closed = True
+            connections = list(self._connections.values())
+        for connection in connections:
+            connection.close()
+        self._further.shutdown(wait=False)
+
+    def _command(self, code: int, header: NamedTuple | None, body: bytes, fields: Mapping[str, str] | None) -> Command:
+        complete = fields if fields is not None else to_ext_fields(header) if header is not None else {}
+        if self._credentials is not None:
+            complete = signed(complete, body, self._credentials)
+        return Command(code, complete, body, serialize_type=self.options.serialize_type)
+
+    def _connection(self, address: str) -> Connection:
+        connection = self._connections.get(address)
+        if connection is not None and connection.is_open:
+            return connection
+        with self._lock:
+            opening = self._opening.setdefault(address, threading.Lock())
+        with opening:
+            connection = self._connections.get(address)
+            if connection is not None and connection.is_open:
+                return connection
+            connection = Connection(address, self.options, self._on_request, self._tls)
+            with self._lock:
+                if self._is_closed:
+                    connection.close()
+                self._connections[address] = connection
+            return connection
+
+    def _on_request(self, address: str, command: Command) -> None:
+        handler = self.handlers.get(command.code)
+        if handler is None:
+            _log.debug("%s asked for %d, which this client does not do", address, command.code)
+            return
+        self.later(lambda: handler(address, command))
+
+
+def _logged(work: Callable[[], None]) -> None:
+    try:
+        work()
+    except Exception:  # noqa: BLE001 (nobody waits for it)
+        _log.exception("work that %s began failed", __name__)

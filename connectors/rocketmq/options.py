@@ -1,0 +1,134 @@
+"""How to reach RocketMQ, in a form that travels from a driver to its workers; secrets do not travel.
+
+| variable | meaning |
+| --- | --- |
+| COMMITLAKE_ROCKETMQ_ACCESS_KEY | whom requests are signed for (ACL 1.0); none: they are not signed |
+| COMMITLAKE_ROCKETMQ_SECRET_KEY | the secret that they are signed with |
+| COMMITLAKE_ROCKETMQ_SECURITY_TOKEN | a token of a cloud's, where there is one |
+| COMMITLAKE_ROCKETMQ_TLS_CONFIG | a `tls.properties` file, see `schemas.remoting.tls_properties`; none: plain text |
+
+Every process that connects reads them, and the file, for itself. With a file, all connections use TLS, unless it has
+`tls.enable=false`. Certificates of servers are verified, unless it has `tls.client.authServer=false` or
+`tls.test.mode.enable=true`. As in RocketMQ, a certificate of a trusted signer may be for another address than the
+server's; `tls.client.checkHostName=true` refuses that, and so does a file without `tls.client.trustCertPath`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from commitlake.connectors.rocketmq.errors import OptionError
+from commitlake.schemas.layouts.numbers import parse_int
+from commitlake.schemas.remoting.frames import MAX_FRAME_BYTES, SerializeType
+from commitlake.schemas.remoting.signing import Credentials
+from commitlake.schemas.remoting.tls_contexts import client_context, read_tls_properties
+from commitlake.schemas.remoting.tls_properties import TlsConfigError
+
+_log = logging.getLogger(__name__)
+
+ACCESS_KEY_VARIABLE = "COMMITLAKE_ROCKETMQ_ACCESS_KEY"
+SECRET_KEY_VARIABLE = "COMMITLAKE_ROCKETMQ_SECRET_KEY"  # noqa: S105 (the name of a variable)
+SECURITY_TOKEN_VARIABLE = "COMMITLAKE_ROCKETMQ_SECURITY_TOKEN"  # noqa: S105
+TLS_CONFIG_VARIABLE = "COMMITLAKE_ROCKETMQ_TLS_CONFIG"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Where, and how patiently; the defaults are the Java client's.
+
+    Attributes:
+        name_servers: `host:port` of each, with semicolons or commas between; an IPv6 address without brackets.
+        connect_seconds: how long a connection may take.
+        request_seconds: how long an answer may take, of a broker or a name server.
+        route_seconds: how old the route of a topic may be.
+        max_pending: requests of one client that wait for their answers at a time; more wait for their turn.
+        frame_limit_bytes: of what a peer may send.
+        serialize_type: how headers are written.
+        instance: tells clients of one process apart in a broker's lists.
+        tls_config: a `tls.properties` file; by default the one that the environment names.
+    """
+
+    name_servers: str
+    connect_seconds: float = 3.0
+    request_seconds: float = 3.0
+    route_seconds: float = 30.0
+    max_pending: int = 10_000
+    frame_limit_bytes: int = MAX_FRAME_BYTES
+    serialize_type: SerializeType = SerializeType.JSON
+    instance: str = "commitlake"
+    tls_config: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("connect_seconds", "request_seconds", "route_seconds", "max_pending"):
+            if getattr(self, name) <= 0:
+                raise OptionError(f"{name}: expected more than 0, found {getattr(self, name)}")
+        for address in self.name_server_addresses:
+            split_address(address)
+
+    @property
+    def name_server_addresses(self) -> list[str]:
+        """The name servers, each as `host:port`.
+
+        Raises:
+            OptionError: if there is none.
+        """
+        addresses = [part.strip() for part in self.name_servers.replace(",", ";").split(";")]
+        addresses = [address for address in addresses if address]
+        if not addresses:
+            raise OptionError("name_servers: expected host:port, found nothing")
+        return addresses
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Host and port of `host:port`.
+
+    Raises:
+        OptionError: if it is not of that form.
+    """
+    host, _, port = address.rpartition(":")
+    number = parse_int(port, 1, 0xFFFF)
+    if not host or number is None:
+        raise OptionError(f"expected an address of the form host:port, found {address[:100]!r}")
+    return host.removeprefix("[").removesuffix("]"), number
+
+
+def tls_context(options: Options, environment: Mapping[str, str] | None = None) -> ssl.SSLContext | None:
+    """Return what connections need for TLS, or None if they are in plain text.
+
+    Raises:
+        OptionError: if the settings or the files that they name cannot be used.
+    """
+    given = os.environ if environment is None else environment
+    path = options.tls_config or given.get(TLS_CONFIG_VARIABLE)
+    if not path:
+        return None
+    try:
+        settings = read_tls_properties(Path(path), given)
+        if settings.is_client_enabled is False:
+            return None
+        if not settings.verifies_servers:
+            _log.warning("%s: certificates of servers are not verified", path)
+        return client_context(settings)
+    except TlsConfigError as error:
+        raise OptionError(str(error)) from None
+
+
+def environment_credentials(environment: Mapping[str, str] | None = None) -> Credentials | None:
+    """Who signs, as the environment says; None where it says nothing.
+
+    Raises:
+        OptionError: where only one of access key and secret key is set.
+    """
+    given = os.environ if environment is None else environment
+    access_key, secret_key = given.get(ACCESS_KEY_VARIABLE), given.get(SECRET_KEY_VARIABLE)
+    if not access_key and not secret_key:
+        return None
+    if not access_key or not secret_key:
+        missing = SECRET_KEY_VARIABLE if access_key else ACCESS_KEY_VARIABLE
+        raise OptionError(f"{missing}: expected beside the other key, found nothing; set both or none")
+    return Credentials(access_key, secret_key, given.get(SECURITY_TOKEN_VARIABLE) or None)

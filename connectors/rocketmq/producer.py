@@ -1,0 +1,290 @@
+"""A producer of messages, over the same protocol code as the rest of this system.
+
+    with Producer("shop", Options("127.0.0.1:9876")) as producer:
+        producer.send(OutgoingMessage("orders", b"...", tags="paid", keys=("order-4711",)))
+
+Thread-safe; made by the process that uses it. Sends that nobody waits for are all answered or given up when the
+producer is closed.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, wait
+from dataclasses import dataclass
+from typing import TypeVar
+
+from commitlake.connectors.rocketmq.closable import Closable
+from commitlake.connectors.rocketmq.compression import DEFAULT_THRESHOLD_BYTES, check_codec, compress
+from commitlake.connectors.rocketmq.errors import InvalidMessageError, ProtocolError
+from commitlake.connectors.rocketmq.messages import (
+    DEFAULT_MAX_BODY_BYTES,
+    OutgoingMessage,
+    SendResult,
+    SendStatus,
+    check_group,
+    check_message,
+    stored_properties,
+)
+from commitlake.connectors.rocketmq.network import Network
+from commitlake.connectors.rocketmq.options import Options
+from commitlake.connectors.rocketmq.routing import Routing
+from commitlake.connectors.rocketmq.sending import Outbox, Parcel, Sending, Stored
+from commitlake.connectors.rocketmq.unique_keys import UniqueKeys
+from commitlake.schemas.layouts.rocketmq.properties import UNIQ_KEY
+from commitlake.schemas.layouts.rocketmq.sysflag import BodyCodec
+from commitlake.schemas.layouts.rocketmq.topics import RETRY_PREFIX
+from commitlake.schemas.remoting.batch import BatchItem, serialize_batch
+from commitlake.schemas.remoting.routes import MessageQueue
+from commitlake.schemas.remoting.signing import Credentials
+
+_T = TypeVar("_T")
+
+_CLOSING_SECONDS = 1.0
+"""How much longer than its own time a send may take to give up."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerOptions:
+    """How messages are sent; the defaults are the Java client's.
+
+    Attributes:
+        send_seconds: for all tries of a message together.
+        tries: of a message whose queue is not given.
+        max_body_bytes: before compression; of a batch, all its messages together.
+        compression: zlib, lz4, zstd or none.
+        compress_from_bytes: smaller bodies are sent as they are, and so are batches.
+        avoid_slow_brokers: whether a broker that was slow or failed is left alone for a while; off in Java.
+    """
+
+    send_seconds: float = 3.0
+    tries: int = 3
+    max_body_bytes: int = DEFAULT_MAX_BODY_BYTES
+    compression: str = "zlib"
+    compress_from_bytes: int = DEFAULT_THRESHOLD_BYTES
+    avoid_slow_brokers: bool = True
+
+
+class Producer(Closable):
+    """Sends messages; see the module.
+
+    Attributes:
+        group: the producer group.
+        network: its connections.
+        routing: its routes.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        options: Options,
+        sending: ProducerOptions | None = None,
+        credentials: Credentials | None = None,
+    ) -> None:
+        """Nothing is connected yet.
+
+        Args:
+            group: the producer group.
+            options: where RocketMQ is.
+            sending: how messages are sent.
+            credentials: who signs; by default, whom the environment names.
+
+        Raises:
+            InvalidMessageError: if the group's name cannot be one.
+            OptionError: if a compression is not known.
+        """
+        self.group = check_group(group)
+        self.network = Network(options, credentials)
+        self.routing = Routing(self.network)
+        self._how = sending or ProducerOptions()
+        self._codec = check_codec(self._how.compression)
+        self._outbox = Outbox(group, self.network, self.routing, avoid_slow_brokers=self._how.avoid_slow_brokers)
+        self._keys = UniqueKeys(self.network.local_ip)
+        self._under_way: set[Future[Stored]] = set()
+        self._lock = threading.Lock()
+
+    def close(self) -> None:
+        """Wait for what is under way, and close all connections."""
+        with self._lock:
+            under_way = list(self._under_way)
+        wait(under_way, self._how.send_seconds + _CLOSING_SECONDS)
+        self.network.close()
+
+    def queues(self, topic: str) -> list[MessageQueue]:
+        """The queues that a message of the topic may be sent to, in order.
+
+        Raises:
+            NoRouteError: if there is none.
+            UnreachableError: if no name server answers.
+        """
+        return self.routing.to_publish(topic)
+
+    def send(self, message: OutgoingMessage, *, queue: MessageQueue | None = None) -> SendResult:
+        """Send a message and wait until it is in the log.
+
+        Args:
+            message: what is sent.
+            queue: where to, and nowhere else; by default, any queue of the topic.
+
+        Raises:
+            InvalidMessageError: if it cannot be sent.
+            NoRouteError: if there is no queue for it.
+            UnreachableError: if no broker took it in time; it may be in the log all the same.
+            RefusedError: if a broker will not take it.
+        """
+        return self.send_async(message, queue=queue).result()
+
+    def send_async(
+        self,
+        message: OutgoingMessage,
+        callback: Callable[[Future[SendResult]], object] | None = None,
+        *,
+        queue: MessageQueue | None = None,
+    ) -> Future[SendResult]:
+        """Send a message and do not wait until it is in the log.
+
+        Args:
+            message: what is sent.
+            callback: is called with the future when it is done, by a thread that must not be made to wait.
+            queue: where to, and nowhere else; by default, any queue of the topic.
+
+        Returns:
+            The result, or what `send` would raise, once it is known.
+
+        Raises:
+            InvalidMessageError: if it cannot be sent.
+        """
+        parcel = self.parcel(message)
+        return self._start(parcel, queue, _result, callback)
+
+    def send_one_way(self, message: OutgoingMessage, *, queue: MessageQueue | None = None) -> str:
+        """Send a message and never know whether it is in the log; its UNIQ_KEY.
+
+        Raises:
+            InvalidMessageError: if it cannot be sent.
+            NoRouteError: if there is no queue for it.
+            UnreachableError: if there is no connection.
+        """
+        parcel = self.parcel(message)
+        address, code, fields = self._outbox.request(parcel, queue or self._outbox.queue(parcel.topic))
+        self.network.tell(address, code, None, parcel.body, fields=fields)
+        return parcel.unique_keys[0]
+
+    def send_batch(self, messages: Sequence[OutgoingMessage], *, queue: MessageQueue | None = None) -> list[SendResult]:
+        """Send messages of one topic together, into one queue, and wait until all are in the log.
+
+        Raises:
+            InvalidMessageError: if one of them cannot be sent, or not with the others.
+            NoRouteError: if there is no queue for them.
+            UnreachableError: if no broker took them in time; they may be in the log all the same.
+            RefusedError: if a broker will not take them.
+        """
+        return self.send_batch_async(messages, queue=queue).result()
+
+    def send_batch_async(
+        self, messages: Sequence[OutgoingMessage], *, queue: MessageQueue | None = None
+    ) -> Future[list[SendResult]]:
+        """As `send_batch`, without waiting.
+
+        Raises:
+            InvalidMessageError: if one of them cannot be sent, or not with the others.
+        """
+        return self._start(self._batch(messages), queue, _results, None)
+
+    def parcel(self, message: OutgoingMessage, sys_flag: int = 0, **extra: str) -> Parcel:
+        """A message, checked and ready to go.
+
+        Args:
+            message: what is sent.
+            sys_flag: bits that the kind of sending adds.
+            extra: properties that it adds.
+
+        Raises:
+            InvalidMessageError: if it cannot be sent.
+        """
+        how = self._how
+        check_message(message, how.max_body_bytes)
+        key = self._unique_key(message)
+        properties = stored_properties(message, key, extra).decode()
+        body = message.body
+        if len(body) >= how.compress_from_bytes and self._codec is not BodyCodec.NONE:
+            body, bits = compress(body, self._codec)
+            sys_flag |= bits
+        return Parcel(message.topic, body, properties, (key,), sys_flag, message.flag)
+
+    def send_parcel(self, parcel: Parcel) -> SendResult:
+        """Send what `parcel` made, and wait until it is in the log; raises what `send` does."""
+        return self._start(parcel, None, _result, None).result()
+
+    def _unique_key(self, message: OutgoingMessage) -> str:
+        return message.unique_key or message.system_properties.get(UNIQ_KEY) or self._keys.next()
+
+    def _batch(self, messages: Sequence[OutgoingMessage]) -> Parcel:
+        if not messages:
+            raise InvalidMessageError("batch: expected at least one message, found none")
+        first = messages[0]
+        items, keys = [], []
+        for message in messages:
+            check_message(message, self._how.max_body_bytes)
+            if (message.topic, message.wait_store) != (first.topic, first.wait_store):
+                raise InvalidMessageError("batch: expected one topic, and one wait_store, found several")
+            if message.delay_level or message.deliver_at_ms is not None or message.topic.startswith(RETRY_PREFIX):
+                raise InvalidMessageError("batch: expected messages without delay, not of a retry topic")
+            key = self._unique_key(message)
+            keys.append(key)
+            items.append(BatchItem(message.flag, message.body, stored_properties(message, key)))
+        body = serialize_batch(items)
+        if len(body) > self._how.max_body_bytes:
+            raise InvalidMessageError(f"batch: expected at most {self._how.max_body_bytes} bytes, found {len(body)}")
+        # Brokers 4.9.4 to 5.3.3 add these to each message: no more than the broker looks at itself.
+        properties = f"WAIT\x01{'true' if first.wait_store else 'false'}\x02"
+        return Parcel(first.topic, body, properties, tuple(keys), is_batch=True)
+
+    def _start(
+        self,
+        parcel: Parcel,
+        queue: MessageQueue | None,
+        read: Callable[[Stored], _T],
+        callback: Callable[[Future[_T]], object] | None,
+    ) -> Future[_T]:
+        how = self._how
+        sending = Sending(self._outbox, parcel, queue=queue, seconds=how.send_seconds, tries=how.tries)
+        result: Future[_T] = Future()
+        result.set_running_or_notify_cancel()
+        if callback is not None:
+            result.add_done_callback(callback)
+        with self._lock:
+            self._under_way.add(sending.result)
+        sending.result.add_done_callback(lambda done: self._finish(done, read, result))
+        sending.start()
+        return result
+
+    def _finish(self, done: Future[Stored], read: Callable[[Stored], _T], result: Future[_T]) -> None:
+        with self._lock:
+            self._under_way.discard(done)
+        problem = done.exception()
+        try:
+            if problem is None:
+                result.set_result(read(done.result()))
+                return
+        except ProtocolError as error:
+            problem = error
+        result.set_exception(problem)
+
+
+def _result(stored: Stored) -> SendResult:
+    response = stored.response
+    key = stored.parcel.unique_keys[0]
+    return SendResult(SendStatus(stored.code), key, response.msg_id, stored.queue, response.queue_offset)
+
+
+def _results(stored: Stored) -> list[SendResult]:
+    keys, ids = stored.parcel.unique_keys, stored.response.msg_id.split(",")
+    if len(ids) != len(keys):
+        raise ProtocolError(f"{stored.queue}: expected {len(keys)} ids for a batch, found {len(ids)}")
+    first = stored.response.queue_offset
+    return [
+        SendResult(SendStatus(stored.code), key, msg_id, stored.queue, first + number)
+        for number, (key, msg_id) in enumerate(zip(keys, ids, strict=True))
+    ]

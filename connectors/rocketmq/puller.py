@@ -1,0 +1,230 @@
+"""Reading queues, one pull after another: the caller keeps count.
+
+    with Puller("audit", Options("127.0.0.1:9876")) as puller:
+        for queue in puller.queues("orders"):
+            for message in puller.read(queue, puller.min_offset(queue), puller.max_offset(queue)):
+                ...
+
+Thread-safe; made by the process that uses it. A group is not joined: other members of it neither see this client nor
+share queues with it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from enum import IntEnum
+from typing import NamedTuple
+
+from commitlake.connectors.rocketmq.closable import Closable
+from commitlake.connectors.rocketmq.errors import NoRouteError
+from commitlake.connectors.rocketmq.messages import check_group
+from commitlake.connectors.rocketmq.network import Network
+from commitlake.connectors.rocketmq.options import Options
+from commitlake.connectors.rocketmq.queue_offsets import QueueOffsets
+from commitlake.connectors.rocketmq.records import records
+from commitlake.connectors.rocketmq.routing import Routing
+from commitlake.schemas.layouts.rocketmq.commitlog import Message
+from commitlake.schemas.layouts.rocketmq.properties import RETRY_TOPIC
+from commitlake.schemas.layouts.rocketmq.topics import RETRY_PREFIX
+from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
+from commitlake.schemas.remoting.headers import PullMessageRequest, PullMessageResponse, PullSysFlag
+from commitlake.schemas.remoting.heartbeats import (
+    ALL_TAGS,
+    SQL92_EXPRESSION,
+    TAG_EXPRESSION,
+    CheckClientConfig,
+    SubscriptionData,
+    subscription_of_tags,
+)
+from commitlake.schemas.remoting.json_fields import serialize_body
+from commitlake.schemas.remoting.routes import MASTER_ID, MessageQueue
+from commitlake.schemas.remoting.signing import Credentials
+
+DEFAULT_BATCH = 32
+_GRACE_SECONDS = 10.0
+"""Brokers look at waiting pulls every five seconds only."""
+
+
+class PullStatus(IntEnum):
+    """How a pull ended."""
+
+    FOUND = ResponseCode.SUCCESS
+    NO_NEW = ResponseCode.PULL_NOT_FOUND
+    NONE_MATCHED = ResponseCode.PULL_RETRY_IMMEDIATELY
+    OFFSET_ILLEGAL = ResponseCode.PULL_OFFSET_MOVED
+
+
+class PullResult(NamedTuple):
+    """What a pull gave.
+
+    Attributes:
+        next_offset: where to go on.
+        min_offset: the queue's first.
+        max_offset: the queue's next.
+        messages: those that match; none but with FOUND.
+    """
+
+    status: PullStatus
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    messages: list[Message]
+
+
+class Puller(Closable):
+    """Reads queues; see the module.
+
+    Attributes:
+        group: the consumer group whose offsets are meant.
+        offsets: offsets of queues, and of the group in them.
+        routing: its routes.
+    """
+
+    def __init__(self, group: str, options: Options, credentials: Credentials | None = None) -> None:
+        """Nothing is connected yet.
+
+        Args:
+            group: the consumer group.
+            options: where RocketMQ is.
+            credentials: who signs; by default, whom the environment names.
+
+        Raises:
+            InvalidMessageError: if the group's name cannot be one.
+        """
+        self.group = check_group(group)
+        self._network = Network(options, credentials)
+        self.routing = Routing(self._network)
+        self.offsets = QueueOffsets(self._network, self.routing)
+        self._suggested: dict[MessageQueue, int] = {}
+        self._checked: set[tuple[str, str]] = set()
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._network.close()
+
+    def queues(self, topic: str) -> list[MessageQueue]:
+        """The queues that the topic's messages are in.
+
+        Raises:
+            NoRouteError: if no broker has the topic.
+            UnreachableError: if no name server answers.
+        """
+        return self.routing.to_read(topic)
+
+    def pull(
+        self,
+        queue: MessageQueue,
+        offset: int,
+        *,
+        expression: str = ALL_TAGS,
+        is_sql: bool = False,
+        max_messages: int = DEFAULT_BATCH,
+        wait_seconds: float = 0.0,
+    ) -> PullResult:
+        """Messages of a queue from an offset on.
+
+        Args:
+            queue: which one.
+            offset: the first message wanted.
+            expression: `*`, or tags with `||` between them, or an SQL92 filter.
+            is_sql: whether it is the latter.
+            max_messages: no more; a broker gives no more than its own limits.
+            wait_seconds: how long the broker may wait for a message where there is none yet; up to 5 s more.
+
+        Raises:
+            NoRouteError: if the queue's broker is not known.
+            UnreachableError: if it does not answer.
+            RefusedError: if it refuses.
+            ProtocolError: if what it sends is not what was asked for.
+        """
+        address = self._address(queue)
+        now_ms = time.time_ns() // 1_000_000
+        if is_sql:
+            self._check_sql(address, queue.topic, expression, now_ms)
+        header = PullMessageRequest(
+            self.group,
+            queue.topic,
+            queue.queue_id,
+            offset,
+            max_messages,
+            PullSysFlag.SUBSCRIPTION | (PullSysFlag.SUSPEND if wait_seconds > 0 else 0),
+            commit_offset=-1,
+            suspend_timeout_millis=int(wait_seconds * 1000),
+            sub_version=now_ms,
+            subscription=expression,
+            expression_type=SQL92_EXPRESSION if is_sql else TAG_EXPRESSION,
+            broker_name=queue.broker_name,
+        )
+        seconds = self._network.options.request_seconds + (wait_seconds + _GRACE_SECONDS if wait_seconds > 0 else 0)
+        answer = self._network.call(
+            address, RequestCode.PULL_MESSAGE, header, seconds=seconds, accepted=list(PullStatus)
+        )
+        response = answer.header(PullMessageResponse)
+        self._suggested[queue] = response.suggest_which_broker_id
+        # The broker compares hashes of tags; what is another tag of the same hash is for the client to see.
+        tags = () if is_sql else subscription_of_tags(queue.topic, expression, 0).tags_set
+        found = records(answer) if answer.code == PullStatus.FOUND else []
+        if queue.topic.startswith(RETRY_PREFIX):
+            found = [_with_own_topic(message) for message in found]
+        return PullResult(
+            PullStatus(answer.code),
+            response.next_begin_offset,
+            response.min_offset,
+            response.max_offset,
+            [message for message in found if not tags or message.tags in tags],
+        )
+
+    def read(self, queue: MessageQueue, begin: int, end: int, *, expression: str = ALL_TAGS) -> Iterator[Message]:
+        """Messages of a queue from an offset to before another, as far as they are there.
+
+        Offsets that the broker no longer has are passed over. Raises what `pull` does.
+        """
+        while begin < end:
+            most = min(DEFAULT_BATCH, end - begin)
+            result = self.pull(queue, begin, expression=expression, max_messages=most)
+            # Without a filter as many entries were looked at as messages came: none is behind the end. Where a log lost
+            # messages, a broker's entries stand in front of the numbers in the records, which must not be asked then.
+            is_within = expression == ALL_TAGS
+            yield from (message for message in result.messages if is_within or message.queue_offset < end)
+            if result.next_offset <= begin:
+                return
+            begin = result.next_offset
+
+    def min_offset(self, queue: MessageQueue) -> int:
+        """The queue's first offset; raises what `pull` does."""
+        return self.offsets.first(queue)
+
+    def max_offset(self, queue: MessageQueue) -> int:
+        """The offset that the queue's next message will have; raises what `pull` does."""
+        return self.offsets.next(queue)
+
+    def committed(self, queue: MessageQueue) -> int | None:
+        """The group's next offset in the queue, None where it has none; raises what `pull` does."""
+        return self.offsets.committed(queue, self.group)
+
+    def commit(self, queue: MessageQueue, offset: int) -> None:
+        """Have the group's next offset kept by the broker; raises what `pull` does."""
+        self.offsets.commit(queue, self.group, offset)
+
+    def _check_sql(self, address: str, topic: str, expression: str, now_ms: int) -> None:
+        """Have the broker read the expression: of one that it cannot read, a pull would give every message."""
+        if (address, expression) in self._checked:
+            return
+        subscription = SubscriptionData(topic, expression, sub_version=now_ms, expression_type=SQL92_EXPRESSION)
+        body = serialize_body(CheckClientConfig(self._network.client_id, self.group, subscription))
+        self._network.call(address, RequestCode.CHECK_CLIENT_CONFIG, None, body)
+        self._checked.add((address, expression))
+
+    def _address(self, queue: MessageQueue) -> str:
+        broker = self.routing.broker(queue.broker_name)
+        address = broker.broker_addrs.get(self._suggested.get(queue, MASTER_ID)) or broker.any_address
+        if address is None:
+            raise NoRouteError(f"broker {queue.broker_name!r}: expected an address, found none")
+        return address
+
+
+def _with_own_topic(message: Message) -> Message:
+    topic = message.properties.get(RETRY_TOPIC)
+    return message if topic is None else replace(message, topic=topic)

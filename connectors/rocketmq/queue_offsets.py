@@ -1,0 +1,71 @@
+"""Offsets of queues, and of consumer groups in them, as brokers know them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from commitlake.connectors.rocketmq.network import Answer, Network
+from commitlake.connectors.rocketmq.routing import Routing
+from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
+from commitlake.schemas.remoting.headers import (
+    MaxOffsetRequest,
+    OffsetResponse,
+    QueryConsumerOffsetRequest,
+    QueueRequest,
+    SearchOffsetRequest,
+    TimestampResponse,
+    UpdateConsumerOffsetRequest,
+)
+from commitlake.schemas.remoting.routes import MessageQueue
+
+
+class QueueOffsets:
+    """Asks the masters. Every method raises NoRouteError, UnreachableError and RefusedError; thread-safe."""
+
+    def __init__(self, network: Network, routing: Routing) -> None:
+        self._network = network
+        self._routing = routing
+
+    def first(self, queue: MessageQueue) -> int:
+        """The first offset that is still there."""
+        answer = self._ask(queue, RequestCode.GET_MIN_OFFSET, QueueRequest(queue.topic, queue.queue_id))
+        return answer.header(OffsetResponse).offset
+
+    def next(self, queue: MessageQueue) -> int:
+        """The offset that the next message will have."""
+        answer = self._ask(queue, RequestCode.GET_MAX_OFFSET, MaxOffsetRequest(queue.topic, queue.queue_id))
+        return answer.header(OffsetResponse).offset
+
+    def search(self, queue: MessageQueue, timestamp_ms: int) -> int:
+        """The offset of the first message that was stored at a time or later.
+
+        Where there is none, brokers 5.x give that of the next message, brokers 4.9 that of the last.
+        """
+        header = SearchOffsetRequest(queue.topic, queue.queue_id, timestamp_ms)
+        return self._ask(queue, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header).header(OffsetResponse).offset
+
+    def earliest_store_time_ms(self, queue: MessageQueue) -> int | None:
+        """When the first message was stored; None where there is none."""
+        header = QueueRequest(queue.topic, queue.queue_id)
+        found = self._ask(queue, RequestCode.GET_EARLIEST_MSG_STORETIME, header).header(TimestampResponse).timestamp
+        return found if found >= 0 else None
+
+    def committed(self, queue: MessageQueue, group: str) -> int | None:
+        """A group's next offset; None where it has none.
+
+        Brokers 4.9 give 0 for None while the queue's first message is there and in memory.
+        """
+        header = QueryConsumerOffsetRequest(group, queue.topic, queue.queue_id, set_zero_if_not_found=False)
+        accepted = (ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND)
+        answer = self._network.call(
+            self._routing.master(queue.broker_name), RequestCode.QUERY_CONSUMER_OFFSET, header, accepted=accepted
+        )
+        return answer.header(OffsetResponse).offset if answer.code == ResponseCode.SUCCESS else None
+
+    def commit(self, queue: MessageQueue, group: str, offset: int) -> None:
+        """Have a group's next offset kept."""
+        header = UpdateConsumerOffsetRequest(group, queue.topic, queue.queue_id, offset)
+        self._ask(queue, RequestCode.UPDATE_CONSUMER_OFFSET, header)
+
+    def _ask(self, queue: MessageQueue, code: RequestCode, header: NamedTuple) -> Answer:
+        return self._network.call(self._routing.master(queue.broker_name), code, header)

@@ -1,0 +1,30 @@
+"""Stored records out of an answer's body, where they stand one after another as they do in the CommitLog."""
+
+from __future__ import annotations
+
+from commitlake.connectors.rocketmq.errors import ProtocolError
+from commitlake.connectors.rocketmq.network import Answer
+from commitlake.schemas.layouts.errors import LayoutError
+from commitlake.schemas.layouts.rocketmq.commitlog import Message, parse_message
+
+
+def records(answer: Answer) -> list[Message]:
+    """The records of an answer's body.
+
+    Raises:
+        ProtocolError: if it holds anything but whole, intact records.
+    """
+    body = answer.body
+    messages: list[Message] = []
+    position = 0
+    while position < len(body):
+        try:
+            parsed = parse_message(body, position)
+        except LayoutError as error:
+            raise ProtocolError(f"{answer.address}: expected stored records, found {error}") from None
+        if parsed is None:
+            raise ProtocolError(f"{answer.address}: expected whole records, found one that is cut at byte {position}")
+        message, size = parsed
+        position += size
+        messages.append(message)
+    return messages

@@ -1,0 +1,214 @@
+"""Where topics and brokers are, as the name servers say; kept for a while.
+
+Name servers are asked one after another until one answers. A route that is older than `route_seconds` is asked for
+again when it is next used; while none of them answers, the old one stays.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Collection
+from typing import NamedTuple
+
+from commitlake.connectors.rocketmq.errors import NoRouteError, ProtocolError, RefusedError, UnreachableError
+from commitlake.connectors.rocketmq.network import Answer, Network
+from commitlake.schemas.layouts.rocketmq.topics import AUTO_CREATE_TOPIC
+from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
+from commitlake.schemas.remoting.errors import BodyError
+from commitlake.schemas.remoting.name_server_headers import RouteRequest
+from commitlake.schemas.remoting.routes import (
+    BrokerData,
+    ClusterInfo,
+    MessageQueue,
+    TopicRoute,
+    check_route,
+    publish_queues,
+    subscribe_queues,
+)
+
+DEFAULT_TOPIC_QUEUES = 4
+"""How many queues a topic gets, at most, that is made by its first message."""
+
+_log = logging.getLogger(__name__)
+
+
+class _Known(NamedTuple):
+    route: TopicRoute
+    to_publish: list[MessageQueue]
+    asked_at: float
+    is_model: bool  # the topic is not there yet: this is what its first message will make
+
+
+class Routing:
+    """Routes by topic; thread-safe."""
+
+    def __init__(self, network: Network) -> None:
+        """Nothing is asked yet."""
+        self._network = network
+        self._servers = network.options.name_server_addresses
+        self._known: dict[str, _Known] = {}
+        self._brokers: dict[str, BrokerData] = {}
+        self._lock = threading.Lock()
+
+    def ask_name_server(
+        self,
+        code: int,
+        header: NamedTuple | None = None,
+        body: bytes = b"",
+        accepted: Collection[int] = (ResponseCode.SUCCESS,),
+    ) -> Answer:
+        """The answer of the first name server that gives one.
+
+        Raises:
+            UnreachableError: if none does.
+            RefusedError: if it refuses.
+        """
+        problems = []
+        for address in list(self._servers):
+            try:
+                answer = self._network.call(address, code, header, body, accepted=accepted)
+            except UnreachableError as error:
+                problems.append(str(error))
+                continue
+            if problems:  # next time, begin with the one that answers
+                self._servers = [address, *(other for other in self._servers if other != address)]
+            return answer
+        raise UnreachableError(f"expected an answer from a name server, found none: {'; '.join(problems)}")
+
+    def route(self, topic: str) -> TopicRoute:
+        """The topic's route, not older than `route_seconds` if that can be had.
+
+        Raises:
+            NoRouteError: if no broker has the topic.
+            UnreachableError: if no name server answers.
+        """
+        return self._lookup(topic, to_create=False).route
+
+    def to_publish(self, topic: str) -> list[MessageQueue]:
+        """The queues that a message of the topic may be sent to; never none.
+
+        A topic that no broker has yet can be sent to wherever it would be made by its first message.
+
+        Raises:
+            NoRouteError: if there is no such queue.
+            UnreachableError: if no name server answers.
+        """
+        queues = self._lookup(topic, to_create=True).to_publish
+        if not queues:
+            raise NoRouteError(f"topic {topic!r}: expected a queue that can be written, found none in its route")
+        return queues
+
+    def to_read(self, topic: str) -> list[MessageQueue]:
+        """The queues that the topic's messages are read from.
+
+        Raises:
+            NoRouteError: if no broker has the topic.
+            UnreachableError: if no name server answers.
+        """
+        return subscribe_queues(topic, self.route(topic))
+
+    def broker(self, broker_name: str) -> BrokerData:
+        """A broker's addresses.
+
+        Raises:
+            NoRouteError: if no name server knows it.
+        """
+        if broker_name not in self._brokers:
+            self.clusters()
+        if broker_name not in self._brokers:
+            raise NoRouteError(f"broker {broker_name!r}: expected to be known to the name servers, found not to be")
+        return self._brokers[broker_name]
+
+    def master(self, broker_name: str) -> str:
+        """The address of a broker's master.
+
+        Raises:
+            NoRouteError: if there is none.
+        """
+        address = self.broker(broker_name).master
+        if address is None:
+            raise NoRouteError(f"broker {broker_name!r}: expected a master, found slaves only")
+        return address
+
+    def masters(self) -> list[str]:
+        """Addresses of the masters that are known so far."""
+        return [broker.master for broker in list(self._brokers.values()) if broker.master is not None]
+
+    def clusters(self) -> ClusterInfo:
+        """All brokers that the name servers know.
+
+        Raises:
+            UnreachableError: if no name server answers.
+        """
+        found = self.ask_name_server(RequestCode.GET_BROKER_CLUSTER_INFO).value(ClusterInfo)
+        self._brokers |= found.broker_addr_table
+        return found
+
+    def forget(self, topic: str) -> None:
+        """Ask again when the topic is next used: what its route says turned out wrong."""
+        self._known.pop(topic, None)
+
+    def _lookup(self, topic: str, *, to_create: bool) -> _Known:
+        known = self._known.get(topic)
+        limit = self._network.options.route_seconds
+        if known is not None and time.monotonic() - known.asked_at < limit and (to_create or not known.is_model):
+            return known
+        # Whoever has something old to go on with does not wait for another's question.
+        if not self._lock.acquire(blocking=known is None or known.is_model):
+            assert known is not None
+            return known
+        try:
+            return self._ask(topic, known, to_create=to_create)
+        finally:
+            self._lock.release()
+
+    def _ask(self, topic: str, known: _Known | None, *, to_create: bool) -> _Known:
+        is_model = False
+        try:
+            route = self._fetch(topic, topic)
+        except NoRouteError:
+            if not to_create:
+                raise
+            is_model, route = True, _as_model_says(self._fetch(AUTO_CREATE_TOPIC, topic))
+        except UnreachableError:
+            if known is None:
+                raise
+            _log.warning("no name server answers; the route of %s stays as it was", topic)
+            is_model, route = known.is_model, known.route
+        found = _Known(route, publish_queues(topic, route), time.monotonic(), is_model)
+        self._known[topic] = found
+        return found
+
+    def _fetch(self, topic: str, wanted_for: str) -> TopicRoute:
+        try:
+            answer = self.ask_name_server(RequestCode.GET_ROUTEINFO_BY_TOPIC, RouteRequest(topic, True))
+        except RefusedError as error:
+            if error.code != ResponseCode.TOPIC_NOT_EXIST:
+                raise
+            raise NoRouteError(
+                f"topic {wanted_for!r}: expected to be known to the name servers, found not to be, nor may it be made "
+                "by a message; create it"
+                if topic != wanted_for
+                else f"topic {topic!r}: expected to be known to the name servers, found not to be"
+            ) from None
+        try:
+            route = check_route(answer.value(TopicRoute))
+        except BodyError as error:
+            raise ProtocolError(f"{answer.address}: {error}") from None
+        for broker in route.broker_datas:
+            self._brokers[broker.broker_name] = broker
+        return route
+
+
+def _as_model_says(route: TopicRoute) -> TopicRoute:
+    """The route of a topic that its first message will make after the model of TBW102."""
+    queues = tuple(
+        data._replace(
+            read_queue_nums=min(DEFAULT_TOPIC_QUEUES, data.read_queue_nums),
+            write_queue_nums=min(DEFAULT_TOPIC_QUEUES, data.read_queue_nums),
+        )
+        for data in route.queue_datas
+    )
+    return route._replace(queue_datas=queues)

@@ -1,0 +1,225 @@
+"""A send from its first try to its result.
+
+    try: choose a queue, of another broker than the last try's → send → wait
+    └── stored: done; refused for good: done; else: the next try, while there are tries and time left
+
+The first try's question is asked by whoever sends. What follows is done by the thread that reads the answer, and the
+next tries by threads of the client's own, because they may have to connect or to ask for routes. A message that is
+tried again may be in the log twice, with the same UNIQ_KEY. Source: DefaultMQProducerImpl, MQClientAPIImpl (5.5.0).
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import time
+from concurrent.futures import Future
+from typing import NamedTuple
+
+from commitlake.connectors.rocketmq.errors import (
+    AnswerTimeoutError,
+    InvalidMessageError,
+    NoRouteError,
+    ProtocolError,
+    RefusedError,
+    RocketMQError,
+    UnreachableError,
+)
+from commitlake.connectors.rocketmq.faults import Faults, choose_queue
+from commitlake.connectors.rocketmq.network import Answer, Network
+from commitlake.connectors.rocketmq.routing import DEFAULT_TOPIC_QUEUES, Routing
+from commitlake.schemas.layouts.errors import UnserializableError
+from commitlake.schemas.layouts.rocketmq.topics import AUTO_CREATE_TOPIC
+from commitlake.schemas.remoting.codes import STORED, TRY_ANOTHER_BROKER, RequestCode, ResponseCode
+from commitlake.schemas.remoting.ext_fields import to_ext_fields
+from commitlake.schemas.remoting.frames import Command
+from commitlake.schemas.remoting.headers import SendMessageRequest, SendMessageResponse
+from commitlake.schemas.remoting.routes import MessageQueue
+
+
+class Parcel(NamedTuple):
+    """A message, or a batch of them, ready to go.
+
+    Attributes:
+        topic: where to.
+        body: as it is sent.
+        properties: in their stored form.
+        unique_keys: one for each message.
+    """
+
+    topic: str
+    body: bytes
+    properties: str
+    unique_keys: tuple[str, ...]
+    sys_flag: int = 0
+    flag: int = 0
+    is_batch: bool = False
+
+
+class Stored(NamedTuple):
+    """A parcel that is in the log."""
+
+    parcel: Parcel
+    queue: MessageQueue
+    code: ResponseCode
+    response: SendMessageResponse
+
+
+class Outbox:
+    """What all sends of a producer share; thread-safe.
+
+    Attributes:
+        faults: what is known of the brokers.
+    """
+
+    def __init__(self, group: str, network: Network, routing: Routing, *, avoid_slow_brokers: bool) -> None:
+        self.group = group
+        self.network = network
+        self.routing = routing
+        self.faults = Faults() if avoid_slow_brokers else None
+        self._turns = itertools.count(random.randrange(1 << 16))  # noqa: S311 (many producers, not in step)
+
+    def queue(self, topic: str, last_broker: str | None = None) -> MessageQueue:
+        """The queue for the next message of a topic.
+
+        Raises:
+            NoRouteError: if there is none.
+            UnreachableError: if no name server answers.
+        """
+        queues = self.routing.to_publish(topic)
+        return choose_queue(queues, next(self._turns), last_broker, self.faults, _now_ms())
+
+    def request(self, parcel: Parcel, queue: MessageQueue) -> tuple[str, int, dict[str, str]]:
+        """Address, code and ext fields of a send.
+
+        Raises:
+            NoRouteError: if the queue's broker has no master.
+        """
+        header = SendMessageRequest(
+            self.group,
+            parcel.topic,
+            AUTO_CREATE_TOPIC,
+            DEFAULT_TOPIC_QUEUES,
+            queue.queue_id,
+            parcel.sys_flag,
+            time.time_ns() // 1_000_000,
+            parcel.flag,
+            parcel.properties,
+            reconsume_times=0,
+            batch=parcel.is_batch,
+            broker_name=queue.broker_name,
+        )
+        code = RequestCode.SEND_BATCH_MESSAGE if parcel.is_batch else RequestCode.SEND_MESSAGE_V2
+        return self.routing.master(queue.broker_name), code, to_ext_fields(header, one_letter=True)
+
+    def note(self, queue: MessageQueue, began_ms: float, *, failed: bool = False) -> None:
+        """Take an answer, or its lack, into account."""
+        if self.faults is not None:
+            now = _now_ms()
+            self.faults.note(queue.broker_name, now - began_ms, now, failed=failed)
+
+
+class Sending:
+    """One parcel on its way.
+
+    Attributes:
+        result: what comes of it, once that is known.
+    """
+
+    def __init__(
+        self, outbox: Outbox, parcel: Parcel, *, queue: MessageQueue | None, seconds: float, tries: int
+    ) -> None:
+        """Nothing is sent yet.
+
+        Args:
+            outbox: the producer's.
+            parcel: what is sent.
+            queue: where to, and nowhere else; None for any queue of the topic.
+            seconds: for all tries together.
+            tries: how many there may be.
+        """
+        self.result: Future[Stored] = Future()
+        self.result.set_running_or_notify_cancel()  # nobody can take back what was sent
+        self._outbox = outbox
+        self._parcel = parcel
+        self._only_queue = queue
+        self._queue: MessageQueue | None = None
+        self._deadline = time.monotonic() + seconds
+        self._seconds = seconds
+        self._tries_left = 1 if queue is not None else tries
+        self._began_ms = 0.0
+
+    def start(self) -> None:
+        """Make the first try, or as many as it takes until one is under way."""
+        problem: RocketMQError | None = None
+        while self._tries_left > 0:
+            left = self._deadline - time.monotonic()
+            if left <= 0:
+                break
+            self._tries_left -= 1
+            try:
+                self._try(left)
+            except (UnreachableError, NoRouteError) as error:
+                problem = error
+                self._took_no_part(error)
+            except RocketMQError as error:
+                self.result.set_exception(error)
+                return
+            except UnserializableError as error:
+                self.result.set_exception(InvalidMessageError(f"topic {self._parcel.topic}: {error}"))
+                return
+            else:
+                return
+        self.result.set_exception(problem or self._too_late())
+
+    def _try(self, seconds: float) -> None:
+        outbox = self._outbox
+        last_broker = self._queue.broker_name if self._queue is not None else None
+        queue = self._only_queue or outbox.queue(self._parcel.topic, last_broker)
+        self._queue = queue
+        self._began_ms = _now_ms()
+        address, code, fields = outbox.request(self._parcel, queue)
+        answer = outbox.network.ask(address, code, None, self._parcel.body, fields=fields, seconds=seconds)
+        answer.add_done_callback(lambda done: self._on_answer(address, queue, done))
+
+    def _on_answer(self, address: str, queue: MessageQueue, done: Future[Command]) -> None:
+        problem = done.exception()
+        if problem is None:
+            try:
+                stored = self._read(Answer(address, done.result()), queue)
+            except RocketMQError as error:
+                problem = error
+            else:
+                self._outbox.note(queue, self._began_ms)
+                self.result.set_result(stored)
+                return
+        may_try_again = (
+            problem.code in TRY_ANOTHER_BROKER
+            if isinstance(problem, RefusedError)
+            else isinstance(problem, UnreachableError | ProtocolError)
+        )
+        if may_try_again:
+            self._took_no_part(problem)
+        if may_try_again and self._tries_left > 0 and time.monotonic() < self._deadline:
+            self._outbox.network.later(self.start, otherwise=lambda: self.result.set_exception(problem))
+        else:
+            self.result.set_exception(problem)
+
+    def _read(self, answer: Answer, queue: MessageQueue) -> Stored:
+        answer.check(STORED)
+        response = answer.header(SendMessageResponse)
+        return Stored(self._parcel, queue._replace(queue_id=response.queue_id), ResponseCode(answer.code), response)
+
+    def _took_no_part(self, problem: BaseException) -> None:
+        """Leave the broker alone for a while, and ask anew where the topic is if it is not there."""
+        if self._queue is not None:
+            self._outbox.note(self._queue, self._began_ms, failed=True)
+        if isinstance(problem, RefusedError) and problem.code == ResponseCode.TOPIC_NOT_EXIST:
+            self._outbox.routing.forget(self._parcel.topic)
+
+    def _too_late(self) -> RocketMQError:
+        return AnswerTimeoutError(f"topic {self._parcel.topic}: expected to be sent within {self._seconds} s, was not")
+
+
+def _now_ms() -> float:
+    return time.monotonic() * 1000

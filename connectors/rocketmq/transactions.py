@@ -1,0 +1,167 @@
+"""Messages that are delivered if a local transaction succeeds.
+
+    half message → broker, which delivers it to nobody
+    local transaction: COMMIT, ROLLBACK or UNKNOWN → broker, which nobody answers
+    where the broker hears nothing, or UNKNOWN, it asks again: check → COMMIT, ROLLBACK or UNKNOWN
+
+Source: DefaultMQProducerImpl.sendMessageInTransaction and checkTransactionState (5.5.0).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from enum import Enum
+from typing import NamedTuple
+
+from commitlake.connectors.rocketmq.errors import InvalidMessageError, ProtocolError, RocketMQError
+from commitlake.connectors.rocketmq.heart import Heart
+from commitlake.connectors.rocketmq.messages import OutgoingMessage, SendResult, SendStatus
+from commitlake.connectors.rocketmq.options import Options
+from commitlake.connectors.rocketmq.producer import Producer, ProducerOptions
+from commitlake.schemas.layouts.errors import LayoutError
+from commitlake.schemas.layouts.rocketmq.commitlog import Message, parse_message
+from commitlake.schemas.layouts.rocketmq.message_id import parse_message_id
+from commitlake.schemas.layouts.rocketmq.properties import PGROUP, TRAN_MSG
+from commitlake.schemas.layouts.rocketmq.sysflag import TransactionType
+from commitlake.schemas.remoting.codes import RequestCode
+from commitlake.schemas.remoting.errors import CommandError
+from commitlake.schemas.remoting.ext_fields import from_ext_fields
+from commitlake.schemas.remoting.frames import Command
+from commitlake.schemas.remoting.headers import CheckTransactionStateRequest, EndTransactionRequest
+from commitlake.schemas.remoting.signing import Credentials
+
+_log = logging.getLogger(__name__)
+
+
+class Decision(Enum):
+    """What becomes of a half message; UNKNOWN has the broker ask again."""
+
+    COMMIT = TransactionType.COMMIT
+    ROLLBACK = TransactionType.ROLLBACK
+    UNKNOWN = TransactionType.NOT
+
+
+class TransactionResult(NamedTuple):
+    """A half message, and what was decided.
+
+    Attributes:
+        sent: where the half message is.
+        decision: what the broker was told.
+        error: what the local transaction raised, which counts as UNKNOWN.
+    """
+
+    sent: SendResult
+    decision: Decision
+    error: Exception | None = None
+
+
+class TransactionProducer(Producer):
+    """A producer that brokers may ask what became of its transactions."""
+
+    def __init__(
+        self,
+        group: str,
+        options: Options,
+        check: Callable[[Message], Decision],
+        sending: ProducerOptions | None = None,
+        credentials: Credentials | None = None,
+    ) -> None:
+        """Nothing is connected yet.
+
+        Args:
+            group: the producer group; a broker may ask any of its members.
+            options: where RocketMQ is.
+            check: what became of the transaction of a half message; called by threads of this producer.
+            sending: how messages are sent.
+            credentials: who signs; by default, whom the environment names.
+        """
+        super().__init__(group, options, sending, credentials)
+        self._check = check
+        self.network.handlers[RequestCode.CHECK_TRANSACTION_STATE] = self._on_check
+        self._heart = Heart(group, self.network, self.routing)
+        self._heart.start()
+
+    def close(self) -> None:
+        """Take leave of the brokers, wait for what is under way, and close all connections."""
+        self._heart.stop()
+        super().close()
+
+    def send_in_transaction(
+        self, message: OutgoingMessage, local_transaction: Callable[[OutgoingMessage], Decision]
+    ) -> TransactionResult:
+        """Send a half message, run the local transaction, and tell the broker how it ended.
+
+        Args:
+            message: what is sent; without delay.
+            local_transaction: is called once the half message is in the log. What it raises counts as UNKNOWN.
+
+        Raises:
+            InvalidMessageError: if the message cannot be sent.
+            NoRouteError: if there is no queue for it.
+            UnreachableError: if no broker took it in time; then nothing is delivered, whatever is in the log.
+            RefusedError: if a broker will not take it.
+        """
+        if message.delay_level or message.deliver_at_ms is not None:
+            raise InvalidMessageError("transaction: expected a message without delay")
+        for queue in self.queues(message.topic):
+            self._heart.greet(self.routing.master(queue.broker_name))
+        parcel = self.parcel(message, TransactionType.PREPARED, **{TRAN_MSG: "true", PGROUP: self.group})
+        sent = self.send_parcel(parcel)
+        decision, error = Decision.ROLLBACK, None
+        if sent.status is SendStatus.SEND_OK:
+            decision, error = _decide(lambda: local_transaction(message))
+        self._end(sent, message.topic, decision)
+        return TransactionResult(sent, decision, error)
+
+    def _end(self, sent: SendResult, topic: str, decision: Decision) -> None:
+        try:
+            physical_offset = parse_message_id(sent.offset_msg_id).physical_offset
+        except LayoutError as error:
+            raise ProtocolError(f"{sent.queue}: expected an offset message id, found {error}") from None
+        end = EndTransactionRequest(
+            self.group,
+            sent.queue_offset,
+            physical_offset,
+            decision.value,
+            msg_id=sent.unique_key,
+            transaction_id=sent.unique_key,
+            topic=topic,
+        )
+        try:
+            self.network.tell(self.routing.master(sent.queue.broker_name), RequestCode.END_TRANSACTION, end)
+        except RocketMQError as error:
+            _log.warning("the end of a transaction could not be told, the broker will ask: %s", error)
+
+    def _on_check(self, address: str, command: Command) -> None:
+        try:
+            asked = from_ext_fields(CheckTransactionStateRequest, command.ext_fields)
+            parsed = parse_message(command.body)
+        except (CommandError, LayoutError) as error:
+            _log.warning("%s asked about a transaction in a way that is not known: %s", address, error)
+            return
+        if parsed is None:
+            _log.warning("%s asked about a transaction without its message", address)
+            return
+        message = parsed[0]
+        decision, _ = _decide(lambda: self._check(message))
+        key = message.unique_key or asked.msg_id or ""
+        end = EndTransactionRequest(
+            self.group,
+            asked.tran_state_table_offset,
+            asked.commit_log_offset,
+            decision.value,
+            from_transaction_check=True,
+            msg_id=key,
+            transaction_id=asked.transaction_id,
+            topic=message.topic,
+        )
+        self.network.tell(address, RequestCode.END_TRANSACTION, end)
+
+
+def _decide(ask: Callable[[], Decision]) -> tuple[Decision, Exception | None]:
+    try:
+        return ask(), None
+    except Exception as error:  # noqa: BLE001 (the application's; the broker asks again)
+        _log.warning("a local transaction is unknown: %r", error)
+        return Decision.UNKNOWN, error

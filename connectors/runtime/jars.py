@@ -1,0 +1,204 @@
+"""The jars that Spark needs besides its own, fetched once with the Ivy that is inside pyspark.
+
+    for Delta                two, fetched by `python -m commitlake.connectors.runtime.jars`
+    for object stores (s3a)  36, 13 MB, fetched when a session first wants them, or by `python -m
+    commitlake.connectors.runtime.jars s3`,
+                             which then tells their paths, as `spark-submit --jars` takes them
+
+They lie in the folder that `COMMITLAKE_JARS` names, or in the environment's `share/commitlake/jars`; those for object
+stores in a folder `s3` there. Fetching needs Java and the network. All else that they ask for is in pyspark already.
+
+`jars.lock` beside this file has the SHA-256 of each, in the form of `sha256sum`. A jar is compared with it when it is
+fetched and whenever it is used, wherever it lies: one that differs is not given to a JVM.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import os
+import subprocess
+import sys
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+import pyspark
+
+from commitlake.connectors.runtime.java import JavaError, java_home
+
+_VARIABLE = "COMMITLAKE_JARS"
+_SCALA = "2.13"
+_AWS_SDK = "2.35.4"
+_LOCK = Path(__file__).with_name("jars.lock")
+_S3 = "s3"
+# What hadoop-aws asks for besides is a bundle of the whole SDK, of 640 MB; these are the parts that it uses. Spark has
+# the excluded ones, some in newer versions.
+_S3_MODULES = """<ivy-module version="2.0">
+  <info organisation="commitlake" module="s3"/>
+  <configurations><conf name="default"/></configurations>
+  <dependencies>
+    <dependency org="org.apache.hadoop" name="hadoop-aws" rev="{hadoop}" conf="default-&gt;master"/>
+    <dependency org="software.amazon.awssdk" name="s3" rev="{sdk}" conf="default-&gt;default"/>
+    <dependency org="software.amazon.awssdk" name="s3-transfer-manager" rev="{sdk}" conf="default-&gt;default"/>
+    <dependency org="software.amazon.awssdk" name="sts" rev="{sdk}" conf="default-&gt;default"/>
+    <dependency org="software.amazon.s3.analyticsaccelerator" name="analyticsaccelerator-s3" rev="1.3.1"
+      conf="default-&gt;master"/>
+    <exclude org="org.slf4j"/>
+    <exclude org="io.netty"/>
+    <exclude org="commons-codec"/>
+    <exclude org="commons-logging"/>
+    <exclude org="org.apache.httpcomponents"/>
+  </dependencies>
+</ivy-module>
+"""
+_SETTINGS = """<ivysettings>
+  <settings defaultResolver="central"/>
+  <resolvers><ibiblio name="central" m2compatible="true"/></resolvers>
+</ivysettings>
+"""
+
+
+class JarsError(Exception):
+    """The jars are not there, could not be fetched, or are others; the message says what to do."""
+
+
+def _modules() -> list[tuple[str, str]]:
+    version = importlib.metadata.version("delta-spark")
+    spark = ".".join(pyspark.__version__.split(".")[:2])
+    return [(f"delta-spark_{spark}_{_SCALA}", version), ("delta-storage", version)]
+
+
+def jar_folder() -> Path:
+    """Where the jars lie, or are to lie."""
+    given = os.environ.get(_VARIABLE)
+    return Path(given) if given else Path(sys.prefix) / "share" / "commitlake" / "jars"
+
+
+def delta_jars() -> list[Path]:
+    """The jars' paths.
+
+    Raises:
+        JarsError: if one is not there.
+    """
+    folder = jar_folder()
+    jars = [folder / f"{name}-{version}.jar" for name, version in _modules()]
+    missing = [jar.name for jar in jars if not jar.is_file()]
+    if missing:
+        raise JarsError(
+            f"{folder} has no {', '.join(missing)}: "
+            f"run 'python -m commitlake.connectors.runtime.jars' once, with network, or set {_VARIABLE}"
+        )
+    return _checked(jars)
+
+
+def _locked() -> dict[str, str]:
+    """Return the SHA-256 of every jar, by its name; those for object stores have `s3/` before it."""
+    lines = (line.split() for line in _LOCK.read_text().splitlines())
+    return {name: digest for digest, name in lines}
+
+
+def _checked(jars: list[Path], folder: str = "") -> list[Path]:
+    """Return the jars again, if they are those that `jars.lock` names.
+
+    Args:
+        jars: their paths.
+        folder: what stands before their names in `jars.lock`.
+
+    Raises:
+        JarsError: for the first that is another one, or is not named there.
+    """
+    locked = _locked()
+    for jar in jars:
+        with jar.open("rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+        expected = locked.get(folder + jar.name)
+        if found != expected:
+            raise JarsError(
+                f"{jar}: expected SHA-256 {expected or 'of no such jar'}, found {found}. It is not the jar that "
+                f"CommitLake was tested with: delete it, and run "
+                f"'python -m commitlake.connectors.runtime.jars' with network"
+            )
+    return jars
+
+
+def fetch() -> None:
+    """Fetch what is missing of Delta's; a jar is there whole or not at all.
+
+    Raises:
+        JarsError: if Ivy could not get one, or got another jar than it should.
+    """
+    folder = jar_folder()
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, version in _modules():
+        target = folder / f"{name}-{version}.jar"
+        if not target.is_file():
+            with tempfile.TemporaryDirectory(dir=folder) as scratch:
+                asked = ["-dependency", "io.delta", name, version, "-notransitive"]
+                fetched = _retrieve(f"io.delta:{name}:{version}", asked, Path(scratch))
+                _checked([fetched / target.name])
+                (fetched / target.name).replace(target)
+
+
+def s3_jars() -> list[Path]:
+    """The paths of the jars for object stores, which are fetched where they are not there yet.
+
+    Raises:
+        JarsError: if Ivy could not get them, or if one is missing, is another jar, or does not belong there.
+    """
+    folder = jar_folder() / _S3 / f"hadoop-{_hadoop_version()}-sdk-{_AWS_SDK}"
+    if not folder.is_dir():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        print("fetching the jars for object stores, once", file=sys.stderr)
+        with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
+            modules = Path(scratch) / "ivy.xml"
+            modules.write_text(_S3_MODULES.format(hadoop=_hadoop_version(), sdk=_AWS_SDK))
+            fetched = _retrieve("Hadoop's module for S3", ["-ivy", str(modules)], Path(scratch))
+            _checked_s3(fetched)
+            with suppress(OSError):  # another process was first: a folder cannot be renamed onto one that holds files
+                fetched.rename(folder)
+    return _checked_s3(folder)
+
+
+def _checked_s3(folder: Path) -> list[Path]:
+    """Return the jars of a folder, if they are all of those for object stores, and no others."""
+    jars = _checked(sorted(folder.glob("*.jar")), f"{_S3}/")
+    missing = {name for name in _locked() if name.startswith(f"{_S3}/")} - {f"{_S3}/{jar.name}" for jar in jars}
+    if missing:
+        names = ", ".join(sorted(name.removeprefix(f"{_S3}/") for name in missing))
+        raise JarsError(f"{folder} has no {names}: delete the folder, and it is fetched again, with network")
+    return jars
+
+
+def _hadoop_version() -> str:
+    """Of the Hadoop inside pyspark, which hadoop-aws has to equal."""
+    (client,) = (Path(pyspark.__file__).parent / "jars").glob("hadoop-client-api-*.jar")
+    return client.stem.removeprefix("hadoop-client-api-")
+
+
+def _retrieve(what: str, asked: list[str], scratch: Path) -> Path:
+    """A folder with the jars that Ivy is asked for."""
+    settings, jars = scratch / "ivysettings.xml", scratch / "jars"
+    settings.write_text(_SETTINGS)
+    jars.mkdir()
+    command = [
+        str(java_home() / "bin" / "java"), "-cp", f"{Path(pyspark.__file__).parent}/jars/*", "org.apache.ivy.Main",
+        "-settings", str(settings), "-cache", str(scratch / "cache"), *asked,
+        "-types", "jar", "bundle", "-confs", "default", "-retrieve", f"{jars}/[artifact]-[revision].[ext]",
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode or not any(jars.iterdir()):
+        last = (done.stderr.strip() or done.stdout.strip() or "no output").splitlines()[-1]
+        raise JarsError(
+            f"{what} could not be fetched ({last}): is there a network, and Maven's central repository in reach?"
+        )
+    return jars
+
+
+if __name__ == "__main__":
+    try:
+        fetch()
+        if _S3 in sys.argv[1:]:
+            print(",".join(str(jar) for jar in s3_jars()))
+    except (JarsError, JavaError) as problem:
+        sys.exit(f"error: {problem}")

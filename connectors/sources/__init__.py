@@ -1,0 +1,27 @@
+"""Spark data sources over broker stores: a log as rows of `messages`, as a batch or as a stream.
+
+commitlog     RocketMQ's CommitLog, and BoltMQ's      journal     JMQ's journal, by the same classes
+predicates    Spark's predicates as filters of a read
+stream        the stream's side of Spark; stream_planner: what comes next, stream_ends, stream_offsets,
+stream_shares, stream_start and stream_ranges: the parts of that
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def register_logs(spark: SparkSession, *, pushdown: bool = False) -> None:
+    """Make `format("commitlog")` and `format("journal")` known to a session; see `commitlake.register`."""
+    from commitlake.connectors.sources import commitlog, journal  # noqa: PLC0415 (pyspark, only where wanted)
+
+    if pushdown:
+        spark.conf.set(commitlog.PUSHDOWN_SETTING, "true")
+    for source in (
+        commitlog.PushdownCommitLogDataSource if pushdown else commitlog.CommitLogDataSource,
+        journal.PushdownJournalDataSource if pushdown else journal.JournalDataSource,
+    ):
+        spark.dataSource.register(source)

@@ -1,0 +1,30 @@
+"""The Spark data source `journal`: JMQ's journal as rows of `messages`.
+
+    from commitlake import register
+    register(spark)
+    df = spark.read.format("journal").option("topics", "orders").load("/data/jmq/store")
+    df.where("array_contains(keys, 'order-4711')").select("queue_offset", "tags", "properties")
+
+Options, modes, filters, splits and streams are those of `connectors.sources.commitlog`; a topic that is a small part of
+the journal is read by its queue files. What the columns hold is told in `connectors.formats.jmq.rows`.
+"""
+
+from __future__ import annotations
+
+from commitlake.connectors.formats.engine.layouts import LayoutChoice
+from commitlake.connectors.sources.commitlog import LogDataSource, Pushdown
+
+
+class JournalDataSource(LogDataSource):
+    """Reads JMQ's journal, and broker_lite's; see the module."""
+
+    layout = LayoutChoice.JOURNAL
+
+    @classmethod
+    def name(cls) -> str:
+        """The name for `format`."""
+        return "journal"
+
+
+class PushdownJournalDataSource(Pushdown, JournalDataSource):
+    """`JournalDataSource`, taking Spark's predicates."""

@@ -1,0 +1,168 @@
+"""The source `commitlog` as a stream: Spark's side of it.
+
+    frame = spark.readStream.format("commitlog").option("maxBytesPerTrigger", 1 << 30).load("/data/rocketmq/store")
+    frame.writeStream.format("delta").option("checkpointLocation", "…").start("/data/lake/raw")
+
+Spark asks one Python process, which lives as long as the query, where a micro-batch ends and what its partitions are
+(`connectors.sources.stream_planner`); workers read them, as they read those of a batch. What a micro-batch takes is
+fixed by its two offsets in the checkpoint (`stream_offsets`): planned again after a crash, it gives the same rows.
+
+A stream takes records once they are whole, and waits at a torn one. All stores of a path are read together, whatever
+their number: small ranges of many stores share a task. Trigger.AvailableNow reads up to the ends of the logs as they
+are at the start of the query, in as many micro-batches as `maxBytesPerTrigger` asks for, and ends.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from commitlake.connectors.formats.engine.errors import DataLossError
+from commitlake.connectors.formats.engine.filters import narrow_stream
+from commitlake.connectors.formats.engine.options import Content, Mode, Options
+from commitlake.connectors.formats.engine.splits import Split
+
+if TYPE_CHECKING:
+    from commitlake.connectors.sources.stream_planner import StreamPlanner
+
+logger = logging.getLogger(__name__)
+
+TASK_BYTES = 16 << 20
+"""Splits that are smaller are read together, as a task costs Spark more than a few MiB of log."""
+
+Offset = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class SplitGroup(InputPartition):
+    """One partition of a micro-batch: splits that one task reads, in order."""
+
+    splits: tuple[Split, ...]
+
+
+@dataclass(frozen=True)
+class RangesPartition(InputPartition):
+    """The one partition of a micro-batch of ranges: its rows, as Arrow's stream format."""
+
+    rows: bytes
+
+
+class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans micro-batches in one process, reads their partitions on workers."""
+
+    def __init__(self, options: Options, schema: StructType) -> None:
+        """Keep what is checked already; nothing is read yet."""
+        self._options = options
+        self._arrow_schema: pa.Schema = to_arrow_schema(schema, timezone="UTC")
+        self._known_planner: StreamPlanner | None = None
+
+    @property
+    def _planner(self) -> StreamPlanner:
+        from commitlake.connectors.sources.stream_planner import StreamPlanner  # noqa: PLC0415
+
+        if self._known_planner is None:
+            self._known_planner = StreamPlanner(self._options)
+        return self._known_planner
+
+    def initialOffset(self) -> Offset:  # noqa: N802 (Spark's name)
+        """Where a new stream begins."""
+        from commitlake.connectors.sources.stream_offsets import initial_checkpoint  # noqa: PLC0415
+
+        return initial_checkpoint(self._planner.first())
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 (Spark's name)
+        """What `maxBytesPerTrigger` says."""
+        limit = self._options.max_bytes_per_trigger
+        return ReadAllAvailable() if limit is None else ReadMaxBytes(limit)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 (Spark's name)
+        """Fix where the stream ends."""
+        self._planner.stop_at_what_is_there()
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 (Spark's name)
+        """Where the next micro-batch ends; `start` itself where nothing is new."""
+        from commitlake.connectors.sources.stream_offsets import from_checkpoint, next_checkpoint  # noqa: PLC0415
+
+        end = self._planner.next(from_checkpoint(start), limit.max_bytes if isinstance(limit, ReadMaxBytes) else None)
+        return next_checkpoint(start, end)
+
+    def reportLatestOffset(self) -> Offset | None:  # noqa: N802 (Spark's name)
+        """The logs' ends as the last micro-batch saw them, for the query's progress."""
+        from commitlake.connectors.sources.stream_offsets import to_checkpoint  # noqa: PLC0415
+
+        return to_checkpoint(self._planner.latest) if self._planner.latest else None
+
+    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
+        """What lies between two offsets, as partitions."""
+        from commitlake.connectors.sources.stream_offsets import batch_between  # noqa: PLC0415
+
+        first, last = batch_between(start, end)
+        if self._options.content is Content.ROWS:
+            return list(grouped(self._planner.splits(first, last)))
+        from commitlake.connectors.sources.stream_ranges import to_batch  # noqa: PLC0415
+
+        ranges = self._planner.ranges(first, last)
+        return [RangesPartition(_to_bytes(to_batch(ranges, self._arrow_schema)))] if ranges else []
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The batches of one partition."""
+        if isinstance(partition, RangesPartition):
+            with pa.ipc.open_stream(partition.rows) as reader:
+                yield from reader
+        elif isinstance(partition, SplitGroup):
+            yield from self._read_splits(partition.splits)
+
+    def _read_splits(self, splits: Sequence[Split]) -> Iterator[pa.RecordBatch]:
+        from commitlake.connectors.formats.engine.batches import read_split  # noqa: PLC0415
+        from commitlake.connectors.formats.engine.request import Request  # noqa: PLC0415
+        from commitlake.connectors.sources.settled import settle  # noqa: PLC0415
+
+        request = Request.of(self._options, narrow_stream(self._options).filters, self._arrow_schema)
+        for split in splits:
+            if self._is_there(split):
+                yield from read_split(split, request)
+        settle()
+
+    def _is_there(self, split: Split) -> bool:
+        """Whether a split is to be read: a segment may have been deleted since it was planned."""
+        from commitlake.connectors.formats.engine.files import OpenSegment  # noqa: PLC0415
+
+        if not split.missing:
+            try:
+                with OpenSegment(split.path):
+                    return True
+            except FileNotFoundError:
+                if self._options.fail_on_data_loss:
+                    raise DataLossError(
+                        f"store {split.broker!r}: segment {split.path} was deleted before physical offsets "
+                        f"{split.start} to {split.end} were read. failOnDataLoss=false goes on without it"
+                    ) from None
+                logger.warning("%s was deleted before %d to %d were read", split.path, split.start, split.end)
+        return self._options.mode is Mode.PERMISSIVE
+
+
+def grouped(splits: Sequence[Split]) -> Iterator[SplitGroup]:
+    """Splits as partitions, small neighbours together."""
+    group: list[Split] = []
+    for split in splits:
+        if group and sum(one.size for one in group) + split.size > TASK_BYTES:
+            yield SplitGroup(tuple(group))
+            group = []
+        group.append(split)
+    if group:
+        yield SplitGroup(tuple(group))
+
+
+def _to_bytes(batch: pa.RecordBatch) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return bytes(sink.getvalue())

@@ -1,0 +1,200 @@
+"""What a stream reads next, and where: positions in, positions and splits out.
+
+It lives in the one Python process that plans a stream, and remembers there what it has found: how far each log goes,
+and what it has warned of. Nothing that it gives depends on that: a micro-batch that is planned again, from the
+positions in the checkpoint, has the same splits.
+
+A store that appears while the stream runs enters the positions at its start, with no rows; the micro-batch behind that
+reads it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+
+from commitlake.connectors.formats.engine.continuity import StoreReplacedError
+from commitlake.connectors.formats.engine.errors import DataLossError, EmptyStoreError, StoreError
+from commitlake.connectors.formats.engine.filters import narrow_stream
+from commitlake.connectors.formats.engine.options import Mode, Options
+from commitlake.connectors.formats.engine.plan import Snapshot, StoreRange, TailKind
+from commitlake.connectors.formats.engine.read_plan import plan_snapshot
+from commitlake.connectors.formats.engine.splits import Split
+from commitlake.connectors.formats.engine.stores import Store, find_stores
+from commitlake.connectors.sources.stream_ends import LogEnd
+from commitlake.connectors.sources.stream_offsets import Positions, StorePosition, check_same_store, segment_at
+from commitlake.connectors.sources.stream_shares import cut_at, fair_shares
+from commitlake.connectors.sources.stream_start import first_positions, is_border, late_position
+
+logger = logging.getLogger(__name__)
+
+_WAY_OUT = "failOnDataLoss=false goes on without it"
+_WORTH_AN_INDEX_BYTES = 64 << 20  # less is scanned in the time that it takes to open indexes
+
+
+class StreamPlanner:
+    """Plans one stream."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._ends: dict[str, LogEnd] = {}
+        self._stores: dict[str, Store] = {}
+        self._target: Positions | None = None
+        self._latest: Positions = {}
+        self._warned: set[str] = set()
+        self._checked: set[str] = set()
+
+    @property
+    def latest(self) -> Positions:
+        """The ends of the logs, as far as they are known."""
+        return dict(self._latest)
+
+    def first(self) -> Positions:
+        """Where the stream begins that has no checkpoint yet.
+
+        Raises:
+            StoreError: where the path names no store.
+            OptionError: for a start at which no record begins.
+        """
+        try:
+            stores = self._find_stores()
+        except EmptyStoreError as error:
+            logger.warning("%s: waiting for it", error)
+            stores = []
+        return first_positions(stores, self._options)
+
+    def stop_at_what_is_there(self) -> None:
+        """Take the logs' ends of now for the stream's end."""
+        self._list(Positions())
+        self._target = {
+            store.broker: self._end_of(store).find(store, StorePosition(store.segments[0].base_offset))
+            for store in self._stores.values()
+        }
+
+    def next(self, start: Positions, limit: int | None) -> Positions:
+        """Where the micro-batch ends that begins at `start`; the same where there is nothing new.
+
+        Args:
+            start: where it begins.
+            limit: log bytes that it may take; a store's last record may go beyond its share.
+
+        Raises:
+            DataLossError: for what is gone, where the options say so.
+            StoreReplacedError: for a store that is not the one of before.
+        """
+        self._list(start)
+        wanted = self._stores if self._target is None else self._stores.keys() & self._target.keys()
+        positions = dict(start)
+        ends: Positions = {}
+        for broker in sorted(wanted):
+            store = self._stores[broker]
+            if broker not in start:
+                positions[broker] = late_position(store, self._options)
+                continue
+            self._check(store, start[broker])
+            end = (
+                self._end_of(store).find(store, start[broker], limit) if self._target is None else self._target[broker]
+            )
+            if end.offset > start[broker].offset:
+                ends[broker] = end
+        self._latest = {**positions, **ends}
+        available = {broker: end.offset - start[broker].offset for broker, end in ends.items()}
+        shares = available if limit is None else fair_shares(available, limit)
+        for broker, end in ends.items():
+            max_record_bytes = self._options.max_record_bytes
+            positions[broker] = cut_at(self._stores[broker], start[broker], end, shares[broker], max_record_bytes)
+        return positions
+
+    def ranges(self, start: Positions, end: Positions) -> dict[str, StoreRange]:
+        """What a micro-batch takes of each store of which it takes something."""
+        return {
+            broker: _range(start[broker], position)
+            for broker, position in end.items()
+            if broker in start and position.offset > start[broker].offset
+        }
+
+    def splits(self, start: Positions, end: Positions) -> list[Split]:
+        """The splits of a micro-batch, in order of stores and offsets.
+
+        Raises:
+            DataLossError: for what is gone, where the options say so.
+            StoreReplacedError: for a store that is not the one of before.
+        """
+        ranges = self.ranges(start, end)
+        if not ranges.keys() <= self._stores.keys():
+            self._list(start)
+        known = {broker: one for broker, one in ranges.items() if broker in self._stores}
+        for broker in known:
+            check_same_store(self._stores[broker], end[broker])
+        stores = [self._stores[broker] for broker in known]
+        snapshot = Snapshot(known)
+        options = self._options
+        if snapshot.size < _WORTH_AN_INDEX_BYTES:
+            options = replace(options, use_indexes=False)
+        plan = plan_snapshot(stores, snapshot, options, narrow_stream(options))
+        return [split for split in plan.splits if self._is_there(split)]
+
+    def _is_there(self, split: Split) -> bool:
+        if not split.missing:
+            return True
+        self._lost(split.broker, split.start, split.end, f"there is no segment {split.path}")
+        return self._options.mode is Mode.PERMISSIVE
+
+    def _find_stores(self) -> list[Store]:
+        return find_stores(self._options.path, self._options.broker, self._options.layout.layouts)
+
+    def _list(self, start: Mapping[str, StorePosition]) -> None:
+        """See which stores there are now."""
+        reason = ""
+        try:
+            self._stores = {store.broker: store for store in self._find_stores()}
+        except StoreError as error:
+            self._stores = {}
+            reason = f": {error}"
+        for broker in start.keys() - self._stores.keys():
+            text = (
+                f"store {broker!r}, which the stream has read up to physical offset {start[broker].offset}, is not in "
+                f"{self._options.path} any more{reason}"
+            )
+            if self._options.fail_on_data_loss:
+                raise DataLossError(f"{text}. Bring it back; {_WAY_OUT}")
+            self._warn(text)
+
+    def _check(self, store: Store, start: StorePosition) -> None:
+        """Refuse a store that is another, and see what of it is lost."""
+        check_same_store(store, start)
+        oldest = store.segments[0].base_offset
+        if start.offset < oldest:
+            self._lost(store.broker, start.offset, oldest, f"the oldest segment is {store.segments[0].path}")
+        elif store.broker not in self._checked:
+            known = start.record is not None and segment_at(store, start.record.offset) is not None
+            if not known and not is_border(store, start.offset, self._options):
+                raise StoreReplacedError(
+                    f"store {store.broker!r} ({store.root}) is not the one that the stream has read under this name: "
+                    f"expected that a record begins at physical offset {start.offset}, found one around it. Begin with "
+                    "a new checkpoint"
+                )
+        self._checked.add(store.broker)
+
+    def _lost(self, broker: str, start: int, end: int, why: str) -> None:
+        text = (
+            f"store {broker!r}: physical offsets {start} to {end} ({end - start} bytes) are gone before the stream has "
+            f"read them: {why}"
+        )
+        if self._options.fail_on_data_loss:
+            raise DataLossError(f"{text}. {_WAY_OUT}")
+        self._warn(text)
+
+    def _warn(self, text: str) -> None:
+        if text not in self._warned:
+            self._warned.add(text)
+            logger.warning("%s: going on without it", text)
+
+    def _end_of(self, store: Store) -> LogEnd:
+        return self._ends.setdefault(store.broker, LogEnd(self._options.max_record_bytes))
+
+
+def _range(start: StorePosition, end: StorePosition) -> StoreRange:
+    last = end.record.offset if end.record is not None and start.offset <= end.record.offset < end.offset else None
+    return StoreRange(start.offset, end.offset, TailKind.CLOSED, last_record=last)

@@ -1,0 +1,165 @@
+"""Where a stream begins in a store, by its options."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from commitlake.connectors.formats.engine.cuts import find_cut
+from commitlake.connectors.formats.engine.errors import OptionError
+from commitlake.connectors.formats.engine.files import OpenSegment
+from commitlake.connectors.formats.engine.kernel import hop
+from commitlake.connectors.formats.engine.look import look_at
+from commitlake.connectors.formats.engine.option_values import Start
+from commitlake.connectors.formats.engine.options import Options
+from commitlake.connectors.formats.engine.plan import StoreRange, segment_ranges, take_snapshot
+from commitlake.connectors.formats.engine.splits import Split
+from commitlake.connectors.formats.engine.stores import Store
+from commitlake.connectors.formats.engine.time_bounds import store_times, time_bounds
+from commitlake.connectors.formats.engine.walk import End, walk
+from commitlake.connectors.sources.stream_offsets import Positions, StorePosition, known_record, segment_at, size_of
+from commitlake.schemas.layouts.rocketmq.scan import SpanKind
+
+_WINDOW_BYTES = 4 << 20
+
+
+def first_positions(stores: Sequence[Store], options: Options) -> Positions:
+    """Where a stream begins that has no checkpoint yet.
+
+    Raises:
+        OptionError: for a starting offset at which no record begins, or of a broker that is not there.
+    """
+    start = options.start
+    if isinstance(start, dict):
+        known = {store.broker for store in stores}
+        for broker in start:
+            if broker not in known:
+                found = ", ".join(sorted(known)) or "none"
+                raise OptionError(f"option startingOffset has a broker {broker!r}, the path has {found}")
+    return {store.broker: _first_position(store, options) for store in stores}
+
+
+def late_position(store: Store, options: Options) -> StorePosition:
+    """Where a stream begins in a store that has appeared while it ran: all of it is new."""
+    if options.starting_timestamp is not None:
+        return _at_time(store, options.starting_timestamp, options)
+    return _earliest(store, options)
+
+
+def _first_position(store: Store, options: Options) -> StorePosition:
+    offset = options.starting_offset
+    if isinstance(options.start, dict):
+        offset = options.start.get(store.broker)
+    if offset is not None:
+        return _at_offset(store, offset, options)
+    if options.start is Start.LATEST:
+        return _end(store, _whole(store, options))
+    return late_position(store, options)
+
+
+def _whole(store: Store, options: Options) -> StoreRange:
+    return take_snapshot([store], max_record_bytes=options.max_record_bytes).ranges[store.broker]
+
+
+def _earliest(store: Store, options: Options) -> StorePosition:
+    return _record_position(store, store.segments[0].base_offset, options)
+
+
+def _end(store: Store, store_range: StoreRange) -> StorePosition:
+    last = store_range.last_record
+    return StorePosition(store_range.end, None if last is None else known_record(store, last))
+
+
+def _record_position(store: Store, offset: int, options: Options) -> StorePosition:
+    """An offset, with the record there if it proves itself: else it may be written yet, and be another."""
+    is_record = _kind_at(store, offset, options) is SpanKind.RECORD
+    return StorePosition(offset, known_record(store, offset) if is_record else None)
+
+
+def _kind_at(store: Store, offset: int, options: Options) -> SpanKind | None:
+    """What stands at an offset, or None where there is no segment."""
+    whole = _segment_range(store, offset)
+    if whole is None:
+        return None
+    try:
+        with OpenSegment(whole.path) as file:
+            return look_at(file, whole, offset, options.max_record_bytes)[0].kind
+    except FileNotFoundError:
+        return None
+
+
+def _segment_range(store: Store, offset: int) -> Split | None:
+    segment = segment_at(store, offset)
+    if segment is None:
+        return None
+    base, file_end = segment.base_offset, segment.base_offset + segment.file_size
+    end = base + size_of(store, segment)
+    return Split(store.broker, segment.path, base, base, file_end, end, file_end, layout=store.layout)
+
+
+def _at_offset(store: Store, offset: int, options: Options) -> StorePosition:
+    """A given offset. What is older than the log is a loss, and told as such when it is to be read."""
+    log_end = store.segments[-1].base_offset + store.segments[-1].file_size
+    if not 0 <= offset <= log_end:
+        raise OptionError(
+            f"option startingOffset: expected an offset of store {store.broker!r}, whose log ends before {log_end}, "
+            f"found {offset}"
+        )
+    if not is_border(store, offset, options):
+        raise OptionError(
+            f"option startingOffset: expected where a record of store {store.broker!r} begins, found {offset}, inside "
+            "one"
+        )
+    return _record_position(store, offset, options)
+
+
+def is_border(store: Store, offset: int, options: Options) -> bool:
+    """Whether a record or a bad range begins or ends at an offset, or nobody can tell, as there is no such segment."""
+    whole = _segment_range(store, offset)
+    if whole is None or offset == whole.base_offset:
+        return True
+    end = End()
+    with OpenSegment(whole.path) as file:
+        # What proves itself may lie in a body; what is proven by its surroundings is the log's.
+        if find_cut(file, whole, offset, options.max_record_bytes) == offset:
+            return True
+        for step in walk(file, whole, _WINDOW_BYTES, options.max_record_bytes, end, verify=False):
+            starts = step.origin + step.parts[hop.START]
+            ends = step.origin + step.parts[hop.PROPERTIES] + step.parts[hop.PROPERTIES_LENGTH]
+            if offset in starts or offset in ends or any(offset in (bad.start, bad.end) for bad in step.bad):
+                return True
+            if len(starts) and starts[-1] > offset:
+                return False
+    return end.position == offset
+
+
+def _at_time(store: Store, milliseconds: int, options: Options) -> StorePosition:
+    """The first record that was stored at a time or later: looked for in segments that can hold one, no others."""
+    store_range = _whole(store, options)
+    wholes = [whole for whole in segment_ranges(store, store_range) if whole.size]
+    found = time_bounds(
+        wholes,
+        store_range.last_record,
+        options.clock_tolerance_ms,
+        options.max_record_bytes,
+        (milliseconds, None),
+    )
+    for whole, bounds in zip(wholes, found, strict=True):
+        if not whole.missing and bounds.meet(milliseconds, None):
+            offset = _first_since(whole, milliseconds, options)
+            if offset is not None:
+                return StorePosition(offset, known_record(store, offset))
+    return _end(store, store_range)
+
+
+def _first_since(whole: Split, milliseconds: int, options: Options) -> int | None:
+    try:
+        with OpenSegment(whole.path) as file:
+            for step in walk(file, whole, _WINDOW_BYTES, options.max_record_bytes, End(), verify=False):
+                since = np.flatnonzero(store_times(step, whole.layout) >= milliseconds)
+                if len(since):
+                    return step.origin + int(step.parts[hop.START, since[0]])
+    except FileNotFoundError:
+        pass  # deleted since it was listed: the next one is older than nothing that is left
+    return None

@@ -1,0 +1,71 @@
+"""The option --broker-conf, which names a broker's settings file."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from commitlake.jobs.cli.command import JobError
+from commitlake.schemas.layouts.rocketmq.broker_conf import BrokerConfError
+from commitlake.schemas.layouts.rocketmq.store_conf import StoreConf, parse_store_conf
+
+BROKER_PLACEHOLDER = "{broker}"
+MAX_BYTES = 1 << 20
+"""Of a settings file: a larger one is something else."""
+
+
+def add_broker_conf_argument(parser: argparse._ActionsContainer) -> None:
+    """Add --broker-conf."""
+    parser.add_argument(
+        "--broker-conf",
+        metavar="FILE",
+        help="the broker's settings, RocketMQ's broker.conf or BoltMQ's broker.toml ({broker}: the store's name); the "
+        "options here go before them",
+    )
+
+
+def read_broker_conf(path: str | None, broker: str) -> str:
+    """Read a settings file.
+
+    Args:
+        path: With `{broker}` for the store's name; None or empty for no file.
+        broker: The store's name.
+
+    Returns:
+        The content, empty without a file.
+
+    Raises:
+        JobError: The file cannot be read.
+    """
+    if not path:
+        return ""
+    path = path.replace(BROKER_PLACEHOLDER, broker)
+    try:
+        with Path(path).open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise JobError(f"--broker-conf: {path} cannot be read: {reason}") from None
+    if len(data) > MAX_BYTES:
+        raise JobError(f"--broker-conf: {path}: expected a settings file of at most {MAX_BYTES} bytes, found more")
+    return data.decode("iso-8859-1")  # of BoltMQ's file, too, all that counts is ASCII
+
+
+def read_store_conf(path: str | None, broker: str) -> StoreConf:
+    """Read what a settings file says of a store's files.
+
+    Args:
+        path: As for `read_broker_conf`.
+        broker: The store's name.
+
+    Returns:
+        The settings; without a file, none.
+
+    Raises:
+        JobError: The file cannot be read, or holds a value that the broker would not take.
+    """
+    try:
+        return parse_store_conf(read_broker_conf(path, broker))
+    except BrokerConfError as error:
+        hint = "the broker ignores a value that it cannot read, and uses its default: correct the file"
+        raise JobError(f"--broker-conf {path}: {error}", hint) from None

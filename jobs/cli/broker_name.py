@@ -1,0 +1,125 @@
+"""Which name a store has in the lake, where neither an option nor the path says it.
+
+The first of these: the name of its folder, if the lake has a store of that name (so that what was archived under a name
+goes on under it); `brokerName` in the file of `--broker-conf`; `brokerName` in `broker.conf` or `conf/broker.conf` in
+the folder that holds the store, or in the store itself; the name of its folder, which is a guess.
+
+Nobody asked for a file beside the store, and anybody may have put it there: one that cannot be read, that is a link in
+the store, or whose name is none that a broker can have, is passed over with a warning.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from commitlake.connectors.formats.engine.layouts import StoreLayout
+from commitlake.connectors.formats.engine.stores import Store, find_stores, is_glob
+from commitlake.connectors.lake.packs.names import fits_folder
+from commitlake.connectors.printable import printable_line
+from commitlake.jobs.cli.broker_conf import MAX_BYTES, read_store_conf
+from commitlake.jobs.cli.command import JobError
+from commitlake.schemas.layouts.rocketmq.broker_conf import BrokerConfError
+from commitlake.schemas.layouts.rocketmq.store_conf import parse_broker_name
+from commitlake.schemas.store_files import read_file
+
+_PLACES_ABOVE = ("conf/broker.conf", "broker.conf")
+_PLACES_WITHIN = ("broker.conf", "conf/broker.conf")
+_MAX_SHOWN = 60
+_HINT = "--broker NAME gives the store's name"
+_LOGGER = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerName:
+    """A store's name and where it is from.
+
+    Attributes:
+        name: for `find_stores`; None for that of the folder.
+        told: a sentence for the first run's summary; empty where there is nothing to say.
+    """
+
+    name: str | None
+    told: str = ""
+
+
+def broker_name(
+    path: str, given: str | None, conf: str | None, known: Collection[str], layouts: Sequence[StoreLayout]
+) -> BrokerName:
+    """Return the name under which a path's store is, or is to be, in a lake.
+
+    Args:
+        path: stores, as for `find_stores`.
+        given: `--broker`.
+        conf: `--broker-conf`.
+        known: names of the stores that the lake has.
+        layouts: as for `find_stores`.
+
+    Raises:
+        JobError: if the file of `--broker-conf` cannot be read, or the name is none that a broker can have.
+        CommitLogError: as for `find_stores`.
+    """
+    if given is not None or "," in path or is_glob(path) or "{" in path:
+        if given is not None and given not in known:
+            _check_name(given, "--broker")
+        return BrokerName(given)
+    (store,) = find_stores(path, None, layouts)
+    if store.broker in known:
+        return BrokerName(None)
+    for file, name in _named_by(store, conf):
+        told = "" if name in known else f"store {store.root} is {name!a} in the lake: brokerName in {file}"
+        return BrokerName(name, told)
+    if not fits_folder(store.broker):
+        raise JobError(f"store {store.root}: its folder's name is too long for the lake", _HINT)
+    told = (
+        f"store {store.root} is {store.broker!a} in the lake, after its folder: another store may have this name, too. "
+        "--broker NAME or --broker-conf FILE gives it another one, before its first run"
+    )
+    return BrokerName(None, told)
+
+
+def fault_of_name(name: str) -> str | None:
+    """Return what keeps a text from being a broker's name, as `expected ..., found ...`; None for a name."""
+    shown = ascii(name if len(name) <= _MAX_SHOWN else f"{name[:_MAX_SHOWN]}...")
+    if not fits_folder(name):
+        return f"expected a broker's name of at most 248 bytes, found {len(name)} characters: {shown}"
+    if not name or name != name.strip() or "/" in name or printable_line(name) != name:
+        return f"expected a broker's name without '/', control characters and spaces around it, found {shown}"
+    return None
+
+
+def _check_name(name: str, source: str) -> None:
+    if fault := fault_of_name(name):
+        raise JobError(f"{source}: {fault}", _HINT)
+
+
+def _named_by(store: Store, conf: str | None) -> Iterator[tuple[str, str]]:
+    """Yield the files that name a store, the best first, with the name."""
+    if conf:
+        name = read_store_conf(conf, store.broker).broker_name
+        if name is not None:
+            _check_name(name, f"--broker-conf {conf}: brokerName")
+            yield conf, name
+    elif "://" not in store.root:
+        yield from _named_beside(Path(store.root).parent)
+
+
+def _named_beside(folder: Path) -> Iterator[tuple[str, str]]:
+    above = [(folder / ".." / place).resolve() for place in _PLACES_ABOVE]  # links are the administrator's there
+    for path, below in [*((path, None) for path in above), *((folder / place, folder) for place in _PLACES_WITHIN)]:
+        if not os.path.lexists(path):
+            continue
+        try:
+            text = read_file(path, below=below, limit=MAX_BYTES).decode("iso-8859-1")
+            name = parse_broker_name(text)
+        except (OSError, BrokerConfError) as error:
+            why = (error.strerror if isinstance(error, OSError) else None) or error
+            _LOGGER.warning("%s is not used for the store's name: %s. %s", path, why, _HINT)
+            continue
+        if name is not None and (fault := fault_of_name(name)):
+            _LOGGER.warning("%s is not used for the store's name: brokerName: %s. %s", path, fault, _HINT)
+        elif name is not None:
+            yield str(path), name

@@ -1,0 +1,34 @@
+"""Options that do nothing without others: refused, so that nobody relies on what has no effect."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Sequence
+
+from commitlake.jobs.cli.command import JobError
+from commitlake.jobs.cli.settings_check import variable_of
+
+
+def check_has_effect(arguments: argparse.Namespace, options: Sequence[str], needed: str) -> None:
+    """Refuse options that were given without another one that they need.
+
+    What the environment says is left alone: it may be meant for other jobs.
+
+    Args:
+        arguments: of a job; an option that was not given is None, false or empty.
+        options: names, without the dashes.
+        needed: likewise, the option that they need.
+
+    Raises:
+        JobError: naming the first one.
+    """
+    if _value(arguments, needed):
+        return
+    for option in options:
+        if _value(arguments, option) not in (None, False, []) and variable_of(option) not in os.environ:
+            raise JobError(f"--{option} has no effect without --{needed}", f"add --{needed}, or leave it out")
+
+
+def _value(arguments: argparse.Namespace, option: str) -> object:
+    return getattr(arguments, option.replace("-", "_"))

@@ -1,0 +1,260 @@
+"""What every job's command line shares: options, errors, exit codes.
+
+A job builds its parser with `job_parser`, and gives it with a function to `run_job`, which turns what happens into an
+exit code:
+
+    0  all went well
+    1  an error that is not the user's, or one that may be gone the next time, as of a network: --verbose shows the
+       stack trace
+    2  wrong usage, a wrong path, something that is not what it should be
+    3  the job ran, and found damage, a gap, a difference, or a segment about to be lost
+    4  refused: other runs were first again and again, or a store is not the one that was archived
+    130  interrupted
+    141  standard output was closed by whoever read it, as `head` does
+    143  ended by SIGTERM
+
+What signals and closed streams do is in `jobs.cli.process`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import logging
+import os
+import signal
+import sys
+import textwrap
+import traceback
+from collections.abc import Callable, Sequence
+from enum import IntEnum
+from pathlib import Path
+from typing import TextIO
+
+import configargparse
+from rich_argparse import RawDescriptionRichHelpFormatter
+
+from commitlake.jobs.cli.process import OutputError, is_own_process, stop_signal
+from commitlake.jobs.cli.terminal import guarded_streams, trusted
+from commitlake.jobs.cli.worker_errors import worker_error
+from commitlake.schemas.store_files import restricted_umask
+
+ENVIRONMENT_PREFIX = "COMMITLAKE_"
+_TEXT_WIDTH = 100
+_CONFIG_FILE = "commitlake.toml"
+
+
+class ExitCode(IntEnum):
+    """What a scheduler can rely on; see the module."""
+
+    OK = 0
+    FAILED = 1
+    USAGE = 2
+    DAMAGE = 3
+    REFUSED = 4
+    INTERRUPTED = 130
+    OUTPUT_CLOSED = 141
+    TERMINATED = 143
+
+
+class JobError(Exception):
+    """Something to tell the user in a sentence, with what to do about it.
+
+    Attributes:
+        hint: what to do, or nothing.
+        exit_code: what the job ends with.
+    """
+
+    def __init__(self, message: str, hint: str = "", exit_code: ExitCode = ExitCode.USAGE) -> None:
+        super().__init__(message)
+        self.hint = hint
+        self.exit_code = exit_code
+
+
+def job_parser(name: str, description: str, examples: Sequence[tuple[str, str]]) -> argparse.ArgumentParser:
+    """A parser that takes arguments, then the environment, then a TOML file's table `[name]`, then defaults.
+
+    Args:
+        name: of the job.
+        description: what it does, for `--help`.
+        examples: command lines (without `commitlake`) and what each is for.
+    """
+    parser: argparse.ArgumentParser = _Parser(
+        prog=f"commitlake {name}",
+        description="\n".join(textwrap.wrap(description, width=_TEXT_WIDTH)),
+        epilog=_epilog(examples),
+        formatter_class=RawDescriptionRichHelpFormatter,
+        auto_env_var_prefix=ENVIRONMENT_PREFIX,
+        add_env_var_help=False,
+        add_config_file_help=False,
+        config_file_parser_class=configargparse.TomlConfigParser([name]),
+        default_config_files=[str(_own_configuration())],
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "--config",
+        is_config_file=True,
+        metavar="FILE",
+        help=f"TOML file with a table for each job (default: ~/.config/{_CONFIG_FILE})",
+    )
+    loudness = parser.add_mutually_exclusive_group()
+    loudness.add_argument("--quiet", action="store_true", help="no progress and no summary, only errors")
+    loudness.add_argument("--verbose", action="store_true", help="say more, and show stack traces")
+    raw_help = "print control characters of names and texts as they are; else they are shown as \\x1b or \\u202e"
+    parser.add_argument("--raw", action="store_true", help=raw_help)
+    return parser
+
+
+class _Parser(configargparse.ArgumentParser):  # type: ignore[misc]  # configargparse has no types
+    """A parser whose coloured help reaches a terminal, and whose errors are printed as any other text."""
+
+    def print_help(self, file: TextIO | None = None) -> None:
+        """Print the help to a stream, by default standard output."""
+        super().print_help(trusted(file or sys.stdout))
+
+    def print_usage(self, file: TextIO | None = None) -> None:
+        """Print the usage to a stream, by default standard output."""
+        super().print_usage(trusted(file or sys.stdout))
+
+
+def _own_configuration() -> Path:
+    """Return the user's own file of settings; one that lies where a job happens to be started is never read unasked."""
+    given = Path(os.environ.get("XDG_CONFIG_HOME", ""))
+    return (given if given.is_absolute() else Path("~/.config").expanduser()) / _CONFIG_FILE
+
+
+def _epilog(examples: Sequence[tuple[str, str]]) -> str:
+    lines = [f"  # {purpose}\n  commitlake {command}" for command, purpose in examples]
+    options = (
+        f"Every option can also be set as {ENVIRONMENT_PREFIX}<OPTION> in the environment or in a TOML file (--config)."
+    )
+    return "examples:\n" + "\n".join(lines) + "\n\n" + options
+
+
+def run_job(
+    parser: argparse.ArgumentParser, job: Callable[[argparse.Namespace], ExitCode], argv: Sequence[str] | None
+) -> int:
+    """Parse the arguments, run the job, and turn what happens into an exit code."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # The name of a file or a topic need not be UTF-8, and must not end a job's output.
+        sys.stdout.reconfigure(errors="backslashreplace")
+    with guarded_streams():
+        _check_settings(parser, sys.argv[1:] if argv is None else argv)
+        arguments = parser.parse_args(argv)
+    with guarded_streams(raw=arguments.raw):
+        return _run(parser, job, arguments)
+
+
+def _run(
+    parser: argparse.ArgumentParser, job: Callable[[argparse.Namespace], ExitCode], arguments: argparse.Namespace
+) -> int:
+    logging.basicConfig(
+        level=logging.INFO if arguments.verbose else logging.WARNING, format="%(levelname)s %(message)s"
+    )
+    try:
+        with restricted_umask():
+            exit_code = job(arguments)
+        sys.stdout.flush()
+    except JobError as error:
+        _say(parser.prog, str(error), error.hint)
+        return error.exit_code
+    except OutputError:
+        raise
+    except KeyboardInterrupt:
+        if is_own_process():
+            raise
+        _say(parser.prog, "interrupted", "")
+        return ExitCode.INTERRUPTED
+    except BaseException as error:
+        # A panic of deltalake, in its own language, is no Exception in this one.
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        return _unexpected(parser.prog, error, verbose=arguments.verbose)
+    return exit_code
+
+
+def _check_settings(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
+    """Refuse a file of settings with names that no job reads, and warn of such variables."""
+    from commitlake.jobs.cli.settings_check import SettingsError, check_environment, check_file, config_file
+
+    try:
+        if (path := config_file(parser, argv)) is not None:
+            check_file(path, parser.prog.split()[-1], parser)
+    except SettingsError as error:
+        parser.error(str(error))
+    check_environment(parser, os.environ)
+
+
+def _unexpected(prog: str, error: BaseException, *, verbose: bool) -> int:
+    in_worker = worker_error(error)
+    kind, message = type(error), str(error)
+    if in_worker is not None and in_worker.kind is not None:
+        kind, message = in_worker.kind, in_worker.message
+    for expected, exit_code in _expected_errors():
+        if issubclass(kind, expected):
+            _say(prog, message, "")
+            return exit_code
+    from commitlake.jobs.cli.permissions import HINT, denied_place
+
+    if (place := denied_place(error)) is not None:
+        _say(prog, f"{place} may not be read or written by this user: permission denied", HINT)
+        return ExitCode.USAGE
+    if (number := stop_signal()) is not None:  # a signal to the whole process group has ended what the job needs
+        _say(prog, f"ended by {signal.Signals(number).name}", "")
+        return 128 + number
+    if verbose:
+        traceback.print_exception(error)
+    found = f"{in_worker.name}: {in_worker.message}" if in_worker else f"{type(error).__name__}: {_first_line(error)}"
+    _say(prog, found, "" if verbose else "--verbose shows the stack trace")
+    return ExitCode.FAILED
+
+
+def _expected_errors() -> list[tuple[type[Exception], ExitCode]]:
+    """Errors of the connectors that are the user's to mend; only those of modules that the job has imported."""
+    found: list[tuple[type[Exception], ExitCode]] = []
+    for module, name, exit_code in (
+        ("commitlake.connectors.formats.engine.continuity", "StoreReplacedError", ExitCode.REFUSED),
+        ("commitlake.connectors.lake.committer", "ConcurrentArchiveError", ExitCode.REFUSED),
+        ("commitlake.connectors.formats.engine.errors", "DamagedLogError", ExitCode.DAMAGE),
+        ("commitlake.pipelines.archive.run", "RefusedError", ExitCode.DAMAGE),
+        ("commitlake.pipelines.archive.judging", "CriticalQualityError", ExitCode.DAMAGE),
+        ("commitlake.pipelines.quality.errors", "QualityError", ExitCode.FAILED),
+        ("commitlake.connectors.formats.engine.errors", "SegmentCutError", ExitCode.FAILED),
+        ("commitlake.connectors.formats.engine.errors", "CommitLogError", ExitCode.USAGE),
+        ("commitlake.connectors.lake.log_check", "LogDamagedError", ExitCode.DAMAGE),
+        ("commitlake.connectors.lake.paths", "LakeError", ExitCode.USAGE),
+        ("commitlake.connectors.lake.packs.errors", "PackStoreUnavailableError", ExitCode.FAILED),
+        ("commitlake.connectors.lake.packs.errors", "PackError", ExitCode.USAGE),
+        ("commitlake.connectors.object_store.errors", "S3UnavailableError", ExitCode.FAILED),
+        ("commitlake.connectors.object_store.errors", "S3Error", ExitCode.USAGE),
+        ("commitlake.connectors.hbase.errors", "OptionError", ExitCode.USAGE),
+        ("commitlake.connectors.hbase.errors", "HBaseError", ExitCode.FAILED),
+        ("commitlake.connectors.lake.versions", "VersionsError", ExitCode.FAILED),
+        ("commitlake.connectors.runtime.java", "JavaError", ExitCode.FAILED),
+        ("commitlake.connectors.runtime.jars", "JarsError", ExitCode.FAILED),
+        ("commitlake.schemas.store_files", "UnsafeFileError", ExitCode.USAGE),
+    ):
+        if module in sys.modules:
+            found.append((getattr(sys.modules[module], name), exit_code))
+    return found
+
+
+def _first_line(error: BaseException) -> str:
+    """What an error says; of one that comes from Java, its innermost cause."""
+    lines = str(error).strip().splitlines() or ["no message"]
+    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
+    return causes[-1] if causes else lines[0]
+
+
+def _say(prog: str, message: str, hint: str) -> None:
+    print(f"{prog}: error: {message}", file=sys.stderr)
+    if hint:
+        print(f"  {hint}", file=sys.stderr)
+
+
+def existing_path(text: str) -> Path:
+    """An argument type: a path that must be there."""
+    path = Path(text)
+    if not path.exists():
+        raise argparse.ArgumentTypeError(f"{text} does not exist")
+    return path

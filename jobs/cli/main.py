@@ -1,0 +1,99 @@
+"""The command `commitlake`: find the job, import it, and run it.
+
+This module imports nothing slow before `jobs.cli.process` handles signals. Python itself handles a SIGINT that arrives
+earlier, while the interpreter starts: it prints a traceback. `spark-submit.sh` therefore blocks signals, where the
+system can, and `jobs.cli.process` takes those that have come as soon as it is ready.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Callable, Sequence
+
+JOBS = {
+    "demo": "fill a small shop's broker, archive it, and look at the result",
+    "archive": "take what is new in broker stores into the lake",
+    "audit": "compare what was archived with stores, packs and HBase, window by window",
+    "verify": "look for all that is wrong in a store, tell why, and what to do; --local needs no Spark",
+    "rebuild": "make a store's queues and index again from its log, or salvage a damaged one; --local needs no Spark",
+    "restore": "make a store that a broker starts from, out of the lake, as it was at any time; needs no Spark",
+    "query": "ask the lake: by topic, key, id, time or SQL; starts without a JVM",
+    "dump": "print a store's records, queues or index as JSON lines; needs no Spark",
+    "guard": "tell which segments a broker will delete, when, and whether they are archived",
+    "maintain": "merge small files, drop what is old, clean up; needs no Spark",
+    "broker": "run a small broker and name server that RocketMQ's clients use; needs no Spark",
+    "explain": "tell what a read of a store would read, and what it would leave out; needs no Spark",
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run `commitlake JOB …`.
+
+    Args:
+        argv: the job and its arguments. Where not given, this process's own: signals then end it as `jobs.cli.process`
+            says.
+
+    Returns:
+        The job's exit code, or 2 where there is no such job.
+    """
+    if argv is None:
+        return run_as_process(lambda: main(sys.argv[1:]))
+    import importlib.metadata
+
+    from commitlake.jobs.cli.process import set_command_name
+
+    arguments = list(argv)
+    match arguments:
+        case [] | ["-h" | "--help", *_]:
+            print(usage())
+            return 0
+        case ["--version", *_]:
+            print(f"commitlake {importlib.metadata.version('commitlake')}")
+            return 0
+        case [name, *rest] if name in JOBS:
+            set_command_name(f"commitlake {name}")
+            return int(importlib.import_module(f"jobs.{name}").main(rest))
+    print(f"commitlake: error: there is no job {arguments[0]!r}.{_suggestion(arguments[0])}", file=sys.stderr)
+    print("  commitlake --help lists the jobs", file=sys.stderr)
+    return 2
+
+
+def run_as_process(command: Callable[[], int]) -> int:
+    """Run a command as this process's own, as `jobs.cli.process.run_process` does."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # else a SIGINT during the next import prints a traceback
+    from commitlake.jobs.cli.process import run_process
+
+    return run_process(command)
+
+
+def job_lines() -> list[str]:
+    """A line for each job, as `commitlake --help` and `spark-submit.sh --help` show them."""
+    width = max(len(name) for name in JOBS)
+    return [f"  {name.ljust(width)}  {purpose}" for name, purpose in JOBS.items()]
+
+
+def usage() -> str:
+    """The text of `commitlake --help`."""
+    jobs = "\n".join(job_lines())
+    return (
+        "usage: commitlake JOB [arguments]\n\n"
+        "Message broker logs as tables: archive, query and check what RocketMQ wrote.\n\n"
+        f"jobs:\n{jobs}\n\n"
+        "commitlake JOB --help tells a job's arguments, with examples.\n"
+        "commitlake --version tells the version.\n\n"
+        "exit codes: 0 well, 1 failed, 2 wrong usage or path, 3 found damage or loss, 4 refused, 130 interrupted,\n"
+        "141 standard output was closed, 143 ended by SIGTERM"
+    )
+
+
+def _suggestion(name: str) -> str:
+    import difflib
+
+    close = difflib.get_close_matches(name, JOBS, n=1)
+    return f" Did you mean {close[0]!r}?" if close else ""
+
+
+if __name__ == "__main__":
+    sys.exit(main())

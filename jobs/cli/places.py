@@ -1,0 +1,51 @@
+"""The options that tell where a lake and its bodies lie, for every job that has them."""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.jobs.cli.permissions import check_lake_is_readable
+
+_LAKE = "the lake: a folder, or s3://bucket/prefix"
+_BODIES = "where the packs of bodies are: a folder, or s3://bucket/prefix (default: 'bodies' in the lake)"
+_ENDPOINT = "object store other than Amazon's (default: AWS_ENDPOINT_URL_S3); credentials as for any AWS tool"
+_REGION = "region of the bucket (default: AWS_REGION, or that of the profile)"
+
+
+def add_place_arguments(parser: argparse.ArgumentParser, lake: str = _LAKE, bodies: str = _BODIES) -> None:
+    """Add `--lake`, `--bodies`, `--s3-endpoint` and `--s3-region`.
+
+    Args:
+        parser: a job's.
+        lake: help for `--lake`.
+        bodies: help for `--bodies`.
+    """
+    parser.add_argument("--lake", required=True, metavar="PLACE", help=lake)
+    parser.add_argument("--bodies", metavar="PLACE", help=bodies)
+    parser.add_argument("--s3-endpoint", metavar="URL", help=_ENDPOINT)
+    parser.add_argument("--s3-region", metavar="NAME", help=_REGION)
+
+
+def lake_of(arguments: argparse.Namespace) -> LakePaths:
+    """The lake that the arguments name.
+
+    What is said of the object store goes into this process's environment, from where everything that opens a table,
+    a pack or a JVM takes it.
+
+    Raises:
+        LakeError: if it may not be read.
+        S3Error: if it is in an object store and names no bucket, or the endpoint is no URL.
+    """
+    for variable, value in (("AWS_ENDPOINT_URL_S3", arguments.s3_endpoint), ("AWS_REGION", arguments.s3_region)):
+        if value:
+            os.environ[variable] = value
+    lake = LakePaths(arguments.lake)
+    check_lake_is_readable(lake)
+    return lake
+
+
+def bodies_of(arguments: argparse.Namespace, lake: LakePaths) -> str:
+    """The root of the packs."""
+    return arguments.bodies or lake.bodies

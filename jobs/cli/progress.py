@@ -1,0 +1,143 @@
+"""Progress of long work, on standard error: a bar on a terminal, a line now and then elsewhere, nothing when quiet.
+
+A thread looks at what is done twice a second, so that the work itself only counts.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from py4j.protocol import Py4JError
+
+from commitlake.connectors.printable import printable_line
+from commitlake.jobs.cli.terminal import trusted
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_POLL_SECONDS = 0.5
+_LINE_SECONDS = 10.0
+
+# (done, known) so far; known is 0 as long as nobody knows how much there is.
+Count = Callable[[], tuple[int, int]]
+
+
+@contextmanager
+def spark_progress(spark: SparkSession, what: str, *, quiet: bool) -> Iterator[None]:
+    """Show how many tasks of the Spark jobs that run meanwhile are done.
+
+    Args:
+        spark: the session whose jobs are watched.
+        what: what the work is, in a few words.
+        quiet: show nothing.
+    """
+    with _shown(_Tasks(spark).count, what, "tasks", quiet=quiet):
+        yield
+
+
+@contextmanager
+def counted_progress(what: str, total: int, unit: str, *, quiet: bool) -> Iterator[Callable[[int], None]]:
+    """Show how much of a known amount is done.
+
+    Args:
+        what: what the work is, in a few words.
+        total: how much there is to do.
+        unit: of what: bytes, messages.
+        quiet: show nothing.
+
+    Yields:
+        A function to call with how much more is done.
+    """
+    done = 0
+
+    def advance(more: int) -> None:
+        nonlocal done
+        done += more
+
+    with _shown(lambda: (done, total), what, unit, quiet=quiet):
+        yield advance
+
+
+class _Tasks:
+    """Tasks done and known of all stages since the first look."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._tracker = spark.sparkContext.statusTracker()
+        self._seen: dict[int, tuple[int, int]] = {}
+
+    def count(self) -> tuple[int, int]:
+        """(done, known) so far."""
+        active = set(self._tracker.getActiveStageIds())
+        for stage in active:
+            info = self._tracker.getStageInfo(stage)
+            if info is not None:
+                self._seen[stage] = (info.numCompletedTasks, info.numTasks)
+        done = sum(done if stage in active else known for stage, (done, known) in self._seen.items())
+        return done, sum(known for _, known in self._seen.values())
+
+
+@contextmanager
+def _shown(count: Count, what: str, unit: str, *, quiet: bool) -> Iterator[None]:
+    if quiet:
+        yield
+        return
+    stop = threading.Event()
+    watch = _show_bar if sys.stderr.isatty() else _show_lines
+    watcher = threading.Thread(target=_until_the_jvm_ends, args=(watch, count, what, unit, stop), daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        watcher.join()
+
+
+def _until_the_jvm_ends(watch: Callable[..., None], *arguments: object) -> None:
+    """Watch; where the JVM goes away, the work itself will say so."""
+    try:
+        watch(*arguments)
+    except (Py4JError, OSError):
+        return
+
+
+def _show_bar(count: Count, what: str, unit: str, stop: threading.Event) -> None:
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TaskProgressColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TaskProgressColumn(),
+        TextColumn(unit),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(file=trusted(sys.stderr)), transient=True) as progress:
+        bar = progress.add_task(printable_line(what), total=None)
+        while not stop.wait(_POLL_SECONDS):
+            done, known = count()
+            progress.update(bar, completed=done, total=known or None)
+
+
+def _show_lines(count: Count, what: str, unit: str, stop: threading.Event) -> None:
+    started = time.monotonic()
+    following = _LINE_SECONDS
+    while not stop.wait(_POLL_SECONDS):
+        elapsed = time.monotonic() - started
+        if elapsed >= following:
+            done, known = count()
+            so_far = f"{done:,} of {known:,} {unit} done" if known else "started"
+            print(f"{what}: {so_far}, {elapsed:.0f} s", file=sys.stderr, flush=True)
+            following += _LINE_SECONDS

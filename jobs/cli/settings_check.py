@@ -1,0 +1,230 @@
+"""Settings of a job that nothing would read: tables and keys of a TOML file, and variables of the environment.
+
+A table that is no job's, and a key that is no option of the job, are errors. A variable `COMMITLAKE_…` that is an
+option of no job gives a warning, because it may be somebody else's. One of another job gives none, because all jobs may
+share an environment.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from commitlake.jobs.cli.main import JOBS
+from commitlake.jobs.cli.names import did_you_mean, warn
+
+PREFIX = "COMMITLAKE_"
+OTHER_VARIABLES = frozenset(
+    {
+        "COMMITLAKE_PYTHON",
+        "COMMITLAKE_JARS",
+        "COMMITLAKE_BROKER_ACCESS_KEY",
+        "COMMITLAKE_BROKER_SECRET_KEY",
+        "COMMITLAKE_ROCKETMQ_ACCESS_KEY",
+        "COMMITLAKE_ROCKETMQ_SECRET_KEY",
+        "COMMITLAKE_ROCKETMQ_SECURITY_TOKEN",
+        "COMMITLAKE_ROCKETMQ_TLS_CONFIG",
+        "COMMITLAKE_TLS_SERVER_KEY_PASSWORD",
+        "COMMITLAKE_TLS_CLIENT_KEY_PASSWORD",
+    }
+)
+"""Variables that are no option of a job."""
+_TEST_PREFIX = f"{PREFIX}TEST_"
+
+
+class SettingsError(Exception):
+    """A file of settings that says something that no job reads."""
+
+
+def check_file(path: Path, job: str, parser: argparse.ArgumentParser) -> None:
+    """Refuse tables of jobs that do not exist, and keys of this job that are not its options.
+
+    Args:
+        path: a TOML file. One that cannot be read is left to the parser, which says so.
+        job: name of the job.
+        parser: its parser.
+
+    Raises:
+        SettingsError: naming the first of them.
+    """
+    try:
+        settings = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return
+    for name, table in settings.items():
+        if name not in {*JOBS, job}:
+            what = "table" if isinstance(table, dict) else "key"
+            raise SettingsError(f"{path}: the {what} {name!a} is read by no job.{did_you_mean(name, JOBS)}")
+        if not isinstance(table, dict):
+            raise SettingsError(f"{path}: expected a table [{name}], found a value")
+    options = options_of(parser)
+    for key in settings.get(job, {}):
+        if key not in options:
+            raise SettingsError(f"{path}: [{job}] has the key {key!a}, which is no option.{did_you_mean(key, options)}")
+
+
+def check_environment(parser: argparse.ArgumentParser, environment: Mapping[str, str]) -> None:
+    """Warn of variables that look like options and are none of any job."""
+    own = {variable_of(option) for option in options_of(parser)}
+    for name in environment:
+        if not name.startswith(PREFIX) or name.startswith(_TEST_PREFIX) or name in own | OTHER_VARIABLES:
+            continue
+        if name not in VARIABLES and name not in variables_of_all_jobs():
+            near = did_you_mean(name, own | VARIABLES)
+            warn(parser.prog, f"the variable {name} is no option of any job.{near}")
+
+
+def config_file(parser: argparse.ArgumentParser, argv: Sequence[str]) -> Path | None:
+    """Return the file of settings that a job is going to read, if it is named or there."""
+    finder = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    finder.add_argument("--config")
+    try:
+        named = finder.parse_known_args(list(argv))[0].config or os.environ.get(f"{PREFIX}CONFIG")
+    except argparse.ArgumentError:
+        return None
+    defaults = getattr(parser, "_default_config_files", [])
+    return Path(named) if named else next((Path(path) for path in defaults if Path(path).is_file()), None)
+
+
+def options_of(parser: argparse.ArgumentParser) -> set[str]:
+    """Return the names of a parser's options, without the dashes."""
+    strings = (string for action in parser._actions for string in action.option_strings)  # noqa: SLF001 (no other way)
+    return {string.removeprefix("--") for string in strings if string.startswith("--")}
+
+
+def variables_of_all_jobs() -> set[str]:
+    """Return the variables of the options of all jobs, from their parsers."""
+    parsers = (importlib.import_module(f"jobs.{name}").build_parser() for name in JOBS)
+    return {variable_of(option) for parser in parsers for option in options_of(parser)}
+
+
+def variable_of(option: str) -> str:
+    """Return the variable that sets an option."""
+    return PREFIX + option.upper().replace("-", "_")
+
+
+VARIABLES = frozenset(
+    variable_of(option)
+    for option in (
+        "accounts",
+        "advertise",
+        "at",
+        "available-now",
+        "batch-queue-entries",
+        "bodies",
+        "bodies-kept",
+        "bodies-moved",
+        "body",
+        "body-out",
+        "broker",
+        "broker-conf",
+        "broker-id",
+        "broker-time-zone",
+        "broker-version",
+        "clean-forcibly-ratio",
+        "clock-tolerance",
+        "cluster",
+        "columns",
+        "config",
+        "consumequeue",
+        "count",
+        "delay-levels",
+        "delete-hours",
+        "dir",
+        "disk-percent",
+        "dry-run",
+        "engine",
+        "findings",
+        "flush",
+        "follow",
+        "from",
+        "from-offset",
+        "ha-listen",
+        "ha-master",
+        "hbase",
+        "hbase-kept",
+        "hbase-option",
+        "hbase-table",
+        "help",
+        "html",
+        "id",
+        "in-place",
+        "index",
+        "index-entries",
+        "index-slots",
+        "index-tags",
+        "keep",
+        "key",
+        "kind",
+        "lake",
+        "layout",
+        "limit",
+        "listen",
+        "local",
+        "max-connections",
+        "max-connections-per-address",
+        "max-groups",
+        "max-message-kib",
+        "max-mib-per-run",
+        "max-topics",
+        "name",
+        "namesrv",
+        "no-auto-create",
+        "no-bodies",
+        "no-indexes",
+        "no-keys",
+        "no-quality",
+        "offsets",
+        "on-corrupt",
+        "on-gap",
+        "on-missing",
+        "order-by",
+        "orders",
+        "out",
+        "output",
+        "partition-mib",
+        "processes",
+        "quality-page",
+        "queue",
+        "queue-entries",
+        "queue-file-size",
+        "quiet",
+        "raw",
+        "register",
+        "repair",
+        "reserved-hours",
+        "role",
+        "s3-endpoint",
+        "s3-region",
+        "salvage",
+        "segment-mib",
+        "segment-size",
+        "slave-read",
+        "slave-timeout",
+        "store",
+        "stored-body",
+        "table",
+        "target-mib",
+        "threads",
+        "tls-config",
+        "tls-mode",
+        "to",
+        "to-offset",
+        "topic",
+        "transaction-check-interval",
+        "transaction-check-max",
+        "transaction-timeout",
+        "trigger",
+        "vacuum-after",
+        "verbose",
+        "via",
+        "warning-level-ratio",
+        "where",
+        "within",
+    )
+)
+"""Variables of the jobs' options. One of another job is known by them without that job's parser, which loads slowly."""

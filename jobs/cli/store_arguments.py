@@ -1,0 +1,34 @@
+"""Argument types that jobs on stores share."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+
+from commitlake.schemas.layouts.numbers import INT64_MAX, parse_int
+
+
+def at_least(least: int) -> Callable[[str], int]:
+    """The type of an option whose whole number has a lower limit."""
+
+    def number(text: str) -> int:
+        found = parse_int(text, least, INT64_MAX)
+        if found is None:
+            raise argparse.ArgumentTypeError(f"{text[:100]!r}: expected a whole number, {least} or more")
+        return found
+
+    return number
+
+
+positive = at_least(1)
+"""A whole number from 1 on."""
+
+
+def delay_levels(text: str) -> tuple[int, ...]:
+    """A broker's messageDelayLevel, ms of each level."""
+    from commitlake.schemas.layouts.rocketmq.delay_levels import parse_delay_levels
+
+    try:
+        return parse_delay_levels(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None

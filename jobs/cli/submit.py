@@ -1,0 +1,66 @@
+"""What `spark-submit.sh` starts: a job, with options for spark-submit before its name.
+
+    ./spark-submit.sh --master spark://host:7077 --driver-memory 4g archive --store /data/store --lake /data/lake
+
+The job runs in this process; Spark's launcher, spark-submit, in one that is started when the job asks for a session.
+(The other way round, with spark-submit as the parent, standard error would come out of standard output, and there would
+be no terminal for a progress bar.) A job that never asks for a session, as `dump` and `query`, starts no JVM.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from itertools import pairwise
+
+from commitlake.jobs.cli import main as cli
+
+# spark-submit's options that take no value; all others do.
+_FLAGS = frozenset({"--verbose", "-v", "--supervise"})
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a job; its exit code, or 2 where the command line names none. The argument is as for `cli.main`."""
+    if argv is None:
+        return cli.run_as_process(lambda: main(sys.argv[1:]))
+    import shlex
+
+    options, command = split(argv)
+    if not command:
+        print(f"spark-submit.sh: error: no job is named after {' '.join(options)}", file=sys.stderr)
+        print("  ./spark-submit.sh --help lists the jobs", file=sys.stderr)
+        return 2
+    if "cluster" in _values(options, "--deploy-mode"):
+        print("spark-submit.sh: error: --deploy-mode cluster: expected client", file=sys.stderr)
+        print(
+            "  a job's command line, summary and exit code belong to this machine; executors may be anywhere",
+            file=sys.stderr,
+        )
+        return 2
+    if options:
+        os.environ["PYSPARK_SUBMIT_ARGS"] = shlex.join([*options, "pyspark-shell"])
+    return cli.main(command)
+
+
+def split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Options of spark-submit, and the job with its arguments.
+
+    >>> split(["--master", "local[2]", "-v", "--conf=a=b", "query", "--lake", "x"])
+    (['--master', 'local[2]', '-v', '--conf=a=b'], ['query', '--lake', 'x'])
+    """
+    end = 0
+    while end < len(argv) and argv[end].startswith("-"):
+        takes_next = argv[end] not in _FLAGS and "=" not in argv[end]
+        end += 2 if takes_next else 1
+    return list(argv[:end]), list(argv[end:])
+
+
+def _values(options: Sequence[str], name: str) -> list[str]:
+    """The values that an option is given."""
+    following = [value for option, value in pairwise(options) if option == name]
+    return following + [option.removeprefix(f"{name}=") for option in options if option.startswith(f"{name}=")]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

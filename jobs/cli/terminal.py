@@ -1,0 +1,60 @@
+"""Standard streams of jobs: what is printed of logs, names and stores cannot command a terminal.
+
+`guarded_streams` puts a stream in front of standard output and standard error, so that no job has to think of it. It
+guards files and pipes as well: whoever prints one later, with `cat` or `tail`, has the same terminal. Colours, progress
+bars and text that is printable already go through `trusted`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, TextIO, cast
+
+from commitlake.connectors.printable import printable
+
+
+class GuardedStream:
+    """A stream that is given no control characters but newline and tab; see `connectors.printable`."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+
+    def write(self, text: str) -> int:
+        """Write a text with escapes for what a terminal would obey."""
+        self.stream.write(printable(text))
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        """Write texts likewise."""
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+
+@contextmanager
+def guarded_streams(*, raw: bool = False) -> Iterator[None]:
+    """Guard standard output and standard error.
+
+    Args:
+        raw: leave them as they are.
+    """
+    before = sys.stdout, sys.stderr
+    if not raw:
+        sys.stdout, sys.stderr = (_guarded(stream) for stream in before)
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = before
+
+
+def trusted(stream: TextIO) -> TextIO:
+    """Return the stream itself, for what a library draws of text that is printable already."""
+    return stream.stream if isinstance(stream, GuardedStream) else stream
+
+
+def _guarded(stream: TextIO) -> TextIO:
+    return cast("TextIO", GuardedStream(stream)) if stream is not None else stream

@@ -1,0 +1,120 @@
+"""The bodies of a range on their way into packs: one pack for each date in the range, which is nearly always one.
+
+A pack is named after broker, range and attempt, and holds the bodies of the range's records of one date in the log's
+order. Two attempts at one range, of one run or of two, never write into one another's packs: those of the attempt that
+is committed stay as they are, and `maintain` deletes the others.
+
+A clock that is broken, or damage that no CRC covers, can give as many dates as there are records. A range has no more
+than some packs: the bodies of further dates go to those without one, which do not expire by a date.
+"""
+
+from __future__ import annotations
+
+import datetime
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+
+from commitlake.connectors.formats.engine.arrow import Array
+from commitlake.connectors.formats.engine.decoded import DecodedBatch
+from commitlake.connectors.formats.engine.kernel import hop as h
+from commitlake.connectors.formats.engine.splits import Split
+from commitlake.connectors.lake.packs.frames import PackRefs
+from commitlake.connectors.lake.packs.names import new_token, pack_name
+from commitlake.connectors.lake.packs.stores import PackStore
+from commitlake.connectors.lake.packs.writer import PackWriter, write_pack
+
+_DAY_MS = 86_400_000
+_MOST_DAYS = 16  # each is an open file, and a frame in memory
+_NO_DAY = -1
+_LAST_DAY = (datetime.date.max - datetime.date(1970, 1, 1)).days
+
+
+def date_of(day: int) -> datetime.date | None:
+    """The date so many days after 1970-01-01; None for a time that no column can hold."""
+    return None if day == _NO_DAY else datetime.date(1970, 1, 1) + datetime.timedelta(days=day)
+
+
+def _days_of(store_timestamps: Array) -> Array:
+    days = store_timestamps // _DAY_MS
+    return np.where((store_timestamps < 0) | (days > _LAST_DAY), _NO_DAY, days)
+
+
+@dataclass(frozen=True, slots=True)
+class PackOfBodies:
+    """The bodies of one pack.
+
+    Attributes:
+        pack: the pack's name.
+        rows: int64, which rows of the range they belong to.
+        refs: where they lie, in the order of `rows`.
+    """
+
+    pack: str
+    rows: Array
+    refs: PackRefs
+
+
+@dataclass
+class _OpenPack:
+    name: str
+    writer: PackWriter
+    rows: list[Array] = field(default_factory=list)
+
+
+class BodyPacks:
+    """The packs of one range, for a `with`: they are there when it has ended without an error."""
+
+    def __init__(self, split: Split, store: PackStore) -> None:
+        self._split = split
+        self._store = store
+        self._token = new_token()
+        self._stack = ExitStack()
+        self._packs: dict[int, _OpenPack] = {}
+        self._rows = 0
+
+    def __enter__(self) -> Self:
+        self._stack.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.__exit__(kind, error, trace)
+
+    def add(self, decoded: DecodedBatch) -> None:
+        """Take the bodies of a batch, while its window is there."""
+        days = _days_of(decoded.int64("store_timestamp"))
+        positions, lengths = decoded.parts[h.BODY], decoded.parts[h.BODY_LENGTH]
+        known = np.unique(days)
+        if len(known) + len(self._packs) > _MOST_DAYS:
+            kept = [day for day in known.tolist() if self._has_room_for(day)]
+            days = np.where(np.isin(days, kept), days, _NO_DAY)
+            known = np.unique(days)
+        for day in known.tolist():
+            pack = self._pack_of(day)
+            rows = np.flatnonzero(days == day)
+            pack.writer.append(decoded.window, positions[rows], lengths[rows])
+            pack.rows.append(rows + self._rows)
+        self._rows += decoded.rows
+
+    def finish(self) -> list[PackOfBodies]:
+        """The last frames; what there is in each pack, oldest date first."""
+        return [
+            PackOfBodies(pack.name, np.concatenate(pack.rows), pack.writer.finish())
+            for _, pack in sorted(self._packs.items())
+        ]
+
+    def _has_room_for(self, day: int) -> bool:
+        if day not in self._packs and len(self._packs) < _MOST_DAYS:
+            self._pack_of(day)
+        return day in self._packs
+
+    def _pack_of(self, day: int) -> _OpenPack:
+        if day not in self._packs:
+            name = pack_name(date_of(day), self._split.broker, self._split.start, self._split.end, self._token)
+            self._packs[day] = _OpenPack(name, self._stack.enter_context(write_pack(self._store, name)))
+        return self._packs[day]

@@ -1,0 +1,69 @@
+"""A run's one file of the table `profiles`, written piece by piece: a row group for each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from commitlake.connectors.lake.data_files import DataFile, open_table_file
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.statistics import file_statistics
+from commitlake.pipelines.quality.wire import PROFILES_SCHEMA, to_profiles
+
+
+class ProfilesFile:
+    """See `open_profiles_file`."""
+
+    def __init__(self, name: str, run_id: str, writer: pq.ParquetWriter) -> None:
+        self._name, self._run_id, self._writer = name, run_id, writer
+        self._rows = 0
+        self._written: DataFile | None = None
+
+    def add(self, profile: pa.Table) -> None:
+        """Write some windows of the run, of a table of `PROFILE`."""
+        self._writer.write_table(to_profiles(profile, self._run_id))
+        self._rows += profile.num_rows
+
+    def end(self, size: int, metadata: pq.FileMetaData) -> None:
+        """Note what was written."""
+        self._written = DataFile(self._name, None, size, self._rows, file_statistics(metadata))
+
+    @property
+    def written(self) -> DataFile:
+        """The file, once it is whole."""
+        assert self._written is not None
+        return self._written
+
+
+@contextmanager
+def open_profiles_file(lake: LakePaths, run_id: str) -> Iterator[ProfilesFile]:
+    """The file; it is there once the `with` has ended without an error, and no table knows of it until it is committed.
+
+    Args:
+        lake: where the tables lie.
+        run_id: the archive run's.
+
+    Raises:
+        S3Error: if an object store does not take it.
+    """
+    name = f"part-{run_id}.zstd.parquet"
+    collected: list[pq.FileMetaData] = []
+    with open_table_file(lake.profiles, name, lake.s3) as output:
+        with pq.ParquetWriter(
+            output,
+            PROFILES_SCHEMA,
+            compression="zstd",
+            store_schema=False,
+            use_dictionary=PROFILES_SCHEMA.names,
+            write_statistics=PROFILES_SCHEMA.names,
+            write_page_index=True,
+            write_page_checksum=True,
+            metadata_collector=collected,
+        ) as writer:
+            file = ProfilesFile(name, run_id, writer)
+            yield file
+        size = output.tell()
+    file.end(size, collected[0])

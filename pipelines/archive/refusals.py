@@ -1,0 +1,123 @@
+"""What a task could not read, on its way into the tables `quarantine` and `gaps`.
+
+The rows go into files as they come, and not to the driver: a damaged log may give as many of them as it has records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from commitlake.connectors.formats.engine.refused import CORRUPT_RECORD
+from commitlake.connectors.lake.manifest import ManifestRow
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.plain_files import write_plain_file
+from commitlake.connectors.lake.refusal_counts import RefusalCounts
+from commitlake.schemas.layouts.rocketmq.scan import Fault
+from commitlake.schemas.tables.gaps import GAPS
+from commitlake.schemas.tables.quarantine import QUARANTINE
+
+PART_ROWS = 1 << 15  # with 256 bytes of each range, some 20 MiB
+TABLES = {"quarantine": QUARANTINE, "gaps": GAPS}
+
+
+@dataclass
+class Refusals:
+    """The refused rows of one task.
+
+    Attributes:
+        lake: where the two tables lie.
+        name: how the names of the task's files begin.
+        run_id: goes into the rows.
+        parser_version: goes into the rows.
+        counts: how many there were so far, by broker.
+        first: the first of them, in words.
+    """
+
+    lake: LakePaths
+    name: str
+    run_id: str
+    parser_version: str
+    counts: dict[str, RefusalCounts] = field(default_factory=dict)
+    first: str = ""
+    _waiting: dict[str, list[pa.Table]] = field(default_factory=lambda: {table: [] for table in TABLES})
+    _files: int = 0
+
+    def add(self, batch: pa.RecordBatch) -> Iterator[ManifestRow]:
+        """Take the refused rows of a batch of the source; a row for each file that became full with them.
+
+        Args:
+            batch: with `broker` and `_corrupt_record`.
+        """
+        marks = batch.column(CORRUPT_RECORD)
+        if marks.null_count == len(marks):
+            return
+        is_message = pc.is_valid(batch.column("size"))
+        columns = {"broker": _plain(batch.column("broker")), "mark": marks, "is_message": is_message}
+        rows = pa.table(columns).filter(pc.is_valid(marks))
+        fields = rows.column("mark").combine_chunks().flatten()
+        names = [part.name for part in marks.type]
+        values = {"broker": rows.column("broker"), **dict(zip(names, fields, strict=True))}
+        values["start_offset"], values["end_offset"] = values.pop("start"), values.pop("end")
+        for name in ("run_id", "parser_version"):
+            values[name] = pa.repeat(getattr(self, name), rows.num_rows)
+        self.first = self.first or _in_words(values)
+        is_gap = pc.equal(values["reason"], str(Fault.MISSING_SEGMENT))
+        self._count(rows.column("broker"), rows.column("is_message"), is_gap)
+        for table, wanted in (("gaps", is_gap), ("quarantine", pc.invert(is_gap))):
+            yield from self._wait(table, _of_table(values, TABLES[table]).filter(wanted))
+
+    def finish(self) -> Iterator[ManifestRow]:
+        """Write what waits."""
+        for table in TABLES:
+            yield from self._write(table)
+
+    def _count(self, brokers: pa.ChunkedArray, is_message: pa.ChunkedArray, is_gap: pa.ChunkedArray) -> None:
+        counted = pa.table({"broker": brokers, "marked": is_message, "missing": is_gap})
+        for group in counted.group_by(["broker", "marked", "missing"]).aggregate([([], "count_all")]).to_pylist():
+            count = group["count_all"]
+            if group["missing"]:
+                more = RefusalCounts(missing_ranges=count)
+            elif group["marked"]:
+                more = RefusalCounts(marked_rows=count)
+            else:
+                more = RefusalCounts(bad_ranges=count)
+            self.counts[group["broker"]] = self.counts.get(group["broker"], RefusalCounts()) + more
+
+    def _wait(self, table: str, rows: pa.Table) -> Iterator[ManifestRow]:
+        if rows.num_rows:
+            self._waiting[table].append(rows)
+        if sum(part.num_rows for part in self._waiting[table]) >= PART_ROWS:
+            yield from self._write(table)
+
+    def _write(self, table: str) -> Iterator[ManifestRow]:
+        if not self._waiting[table]:
+            return
+        rows = pa.concat_tables(self._waiting[table])
+        self._waiting[table] = []
+        file = write_plain_file(
+            rows, getattr(self.lake, table), f"{self.name}-{self._files:03d}.zstd.parquet", s3=self.lake.s3
+        )
+        self._files += 1
+        yield ManifestRow.of_file(file, table)
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+
+
+def _of_table(values: dict[str, pa.ChunkedArray | pa.Array], schema: StructType) -> pa.Table:
+    target = to_arrow_schema(schema, timezone="UTC")
+    return pa.table([values[name] for name in target.names], target.names).cast(target)
+
+
+def _in_words(values: dict[str, pa.ChunkedArray | pa.Array]) -> str:
+    first = {name: values[name][0].as_py() for name in ("broker", "segment", "start_offset", "end_offset", "reason")}
+    return "{broker}, {segment}, physical offsets {start_offset} to {end_offset}: {reason}".format(**first) + (
+        f", expected {values['expected'][0].as_py()}, found {values['found'][0].as_py()}"
+    )

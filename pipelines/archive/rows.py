@@ -1,0 +1,106 @@
+"""Rows of ranges on their way into data files: joined, with the places of their bodies, by date.
+
+They wait until they are worth a file, or take up `PART_BYTES`; that, not the log, bounds a task's memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from commitlake.connectors.formats.engine.arrow import Array
+from commitlake.connectors.lake.data_files import DataFile, sort_rows, write_data_file
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.pipelines.archive.bodies import PackOfBodies, date_of
+from commitlake.pipelines.quality.merging import merge_profiles
+from commitlake.pipelines.quality.profile import profile_rows
+from commitlake.schemas.tables.messages import BODY_PLACE, BODY_REF, MESSAGES, STORE_DATE
+
+PART_BYTES = 64 << 20
+_DAY_US = 86_400_000_000
+_NO_DAY = -1
+_WRITTEN = [field.name for field in MESSAGES if field.name != STORE_DATE.name]
+
+
+class WaitingRows:
+    """Rows of some ranges, for the table `messages` of a lake; files get names that begin with `name`.
+
+    Attributes:
+        profile: of the rows that are written; None where none is wanted.
+    """
+
+    def __init__(self, lake: LakePaths, name: str, *, profiled: bool) -> None:
+        self.profile: pa.Table | None = merge_profiles([]) if profiled else None
+        self._lake = lake
+        self._name = name
+        self._tables: list[pa.Table] = []
+        self._bytes = 0
+        self._files = 0
+
+    def add(self, tables: list[pa.Table], packs: Sequence[PackOfBodies]) -> Iterator[DataFile]:
+        """Take the rows of one range, in the log's order, and where their bodies lie; write what is enough for a file.
+
+        Args:
+            tables: of the range; none are left in the list, for there is no room for two copies.
+            packs: of the range.
+
+        Yields:
+            The files that were written.
+        """
+        rows = join_rows(tables)
+        tables.clear()
+        rows = rows.append_column(BODY_REF.name, _body_refs(rows.num_rows, packs))
+        parts = max(1, -(-rows.nbytes // PART_BYTES))
+        length = max(1, -(-rows.num_rows // parts))
+        for first in range(0, rows.num_rows, length):
+            part = rows.slice(first, length)
+            if self._bytes + part.nbytes > PART_BYTES:
+                yield from self.write()
+            self._tables.append(part)
+            self._bytes += part.nbytes
+
+    def write(self) -> Iterator[DataFile]:
+        """Write a file for each date of what waits, and keep nothing."""
+        if not self._tables:
+            return
+        rows = join_rows(self._tables)
+        self._tables, self._bytes = [], 0
+        days = _days_of(rows)
+        for day in np.unique(days).tolist():
+            chosen = np.flatnonzero(days == day)
+            part = rows if len(chosen) == len(days) else rows.take(pa.array(chosen))
+            date = date_of(day)
+            name = f"{self._name}-{self._files:03d}.zstd.parquet"
+            part = sort_rows(part.select(_WRITTEN))
+            if self.profile is not None:
+                self.profile = merge_profiles([self.profile, profile_rows(part)])
+            yield write_data_file(part, self._lake.messages, date.isoformat() if date else None, name, self._lake.s3)
+        self._files += 1
+
+
+def _days_of(rows: pa.Table) -> Array:
+    times = rows.column("store_timestamp").chunk(0).cast(pa.int64())
+    days: Array = times.fill_null(_NO_DAY * _DAY_US).to_numpy() // _DAY_US
+    return days
+
+
+def join_rows(tables: Sequence[pa.Table]) -> pa.Table:
+    """One table in one chunk; later ones know more values of a dictionary than the first."""
+    return pa.concat_tables(tables).unify_dictionaries().combine_chunks()
+
+
+def _body_refs(count: int, packs: Sequence[PackOfBodies]) -> pa.Array:
+    codes = np.empty(count, np.int32)
+    frame_offsets = np.empty(count, np.int64)
+    frame_lengths, offsets, lengths = (np.empty(count, np.int32) for _ in range(3))
+    for code, pack in enumerate(packs):
+        codes[pack.rows] = code
+        frame_offsets[pack.rows] = pack.refs.frame_offsets
+        frame_lengths[pack.rows] = pack.refs.frame_lengths
+        offsets[pack.rows] = pack.refs.offsets
+        lengths[pack.rows] = pack.refs.lengths
+    names = pa.DictionaryArray.from_arrays(codes, pa.array([pack.pack for pack in packs], pa.string()))
+    places = [names, *(pa.array(values) for values in (frame_offsets, frame_lengths, offsets, lengths))]
+    return pa.StructArray.from_arrays(places, names=BODY_PLACE.names)

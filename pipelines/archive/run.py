@@ -1,0 +1,322 @@
+"""One archive run, from what is new in the stores to tables that all tell of it.
+
+    work      stores, ranges, how far the lake has come            work.py
+    tasks     packs, and data files that no table knows of yet     task.py
+    staged    the tasks' profiles, on their way to the driver      staged.py
+    quality   the suites judge what the tasks have seen            judging.py
+    commit    data files and end offsets in one Delta commit       connectors.lake.committer
+    follow    what the commit names for the other tables           connectors.lake.follower
+    keys      message_keys, from what messages has new             pipelines.message_keys
+    hbase     the same in HBase, where it is wanted                connectors.hbase
+
+Whatever stops a run before its commit leaves files that nobody reads; whatever stops it behind the commit is made good
+by the next run. The nightly job and the stream run this same function.
+"""
+
+from __future__ import annotations
+
+import datetime
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from commitlake.connectors.formats.engine.layouts import LayoutChoice
+from commitlake.connectors.formats.engine.plan import StoreRange
+from commitlake.connectors.formats.engine.splits import Split
+from commitlake.connectors.hbase.errors import ConcurrentFollowError
+from commitlake.connectors.hbase.follower import Followed as FollowedInHBase
+from commitlake.connectors.hbase.follower import follow
+from commitlake.connectors.hbase.options import Options
+from commitlake.connectors.lake.archive_log import ArchiveCommit, RunCounts
+from commitlake.connectors.lake.backoff import MAX_TRIES, wait_seconds
+from commitlake.connectors.lake.committer import commit_run, open_for_append
+from commitlake.connectors.lake.data_files import DataFile
+from commitlake.connectors.lake.delta import storage_options
+from commitlake.connectors.lake.follower import finish_runs
+from commitlake.connectors.lake.manifest import ManifestRow
+from commitlake.connectors.lake.packs.location import pack_location
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.pipelines.archive.judging import Judged, JudgementPage, judge_run
+from commitlake.pipelines.archive.places import bodies_root, check_bodies, check_same_root
+from commitlake.pipelines.archive.staged import staging
+from commitlake.pipelines.archive.store_config import write_config_changes
+from commitlake.pipelines.archive.task import ArchiveTasks
+from commitlake.pipelines.archive.work import ArchiveWork, find_work
+from commitlake.pipelines.message_keys.follow import Followed, catch_up_keys
+from commitlake.pipelines.quality.judge import prepare
+from commitlake.pipelines.quality.verdict import Losses, RunVerdict
+
+MIB = 1 << 20
+NOTHING_NEW = RunVerdict("nothing new")
+_NO_KEYS = Followed(-1, 0, 0.0)
+_NOTHING_IN_HBASE = FollowedInHBase(-1, 0, 0, 0, 0.0)
+_HBASE_BEHIND = FollowedInHBase(-1, 0, 0, 0, 0.0)
+Progress = Callable[[SparkSession, int], AbstractContextManager[None]]
+
+
+class OnRefusal(StrEnum):
+    """What a run does about something that it cannot read.
+
+    FAIL: the lake stays as it was. KEEP: it is written down, everything else is archived, and the run's verdict is
+    damage. ACCEPT: the same, and it is no damage.
+    """
+
+    FAIL = "fail"
+    KEEP = "keep"
+    ACCEPT = "accept"
+
+
+class RefusedError(Exception):
+    """A run that was told to fail on damage or a gap, and found some; the lake is as it was."""
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """What one run archives.
+
+    Attributes:
+        store: store folder, glob or comma-separated list, as the source's `path`.
+        lake: folder of the lake, or `s3://bucket/prefix`; made where it is not there.
+        bodies: root of the packs; in the lake where not given.
+        bodies_moved: whether all packs were moved there from where they were.
+        broker: the store's name, where the path does not tell it.
+        layout: which stores of the path are meant.
+        max_partition_bytes: log bytes whose bodies go into one pack; a task takes several of them.
+        on_corrupt: what to do about ranges that hold no intact record.
+        on_gap: what to do about segments that are not there.
+        parser_version: for the rows of what could not be read.
+        keys: whether `message_keys` follows at once.
+        quality: whether the suites judge the run before its commit; the audit needs what they judge.
+        hbase: where HBase follows; None where it does not.
+        page: where the judgement is shown; nowhere where not given.
+    """
+
+    store: str
+    lake: str
+    broker: str | None = None
+    layout: LayoutChoice = LayoutChoice.ANY
+    bodies: str | None = None
+    bodies_moved: bool = False
+    max_partition_bytes: int = 32 * MIB
+    on_corrupt: OnRefusal = OnRefusal.KEEP
+    on_gap: OnRefusal = OnRefusal.KEEP
+    parser_version: str = ""
+    keys: bool = True
+    quality: bool = True
+    hbase: Options | None = None
+    page: JudgementPage | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What one run did; `sequence` is 0 where there was nothing new.
+
+    Attributes:
+        sequence: of the commit.
+        ranges: what was new in each store.
+        messages: rows added to `messages`.
+        quarantined: rows added to `quarantine`.
+        gaps: rows added to `gaps`.
+        metadata_bytes: of data files.
+        pack_bytes: of packs.
+        seconds: all of it.
+        warnings: sentences on expectations that were not met, and did not stop the run.
+        verdict: on the run.
+        hbase: messages put into HBase.
+        hbase_seconds: how much of the time that took.
+        keys: rows added to `message_keys`.
+        keys_seconds: how much of the time that took.
+        recovered: commits of earlier runs that this one made good.
+        bytes_of_others: log bytes that were new when this run began, and that other runs have archived meanwhile.
+        behind: what does not have all of this run yet, because other runs were first again and again.
+    """
+
+    sequence: int
+    ranges: Mapping[str, StoreRange]
+    messages: int = 0
+    quarantined: int = 0
+    gaps: int = 0
+    metadata_bytes: int = 0
+    pack_bytes: int = 0
+    seconds: float = 0.0
+    warnings: Sequence[str] = field(default=())
+    verdict: RunVerdict = NOTHING_NEW
+    hbase: int = 0
+    hbase_seconds: float = 0.0
+    keys: int = 0
+    keys_seconds: float = 0.0
+    recovered: Sequence[int] = field(default=())
+    bytes_of_others: int = 0
+    behind: Sequence[str] = field(default=())
+
+    @property
+    def bytes(self) -> int:
+        """Log bytes from first to last offset."""
+        return sum(store_range.size for store_range in self.ranges.values())
+
+
+def run_archive(
+    spark: SparkSession, config: Config, work: ArchiveWork | None = None, progress: Progress | None = None
+) -> Result:
+    """Archive what is new.
+
+    Args:
+        spark: any session that finds this package on its workers.
+        config: what to archive.
+        work: what `find_work` has found, where it has been asked already, and `check_bodies` too.
+        progress: shows how far the tasks of the session are, while it is open; is told the bytes of the log.
+
+    Raises:
+        CommitLogError: for a store that cannot be read, or is another than the one that was archived.
+        LakeError: for a folder that is no lake, or another place for bodies than the lake's.
+        RefusedError: for damage or a gap, where it was to fail.
+        HBaseError: if HBase cannot follow; all else is done then, and the next run makes it good.
+        CriticalQualityError: where a critical expectation was not met.
+        ConcurrentArchiveError: if another run has taken the same stores meanwhile.
+    """
+    started = time.monotonic()
+    lake = LakePaths(config.lake)
+    if work is None:
+        check_bodies(lake, config.bodies)
+        work = find_work(config.store, config.broker, lake, layouts=config.layout.layouts)
+    recovered = [commit.sequence for commit in work.unfinished]
+    followed = _NO_KEYS
+    if not work.snapshot.size:
+        if work.unfinished:
+            finish_runs(lake, work.commit.run_id, config.parser_version)
+            followed = _follow_keys(lake, config, spark)
+        put = _follow_hbase(lake, config, spark)
+        return Result(
+            0,
+            work.snapshot.ranges,
+            hbase=put.rows,
+            hbase_seconds=put.seconds,
+            seconds=time.monotonic() - started,
+            recovered=recovered,
+            behind=_behind(followed, put),
+        )
+    started_at = datetime.datetime.now(datetime.UTC)
+    if not config.bodies_moved:
+        check_same_root(work.last, bodies_root(lake, config.bodies))
+    splits = work.splits(config.max_partition_bytes)
+    _check_gaps(splits, config.on_gap)
+    bodies = pack_location(config.bodies or lake.bodies)
+    open_for_append(lake.messages)
+    if config.quality:
+        prepare()
+    tasks = ArchiveTasks(splits, lake, bodies, work.commit.run_id, config.parser_version, config.quality)
+    with staging(lake, work.commit.run_id) as manifest:
+        with progress(spark, work.snapshot.size) if progress else nullcontext():
+            manifest.extend(ManifestRow(**row.asDict()) for row in tasks.dataframe(spark).collect())
+        _check_refused(manifest, config)
+        losses = _losses(manifest, config)
+        judged = judge_run(lake, work, manifest, config.page, losses) if config.quality else Judged()
+    config_file = write_config_changes(lake, work.stores, work.commit.run_id, started_at)
+    files = {**judged.files, **({} if config_file is None else {"store_config": config_file})}
+    commit = _commit(config, work, manifest, files, started_at)
+    finish_runs(lake, commit.run_id, config.parser_version)
+    followed = _follow_keys(lake, config, spark)
+    put = _follow_hbase(lake, config, spark)
+    assert commit.counts is not None
+    return Result(
+        sequence=commit.sequence,
+        ranges=work.snapshot.ranges,
+        messages=commit.counts.messages,
+        quarantined=commit.counts.quarantined,
+        gaps=commit.counts.gaps,
+        metadata_bytes=sum(row.size for row in manifest if row.table == "messages"),
+        pack_bytes=sum(row.pack_bytes for row in manifest),
+        seconds=time.monotonic() - started,
+        warnings=judged.warnings,
+        verdict=losses.verdict(judged.report),
+        hbase=put.rows,
+        hbase_seconds=put.seconds,
+        keys=followed.rows,
+        keys_seconds=followed.seconds,
+        recovered=recovered,
+        behind=_behind(followed, put),
+    )
+
+
+def _follow_keys(lake: LakePaths, config: Config, spark: SparkSession) -> Followed:
+    return catch_up_keys(lake, spark) if config.keys else _NO_KEYS
+
+
+def _behind(keys: Followed, hbase: FollowedInHBase) -> list[str]:
+    """The names of what other runs have kept from following."""
+    found = {"message_keys": keys.is_behind, "HBase": hbase is _HBASE_BEHIND}
+    return [name for name, is_behind in found.items() if is_behind]
+
+
+def _follow_hbase(lake: LakePaths, config: Config, spark: SparkSession) -> FollowedInHBase:
+    options = storage_options(lake.messages, lake.s3)
+    if config.hbase is None or not DeltaTable.is_deltatable(lake.messages, options):
+        return _NOTHING_IN_HBASE
+    for attempt in range(MAX_TRIES):
+        try:
+            return follow(spark, lake.messages, config.hbase, storage_options=options)
+        except ConcurrentFollowError:  # another run's, which puts the same: what it leaves is done now
+            time.sleep(wait_seconds(attempt))
+    return _HBASE_BEHIND
+
+
+def _commit(
+    config: Config,
+    work: ArchiveWork,
+    manifest: Sequence[ManifestRow],
+    single_files: Mapping[str, DataFile],
+    started_at: datetime.datetime,
+) -> ArchiveCommit:
+    files: dict[str, list[DataFile]] = defaultdict(list, {table: [file] for table, file in single_files.items()})
+    for row in manifest:
+        if row.path:
+            files[row.table].append(row.data_file)
+    messages = files.pop("messages", [])
+    quarantined, gaps = _refused(manifest)
+    counts = RunCounts(started_at.isoformat(), sum(file.rows for file in messages), quarantined, gaps)
+    lake = LakePaths(config.lake)
+    commit = replace(work.commit.with_written(counts, files), bodies=bodies_root(lake, config.bodies))
+    return commit_run(lake.messages, messages, commit, work.started_from)
+
+
+def _refused(manifest: Sequence[ManifestRow]) -> tuple[int, int]:
+    """How many rows there are for `quarantine`, and for `gaps`."""
+    counts = [counts for row in manifest for counts in row.refusal_counts.values()]
+    return sum(count.quarantined for count in counts), sum(count.missing_ranges for count in counts)
+
+
+def _losses(manifest: Sequence[ManifestRow], config: Config) -> Losses:
+    quarantined, gaps = _refused(manifest)
+    return Losses(quarantined, gaps, config.on_corrupt is OnRefusal.ACCEPT, config.on_gap is OnRefusal.ACCEPT)
+
+
+def _check_gaps(splits: Sequence[Split], on_gap: OnRefusal) -> None:
+    """Refuse a gap that shows before anything is read."""
+    missing = [split for split in splits if split.missing]
+    if missing and on_gap is OnRefusal.FAIL:
+        first = missing[0]
+        raise RefusedError(
+            f"{first.broker}: physical offsets {first.start} to {first.end} are gone, {len(missing)} gaps in all: "
+            f"expected a segment {first.path}. Nothing was archived; '--on-gap record' archives what is there"
+        )
+
+
+def _check_refused(manifest: Sequence[ManifestRow], config: Config) -> None:
+    """Refuse what only the tasks have seen, before it is committed."""
+    quarantined, gaps = _refused(manifest)
+    for on_refusal, count, option in (
+        (config.on_corrupt, quarantined, "--on-corrupt quarantine"),
+        (config.on_gap, gaps, "--on-gap record"),
+    ):
+        if count and on_refusal is OnRefusal.FAIL:
+            first = next(row.first_refused for row in manifest if row.first_refused)
+            raise RefusedError(
+                f"{first}; {count} such ranges in all. Nothing was archived; '{option}' writes them down and archives "
+                "everything else"
+            )

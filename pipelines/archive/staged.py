@@ -1,0 +1,155 @@
+"""Profiles of a run's tasks on their way to the driver: small ones in the manifest, large ones in files beside it.
+
+Files lie in `profiles/staged/RUN` of the lake, where no version of the table names them: a run deletes its own when it
+has judged them, and what a killed one leaves is garbage to VACUUM, as its data files are. Each attempt of a task has a
+file of its own; whose manifest arrives is read.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pyarrow as pa
+
+from commitlake.connectors.lake.data_files import open_table_file
+from commitlake.connectors.lake.delta import storage_options
+from commitlake.connectors.lake.manifest import ManifestRow, TaskProfile
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.versions import table_files
+from commitlake.pipelines.quality.errors import ProfileError
+from commitlake.pipelines.quality.merging import merge_profiles
+from commitlake.pipelines.quality.partitions import (
+    GROUP_ROWS,
+    Group,
+    PartitionIndex,
+    parse_partitions,
+    partition_counts,
+    plan_groups,
+    rows_of,
+    serialize_partitions,
+)
+from commitlake.pipelines.quality.parts import SCHEMA
+from commitlake.pipelines.quality.wire import parse_profile, serialize_profile
+
+STAGED = "staged"
+_INLINE_BYTES = 16 << 10
+_INLINE_ALL_BYTES = 32 << 20  # of all tasks: these the driver holds, four times as large
+_LEAST_ROW_BYTES = 8  # a checksum, which nothing makes smaller
+_READERS = 8
+
+
+def inline_bytes(tasks: int) -> int:
+    """How large a profile may be that goes to the driver within the manifest of one of so many tasks."""
+    return min(_INLINE_BYTES, _INLINE_ALL_BYTES // max(tasks, 1))
+
+
+def stage_profile(profile: pa.Table, lake: LakePaths, run_id: str, name: str, most_inline: int) -> TaskProfile:
+    """A task's profile for its manifest.
+
+    Args:
+        profile: a table of `PROFILE`.
+        lake: where the tables lie.
+        run_id: the archive run's.
+        name: of a file, if it takes one, without its ending.
+        most_inline: bytes of a profile that needs none.
+    """
+    if profile.num_rows * _LEAST_ROW_BYTES <= most_inline and len(data := serialize_profile(profile)) <= most_inline:
+        return TaskProfile(data)
+    written, index = serialize_partitions(profile)
+    path = f"{STAGED}/{run_id}/{name}.arrow"
+    with open_table_file(lake.profiles, path, lake.s3) as output:
+        output.write(written)
+    return TaskProfile(index.to_bytes(), path)
+
+
+def gather_profiles(lake: LakePaths, manifest: Sequence[ManifestRow], most: int = GROUP_ROWS) -> Iterator[pa.Table]:
+    """The run's profile, merged, in pieces that each hold whole topics; at least one, if only an empty one.
+
+    Args:
+        lake: where the tables lie.
+        manifest: what the tasks told.
+        most: windows of all tasks that are merged at once; one topic may have more.
+
+    Raises:
+        ProfileError: for a file that is gone, or not as it was written.
+    """
+    told = [row.told_profile for row in manifest if row.told_profile is not None]
+    inline = [parse_profile(one.data) for one in told if not one.path]
+    small = pa.concat_tables(inline) if inline else SCHEMA.empty_table()
+    staged = [(one.path, PartitionIndex.from_bytes(one.data)) for one in told if one.path]
+    if not staged and small.num_rows <= most:
+        yield merge_profiles([small])
+        return
+    counts = sum((index.rows for _, index in staged), partition_counts(small))
+    with ThreadPoolExecutor(_READERS) as readers:
+        for group in plan_groups(counts, most):
+            yield merge_profiles([rows_of(small, group), *_read_all(readers, lake, staged, group)])
+
+
+@contextmanager
+def staging(lake: LakePaths, run_id: str) -> Iterator[list[ManifestRow]]:
+    """Staged files are there until the `with` ends, however it does; what cannot be deleted is left to VACUUM.
+
+    Args:
+        lake: where the tables lie.
+        run_id: the archive run's.
+
+    Yields:
+        A list for the manifest; while it is empty, the tasks may have staged anything.
+    """
+    manifest: list[ManifestRow] = []
+    try:
+        yield manifest
+    finally:
+        if not manifest or any(row.profile_path for row in manifest):
+            _delete(lake, f"{STAGED}/{run_id}")
+
+
+def _delete(lake: LakePaths, folder: str) -> None:
+    if lake.s3 is None:
+        shutil.rmtree(Path(lake.profiles) / folder, ignore_errors=True)
+        return
+    with suppress(Exception):  # the run has its own error, or none
+        table_files(lake.profiles, storage_options(lake.profiles, lake.s3)).delete_dir(folder)
+
+
+def _read_all(
+    readers: ThreadPoolExecutor, lake: LakePaths, staged: Sequence[tuple[str, PartitionIndex]], group: Group
+) -> list[pa.Table]:
+    """What all files hold of a group."""
+    if not staged:
+        return []
+    files = _Staged(lake, group)  # with credentials of now
+    return list(readers.map(files.read, *zip(*staged, strict=True)))
+
+
+class _Staged:
+    """What staged files hold of a group."""
+
+    def __init__(self, lake: LakePaths, group: Group) -> None:
+        self._folder = lake.profiles
+        self._files = table_files(lake.profiles, storage_options(lake.profiles, lake.s3))
+        self._group = group
+
+    def read(self, path: str, index: PartitionIndex) -> pa.Table:
+        """The rows of one file."""
+        offset, length = index.stretch(self._group)
+        if not length:
+            return SCHEMA.empty_table()
+        try:
+            with self._files.open_input_file(path) as source:
+                there = max(0, source.size() - offset)
+                data = source.read_at(min(length, there), offset) if there else b""
+        except FileNotFoundError:
+            raise ProfileError(
+                f"{self._folder}/{path}: expected a task's profile, found no file: somebody deleted it while the run "
+                "was judged. Run it again"
+            ) from None
+        try:
+            return parse_partitions(data, index, self._group)
+        except ProfileError as error:
+            raise ProfileError(f"{self._folder}/{path}: {error}. Nothing was archived; run it again") from None

@@ -1,0 +1,158 @@
+"""What an archive run records of the stores' configuration: what has changed since the last run.
+
+Only local stores are read; a topics.json that is missing or cannot be read changes nothing, so a file caught in the
+middle of a write does not delete every topic.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import logging
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from commitlake.connectors.formats.engine.layouts import StoreLayout
+from commitlake.connectors.formats.engine.stores import Store, segment_size
+from commitlake.connectors.formats.facts.queue_layouts import QueueLayout, queues_of
+from commitlake.connectors.formats.rocketmq import batch_queues
+from commitlake.connectors.formats.rocketmq.dialects import dialect_of
+from commitlake.connectors.formats.rocketmq.topic_configs import GROUPS, GROUPS_TABLE, TABLE, TOPICS, read_table
+from commitlake.connectors.lake.data_files import DataFile
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.plain_files import write_plain_file
+from commitlake.connectors.lake.store_config import GROUP, SETTING, TOPIC, Key, read_store_config
+from commitlake.pipelines.verify.log_records import LogRecords
+from commitlake.pipelines.verify.observed_delays import MAX_LEVELS, observe_delays
+from commitlake.pipelines.verify.store_view import likely_file_size
+from commitlake.schemas.layouts.errors import LayoutError
+from commitlake.schemas.layouts.numbers import parse_int
+from commitlake.schemas.layouts.rocketmq.indexfile import geometry_of
+from commitlake.schemas.store_files import UnsafeFileError
+from commitlake.schemas.tables.store_config import STORE_CONFIG
+
+_QUEUES, _INDEX = "consumequeue", "index"
+_LOGGER = logging.getLogger(__name__)
+_LOOKED_AT = 100
+"""Topics at most whose queue files are looked at."""
+
+
+def write_config_changes(
+    lake: LakePaths, stores: Sequence[Store], run_id: str, recorded_at: datetime.datetime
+) -> DataFile | None:
+    """Write the rows of `store_config` for everything that has changed.
+
+    Args:
+        lake: Where the tables lie.
+        stores: The stores of the run.
+        run_id: Of the run.
+        recorded_at: When the configuration was read.
+
+    Returns:
+        A file that no table knows of yet; None where nothing has changed.
+
+    Raises:
+        QueryError: The table cannot be read.
+    """
+    rows = []
+    for store in stores:
+        known = read_store_config(lake, store.broker).values
+        for (kind, name), value in _changes(known, store):
+            rows.append((store.broker, recorded_at, kind, name, value, run_id))
+    if not rows:
+        return None
+    names = STORE_CONFIG.names
+    columns = [list(column) for column in zip(*rows, strict=True)]
+    table = pa.table(dict(zip(names, columns, strict=True)), schema=to_arrow_schema(STORE_CONFIG, timezone="UTC"))
+    return write_plain_file(table, lake.store_config, f"part-{run_id}.zstd.parquet", s3=lake.s3)
+
+
+def _changes(known: dict[Key, str], store: Store) -> Iterator[tuple[Key, str | None]]:
+    if "://" in store.root:
+        return
+    root = Path(store.root).parent
+    for kind, found in (
+        (TOPIC, _table(root, TOPICS, TABLE)),
+        (GROUP, _table(root, GROUPS, GROUPS_TABLE)),
+        (SETTING, _settings(root, store)),
+    ):
+        if found is None:
+            continue
+        current = {(kind, _text(name)): _json(value) for name, value in found.items()}
+        yield from ((key, value) for key, value in current.items() if known.get(key) != value)
+        if kind != SETTING:  # a setting that no file tells any longer was still the store's
+            yield from ((key, None) for key in known if key[0] == kind and key not in current)
+
+
+def _table(root: Path, name: str, table: str) -> dict[str, Any] | None:
+    """Return the entries of a configuration file; None where there is none that can be read."""
+    try:
+        return read_table(root, name, table).get(table)
+    except UnsafeFileError as error:
+        _LOGGER.warning("%s; the configuration in it is not archived", error)
+        return None
+
+
+def _text(name: object) -> str:
+    """Return a name as UTF-8 can hold it."""
+    return str(name).encode("utf-8", "replace").decode()
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+
+
+def _settings(root: Path, store: Store) -> dict[str, Any]:
+    """Return what the files of a store tell of its broker's settings."""
+    if store.layout is not StoreLayout.COMMITLOG:
+        return {}
+    found: dict[str, Any] = {}
+    if len(store.segments) > 1:  # the size of a single file may be that of a cut copy
+        found["segment_size_bytes"] = segment_size(store)
+    queues, dialect = queues_of(store.layout), dialect_of(store)
+    if size := _file_size(root, queues):
+        found["queue_file_size_bytes"] = size
+        folders = [(dialect.schedule_topic, number) for number in _numbers(root / _QUEUES / dialect.schedule_topic)]
+        records = LogRecords(store.segments, store.layout)
+        if delays := observe_delays(root, folders, dialect.schedule_topic, size, queues, records):
+            found["delay_levels_ms"] = {str(level): delay for level, delay in sorted(delays.items())}
+    if size := _file_size(root, batch_queues.QUEUES):
+        found["batch_queue_file_size_bytes"] = size
+    for entry in _entries(root / _INDEX, 1):
+        with suppress(OSError, LayoutError):
+            geometry = geometry_of(entry.stat(follow_symlinks=False).st_size)
+            found |= {"index_slots": geometry.slots, "index_entries": geometry.entries}
+    return found
+
+
+def _numbers(folder: Path) -> list[int]:
+    names = [entry.name for entry in _entries(folder, MAX_LEVELS)]
+    return sorted(number for name in names if (number := parse_int(name, 0, MAX_LEVELS - 1)) is not None)
+
+
+def _file_size(root: Path, layout: QueueLayout) -> int | None:
+    """Return the size that most of the queue files that are looked at have; None where there are none."""
+    sizes = Counter[int]()
+    for topic in _entries(root / layout.folder):
+        for queue in _entries(topic.path, 1):
+            for file in _entries(queue.path, 2):
+                if file.is_file(follow_symlinks=False):
+                    sizes[file.stat(follow_symlinks=False).st_size] += 1
+    return likely_file_size(sizes, layout)
+
+
+def _entries(folder: str | Path, limit: int = _LOOKED_AT) -> list[os.DirEntry[str]]:
+    """Return the first entries of a folder; none where it is a link, no folder, or cannot be read."""
+    if os.path.islink(folder):  # noqa: PTH114 (a path of an entry is a text)
+        return []
+    with suppress(OSError), os.scandir(folder) as found:
+        return list(islice(found, limit))
+    return []

@@ -1,0 +1,136 @@
+"""One task of an archive run: ranges of logs into packs and data files, without a row that crosses into the JVM.
+
+A task that is done again, after a failure or beside a slow one, writes packs and data files of its own: only those of
+the attempt whose manifest arrives are committed.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from commitlake.connectors.formats.engine.batches import read_split
+from commitlake.connectors.formats.engine.options import Mode
+from commitlake.connectors.formats.engine.refused import CORRUPT_RECORD
+from commitlake.connectors.formats.engine.request import Request
+from commitlake.connectors.formats.engine.splits import Split
+from commitlake.connectors.formats.engine.uncut import check_uncut
+from commitlake.connectors.lake.data_files import DataFile
+from commitlake.connectors.lake.manifest import MANIFEST, ManifestRow, TaskProfile, to_batch
+from commitlake.connectors.lake.packs.location import PackLocation
+from commitlake.connectors.lake.packs.stores import open_store
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.sources.settled import settle
+from commitlake.pipelines.archive.bodies import BodyPacks
+from commitlake.pipelines.archive.refusals import Refusals
+from commitlake.pipelines.archive.rows import WaitingRows, join_rows
+from commitlake.pipelines.archive.staged import inline_bytes, stage_profile
+from commitlake.schemas.tables.messages import BODY, SOURCE
+
+_COLUMNS = StructType([field for field in SOURCE if field.name != BODY.name])
+
+
+_MOST_BATCHES = 8  # each keeps all of the kernel's buffers, however little it fills of them
+_MOST_SPLITS = 8  # of one task, which is done again as a whole
+
+
+@dataclass(frozen=True)
+class ArchiveTasks:
+    """The tasks of one run.
+
+    Attributes:
+        splits: the ranges; each has packs of its own, a data file may hold the rows of several.
+        lake: where the tables lie.
+        bodies: where packs go.
+        run_id: part of the files' names, so that runs do not meet there.
+        parser_version: for the rows of what could not be read.
+        profiled: whether a profile of the rows is wanted.
+    """
+
+    splits: Sequence[Split]
+    lake: LakePaths
+    bodies: PackLocation
+    run_id: str
+    parser_version: str
+    profiled: bool = True
+
+    def dataframe(self, spark: SparkSession) -> DataFrame:
+        """The manifest: a row for each file. To collect it is to do the work."""
+        # A task costs Spark some 50 ms besides its work: two rounds of the cores, unless the ranges are many.
+        cores = spark.sparkContext.defaultParallelism
+        count = max(1, min(len(self.splits), max(2 * cores, -(-len(self.splits) // _MOST_SPLITS))))
+        numbers = spark.range(0, len(self.splits), 1, numPartitions=count)
+        return numbers.mapInArrow(partial(_run_tasks, self, inline_bytes(count)), MANIFEST)
+
+    def run(self, numbers: Sequence[int], most_inline: int = inline_bytes(1)) -> Iterator[ManifestRow]:
+        """Do the task for some of the ranges; a row for each file, and one for all that goes with them.
+
+        Args:
+            numbers: of the ranges.
+            most_inline: bytes of a profile that goes to the driver in the manifest; a larger one is staged.
+        """
+        # Two attempts of one task at the same time must not write into one another's files.
+        name = f"part-{numbers[0]:05d}-{self.run_id}-{secrets.token_hex(4)}"
+        waiting = WaitingRows(self.lake, name, profiled=self.profiled)
+        refusals = Refusals(self.lake, name, self.run_id, self.parser_version)
+        pack_bytes = 0
+        with ThreadPoolExecutor(1) as background:
+            closing: list[Future[None]] = []
+            for number in numbers:
+                with ExitStack() as open_packs:
+                    packs = open_packs.enter_context(BodyPacks(self.splits[number], open_store(self.bodies)))
+                    rows, refused = _read(self.splits[number], packs, refusals)
+                    yield from refused
+                    written = packs.finish()
+                    # The disk takes them meanwhile.
+                    closing.append(background.submit(open_packs.pop_all().close))
+                pack_bytes += sum(pack.refs.end for pack in written)
+                if rows:
+                    yield from _manifest_of(waiting.add(rows, written))
+                    del rows
+            yield from _manifest_of(waiting.write())
+            yield from refusals.finish()
+            for one in closing:
+                one.result()
+        profile: TaskProfile | None = None
+        if waiting.profile is not None:
+            profile = stage_profile(waiting.profile, self.lake, self.run_id, name, most_inline)
+        yield ManifestRow.of_task(pack_bytes, refusals.counts, refusals.first, profile)
+
+
+def _manifest_of(files: Iterable[DataFile]) -> Iterator[ManifestRow]:
+    return (ManifestRow.of_file(file, "messages") for file in files)
+
+
+def _read(split: Split, packs: BodyPacks, refusals: Refusals) -> tuple[list[pa.Table], list[ManifestRow]]:
+    """The messages of a range, their bodies on their way into packs, and the files that refusals have filled."""
+    rows: list[pa.Table] = []
+    manifest: list[ManifestRow] = []
+    for batch in read_split(split, _request(), packs.add):
+        manifest += refusals.add(batch)
+        if batch.column("size").null_count == 0:  # bad ranges have batches of their own
+            rows.append(pa.Table.from_batches([batch.drop_columns([CORRUPT_RECORD])]))
+        if len(rows) >= _MOST_BATCHES:
+            rows = [join_rows(rows)]
+    check_uncut(split)
+    return rows, manifest
+
+
+def _request() -> Request:
+    return Request(to_arrow_schema(_COLUMNS, timezone="UTC"), Mode.PERMISSIVE, encoded=True)
+
+
+def _run_tasks(tasks: ArchiveTasks, most_inline: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    numbers = [number for batch in batches for number in batch.column(0).to_pylist()]
+    if numbers:
+        yield to_batch(tasks.run(numbers, most_inline))
+    settle()

@@ -1,0 +1,160 @@
+"""What an archive run has to do, found out before Spark starts: stores, ranges, and what earlier runs left undone."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from commitlake.connectors.formats.engine.continuity import check_continuity, record_digest
+from commitlake.connectors.formats.engine.errors import StoreError
+from commitlake.connectors.formats.engine.layouts import ALL_LAYOUTS, StoreLayout
+from commitlake.connectors.formats.engine.plan import Snapshot, StoreRange, TailKind, plan_splits, take_snapshot
+from commitlake.connectors.formats.engine.splits import Split
+from commitlake.connectors.formats.engine.stores import Store, find_stores
+from commitlake.connectors.lake.archive_log import (
+    ArchiveCommit,
+    CommittedRange,
+    LastRecord,
+    StoreProgress,
+    read_last_commit,
+)
+from commitlake.connectors.lake.follower import unfinished_commits
+from commitlake.connectors.lake.lost_tables import check_writable
+from commitlake.connectors.lake.packs.names import new_token, pack_name
+from commitlake.connectors.lake.paths import LakePaths
+
+_THREADS = 4 * (os.cpu_count() or 1)  # a store on a network's disk mostly waits
+_Answer = TypeVar("_Answer")
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveWork:
+    """One run's work.
+
+    Attributes:
+        stores: all that the path names.
+        snapshot: what is new in each of them.
+        commit: the commit that is going to take it.
+        last: the newest commit that is there.
+        unfinished: earlier commits that other tables do not follow yet, because their run was stopped.
+    """
+
+    stores: Sequence[Store]
+    snapshot: Snapshot
+    commit: ArchiveCommit
+    last: ArchiveCommit
+    unfinished: Sequence[ArchiveCommit]
+
+    @property
+    def started_from(self) -> Mapping[str, StoreProgress]:
+        """How far each store was."""
+        return self.last.stores
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether there is nothing to do."""
+        return not self.snapshot.size and not self.unfinished
+
+    def splits(self, max_partition_bytes: int) -> list[Split]:
+        """The ranges of all stores, in order."""
+        new = [store for store in self.stores if self.snapshot.ranges[store.broker].size]
+        planned = _for_each(
+            lambda store: plan_splits(store, self.snapshot.ranges[store.broker], max_partition_bytes), new
+        )
+        return [split for splits in planned for split in splits]
+
+
+def find_work(
+    path: str,
+    broker: str | None,
+    lake: LakePaths,
+    until: Snapshot | None = None,
+    layouts: Sequence[StoreLayout] = ALL_LAYOUTS,
+) -> ArchiveWork:
+    """See how far the lake has come, and what the stores have beyond that.
+
+    Args:
+        path: stores, as for `find_stores`.
+        broker: the store's name, where the path does not tell it.
+        lake: where the tables lie.
+        until: how far to go in each store, as a stream offers it; all that is there where not given. Where to begin is
+            the lake's to say: what is offered again adds nothing. A stream has seen to it that the lake may be written.
+        layouts: which stores of the path are meant.
+
+    Raises:
+        CommitLogError: for a store that cannot be read, or is another than the one that was archived.
+        LakeError: for a folder that is no lake, or one whose tables are damaged.
+    """
+    if until is None:
+        check_writable(lake)
+    stores = find_stores(path, broker, layouts)
+    for store in stores:
+        _check_name(store)
+    last = read_last_commit(lake.messages) or ArchiveCommit(0, "")
+    starts = {name: progress.end for name, progress in last.stores.items()}
+
+    def look(store: Store) -> tuple[StoreRange, StoreProgress | None]:
+        _check_store(store, last)
+        start = starts.get(store.broker)
+        if until is None:
+            found = take_snapshot([store], starts).ranges[store.broker]
+        else:
+            found = _offered(store, start, until.ranges.get(store.broker))
+        return found, _progress_after(store, found, last.stores.get(store.broker)) if found.size else None
+
+    looked = dict(zip([store.broker for store in stores], _for_each(look, stores), strict=True))
+    snapshot = Snapshot({name: store_range for name, (store_range, _) in looked.items()})
+    taken = {name: progress for name, (_, progress) in looked.items() if progress is not None}
+    ranges = {name: CommittedRange(snapshot.ranges[name].start, snapshot.ranges[name].end) for name in taken}
+    commit = ArchiveCommit(last.sequence + 1, uuid.uuid4().hex, {**last.stores, **taken}, ranges)
+    return ArchiveWork(stores, snapshot, commit, last, unfinished_commits(lake, last.sequence))
+
+
+def _for_each(work: Callable[[Store], _Answer], stores: Sequence[Store]) -> list[_Answer]:
+    """What the stores give, some of them at a time."""
+    with ThreadPoolExecutor(max(1, min(_THREADS, len(stores)))) as pool:
+        return list(pool.map(work, stores))
+
+
+def _check_store(store: Store, last: ArchiveCommit) -> None:
+    progress = last.stores.get(store.broker)
+    if progress is not None and progress.last_record is not None:
+        record = progress.last_record
+        check_continuity(store, progress.end, record.physical_offset, record.size, record.digest)
+
+
+def _offered(store: Store, start: int | None, offered: StoreRange | None) -> StoreRange:
+    """What of an offered range the lake does not have yet."""
+    oldest = store.segments[0].base_offset
+    first = start if start is not None else min(oldest, offered.start if offered else oldest)
+    if offered is None or offered.end <= first:
+        return StoreRange(first, first)
+    is_new = offered.last_record is not None and offered.last_record >= first
+    return StoreRange(first, offered.end, TailKind.CLOSED, last_record=offered.last_record if is_new else None)
+
+
+def _check_name(store: Store) -> None:
+    try:
+        pack_name(None, store.broker, 0, 0, new_token())
+    except ValueError as error:
+        raise StoreError(f"{store.root}: {error}; '--broker NAME' gives the store another name") from None
+
+
+def _progress_after(store: Store, store_range: StoreRange, before: StoreProgress | None) -> StoreProgress:
+    """The progress, with the last record that proves itself: the newest segment may have none yet."""
+    found, segments = store_range, store.segments
+    while found.last_record is None and found.size:
+        earlier = tuple(segment for segment in segments if segment.base_offset < found.end)
+        segments = earlier if len(earlier) < len(segments) else earlier[:-1]
+        if not segments:
+            break
+        found = take_snapshot([replace(store, segments=segments)], {store.broker: found.start}).ranges[store.broker]
+    is_taken = found.last_record is not None and found.last_record < store_range.end
+    digest = record_digest(store, found.last_record) if is_taken and found.last_record is not None else None
+    if digest is None or found.last_record is None:
+        return StoreProgress(store_range.end, before.last_record if before else None)
+    return StoreProgress(store_range.end, LastRecord(found.last_record, *digest))

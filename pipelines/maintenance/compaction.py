@@ -1,0 +1,179 @@
+"""OPTIMIZE: many small data files become few, in the order of the table; each merge is a commit of its own.
+
+A commit that changes no data, and says so: who follows the table by version sees nothing new, and the archive's
+progress, which stands in the metadata of its own commits, stays where it is. Killed at any moment, the table is as it
+was or as it should be, and a file that no version names is left for VACUUM.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from commitlake.connectors.lake.data_files import NO_DATE
+from commitlake.connectors.lake.delta import delta_table
+from commitlake.connectors.lake.statistics import file_statistics
+from commitlake.connectors.whole_files import write_whole
+from commitlake.pipelines.maintenance.bins import Bin, plan_bins
+from commitlake.pipelines.maintenance.merging import Merge, UnsortedFileError, open_merge
+from commitlake.pipelines.maintenance.table_files import (
+    ConcurrentMaintenanceError,
+    TableFile,
+    exchange_files,
+    folder_of,
+    read_table_files,
+)
+from commitlake.schemas.store_files import make_folders
+
+_ROW_GROUP_ROWS = 1 << 17
+_ROW_GROUP_BYTES = 32 << 20  # in memory
+_PAGE_BYTES = 256 << 10  # with the page index, what a look-up may pass over
+
+
+@dataclass(frozen=True, slots=True)
+class Compaction:
+    """What was merged.
+
+    Attributes:
+        merged: files that are no longer in the table.
+        written: files that took their place.
+        bytes_before: of the former.
+        bytes_after: of the latter.
+        unsorted: files that were left alone, because another program wrote them in another order.
+    """
+
+    merged: int = 0
+    written: int = 0
+    bytes_before: int = 0
+    bytes_after: int = 0
+    unsorted: int = 0
+
+
+def plan_compaction(table_uri: str, target_bytes: int) -> list[Bin]:
+    """What `compact` would merge."""
+    return plan_bins(read_table_files(delta_table(table_uri)), target_bytes)
+
+
+def compact(
+    table_uri: str, bins: Sequence[Bin], sort_columns: Sequence[str], advance: Callable[[int], None] = lambda _: None
+) -> Compaction:
+    """Merge files.
+
+    Args:
+        table_uri: path or URI of the table.
+        bins: from `plan_compaction`.
+        sort_columns: the order of the table's rows within a file; none, where files just follow one another.
+        advance: is told the bytes that are done.
+
+    Raises:
+        ConcurrentMaintenanceError: if somebody else has merged or removed some of them meanwhile.
+    """
+    done = Compaction()
+    for found in bins:
+        part = _compact_bin(table_uri, found, sort_columns, advance)
+        done = Compaction(
+            done.merged + part.merged,
+            done.written + part.written,
+            done.bytes_before + part.bytes_before,
+            done.bytes_after + part.bytes_after,
+            done.unsorted + part.unsorted,
+        )
+    return done
+
+
+def _compact_bin(table_uri: str, found: Bin, sort_columns: Sequence[str], advance: Callable[[int], None]) -> Compaction:
+    files = list(found.files)
+    unsorted = 0
+    while len(files) > 1:
+        try:
+            new = _merge(table_uri, files, sort_columns, advance)
+        except UnsortedFileError as error:
+            files.pop(error.number)
+            unsorted += 1
+        else:
+            exchange_files(table_uri, files, [new], changes_data=False, note={"action": "compact"})
+            return Compaction(len(files), 1, sum(file.size for file in files), new.size, unsorted)
+    return Compaction(unsorted=unsorted)
+
+
+def _merge(
+    table_uri: str, files: Sequence[TableFile], sort_columns: Sequence[str], advance: Callable[[int], None]
+) -> TableFile:
+    """One file with the rows of all; no version names it yet."""
+    partition = files[0].partition
+    path = "/".join([*(f"{name}={value or NO_DATE}" for name, value in partition.items()), f"{uuid.uuid4()}.parquet"])
+    try:
+        merge = open_merge(folder_of(table_uri), [file.path for file in files], sort_columns)
+        with merge, _open_new(table_uri, path) as output:
+            metadata = _write(merge, output, _told(merge, sum(file.size for file in files), advance))
+    except FileNotFoundError as error:
+        raise ConcurrentMaintenanceError(f"{table_uri}: a file went while it was merged: {error}") from None
+    size = folder_of(table_uri).get_file_info(path).size
+    arrived = max(file.modified_ms for file in files)
+    return TableFile(path, partition, size, merge.rows, arrived, statistics=file_statistics(metadata))
+
+
+@contextmanager
+def _open_new(table_uri: str, path: str) -> Iterator[BinaryIO]:
+    if "://" in table_uri:
+        with folder_of(table_uri).open_output_stream(path) as output:
+            yield output
+        return
+    local = Path(table_uri) / path
+    make_folders(local.parent, below=Path(table_uri))
+    with write_whole(local) as output:
+        yield output
+
+
+def _write(merge: Merge, output: BinaryIO, batches: Iterator[pa.Table]) -> pq.FileMetaData:
+    collected: list[pq.FileMetaData] = []
+    with pq.ParquetWriter(
+        output,
+        merge.schema,
+        compression="zstd",
+        compression_level=1,
+        use_dictionary=merge.dictionaries(),
+        column_encoding=merge.encodings(),
+        data_page_size=_PAGE_BYTES,
+        write_statistics=[field.name for field in merge.schema if _has_statistics(field.type)],
+        write_page_index=True,
+        write_page_checksum=True,
+        store_schema=False,
+        metadata_collector=collected,
+    ) as writer:
+        for group in _row_groups(batches):
+            writer.write_table(group, row_group_size=max(1, len(group)))
+    return collected[0]
+
+
+def _told(merge: Merge, size: int, advance: Callable[[int], None]) -> Iterator[pa.Table]:
+    """The merge's rows; each time the bytes that they were are told."""
+    told = rows = 0
+    for batch in merge.batches():
+        yield batch
+        rows += len(batch)
+        advance(size * rows // merge.rows - told)
+        told = size * rows // merge.rows
+
+
+def _has_statistics(data_type: pa.DataType) -> bool:
+    return not pa.types.is_nested(data_type) and not pa.types.is_binary(data_type)  # Delta has no word for bytes
+
+
+def _row_groups(batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    held: list[pa.Table] = []
+    for batch in batches:
+        rows = sum(map(len, held)) + len(batch)
+        if held and (rows > _ROW_GROUP_ROWS or sum(part.nbytes for part in held) + batch.nbytes > _ROW_GROUP_BYTES):
+            yield pa.concat_tables(held)
+            held = []
+        held.append(batch)
+    if held:
+        yield pa.concat_tables(held)

@@ -1,0 +1,329 @@
+"""The table `messages` made anew from its data files, where no version of its log is whole.
+
+The files tell all but which of them are the table's: a run that was killed before its commit has left some, and merging
+has left those that it replaced. So a file is taken where its run is in `archive_runs`, or where it was merged; and the
+larger ones first, each only if none of its rows is there already. Rows are told by the bytes of the log that their
+records fill, which are few stretches a file.
+
+How far each store was archived is where its last row ends: what the next archive takes again from there is not twice in
+the table.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import re
+import secrets
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import unquote
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+from deltalake import CommitProperties, Transaction
+from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction, RemoveAction
+
+from commitlake.connectors.formats.engine.arrow import Array
+from commitlake.connectors.lake.archive_log import APPLICATION_ID, ArchiveCommit, RunCounts, StoreProgress
+from commitlake.connectors.lake.data_files import NO_DATE
+from commitlake.connectors.lake.delta import delta_table, storage_options
+from commitlake.connectors.lake.log_check import LogDamagedError
+from commitlake.connectors.lake.log_files import LOG, LogFolder, entry_name
+from commitlake.connectors.lake.newest_versions import delete_newest
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.statistics import file_statistics
+from commitlake.pipelines.maintenance.first_entry import create_table
+from commitlake.pipelines.maintenance.log_repair import AsideFolder
+from commitlake.schemas.tables.messages import PARTITION_COLUMNS, STORE_DATE
+
+_RUN = re.compile(r"part-\d+-([0-9a-f]{32})-[0-9a-f]{8}")
+_DATE = re.compile(rf"{STORE_DATE.name}=([^/]+)/[^/]+\.parquet")
+
+
+@dataclass(frozen=True, slots=True)
+class Extents:
+    """Which bytes of one store's log some records fill: stretches in order, none of which touches another."""
+
+    starts: Array
+    ends: Array
+
+    @property
+    def bytes(self) -> int:
+        """All of them."""
+        return int((self.ends - self.starts).sum())
+
+    @property
+    def end(self) -> int:
+        """Where the last one ends."""
+        return int(self.ends[-1])
+
+    @classmethod
+    def of(cls, starts: Array, ends: Array) -> Extents:
+        """Extents of ranges in any order; those that touch become one."""
+        order = np.argsort(starts, kind="stable")
+        starts, ends = starts[order], np.maximum.accumulate(ends[order])
+        begins = np.flatnonzero(np.concatenate([[True], starts[1:] > ends[:-1]]))
+        return cls(starts[begins], ends[np.append(begins[1:], len(starts)) - 1])
+
+    def with_more(self, other: Extents) -> Extents:
+        """Both."""
+        return Extents.of(np.concatenate([self.starts, other.starts]), np.concatenate([self.ends, other.ends]))
+
+    def overlap(self, other: Extents) -> int:
+        """How many bytes are in both."""
+        return self.bytes + other.bytes - self.with_more(other).bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Adopted:
+    """A data file that becomes one of the table's.
+
+    Attributes:
+        path: relative to the table's folder.
+        size: bytes.
+        rows: rows.
+        store_date: the partition; None for rows without a time.
+        modified_ms: when it was written.
+        statistics: Delta's JSON.
+        extents: of its records, by broker.
+    """
+
+    path: str
+    size: int
+    rows: int
+    store_date: str | None
+    modified_ms: int
+    statistics: str
+    extents: Mapping[str, Extents]
+
+
+@dataclass
+class Adoption:
+    """Which data files the table is made of.
+
+    Attributes:
+        files: these.
+        extents: of their records, by broker.
+        damaged: files that cannot be read, and why.
+        overlapping: files of which only some rows are in others.
+        uncommitted: files of runs that `archive_runs` does not know.
+        expected: messages of the runs in `archive_runs`; None where that cannot be read.
+    """
+
+    files: list[Adopted] = field(default_factory=list)
+    extents: dict[str, Extents] = field(default_factory=dict)
+    damaged: list[str] = field(default_factory=list)
+    overlapping: list[str] = field(default_factory=list)
+    uncommitted: list[str] = field(default_factory=list)
+    expected: int | None = None
+
+    @property
+    def rows(self) -> int:
+        """Of all files."""
+        return sum(file.rows for file in self.files)
+
+    def lines(self) -> Iterator[str]:
+        """What it is, in words."""
+        ends = ", ".join(f"{broker} up to {extents.end:,}" for broker, extents in sorted(self.extents.items()))
+        yield f"it is made anew from {len(self.files):,} data files with {self.rows:,} messages: {ends or 'none'}"
+        if self.uncommitted:
+            yield f"{len(self.uncommitted):,} data files of runs that archive_runs does not have are left out"
+
+    def losses(self) -> Iterator[str]:
+        """What is not brought back, in words."""
+        for reason in self.damaged:
+            yield f"messages: data file {reason}; its rows are lost"
+        for path in self.overlapping:
+            yield f"messages: data file {path}: some of its rows are in other files, the others are lost"
+        if self.expected is not None and self.rows < self.expected:
+            yield (
+                f"messages: expected {self.expected:,} messages, as archive_runs counts them, with those that "
+                f"'maintain --keep' has dropped, found {self.rows:,}"
+            )
+
+    def add(self, file: Adopted) -> None:
+        """Take a file, if none of its rows is there."""
+        shared = sum(
+            self.extents[broker].overlap(extents) for broker, extents in file.extents.items() if broker in self.extents
+        )
+        if shared:
+            if shared < sum(extents.bytes for extents in file.extents.values()):
+                self.overlapping.append(file.path)
+            return
+        self.files.append(file)
+        for broker, extents in file.extents.items():
+            self.extents[broker] = self.extents[broker].with_more(extents) if broker in self.extents else extents
+
+
+def lost_run_ids(lake: LakePaths, adoption: Adoption) -> set[str]:
+    """Return the runs all of whose messages the next archive takes again, as far as `profiles` tells what they took."""
+    runs = _finished_runs(lake) or {}
+    if not adoption.files:
+        return set(runs)
+    try:
+        columns = ["run_id", "broker", "first_physical_offset"]
+        rows = delta_table(lake.profiles, lake.s3).to_pyarrow_table(columns=columns)
+    except (DeltaError, LogDamagedError, OSError, pa.ArrowException):
+        return set()
+    firsts = rows.group_by(["run_id", "broker"]).aggregate([("first_physical_offset", "min")]).to_pylist()
+    kept = {
+        row["run_id"]
+        for row in firsts
+        if row["broker"] in adoption.extents and row["first_physical_offset_min"] < adoption.extents[row["broker"]].end
+    }
+    return {row["run_id"] for row in firsts} - kept
+
+
+def find_adoption(lake: LakePaths) -> Adoption:
+    """See which data files `messages` can be made of."""
+    found = Adoption()
+    runs = _finished_runs(lake)
+    if runs is not None:
+        found.expected = sum(runs.values())
+    candidates = []
+    for path, info in _data_files(lake):
+        run = _RUN.match(path.rpartition("/")[2])
+        if run and runs is not None and run[1] not in runs:
+            found.uncommitted.append(path)
+            continue
+        try:
+            candidates.append(_read(lake, path, info))
+        except (pa.ArrowException, OSError, ValueError, KeyError) as error:
+            lines = str(error).splitlines() or ["no message"]
+            found.damaged.append(f"{path}: {lines[0]}")
+    for file in sorted(candidates, key=lambda file: (-file.rows, file.path)):
+        found.add(file)
+    return found
+
+
+def adopt_files(aside: AsideFolder, adoption: Adoption, sequence: int) -> ArchiveCommit:
+    """Make the table of these files; what is left of its log goes aside.
+
+    Args:
+        aside: where files go.
+        adoption: from `find_adoption`.
+        sequence: at least that of every run that was.
+    """
+    lake = aside.lake
+    commit = _commit(lake, adoption, sequence)
+    entries = _entries(adoption.files, commit)
+    taken = {file.path for file in adoption.files}
+    for path, _ in _data_files(lake):
+        if path not in taken:
+            aside.move(f"messages/{path}")
+    aside.move_folder(f"messages/{LOG}")
+    options = storage_options(lake.messages, lake.s3)
+    delete_newest(lake.messages, options)
+    if lake.s3 is None:
+        Path(lake.messages).mkdir(parents=True, exist_ok=True)
+    folder = LogFolder(lake.messages, options, lake.s3)
+    # The newest first: until the table is whole, it has no entry 0 and is none.
+    for version in sorted(entries, reverse=True):
+        folder.write(entry_name(version), entries[version])
+    return commit
+
+
+def _finished_runs(lake: LakePaths) -> dict[str, int] | None:
+    """The messages of each run that `archive_runs` has; None where that cannot be read."""
+    try:
+        rows = delta_table(lake.archive_runs, lake.s3).to_pyarrow_table(columns=["run_id", "messages"]).to_pylist()
+    except (DeltaError, LogDamagedError, OSError, pa.ArrowException):
+        return None
+    return {row["run_id"]: row["messages"] for row in rows}
+
+
+def _data_files(lake: LakePaths) -> Iterator[tuple[str, pafs.FileInfo]]:
+    """All data files in the table's folder, by their names."""
+    try:
+        folder = LogFolder(lake.messages, storage_options(lake.messages, lake.s3), lake.s3)
+    except TableNotFoundError:  # no such folder
+        return
+    infos = folder.files.get_file_info(pafs.FileSelector("", recursive=True, allow_not_found=True))
+    for info in sorted(infos, key=lambda info: str(info.path)):
+        if info.is_file and _DATE.fullmatch(info.path):
+            yield info.path, info
+
+
+def _read(lake: LakePaths, path: str, info: pafs.FileInfo) -> Adopted:
+    files = LogFolder(lake.messages, storage_options(lake.messages, lake.s3), lake.s3).files
+    with files.open_input_file(path) as source, pq.ParquetFile(source, page_checksum_verification=True) as parquet:
+        extents: dict[str, Extents] = {}
+        for group in range(parquet.num_row_groups):
+            rows = parquet.read_row_group(group, ["broker", "physical_offset", "size"])
+            for broker in pc.unique(rows.column("broker")).to_pylist():
+                of_broker = rows.filter(pc.equal(rows.column("broker"), broker))
+                starts = of_broker.column("physical_offset").to_numpy().astype(np.int64)
+                more = Extents.of(starts, starts + of_broker.column("size").to_numpy().astype(np.int64))
+                extents[broker] = extents[broker].with_more(more) if broker in extents else more
+        date = _DATE.fullmatch(path)
+        text = unquote(date[1]) if date else NO_DATE
+        modified = (info.mtime_ns or time.time_ns()) // 1_000_000
+        return Adopted(
+            path,
+            info.size,
+            parquet.metadata.num_rows,
+            None if text == NO_DATE else text,
+            modified,
+            file_statistics(parquet.metadata),
+            extents,
+        )
+
+
+def _commit(lake: LakePaths, adoption: Adoption, sequence: int) -> ArchiveCommit:
+    """How far the archive has come; what whole entries of the old log tell of it is kept, where it fits."""
+    known = _newest_known(lake)
+    stores = {broker: StoreProgress(extents.end) for broker, extents in adoption.extents.items()}
+    for broker, progress in known.stores.items() if known else ():
+        if broker not in stores or stores[broker].end == progress.end:
+            stores[broker] = progress
+    return ArchiveCommit(
+        max(sequence, known.sequence if known else 0) + 1,
+        f"repair-{secrets.token_hex(16)}",
+        stores,
+        counts=RunCounts(datetime.datetime.now(datetime.UTC).isoformat(), 0, 0, 0),
+        bodies=known.bodies if known else None,
+    )
+
+
+def _newest_known(lake: LakePaths) -> ArchiveCommit | None:
+    """The newest archive commit that an entry of the log tells of, whole or not."""
+    try:
+        folder = LogFolder(lake.messages, storage_options(lake.messages, lake.s3), lake.s3)
+    except TableNotFoundError:
+        return None
+    for version in sorted(folder.read_listing().entries, reverse=True):
+        for line in folder.read(entry_name(version)).splitlines():
+            try:
+                commit = ArchiveCommit.from_metadata(json.loads(line)["commitInfo"]["userMetadata"])
+            except (ValueError, KeyError, TypeError):
+                continue
+            if commit is not None:
+                return commit
+    return None
+
+
+def _entries(files: Sequence[Adopted], commit: ArchiveCommit) -> dict[int, bytes]:
+    """The log of the table, by version."""
+    actions: list[AddAction | RemoveAction] = [
+        AddAction(file.path, file.size, {STORE_DATE.name: file.store_date}, file.modified_ms, True, file.statistics)
+        for file in files
+    ]
+    properties = CommitProperties(
+        custom_metadata={"userMetadata": commit.to_metadata()},
+        app_transactions=[Transaction(APPLICATION_ID, commit.sequence)],
+    )
+    with tempfile.TemporaryDirectory() as name:
+        table = create_table(Path(name), "messages")
+        table.create_write_transaction(
+            actions, "append", table.schema(), list(PARTITION_COLUMNS), commit_properties=properties
+        )
+        log = Path(name) / LOG
+        return {version: (log / entry_name(version)).read_bytes() for version in range(2)}

@@ -1,0 +1,108 @@
+"""Data files that are not what a table's log says of them: gone, cut, zeroed, or with bytes that were changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+
+from commitlake.connectors.lake.delta import delta_table
+from commitlake.connectors.lake.file_actions import file_actions
+from commitlake.pipelines.maintenance.table_files import TableFile, folder_of, read_table_files
+
+_BATCH = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class DataDamage:
+    """A data file that is not as it should be.
+
+    Attributes:
+        file: as the log has it.
+        reason: what was expected, and what was found.
+        bounds: the least and the greatest values that the log knows of its columns.
+    """
+
+    file: TableFile
+    reason: str
+    bounds: tuple[dict[str, Any], dict[str, Any]]
+
+    def __str__(self) -> str:
+        return f"{self.file.path}: {self.reason}"
+
+
+def find_damaged_files(table_uri: str, *, deep: bool) -> Iterator[DataDamage]:
+    """Find a table's damaged data files.
+
+    Args:
+        table_uri: path or URI of the table.
+        deep: whether every page is read and compared with its checksum, and not only names, sizes and footers.
+    """
+    table = delta_table(table_uri)
+    files = folder_of(table_uri)
+    actions = {action["path"]: action for action in file_actions(table).to_pylist()}
+    listed = read_table_files(table)
+    for first in range(0, len(listed), _BATCH):
+        part = listed[first : first + _BATCH]
+        infos = files.get_file_info([unquote(file.path) for file in part])
+        for file, info in zip(part, infos, strict=True):
+            reason = _of_size(file, info) or _of_content(files, file, actions[file.path], deep=deep)
+            if reason:
+                action = actions[file.path]
+                yield DataDamage(file, reason, (action.get("min") or {}, action.get("max") or {}))
+
+
+def _of_size(file: TableFile, info: pafs.FileInfo) -> str:
+    if not info.is_file:
+        return f"expected {file.size:,} bytes, found no such file"
+    if info.size != file.size:
+        return f"expected {file.size:,} bytes, found {info.size:,}"
+    return ""
+
+
+def _of_content(files: pafs.FileSystem, file: TableFile, action: dict[str, Any], *, deep: bool) -> str:
+    try:
+        with (
+            files.open_input_file(unquote(file.path)) as source,
+            pq.ParquetFile(source, page_checksum_verification=True) as parquet,
+        ):
+            reason = _of_footer(parquet.metadata, file, action)
+            if deep and not reason:
+                for group in range(parquet.num_row_groups):
+                    for batch in parquet.iter_batches(row_groups=[group]):
+                        batch.validate(full=True)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        lines = str(error).splitlines() or ["no message"]
+        return f"expected a whole Parquet file, found one that cannot be read: {lines[0]}"
+    return reason
+
+
+def _of_footer(metadata: pq.FileMetaData, file: TableFile, action: dict[str, Any]) -> str:
+    if file.rows is not None and metadata.num_rows != file.rows:
+        return f"expected {file.rows:,} rows, found {metadata.num_rows:,}"
+    for bound, choose in (("min", min), ("max", max)):
+        known = action.get(bound) or {}
+        for name, value in _extremes(metadata, bound, choose).items():
+            if isinstance(known.get(name), int) and known[name] != value:
+                return f"expected {known[name]} as the {bound} of {name}, found {value} in the file's footer"
+    return ""
+
+
+def _extremes(metadata: pq.FileMetaData, bound: str, choose: Any) -> dict[str, int]:
+    """Least or greatest values of the columns of whole numbers, as the row groups' statistics have them."""
+    found: dict[str, int] = {}
+    for group in range(metadata.num_row_groups):
+        for number in range(metadata.num_columns):
+            column = metadata.row_group(group).column(number)
+            if column.statistics is None or not column.statistics.has_min_max:
+                continue
+            value = getattr(column.statistics, bound)
+            if type(value) is int:
+                name = column.path_in_schema
+                found[name] = choose(found.get(name, value), value)
+    return found

@@ -1,0 +1,46 @@
+"""Entry 0 of a table's log, made again: what columns the table has. It added no file."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from pathlib import Path
+
+from deltalake import DeltaTable, Schema
+from pyspark.sql.types import StructType
+
+from commitlake.connectors.lake.follower import FOLLOWING
+from commitlake.connectors.lake.log_files import LOG, entry_name
+from commitlake.schemas.tables.archive_runs import ARCHIVE_RUNS
+from commitlake.schemas.tables.message_keys import MESSAGE_KEYS
+from commitlake.schemas.tables.messages import MESSAGES, PARTITION_COLUMNS
+
+SCHEMAS: dict[str, StructType] = {
+    "messages": MESSAGES,
+    "message_keys": MESSAGE_KEYS,
+    "archive_runs": ARCHIVE_RUNS,
+    **FOLLOWING,
+}
+"""The columns of each table."""
+_ID = re.compile(rb'"id\\?":\\?"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})')
+
+
+def create_table(folder: Path, table: str) -> DeltaTable:
+    """Make an empty table of a lake in some folder."""
+    partitions = list(PARTITION_COLUMNS) if table == "messages" else []
+    return DeltaTable.create(str(folder), Schema.from_json(SCHEMAS[table].json()), partition_by=partitions)
+
+
+def first_entry(table: str, damaged: bytes = b"") -> bytes:
+    """Return entry 0 of a table.
+
+    Args:
+        table: its name in the lake.
+        damaged: what is left of the entry: the table keeps its id, by which followers know it, where that tells it.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        create_table(Path(folder), table)
+        entry = (Path(folder) / LOG / entry_name(0)).read_bytes()
+    known = _ID.search(damaged)
+    made = _ID.search(entry)
+    return entry.replace(made[1], known[1]) if known and made else entry

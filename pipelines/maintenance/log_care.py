@@ -1,0 +1,145 @@
+"""VACUUM, checkpoints, and the end of old log entries, so that none of them takes what is still needed.
+
+Two things must outlive a cleaning. How far the archive has come stands in the metadata of its newest commit, and only
+there: a log is cleaned only while that entry is younger than the log's retention. And a run that was stopped behind its
+commit has left files that the commit names for other tables: until the next run has added them, those tables are not
+vacuumed.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from deltalake import DeltaTable
+
+from commitlake.connectors.lake.archive_log import ArchiveCommit
+from commitlake.connectors.lake.delta import delta_table, seal
+from commitlake.connectors.lake.log_history import read_history
+from commitlake.pipelines.maintenance.table_files import NO_HOOKS, folder_of
+from commitlake.schemas.layouts.numbers import parse_int, parse_int64
+from commitlake.schemas.store_files import check_tree
+
+SHORTEST_RETENTION = datetime.timedelta(days=1)
+"""A run must have committed its files by then, and a reader be done with its version."""
+_LOG_RETENTION = "delta.logRetentionDuration"
+_DEFAULT_LOG_RETENTION = datetime.timedelta(days=30)
+_MAX_INTERVAL = 10**8
+"""Of any unit; of weeks it still fits a time."""
+_INTERVAL = re.compile(r"interval\s+(\d+)\s+(second|minute|hour|day|week)s?", re.IGNORECASE)
+_MARGIN = datetime.timedelta(days=1)
+_VERSIONS_A_CHECKPOINT = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Garbage:
+    """Files that no version names which may still be read."""
+
+    count: int = 0
+    bytes: int = 0
+
+
+def find_garbage(table_uri: str, retention: datetime.timedelta) -> Garbage:
+    """What `vacuum` would delete.
+
+    Raises:
+        UnsafeFileError: if there is a link among the table's files.
+    """
+    _refuse_links(table_uri)
+    names = delta_table(table_uri).vacuum(_hours(retention), dry_run=True, enforce_retention_duration=False, full=True)
+    files = folder_of(table_uri)
+    # What a version has taken away may have been deleted before.
+    sizes = [info.size for info in files.get_file_info(names) if info.is_file] if names else []
+    return Garbage(len(sizes), sum(sizes))
+
+
+def vacuum(table_uri: str, retention: datetime.timedelta) -> None:
+    """Delete data files that left the table, or never were in it, and files that killed writers did not finish.
+
+    Args:
+        table_uri: path or URI of the table.
+        retention: what is younger stays; at least `SHORTEST_RETENTION`.
+    """
+    if retention < SHORTEST_RETENTION:
+        raise ValueError(f"expected a retention of at least {SHORTEST_RETENTION}, found {retention}")
+    _refuse_links(table_uri)
+    delta_table(table_uri).vacuum(
+        _hours(retention),
+        dry_run=False,
+        enforce_retention_duration=False,
+        full=True,
+        post_commithook_properties=NO_HOOKS,
+    )
+    seal(table_uri)
+
+
+def _refuse_links(table_uri: str) -> None:
+    """Refuse a local table with links in its folder: deltalake would delete what they lead to."""
+    if "://" not in table_uri:
+        check_tree(Path(table_uri))
+
+
+def _hours(length: datetime.timedelta) -> int:
+    return int(length.total_seconds() // 3600)
+
+
+def write_checkpoint(table_uri: str) -> bool:
+    """Make a checkpoint where ten versions have come since the last one; whether it did."""
+    table = delta_table(table_uri)
+    if table.version() - _last_checkpoint(table_uri) < _VERSIONS_A_CHECKPOINT:
+        return False
+    table.create_checkpoint()
+    seal(table_uri)
+    return True
+
+
+def _last_checkpoint(table_uri: str) -> int:
+    files = folder_of(table_uri)
+    try:
+        with files.open_input_stream("_delta_log/_last_checkpoint") as pointer:
+            found = re.search(rb'"version"\s*:\s*(\d+)', pointer.readall())
+    except FileNotFoundError:
+        return 0
+    return (parse_int64(str(found[1], "ascii")) or 0) if found else 0
+
+
+def clean_log(table_uri: str, now: datetime.datetime) -> str:
+    """Delete entries that a checkpoint covers and that are older than the log's retention.
+
+    Args:
+        table_uri: path or URI of the table.
+        now: the moment of the look.
+
+    Returns:
+        Why nothing was done, or nothing.
+    """
+    table = delta_table(table_uri)
+    retention = _log_retention(table)
+    if retention is None:
+        return f"{_LOG_RETENTION} of {table_uri} is not understood: its log was not cleaned"
+    newest = _newest_archive_commit(table)
+    if newest is not None and newest < now - retention + _MARGIN:
+        return (
+            f"the log of {table_uri} was not cleaned: the archive's progress stands in a commit of {newest:%Y-%m-%d}, "
+            "and nowhere else. 'commitlake archive' writes a new one"
+        )
+    table.cleanup_metadata()
+    return ""
+
+
+def _log_retention(table: DeltaTable) -> datetime.timedelta | None:
+    text = table.metadata().configuration.get(_LOG_RETENTION)
+    if text is None:
+        return _DEFAULT_LOG_RETENTION
+    found = _INTERVAL.fullmatch(text.strip())
+    number = parse_int(found[1], 0, _MAX_INTERVAL) if found else None
+    return datetime.timedelta(**{f"{found[2].lower()}s": number}) if found and number is not None else None
+
+
+def _newest_archive_commit(table: DeltaTable) -> datetime.datetime | None:
+    for entry in read_history(table):
+        if ArchiveCommit.from_metadata(entry.metadata) is not None:
+            return datetime.datetime.fromtimestamp(entry.timestamp_ms / 1000, datetime.UTC)
+    return None

@@ -1,0 +1,200 @@
+"""Sorted files into one sorted file, in bounded memory.
+
+The sort columns of all files are read first, and say from which file each row of the result comes. As every file is
+sorted, the result is then put together from stretches of each, piece by piece: of every file only a small batch is in
+memory, and no column but those of the order is read twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+
+from commitlake.connectors.formats.engine.arrow import Array
+
+_CHUNK_ROWS = 1 << 14
+_BATCH_BYTES = 64 << 20  # of all files together
+_LARGEST_BATCH = 8192
+_SMALLEST_BATCH = 64
+_LEVELS = frozenset({"RLE", "BIT_PACKED"})
+_DICTIONARIES = frozenset({"RLE_DICTIONARY", "PLAIN_DICTIONARY"})
+_UNPACKED = 4  # a row in memory takes several times what it does in the file, dictionaries and all
+
+
+class UnsortedFileError(Exception):
+    """A file whose rows are not in the order of the sort columns: another program wrote it.
+
+    Attributes:
+        number: which one of those that were to be merged.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"file {number} is not sorted")
+        self.number = number
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """Files that are to become one.
+
+    Attributes:
+        schema: the columns of the result; what a file does not have is null.
+        order: for each row of the result the number of its file.
+        sources: the files, open.
+    """
+
+    schema: pa.Schema
+    order: Array
+    sources: Sequence[pq.ParquetFile]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for source in self.sources:
+            source.close(force=True)
+
+    @property
+    def rows(self) -> int:
+        """Rows of the result."""
+        return len(self.order)
+
+    def dictionaries(self) -> list[str]:
+        """The columns, by their paths, of which the files hold dictionaries."""
+        return [path for path, encoding in _encodings(self.sources).items() if encoding is None]
+
+    def encodings(self) -> dict[str, str]:
+        """How the files hold the other columns."""
+        return {path: encoding for path, encoding in _encodings(self.sources).items() if encoding is not None}
+
+    def batches(self) -> Iterator[pa.Table]:
+        """The result's rows in order, in small tables."""
+        size = _batch_rows(self.sources)
+        cursors = [_Cursor(source, self.schema, size) for source in self.sources]
+        chunk = max(_SMALLEST_BATCH, min(_CHUNK_ROWS, size * len(cursors)))
+        for start in range(0, self.rows, chunk):
+            part = self.order[start : start + chunk]
+            counts = np.bincount(part, minlength=len(cursors))
+            pieces = pa.concat_tables(
+                [cursor.take(int(count)) for cursor, count in zip(cursors, counts, strict=True) if count]
+            )
+            # The pieces stand file by file: where in them is the row that comes first, second, ...
+            positions = np.empty(len(part), np.int64)
+            positions[np.argsort(part, kind="stable")] = np.arange(len(part))
+            yield pieces.take(pa.array(positions))
+
+
+def open_merge(files: pafs.FileSystem, paths: Sequence[str], sort_columns: Sequence[str]) -> Merge:
+    """Open files, and find the order of their rows.
+
+    Args:
+        files: where they lie.
+        paths: of the files.
+        sort_columns: what each of them is sorted by; where there is none, the files follow one another.
+
+    Raises:
+        UnsortedFileError: if one of them is not.
+    """
+    sources: list[pq.ParquetFile] = []
+    try:
+        sources.extend(
+            pq.ParquetFile(files.open_input_file(path), pre_buffer=False, page_checksum_verification=True)
+            for path in paths
+        )
+        schema = pa.unify_schemas([source.schema_arrow for source in sources], promote_options="permissive")
+        return Merge(schema, _order(sources, sort_columns), sources)
+    except BaseException:
+        for source in sources:
+            source.close(force=True)
+        raise
+
+
+def _order(sources: Sequence[pq.ParquetFile], sort_columns: Sequence[str]) -> Array:
+    """For each row of the result the number of its file; of equal rows those of the first file come first."""
+    numbers = np.repeat(np.arange(len(sources), dtype=np.int32), [source.metadata.num_rows for source in sources])
+    if not sort_columns:
+        return numbers
+    keys = pa.concat_tables(
+        [source.read(list(sort_columns), use_threads=False) for source in sources], promote_options="permissive"
+    )
+    order = np.lexsort([_ranks(keys.column(name)) for name in reversed(sort_columns)])
+    by_file = order[np.argsort(numbers[order], kind="stable")]
+    wrong = np.flatnonzero(np.diff(by_file) < 0)
+    if len(wrong):  # in a sorted file the order of the result is that of the rows
+        raise UnsortedFileError(int(numbers[by_file[wrong[0]]]))
+    return numbers[order]
+
+
+def _ranks(column: pa.ChunkedArray) -> Array:
+    """Numbers in the order of a column's values, nulls first."""
+    if pa.types.is_integer(column.type) and not column.null_count:
+        return np.asarray(column.to_numpy(), np.int64)
+    encoded = pc.dictionary_encode(column.combine_chunks())
+    names = encoded.dictionary
+    rank = np.empty(len(names) + 1, np.int64)
+    rank[pc.array_sort_indices(names).to_numpy()] = np.arange(len(names))
+    rank[-1] = -1
+    ranks: Array = rank[encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)]
+    return ranks
+
+
+def _batch_rows(sources: Sequence[pq.ParquetFile]) -> int:
+    rows = sum(source.metadata.num_rows for source in sources)
+    held = sum(
+        source.metadata.row_group(number).total_byte_size
+        for source in sources
+        for number in range(source.metadata.num_row_groups)
+    )
+    row_bytes: int = max(256, _UNPACKED * held // max(rows, 1))
+    return max(_SMALLEST_BATCH, min(_LARGEST_BATCH, _BATCH_BYTES // (row_bytes * len(sources))))
+
+
+def _encodings(sources: Sequence[pq.ParquetFile]) -> dict[str, str | None]:
+    """For each column the encoding that its writer has chosen for it, None for a dictionary; of the largest files."""
+    found: dict[str, str | None] = {}
+    for source in sorted(sources, key=lambda source: source.metadata.num_rows):
+        for number in range(source.metadata.num_columns if source.metadata.num_row_groups else 0):
+            column = source.metadata.row_group(0).column(number)
+            chosen = [encoding for encoding in column.encodings if encoding not in _LEVELS]
+            has_dictionary = not chosen or any(encoding in _DICTIONARIES for encoding in chosen)
+            found[column.path_in_schema] = None if has_dictionary else chosen[0]
+    return found
+
+
+class _Cursor:
+    """Rows of a file, taken one stretch after the other."""
+
+    def __init__(self, source: pq.ParquetFile, schema: pa.Schema, batch_rows: int) -> None:
+        self._batches = source.iter_batches(batch_rows, use_threads=False)
+        self._schema = schema
+        self._left = schema.empty_table()
+
+    def take(self, count: int) -> pa.Table:
+        """The next `count` rows."""
+        found = [self._left.slice(0, count)]
+        missing = count - len(found[0])
+        self._left = self._left.slice(count)
+        while missing:
+            batch = self._conform(pa.Table.from_batches([next(self._batches)]))
+            found.append(batch.slice(0, missing))
+            self._left = batch.slice(missing)
+            missing -= len(found[-1])
+        return pa.concat_tables(found)
+
+    def _conform(self, table: pa.Table) -> pa.Table:
+        if table.schema.equals(self._schema):
+            return table
+        columns = [
+            table.column(field.name).cast(field.type)
+            if field.name in table.column_names
+            else pa.nulls(len(table), field.type)
+            for field in self._schema
+        ]
+        return pa.table(columns, schema=self._schema)

@@ -1,0 +1,160 @@
+"""What `messages` says after a repair of its log: how far the archive has come now, and which runs were lost.
+
+    {"commitlake": {"sequence": 9, "run_id": "repair-…", …}, "commitlake.repair": {"after": 6, "first": 7, …}}
+
+The repair's own commit is an archive commit that took nothing, under a number that no run had: the tables that follow
+go on from it. Rows of runs between the last whole one and the repair are of lost runs.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake.exceptions import DeltaError
+
+from commitlake.connectors.lake.archive_log import (
+    APPLICATION_ID,
+    ArchiveCommit,
+    RunCounts,
+    StoreProgress,
+    newest_commit,
+)
+from commitlake.connectors.lake.delta import delta_table, seal
+from commitlake.connectors.lake.log_check import LogDamagedError
+from commitlake.connectors.lake.log_history import CommitNote, read_history
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.pipelines.maintenance.log_repair import REPAIR_KEY
+from commitlake.pipelines.maintenance.table_files import NO_HOOKS, folder_of, read_table_files
+
+
+@dataclass(frozen=True, slots=True)
+class LostRuns:
+    """Archive runs whose messages a repair has taken out.
+
+    Attributes:
+        after: sequence of the last whole run.
+        before: sequence of the repair's own commit.
+        first: the first version that was lost.
+        last: the version of the repair's commit.
+        run_ids: of those that are known by name.
+    """
+
+    after: int
+    before: int
+    first: int
+    last: int
+    run_ids: tuple[str, ...] = ()
+
+
+def lost_runs(messages_uri: str) -> list[LostRuns]:
+    """The runs that repairs have taken out, as far back as the log goes."""
+    found = []
+    for entry in read_history(delta_table(messages_uri)):
+        note = _note(entry)
+        commit = ArchiveCommit.from_metadata(entry.metadata)
+        if note is not None and commit is not None:
+            found.append(
+                LostRuns(note["after"], commit.sequence, note["first"], entry.version, tuple(note.get("run_ids", ())))
+            )
+    return found
+
+
+def is_unfinished(messages_uri: str) -> dict[str, Any] | None:
+    """The note of a repair that has replaced entries and not yet said what was lost; None where there is none."""
+    for entry in read_history(delta_table(messages_uri)):
+        note = _note(entry)
+        if note is not None:
+            return None if ArchiveCommit.from_metadata(entry.metadata) else note
+        if ArchiveCommit.from_metadata(entry.metadata):
+            return None
+    return None
+
+
+def commit_repair(lake: LakePaths, note: dict[str, Any]) -> ArchiveCommit:
+    """Say how far the archive has come after a repair.
+
+    Args:
+        lake: where the tables lie.
+        note: from `log_repair`: `first`, the first version that was lost, and `run_ids`, of runs that are lost.
+    """
+    table = delta_table(lake.messages)
+    known = newest_commit(table)
+    last = known[1] if known else ArchiveCommit(0, "")
+    newest = max(last.sequence, table.transaction_version(APPLICATION_ID) or 0, finished_runs(lake), note["sequence"])
+    # Each lost version may have been a run, of which nothing is known.
+    sequence = newest + 1 + max(0, int(table.version()) - note["first"])
+    stores = last.stores
+    if last.sequence < (table.transaction_version(APPLICATION_ID) or 0):
+        stores = _with_rows(table, last)
+    now = datetime.datetime.now(datetime.UTC).isoformat()
+    commit = replace(
+        last,
+        sequence=sequence,
+        run_id=f"repair-{secrets.token_hex(16)}",
+        stores=stores,
+        ranges={},
+        counts=RunCounts(now, 0, 0, 0),
+        files={},
+    )
+    after = last.sequence if note["goes_back"] else sequence - 1
+    told = {"after": after, "first": note["first"], "run_ids": note["run_ids"]}
+    metadata = json.dumps({**json.loads(commit.to_metadata()), REPAIR_KEY: told}, sort_keys=True)
+    table.create_write_transaction(
+        [],
+        "append",
+        table.schema(),
+        list(table.metadata().partition_columns),
+        commit_properties=CommitProperties(
+            custom_metadata={"userMetadata": metadata}, app_transactions=[Transaction(APPLICATION_ID, sequence)]
+        ),
+        post_commithook_properties=NO_HOOKS,
+    )
+    seal(lake.messages)
+    return commit
+
+
+def _note(entry: CommitNote) -> dict[str, Any] | None:
+    try:
+        note = json.loads(entry.metadata or "")[REPAIR_KEY]
+    except (ValueError, KeyError, TypeError):
+        return None
+    return note if isinstance(note, dict) else None
+
+
+def finished_runs(lake: LakePaths) -> int:
+    """The newest run that `archive_runs` tells of, 0 where it cannot be read."""
+    try:
+        return delta_table(lake.archive_runs).transaction_version(APPLICATION_ID) or 0
+    except (DeltaError, LogDamagedError):
+        return 0
+
+
+def _with_rows(table: DeltaTable, last: ArchiveCommit) -> dict[str, StoreProgress]:
+    """How far each store is by the rows that are there: the commits that said it are lost."""
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    ends = {broker: progress.end for broker, progress in last.stores.items()}
+    for columns in _places(table, pq):
+        for broker, offset, size in zip(*columns, strict=True):
+            ends[broker] = max(ends.get(broker, 0), offset + size)
+    return {
+        broker: last.stores[broker] if broker in last.stores and last.stores[broker].end == end else StoreProgress(end)
+        for broker, end in ends.items()
+    }
+
+
+def _places(table: DeltaTable, pq: Any) -> Iterator[tuple[list[Any], ...]]:
+    files = folder_of(table.table_uri)
+    for file in read_table_files(table):
+        with files.open_input_file(file.path) as source:
+            rows = pq.read_table(source, columns=["broker", "physical_offset", "size"], page_checksum_verification=True)
+        last = rows.append_column("end", rows.column("physical_offset")).group_by("broker").aggregate([("end", "max")])
+        for broker, offset in zip(last.column("broker").to_pylist(), last.column("end_max").to_pylist(), strict=True):
+            found = rows.filter(pq.filters_to_expression([("broker", "=", broker), ("physical_offset", "=", offset)]))
+            yield tuple(found.column(name).to_pylist() for name in ("broker", "physical_offset", "size"))

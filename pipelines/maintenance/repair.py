@@ -1,0 +1,376 @@
+"""The repair of a lake: `messages` back to its last whole version, and what follows it made again from there.
+
+    1. logs of all tables       log_repair        damaged entries and checkpoints go aside
+    2. messages                 progress_repair   says how far the archive has come now
+                                data_adoption     makes it anew of its data files, where no version is whole
+    3. data files               data_check        damaged ones go aside, and are taken out of their table
+    4. tables of runs           derived_repair    rows of lost runs go, what commits name comes again
+    5. message_keys             follow            anew, where it is damaged or is ahead of messages
+
+Nothing is deleted: what is replaced goes to `_damaged/<time>` in the lake. Killed at any step and run again, the repair
+goes on. Nothing else may write to the lake meanwhile.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+from deltalake.exceptions import TableNotFoundError
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from commitlake.connectors.lake.archive_log import ArchiveCommit, commits_after, read_last_commit
+from commitlake.connectors.lake.committer import append_rows
+from commitlake.connectors.lake.delta import delta_table, seal, storage_options
+from commitlake.connectors.lake.followed_runs import last_finished, missing_runs
+from commitlake.connectors.lake.follower import FOLLOWING, lacking_runs, restore_runs
+from commitlake.connectors.lake.log_check import LogDamage, LogDamagedError
+from commitlake.connectors.lake.log_files import LogFolder, entry_name
+from commitlake.connectors.lake.lost_tables import followers_of, has_log
+from commitlake.connectors.lake.newest_versions import delete_newest
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.versions import VersionsError
+from commitlake.pipelines.maintenance.data_adoption import Adoption, adopt_files, find_adoption
+from commitlake.pipelines.maintenance.data_adoption import lost_run_ids as runs_beyond
+from commitlake.pipelines.maintenance.data_check import DataDamage, find_damaged_files
+from commitlake.pipelines.maintenance.derived_repair import (
+    OF_RUNS,
+    delete_runs,
+    lost_run_ids,
+    named_files,
+    refill_tables,
+)
+from commitlake.pipelines.maintenance.expiry import read_expiries
+from commitlake.pipelines.maintenance.log_repair import AsideFolder, LogRepair, plan_log_repair, repair_log
+from commitlake.pipelines.maintenance.progress_repair import commit_repair, finished_runs, is_unfinished, lost_runs
+from commitlake.pipelines.maintenance.rewind import plan_rewind
+from commitlake.pipelines.maintenance.table_files import exchange_files
+from commitlake.pipelines.message_keys.check import check_keys
+from commitlake.pipelines.message_keys.follow import follow_keys
+from commitlake.pipelines.message_keys.progress import followed_version
+from commitlake.schemas.tables.gaps import GAPS
+
+_KEYS = "message_keys"
+_OF_COMMITS = ("archive_runs",)  # all of their rows are in the commits of messages
+TABLES = ("messages", *OF_RUNS, _KEYS)
+
+
+@dataclass(frozen=True, slots=True)
+class RepairPlan:
+    """What is wrong with a lake, and what is to be done.
+
+    Attributes:
+        logs: repairs of logs, by table.
+        files: damaged data files, by table; of tables whose log is whole.
+        unfinished: whether an earlier repair of `messages` was killed.
+        lost: runs of which `messages` has lost the rows, and other tables have not.
+        keys: why `message_keys` is made anew; empty where it is not.
+        adoption: the data files that `messages` is made anew of; None where it is not.
+        ahead: the newest run that `archive_runs` has and `messages` has lost; 0 where there is none.
+        behind: how many runs are not in a table that has followed them, by table.
+        notes: what else is to be said.
+    """
+
+    logs: Mapping[str, LogRepair] = field(default_factory=dict)
+    files: Mapping[str, Sequence[DataDamage]] = field(default_factory=dict)
+    unfinished: bool = False
+    lost: int = 0
+    keys: str = ""
+    adoption: Adoption | None = None
+    ahead: int = 0
+    behind: Mapping[str, int] = field(default_factory=dict)
+    notes: Sequence[str] = ()
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether the lake is whole."""
+        return not (self.logs or self.files or self.unfinished or self.lost or self.keys or self.ahead or self.behind)
+
+    def lines(self) -> Iterator[str]:
+        """The plan in words."""
+        for table, repair in self.logs.items():
+            for damage in repair.damages:
+                yield f"{table}: {damage}"
+            if table == "messages" and self.adoption is not None:
+                yield from (f"  {line}" for line in self.adoption.lines())
+            else:
+                yield f"  {_way_of(table, repair)}"
+        for table, damages in self.files.items():
+            for found in damages:
+                yield f"{table}: data file {found}"
+            yield f"  {_way_of_files(table)}"
+        if self.unfinished:
+            yield "messages: an earlier repair was stopped: it is finished"
+        if self.ahead:
+            yield f"messages has lost its newest commits: archive_runs has runs up to {self.ahead}"
+            yield "  the rows of these runs are taken out of the other tables; the next archive takes them again"
+        for table, count in self.behind.items():
+            yield f"{table}: {count} runs are missing that messages has: they are added again"
+        if self.lost:
+            yield f"rows of {self.lost} runs, of which messages has lost the rows, are taken out of the other tables"
+        if self.keys:
+            yield f"message_keys: {self.keys}: it is made anew from messages"
+        yield from self.notes
+
+
+def _way_of(table: str, repair: LogRepair) -> str:
+    if repair.is_lost:
+        return "no version of it is whole: it goes aside, and is made again as far as the commits of messages tell"
+    if repair.goes_back:
+        assert repair.first is not None
+        more = "the next archive goes on from there" if table == "messages" else "what is missing then comes again"
+        return f"{table} goes back to version {repair.first - 1}, the last whole one; {more}"
+    if repair.writes_first:
+        return "entry 0, which tells the table's columns, is written again"
+    if repair.first is not None:
+        return "the entry goes aside: the checkpoint has what it said"
+    return "the checkpoint goes aside: the entries of the log say the same"
+
+
+def _way_of_files(table: str) -> str:
+    if table == "messages":
+        return "goes aside; its range of the log becomes a row in gaps, and the messages that were in it are lost"
+    if table == _KEYS:
+        return "the table is made anew from messages"
+    return "goes aside; its rows are lost, but for those that the commits of messages tell"
+
+
+def plan_repair(lake: LakePaths, *, deep: bool = True, first_offsets: Mapping[str, int] | None = None) -> RepairPlan:
+    """See what is wrong with a lake.
+
+    Args:
+        lake: where the tables lie.
+        first_offsets: by broker, the first physical offset that its store still has: where that is enough, `messages`
+            goes back to before a damaged data file came, and the next archive takes all since then again.
+        deep: whether every page of every data file is read, and `message_keys` compared with `messages`.
+    """
+    logs = {table: repair for table in TABLES if (repair := plan_log_repair(lake, table))}
+    if "messages" not in logs and not has_log(lake, "messages") and followers_of(lake):
+        gone = LogDamage(entry_name(0), 0, "expected the log of a table, found none")
+        logs["messages"] = LogRepair("messages", [gone], is_lost=True)
+    files = {}
+    for table in TABLES:
+        if table not in logs:
+            try:
+                damages = list(find_damaged_files(getattr(lake, table), deep=deep))
+            except TableNotFoundError:
+                continue
+            if damages:
+                files[table] = damages
+    if "messages" in logs:
+        return RepairPlan(logs, files, adoption=find_adoption(lake) if logs["messages"].is_lost else None)
+    if "messages" in files and first_offsets is not None:
+        rewind = plan_rewind(lake, files["messages"], first_offsets)
+        if isinstance(rewind, LogRepair):
+            notes = [f"messages: data file {damage}" for damage in files.pop("messages")]
+            return RepairPlan({**logs, "messages": rewind}, files, notes=notes)
+        return RepairPlan(logs, files, notes=[f"messages cannot go back to before its damaged files: {rewind}"])
+    lost = _lost_rows(lake) if not set(OF_RUNS) & (logs.keys() | files.keys()) else 0
+    keys = "" if {_KEYS, "messages"} & (logs.keys() | files.keys()) else _wrong_keys(lake, deep=deep)
+    unfinished = is_unfinished(lake.messages) is not None
+    ahead = 0 if unfinished or "archive_runs" in logs else _newest_lost_run(lake)
+    return RepairPlan(logs, files, unfinished, lost, keys, ahead=ahead, behind=_behind(lake, {*logs, *files}))
+
+
+def _newest_lost_run(lake: LakePaths) -> int:
+    """The newest run of `archive_runs`, where `messages` has no commit of it or of a later one; else 0."""
+    finished = last_finished(lake.archive_runs)
+    last = read_last_commit(lake.messages)
+    return finished if finished > (last.sequence if last else 0) else 0
+
+
+def _behind(lake: LakePaths, damaged: Collection[str]) -> dict[str, int]:
+    """How many runs the tables that follow lack, of those that are finished."""
+    commits = commits_after(lake.messages, 0)
+    found = {
+        table: len(runs)
+        for table in FOLLOWING
+        if table not in damaged and "archive_runs" not in damaged and (runs := missing_runs(lake, table, commits))
+    }
+    is_kept = "archive_runs" not in read_expiries(delta_table(lake.messages))
+    if is_kept and "archive_runs" not in damaged and (count := len(lacking_runs(lake))):
+        found["archive_runs"] = count
+    return found
+
+
+def _lost_rows(lake: LakePaths) -> int:
+    """How many lost runs `archive_runs` still tells of."""
+    lost = lost_runs(lake.messages)
+    named = {run_id for one in lost for run_id in one.run_ids}
+    return len(lost_run_ids(lake, lost) - named) if lost else 0
+
+
+def _wrong_keys(lake: LakePaths, *, deep: bool) -> str:
+    followed = followed_version(lake)
+    for lost in lost_runs(lake.messages):
+        if lost.first <= followed < lost.last:
+            return f"it has followed messages to version {followed}, which messages has lost"
+    if not deep or followed < 0:
+        return ""
+    check = check_keys(lake)
+    if check.same:
+        return ""
+    return check.note or f"expected {check.expected:,} keys, as messages has them, found {check.found:,} or others"
+
+
+def repair_lake(lake: LakePaths, plan: RepairPlan, parser_version: str) -> list[str]:
+    """Do what a plan says.
+
+    Args:
+        lake: where the tables lie.
+        plan: from `plan_repair`.
+        parser_version: for new rows of `archive_runs` and `gaps`.
+
+    Returns:
+        Sentences on what could not be brought back.
+
+    """
+    aside = AsideFolder(lake)
+    of_messages = plan.logs.get("messages")
+    if of_messages is not None:
+        if plan.adoption is not None:
+            adopt_files(aside, plan.adoption, finished_runs(lake))
+            seal(lake.messages, lake.s3)
+        else:
+            repair_log(aside, of_messages, _note(lake, of_messages))
+    note = is_unfinished(lake.messages)
+    if note is None and plan.ahead:
+        version = delta_table(lake.messages).version() + 1
+        note = {"first": version, "run_ids": [], "sequence": plan.ahead, "goes_back": True}
+    if note is not None:
+        commit_repair(lake, note)
+    missing = list(plan.adoption.losses()) if plan.adoption else []
+    missing += [line for table in OF_RUNS for line in _repair_table_of_runs(aside, table, plan)]
+    lost = lost_runs(lake.messages)
+    if lost and (run_ids := lost_run_ids(lake, lost)):
+        for table in OF_RUNS:
+            delete_runs(getattr(lake, table), run_ids)
+    missing += _take_out(aside, "messages", _damaged_files(lake, "messages", plan), parser_version)
+    if plan.adoption is not None and (lost_ids := runs_beyond(lake, plan.adoption)):
+        for table in OF_RUNS:
+            delete_runs(getattr(lake, table), lost_ids)
+        missing.append(f"{len(lost_ids)} runs are lost: {', '.join(sorted(lost_ids)[:5])}")
+    gone = refill_tables(lake, parser_version)
+    if "archive_runs" in {*plan.logs, *plan.files, *plan.behind}:
+        restored = restore_runs(lake, parser_version)
+        removed = sum(damage.file.rows or 0 for damage in plan.files.get("archive_runs", ()))
+        if restored < removed:
+            missing.append(
+                f"archive_runs: {removed - restored} rows of runs that the log of messages no longer tells of"
+            )
+    missing += [f"{table}: {count} files that commits name are gone" for table, count in gone.items()]
+    _repair_keys(aside, plan)
+    return missing
+
+
+def _repair_table_of_runs(aside: AsideFolder, table: str, plan: RepairPlan) -> Iterator[str]:
+    lake, repair = aside.lake, plan.logs.get(table)
+    if repair is not None and repair.is_lost:
+        aside.move_folder(f"{table}/_delta_log")
+        delete_newest(getattr(lake, table), storage_options(lake.root, lake.s3))
+        if table not in _OF_COMMITS:
+            yield f"{table}: rows that no commit of messages names"
+        return
+    if repair is not None:
+        named = named_files(commits_after(lake.messages, 0), table)
+        repair_log(aside, repair, {"table": table}, keep=named)
+    yield from _take_out(aside, table, _damaged_files(lake, table, plan), "")
+
+
+def _damaged_files(lake: LakePaths, table: str, plan: RepairPlan) -> Sequence[DataDamage]:
+    """A table's damaged data files; a table whose log was repaired is looked at again."""
+    if table not in plan.logs:
+        return plan.files.get(table, ())
+    try:
+        return list(find_damaged_files(getattr(lake, table), deep=True))
+    except TableNotFoundError:
+        return ()
+
+
+def _take_out(aside: AsideFolder, table: str, found: Sequence[DataDamage], parser_version: str) -> Iterator[str]:
+    """Take damaged data files out of a table; of `messages`, say in `gaps` what went with them."""
+    if not found:
+        return
+    uri = getattr(aside.lake, table)
+    if table == "messages":
+        _write_gaps(aside.lake, found, parser_version)
+    exchange_files(uri, [damage.file for damage in found], [], changes_data=True, note={"action": "repair"})
+    for damage in found:
+        aside.move(f"{table}/{unquote(damage.file.path)}")
+    if table in _OF_COMMITS:
+        return
+    rows = sum(damage.file.rows or 0 for damage in found)
+    yield f"{table}: {rows:,} rows of {len(found)} damaged data files"
+
+
+def _write_gaps(lake: LakePaths, damages: Sequence[DataDamage], parser_version: str) -> None:
+    try:
+        known = set(delta_table(lake.gaps).to_pyarrow_table(columns=["segment"]).column("segment").to_pylist())
+    except TableNotFoundError:
+        known = set()
+    rows = []
+    for damage in damages:
+        least, greatest = damage.bounds
+        segment = f"messages/{unquote(damage.file.path)}"
+        if segment in known:  # a repair that was killed has said so already
+            continue
+        brokers = sorted({str(bound.get("broker")) for bound in damage.bounds})
+        rows.append(
+            {
+                "broker": brokers[0] if len(brokers) == 1 else " to ".join(brokers),
+                "segment": segment,
+                "start_offset": least.get("physical_offset"),
+                "end_offset": None if "physical_offset" not in greatest else greatest["physical_offset"] + 1,
+                "found": f"a damaged data file of the lake: {damage.reason}",
+                "parser_version": parser_version,
+                "run_id": "repair",
+            }
+        )
+    if rows:
+        append_rows(lake.gaps, GAPS, pa.Table.from_pylist(rows, schema=to_arrow_schema(GAPS, timezone="UTC")))
+
+
+def _repair_keys(aside: AsideFolder, plan: RepairPlan) -> None:
+    lake = aside.lake
+    try:
+        wrong = (
+            {_KEYS} & {*plan.logs, *plan.files}
+            or plan.keys
+            or plan.adoption is not None
+            or _wrong_keys(lake, deep=True)
+        )
+    except (LogDamagedError, VersionsError, OSError, pa.ArrowException):
+        wrong = True
+    if wrong:
+        aside.move_folder(_KEYS)
+        delete_newest(lake.message_keys, storage_options(lake.root, lake.s3))
+        follow_keys(lake)
+
+
+def _note(lake: LakePaths, repair: LogRepair) -> dict[str, Any]:
+    """What the entries that take the place of others say: the runs that are lost, as far as the entries tell."""
+    folder = LogFolder(lake.messages, storage_options(lake.messages, lake.s3), lake.s3)
+    run_ids, sequence = set(), 0
+    for version in repair.versions if repair.goes_back else ():
+        try:
+            data = folder.read(entry_name(version))
+        except FileNotFoundError:
+            continue
+        for line in data.splitlines():
+            try:
+                commit = ArchiveCommit.from_metadata(json.loads(line)["commitInfo"]["userMetadata"])
+            except (ValueError, KeyError, TypeError):
+                continue
+            if commit is not None:
+                run_ids.add(commit.run_id)
+                sequence = max(sequence, commit.sequence)
+    return {
+        "first": repair.first,
+        "run_ids": sorted(run_ids),
+        "sequence": sequence,
+        "goes_back": repair.goes_back,
+    }

@@ -1,0 +1,162 @@
+"""`message_keys` follows `messages` by its Delta version: what is new there is read, and added here in one commit.
+
+The commit carries the version that it has come to, as the number of an application's transaction: whatever stops a
+follower, the next one goes on from there, and of two at once one commits. A follower that stayed away until files that
+it has yet to read were vacuumed makes the table anew, of `messages` as it is.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+
+from commitlake.connectors.lake.backoff import MAX_TRIES, wait_seconds
+from commitlake.connectors.lake.committer import advance
+from commitlake.connectors.lake.delta import delta_table, storage_options
+from commitlake.connectors.lake.manifest import MANIFEST, ManifestRow, to_batch
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.plain_files import write_plain_file
+from commitlake.connectors.lake.versions import AddedFile, table_files
+from commitlake.connectors.sources.settled import settle
+from commitlake.pipelines.message_keys.progress import APPLICATION_ID, followed_version, readable_files
+from commitlake.pipelines.message_keys.rows import COLUMNS, REPEATING, to_keys
+from commitlake.schemas.tables.message_keys import MESSAGE_KEYS
+
+_CHUNK_ROWS = 1 << 18  # of messages: some 150 MiB of a worker's memory
+_DRIVER_ROWS = 1 << 17  # less is done before Spark has begun
+_GROUP_ROWS = 1 << 16
+_ENCODINGS = {
+    "key_hash": "DELTA_BINARY_PACKED",
+    "key": "DELTA_LENGTH_BYTE_ARRAY",
+    "physical_offset": "PLAIN",
+    "store_timestamp": "PLAIN",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """What a follower did.
+
+    Attributes:
+        version: of `messages`, to which the table has come.
+        rows: added; none where another follower was first.
+        seconds: it took.
+        is_behind: whether rows of `messages` that were there at the start are missing still.
+    """
+
+    version: int
+    rows: int
+    seconds: float
+    is_behind: bool = False
+
+
+@dataclass(frozen=True)
+class _Chunks:
+    """What is to be read; each part becomes a file."""
+
+    lake: LakePaths
+    parts: Sequence[Sequence[AddedFile]]
+    run_id: str
+
+    def write(self, number: int) -> ManifestRow | None:
+        """The keys of one part as a file, if there are any."""
+        files = table_files(self.lake.messages, storage_options(self.lake.messages, self.lake.s3))
+        tables = []
+        for added in self.parts[number]:
+            with files.open_input_file(added.name) as file:
+                tables.append(
+                    pq.read_table(file, columns=COLUMNS, read_dictionary=REPEATING, page_checksum_verification=True)
+                )
+        rows = to_keys(pa.concat_tables(tables))
+        if not rows.num_rows:
+            return None
+        name = f"part-{number:05d}-{self.run_id}-{secrets.token_hex(4)}.zstd.parquet"
+        file = write_plain_file(rows, self.lake.message_keys, name, _ENCODINGS, _GROUP_ROWS, self.lake.s3)
+        return ManifestRow.of_file(file, "message_keys")
+
+
+def catch_up_keys(
+    lake: LakePaths, spark: SparkSession | None = None, wait: Callable[[float], object] = time.sleep
+) -> Followed:
+    """Add the keys of all that `messages` has, also where other followers are first: each time less is left.
+
+    Args:
+        lake: where the tables lie.
+        spark: for more than this process should do alone.
+        wait: waits some seconds.
+
+    Raises:
+        VersionsError: where rows of `messages` were changed.
+    """
+    started = time.monotonic()
+    wanted = delta_table(lake.messages, lake.s3).version()
+    rows = 0
+    for attempt in range(MAX_TRIES):
+        followed = follow_keys(lake, spark)
+        rows += followed.rows
+        if followed.version >= wanted:
+            return Followed(followed.version, rows, time.monotonic() - started)
+        wait(wait_seconds(attempt))
+    return Followed(followed.version, rows, time.monotonic() - started, is_behind=True)
+
+
+def follow_keys(lake: LakePaths, spark: SparkSession | None = None) -> Followed:
+    """Add the keys of what is new in `messages`; where that can no longer be read, make the table anew.
+
+    Args:
+        lake: where the tables lie.
+        spark: for more than this process should do alone.
+
+    Raises:
+        VersionsError: where rows of `messages` were changed.
+    """
+    started = time.monotonic()
+    progress = followed_version(lake)
+    new = readable_files(lake, progress)
+    files, version = new.files, new.version
+    cores = spark.sparkContext.defaultParallelism if spark else 1
+    chunks = _Chunks(lake, list(_parts(files, cores)), secrets.token_hex(8))
+    if spark is None or sum(file.rows or _DRIVER_ROWS for file in files) <= _DRIVER_ROWS:
+        written = [row for number in range(len(chunks.parts)) if (row := chunks.write(number))]
+    else:
+        numbers = spark.range(0, len(chunks.parts), 1, numPartitions=len(chunks.parts))
+        manifest = numbers.mapInArrow(partial(_write_parts, chunks), MANIFEST).collect()
+        written = [ManifestRow(**row.asDict()) for row in manifest]
+    if version > progress or new.anew:
+        step = (None if progress < 0 else progress, version)
+        files_of_keys = [row.data_file for row in written]
+        if not advance(lake.message_keys, MESSAGE_KEYS, files_of_keys, APPLICATION_ID, step, anew=new.anew):
+            return Followed(followed_version(lake), 0, time.monotonic() - started)
+    return Followed(version, sum(row.rows for row in written), time.monotonic() - started)
+
+
+def _parts(files: Sequence[AddedFile], cores: int) -> Iterator[list[AddedFile]]:
+    """Files in groups, as large as a worker can hold, or as many as there are cores, which is less."""
+    counts = [_CHUNK_ROWS if file.rows is None else file.rows for file in files]
+    most = min(_CHUNK_ROWS, max(_DRIVER_ROWS, -(-sum(counts) // cores)))
+    part: list[AddedFile] = []
+    rows = 0
+    for file, count in zip(files, counts, strict=True):
+        if part and rows + count > most:
+            yield part
+            part, rows = [], 0
+        part.append(file)
+        rows += count
+    if part:
+        yield part
+
+
+def _write_parts(chunks: _Chunks, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for number in batch.column(0).to_pylist():
+            row = chunks.write(number)
+            if row is not None:
+                yield to_batch([row])
+    settle()

@@ -1,0 +1,70 @@
+"""Rows of `messages` as rows of `message_keys`: columns only, no object per message."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from commitlake.connectors.formats.engine.arrow import Array
+from commitlake.pipelines.message_keys.kernel import hash_texts
+from commitlake.pipelines.message_keys.progress import BUSINESS_KEY, UNIQUE_KEY
+from commitlake.schemas.tables.message_keys import MESSAGE_KEYS
+
+SCHEMA = to_arrow_schema(MESSAGE_KEYS, timezone="UTC")
+REPEATING = ["broker", "topic"]
+COLUMNS = ["broker", "physical_offset", "topic", "unique_key", "keys", "store_timestamp"]
+_PLACE = ["broker", "physical_offset", "topic", "store_timestamp"]
+
+
+def to_keys(messages: pa.Table) -> pa.Table:
+    """The keys of messages, sorted by their hashes.
+
+    Args:
+        messages: with `COLUMNS`, as a data file of `messages` has them; the `REPEATING` best as dictionaries.
+
+    Returns:
+        A table of `MESSAGE_KEYS`. A key that a message has twice is one row.
+    """
+    messages = messages.select(COLUMNS).unify_dictionaries().combine_chunks()
+    places = messages.select(_PLACE)
+    keys, parents = _business_keys(messages)
+    has_unique = pc.is_valid(messages.column("unique_key"))
+    unique_keys = messages.column("unique_key").filter(has_unique).combine_chunks()
+    texts = pa.concat_arrays([keys, unique_keys])
+    rows = np.concatenate([parents, np.flatnonzero(has_unique.to_numpy())])
+    kinds = np.repeat(np.array([0, 1], np.int8), [len(keys), len(unique_keys)])
+    hashes = key_hashes(texts)
+    order = np.argsort(hashes)
+    columns = {name: places.column(name).take(pa.array(rows[order])) for name in _PLACE}
+    columns["key_hash"] = pa.array(hashes[order])
+    columns["key"] = texts.take(pa.array(order))
+    columns["kind"] = pa.DictionaryArray.from_arrays(kinds[order], [BUSINESS_KEY, UNIQUE_KEY])
+    return pa.table([columns[name] for name in SCHEMA.names], SCHEMA.names)
+
+
+def key_hashes(texts: pa.Array) -> Array:
+    """CRC-32 of each text, int64.
+
+    Args:
+        texts: strings, none of them null.
+    """
+    hashes = np.empty(len(texts), np.int64)
+    if len(texts):
+        _, offsets, data = texts.buffers()
+        first = np.frombuffer(offsets, np.int32, len(texts) + 1, 4 * texts.offset)
+        # A buffer of Arrow's is read-only, for which the compiler would make another function.
+        content = np.frombuffer(data, np.uint8).copy() if data else np.empty(0, np.uint8)
+        hash_texts(content, first.astype(np.int64), hashes)
+    return hashes
+
+
+def _business_keys(messages: pa.Table) -> tuple[pa.Array, Array]:
+    """The keys one behind the other, each once a message, and the rows that they are of."""
+    lists = messages.column("keys").combine_chunks()
+    keys, parents = pc.list_flatten(lists), pc.list_parent_indices(lists)
+    if len(keys) > len(lists) - lists.null_count:  # some message has several, perhaps the same
+        once = pa.table({"parent": parents, "key": keys}).group_by(["parent", "key"]).aggregate([])
+        keys, parents = once.column("key").combine_chunks(), once.column("parent").combine_chunks()
+    return keys, parents.to_numpy()

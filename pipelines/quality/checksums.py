@@ -1,0 +1,139 @@
+"""Hashes of whole rows of `messages`, for the profile's `row_checksum` and `lake_checksum`.
+
+Each column gives a number for each row: the value itself, or its hash; `NULL_NUMBER` for a null. The row's hash is
+Spark's `xxhash64` of these numbers. `pipelines.transforms.row_hash` says the same as an expression of Spark's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from commitlake.pipelines.quality.hashing import SEED, chain, hash_lists, hash_texts
+from commitlake.schemas.tables.messages import BODY_PLACE, BODY_REF
+from commitlake.schemas.tables.profile import LAKE_CHECKSUM_COLUMNS, NULL_NUMBER, ROW_CHECKSUM_COLUMNS
+
+Array = npt.NDArray[Any]
+_DAY_US = 86_400_000_000
+_NO_DAY = -1  # rows of this day have no partition, see `pipelines.archive.rows`
+
+
+def row_hashes(table: pa.Table) -> Array:
+    """Hash all that a store says of each message.
+
+    Args:
+        table: has `ROW_CHECKSUM_COLUMNS`, each in one chunk; texts as such or as dictionaries.
+    """
+    return column_hashes(table, ROW_CHECKSUM_COLUMNS)
+
+
+def column_hashes(table: pa.Table, names: Iterable[str]) -> Array:
+    """Hash some columns of each row.
+
+    Args:
+        table: has these columns, each in one chunk; texts as such or as dictionaries.
+        names: of the columns, in the order in which they are hashed.
+    """
+    return _chained((numbers for name in names for numbers in _numbers(_column(table, name))), table.num_rows)
+
+
+def lake_hashes(table: pa.Table) -> Array:
+    """Hash what only the lake says of each message: where its body is, and its partition.
+
+    Args:
+        table: has `body_ref` and `store_timestamp`, each in one chunk.
+    """
+    places = _column(table, BODY_REF.name)
+    columns = [numbers for name in BODY_PLACE.names for numbers in _numbers(pc.struct_field(places, name))]
+    columns.append(_dates(_column(table, "store_timestamp")))
+    assert len(columns) == len(LAKE_CHECKSUM_COLUMNS)
+    return _chained(columns, table.num_rows)
+
+
+def _column(table: pa.Table, name: str) -> pa.Array:
+    column = table.column(name)
+    return column.chunk(0) if column.num_chunks else pa.array([], column.type)
+
+
+def _chained(columns: Iterable[Array], rows: int) -> Array:
+    hashes = np.full(rows, SEED, np.int64)
+    for numbers in columns:
+        chain(numbers, hashes)
+    return hashes
+
+
+def _numbers(column: pa.Array) -> list[Array]:
+    """The numbers of a column: one for each row, of a map two."""
+    if pa.types.is_map(column.type):
+        return [_of_lists(column, column.keys), _of_lists(column, column.items)]
+    if pa.types.is_list(column.type):
+        return [_of_lists(column, column.values)]
+    if pa.types.is_dictionary(column.type):
+        hashes = np.append(_of_texts(column.dictionary), NULL_NUMBER)
+        indices = column.indices.fill_null(len(hashes) - 1) if column.null_count else column.indices
+        return [hashes[indices.to_numpy()]]
+    if pa.types.is_string(column.type):
+        return [_with_nulls(_of_texts(column), column)]
+    if pa.types.is_timestamp(column.type):
+        column = column.cast(pa.timestamp("us", column.type.tz))
+    return [_filled(column)]
+
+
+def _filled(column: pa.Array) -> Array:
+    numbers = column.cast(pa.int64())
+    values: Array = np.array((numbers.fill_null(NULL_NUMBER) if numbers.null_count else numbers).to_numpy())
+    return values
+
+
+def _dates(times: pa.Array) -> Array:
+    days = _filled(times.cast(pa.timestamp("us", times.type.tz)))
+    if times.null_count == 0:
+        dates: Array = days // _DAY_US
+    else:
+        dates = np.where(days == NULL_NUMBER, _NO_DAY, days // _DAY_US)
+    dates[dates == _NO_DAY] = NULL_NUMBER
+    return dates
+
+
+def _of_texts(texts: pa.Array) -> Array:
+    hashes = np.empty(len(texts), np.int64)
+    data, offsets = _text_buffers(texts)
+    hash_texts(data, offsets, hashes)
+    return hashes
+
+
+def _of_lists(lists: pa.Array, elements: pa.Array) -> Array:
+    """Hashes of the elements of each list; `elements` are those of the whole array, whatever slice `lists` is."""
+    hashes = np.empty(len(lists), np.int64)
+    if pa.types.is_dictionary(elements.type):
+        texts, indices = elements.dictionary, elements.indices.cast(pa.int32()).to_numpy()
+    else:
+        texts, indices = elements, _read_only(np.empty(0, np.int32))
+    data, offsets = _text_buffers(texts)
+    hash_lists(lists.offsets.to_numpy(), data, offsets, indices, hashes)
+    return _with_nulls(hashes, lists)
+
+
+def _text_buffers(texts: pa.Array) -> tuple[Array, Array]:
+    """Bytes and offsets of texts, as read-only arrays: the compiler makes another function for those that are not."""
+    _, offsets, data = texts.buffers()
+    if not len(texts):
+        return _read_only(np.empty(0, np.uint8)), _read_only(np.zeros(1, np.int32))
+    content = np.frombuffer(data, np.uint8) if data and data.size else _read_only(np.empty(0, np.uint8))
+    return content, np.frombuffer(offsets, np.int32, len(texts) + 1, 4 * texts.offset)
+
+
+def _read_only(values: Array) -> Array:
+    values.flags.writeable = False
+    return values
+
+
+def _with_nulls(hashes: Array, column: pa.Array) -> Array:
+    if column.null_count:
+        hashes[pc.is_null(column).to_numpy(zero_copy_only=False)] = NULL_NUMBER
+    return hashes

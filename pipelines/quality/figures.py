@@ -1,0 +1,143 @@
+"""What the page shows of a profile, summed up stretch by stretch: the largest topics one by one, the others together.
+
+A stretch holds whole topics, so that the largest of all are among the largest of each. What is kept grows with the
+windows' number in time alone: sixteen bytes for each ten minutes, and the same for each topic that is shown.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from commitlake.schemas.tables.profile import WINDOW_SECONDS
+
+_TOPIC = ["broker", "topic"]
+_SECONDS = datetime.timedelta(seconds=WINDOW_SECONDS)
+_SUMS = ("messages", "bytes", "missing_offsets")
+Topic = tuple[str | None, str | None]
+Counts = dict[datetime.datetime, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The time that all pictures show."""
+
+    begin: datetime.datetime
+    end: datetime.datetime
+
+
+class PageFigures:
+    """Sums of a profile; `add` takes stretches of it.
+
+    Args:
+        most: how many topics are shown one by one, the largest first.
+
+    Attributes:
+        messages: rows.
+        bytes: of the log.
+        topics: how many there are.
+        queues: how many.
+        others: sums of the topics that are not shown, by column.
+    """
+
+    def __init__(self, most: int = 30) -> None:
+        self.messages = self.bytes = self.topics = self.queues = 0
+        self.others = dict.fromkeys(_SUMS, 0)
+        self._most = most
+        self._brokers: set[str | None] = set()
+        self._shown: pa.Table | None = None
+        self._windows: pa.Table | None = None
+        self._by_topic: dict[Topic, pa.Table] = {}
+
+    def add(self, stretch: pa.Table) -> None:
+        """Add a table of `PROFILE`: all windows of each of its topics."""
+        grouped = stretch.group_by(_TOPIC).aggregate(
+            [*((name, "sum") for name in _SUMS), ("queue_id", "count_distinct")]
+        )
+        self.messages += _sum(stretch, "messages")
+        self.bytes += _sum(stretch, "bytes")
+        self.topics += grouped.num_rows
+        self.queues += int(stretch.group_by([*_TOPIC, "queue_id"]).aggregate([]).num_rows)
+        self._brokers.update(pc.unique(stretch.column("broker")).to_pylist())
+        counts = _by_window(stretch)
+        self._windows = counts if self._windows is None else _added_up([self._windows, counts])
+        self._choose(grouped, stretch)
+
+    def _choose(self, grouped: pa.Table, stretch: pa.Table) -> None:
+        """Keep the largest topics, of those that were kept and of a stretch; add the others up."""
+        topics = grouped if self._shown is None else pa.concat_tables([self._shown, grouped])
+        ordered = topics.sort_by([("messages_sum", "descending"), ("topic", "ascending"), ("broker", "ascending")])
+        # A copy: a slice would keep all of the stretch's topics.
+        self._shown = ordered.take(pa.array(range(min(self._most, ordered.num_rows)), pa.int64()))
+        for name in _SUMS:
+            self.others[name] += _sum(ordered.slice(self._most), f"{name}_sum")
+        shown = {(row["broker"], row["topic"]) for row in self._shown.to_pylist()}
+        new = _by_topic(stretch, shown - self._by_topic.keys())
+        self._by_topic = {topic: counts for topic, counts in {**self._by_topic, **new}.items() if topic in shown}
+
+    @property
+    def brokers(self) -> int:
+        """How many there are."""
+        return len(self._brokers)
+
+    @property
+    def span(self) -> Span | None:
+        """From the first window's begin to the last one's end, or to the last time there is; None without a time."""
+        if self._windows is None or not self._windows.num_rows:
+            return None
+        times = pc.min_max(self._windows.column("window_start")).as_py()
+        latest = datetime.datetime.max.replace(tzinfo=datetime.UTC) - _SECONDS
+        return Span(times["min"], min(times["max"], latest) + _SECONDS)
+
+    @property
+    def by_window(self) -> Counts:
+        """Messages of each window, of those that have a time."""
+        return _plain(self._windows)
+
+    @property
+    def shown(self) -> Sequence[Mapping[str, Any]]:
+        """The largest topics: key, sums as `messages_sum`, and `queue_id_count_distinct`."""
+        rows: list[Mapping[str, Any]] = [] if self._shown is None else self._shown.to_pylist()
+        return rows
+
+    def of_topic(self, topic: Topic) -> Counts:
+        """Messages of each window of a topic that is shown."""
+        return _plain(self._by_topic.get(topic))
+
+
+def _by_topic(stretch: pa.Table, wanted: set[Topic]) -> dict[Topic, pa.Table]:
+    narrow = stretch.select([*_TOPIC, "window_start", "messages"])
+    return {key: _by_window(narrow.filter(pc.and_(*map(_equal, _columns(narrow), key)))) for key in wanted}
+
+
+def _columns(profile: pa.Table) -> list[pa.ChunkedArray]:
+    return [profile.column(name) for name in _TOPIC]
+
+
+def _equal(column: pa.ChunkedArray, name: str | None) -> pa.ChunkedArray:
+    return pc.is_null(column) if name is None else pc.equal(column, name).fill_null(False)
+
+
+def _by_window(profile: pa.Table) -> pa.Table:
+    timed = profile.select(["window_start", "messages"]).filter(pc.field("window_start").is_valid())
+    return timed.group_by("window_start").aggregate([("messages", "sum")])
+
+
+def _added_up(counts: Sequence[pa.Table]) -> pa.Table:
+    both = pa.concat_tables(counts).rename_columns({"messages_sum": "messages"})
+    return both.group_by("window_start").aggregate([("messages", "sum")])
+
+
+def _plain(counts: pa.Table | None) -> Counts:
+    if counts is None:
+        return {}
+    return dict(zip(counts.column("window_start").to_pylist(), counts.column("messages_sum").to_pylist(), strict=True))
+
+
+def _sum(table: pa.Table, name: str) -> int:
+    return int(pc.sum(table.column(name)).as_py() or 0)

@@ -1,0 +1,187 @@
+"""The tables that the suites judge, made of a profile and of what else is known of the run.
+
+Each has a row per window, topic or broker, its key first; where a
+figure has no meaning for a row, it has the value that breaks no rule.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa
+
+from commitlake.pipelines.quality.parts import Parts
+from commitlake.schemas.layouts.rocketmq.topics import Kind, kind_of
+from commitlake.schemas.quality.expectation import Grain
+from commitlake.schemas.tables.profile import KEY_COLUMNS, RUNS, WINDOW_SECONDS
+
+Array = npt.NDArray[Any]
+KEYS = {Grain.WINDOW: list(KEY_COLUMNS), Grain.TOPIC: ["broker", "topic"], Grain.BROKER: ["broker"]}
+"""The columns that tell a row of each table."""
+_MANY_MESSAGES, _MANY_QUEUES = 1000, 4
+_SUMMED = ["messages", "bytes", "lost_offsets"]
+_OFFSETS_OF_THEIR_OWN = frozenset({Kind.HALF, Kind.OP})  # brokers rewrite these; no consumer reads them by offset
+_CLIENTS = frozenset({Kind.NORMAL})
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerFacts:
+    """What a run knows of one broker beside its messages.
+
+    Attributes:
+        log_bytes: of the range that was read; None where it is not known.
+        bad_ranges: stretches that held no intact record.
+        missing_ranges: stretches whose segment is not there.
+        marked_rows: messages with a value that no column could hold.
+    """
+
+    log_bytes: int | None = None
+    bad_ranges: int = 0
+    missing_ranges: int = 0
+    marked_rows: int = 0
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether a queue may lack messages for a reason that is known, or go by a name that is not its own."""
+        return bool(self.bad_ranges or self.missing_ranges or self.marked_rows)
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """What a run knows beside its profile.
+
+    Attributes:
+        brokers: by name; those that gave no message, too.
+        written: messages in the data files, all brokers'; None where it is not known.
+        now: when the profile is judged.
+    """
+
+    brokers: Mapping[str, BrokerFacts] = field(default_factory=dict)
+    written: int | None = None
+    now: datetime.datetime = field(default_factory=lambda: datetime.datetime.now(datetime.UTC))
+
+
+def windows_of(profile: pa.Table, facts: RunFacts) -> pd.DataFrame:
+    """Each window's own columns, without the runs, and what follows from its neighbours and its clock.
+
+    Args:
+        profile: a table of `PROFILE`, merged; all of a queue's windows, or none.
+        facts: what else is known.
+
+    Raises:
+        ProfileError: for a table that is no profile.
+    """
+    parts = Parts.of_table(profile)
+    windows = profile.drop_columns([RUNS.name]).to_pandas()
+    kinds = {topic: kind_of(topic) for topic in windows["topic"].dropna().unique()}
+    windows["kind"] = windows["topic"].map(kinds).astype(object)
+    ordered = ~windows["kind"].isin(_OFFSETS_OF_THEIR_OWN).to_numpy()
+    lost, restarts = _between_runs(windows, parts)
+    damaged = windows["broker"].map({name: broker.is_damaged for name, broker in facts.brokers.items()})
+    windows["lost_offsets"] = np.where(ordered, lost, 0)
+    windows["unexplained_offsets"] = np.where(ordered & ~damaged.eq(True).to_numpy(), lost, 0)
+    windows["queue_restarts"] = np.where(ordered, restarts, 0)
+    windows["repeated_offsets"] = np.where(ordered, windows["duplicate_offsets"], 0)
+    stretch = windows["last_physical_offset"] + windows["max_size"] - windows["first_physical_offset"]
+    windows["bytes_beyond"] = (windows["bytes"] - stretch).clip(lower=0).fillna(0)
+    return _with_times(windows, facts.now)
+
+
+def _with_times(windows: pd.DataFrame, now: datetime.datetime) -> pd.DataFrame:
+    """Seconds: of the first message, out of the window, ahead of this machine, behind the queue's window before."""
+    start, first, last = (
+        _seconds(windows[name]) for name in ("window_start", "min_store_timestamp", "max_store_timestamp")
+    )
+    before = (start - first).clip(lower=0) + (last - (start + WINDOW_SECONDS)).clip(lower=0)
+    windows["seconds_outside"] = before.fillna(0)
+    windows["stored_s"] = first.fillna(now.timestamp())
+    windows["seconds_ahead"] = (last - now.timestamp()).fillna(0)
+    order = windows.assign(first_s=first, last_s=last).sort_values(
+        ["broker", "topic", "queue_id", "first_physical_offset"], kind="stable"
+    )
+    earlier = order.groupby(["broker", "topic", "queue_id"], sort=False)["last_s"].shift()
+    windows["seconds_back"] = (earlier - order["first_s"]).clip(lower=0).fillna(0)
+    return windows
+
+
+def _seconds(times: pd.Series[Any]) -> pd.Series[Any]:
+    """Return seconds since 1970; of any time that the lake has, which nanoseconds, as pandas counts them, are not."""
+    micros = times.to_numpy("datetime64[us]")
+    return pd.Series((micros - np.datetime64(0, "us")) / np.timedelta64(1, "s"), times.index)
+
+
+def _between_runs(windows: pd.DataFrame, parts: Parts) -> tuple[Array, Array]:
+    """Offsets that are left out before each window's runs, and steps back, in its queue's order over all windows.
+
+    What is left out between two windows counts in the later one. A window whose runs are not known counts for itself.
+    """
+    queues = windows.groupby(["broker", "topic", "queue_id"], sort=False, dropna=False).ngroup().to_numpy()
+    of_run = np.repeat(np.arange(len(windows)), parts.run_counts)
+    order = np.lexsort((parts.runs[2], parts.runs[0], queues[of_run]))
+    runs, of_run = parts.runs[:, order], of_run[order]
+    # Between a window with runs and one without, nothing is known.
+    blind = np.isin(queues, queues[~parts.known])
+    same = (queues[of_run][1:] == queues[of_run][:-1]) & ~blind[of_run][1:]
+    jumps = np.where(same, runs[2, 1:] - runs[3, :-1] - 1, 0)
+    lost, restarts = (np.zeros(len(windows), np.int64) for _ in range(2))
+    np.add.at(lost, of_run[1:], np.maximum(jumps, 0))
+    np.add.at(restarts, of_run[1:], jumps < 0)
+    own = parts.values["missing_offsets"], parts.values["restarts"]
+    return np.where(blind, own[0], lost), np.where(blind, own[1], restarts)
+
+
+def topics_of(windows: pd.DataFrame) -> pd.DataFrame:
+    """Sums of all windows of some topics, and how their messages lie in their queues, where they are many enough."""
+    by_queue = windows.groupby(["broker", "topic", "queue_id"], dropna=False)["messages"].sum()
+    queues = by_queue.groupby(level=["broker", "topic"], dropna=False).agg(["max", "count"])
+    found = windows.groupby(["broker", "topic"], dropna=False).agg(
+        kind=("kind", "first"),
+        messages=("messages", "sum"),
+        bytes=("bytes", "sum"),
+        max_size=("max_size", "max"),
+        null_unique_key=("null_unique_key", "sum"),
+        lost_offsets=("lost_offsets", "sum"),
+        windows=("messages", "size"),
+        first=("min_store_timestamp", "min"),
+        last=("max_store_timestamp", "max"),
+    )
+    from_clients = found["kind"].isin(_CLIENTS)
+    many = from_clients & (found["messages"] >= _MANY_MESSAGES) & (queues["count"] >= _MANY_QUEUES)
+    found["queues"] = queues["count"]
+    found["share_without_id"] = (found["null_unique_key"] / found["messages"]).where(from_clients, 0.0)
+    found["largest_queue_share"] = (queues["max"] / found["messages"]).where(many, 0.0)
+    found["dead_letters"] = found["messages"].where(found["kind"] == Kind.DLQ, 0)
+    found["max_size"] = found["max_size"].fillna(0)
+    return found.reset_index()
+
+
+def broker_sums(topics: pd.DataFrame) -> pd.DataFrame:
+    """What some topics add to their brokers' sums."""
+    return topics.groupby("broker", dropna=False)[_SUMMED].sum().reset_index()
+
+
+def brokers_of(topics: pd.DataFrame, facts: RunFacts) -> pd.DataFrame:
+    """Sums of all topics, beside what the run knows; what files hold too much or too little is the first broker's.
+
+    Args:
+        topics: a row for each; or several tables of `broker_sums`, one below the other.
+        facts: what else is known.
+    """
+    sums = topics.groupby("broker", dropna=False)[_SUMMED].sum()
+    sums = sums.reindex(sums.index.union(list(facts.brokers), sort=False), fill_value=0)
+    known = [facts.brokers.get(name, BrokerFacts()) for name in sums.index]
+    for name in ("bad_ranges", "missing_ranges", "marked_rows"):
+        sums[name] = np.array([getattr(broker, name) for broker in known], np.int64)
+    logs = np.array([np.inf if broker.log_bytes is None else broker.log_bytes for broker in known], np.float64)
+    sums["bytes_beyond_log"] = np.maximum(sums["bytes"].to_numpy() - logs, 0)
+    uncounted = np.zeros(len(sums), np.int64)
+    if facts.written is not None and len(sums):
+        uncounted[0] = abs(facts.written - int(sums["messages"].sum()))
+    sums["uncounted_messages"] = uncounted
+    return sums.rename_axis("broker").reset_index()

@@ -1,0 +1,141 @@
+"""Compiled: Spark's `xxhash64` of texts, of lists of texts, and of rows of numbers.
+
+XXH64 by Y. Collet. Spark hashes a text as its bytes, a bigint as eight bytes, and a list element by element, where the
+hash of one is the seed of the next; the first seed is 42. (Source: org.apache.spark.sql.catalyst.expressions.XXH64,
+4.2.0: hashLong, hashUnsafeBytes.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from commitlake.connectors.formats.engine.kernel.compiled import compiled
+from commitlake.connectors.formats.engine.kernel.memory import load_le_u64
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+Array = npt.NDArray[Any]
+Hashes = npt.NDArray[np.int64]
+
+SEED = 42
+_SEED = np.uint64(SEED)
+_PRIME_1 = np.uint64(0x9E3779B185EBCA87)
+_PRIME_2 = np.uint64(0xC2B2AE3D27D4EB4F)
+_PRIME_3 = np.uint64(0x165667B19E3779F9)
+_PRIME_4 = np.uint64(0x85EBCA77C2B2AE63)
+_PRIME_5 = np.uint64(0x27D4EB2F165667C5)
+_STRIPE = 32  # bytes that the four lanes take at a time
+
+
+def _compiled(function: _Function) -> _Function:
+    """Compile a function, and keep its own types for those who call it."""
+    return cast("_Function", compiled(function))
+
+
+@_compiled
+def _rotated(value: Any, left: Any) -> Any:
+    return (value << np.uint64(left)) | (value >> np.uint64(64 - left))
+
+
+@_compiled
+def _round(lane: Any, word: Any) -> Any:
+    return _rotated(lane + word * _PRIME_2, 31) * _PRIME_1
+
+
+@_compiled
+def _merged(hashed: Any, lane: Any) -> Any:
+    return (hashed ^ _round(np.uint64(0), lane)) * _PRIME_1 + _PRIME_4
+
+
+@_compiled
+def _finished(hashed: Any) -> Any:
+    hashed = (hashed ^ (hashed >> np.uint64(33))) * _PRIME_2
+    hashed = (hashed ^ (hashed >> np.uint64(29))) * _PRIME_3
+    return hashed ^ (hashed >> np.uint64(32))
+
+
+@_compiled
+def _hash_long(value: Any, seed: Any) -> Any:
+    hashed = (seed + _PRIME_5 + np.uint64(8)) ^ _round(np.uint64(0), np.uint64(value))
+    return _finished(_rotated(hashed, 27) * _PRIME_1 + _PRIME_4)
+
+
+@_compiled
+def _hash_bytes(data: Any, position: Any, length: Any, seed: Any) -> Any:
+    end = position + length
+    if length >= _STRIPE:
+        one, two, three, four = seed + _PRIME_1 + _PRIME_2, seed + _PRIME_2, seed + np.uint64(0), seed - _PRIME_1
+        while end - position >= _STRIPE:
+            one = _round(one, load_le_u64(data, position))
+            two = _round(two, load_le_u64(data, position + 8))
+            three = _round(three, load_le_u64(data, position + 16))
+            four = _round(four, load_le_u64(data, position + 24))
+            position += _STRIPE
+        hashed = _rotated(one, 1) + _rotated(two, 7) + _rotated(three, 12) + _rotated(four, 18)
+        hashed = _merged(_merged(_merged(_merged(hashed, one), two), three), four)
+    else:
+        hashed = seed + _PRIME_5
+    hashed += np.uint64(length)
+    while end - position >= 8:
+        hashed = _rotated(hashed ^ _round(np.uint64(0), load_le_u64(data, position)), 27) * _PRIME_1 + _PRIME_4
+        position += 8
+    if end - position >= 4:
+        word = np.uint64(0)
+        for byte in range(4):
+            word |= np.uint64(data[position + byte]) << np.uint64(8 * byte)
+        hashed = _rotated(hashed ^ (word * _PRIME_1), 23) * _PRIME_2 + _PRIME_3
+        position += 4
+    while position < end:
+        hashed = _rotated(hashed ^ (np.uint64(data[position]) * _PRIME_5), 11) * _PRIME_1
+        position += 1
+    return _finished(hashed)
+
+
+@_compiled
+def hash_texts(data: Array, offsets: Array, out: Hashes) -> None:
+    """Hash each text.
+
+    Args:
+        data: uint8, the texts one after the other.
+        offsets: int32, where each begins, and the end of the last.
+        out: a place for each text.
+    """
+    for row in range(len(out)):
+        first = np.int64(offsets[row])
+        out[row] = np.int64(_hash_bytes(data, first, np.int64(offsets[row + 1]) - first, _SEED))
+
+
+@_compiled
+def hash_lists(lists: Array, data: Array, offsets: Array, indices: Array, out: Hashes) -> None:
+    """Hash each list of texts.
+
+    Args:
+        lists: int32, where each list begins among the texts, and the end of the last.
+        data: uint8, the texts one after the other.
+        offsets: int32, where each text begins, and the end of the last.
+        indices: int32, the number of each list element's text; empty where text and element have the same number.
+        out: a place for each list.
+    """
+    encoded = len(indices) > 0
+    for row in range(len(out)):
+        hashed = _SEED
+        for element in range(np.int64(lists[row]), np.int64(lists[row + 1])):
+            text = np.int64(indices[element]) if encoded else element
+            first = np.int64(offsets[text])
+            hashed = _hash_bytes(data, first, np.int64(offsets[text + 1]) - first, hashed)
+        out[row] = np.int64(hashed)
+
+
+@_compiled
+def chain(values: Hashes, hashes: Hashes) -> None:
+    """Hash one more number of each row; the hash of those before is the seed.
+
+    Args:
+        values: a number for each row.
+        hashes: in and out, `SEED` before the first number.
+    """
+    for row in range(len(hashes)):
+        hashes[row] = np.int64(_hash_long(values[row], np.uint64(hashes[row])))

@@ -1,0 +1,286 @@
+"""Compiled: one pass over a task's rows, which gives a profile of each stretch of one broker, topic, queue and window.
+
+The hash of a row is Spark's `xxhash64` of bigints: XXH64 of eight bytes each, chained by the seed, first 42; a null
+leaves the hash as it is. (Source: org.apache.spark.sql.catalyst.expressions.XXH64.hashLong, 4.2.0.)
+
+All that is called here is in this file, because numba keeps what it compiled by the file's time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from commitlake.connectors.formats.engine.kernel.compiled import compiled
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+Longs = npt.NDArray[np.int64]
+Ints = npt.NDArray[np.int32]
+Bytes = npt.NDArray[np.uint8]
+
+NO_QUEUE = 1 << 40
+"""The queue of rows without one; no int32."""
+LEAST: Any = -(1 << 63)
+GREATEST: Any = (1 << 63) - 1
+"""What an extreme is of nothing: the greatest, or the least, number."""
+
+_MOST_OFFSETS = 1 << 62  # no queue has more, and sums of these fit
+
+NULL_PHYSICAL, NULL_QUEUE_OFFSET, NULL_SIZE, NULL_CRC, NULL_STORE, NULL_BORN, NULL_BODY_SIZE = (
+    1 << bit for bit in range(7)
+)
+"""Bits of a row's nulls."""
+
+FIELDS = (
+    "messages",
+    "bytes",
+    "body_bytes",
+    "checksum",
+    "queue_offsets",
+    "negative_values",
+    "size_violations",
+    "body_size_violations",
+    "born_after_store",
+    "null_born_timestamp",
+    "first_queue_offset",
+    "first_physical_offset",
+    "min_store_timestamp",
+    "min_born_timestamp",
+    "min_size",
+    "last_queue_offset",
+    "last_physical_offset",
+    "max_store_timestamp",
+    "max_born_timestamp",
+    "max_size",
+)
+"""Rows of what `profile_parts` fills: sums, then the least, then the greatest."""
+SUMS, LEASTS = 10, 5
+
+_PRIME_1 = np.uint64(0x9E3779B185EBCA87)
+_PRIME_2 = np.uint64(0xC2B2AE3D27D4EB4F)
+_PRIME_3 = np.uint64(0x165667B19E3779F9)
+_PRIME_4 = np.uint64(0x85EBCA77C2B2AE63)
+_PRIME_5_AND_8 = np.uint64(0x27D4EB2F165667C5 + 8)
+_SEED = np.uint64(42)
+
+
+def _compiled(function: _Function) -> _Function:
+    """Numba's compiler, with the function's own types for those who call it."""
+    return cast("_Function", compiled(function))
+
+
+@_compiled
+def _rotated(value: Any, left: Any, right: Any) -> Any:
+    return (value << left) | (value >> right)
+
+
+@_compiled
+def _hash_long(value: Any, seed: Any) -> Any:
+    word = np.uint64(value) * _PRIME_2
+    word = _rotated(word, np.uint64(31), np.uint64(33)) * _PRIME_1
+    hashed = (seed + _PRIME_5_AND_8) ^ word
+    hashed = _rotated(hashed, np.uint64(27), np.uint64(37)) * _PRIME_1 + _PRIME_4
+    hashed = (hashed ^ (hashed >> np.uint64(33))) * _PRIME_2
+    hashed = (hashed ^ (hashed >> np.uint64(29))) * _PRIME_3
+    return hashed ^ (hashed >> np.uint64(32))
+
+
+@_compiled
+def _row_hash(physical: Any, queue_offset: Any, size: Any, crc: Any, store_us: Any, nulls: Any) -> Any:
+    hashed = _SEED
+    if not nulls & NULL_PHYSICAL:
+        hashed = _hash_long(physical, hashed)
+    if not nulls & NULL_QUEUE_OFFSET:
+        hashed = _hash_long(queue_offset, hashed)
+    if not nulls & NULL_SIZE:
+        hashed = _hash_long(np.int64(size), hashed)
+    if not nulls & NULL_CRC:
+        hashed = _hash_long(np.int64(crc), hashed)
+    if not nulls & NULL_STORE:
+        hashed = _hash_long(store_us // 1000, hashed)
+    return hashed
+
+
+@_compiled
+def part_starts(
+    brokers: Ints, topics: Ints, queues: Longs, stores_us: Longs, nulls: Bytes, window_us: int, starts: Longs
+) -> int:
+    """Find the rows at which another broker, topic, queue or window begins; how many they are.
+
+    Args:
+        brokers: numbers of the names.
+        topics: likewise.
+        queues: `NO_QUEUE` for null.
+        stores_us: microseconds.
+        nulls: bits of each row.
+        window_us: length of a window.
+        starts: out, with a place for every row.
+    """
+    found = 0
+    begin = end = np.int64(0)  # of the window; a row before is in it if begin <= time < end
+    timeless = False
+    for row in range(len(brokers)):
+        here_timeless = (nulls[row] & NULL_STORE) != 0
+        same = (
+            row > 0
+            and brokers[row] == brokers[row - 1]
+            and topics[row] == topics[row - 1]
+            and queues[row] == queues[row - 1]
+            and here_timeless == timeless
+            and (timeless or begin <= stores_us[row] < end)
+        )
+        if not same:
+            starts[found] = row
+            found += 1
+            timeless = here_timeless
+            begin = stores_us[row] // window_us * window_us
+            end = begin + window_us
+    return found
+
+
+@_compiled
+def profile_parts(
+    starts: Longs,
+    physical: Longs,
+    queue_offsets: Longs,
+    taken: Ints,
+    sizes: Ints,
+    body_sizes: Ints,
+    crcs: Ints,
+    reconsumed: Ints,
+    queues: Longs,
+    stores_us: Longs,
+    borns_us: Longs,
+    nulls: Bytes,
+    min_size: int,
+    max_size: int,
+    tolerance_us: int,
+    out: Longs,
+    runs: Longs,
+    run_counts: Longs,
+) -> int:
+    """Profile each part; how many runs of queue offsets there are.
+
+    Args:
+        starts: where the parts begin.
+        physical: physical offsets; as in all that follow, 0 where null.
+        queue_offsets: the rows' (first) queue offsets.
+        taken: how many queue offsets each row takes up; 0 for one that is in no queue.
+        sizes: bytes of the records.
+        body_sizes: bytes of the bodies.
+        crcs: of the bodies.
+        reconsumed: reconsume_times.
+        queues: as for `part_starts`.
+        stores_us: microseconds.
+        borns_us: microseconds.
+        nulls: bits of each row.
+        min_size: no record is smaller.
+        max_size: or larger.
+        tolerance_us: how far born may be ahead of stored.
+        out: FIELDS x parts, 0, `GREATEST` and `LEAST` by row.
+        runs: out, 4 x rows: see `schemas.tables.profile.RUN`.
+        run_counts: out, per part.
+    """
+    found = 0
+    for part in range(len(starts)):
+        begin = starts[part]
+        end = starts[part + 1] if part + 1 < len(starts) else len(physical)
+        bytes_, body_bytes, offsets = np.int64(0), np.int64(0), np.int64(0)
+        negative, sized, bodied, early, unborn = np.int64(0), np.int64(0), np.int64(0), np.int64(0), np.int64(0)
+        checksum = np.uint64(0)
+        q_least, p_least, s_least, b_least, z_least = GREATEST, GREATEST, GREATEST, GREATEST, GREATEST
+        q_most, p_most, s_most, b_most, z_most = LEAST, LEAST, LEAST, LEAST, LEAST
+        first_run = found
+        following = before = np.int64(0)
+        for row in range(begin, end):
+            bits = nulls[row]
+            p, q, size, body_size = physical[row], queue_offsets[row], np.int64(sizes[row]), np.int64(body_sizes[row])
+            stored, born = stores_us[row], borns_us[row]
+            checksum += _row_hash(p, q, sizes[row], crcs[row], stored, bits)
+            bytes_ += size
+            body_bytes += body_size
+            negative += (p | q | size | body_size | queues[row] | np.int64(reconsumed[row])) < 0
+            if not bits & NULL_SIZE:
+                sized += size < min_size or size > max_size
+                bodied += body_size >= size and not bits & NULL_BODY_SIZE
+                z_least, z_most = min(z_least, size), max(z_most, size)
+            if not bits & NULL_STORE:
+                s_least, s_most = min(s_least, stored), max(s_most, stored)
+                early += born - stored > tolerance_us and not bits & NULL_BORN
+            if bits & NULL_BORN:
+                unborn += 1
+            else:
+                b_least, b_most = min(b_least, born), max(b_most, born)
+            if not bits & NULL_PHYSICAL:
+                p_least, p_most = min(p_least, p), max(p_most, p)
+            if not bits & NULL_QUEUE_OFFSET:
+                q_least, q_most = min(q_least, q), max(q_most, q)
+            if not bits & (NULL_PHYSICAL | NULL_QUEUE_OFFSET) and p >= 0 and 0 <= q < _MOST_OFFSETS and taken[row] > 0:
+                if found == first_run or q != following or p <= before:
+                    runs[0, found], runs[2, found] = p, q
+                    found += 1
+                following, before = q + taken[row], p
+                offsets += taken[row]
+                runs[1, found - 1], runs[3, found - 1] = p, following - 1
+        run_counts[part] = found - first_run
+        out[0, part], out[1, part], out[2, part] = end - begin, bytes_, body_bytes
+        out[3, part], out[4, part] = np.int64(checksum), offsets
+        out[5, part], out[6, part], out[7, part], out[8, part], out[9, part] = negative, sized, bodied, early, unborn
+        out[10, part], out[11, part], out[12, part] = q_least, p_least, s_least
+        out[13, part], out[14, part] = b_least, z_least
+        out[15, part], out[16, part], out[17, part] = q_most, p_most, s_most
+        out[18, part], out[19, part] = b_most, z_most
+    return found
+
+
+@_compiled
+def join_runs(groups: Longs, runs: Longs, counts: Longs) -> int:
+    """Put runs of one group together, in place, where one goes on with the other or repeats it; how many are left.
+
+    Args:
+        groups: number of the group of each run; runs of a group are together, in the order of their first offsets.
+        runs: 4 x runs, see `schemas.tables.profile.RUN`.
+        counts: out, how many runs each group has then.
+    """
+    kept = 0
+    for run in range(len(groups)):
+        group = groups[run]
+        if counts[group] > 0:
+            last = kept - 1
+            follows = runs[0, run] > runs[1, last] and runs[2, run] == runs[3, last] + 1
+            # Rows that are there twice: the log's range and the queue's overlap both.
+            repeats = runs[0, run] <= runs[1, last] and runs[2, last] <= runs[2, run] <= runs[3, last]
+            if follows or repeats:
+                for part in (1, 3):
+                    runs[part, last] = max(runs[part, last], runs[part, run])
+                continue
+        for part in range(4):
+            runs[part, kept] = runs[part, run]
+        counts[group] += 1
+        kept += 1
+    return kept
+
+
+@_compiled
+def run_figures(counts: Longs, runs: Longs, lengths: Longs, missing: Longs, restarts: Longs) -> None:
+    """Add up the runs of each group: queue offsets in them, left out between them, and steps back.
+
+    Args:
+        counts: runs of each group.
+        runs: 4 x runs, group by group.
+        lengths: out, per group.
+        missing: out, per group.
+        restarts: out, per group.
+    """
+    run = 0
+    for group in range(len(counts)):
+        for place in range(counts[group]):
+            lengths[group] += runs[3, run] - runs[2, run] + 1
+            if place:
+                jump = runs[2, run] - runs[3, run - 1] - 1
+                missing[group] += max(jump, 0)
+                restarts[group] += jump < 0
+            run += 1

@@ -1,0 +1,116 @@
+"""Profiles put together: windows that were split between tasks, or between runs, become one.
+
+Counts and checksums add up, extremes are compared. What is said of a queue's offsets is worked out anew from the runs,
+so that a part may come in any order, and between two others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from commitlake.pipelines.quality import kernel
+from commitlake.pipelines.quality.parts import FIRST, LAST, QUEUE, SCHEMA, SUMS, Parts
+
+Array = npt.NDArray[Any]
+
+
+def merge_profiles(profiles: Iterable[pa.Table | pa.RecordBatch]) -> pa.Table:
+    """One profile of several.
+
+    Args:
+        profiles: tables or batches of `PROFILE`, in any order; other columns, as `run_id`, are left out.
+
+    Returns:
+        A table of `PROFILE`, a row per broker, topic, queue and window, in this order. Merged in two steps or in one,
+        it is the same, unless a window's queue has more than `MAX_RUNS` gaps.
+
+    Raises:
+        ProfileError: for a table that is no profile.
+    """
+    tables = [part if isinstance(part, pa.Table) else pa.Table.from_batches([part]) for part in profiles]
+    if not tables:
+        return SCHEMA.empty_table()
+    return combine(Parts.of_table(pa.concat_tables(tables))).to_table()
+
+
+def combine(parts: Parts) -> Parts:
+    """The same with one part for each window, in order of the key."""
+    order, groups = _grouped(parts.keys)
+    starts = np.flatnonzero(np.diff(groups, prepend=-1))
+    values = {name: _reduced(np.add, parts.values[name], order, starts) for name in SUMS}
+    values |= {name: _reduced(np.minimum, parts.values[name], order, starts) for name in FIRST}
+    values |= {name: _reduced(np.maximum, parts.values[name], order, starts) for name in LAST}
+    carried = {name: _reduced(np.add, parts.values[name], order, starts) for name in QUEUE}
+    known = _reduced(np.logical_and, parts.known, order, starts)
+    group_of = np.empty(len(order), np.int64)
+    group_of[order] = groups
+    runs, counts = _joined_runs(parts, group_of, len(starts))
+    found = _queue_figures(runs, counts, values["queue_offsets"])
+    values |= {name: np.where(known, found[name], carried[name]) for name in QUEUE}
+    keys = [key.take(pa.array(order[starts])) for key in parts.keys]
+    unknown = np.repeat(~known, counts)
+    return Parts(keys, values, runs[:, ~unknown], np.where(known, counts, 0), known)
+
+
+def _grouped(keys: list[pa.Array]) -> tuple[Array, Array]:
+    """The order of the keys, and in it the number of each one's group."""
+    ranks = [_ranks(key) for key in keys]
+    order = np.lexsort(ranks[::-1])
+    changes = np.zeros(len(order), bool)
+    for rank in ranks:
+        changes[1:] |= rank[order[1:]] != rank[order[:-1]]
+    return order, np.cumsum(changes)
+
+
+def _ranks(key: pa.Array) -> Array:
+    """Numbers in the order of a column's values, nulls last."""
+    if not pa.types.is_string(key.type):
+        values: Array = key.cast(pa.int64()).fill_null(kernel.GREATEST).to_numpy()
+        return values
+    encoded = key.dictionary_encode()
+    names = encoded.dictionary.to_pylist()
+    ranks = np.empty(len(names) + 1, np.int64)
+    ranks[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
+    ranks[-1] = len(names)
+    found: Array = ranks[encoded.indices.fill_null(-1).to_numpy()]
+    return found
+
+
+def _reduced(function: np.ufunc, values: Array, order: Array, starts: Array) -> Array:
+    reduced: Array = function.reduceat(values[order], starts) if len(starts) else values
+    return reduced
+
+
+def _joined_runs(parts: Parts, group_of: Array, groups: int) -> tuple[Array, Array]:
+    """The runs of each group in the log's order, joined where they belong together, and how many each group has."""
+    of_run = np.repeat(group_of, parts.run_counts)
+    order = np.lexsort((parts.runs[2], parts.runs[0], of_run))
+    runs, counts = np.ascontiguousarray(parts.runs[:, order]), np.zeros(groups, np.int64)
+    kept = kernel.join_runs(of_run[order], runs, counts)
+    return runs[:, :kept], counts
+
+
+def _queue_figures(runs: Array, counts: Array, queue_offsets: Array) -> dict[str, Array]:
+    """What the runs say of each group's queue offsets."""
+    lengths, missing, restarts, repeated = (np.zeros(len(counts), np.int64) for _ in range(4))
+    kernel.run_figures(counts, runs, lengths, missing, restarts)
+    # Where offsets never go back, none is there twice.
+    ends = np.cumsum(counts)
+    for group in np.flatnonzero(restarts):
+        mine = runs[:, ends[group] - counts[group] : ends[group]]
+        repeated[group] = lengths[group] - _covered(mine[2], mine[3])
+    figures = (queue_offsets - lengths, repeated, missing, restarts)
+    return dict(zip(QUEUE, figures, strict=True))
+
+
+def _covered(firsts: Array, lasts: Array) -> int:
+    """How many numbers lie in at least one of the ranges."""
+    order = np.argsort(firsts)
+    firsts, ends = firsts[order], np.maximum.accumulate(lasts[order] + 1)
+    begins = np.maximum(firsts[1:], ends[:-1])
+    return int(ends[0] - firsts[0] + np.maximum(ends[1:] - begins, 0).sum())

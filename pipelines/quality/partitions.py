@@ -1,0 +1,207 @@
+"""A profile in partitions, by a hash of broker and topic: tasks write large ones so, the driver reads a part of all.
+
+A file is one of Arrow's (IPC file format): for each partition, in order, record batches of `PROFILE`, or none. All
+windows of a topic are in one partition, whichever task has seen them, and a partition is one stretch of bytes. Which, a
+`PartitionIndex` says: it goes to the driver, so that a part of a file takes one read.
+
+The driver takes `Group`s: some partitions together, or a share of the topics of one that is too large. What of one
+group is in memory is bounded by `GROUP_ROWS`, but for one topic's own windows: these are never torn apart.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from commitlake.pipelines.quality.errors import ProfileError
+from commitlake.pipelines.quality.parts import SCHEMA
+
+Array = npt.NDArray[Any]
+PARTITIONS = 64
+GROUP_ROWS = 250_000
+"""Windows of all tasks' profiles that are merged at once: each takes up two kilobytes meanwhile."""
+_BATCH_ROWS = 1 << 16
+_MAGIC_BYTES = 8  # "ARROW1" and two zeros
+_INDEX = np.dtype([("rows", "<u4"), ("size", "<u4"), ("crc", "<u4")])
+_BEGIN_BYTES = 4
+_TOPIC = ("broker", "topic")
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionIndex:
+    """Where the partitions of one file are.
+
+    Attributes:
+        begin: bytes before the first one.
+        parts: for each its rows, its bytes and their CRC-32.
+    """
+
+    begin: int
+    parts: Array
+
+    @property
+    def rows(self) -> Array:
+        """Rows of each partition."""
+        found: Array = self.parts["rows"].astype(np.int64)
+        return found
+
+    def stretch(self, group: Group) -> tuple[int, int]:
+        """Offset and length of the bytes of a group's partitions."""
+        sizes = self.parts["size"].astype(np.int64)
+        return self.begin + int(sizes[: group.first].sum()), int(sizes[group.first : group.end].sum())
+
+    def to_bytes(self) -> bytes:
+        """The index, for a column of a task's manifest."""
+        return self.begin.to_bytes(_BEGIN_BYTES, "little") + self.parts.tobytes()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> PartitionIndex:
+        """What `to_bytes` gave.
+
+        Raises:
+            ProfileError: for bytes of another length.
+        """
+        expected = _BEGIN_BYTES + PARTITIONS * _INDEX.itemsize
+        if len(data) != expected:
+            raise ProfileError(f"expected an index of {expected} bytes for a profile's partitions, found {len(data)}")
+        return cls(int.from_bytes(data[:_BEGIN_BYTES], "little"), np.frombuffer(data, _INDEX, offset=_BEGIN_BYTES))
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Partitions from `first` to before `end`; of one alone perhaps only share `share` of `shares` of its topics."""
+
+    first: int = 0
+    end: int = PARTITIONS
+    share: int = 0
+    shares: int = 1
+
+
+def plan_groups(rows: Sequence[int] | Array, most: int = GROUP_ROWS) -> list[Group]:
+    """Groups that hold all partitions, in order, each of at most so many rows; at least one.
+
+    A partition that has more is shared out by its topics' hashes: its shares have as many rows on an average.
+
+    Args:
+        rows: of each partition, all tasks together.
+        most: of a group.
+    """
+    groups: list[Group] = []
+    first = held = 0
+    for partition, count in enumerate(map(int, rows)):
+        if partition > first and held + count > most:
+            groups += _shared(first, partition, held, most)
+            first, held = partition, 0
+        held += count
+    return groups + _shared(first, len(rows), held, most)
+
+
+def _shared(first: int, end: int, rows: int, most: int) -> list[Group]:
+    # Partitions behind a large one may be empty, and go with it.
+    shares = max(1, -(-rows // most))
+    return [Group(first, end, share, shares) for share in range(shares)]
+
+
+def rows_of(profile: pa.Table, group: Group) -> pa.Table:
+    """The rows of a profile that are of a group."""
+    hashes = _hashes(profile)
+    partitions = hashes % PARTITIONS
+    chosen = (partitions >= group.first) & (partitions < group.end)
+    if group.shares > 1:
+        chosen &= hashes // PARTITIONS % group.shares == group.share
+    return profile if chosen.all() else profile.filter(pa.array(chosen))
+
+
+def partition_counts(profile: pa.Table) -> Array:
+    """Rows of each partition."""
+    return np.bincount(_hashes(profile) % PARTITIONS, minlength=PARTITIONS)
+
+
+def _hashes(profile: pa.Table) -> Array:
+    """A number for each row's broker and topic, the same in every process."""
+    (brokers, broker_names), (topics, topic_names) = (_codes(profile.column(name)) for name in _TOPIC)
+    found, places = np.unique(brokers * len(topic_names) + topics, return_inverse=True)
+    hashes = [
+        zlib.crc32(_key(topic_names[code % len(topic_names)]), zlib.crc32(_key(broker_names[code // len(topic_names)])))
+        for code in found.tolist()
+    ]
+    return np.array(hashes, np.int64)[places]
+
+
+def _codes(column: pa.ChunkedArray) -> tuple[Array, list[str | None]]:
+    """Numbers of a column's strings, and the strings; the last is that of nulls."""
+    encoded = column.combine_chunks().dictionary_encode()
+    names = [*encoded.dictionary.to_pylist(), None]
+    return encoded.indices.cast(pa.int64()).fill_null(len(names) - 1).to_numpy(), names
+
+
+def _key(name: str | None) -> bytes:
+    return b"\xff" if name is None else name.encode() + b"\xfe"  # neither is in a text
+
+
+def serialize_partitions(profile: pa.Table) -> tuple[pa.Buffer, PartitionIndex]:
+    """A profile as a file's bytes, and where its partitions are."""
+    partitions = _hashes(profile) % PARTITIONS
+    counts = np.bincount(partitions, minlength=PARTITIONS)
+    ordered = profile.select(SCHEMA.names).take(pa.array(np.argsort(partitions, kind="stable"))).combine_chunks()
+    sink = pa.BufferOutputStream()
+    starts, ends = np.cumsum(counts) - counts, []
+    with pa.ipc.new_file(sink, SCHEMA, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+        for start, count in zip(starts.tolist(), counts.tolist(), strict=True):
+            writer.write_table(ordered.slice(start, count), max_chunksize=_BATCH_ROWS)
+            ends.append(sink.tell())
+    data = sink.getvalue()
+    begin = _schema_end(data)
+    bounds = np.maximum([begin, *ends], begin).tolist()  # the schema comes with the first batch, and not before
+    parts = np.zeros(PARTITIONS, _INDEX)
+    parts["rows"], parts["size"] = counts, np.diff(bounds)
+    parts["crc"] = [zlib.crc32(data[first:end]) for first, end in pairwise(bounds)]
+    return data, PartitionIndex(begin, parts)
+
+
+def _schema_end(data: pa.Buffer) -> int:
+    reader = pa.BufferReader(data[_MAGIC_BYTES:])
+    pa.ipc.read_message(reader)
+    return _MAGIC_BYTES + int(reader.tell())
+
+
+def parse_partitions(data: bytes, index: PartitionIndex, group: Group) -> pa.Table:
+    """The rows of a group.
+
+    Args:
+        data: the file's bytes from and to where `index.stretch` says.
+        index: the file's.
+        group: which rows are wanted.
+
+    Raises:
+        ProfileError: for other bytes than those that were written.
+    """
+    offset, length = index.stretch(group)
+    if len(data) != length:
+        raise ProfileError(f"expected {length} bytes of a profile at {offset}, found {len(data)}: its file is cut")
+    begin, view = 0, memoryview(data)
+    for number, part in enumerate(index.parts[group.first : group.end].tolist(), group.first):
+        _, size, crc = part
+        found = zlib.crc32(view[begin : begin + size])
+        if found != crc:
+            raise ProfileError(
+                f"expected CRC-32 {crc:#010x} of partition {number} of a profile, {size} bytes at {offset + begin}, "
+                f"found {found:#010x}: its file is damaged"
+            )
+        begin += size
+    try:
+        messages = pa.ipc.MessageReader.open_stream(pa.py_buffer(data))
+        batches = [pa.ipc.read_record_batch(message, SCHEMA) for message in messages]
+    except (pa.ArrowInvalid, OSError) as error:
+        raise ProfileError(f"expected record batches of a profile, found {length} other bytes: {error}") from error
+    table = pa.Table.from_batches(batches, SCHEMA)
+    if table.num_rows != (expected := int(index.rows[group.first : group.end].sum())):
+        raise ProfileError(f"expected {expected} rows of a profile, found {table.num_rows}")
+    return rows_of(table, group) if group.shares > 1 else table

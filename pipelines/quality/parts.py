@@ -1,0 +1,97 @@
+"""A profile's columns as arrays, from which and into which a table of `PROFILE` is made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from commitlake.pipelines.quality import kernel
+from commitlake.pipelines.quality.errors import ProfileError
+from commitlake.schemas.tables.profile import KEY_COLUMNS, MAX_RUNS, PROFILE, RUN, RUNS
+
+Array = npt.NDArray[Any]
+SCHEMA = to_arrow_schema(PROFILE, timezone="UTC")
+"""Of a profile."""
+FIRST = ("first_queue_offset", "first_physical_offset", "min_store_timestamp", "min_born_timestamp", "min_size")
+"""The least values."""
+LAST = ("last_queue_offset", "last_physical_offset", "max_store_timestamp", "max_born_timestamp", "max_size")
+"""The greatest values, of the same columns; where the least is above the greatest, there are none."""
+QUEUE = ("duplicate_rows", "duplicate_offsets", "missing_offsets", "restarts")
+"""What follows from the runs, where they are known."""
+SUMS = tuple(name for name in PROFILE.names if name not in {*KEY_COLUMNS, *FIRST, *LAST, *QUEUE, RUNS.name})
+_EMPTY = {**dict.fromkeys(FIRST, kernel.GREATEST), **dict.fromkeys(LAST, kernel.LEAST)}
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Profiles of parts of windows; a window may have several.
+
+    Attributes:
+        keys: the key's columns, one array each.
+        values: the other columns as int64, without the runs; an extreme of nothing as `kernel` says.
+        runs: 4 x runs, part by part, in the log's order.
+        run_counts: how many each part has.
+        known: whether a part's runs are known; where they are not it has none, and `QUEUE` counts for itself.
+    """
+
+    keys: list[pa.Array]
+    values: dict[str, Array]
+    runs: Array
+    run_counts: Array
+    known: Array
+
+    @classmethod
+    def of_table(cls, table: pa.Table) -> Parts:
+        """The columns of a profile.
+
+        Raises:
+            ProfileError: for a table with other columns.
+        """
+        missing = [name for name in SCHEMA.names if name not in table.column_names]
+        if missing:
+            raise ProfileError(f"expected a profile, found a table without {', '.join(missing)}")
+        table = table.select(SCHEMA.names).cast(SCHEMA).combine_chunks()
+        columns = {name: _chunk(table.column(name)) for name in SCHEMA.names}
+        lists = columns[RUNS.name]
+        structs = lists.flatten()
+        runs = np.array([structs.field(name).to_numpy() for name in RUN.names], np.int64).reshape(len(RUN.names), -1)
+        return cls(
+            keys=[columns[name] for name in KEY_COLUMNS],
+            values={
+                name: columns[name].cast(pa.int64()).fill_null(_EMPTY.get(name, 0)).to_numpy()
+                for name in (*SUMS, *FIRST, *LAST, *QUEUE)
+            },
+            runs=runs,
+            run_counts=lists.value_lengths().fill_null(0).to_numpy().astype(np.int64),
+            known=lists.is_valid().to_numpy(zero_copy_only=False),
+        )
+
+    def to_table(self) -> pa.Table:
+        """The profile."""
+        columns = dict(zip(KEY_COLUMNS, self.keys, strict=True))
+        nothing = {}
+        for first, last in zip(FIRST, LAST, strict=True):
+            nothing[first] = nothing[last] = self.values[first] > self.values[last]
+        for name, values in self.values.items():
+            columns[name] = pa.array(values, pa.int64(), mask=nothing.get(name)).cast(SCHEMA.field(name).type)
+        columns[RUNS.name] = self._lists()
+        return pa.table([columns[name] for name in SCHEMA.names], schema=SCHEMA)
+
+    def _lists(self) -> pa.Array:
+        counts = self.run_counts
+        kept = self.known & (counts <= MAX_RUNS)
+        runs = self.runs[:, np.repeat(kept, counts)]
+        data_type = SCHEMA.field(RUNS.name).type
+        structs = pa.StructArray.from_arrays(list(map(pa.array, runs)), fields=list(data_type.value_type))
+        ends = np.cumsum(np.where(kept, counts, 0)).astype(np.int32)
+        offsets = pa.array(np.concatenate([np.zeros(1, np.int32), ends]))
+        return pa.ListArray.from_arrays(offsets, structs, data_type, mask=pa.array(~kept))
+
+
+def _chunk(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks else pa.array([], column.type)

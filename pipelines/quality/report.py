@@ -1,0 +1,156 @@
+"""What came of a judgement, and the same as rows of `quality_results`."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from commitlake.schemas.quality.expectation import Expectation, Severity
+from commitlake.schemas.tables.quality_results import QUALITY_RESULTS
+
+if TYPE_CHECKING:
+    from commitlake.pipelines.quality.verdict import RunVerdict
+
+_SHOWN = 3
+_PLACES = {"broker": "broker", "topic": "topic", "queue_id": "queue"}
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """One expectation, judged.
+
+    Attributes:
+        suite: the suite's name.
+        expectation: what was expected.
+        success: whether it was met.
+        observed: what was found: a number, or None.
+        judged: rows of the judged table.
+        unexpected: how many of them did not meet it.
+        examples: the first of these, their keys and the columns in question.
+    """
+
+    suite: str
+    expectation: Expectation
+    success: bool
+    observed: float | int | str | None
+    judged: int
+    unexpected: int
+    examples: Sequence[Mapping[str, object]] = ()
+
+    @property
+    def is_critical(self) -> bool:
+        """Whether it stops the commit, where it was not met."""
+        return self.expectation.severity is Severity.CRITICAL
+
+
+@dataclass(frozen=True, slots=True)
+class QualityReport:
+    """All judgements of one run.
+
+    Attributes:
+        judgements: suite by suite.
+        judged_at: when.
+    """
+
+    judgements: Sequence[Judgement]
+    judged_at: datetime.datetime
+
+    @property
+    def critical_failures(self) -> list[Judgement]:
+        """What stops the commit."""
+        return [found for found in self.judgements if not found.success and found.is_critical]
+
+    @property
+    def warnings(self) -> list[Judgement]:
+        """What somebody should know."""
+        return [found for found in self.judgements if not found.success and not found.is_critical]
+
+    @property
+    def passed(self) -> bool:
+        """Whether the run may be committed."""
+        return not self.critical_failures
+
+
+def to_table(report: QualityReport, *, run_id: str, verdict: RunVerdict | None = None) -> pa.Table:
+    """The report as rows of `quality_results`.
+
+    Args:
+        report: what was judged.
+        run_id: the archive run's.
+        verdict: on the run, which is a row, too.
+    """
+    rows = [
+        {
+            "run_id": run_id,
+            "suite": found.suite,
+            "expectation": found.expectation.name,
+            "severity": str(found.expectation.severity),
+            "success": found.success,
+            "observed_value": None if found.observed is None else json.dumps(found.observed),
+            "judged_count": found.judged,
+            "unexpected_count": found.unexpected,
+            "examples": [json.dumps(example, default=str, ensure_ascii=False) for example in found.examples],
+            "judged_at": report.judged_at,
+        }
+        for found in report.judgements
+    ]
+    if verdict is not None:
+        rows.append(
+            {
+                "run_id": run_id,
+                "suite": "run",
+                "expectation": "verdict",
+                "severity": "critical" if verdict.is_damage else "warning",
+                "success": not verdict.is_damage,
+                "observed_value": json.dumps(verdict.text),
+                "judged_count": 1,
+                "unexpected_count": int(verdict.is_damage),
+                "examples": [],
+                "judged_at": report.judged_at,
+            }
+        )
+    return pa.Table.from_pylist(rows, schema=to_arrow_schema(QUALITY_RESULTS, timezone="UTC"))
+
+
+def sentences(report: QualityReport) -> list[str]:
+    """A line for each expectation that was not met, the critical ones first."""
+    return [
+        f"{found.expectation.severity}: {found.suite}.{found.expectation.name} is not so ({_observed(found)}): "
+        f"{found.expectation.why}. {found.expectation.action}"
+        for found in (*report.critical_failures, *report.warnings)
+    ]
+
+
+def brokers_concerned(report: QualityReport) -> list[str] | None:
+    """The brokers of all that stops the commit; None where the report does not tell all of them."""
+    names: dict[str, None] = {}
+    for found in report.critical_failures:
+        if found.unexpected > len(found.examples):
+            return None
+        for example in found.examples:
+            if example.get("broker") is None:
+                return None
+            names[str(example["broker"])] = None
+    return list(names)
+
+
+def _observed(found: Judgement) -> str:
+    rows = f"{found.unexpected} of {found.judged} rows of the profile"
+    places = "; ".join(_place(example) for example in found.examples[:_SHOWN])
+    more = "; and more" if places and found.unexpected > _SHOWN else ""
+    told = f"{rows}: {places}{more}" if places else rows
+    return told if found.observed is None else f"observed {found.observed}; {told}"
+
+
+def _place(example: Mapping[str, object]) -> str:
+    """Where a row of the profile is; names are somebody else's, and are not to move a terminal's cursor."""
+    parts = [f"{word} {example[name]!a}" for name, word in _PLACES.items() if example.get(name) is not None]
+    if example.get("window_start") is not None:
+        parts.append(f"from {example['window_start']} on")
+    return ", ".join(parts)

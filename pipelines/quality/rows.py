@@ -1,0 +1,193 @@
+"""A task's rows as arrays for the kernel, and marks on those that break a rule of a column's own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from commitlake.connectors.formats.jmq.rows import ID_MARK
+from commitlake.pipelines.quality.checksums import lake_hashes, row_hashes
+from commitlake.pipelines.quality.errors import ProfileError
+from commitlake.pipelines.quality.kernel import (
+    NO_QUEUE,
+    NULL_BODY_SIZE,
+    NULL_BORN,
+    NULL_CRC,
+    NULL_PHYSICAL,
+    NULL_QUEUE_OFFSET,
+    NULL_SIZE,
+    NULL_STORE,
+)
+from commitlake.schemas.layouts.numbers import parse_int32
+from commitlake.schemas.layouts.rocketmq.inner_batch import INNER_NUM
+from commitlake.schemas.layouts.rocketmq.sysflag import INNER_BATCH, BodyCodec, TransactionType
+from commitlake.schemas.layouts.rocketmq.topics import Kind
+from commitlake.schemas.tables.messages import MESSAGES, STORE_DATE
+
+Array = npt.NDArray[Any]
+COLUMNS = tuple(field.name for field in MESSAGES if field.name != STORE_DATE.name)
+_NULL_BITS = {
+    "physical_offset": NULL_PHYSICAL,
+    "queue_offset": NULL_QUEUE_OFFSET,
+    "size": NULL_SIZE,
+    "body_crc": NULL_CRC,
+    "store_timestamp": NULL_STORE,
+    "born_timestamp": NULL_BORN,
+    "body_size": NULL_BODY_SIZE,
+}
+_MOST_INNER = 1 << 20
+_CODECS = frozenset(str(codec) for codec in BodyCodec if codec is not BodyCodec.UNKNOWN)
+_KINDS = frozenset(str(kind) for kind in Kind)
+
+
+class Rows:
+    """Columns of one task's rows, broker by broker.
+
+    Args:
+        table: the columns of `messages` without the partition, as a task has them.
+
+    Raises:
+        ProfileError: for a table without these columns.
+    """
+
+    def __init__(self, table: pa.Table) -> None:
+        names = set(table.column_names)
+        missing = [name for name in COLUMNS if name not in names]
+        if missing:
+            raise ProfileError(f"expected the columns of messages, found a table without {', '.join(missing)}")
+        self.count = table.num_rows
+        self._order: Array | None = None
+        self._table = table.select(COLUMNS).unify_dictionaries().combine_chunks()
+        brokers, _ = self.codes("broker")
+        if (brokers[1:] != brokers[:-1]).any():
+            # Rows of many brokers lie among one another, and each would be a part of its own.
+            self._order = np.argsort(brokers, kind="stable")
+        self._put_queues_in_order()
+
+    def _put_queues_in_order(self) -> None:
+        """A queue's rows as the log has them: so they are by their queue offsets, but for strange ones."""
+        names = self.codes("broker")[0], self.codes("topic")[0], self.queues()
+        physical = self.numbers("physical_offset")
+        back = physical[1:] < physical[:-1]
+        for values in names:
+            back &= values[1:] == values[:-1]
+        if back.any():
+            order = np.lexsort((self.numbers("queue_offset"), physical, *names[::-1]))
+            self._order = order if self._order is None else self._order[order]
+
+    def _column(self, name: str) -> pa.Array:
+        column = self._table.column(name)
+        return column.chunk(0) if column.num_chunks else pa.array([], column.type)
+
+    def _in_order(self, values: Array) -> Array:
+        return values if self._order is None else values[self._order]
+
+    def numbers(self, name: str) -> Array:
+        """Values of a column of integers or timestamps (microseconds); 0 where null."""
+        column = self._column(name)
+        if pa.types.is_timestamp(column.type):
+            column = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
+        return self._in_order(_filled(column, 0))
+
+    def queues(self) -> Array:
+        """Queue numbers, with a place of their own for rows without one."""
+        return self._in_order(_filled(self._column("queue_id").cast(pa.int64()), NO_QUEUE))
+
+    def codes(self, name: str) -> tuple[Array, pa.Array]:
+        """Numbers of a column's strings, -1 for null, and the strings."""
+        column = self._column(name)
+        encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+        indices = encoded.indices.fill_null(-1) if encoded.indices.null_count else encoded.indices
+        return self._in_order(indices.cast(pa.int32()).to_numpy()), encoded.dictionary
+
+    def null_bits(self) -> Array:
+        """Which of a row's numbers are null, see `kernel`."""
+        bits = np.zeros(self.count, np.uint8)
+        for name, bit in _NULL_BITS.items():
+            column = self._column(name)
+            if column.null_count:
+                bits[_is_null(column)] |= bit
+        return self._in_order(bits)
+
+    def inner_counts(self) -> tuple[Array, Array | None]:
+        """Return how many queue offsets each row takes up, and which rows are inner batches, or None for no row.
+
+        A prepared or rolled back record is in no queue, and takes up none. A client can ask for such a record by the
+        bits of its sysFlag.
+        """
+        taken = np.ones(self.count, np.int32)
+        flags = _filled(self._column("sys_flag"), 0)
+        if (flags & (INNER_BATCH | TransactionType.PREPARED)).any():
+            # In JMQ's records the bits are among those that mean nothing yet.
+            flags = np.where(self._are_jmqs(), 0, flags)
+        taken[flags & TransactionType.PREPARED != 0] = 0  # a bit that a rollback has, too, and a commit has not
+        batches = (flags & INNER_BATCH != 0) & (taken > 0)
+        if not batches.any():
+            return self._in_order(taken), None
+        (places,) = np.nonzero(batches)
+        for place, properties in zip(places, self._column("properties").take(pa.array(places)), strict=True):
+            taken[place] = _inner_count(properties.as_py() or ())
+        return self._in_order(taken), self._in_order(batches)
+
+    def _are_jmqs(self) -> Array:
+        found = pc.match_substring(self._column("msg_id").cast(pa.string()), ID_MARK).fill_null(False)
+        flags: Array = found.to_numpy(zero_copy_only=False)
+        return flags
+
+    def marks(self) -> dict[str, Array]:
+        """Rows that count in a column of the profile, as booleans; a column in which none counts is left out."""
+        found: dict[str, Array | None] = {
+            f"null_{name}": self._nulls([name]) for name in ("msg_id", "unique_key", "keys", "tags", "properties")
+        }
+        found["null_hosts"] = self._nulls(["born_host", "store_host"])
+        found["null_body_ref"], found["body_ref_violations"] = self._body_places()
+        found["unknown_codecs"] = self._outside("body_codec", _CODECS)
+        found["unknown_kinds"] = self._outside("kind", _KINDS)
+        found["inner_batches"] = self.inner_counts()[1]
+        return {name: rows for name, rows in found.items() if rows is not None}
+
+    def checksums(self) -> dict[str, Array]:
+        """The hash of each row, by the column of the profile that sums it up."""
+        return {
+            "row_checksum": self._in_order(row_hashes(self._table)),
+            "lake_checksum": self._in_order(lake_hashes(self._table)),
+        }
+
+    def _nulls(self, names: Iterable[str]) -> Array | None:
+        columns = [column for column in map(self._column, names) if column.null_count]
+        return self._in_order(np.any([_is_null(column) for column in columns], axis=0)) if columns else None
+
+    def _body_places(self) -> tuple[Array | None, ...]:
+        places, sizes = self._column("body_ref"), _filled(self._column("body_size"), 0)
+        absent = _is_null(places)
+        frame, offset, length = (places.field(name) for name in ("frame_offset", "offset", "length"))
+        least = np.minimum(_filled(frame, -1), _filled(offset, -1))
+        wrong = ((_filled(length, -1) != sizes) | (least < 0)) & ~absent
+        lost = absent & (sizes > 0)
+        return tuple(self._in_order(rows) if rows.any() else None for rows in (lost, wrong))
+
+    def _outside(self, name: str, known: frozenset[str]) -> Array | None:
+        codes, values = self.codes(name)
+        strange = np.array([value not in known for value in values.to_pylist()] + [True])  # the last for null
+        return strange[codes] if strange[:-1].any() or (codes < 0).any() else None
+
+
+def _is_null(column: pa.Array) -> Array:
+    flags: Array = pc.is_null(column).to_numpy(zero_copy_only=False)
+    return flags
+
+
+def _filled(column: pa.Array, value: int) -> Array:
+    values: Array = (column.fill_null(value) if column.null_count else column).to_numpy()
+    return values
+
+
+def _inner_count(properties: Iterable[tuple[str, str]]) -> int:
+    """Return the number of messages in an inner batch, 1 where it does not say."""
+    count = parse_int32(dict(properties).get(INNER_NUM))
+    return 1 if count is None else min(max(count, 1), _MOST_INNER)

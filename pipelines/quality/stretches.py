@@ -1,0 +1,95 @@
+"""A profile in stretches, judged one after the other: what is in memory is bounded, and what is found is the same.
+
+A row of a profile takes up two kilobytes while it is judged, and a catch-up of a large cluster has millions. No rule of
+the suites looks beyond a topic but for sums, so that a stretch is some whole topics. Where a run's profile is never in
+memory as a whole, it comes in pieces of whole topics, and each is divided so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from commitlake.pipelines.quality.report import Judgement
+
+STRETCH_ROWS = 100_000  # more where one topic has more
+_TOPIC = ["broker", "topic"]
+_SUMS = frozenset({"ExpectColumnSumToBeBetween"})
+_LEAST, _GREATEST = "ExpectColumnMinToBeBetween", "ExpectColumnMaxToBeBetween"
+
+
+def stretches_of(profile: pa.Table, rows: int = STRETCH_ROWS) -> Iterator[pa.Table]:
+    """Whole topics of whole brokers, as many as have so many rows; at least one stretch, if only an empty one.
+
+    Args:
+        profile: a table of `PROFILE`; a merged one is in order, any other is put into it.
+        rows: of a stretch; one topic may have more.
+    """
+    if profile.num_rows <= rows:
+        yield profile
+        return
+    if not _is_in_order(profile):
+        profile = profile.take(pc.sort_indices(profile, [(name, "ascending") for name in _TOPIC]))
+    begins = [0, *(np.flatnonzero(_changes(profile)) + 1).tolist(), profile.num_rows]
+    start = 0
+    for before, begin in pairwise(begins):
+        if begin - start > rows and before > start:
+            yield profile.slice(start, before - start)
+            start = before
+    yield profile.slice(start)
+
+
+def joined(parts: Sequence[Judgement], examples: int) -> Judgement:
+    """One judgement of those on all stretches.
+
+    Args:
+        parts: of one expectation, in order.
+        examples: how many are kept.
+    """
+    first = parts[0]
+    if len(parts) == 1:
+        return first
+    success, observed = all(part.success for part in parts), _observed(parts)
+    if first.expectation.type in _SUMS and isinstance(observed, int | float):
+        least, most = (first.expectation.kwargs.get(name) for name in ("min_value", "max_value"))
+        low = least if isinstance(least, int | float) else observed
+        high = most if isinstance(most, int | float) else observed
+        success = low <= observed <= high
+    shown = [example for part in parts for example in part.examples]
+    return replace(
+        first,
+        success=success,
+        observed=observed,
+        judged=sum(part.judged for part in parts),
+        unexpected=sum(part.unexpected for part in parts),
+        examples=tuple(shown[:examples]),
+    )
+
+
+def _observed(parts: Sequence[Judgement]) -> float | int | str | None:
+    numbers = [part.observed for part in parts if isinstance(part.observed, int | float)]
+    if not numbers:
+        return parts[0].observed
+    kind = parts[0].expectation.type
+    if kind in _SUMS:
+        return sum(numbers)
+    return min(numbers) if kind == _LEAST else max(numbers) if kind == _GREATEST else parts[0].observed
+
+
+def _is_in_order(profile: pa.Table) -> bool:
+    """Whether each topic's rows lie together."""
+    return bool(_changes(profile).sum() + 1 == profile.group_by(_TOPIC).aggregate([]).num_rows)
+
+
+def _changes(profile: pa.Table) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Whether the next row, of all but the last, is of another topic."""
+    changes = np.zeros(profile.num_rows - 1, bool)
+    for name in _TOPIC:
+        codes = profile.column(name).combine_chunks().dictionary_encode().indices.fill_null(-1).to_numpy()
+        changes |= codes[1:] != codes[:-1]
+    return changes

@@ -1,0 +1,65 @@
+"""The verdict on an archive run: one object for the page, the summary, `quality_results` and the exit code."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from commitlake.pipelines.quality.report import QualityReport
+
+
+@dataclass(frozen=True, slots=True)
+class RunVerdict:
+    """What came of a run.
+
+    Attributes:
+        text: in a sentence.
+        kind: `good`, `warning` or `critical`: its colour on a page.
+        is_damage: whether the exit code says that something is damaged or lost.
+    """
+
+    text: str
+    kind: str = "good"
+    is_damage: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Losses:
+    """What a run could not archive as it should.
+
+    Attributes:
+        quarantined: ranges and records in `quarantine`.
+        gaps: ranges in `gaps`.
+        accepts_quarantined: whether the user has said that the former are no damage.
+        accepts_gaps: likewise of the latter.
+    """
+
+    quarantined: int = 0
+    gaps: int = 0
+    accepts_quarantined: bool = False
+    accepts_gaps: bool = False
+
+    @property
+    def is_damage(self) -> bool:
+        """Whether something was lost that the user has not said to expect."""
+        return bool((self.quarantined and not self.accepts_quarantined) or (self.gaps and not self.accepts_gaps))
+
+    def verdict(self, report: QualityReport | None = None) -> RunVerdict:
+        """Return the verdict on the run.
+
+        Args:
+            report: the suites' judgement; None where they were not asked.
+        """
+        if report is not None and not report.passed:
+            return RunVerdict("stopped: critical expectations are not met, nothing was committed", "critical", True)
+        lost = []
+        if self.quarantined:
+            lost.append(f"{self.quarantined:,} ranges or records could not be read as they should (table quarantine)")
+        if self.gaps:
+            lost.append(f"{self.gaps:,} ranges of the log are gone (table gaps)")
+        if self.is_damage:
+            return RunVerdict(f"archived, with damage or loss: {'; '.join(lost)}", "critical", True)
+        if lost:
+            return RunVerdict(f"archived; as was to be expected, {'; '.join(lost)}", "warning")
+        if report is not None and report.warnings:
+            return RunVerdict("archived, with warnings", "warning")
+        return RunVerdict("archived, without a fault" if report is not None else "archived")

@@ -1,0 +1,48 @@
+"""A profile on its way: from a task to the driver as bytes, and into the table `profiles`."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from commitlake.pipelines.quality.errors import ProfileError
+from commitlake.pipelines.quality.parts import SCHEMA
+from commitlake.schemas.tables.profile import PROFILES, RUN_ID
+
+PROFILES_SCHEMA = to_arrow_schema(PROFILES, timezone="UTC")
+"""Of the table `profiles`."""
+
+
+def serialize_profile(profile: pa.Table) -> bytes:
+    """A profile as bytes, for a column of a task's manifest: a hundred bytes or so a window."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, SCHEMA, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+        writer.write_table(profile)
+    return bytes(sink.getvalue())
+
+
+def parse_profile(data: bytes) -> pa.Table:
+    """The profile that `serialize_profile` was given.
+
+    Raises:
+        ProfileError: for other bytes.
+    """
+    try:
+        with pa.ipc.open_stream(data) as reader:
+            table = reader.read_all()
+    except pa.ArrowInvalid as error:
+        raise ProfileError(f"expected a profile as bytes, found {len(data)} others: {error}") from error
+    if table.schema != SCHEMA:
+        raise ProfileError(f"expected the columns of a profile, found {', '.join(table.schema.names)}")
+    return table
+
+
+def to_profiles(profile: pa.Table, run_id: str) -> pa.Table:
+    """A run's profile as rows of the table `profiles`.
+
+    Args:
+        profile: a table of `PROFILE`.
+        run_id: the archive run's.
+    """
+    run_ids = pa.repeat(pa.scalar(run_id, pa.string()), profile.num_rows)
+    return profile.select(SCHEMA.names).append_column(RUN_ID.name, run_ids).cast(PROFILES_SCHEMA)

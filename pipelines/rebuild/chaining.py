@@ -1,0 +1,117 @@
+"""Compiled: keys as the entries of an IndexFile, each with the number of the one before it in its slot.
+
+All that is called here and is not the source's kernel is in this file, because numba keeps what it compiled by the
+file's time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import numpy as np
+
+from commitlake.connectors.formats.engine.kernel.compiled import compiled
+from commitlake.connectors.formats.engine.kernel.memory import store_be_u64
+from commitlake.schemas.layouts.rocketmq.indexfile import ENTRY
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+Array = np.ndarray[Any, Any]
+
+NUMBER, USED_SLOTS, BEGIN_TIME, BEGIN_OFFSET, END_TIME, END_OFFSET = range(6)
+"""Places in `state`: the number of the next entry, and the header."""
+STATE_SIZE = 6
+
+_SIZE = ENTRY.size
+_AT_TIME = ENTRY.offset_of("time_diff")
+_LOW = np.uint64(0xFFFFFFFF)
+_HALF = np.uint64(32)
+_MOST_SECONDS = np.int64(0x7FFFFFFF)
+assert (_SIZE, ENTRY.offset_of("physical_offset"), _AT_TIME) == (20, 4, 12)
+
+
+def _compiled(function: _Function) -> _Function:
+    """Numba's compiler, with the function's own types for those who call it."""
+    return cast("_Function", compiled(function))
+
+
+@_compiled
+def merge_tags(hashes: Array, ends: Array, tags: Array, together: Array, with_tags: Array) -> None:
+    """Put the hash of each record's tags behind those of its keys.
+
+    Args:
+        hashes: int32, see `Facts.key_hashes`.
+        ends: int32, see `Facts.key_ends`.
+        tags: int32, see `Facts.tags_hash`.
+        together: int32 out, all hashes.
+        with_tags: int32 out, where each record's end in there.
+    """
+    key, at = np.int64(0), np.int64(0)
+    for row in range(len(ends)):
+        while key < ends[row]:
+            together[at] = hashes[key]
+            key += 1
+            at += 1
+        if tags[row] >= 0:
+            together[at] = tags[row]
+            at += 1
+        with_tags[row] = at
+
+
+@_compiled
+def enter_keys(
+    offsets: Array, times: Array, ends: Array, hashes: Array, first: int, end: int, slots: Array, state: Array,
+    out: Array,
+) -> None:  # fmt: skip
+    """Write the entries of keys, and note in the slots which are the newest.
+
+    Args:
+        offsets: int64, see `parts.Keys`.
+        times: int64, likewise.
+        ends: int64, likewise.
+        hashes: int32, likewise.
+        first: the first of the hashes to enter.
+        end: behind the last.
+        slots: int32, the file's; the newest entry of each chain.
+        state: int64[STATE_SIZE], goes on.
+        out: uint8, room for the entries.
+    """
+    number, used = state[NUMBER], state[USED_SLOTS]
+    begin = state[BEGIN_TIME]
+    count = np.int64(len(slots))
+    row, above = np.int64(0), np.int64(len(ends))
+    while row < above:  # the first record whose hashes end behind the first
+        middle = (row + above) >> 1
+        if ends[middle] <= first:
+            row = middle + 1
+        else:
+            above = middle
+    at = np.int64(0)
+    for key in range(first, end):
+        while ends[row] <= key:
+            row += 1
+        offset, time = offsets[row], times[row]
+        seconds = (time - begin) // 1000
+        if begin <= 0 or time < begin:
+            seconds = np.int64(0)
+        elif seconds > _MOST_SECONDS:
+            seconds = _MOST_SECONDS
+        key_hash = np.int64(hashes[key])
+        slot = key_hash % count
+        newest = np.int64(slots[slot])
+        # 20 bytes as three words that overlap: hash and half the offset, its other half and the time, time and chain.
+        word = np.uint64(offset)
+        low_time = np.uint64(seconds)
+        store_be_u64(out, at, (np.uint64(key_hash) << _HALF) | (word >> _HALF))
+        store_be_u64(out, at + 8, ((word & _LOW) << _HALF) | low_time)
+        store_be_u64(out, at + _AT_TIME, (low_time << _HALF) | np.uint64(newest))
+        slots[slot] = number
+        if newest == 0:
+            used += 1
+        if number == 1:
+            begin = time
+            state[BEGIN_TIME], state[BEGIN_OFFSET] = time, offset
+        state[END_TIME], state[END_OFFSET] = time, offset
+        number += 1
+        at += _SIZE
+    state[NUMBER], state[USED_SLOTS] = number, used

@@ -1,0 +1,188 @@
+"""The first pass: a range of the log, its entries by queue and its keys in their order, as a part."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from commitlake.connectors.formats.engine.splits import Split
+from commitlake.connectors.formats.facts.entries import queue_entries
+from commitlake.connectors.formats.facts.names import can_be_folder
+from commitlake.connectors.formats.facts.reading import read_facts
+from commitlake.connectors.formats.facts.records import Facts
+from commitlake.connectors.formats.facts.topic_kinds import BatchEvidence, evidence_of
+from commitlake.connectors.formats.rocketmq.kernel.facts import Array
+from commitlake.pipelines.rebuild.chaining import merge_tags
+from commitlake.pipelines.rebuild.entries import layout_of
+from commitlake.pipelines.rebuild.parts import (
+    KeyBlock,
+    Keys,
+    PartWriter,
+    Queue,
+    QueueBlock,
+    Table,
+    Totals,
+    read_table,
+)
+from commitlake.pipelines.rebuild.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class CollectTask:
+    """One range.
+
+    Attributes:
+        split: which.
+        settings: the broker's.
+        path: of the part.
+    """
+
+    split: Split
+    settings: Settings
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """What a part has.
+
+    Attributes:
+        totals: of its range.
+        counts: entries of each queue.
+        evidence: of simple topics that have inner batches, see `Table`.
+    """
+
+    totals: Totals
+    counts: dict[Queue, int]
+    evidence: dict[str, BatchEvidence]
+
+
+def collect(task: CollectTask) -> Collected:
+    """Read a range and write its part, or find that it is there from an earlier run.
+
+    Raises:
+        SegmentCutError: if the file was cut while it was read.
+        StoreError: if it may not be read.
+    """
+    path = Path(task.path)
+    table = read_table(path)
+    if table is None:
+        with PartWriter(path) as writer:
+            collecting = _Collecting(writer, task.settings)
+            for facts in read_facts(task.split, delay_levels_ms=task.settings.delay_levels_ms):
+                collecting.add(facts)
+            table = collecting.table()
+            writer.finish(table)
+    return Collected(table.totals, table.counts(), table.evidence)
+
+
+@dataclass
+class _Rows:
+    """The entries of one queue in a range, chunk by chunk.
+
+    Attributes:
+        entries: uint8, one behind the other.
+        numbers: int64, their queue offsets.
+        has_twice: a record has two of them.
+    """
+
+    entries: list[Array] = field(default_factory=list)
+    numbers: list[Array] = field(default_factory=list)
+    has_twice: bool = False
+
+
+class _Collecting:
+    """Gathers what the chunks of a range give; the keys go to the part at once, the entries when all are there."""
+
+    def __init__(self, writer: PartWriter, settings: Settings) -> None:
+        self._writer = writer
+        self._settings = settings
+        self._wanted = None if settings.topics is None else frozenset(settings.topics)
+        self._batch_topics = frozenset(settings.batch_topics)
+        self._queues: dict[Queue, _Rows] = {}
+        self._evidence: dict[str, BatchEvidence] = {}
+        self._keys: list[KeyBlock] = []
+        self._totals = Totals()
+        self._names: dict[str, bool] = {}
+
+    def add(self, facts: Facts) -> None:
+        """Take a chunk."""
+        totals = Totals(bad_ranges=len(facts.bad), bad_bytes=sum(bad.end - bad.start for bad in facts.bad))
+        if facts.rows:
+            refused = self._add_queues(facts)
+            queued = np.flatnonzero(facts.is_queued)
+            keyed = self._add_keys(facts) if self._wanted is None else None
+            totals = replace(
+                totals,
+                records=facts.rows,
+                refused=refused,
+                last_offset=int(facts.physical_offset[-1]),
+                last_time=int(facts.store_timestamp[-1]),
+                last_end=int(facts.physical_offset[-1] + facts.size[-1]),
+                queued_offset=int(facts.physical_offset[queued[-1]]) if len(queued) else -1,
+                queued_time=int(facts.store_timestamp[queued[-1]]) if len(queued) else 0,
+                keys=0 if keyed is None else len(keyed.hashes),
+                last_keyed=-1 if keyed is None else int(keyed.offsets[-1]),
+            )
+        self._totals = self._totals.joined(totals)
+
+    def _add_queues(self, facts: Facts) -> int:
+        refused = 0
+        batches = facts.physical_offset[facts.is_batch]
+        for columns in queue_entries(facts):
+            queue = Queue(columns.topic, columns.queue_id, columns.topic in self._batch_topics)
+            if not self._is_possible(queue):
+                refused += len(columns)
+                continue
+            if self._wanted is not None and queue.topic not in self._wanted:
+                continue
+            if len(batches) and not queue.is_batch:
+                self._add_evidence(queue.topic, evidence_of(columns, batches))
+            rows = self._queues.setdefault(queue, _Rows())
+            entries = layout_of(self._settings, is_batch=queue.is_batch).to_entries(columns)
+            rows.entries.append(entries.view(np.uint8))  # joined as they are, numpy would turn their bytes round
+            rows.numbers.append(columns.queue_offset)
+            # A record can be in a light queue twice, of which a broker enters one.
+            rows.has_twice |= not (np.diff(columns.physical_offset) > 0).all()
+        return refused
+
+    def _add_evidence(self, topic: str, evidence: BatchEvidence) -> None:
+        if evidence.batches:
+            self._evidence[topic] = self._evidence.get(topic, BatchEvidence()).joined(evidence)
+
+    def _is_possible(self, queue: Queue) -> bool:
+        known = self._names.get(queue.topic)
+        if known is None:
+            known = self._names[queue.topic] = self._can_have_queues(queue.topic)
+        return known and queue.queue_id >= 0
+
+    def _can_have_queues(self, topic: str) -> bool:
+        return can_be_folder(topic) and self._settings.queues.has_queues(topic)
+
+    def _add_keys(self, facts: Facts) -> Keys | None:
+        """Write the keys of a chunk in the order in which brokers enter them; rows without a key are left out."""
+        hashes, ends = facts.key_hashes, facts.key_ends
+        if self._settings.index_tags:
+            tags = facts.tags_hash
+            together = np.empty(len(hashes) + int((tags >= 0).sum()), np.int32)
+            with_tags = np.empty(facts.rows, np.int32)
+            merge_tags(hashes, ends, tags, together, with_tags)
+            hashes, ends = together, with_tags
+        if not len(hashes):
+            return None
+        rows = np.flatnonzero(np.diff(ends, prepend=0))
+        keys = Keys(facts.physical_offset[rows], facts.store_timestamp[rows], ends[rows].astype(np.int64), hashes)
+        self._keys.append(self._writer.put_keys(keys))
+        return keys
+
+    def table(self) -> Table:
+        """Write the entries; where everything is."""
+        queues = {queue: self._put(rows) for queue, rows in self._queues.items()}
+        return Table(self._totals, queues, tuple(self._keys), self._evidence)
+
+    def _put(self, rows: _Rows) -> QueueBlock:
+        entries, numbers = np.concatenate(rows.entries), np.concatenate(rows.numbers)
+        plain = not rows.has_twice and int(numbers[0]) >= 0 and bool((np.diff(numbers) == 1).all())
+        return self._writer.put_queue(entries, numbers, plain=plain)

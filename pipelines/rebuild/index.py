@@ -1,0 +1,202 @@
+"""The second pass for the index: IndexFiles, each by itself, as it is known which keys are in it.
+
+A file has one entry fewer than it has room for. The next one is made when a record comes after the last key that fitted
+in, whether it has a key or not, and takes over where the one before ended. What a broker cannot be followed in is the
+name, its time of creation: here it is the store time of the first entry, told for the most western time zone, so that
+every file that a broker makes later, wherever it is, comes behind it.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from commitlake.connectors.formats.rocketmq.kernel.facts import Array
+from commitlake.pipelines.rebuild import chaining
+from commitlake.pipelines.rebuild.durable import move_synced
+from commitlake.pipelines.rebuild.parts import Keys, PartReader, Totals
+from commitlake.pipelines.rebuild.queues import prefix_sums
+from commitlake.pipelines.rebuild.settings import INDEX, Settings
+from commitlake.schemas.layouts.rocketmq.indexfile import (
+    ENTRY,
+    HEADER,
+    Geometry,
+    Header,
+    parse_header,
+    serialize_header,
+)
+from commitlake.schemas.store_files import create_file, open_file
+
+_AT_ONCE = 1 << 16
+_NAME_LENGTH = 17
+_MOST_WESTERN = datetime.timedelta(hours=-12)
+_EPOCH = datetime.datetime(1970, 1, 1)  # noqa: DTZ001 (moved to the zone by hand)
+_DAY_MS = 86_400_000
+_LAST_MS = 253_402_300_799_999
+"""The end of the year 9999."""
+
+
+@dataclass(frozen=True, slots=True)
+class IndexTask:
+    """One file.
+
+    Attributes:
+        number: of the file, from 0 on.
+        first: the first of its keys, counted over the whole log.
+        end: behind the last.
+        parts: paths of all parts, in the order of the log.
+        part_ends: how many keys there are up to each part, and at the end all.
+        work: folder for what is not whole.
+        settings: the broker's.
+    """
+
+    number: int
+    first: int
+    end: int
+    parts: tuple[str, ...]
+    part_ends: tuple[int, ...]
+    work: str
+    settings: Settings
+
+
+@dataclass(frozen=True, slots=True)
+class IndexBuilt:
+    """What came of one file, which has no name yet.
+
+    Attributes:
+        path: where it is.
+        header: what it spans.
+        is_full: whether it takes no more entries.
+    """
+
+    path: str
+    header: Header
+    is_full: bool
+
+
+def plan_index(totals: Sequence[Totals], parts: Sequence[str], work: Path, settings: Settings) -> list[IndexTask]:
+    """A task for every file; none where the log has no record.
+
+    Args:
+        totals: of each part.
+        parts: their paths.
+        work: folder for what is not whole.
+        settings: the broker's.
+    """
+    ends = prefix_sums([each.keys for each in totals])
+    room, keys = settings.index_entries - 1, ends[-1]
+    last_record = max((each.last_offset for each in totals), default=-1)
+    last_keyed = max((each.last_keyed for each in totals), default=-1)
+    if last_record < 0:
+        return []
+    files = max(1, -(-keys // room))
+    if keys and keys % room == 0 and last_record > last_keyed:
+        files += 1
+    return [
+        IndexTask(number, number * room, min(keys, (number + 1) * room), tuple(parts), tuple(ends), str(work), settings)
+        for number in range(files)
+    ]
+
+
+def build_index(task: IndexTask) -> IndexBuilt:
+    """Write one file, beside its place and synced, or find that it is there.
+
+    Raises:
+        RebuildError: if a part is damaged.
+    """
+    geometry = task.settings.geometry
+    path = Path(task.work) / f"index-{task.number:08d}"
+    is_full = task.end - task.first == geometry.entries - 1
+    if os.path.lexists(path):  # from a run that was interrupted
+        return IndexBuilt(str(path), _header_of(path), is_full)
+    beside = path.with_suffix(".tmp")
+    slots = np.zeros(geometry.slots, np.int32)
+    state = _first_state(task)
+    descriptor = create_file(beside)
+    try:
+        os.truncate(descriptor, geometry.file_size)
+        for keys, first, end in _keys(task, task.first, task.end):
+            _enter(descriptor, geometry, keys, range(first, end), slots, state)
+        header = Header(
+            int(state[chaining.BEGIN_TIME]),
+            int(state[chaining.END_TIME]),
+            int(state[chaining.BEGIN_OFFSET]),
+            int(state[chaining.END_OFFSET]),
+            int(state[chaining.USED_SLOTS]),
+            int(state[chaining.NUMBER]),
+        )
+        _write(descriptor, slots.astype(">i4").view(np.uint8), geometry.slot_position(0))
+        _write(descriptor, np.frombuffer(serialize_header(header), np.uint8), 0)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    move_synced(beside, path)
+    return IndexBuilt(str(path), header, is_full)
+
+
+def _first_state(task: IndexTask) -> Array:
+    """An empty file: it has the end of the one before it in its header."""
+    state = np.zeros(chaining.STATE_SIZE, np.int64)
+    state[chaining.NUMBER] = 1
+    for keys, first, _ in _keys(task, task.first - 1, task.first) if task.first else ():
+        record = int(np.searchsorted(keys.ends, first, side="right"))
+        state[chaining.BEGIN_TIME] = state[chaining.END_TIME] = keys.times[record]
+        state[chaining.BEGIN_OFFSET] = state[chaining.END_OFFSET] = keys.offsets[record]
+    return state
+
+
+def _keys(task: IndexTask, first: int, end: int) -> Iterator[tuple[Keys, int, int]]:
+    """The blocks of the parts that have some keys of the log, and which of a block's these are."""
+    ends = task.part_ends
+    for path, begin, stop in zip(task.parts, ends, ends[1:], strict=False):
+        if begin < end and stop > first and begin < stop:
+            yield from PartReader(Path(path)).keys(max(0, first - begin), min(stop, end) - begin)
+
+
+def _enter(descriptor: int, geometry: Geometry, keys: Keys, chosen: range, slots: Array, state: Array) -> None:
+    out = np.empty(ENTRY.size * min(len(chosen), _AT_ONCE), np.uint8)
+    for first in range(chosen.start, chosen.stop, _AT_ONCE):
+        end = min(chosen.stop, first + _AT_ONCE)
+        position = geometry.entry_position(int(state[chaining.NUMBER]))
+        chaining.enter_keys(keys.offsets, keys.times, keys.ends, keys.hashes, first, end, slots, state, out)
+        _write(descriptor, out[: ENTRY.size * (end - first)], position)
+
+
+def _write(descriptor: int, data: Array, position: int) -> None:
+    view, written = data.data, 0
+    while written < len(view):
+        written += os.pwrite(descriptor, view[written:], position + written)
+
+
+def name_files(built: Sequence[IndexBuilt], out: Path) -> list[Path]:
+    """Give files their names, in the order of the log; those of an earlier run stay.
+
+    Args:
+        built: all of them, in that order.
+        out: the folder that gets `index`.
+    """
+    names: list[str] = []
+    for each in built:
+        name = index_file_name(each.header.begin_timestamp)
+        if names and name <= names[-1]:
+            name = f"{int(names[-1]) + 1:0{_NAME_LENGTH}d}"
+        names.append(name)
+    for each, name in zip(built, names, strict=True):
+        move_synced(Path(each.path), out / INDEX / name, below=out)
+    return [out / INDEX / name for name in names]
+
+
+def index_file_name(begin_ms: int) -> str:
+    """A file's name, `yyyyMMddHHmmssSSS`, from the store time of its first entry."""
+    time = _EPOCH + _MOST_WESTERN + datetime.timedelta(milliseconds=min(max(_DAY_MS, begin_ms), _LAST_MS))
+    return f"{time:%Y%m%d%H%M%S}{time.microsecond // 1000:03d}"
+
+
+def _header_of(path: Path) -> Header:
+    with os.fdopen(open_file(path), "rb") as file:
+        return parse_header(file.read(HEADER.size))

@@ -1,0 +1,77 @@
+"""Whether a broker enters TAGS into its index: told by what its newest IndexFile has of records that have some."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from itertools import groupby
+from pathlib import Path
+
+from commitlake.schemas.layouts.errors import LayoutError
+from commitlake.schemas.layouts.rocketmq.commitlog import Message, parse_message
+from commitlake.schemas.layouts.rocketmq.indexfile import (
+    ENTRY,
+    Entry,
+    Geometry,
+    key_hash,
+    parse_entry,
+    parse_header,
+    tags_key,
+)
+from commitlake.schemas.layouts.segments import is_segment_name
+from commitlake.schemas.store_files import files_in, open_file
+
+_LOOKED_AT = 512
+_MOST_RECORD_BYTES = 8 << 20
+
+
+def index_has_tags(root: Path, index_files: list[Path], geometry: Geometry) -> bool | None:
+    """Whether tags are in the index, or None where nothing there tells.
+
+    Args:
+        root: the store's folder.
+        index_files: its IndexFiles, oldest first.
+        geometry: of these.
+    """
+    log = root / "commitlog"
+    segments = sorted((int(name), log / name) for name in files_in(log, is_segment_name))
+    for path in reversed(index_files):
+        groups = list(_by_record(_last_entries(path, geometry)))
+        # The keys of the first and the last may be in part in another file, or not looked at.
+        for offset, hashes in reversed(groups[1:-1]):
+            message = _message_at(segments, offset)
+            if message is not None and (tags := dict(message.properties).get("TAGS")):
+                return key_hash(message.topic, tags_key(tags)) in hashes
+    return None
+
+
+def _by_record(entries: list[Entry]) -> Iterator[tuple[int, set[int]]]:
+    for offset, group in groupby(entries, key=lambda entry: entry.physical_offset):
+        yield offset, {entry.key_hash for entry in group}
+
+
+def _last_entries(path: Path, geometry: Geometry) -> list[Entry]:
+    """The newest entries of a file, in their order; none where it is not as it should be."""
+    try:
+        with os.fdopen(open_file(path), "rb") as file:
+            count = min(parse_header(file.read(64)).index_count, geometry.entries)
+            first = max(1, count - _LOOKED_AT)
+            file.seek(geometry.entry_position(first))
+            data = file.read(ENTRY.size * max(0, count - first))
+    except (OSError, LayoutError):
+        return []
+    whole = len(data) - len(data) % ENTRY.size
+    return [parse_entry(data, at) for at in range(0, whole, ENTRY.size)]
+
+
+def _message_at(segments: list[tuple[int, Path]], offset: int) -> Message | None:
+    for base, path in reversed(segments):
+        if 0 <= base <= offset:
+            try:
+                with os.fdopen(open_file(path), "rb") as file:
+                    file.seek(offset - base)
+                    parsed = parse_message(file.read(_MOST_RECORD_BYTES))
+            except (OSError, LayoutError):
+                return None
+            return parsed[0] if parsed is not None and parsed[0].physical_offset == offset else None
+    return None

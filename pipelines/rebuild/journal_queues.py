@@ -1,0 +1,129 @@
+"""The queue files of a JMQ store, by the rules by which its broker makes them from the journal.
+
+Entry number i stands at byte 22 * i. Where the journal lacks messages, entries of size 0 stand for them, as many as
+there was room for in it; a record with such a number that comes later takes its place. A record whose number another
+has, or which is too far on, gets no entry. Where the journal's oldest files are gone, a queue's first file begins with
+its first message. Source: broker_lite.stores.jmq.queues.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+
+from commitlake.connectors.formats.jmq.queue_facts import ENTRY_DTYPE, is_lost, make_entries
+from commitlake.connectors.formats.rocketmq.kernel.facts import Array
+from commitlake.pipelines.rebuild.queue_folder import QueueFolder
+from commitlake.schemas.layouts.jmq.journal import MIN_RECORD_SIZE
+
+_SIZE = ENTRY_DTYPE.itemsize
+_MOST_NUMBER = (1 << 63) // _SIZE // 2
+"""A larger number, times 22, would not be an offset; only a damaged or forged record has it."""
+_AT_ONCE = 1 << 16
+
+
+class JournalQueueWriter:
+    """Makes one queue.
+
+    Attributes:
+        folder: its files.
+        skipped: records that got no entry.
+        lost: entries that stand for messages which the journal lacks.
+        shifted: 0, as every entry stands at its number.
+    """
+
+    shifted = 0
+
+    def __init__(self, folder: QueueFolder, journal_start: int) -> None:
+        """Begin.
+
+        Args:
+            folder: an empty one.
+            journal_start: journal offset of the first byte that is left.
+        """
+        self.folder = folder
+        self.skipped = 0
+        self.lost = 0
+        self._journal_start = journal_start
+        self._first = self._end = 0  # numbers
+        self._last_offset = journal_start
+
+    def add(self, entries: Array, numbers: Array | None, first: int) -> None:
+        """Append the entries of a part.
+
+        Args:
+            entries: uint8[entries, bytes].
+            numbers: their queue offsets.
+            first: of the first, where there are no numbers.
+        """
+        if numbers is None:
+            self._add_run(first, entries)
+            return
+        breaks = np.flatnonzero(np.diff(numbers) != 1) + 1
+        for begin, end in pairwise([0, *breaks.tolist(), len(numbers)]):
+            self._add_run(int(numbers[begin]), entries[begin:end])
+
+    def _add_run(self, first: int, entries: Array) -> None:
+        """Records whose numbers follow one another."""
+        begin, end = max(0, -first), min(len(entries), _MOST_NUMBER + 1 - first)
+        self.skipped += len(entries) - max(0, end - begin)
+        if begin >= end:
+            return
+        first, entries = first + begin, entries[begin:end]
+        if self._must_begin_at(first):
+            self.skipped += self._end - self._first
+            self.folder.clear()
+            self.folder.start = first * _SIZE
+            self._first = self._end = first
+            self.lost = 0
+        known = max(0, min(len(entries), self._end - first))
+        self._fill(first, entries[:known])
+        first, entries = first + known, entries[known:]
+        taken = self._first_possible(first, entries)
+        self.skipped += taken
+        if taken < len(entries):
+            self._append(first + taken, entries[taken:])
+
+    def _must_begin_at(self, number: int) -> bool:
+        """Whether this is the first message that is left; not so where only one other has said that it is."""
+        if self._end == self._first:
+            return self._journal_start > 0 and number != self._end
+        return number < self._first == self._end - 1
+
+    def _first_possible(self, first: int, entries: Array) -> int:
+        """Which of these is the first that has not more missing before it than there was room for in the journal."""
+        if first == self._end or not len(entries):
+            return 0
+        offsets = entries.reshape(-1).view(ENTRY_DTYPE)["physical_offset"].astype(np.int64)
+        missing = first - self._end + np.arange(len(entries))
+        possible = missing <= np.maximum(0, offsets - self._last_offset) // MIN_RECORD_SIZE
+        return int(np.argmax(possible)) if possible.any() else len(entries)
+
+    def _append(self, first: int, entries: Array) -> None:
+        fields = entries.reshape(-1).view(ENTRY_DTYPE)
+        missing, offset = first - self._end, int(fields["physical_offset"][0])
+        for begin in range(0, missing, _AT_ONCE):
+            count = min(_AT_ONCE, missing - begin)
+            places = np.full(count, offset, np.int64)
+            self._write(self._end + begin, make_entries(places, np.zeros(count, np.int32)).view(np.uint8))
+        self.lost += missing
+        self._write(first, entries)
+        self._end = first + len(entries)
+        self._last_offset = int(fields["physical_offset"][-1])
+
+    def _fill(self, first: int, entries: Array) -> None:
+        """Records with numbers that the queue has: they take the places of those that were lost."""
+        begin = max(0, min(len(entries), self._first - first))
+        self.skipped += begin
+        for at in range(begin, len(entries), _AT_ONCE):
+            chosen = entries[at : min(at + _AT_ONCE, len(entries))]
+            known = np.frombuffer(self.folder.read((first + at) * _SIZE, len(chosen) * _SIZE), ENTRY_DTYPE)
+            places = np.flatnonzero(is_lost(known))
+            for place in places.tolist():
+                self._write(first + at + place, chosen[place])
+            self.lost -= len(places)
+            self.skipped += len(chosen) - len(places)
+
+    def _write(self, number: int, entries: Array) -> None:
+        self.folder.write(number * _SIZE, np.ascontiguousarray(entries).reshape(-1).data)

@@ -1,0 +1,158 @@
+"""A run: which log, up to where, with which settings. A run that was interrupted goes on with the same."""
+
+from __future__ import annotations
+
+import json
+import os
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from commitlake.connectors.formats.engine.cuts import find_last_cut
+from commitlake.connectors.formats.engine.files import OpenSegment
+from commitlake.connectors.formats.engine.layouts import StoreLayout
+from commitlake.connectors.formats.engine.plan import StoreRange, divide, segment_ranges, take_snapshot
+from commitlake.connectors.formats.engine.splits import Split
+from commitlake.connectors.formats.engine.stores import Store, segment_sizes
+from commitlake.connectors.formats.rocketmq.topic_configs import TOPICS
+from commitlake.connectors.runtime.running import cores
+from commitlake.pipelines.rebuild.durable import write_whole
+from commitlake.pipelines.rebuild.errors import RebuildError
+from commitlake.pipelines.rebuild.settings import BATCH_QUEUES, CHECKPOINT, INDEX, QUEUES, Settings
+from commitlake.schemas.layouts.jmq import queue as jmq_queue
+from commitlake.schemas.layouts.rocketmq.commitlog import BLANK
+from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES
+from commitlake.schemas.store_files import check_own_folder, make_folders, read_json
+
+WORK = ".rebuild"
+PARTITION_BYTES = 128 << 20
+"""Of the log, for one task; its entries are held in memory until all are there, at most a third of that."""
+PLAN, _VERSION = "plan.json", 1
+WRITTEN = {
+    StoreLayout.COMMITLOG: (QUEUES, BATCH_QUEUES, INDEX, CHECKPOINT, TOPICS),
+    StoreLayout.JOURNAL: (jmq_queue.FOLDER, CHECKPOINT),
+}
+"""What a run makes."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One run.
+
+    Attributes:
+        root: the store's folder.
+        out: the folder that gets what is made.
+        start: physical offset of the log's first byte.
+        end: behind the last record.
+        settings: the broker's.
+        partition_bytes: of the log, for one task.
+    """
+
+    root: Path
+    out: Path
+    start: int
+    end: int
+    settings: Settings
+    partition_bytes: int = PARTITION_BYTES
+
+    @property
+    def work(self) -> Path:
+        """Where what is not whole is kept until the run is done."""
+        return self.out / WORK
+
+    @property
+    def parts(self) -> Path:
+        """Where the parts are."""
+        return self.work / "parts"
+
+    def splits(self, store: Store) -> list[Split]:
+        """The ranges of the log, in order."""
+        with ThreadPoolExecutor(cores()) as pool:
+            divided = pool.map(
+                lambda whole: divide(whole, self.partition_bytes, DEFAULT_MAX_RECORD_BYTES),
+                segment_ranges(store, StoreRange(self.start, self.end)),
+            )
+            return [split for splits in divided for split in splits]
+
+    def to_document(self) -> dict[str, Any]:
+        """What is written of it."""
+        return {
+            "version": _VERSION,
+            "root": str(self.root),
+            "start": self.start,
+            "end": self.end,
+            "partition_bytes": self.partition_bytes,
+            "settings": json.loads(json.dumps(asdict(self.settings))),
+        }
+
+
+def begin_or_go_on(
+    store: Store,
+    root: Path,
+    out: Path,
+    settings: Settings,
+    partition_bytes: int = PARTITION_BYTES,
+    *,
+    is_live: bool = False,
+) -> Plan:
+    """The plan of a new run, written; or that of one which was interrupted.
+
+    Raises:
+        RebuildError: if the folder holds anything else.
+        UnsafeFileError: if it holds a link in the place of what a run makes, or another user's unfinished run.
+    """
+    now = log_range(store, partition_bytes, is_live=is_live)
+    plan = Plan(root, out, now.start, now.end, settings, partition_bytes)
+    check_own_folder(plan.work)
+    check_own_folder(plan.parts)
+    known = _read(plan.work / PLAN)
+    if known is None:
+        for name in WRITTEN[settings.layout]:
+            if os.path.lexists(out / name) and not (name == TOPICS and out == root):
+                raise RebuildError(f"{out} holds {name}: expected a folder without, as nothing is overwritten")
+        make_folders(plan.parts, below=out)
+        write_whole(plan.work / PLAN, json.dumps(plan.to_document(), indent=2).encode(), below=out)
+        return plan
+    wanted = plan.to_document() | {"end": known.get("end")}
+    if known != wanted or not isinstance(known["end"], int) or known["end"] > now.end:
+        raise RebuildError(
+            f"{out} holds an unfinished run for another store, or with other options: delete it, or choose another"
+        )
+    return Plan(root, out, now.start, known["end"], settings, partition_bytes)
+
+
+def log_range(store: Store, partition_bytes: int = PARTITION_BYTES, *, is_live: bool) -> StoreRange:
+    """Return where the log begins, and where it ends for the broker that has it open, or that starts with it.
+
+    The end is looked for from the last place on that the newest segment can be divided at: to hop through all of it
+    would take as long as half of the rest of the run.
+    """
+    is_stopped = not is_live and store.layout is StoreLayout.COMMITLOG
+    for segment, size in zip(reversed(store.segments), reversed(segment_sizes(store)), strict=True):
+        base = segment.base_offset
+        file_end = base + min(segment.file_size, size)
+        whole = Split(store.broker, segment.path, base, base, file_end, base + size, file_end, layout=store.layout)
+        with OpenSegment(segment.path) as file:
+            head = np.zeros(BLANK.size, np.uint8)
+            file.read_into(head, 0)
+            if not head.any():
+                continue  # made in advance, without a record yet
+            last = find_last_cut(file, whole, partition_bytes, DEFAULT_MAX_RECORD_BYTES)
+        if last is not None:
+            found = take_snapshot([store], {store.broker: last}, is_stopped=is_stopped).ranges[store.broker]
+            return replace(found, start=store.segments[0].base_offset)
+        break
+    return take_snapshot([store], is_stopped=is_stopped).ranges[store.broker]
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    try:
+        document = read_json(path)
+    except FileNotFoundError:
+        return None
+    except ValueError:
+        return {}
+    return document if isinstance(document, dict) else {}

@@ -1,0 +1,85 @@
+"""The files of one queue while they are made: beside their place, until all of them are on the disk."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from commitlake.connectors.whole_files import sync_folder
+from commitlake.schemas.layouts.segments import segment_name
+from commitlake.schemas.store_files import FILE_MODE, make_folders, remove_tree
+
+
+class QueueFolder:
+    """Files of one size, one behind the other.
+
+    Attributes:
+        path: where they are.
+        files: how many there are.
+        start: byte position at which the first begins; a multiple of the size from there on, each other one.
+    """
+
+    def __init__(self, path: Path, file_size: int) -> None:
+        """Make an empty folder; what an earlier run has left there is gone."""
+        remove_tree(path)
+        make_folders(path)
+        self.path = path
+        self.files = 0
+        self.start = 0
+        self._file_size = file_size
+
+    def clear(self) -> None:
+        """Remove the files."""
+        for path in self.path.iterdir():
+            path.unlink()
+        self.files = 0
+
+    def write(self, position: int, data: memoryview) -> None:
+        """Write bytes of the queue, in as many files as they lie in."""
+        for start, at, size in self._pieces(position, len(data)):
+            self._write(start, at, data[:size])
+            data = data[size:]
+
+    def read(self, position: int, size: int) -> bytes:
+        """Bytes of the queue that were written."""
+        return b"".join(self._read(*piece) for piece in self._pieces(position, size))
+
+    def _pieces(self, position: int, size: int) -> Iterator[tuple[int, int, int]]:
+        """Start of a file, byte in it, how many bytes."""
+        while size:
+            at = (position - self.start) % self._file_size
+            piece = min(size, self._file_size - at)
+            yield position - at, at, piece
+            position += piece
+            size -= piece
+
+    def _write(self, start: int, at: int, data: memoryview) -> None:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(self.path / segment_name(start), flags, FILE_MODE)
+        try:
+            if os.fstat(descriptor).st_size != self._file_size:  # made now
+                os.truncate(descriptor, self._file_size)
+                self.files += 1
+            written = 0
+            while written < len(data):
+                written += os.pwrite(descriptor, data[written:], at + written)
+        finally:
+            os.close(descriptor)
+
+    def _read(self, start: int, at: int, size: int) -> bytes:
+        descriptor = os.open(self.path / segment_name(start), os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return os.pread(descriptor, size, at)
+        finally:
+            os.close(descriptor)
+
+    def finish(self) -> None:
+        """Put the files on the disk."""
+        for path in self.path.iterdir():
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        sync_folder(self.path)

@@ -1,0 +1,52 @@
+"""Compiled: which entries a broker appends to a queue, and where it appends them.
+
+A record that the queue has already is passed over, and so is one whose number is behind the queue's end, other than 0.
+A record with a number further on is appended right behind the last all the same: a queue has no holes, and what
+follows a record that the log lost stands in front of its number. Source: ConsumeQueue.putMessagePositionInfo.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import numpy as np
+
+from commitlake.connectors.formats.engine.kernel.compiled import compiled
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+Array = np.ndarray[Any, Any]
+
+END, BEHIND, SKIPPED, SHIFTED = range(4)
+"""Places in `state`: the queue's end as a number, physical offset behind its last record, how many were passed over,
+how many stand in front of their number."""
+STATE_SIZE = 4
+
+
+def _compiled(function: _Function) -> _Function:
+    """Numba's compiler, with the function's own types for those who call it."""
+    return cast("_Function", compiled(function))
+
+
+@_compiled
+def choose_entries(numbers: Array, offsets: Array, sizes: Array, state: Array, kept: Array) -> None:
+    """Say which entries are appended to a queue that has a file.
+
+    Args:
+        numbers: int64, queue offsets.
+        offsets: int64, physical offsets.
+        sizes: int64, bytes of the records.
+        state: int64[STATE_SIZE], goes on.
+        kept: bool out.
+    """
+    for row in range(len(numbers)):
+        number = numbers[row]
+        kept[row] = False
+        if offsets[row] + sizes[row] <= state[BEHIND] or (number != 0 and number < state[END]):
+            state[SKIPPED] += 1
+            continue
+        kept[row] = True
+        if number > state[END]:
+            state[SHIFTED] += 1
+        state[END] += 1
+        state[BEHIND] = offsets[row] + sizes[row]

@@ -1,0 +1,227 @@
+"""What a broker's settings were: the log does not tell them, but what is left of the indexes does.
+
+The size of queue files is that of most which are there, else 6,000,000 bytes (JMQ's: 6,600,000); slots and entries of
+the index follow from an IndexFile's size, else they are 5,000,000 and 20,000,000. Brokers since 5.5 enter tags: what is
+in the newest IndexFile tells; else the checkpoint's `logics_physical_offset`, which they alone write; else a broker is
+a new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from commitlake.connectors.formats.engine.kernels import kernel_of
+from commitlake.connectors.formats.engine.layouts import StoreLayout
+from commitlake.connectors.formats.engine.stores import Segment
+from commitlake.connectors.formats.facts.queue_layouts import QueueLayout, queues_of
+from commitlake.connectors.formats.facts.topic_kinds import read_topic_kinds
+from commitlake.connectors.formats.rocketmq import batch_queues
+from commitlake.pipelines.rebuild.errors import RebuildError
+from commitlake.pipelines.rebuild.index_tags import index_has_tags
+from commitlake.pipelines.verify.log_records import LogRecords
+from commitlake.pipelines.verify.observed_delays import observe_delays, with_observed
+from commitlake.pipelines.verify.store_view import has_rocksdb_queues, list_queues, queue_file_size
+from commitlake.schemas.layouts.boltmq.dialect import DIALECTS, ROCKETMQ, Dialect
+from commitlake.schemas.layouts.errors import LayoutError
+from commitlake.schemas.layouts.rocketmq.checkpoint import Checkpoint, parse_checkpoint
+from commitlake.schemas.layouts.rocketmq.indexfile import Geometry, geometry_of
+from commitlake.schemas.store_files import files_in, read_file
+
+CHECKPOINT, INDEX, QUEUES, BATCH_QUEUES = "checkpoint", "index", "consumequeue", "batchconsumequeue"
+_INDEX_NAME_LENGTH = 17
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What the user says; None leaves it to what is found.
+
+    Attributes:
+        topics: whose queues are made; all, and index, checkpoint and topics.json as well, where not given.
+        queue_file_size: bytes of a ConsumeQueue's file.
+        index_slots: slots of an IndexFile.
+        index_entries: its entries.
+        index_tags: whether records are entered under their TAGS.
+        delay_levels_ms: the broker's messageDelayLevel; None to use what the store's schedule queues show.
+        close_heads: see `Settings`.
+        observed_levels: see `Settings`; counts only where `delay_levels_ms` is given.
+        batch_file_size: bytes of a BatchConsumeQueue's file.
+    """
+
+    topics: tuple[str, ...] | None = None
+    queue_file_size: int | None = None
+    index_slots: int | None = None
+    index_entries: int | None = None
+    index_tags: bool | None = None
+    delay_levels_ms: tuple[int, ...] | None = None
+    close_heads: bool = False
+    observed_levels: tuple[int, ...] | None = None
+    batch_file_size: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The broker's settings.
+
+    Attributes:
+        queue_file_size: bytes of a ConsumeQueue's file.
+        batch_file_size: bytes of a BatchConsumeQueue's file.
+        index_slots: slots of an IndexFile.
+        index_entries: its entries; one fewer are used.
+        index_tags: whether records are entered under their TAGS.
+        delay_levels_ms: messageDelayLevel.
+        observed_levels: the levels whose delays were read from the store's schedule queues, the others being
+            RocketMQ's defaults; None where the user gave all of them.
+        topics: whose queues are made, None for all.
+        close_heads: queues whose first messages the log lacks begin at 0 all the same. A broker puts filler there,
+            which leads to offset 0: where the log begins there, it passes over the queue's messages in the first
+            segment, as of a file that is gone.
+        batch_topics: whose queues are BatchConsumeQueues.
+        layout: how the store keeps its log. In JMQ's there is no index, no filler, and no BatchConsumeQueue.
+        dialect_name: of the CommitLog's dialect.
+    """
+
+    queue_file_size: int
+    batch_file_size: int
+    index_slots: int
+    index_entries: int
+    index_tags: bool
+    delay_levels_ms: tuple[int, ...]
+    topics: tuple[str, ...] | None
+    close_heads: bool
+    batch_topics: tuple[str, ...] = ()
+    layout: StoreLayout = StoreLayout.COMMITLOG
+    dialect_name: str = ROCKETMQ.name
+    observed_levels: tuple[int, ...] | None = None
+
+    @property
+    def dialect(self) -> Dialect:
+        """What the records are."""
+        return next(dialect for dialect in DIALECTS if dialect.name == self.dialect_name)
+
+    @property
+    def has_key_index(self) -> bool:
+        """Whether the store has IndexFiles in which keys can be found."""
+        return kernel_of(self.layout).has_key_index and self.dialect.has_key_index
+
+    @property
+    def queues(self) -> QueueLayout:
+        """What the store's queues are."""
+        return queues_of(self.layout)
+
+    @property
+    def geometry(self) -> Geometry:
+        """Where things stand in an IndexFile."""
+        return Geometry(self.index_slots, self.index_entries)
+
+
+def find_settings(
+    root: Path,
+    wanted: Wanted,
+    layout: StoreLayout = StoreLayout.COMMITLOG,
+    dialect: Dialect = ROCKETMQ,
+    segments: Sequence[Segment] = (),
+) -> Settings:
+    """Find the settings of the broker that wrote a store.
+
+    Args:
+        root: The store's folder.
+        wanted: What the user says of them.
+        layout: How the store keeps its log.
+        dialect: Of its CommitLog.
+        segments: Its log; the schedule queues' delays are read only with it.
+
+    Raises:
+        RebuildError: for sizes that no broker takes, for what the layout has no place for, and for a store whose queues
+            are in RocksDB.
+    """
+    if layout is StoreLayout.JOURNAL:
+        return _journal_settings(root, wanted)
+    if has_rocksdb_queues(root):
+        raise RebuildError(f"{root}: expected queues in files, found queues in RocksDB, which the broker makes itself")
+    size = _file_size(root, wanted.queue_file_size, queues_of(layout))
+    files = _index_files(root)
+    found = _geometry_of(files)
+    slots, entries = wanted.index_slots or found.slots, wanted.index_entries or found.entries
+    if slots < 1 or entries < 2:  # entry 0 is never used
+        raise RebuildError(f"IndexFile: expected 1 slot and 2 entries or more, found {slots} and {entries}")
+    delays = {} if wanted.delay_levels_ms else _observed_delays(root, size, layout, dialect, segments)
+    return Settings(
+        queue_file_size=size,
+        batch_file_size=_file_size(root, wanted.batch_file_size, batch_queues.QUEUES),
+        index_slots=slots,
+        index_entries=entries,
+        index_tags=_has_tags(root, files, found) if wanted.index_tags is None else wanted.index_tags,
+        delay_levels_ms=wanted.delay_levels_ms or with_observed(delays),
+        observed_levels=wanted.observed_levels if wanted.delay_levels_ms else tuple(sorted(delays)),
+        topics=wanted.topics,
+        close_heads=wanted.close_heads,
+        batch_topics=tuple(sorted(read_topic_kinds(root).batch)),
+        dialect_name=dialect.name,
+    )
+
+
+def _journal_settings(root: Path, wanted: Wanted) -> Settings:
+    index = (wanted.index_slots, wanted.index_entries, wanted.index_tags)
+    if any(each is not None for each in index) or wanted.delay_levels_ms:
+        raise RebuildError(f"{root}: expected no option of an index or of delay levels: a JMQ store has neither")
+    return Settings(
+        queue_file_size=_file_size(root, wanted.queue_file_size, queues_of(StoreLayout.JOURNAL)),
+        batch_file_size=0,
+        index_slots=0,
+        index_entries=0,
+        index_tags=False,
+        delay_levels_ms=(),
+        topics=wanted.topics,
+        close_heads=False,
+        layout=StoreLayout.JOURNAL,
+    )
+
+
+def _observed_delays(
+    root: Path, file_size: int, layout: StoreLayout, dialect: Dialect, segments: Sequence[Segment]
+) -> dict[int, int]:
+    queues = queues_of(layout)
+    found = list_queues(root, queues)
+    return observe_delays(root, found, dialect.schedule_topic, file_size, queues, LogRecords(segments, layout))
+
+
+def _file_size(root: Path, wanted: int | None, layout: QueueLayout) -> int:
+    """Return the size of a queue's files: that which the user says, else that which the store shows."""
+    size = queue_file_size(root, list_queues(root, layout), layout) if wanted is None else wanted
+    if size <= 0 or size % layout.entry_size:
+        raise RebuildError(
+            f"size of files in {layout.folder}: expected a multiple of {layout.entry_size}, found {size}"
+        )
+    return size
+
+
+def read_checkpoint(root: Path) -> Checkpoint | None:
+    """The store's checkpoint, or None where there is none that can be read."""
+    with suppress(OSError, LayoutError):
+        return parse_checkpoint(read_file(root / CHECKPOINT))
+    return None
+
+
+def _has_tags(root: Path, index_files: list[Path], geometry: Geometry) -> bool:
+    told = index_has_tags(root, index_files, geometry)
+    if told is not None:
+        return told
+    checkpoint = read_checkpoint(root)
+    return checkpoint is None or checkpoint.logics_physical_offset > 0
+
+
+def _index_files(root: Path) -> list[Path]:
+    """The store's IndexFiles, oldest first."""
+    names = files_in(root / INDEX, lambda name: len(name) == _INDEX_NAME_LENGTH and name.isdecimal())
+    return [root / INDEX / name for name in names]
+
+
+def _geometry_of(index_files: list[Path]) -> Geometry:
+    """Slots and entries of the IndexFiles; the defaults where none has a size that tells."""
+    for path in index_files:
+        with suppress(LayoutError, FileNotFoundError):
+            return geometry_of(path.lstat().st_size)
+    return Geometry()

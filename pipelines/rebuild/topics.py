@@ -1,0 +1,90 @@
+"""topics.json: what it says, and what the log says of topics.
+
+Of a topic the log tells the name, and that it has at least as many queues as the highest number says. What
+topics.json says already stays; topics that the broker makes itself when it starts are left to it. A queue's number is
+not under a record's CRC: one that is far above the topic's other queues is a damaged header's, and a client that
+believed it would ask for millions of queues.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections import Counter
+from collections.abc import Collection, Iterable
+from pathlib import Path
+from typing import Any
+
+from commitlake.connectors.formats.rocketmq.topic_configs import (
+    TABLE,
+    TOPICS,
+    backup_of,
+    is_listed,
+    read_topics,
+    read_topics_file,
+)
+from commitlake.pipelines.rebuild.parts import Queue
+from commitlake.schemas.layouts.boltmq.config import topics_to_boltmq
+from commitlake.schemas.layouts.boltmq.dialect import ROCKETMQ, Dialect
+from commitlake.schemas.layouts.rocketmq.inner_batch import BATCH_QUEUE_TYPE, QUEUE_TYPE
+from commitlake.schemas.remoting.fastjson import serialize_fastjson
+
+_LOGGER = logging.getLogger(__name__)
+_READ_AND_WRITE = 6
+_LIKELY_NUMBER = 1024
+_TIMES_AS_MANY = 8
+
+
+def unlikely_queues(queues: Collection[Queue]) -> frozenset[Queue]:
+    """Queues with a number from 1,024 on that is eight times as large as the number of their topic's queues, or more.
+
+    Args:
+        queues: all that have an entry.
+    """
+    chosen = [queue for queue in queues if queue.queue_id >= _LIKELY_NUMBER]
+    if not chosen:
+        return frozenset()
+    counts = Counter(queue.topic for queue in queues)
+    return frozenset(queue for queue in chosen if queue.queue_id >= _TIMES_AS_MANY * counts[queue.topic])
+
+
+def topics_of(root: Path, queues: Iterable[Queue], timestamp: int, dialect: Dialect = ROCKETMQ) -> bytes:
+    """The bytes of topics.json.
+
+    Args:
+        root: the store's folder, whose own topics.json is taken over.
+        queues: those that have an entry, without the unlikely ones.
+        timestamp: of the newest record, ms; the file's version.
+        dialect: whose broker is to read it.
+    """
+    path = root / TOPICS
+    document = read_topics(root)
+    if os.path.lexists(path) and not read_topics_file(path):
+        instead = f"what {backup_of(path).name} says is taken" if document else "it is made by the log alone"
+        _LOGGER.warning("%s: expected JSON with %s, found none: %s", path, TABLE, instead)
+    table = document.setdefault(TABLE, {})
+    found: dict[str, tuple[int, bool]] = {}
+    for queue in queues:
+        if is_listed(queue.topic):
+            count, is_batch = found.get(queue.topic, (0, False))
+            found[queue.topic] = max(count, queue.queue_id + 1), is_batch or queue.is_batch
+    for topic, (count, is_batch) in sorted(found.items()):
+        table.setdefault(topic, _config(topic, count, is_batch=is_batch))
+    document.setdefault("dataVersion", {"counter": 1, "stateVersion": 0, "timestamp": timestamp})
+    if not dialect.is_rocketmq:
+        return json.dumps(topics_to_boltmq(document), ensure_ascii=False, separators=(",", ":")).encode()
+    return str(serialize_fastjson(document)).encode()
+
+
+def _config(topic: str, queues: int, *, is_batch: bool) -> dict[str, Any]:
+    return {
+        "attributes": {QUEUE_TYPE: BATCH_QUEUE_TYPE} if is_batch else {},
+        "order": False,
+        "perm": _READ_AND_WRITE,
+        "readQueueNums": queues,
+        "topicFilterType": "SINGLE_TAG",
+        "topicName": topic,
+        "topicSysFlag": 0,
+        "writeQueueNums": queues,
+    }

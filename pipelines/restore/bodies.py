@@ -1,0 +1,148 @@
+"""Bodies of a segment's records to their places: pack by pack, each read from its beginning to its end.
+
+Rows of a file are sorted by topic, and so lie all over their packs; those of a segment are sorted by pack first, so
+that a pack's frames are read once for each segment, many together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+
+from commitlake.connectors.lake.packs.errors import PackError, PackStoreError
+from commitlake.connectors.lake.packs.frames import PackRefs
+from commitlake.connectors.lake.packs.reader import FrameCache, read_bodies
+from commitlake.connectors.lake.packs.stores import PackStore
+from commitlake.pipelines.restore.arrow import read_only
+from commitlake.pipelines.restore.errors import MissingBodyError
+from commitlake.pipelines.restore.found import Records
+from commitlake.pipelines.restore.kernel import Array, place_spans
+
+_BATCH_BYTES = 32 << 20
+"""Of bodies in memory at a time, for each thread; one that is larger is alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bodies:
+    """Where bodies are, and what to do where one is not.
+
+    Attributes:
+        store: of the packs.
+        skip: go on without the records whose bodies are gone or damaged; else the first is an error.
+        threads: packs that are read at the same time.
+    """
+
+    store: PackStore
+    skip: bool
+    threads: int
+
+
+def place_bodies(bodies: Bodies, records: Records, packs: Sequence[str], out: Array, base: int) -> dict[int, str]:
+    """Copy the bodies of records to their places in a segment, compared with their CRC.
+
+    Args:
+        bodies: where they are.
+        records: which, all of them within the segment.
+        packs: names of the packs, by the records' numbers of them.
+        out: uint8, the segment.
+        base: its first physical offset.
+
+    Returns:
+        The records whose bodies cannot be had, by index, each with the reason; none without `skip`.
+
+    Raises:
+        MissingBodyError: for the first body that cannot be had, without `skip`.
+        PackStoreError: where the place of all packs cannot be read.
+    """
+    wanted = np.flatnonzero(records.body_sizes)
+    lost = {int(row): "the lake has no body of this message" for row in wanted[records.packs[wanted] < 0]}
+    if lost and not bodies.skip:
+        raise MissingBodyError(_error(records, next(iter(lost)), "expected a body in the lake, found no body_ref"))
+    wanted = wanted[records.packs[wanted] >= 0]
+    order = np.lexsort((records.offsets[wanted], records.frame_offsets[wanted], records.packs[wanted]))
+    wanted = wanted[order]
+    changes = np.flatnonzero(np.diff(records.packs[wanted])) + 1
+    groups = [rows for rows in np.split(wanted, changes) if len(rows)]
+
+    def place(rows: Array) -> dict[int, str]:
+        return _place_pack(bodies, records, rows, packs[int(records.packs[rows[0]])], out, base)
+
+    with ThreadPoolExecutor(bodies.threads) as pool:
+        try:
+            for found in pool.map(place, groups):
+                lost |= found
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+    return lost
+
+
+def _place_pack(bodies: Bodies, records: Records, rows: Array, pack: str, out: Array, base: int) -> dict[int, str]:
+    lost: dict[int, str] = {}
+    cache = FrameCache(1)
+    try:
+        if bodies.skip:
+            bodies.store.size(pack)  # one request, in place of one for each body of a pack that is gone
+    except PackStoreError:
+        raise
+    except PackError as error:
+        return dict.fromkeys(rows.tolist(), str(error))
+    for some in _batches(records.body_sizes, rows):
+        try:
+            _place(bodies.store, records, some, pack, cache, out, base)
+        except PackStoreError:
+            raise
+        except PackError as error:
+            if not bodies.skip:
+                raise MissingBodyError(_error(records, int(some[0]), str(error))) from None
+            lost |= _place_singly(bodies.store, records, some, pack, out, base)
+    return lost
+
+
+def _place_singly(
+    store: PackStore, records: Records, rows: Array, pack: str, out: Array, base: int
+) -> dict[int, str]:  # fmt: skip
+    """Those of some bodies that can be had, one after the other; those that cannot."""
+    lost: dict[int, str] = {}
+    cache = FrameCache(1)
+    for at in range(len(rows)):
+        try:
+            _place(store, records, rows[at : at + 1], pack, cache, out, base)
+        except PackStoreError:
+            raise
+        except PackError as error:
+            lost[int(rows[at])] = str(error)
+    return lost
+
+
+def _place(
+    store: PackStore, records: Records, rows: Array, pack: str, cache: FrameCache, out: Array, base: int
+) -> None:  # fmt: skip
+    refs = PackRefs(
+        records.frame_offsets[rows], records.frame_lengths[rows], records.offsets[rows], records.body_sizes[rows]
+    )
+    found = read_bodies(store, pack, refs, records.crcs[rows], cache=cache)
+    _, offsets, data = found.buffers()
+    starts = np.array(np.frombuffer(offsets, np.int32)[:-1], np.int64)
+    place_spans(read_only(data), starts, records.body_sizes[rows], out, records.body_at[rows] - base)
+
+
+def _batches(sizes: Array, rows: Array) -> Iterator[Array]:
+    """The rows in their order, so many at a time as memory allows."""
+    ends = np.cumsum(sizes[rows])
+    start = 0
+    while start < len(rows):
+        taken = int(ends[start - 1]) if start else 0
+        end = max(start + 1, int(np.searchsorted(ends, taken + _BATCH_BYTES, side="right")))
+        yield rows[start:end]
+        start = end
+
+
+def _error(records: Records, row: int, what: str) -> str:
+    return (
+        f"the bodies of the records from physical offset {records.starts[row]} on: {what}. With --on-missing skip, "
+        "their places become fillers, and all else is restored"
+    )

@@ -1,0 +1,153 @@
+"""The files under `config/` that the log does not tell: how far groups and delays have come.
+
+    consumerOffset.json     of a file that is given: what the restored queues have; empty without one
+    delayOffset.json        delays that were due when the log ends are done, those of the last ten seconds are not
+    subscriptionGroup.json  the groups that the lake knows, with their settings; of others that offsets or retries
+                            name, a broker's own settings
+    timercheck              timers before the first that was not due when the log ends are done
+
+A message whose delay ended in the last ten seconds may be delivered a second time: a broker writes down every ten
+seconds how far it has come, and one that was killed does the same. topics.json is the rebuild's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from commitlake.pipelines.restore.errors import RestoreError
+from commitlake.schemas.layouts.boltmq.config import offsets_from_boltmq
+from commitlake.schemas.layouts.numbers import INT32_MAX, INT32_MIN, INT64_MAX, int_within, require_int
+from commitlake.schemas.layouts.rocketmq.offset_keys import split_offset_key
+from commitlake.schemas.layouts.rocketmq.timer_checkpoint import TimerCheckpoint, serialize_timer_checkpoint
+from commitlake.schemas.layouts.rocketmq.topics import RETRY_PREFIX
+from commitlake.schemas.remoting.fastjson import parse_fastjson, serialize_fastjson
+
+DELIVERY_MS = 10_000
+"""How often a broker writes down which delays are done."""
+_OFFSETS = "offsetTable"
+_GROUP = {
+    "brokerId": 0, "consumeBroadcastEnable": True, "consumeEnable": True, "consumeFromMinEnable": True,
+    "notifyConsumerIdsChangedEnable": True, "retryMaxTimes": 16, "retryQueueNums": 1,
+    "whichBrokerWhenConsumeSlowly": 1,
+}  # fmt: skip
+
+Table = dict[str, dict[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOffsets:
+    """Groups' offsets for a restored store.
+
+    Attributes:
+        table: for each `topic@group` and queue, the next message.
+        set_back: how many lay behind their queues' ends, and are these now.
+        left_out: how many were of queues of which the log has no message.
+    """
+
+    table: Table
+    set_back: int = 0
+    left_out: int = 0
+
+    @property
+    def groups(self) -> set[str]:
+        """The groups that have one."""
+        return {split_offset_key(key)[1] for key in self.table}
+
+
+def parse_offsets(data: bytes, name: str) -> Table:
+    """What a consumerOffset.json says, RocketMQ's or BoltMQ's.
+
+    Raises:
+        RestoreError: if it is none.
+    """
+    try:
+        table = offsets_from_boltmq(parse_fastjson(data))[_OFFSETS]
+        parsed = {key: {_queue_id(queue): offset for queue, offset in queues.items()} for key, queues in table.items()}
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise RestoreError(
+            f'{name}: expected a consumerOffset.json, {{"{_OFFSETS}":{{"topic@group":{{0:17}}}}}}'
+        ) from None
+    for key, queues in parsed.items():
+        for queue, offset in queues.items():
+            if "@" not in key or int_within(offset, 0, INT64_MAX) is None:
+                raise RestoreError(
+                    f"{name}: {key!r}, queue {queue}: expected topic@group and an offset, found {offset!r}"
+                )
+    return parsed
+
+
+def _queue_id(key: object) -> int:
+    """Return the number of a queue, which JSON has as a number or as text.
+
+    Raises:
+        NumberError: if it is none.
+    """
+    return require_int(str(key), "queue", INT32_MIN, INT32_MAX)
+
+
+def fit_offsets(table: Table, ends: Mapping[tuple[str, int], int]) -> GroupOffsets:
+    """Offsets that the restored queues can have.
+
+    Args:
+        table: from `parse_offsets`.
+        ends: of each topic and queue with a message: the number behind its last.
+    """
+    fitting: Table = {}
+    set_back = left_out = 0
+    for key, queues in table.items():
+        topic, _ = split_offset_key(key)
+        for queue, offset in queues.items():
+            end = ends.get((topic, queue))
+            if end is None:
+                left_out += 1
+                continue
+            set_back += offset > end
+            fitting.setdefault(key, {})[queue] = min(offset, end)
+    return GroupOffsets(fitting, set_back, left_out)
+
+
+def timer_checkpoint(queue_offset: int, timestamp: int) -> bytes:
+    """Return config/timercheck of a store without a timer log: a broker enters the messages from a number on anew.
+
+    Args:
+        queue_offset: the first message of the timer topic that may wait.
+        timestamp: of the newest record, ms; the file's version.
+    """
+    checkpoint = TimerCheckpoint(
+        last_timer_queue_offset=queue_offset, master_timer_queue_offset=queue_offset, timestamp=timestamp, counter=1
+    )
+    return serialize_timer_checkpoint(checkpoint)
+
+
+def config_files(
+    offsets: GroupOffsets,
+    topics: Iterable[str],
+    delays: Mapping[int, int],
+    timestamp: int,
+    known_groups: Mapping[str, Any],
+) -> dict[str, bytes]:
+    """The files by their names.
+
+    Args:
+        offsets: of groups.
+        topics: that have a message.
+        delays: by delay level: the first message that is still to be delivered.
+        timestamp: of the newest record, ms; the files' version.
+        known_groups: the groups' own settings, as far as the lake has them.
+    """
+    groups = offsets.groups | {topic.removeprefix(RETRY_PREFIX) for topic in topics if topic.startswith(RETRY_PREFIX)}
+    version = {"counter": 1, "stateVersion": 0, "timestamp": timestamp}
+    documents: dict[str, dict[str, Any]] = {
+        "consumerOffset.json": {"dataVersion": version, _OFFSETS: offsets.table},
+        "delayOffset.json": {"dataVersion": version, _OFFSETS: dict(sorted(delays.items()))},
+        "subscriptionGroup.json": {
+            "dataVersion": version,
+            "subscriptionGroupTable": {
+                group: known_groups.get(group) or _GROUP | {"groupName": group}
+                for group in sorted(groups | set(known_groups))
+            },
+        },
+    }
+    return {name: serialize_fastjson(document).encode() for name, document in documents.items()}

@@ -1,0 +1,93 @@
+"""What is known of rows of the table: where their records lie, where their bodies are, and which are no records."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from enum import IntEnum
+
+import numpy as np
+
+from commitlake.pipelines.restore.kernel import Array
+
+NEEDED = (
+    "physical_offset", "size", "topic", "queue_id", "queue_offset", "born_timestamp", "store_timestamp", "born_host",
+    "store_host", "sys_flag", "flag", "reconsume_times", "prepared_transaction_offset", "body_size", "body_crc",
+    "properties",
+)  # fmt: skip
+COLUMNS = (*NEEDED, "unique_key", "body_ref")
+
+
+class Refusal(IntEnum):
+    """Why a row is no record."""
+
+    NONE = 0
+    NO_VALUE = 1
+    HOST = 2
+    TOPIC = 3
+    SIZE = 4
+    PROPERTIES = 5
+    BODY_PLACE = 6
+
+    @property
+    def text(self) -> str:
+        """In words."""
+        return _WORDS[self]
+
+
+_WORDS = {
+    Refusal.NONE: "",
+    Refusal.NO_VALUE: "a column without a value that every record has",
+    Refusal.HOST: "a host that is no ip:port, or not of the kind that sys_flag says",
+    Refusal.TOPIC: "a topic that no record has room for",
+    Refusal.SIZE: "a size that is less than what the record holds",
+    Refusal.PROPERTIES: "properties that the table does not have as they were stored",
+    Refusal.BODY_PLACE: "a body_ref that is not of a body of body_size bytes",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """Rows that came, a value for each in every array.
+
+    Attributes:
+        starts: physical offsets.
+        sizes: bytes.
+        times: store times, ms.
+        refusals: see `Refusal`.
+        made_up: whether the properties' text is not the broker's, or may not be.
+        by_rule: whether the properties' text repeats a batch's UNIQ_KEY, CLUSTER or WAIT by the broker's rule.
+        body_at: physical offsets of the bodies.
+        body_sizes: bytes.
+        crcs: of the bodies.
+        packs: numbers of the packs, -1 where the row has no `body_ref`.
+        frame_offsets: see `connectors.lake.packs.frames.PackRefs`.
+        frame_lengths: likewise.
+        offsets: likewise.
+    """
+
+    starts: Array
+    sizes: Array
+    times: Array
+    refusals: Array
+    made_up: Array
+    by_rule: Array
+    body_at: Array
+    body_sizes: Array
+    crcs: Array
+    packs: Array
+    frame_offsets: Array
+    frame_lengths: Array
+    offsets: Array
+
+    def take(self, rows: Array) -> Records:
+        """Some of them, by index or boolean."""
+        return Records(*(getattr(self, field.name)[rows] for field in fields(self)))
+
+    @classmethod
+    def joined(cls, parts: Sequence[Records]) -> Records:
+        """Those of several, one behind the other."""
+        names = [field.name for field in fields(cls)]
+        if not parts:
+            return cls(*(np.zeros(0, np.int64) for _ in names))
+        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))

@@ -1,0 +1,108 @@
+"""What the lake knows of a store's configuration at the time that is restored."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from commitlake.connectors.formats.rocketmq.topic_configs import TABLE
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.store_config import GROUP, SETTING, TOPIC, read_store_config
+from commitlake.pipelines.rebuild.settings import Wanted
+from commitlake.pipelines.restore.errors import RestoreError
+from commitlake.pipelines.verify.observed_delays import MAX_LEVELS, with_observed
+from commitlake.schemas.layouts.numbers import INT32_MAX, INT64_MAX, int_within, parse_int
+from commitlake.schemas.remoting.fastjson import serialize_fastjson
+
+_POLICY, _COMPACTION = "cleanup.policy", "COMPACTION"
+
+
+@dataclass(frozen=True, slots=True)
+class KnownConfig:
+    """A store's configuration, as far as the lake has it.
+
+    Attributes:
+        topics: Entries of topics.json by topic.
+        groups: Entries of subscriptionGroup.json by group.
+        settings: Sizes of files, and delay levels, by their names in `store_config`.
+    """
+
+    topics: Mapping[str, Any] = field(default_factory=dict)
+    groups: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def segment_size(self) -> int | None:
+        """Bytes of a CommitLog segment; None where the lake does not have it."""
+        return self._number("segment_size_bytes")
+
+    @property
+    def compacted_topics(self) -> frozenset[str]:
+        """Topics with `cleanup.policy=COMPACTION`."""
+        attributes = {
+            topic: config.get("attributes") for topic, config in self.topics.items() if isinstance(config, dict)
+        }
+        return frozenset(
+            topic for topic, each in attributes.items() if isinstance(each, dict) and each.get(_POLICY) == _COMPACTION
+        )
+
+    def complete(self, wanted: Wanted) -> Wanted:
+        """Return settings in which what the user left open is what the lake has."""
+        return replace(
+            wanted,
+            queue_file_size=wanted.queue_file_size or self._number("queue_file_size_bytes"),
+            batch_file_size=wanted.batch_file_size or self._number("batch_queue_file_size_bytes"),
+            index_slots=wanted.index_slots or self._number("index_slots"),
+            index_entries=wanted.index_entries or self._number("index_entries"),
+            delay_levels_ms=wanted.delay_levels_ms or self._delay_levels(),
+        )
+
+    def topics_file(self, timestamp: int) -> bytes:
+        """Return the content of topics.json.
+
+        Args:
+            timestamp: Of the newest record, ms; the file's version.
+        """
+        version = {"counter": 1, "stateVersion": 0, "timestamp": timestamp}
+        return serialize_fastjson({"dataVersion": version, TABLE: dict(sorted(self.topics.items()))}).encode()
+
+    def _number(self, name: str) -> int | None:
+        return int_within(self.settings.get(name), 1, INT32_MAX)
+
+    def _delay_levels(self) -> tuple[int, ...] | None:
+        """Return the delays of all levels, with RocketMQ's defaults for those that the lake does not have."""
+        found = self.settings.get("delay_levels_ms")
+        if not isinstance(found, dict) or not found:
+            return None
+        known = {
+            level: delay
+            for text, value in found.items()
+            if (level := parse_int(text, 1, MAX_LEVELS)) and (delay := int_within(value, 1, INT64_MAX))
+        }
+        return with_observed(known) if known else None
+
+
+def read_known_config(lake: LakePaths, broker: str, at: datetime.datetime | None) -> KnownConfig:
+    """Read a store's configuration.
+
+    Args:
+        lake: Where the tables lie.
+        broker: The store's name.
+        at: The time that is restored; None for the newest configuration.
+
+    Returns:
+        The configuration; empty where the lake was made without it.
+
+    Raises:
+        RestoreError: The table holds what is not JSON.
+        QueryError: The table cannot be read.
+    """
+    config = read_store_config(lake, broker, at)
+    try:
+        return KnownConfig(config.of_kind(TOPIC), config.of_kind(GROUP), config.of_kind(SETTING))
+    except (ValueError, RecursionError) as error:
+        raise RestoreError(
+            f"table store_config: expected JSON in the column value of {broker}, found {error}"
+        ) from None

@@ -1,0 +1,87 @@
+"""Parts of records that repeat, as bytes: hosts and topics, made once for each that a batch has."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from commitlake.pipelines.restore.kernel import Array
+from commitlake.schemas.layouts.boltmq.dialect import Magic
+from commitlake.schemas.layouts.numbers import parse_int32
+from commitlake.schemas.layouts.rocketmq.commitlog import MAX_V1_TOPIC_LENGTH, TOPIC_LENGTH
+from commitlake.schemas.layouts.rocketmq.hosts import V4_SIZE, V6_SIZE, Host, serialize_host
+
+REPLACED = "\ufffd"
+"""What stands in the table for bytes that are not UTF-8."""
+
+
+class Topics(NamedTuple):
+    """Topics as records store them, behind their lengths.
+
+    Attributes:
+        data: all of them.
+        starts: int64, where each begins.
+        lengths: int64, its bytes, the length included; 0 of one that no record can have.
+        magics: int64, of records with it.
+        replaced: bool, whether it may have been other bytes.
+    """
+
+    data: bytes
+    starts: Array
+    lengths: Array
+    magics: Array
+    replaced: Array
+
+
+def stored_topics(names: Sequence[str | None]) -> Topics:
+    """Topics, in their order."""
+    stored: list[bytes] = []
+    magics: list[int] = []
+    for name in names:
+        topic = (name or "").encode()
+        # As brokers since 5.1.0 choose it; those before have no longer topics.
+        magic = Magic.V2 if len(name or "") > MAX_V1_TOPIC_LENGTH else Magic.V1
+        layout = TOPIC_LENGTH[magic]
+        fits = name is not None and len(topic) < 1 << 8 * layout.size
+        stored.append(layout.pack(len(topic)) + topic if fits else b"")
+        magics.append(int(magic))
+    lengths = np.array([len(data) for data in stored], np.int64)
+    replaced = np.array([REPLACED in (name or "") for name in names], bool)
+    return Topics(b"".join(stored), np.cumsum(lengths) - lengths, lengths, np.array(magics, np.int64), replaced)
+
+
+class Hosts(NamedTuple):
+    """Hosts as records store them.
+
+    Attributes:
+        data: of each, `V6_SIZE` bytes, zeros behind those that are shorter.
+        sizes: int64, of each; 0 of what is no host.
+    """
+
+    data: Array
+    sizes: Array
+
+    def of_size(self, size: int) -> Array:
+        """All hosts, cut to a size."""
+        return np.ascontiguousarray(self.data[:, :size]).view(f"V{size}")[:, 0]
+
+
+def stored_hosts(texts: Sequence[str | None]) -> Hosts:
+    """Hosts from `ip:port`, in their order."""
+    stored = [_stored_host(text) for text in texts]
+    data = np.frombuffer(b"".join(host.ljust(V6_SIZE, b"\0") for host in stored), np.uint8)
+    return Hosts(data.reshape(-1, V6_SIZE), np.array([len(host) for host in stored], np.int64))
+
+
+def _stored_host(text: str | None) -> bytes:
+    ip, _, port = (text or "").rpartition(":")
+    number = parse_int32(port)
+    try:
+        host = b"" if number is None else serialize_host(Host.of(ip.removeprefix("[").removesuffix("]"), number))
+    except (ValueError, struct.error):
+        return b""
+    assert len(host) in {0, V4_SIZE, V6_SIZE}
+    return host

@@ -1,0 +1,146 @@
+"""A run: which log of which lake, in which segments. A run that was interrupted goes on with the same."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from commitlake.connectors.formats.engine.stores import COMMITLOG
+from commitlake.pipelines.rebuild.durable import write_whole
+from commitlake.pipelines.restore.errors import RestoreError
+from commitlake.pipelines.restore.rows import Chosen, LogRange
+from commitlake.pipelines.restore.segment import Lost, SegmentRestored
+from commitlake.schemas.layouts.segments import segment_name
+from commitlake.schemas.store_files import check_folder, check_own_folder, make_folders, read_json
+
+WORK = ".restore"
+PLAN, _DONE, _VERSION = "plan.json", "done", 1
+_INDEX_BYTES = 100
+"""Of queues and index for each record, about, and generously."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One run.
+
+    Attributes:
+        out: the folder that gets the store.
+        lake: root of the lake.
+        chosen: what is asked for.
+        log: where that lies.
+        segment_size: bytes of a segment.
+        skip: whether records without bodies are left out.
+    """
+
+    out: Path
+    lake: str
+    chosen: Chosen
+    log: LogRange
+    segment_size: int
+    skip: bool
+
+    @property
+    def work(self) -> Path:
+        """Where the log is until it is whole, and what is known of its segments."""
+        return self.out / WORK
+
+    @property
+    def commitlog(self) -> Path:
+        """Where the segments are until all are there."""
+        return self.work / COMMITLOG
+
+    @property
+    def bases(self) -> range:
+        """The first offset of each segment."""
+        first = self.log.start - self.log.start % self.segment_size
+        return range(first, self.log.end, self.segment_size)
+
+    def read_done(self, base: int) -> SegmentRestored | None:
+        """What came of a segment; None where it is still to be written."""
+        try:
+            known = read_json(self._done(base), below=self.out)
+            known["lost"] = tuple(Lost(**each) for each in known["lost"])
+            known["filled"] = tuple((start, end) for start, end in known["filled"])
+            known["first"] = tuple(known["first"]) if known["first"] else None
+            return SegmentRestored(**known | {"made_up": tuple(known["made_up"])})
+        except FileNotFoundError:
+            return None
+
+    def write_done(self, base: int, restored: SegmentRestored) -> None:
+        """Note what came of a segment, which has its name."""
+        write_whole(self._done(base), json.dumps(asdict(restored)).encode(), below=self.out)
+
+    def _done(self, base: int) -> Path:
+        return self.work / _DONE / f"{segment_name(base)}.json"
+
+    def question(self) -> dict[str, Any]:
+        """What makes it another run's where it is another."""
+        wanted = {name: None if value is None else str(value) for name, value in asdict(self.chosen).items()}
+        return {"version": _VERSION, "lake": self.lake, "chosen": wanted, "skip": self.skip}
+
+    def write(self) -> None:
+        """Keep it."""
+        document = self.question() | {"log": asdict(self.log), "segment_size": self.segment_size}
+        make_folders(self.commitlog, below=self.out)
+        write_whole(self.work / PLAN, json.dumps(document, indent=2).encode(), below=self.out)
+
+
+def check_out(out: Path) -> bool:
+    """Whether an interrupted run is to go on in a folder.
+
+    Raises:
+        RestoreError: if it holds anything else.
+        UnsafeFileError: if it holds a link in the place of what a run makes, or another user's unfinished run.
+    """
+    if check_own_folder(out / WORK):
+        check_folder(out / WORK / _DONE)
+        check_folder(out / WORK / COMMITLOG)
+        if os.path.lexists(out / WORK / PLAN):
+            return True
+    if out.exists() and not out.is_dir():
+        raise RestoreError(f"{out} is a file: expected a new or an empty folder")
+    others = sorted(path.name for path in out.iterdir() if path.name != WORK) if out.exists() else []
+    if others:
+        raise RestoreError(f"{out} holds {others[0]}: expected a new or an empty folder, as nothing is overwritten")
+    return False
+
+
+def go_on(plan: Plan) -> Plan:
+    """The plan of the interrupted run in a folder, of which this one knows what is asked for.
+
+    Raises:
+        RestoreError: if it is another's.
+    """
+    known: dict[str, Any] = {}
+    try:
+        known = read_json(plan.work / PLAN, below=plan.out)
+        if {name: known[name] for name in plan.question()} == plan.question():
+            size = known["segment_size"] if plan.segment_size == 0 else plan.segment_size
+            if size == known["segment_size"]:
+                return Plan(plan.out, plan.lake, plan.chosen, LogRange(**known["log"]), size, plan.skip)
+    except (ValueError, KeyError, TypeError):
+        pass
+    raise RestoreError(
+        f"{plan.out} holds an unfinished run of another lake, or with other options: delete it, or choose another"
+    )
+
+
+def check_disk(plan: Plan) -> None:
+    """Refuse to begin what the disk has no room for.
+
+    Raises:
+        RestoreError: if it has not.
+    """
+    folder = next(folder for folder in (plan.out, *plan.out.absolute().parents) if folder.exists())
+    done = sum(1 for _ in (plan.work / _DONE).glob("*.json"))
+    needed = (len(plan.bases) - done) * plan.segment_size + plan.log.records * _INDEX_BYTES
+    free = shutil.disk_usage(folder).free
+    if free < needed:
+        raise RestoreError(
+            f"{plan.out}: expected {needed:,} bytes of free disk for {len(plan.bases):,} segments and their indexes, "
+            f"found {free:,}. Restore a shorter range, or elsewhere"
+        )

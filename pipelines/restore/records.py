@@ -1,0 +1,97 @@
+"""The records of a segment, out of rows in any order: each is written to its own place, and remembered."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from commitlake.pipelines.restore.arrow import coded
+from commitlake.pipelines.restore.errors import LakeRowsError
+from commitlake.pipelines.restore.found import Records, Refusal
+from commitlake.pipelines.restore.kernel import Array
+from commitlake.pipelines.restore.serialize import TakenRows
+from commitlake.schemas.layouts.rocketmq.commitlog import MIN_RECORD_SIZE
+
+
+class RecordWriter:
+    """Writes the records of one segment.
+
+    Args:
+        out: uint8, the segment.
+        base: its first physical offset.
+
+    Attributes:
+        packs: names of the packs, by their numbers.
+    """
+
+    def __init__(self, out: Array, base: int) -> None:
+        self.packs: list[str] = []
+        self._codes: dict[str, int] = {}
+        self._out = out
+        self._base = base
+        self._records: list[Records] = []
+
+    def add(self, batch: pa.RecordBatch) -> int:
+        """Write the records of some rows, in any order; how many bytes they take.
+
+        Args:
+            batch: has `COLUMNS`.
+
+        Raises:
+            LakeRowsError: for a row that is not within the segment.
+        """
+        rows = TakenRows(batch)
+        self._check_places(rows)
+        found = rows.records(self._pack_codes(batch.column("body_ref")))
+        rows.write(self._out, self._base, np.flatnonzero(found.refusals == Refusal.NONE))
+        self._records.append(found)
+        return int(found.sizes.sum())
+
+    def finish(self) -> Records:
+        """All that came, by physical offset.
+
+        Raises:
+            LakeRowsError: for rows that lie over one another.
+        """
+        joined = Records.joined(self._records)
+        self._records.clear()
+        records = joined.take(np.argsort(joined.starts, kind="stable"))
+        # Another tool's OPTIMIZE beside maintain's can leave a row twice.
+        twice = np.flatnonzero(np.diff(records.starts) == 0) + 1
+        if (
+            len(twice)
+            and (np.diff(records.crcs)[twice - 1] == 0).all()
+            and (np.diff(records.sizes)[twice - 1] == 0).all()
+        ):
+            records = records.take(np.delete(np.arange(len(records.starts)), twice))
+        ends = records.starts + records.sizes
+        if len(over := np.flatnonzero(ends[:-1] > records.starts[1:])):
+            row = int(over[0])
+            raise LakeRowsError(
+                f"the record at {records.starts[row]} ends at {ends[row]}: expected the next one there or behind it, "
+                f"found it at {records.starts[row + 1]}. The lake holds two logs under one name, or is damaged"
+            )
+        return records
+
+    def _check_places(self, rows: TakenRows) -> None:
+        end = self._base + len(self._out)
+        outside = (rows.sizes < MIN_RECORD_SIZE) | (rows.starts < self._base) | (rows.sizes > end - rows.starts)
+        if outside.any():
+            row = int(outside.argmax())
+            raise LakeRowsError(
+                f"the record at {rows.starts[row]} has {rows.sizes[row]} bytes: expected at least {MIN_RECORD_SIZE}, "
+                f"and an end within its segment, which ends at {end}. If the broker's segments are not of "
+                f"{len(self._out)} bytes (mappedFileSizeCommitLog), give their size"
+            )
+
+    def _pack_codes(self, places: pa.Array) -> Array:
+        codes, names = coded(pc.struct_field(places, "pack"))
+        known = [-1 if name is None else self._code_of(name) for name in names]
+        return np.array(known, np.int64)[codes]
+
+    def _code_of(self, name: str) -> int:
+        if name not in self._codes:
+            self._codes[name] = len(self.packs)
+            self.packs.append(name)
+        return self._codes[name]

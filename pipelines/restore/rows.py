@@ -1,0 +1,193 @@
+"""What is asked of the table `messages`: where a range of a log lies, its records, the ends of its queues."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from commitlake.connectors.formats.jmq.rows import ID_MARK
+from commitlake.connectors.lake.reader import run_sql
+from commitlake.pipelines.restore.arrow import numbers
+from commitlake.pipelines.restore.errors import LakeRowsError, RestoreError
+from commitlake.pipelines.restore.found import COLUMNS
+from commitlake.pipelines.restore.kernel import Array
+from commitlake.schemas.layouts.rocketmq.properties import TIMER_OUT
+from commitlake.schemas.layouts.rocketmq.topics import SCHEDULE_TOPIC, TIMER_TOPIC
+
+_NAME = "messages"
+_EPOCH = datetime.datetime.fromtimestamp(0, datetime.UTC)
+_MICROSECOND = datetime.timedelta(microseconds=1)
+_LAST_OFFSET = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Which part of a broker's log.
+
+    Attributes:
+        broker: the store's name.
+        start_offset: the log begins there, or behind; None for all.
+        end_offset: what begins there, or behind, is left out.
+        start: the log begins with the first record that was stored then or later.
+        end: it ends with the last record that was stored before.
+    """
+
+    broker: str
+    start_offset: int | None = None
+    end_offset: int | None = None
+    start: datetime.datetime | None = None
+    end: datetime.datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LogRange:
+    """Where the records of a range lie.
+
+    Attributes:
+        start: physical offset of the first.
+        end: behind the last.
+        records: how many rows there are.
+        bytes: of these.
+        last_time: store time of the last record, ms.
+    """
+
+    start: int
+    end: int
+    records: int
+    bytes: int
+    last_time: int
+
+
+def find_range(table: DeltaTable, chosen: Chosen) -> LogRange:
+    """Where the chosen part of the log lies, by its first and last record.
+
+    A broker's clock may step: whatever lies between the first and the last record of a time is of the range.
+
+    Raises:
+        RestoreError: where there is nothing, or what is there is from a JMQ store.
+        LakeRowsError: for offsets that no log has.
+    """
+    conditions = [f"broker = {_text(chosen.broker)}"]
+    if chosen.start_offset is not None:
+        conditions.append(f"physical_offset >= {chosen.start_offset}")
+    if chosen.end_offset is not None:
+        conditions.append(f"physical_offset < {chosen.end_offset}")
+    within = list(conditions)
+    # The partition column is named as well: files of other dates are then not even looked at.
+    if chosen.start is not None:
+        within += [f"store_timestamp >= {_time(chosen.start)}", f"store_date >= {_date(chosen.start)}"]
+    if chosen.end is not None:
+        within += [f"store_timestamp < {_time(chosen.end)}", f"store_date <= {_date(chosen.end)}"]
+    first, last = _one(table, "min(physical_offset), max(physical_offset)", within)
+    if first is None:
+        raise RestoreError(f"the lake has no record of the broker {chosen.broker!r} in what is asked for")
+    between = [f"broker = {_text(chosen.broker)}", f"physical_offset >= {first}", f"physical_offset <= {last}"]
+    count, size = _one(table, "count(*), sum(size)", between)
+    # Of any other record the time may be later by a damage, which no checksum tells: all delays would seem to be done.
+    of_last = [f"broker = {_text(chosen.broker)}", f"physical_offset = {last}"]
+    behind, time, own_id = _one(table, "max(size), max(store_timestamp), max(msg_id)", of_last)
+    if own_id is not None and ID_MARK in own_id:
+        raise RestoreError(
+            f"the records of {chosen.broker!r} are from a JMQ store: expected RocketMQ's or BoltMQ's, as a log of "
+            "RocketMQ's is made. 'commitlake query' and Spark read them from the lake"
+        )
+    if first < 0 or behind is None or not 0 < behind <= _LAST_OFFSET - last:
+        raise LakeRowsError(f"the lake has records from {first} to {last}: expected physical offsets of a log")
+    return LogRange(first, last + behind, count, size or 0, _milliseconds(time))
+
+
+def brokers_of(table: DeltaTable) -> list[str]:
+    """The brokers whose records the lake has."""
+    answer = run_sql(table, _NAME, f"SELECT DISTINCT broker FROM {_NAME}").read_all()
+    return sorted(name for name in answer.column(0).to_pylist() if name is not None)
+
+
+def rows_of_segment(table: DeltaTable, broker: str, start: int, end: int) -> Iterator[pa.RecordBatch]:
+    """Rows of `found.COLUMNS` of the records that begin within a range, in no order."""
+    columns = ", ".join(COLUMNS)
+    wanted = f"broker = {_text(broker)} AND physical_offset >= {start} AND physical_offset < {end}"
+    yield from run_sql(table, _NAME, f"SELECT {columns} FROM {_NAME} WHERE {wanted}")
+
+
+def extents(table: DeltaTable, broker: str, start: int, end: int) -> tuple[Array, Array]:
+    """Physical offsets and sizes of the records that begin within a range, in no order."""
+    wanted = f"broker = {_text(broker)} AND physical_offset >= {start} AND physical_offset < {end}"
+    answer = run_sql(table, _NAME, f"SELECT physical_offset, size FROM {_NAME} WHERE {wanted}").read_all()
+    offsets, sizes = (numbers(column.combine_chunks()) for column in answer.columns)
+    return offsets, sizes
+
+
+def queue_ends(table: DeltaTable, broker: str, log: LogRange) -> dict[tuple[str, int], int]:
+    """Of each topic and queue with a record in the range: the number behind its last message."""
+    columns = "topic, queue_id, max(queue_offset) + 1"
+    return {(topic, queue): end for topic, queue, end in _grouped(table, columns, "topic, queue_id", broker, log, ())}
+
+
+def first_undelivered(
+    table: DeltaTable, broker: str, log: LogRange, delays_ms: Sequence[int], until_ms: int
+) -> dict[int, int]:
+    """Of each delay level with a message in the range: the number of the first that was not due at a time."""
+    topic = f"topic = {_text(SCHEDULE_TOPIC)}"
+    due = " OR ".join(
+        f"(queue_id = {level} AND store_timestamp >= {_micros(1000 * (until_ms - delay))})"
+        for level, delay in enumerate(delays_ms)
+    )
+    found: dict[int, int] = dict(_grouped(table, "queue_id, max(queue_offset) + 1", "queue_id", broker, log, [topic]))
+    found |= dict(_grouped(table, "queue_id, min(queue_offset)", "queue_id", broker, log, [topic, f"({due})"]))
+    return {queue + 1: number for queue, number in found.items() if queue < len(delays_ms)}
+
+
+def first_waiting_timer(table: DeltaTable, broker: str, log: LogRange, until_ms: int) -> int | None:
+    """Return the number of the first message of the timer topic that was not due at a time.
+
+    Returns:
+        The number after the last one where all were due; None where the range has no such message.
+    """
+    topic = f"topic = {_text(TIMER_TOPIC)}"
+    due = f"coalesce(try_cast(properties['{TIMER_OUT}'] AS BIGINT), 0) >= {until_ms}"
+    ends = _grouped(table, "queue_id, max(queue_offset) + 1", "queue_id", broker, log, [topic])
+    waiting = _grouped(table, "queue_id, min(queue_offset)", "queue_id", broker, log, [topic, due])
+    return next((int(number) for queue, number in (*waiting, *ends) if queue == 0), None)
+
+
+def _grouped(
+    table: DeltaTable, columns: str, group: str, broker: str, log: LogRange, more: Sequence[str]
+) -> list[tuple[Any, ...]]:
+    conditions = [
+        f"broker = {_text(broker)}", f"physical_offset >= {log.start}", f"physical_offset < {log.end}", *more
+    ]  # fmt: skip
+    sql = f"SELECT {columns} FROM {_NAME} WHERE {' AND '.join(conditions)} GROUP BY {group}"
+    answer = run_sql(table, _NAME, sql).read_all()
+    return list(zip(*(column.to_pylist() for column in answer.columns), strict=True))
+
+
+def _one(table: DeltaTable, columns: str, conditions: Sequence[str]) -> list[Any]:
+    sql = f"SELECT {columns} FROM {_NAME} WHERE {' AND '.join(conditions)}"
+    answer = run_sql(table, _NAME, sql).read_all()
+    return [column[0].as_py() for column in answer.columns]
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
+
+
+def _milliseconds(time: datetime.datetime | None) -> int:
+    return 0 if time is None else (time - _EPOCH) // (1000 * _MICROSECOND)
+
+
+def _time(moment: datetime.datetime) -> str:
+    return _micros((moment - _EPOCH) // _MICROSECOND)
+
+
+def _micros(count: int) -> str:
+    """DataFusion's own literals end in the year 2262."""
+    return f"arrow_cast({count}, 'Timestamp(Microsecond, Some(\"UTC\"))')"
+
+
+def _date(moment: datetime.datetime) -> str:
+    return f"DATE '{moment.astimezone(datetime.UTC).date().isoformat()}'"

@@ -1,0 +1,293 @@
+"""All of a restore: the log segment by segment, what the log does not tell, and all that is rebuilt from it.
+
+Run again after it was interrupted, it goes on with the segments that are not whole yet.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+
+from deltalake import DeltaTable
+
+from commitlake.connectors.formats.engine.layouts import StoreLayout
+from commitlake.connectors.formats.engine.stores import COMMITLOG, find_stores
+from commitlake.connectors.formats.rocketmq.topic_configs import TOPICS
+from commitlake.connectors.lake.packs.location import PackLocation
+from commitlake.connectors.lake.packs.stores import open_store
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.whole_files import sync_folder
+from commitlake.pipelines.message_keys.opening import open_messages
+from commitlake.pipelines.rebuild.durable import remove_but_last, write_whole
+from commitlake.pipelines.rebuild.plan import PLAN as REBUILD_PLAN
+from commitlake.pipelines.rebuild.plan import WORK as REBUILD_WORK
+from commitlake.pipelines.rebuild.plan import WRITTEN
+from commitlake.pipelines.rebuild.run import Rebuilt, rebuild_store
+from commitlake.pipelines.rebuild.settings import Wanted, find_settings
+from commitlake.pipelines.restore.bodies import Bodies
+from commitlake.pipelines.restore.config import (
+    DELIVERY_MS,
+    GroupOffsets,
+    Table,
+    config_files,
+    fit_offsets,
+    timer_checkpoint,
+)
+from commitlake.pipelines.restore.errors import RestoreError
+from commitlake.pipelines.restore.known_config import KnownConfig, read_known_config
+from commitlake.pipelines.restore.plan import PLAN, Plan, check_disk, check_out, go_on
+from commitlake.pipelines.restore.rows import (
+    Chosen,
+    LogRange,
+    brokers_of,
+    find_range,
+    first_undelivered,
+    first_waiting_timer,
+    queue_ends,
+)
+from commitlake.pipelines.restore.segment import SegmentRestored, SegmentTask, restore_segment
+from commitlake.pipelines.restore.sizes import find_segment_size
+from commitlake.schemas.layouts.rocketmq.commitlog import END_RESERVE
+from commitlake.schemas.layouts.rocketmq.delay_levels import DEFAULT_DELAY_LEVELS_MS
+from commitlake.schemas.layouts.rocketmq.timer_checkpoint import PATH as TIMER_CHECKPOINT
+from commitlake.schemas.layouts.rocketmq.topics import BOLTMQ_SCHEDULE_TOPIC
+from commitlake.schemas.store_files import remove_tree
+
+NOTES = "restore-notes.jsonl"
+_THREADS = 2
+_NOTHING = LogRange(0, 0, 0, 0, 0)
+_BY_RULE = "properties of batches, repeated as brokers 4.9.4 to 5.3.3 do"
+Begin = Callable[[int], Callable[[int], None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What came of a run.
+
+    Attributes:
+        out: where it is.
+        broker: the store's name.
+        log: the range of the log.
+        segment_size: bytes of a segment.
+        segments: how many.
+        records: that are in the log.
+        made_up: of these, whose properties' text is not the broker's, or may not be.
+        by_rule: of these, whose properties repeat those of a batch, as brokers 4.9.4 to 5.3.3 write them.
+        lost: rows of the lake that are no records.
+        lost_bodies: of these, the ones whose bodies could not be had.
+        lacking: stretches of the range of which the lake has no record.
+        lacking_bytes: how long they are together.
+        offsets: of groups; None where no file was given.
+        rebuilt: queues, index and the rest.
+        has_config: whether the lake has the configuration of the store: its topics and groups.
+        compacted_topics: topics with messages that a broker serves from compaction/, which is not there.
+        boltmq_delays: whether messages are where BoltMQ parks them, out of which RocketMQ delivers nothing.
+    """
+
+    out: Path
+    broker: str
+    log: LogRange
+    segment_size: int
+    segments: int
+    records: int
+    made_up: int
+    by_rule: int
+    lost: int
+    lost_bodies: int
+    lacking: int
+    lacking_bytes: int
+    offsets: GroupOffsets | None
+    rebuilt: Rebuilt
+    has_config: bool
+    compacted_topics: tuple[str, ...]
+    boltmq_delays: bool
+
+
+def restore_store(
+    lake: LakePaths,
+    bodies: PackLocation | str,
+    out: Path,
+    chosen: Chosen,
+    *,
+    settings: Wanted | None = None,
+    segment_size: int | None = None,
+    offsets: Table | None = None,
+    skip: bool = False,
+    threads: int = _THREADS,
+    begin: Begin | None = None,
+) -> Restored:
+    """Make a store of what a lake has of a broker's log.
+
+    Args:
+        lake: where the tables are.
+        bodies: where the packs are.
+        out: the folder that gets the store: new, or with an interrupted run of the same.
+        chosen: which log, and which part of it; a broker without a name is the lake's only one.
+        settings: the broker's, for queues and index; its defaults where not given.
+        segment_size: bytes of a segment; found where not given.
+        offsets: of groups, from `parse_offsets`.
+        skip: leave records out whose bodies cannot be had; else the first is an error.
+        threads: packs that are read at the same time.
+        begin: is told once how many bytes of records there are, and gives what is told how many more are read.
+
+    Raises:
+        RestoreError: see `errors`.
+        RebuildError: for settings that no broker has.
+        LakeError: where there is no lake.
+        QueryError: where the table cannot be read.
+        PackStoreError: where the place of all packs cannot be read.
+    """
+    is_begun = check_out(out)
+    store = open_store(bodies)
+    table = open_messages(lake)
+    if not chosen.broker:
+        chosen = replace(chosen, broker=_only_broker(table))
+    plan = Plan(out, lake.root, chosen, _NOTHING, segment_size or 0, skip)
+    known = read_known_config(lake, chosen.broker, chosen.end)
+    settings = known.complete(settings or Wanted())
+    find_settings(out, settings)  # refuses what no broker takes
+    segment_size = segment_size or known.segment_size
+    if is_begun:
+        plan = go_on(plan)
+    else:
+        log = find_range(table, chosen)
+        plan = replace(plan, log=log, segment_size=segment_size or _segment_size(table, chosen.broker))
+    check_disk(plan)
+    if not is_begun:
+        plan.write()
+    done = _restore_log(plan, table, Bodies(store, skip, threads), begin)
+    ends = queue_ends(table, chosen.broker, plan.log)
+    fitting = _write_config(plan, table, settings, offsets, ends, known)
+    rebuilt = _rebuild(plan, settings, threads, known)
+    lacking = _write_notes(plan, done)
+    remove_but_last(plan.work, PLAN)
+    sync_folder(out)
+    return Restored(
+        out=out,
+        broker=chosen.broker,
+        log=plan.log,
+        segment_size=plan.segment_size,
+        segments=len(done),
+        records=sum(each.records for each in done),
+        made_up=sum(len(each.made_up) for each in done),
+        by_rule=sum(each.by_rule for each in done),
+        lost=sum(len(each.lost) for each in done),
+        lost_bodies=sum(one.is_body for each in done for one in each.lost),
+        lacking=len(lacking),
+        lacking_bytes=sum(end - start for start, end in lacking),
+        offsets=fitting,
+        rebuilt=rebuilt,
+        has_config=bool(known.topics),
+        compacted_topics=tuple(sorted(known.compacted_topics & {topic for topic, _ in ends})),
+        boltmq_delays=any(topic == BOLTMQ_SCHEDULE_TOPIC for topic, _ in ends),
+    )
+
+
+def _segment_size(table: DeltaTable, broker: str) -> int:
+    """By all of the broker's log: a short range may hold no segment's end."""
+    return find_segment_size(table, broker, find_range(table, Chosen(broker)))
+
+
+def _only_broker(table: DeltaTable) -> str:
+    found = brokers_of(table)
+    if len(found) != 1:
+        some = ", ".join(found[:5]) + (" and more" if len(found) > 5 else "")
+        raise RestoreError(f"the lake has {len(found)} brokers: expected the name of one of them: {some}")
+    return found[0]
+
+
+def _restore_log(plan: Plan, table: DeltaTable, bodies: Bodies, begin: Begin | None) -> list[SegmentRestored]:
+    """Write the segments that are not there yet; what came of all."""
+    done: list[SegmentRestored] = []
+    advance = begin(plan.log.bytes) if begin is not None else None
+    time = 0
+    for base in plan.bases:
+        task = SegmentTask(
+            plan.chosen.broker, base, plan.segment_size, plan.log.start, plan.log.end, time, plan.commitlog
+        )  # fmt: skip
+        restored = plan.read_done(base)
+        if restored is None:
+            restored = restore_segment(table, bodies, task, advance)
+            sync_folder(plan.commitlog)
+            plan.write_done(base, restored)
+        elif advance is not None:
+            advance(restored.bytes)
+        time = restored.last_time
+        done.append(restored)
+    if not any(each.records for each in done):
+        raise RestoreError(f"none of {plan.log.records:,} records could be restored: there is no log without one")
+    if plan.commitlog.exists():
+        plan.commitlog.rename(plan.out / COMMITLOG)
+        sync_folder(plan.out)
+    return done
+
+
+def _write_config(
+    plan: Plan,
+    table: DeltaTable,
+    settings: Wanted,
+    offsets: Table | None,
+    ends: Mapping[tuple[str, int], int],
+    known: KnownConfig,
+) -> GroupOffsets | None:
+    broker, log = plan.chosen.broker, plan.log
+    fitting = None if offsets is None else fit_offsets(offsets, ends)
+    levels = settings.delay_levels_ms or DEFAULT_DELAY_LEVELS_MS
+    delays = first_undelivered(table, broker, log, levels, log.last_time - DELIVERY_MS)
+    topics = {topic for topic, _ in ends}
+    files = config_files(fitting or GroupOffsets({}), topics, delays, log.last_time, known.groups)
+    for name, data in files.items():
+        write_whole(plan.out / "config" / name, data, below=plan.out)
+    timer = first_waiting_timer(table, broker, log, log.last_time - DELIVERY_MS)
+    if timer is not None:
+        write_whole(plan.out / TIMER_CHECKPOINT, timer_checkpoint(timer, log.last_time), below=plan.out)
+    return fitting
+
+
+def _rebuild(plan: Plan, settings: Wanted, threads: int, known: KnownConfig) -> Rebuilt:
+    """All that follows from the log."""
+    if not (plan.out / REBUILD_WORK / REBUILD_PLAN).exists():
+        for name in WRITTEN[StoreLayout.COMMITLOG]:  # of a run that was interrupted behind its rebuild
+            remove_tree(plan.out / name)
+        if known.topics:  # the rebuild adds the topics of the log that are not in it
+            write_whole(plan.out / TOPICS, known.topics_file(plan.log.last_time), below=plan.out)
+    (store,) = find_stores(str(plan.out), plan.chosen.broker)
+    wanted = replace(settings, close_heads=store.segments[0].base_offset == 0)
+    return rebuild_store(store, plan.out, wanted, threads=threads)
+
+
+def _write_notes(plan: Plan, done: Sequence[SegmentRestored]) -> list[tuple[int, int]]:
+    """A line for everything that is not as the broker had it; the stretches without a record."""
+    lacking = [
+        (max(start, plan.log.start), end) for each in done for start, end in each.filled if end > plan.log.start
+    ]  # fmt: skip
+    lacking = sorted([*lacking, *_short_ends(plan, done)])
+    lost = [one for each in done for one in each.lost]
+    lines = [
+        *({"what": "no record", "start": start, "end": end} for start, end in lacking),
+        *(
+            {"what": "no body" if one.is_body else "refused", "start": one.start, "end": one.start + one.size,
+             "reason": one.reason}
+            for one in lost
+        ),
+        *({"what": "properties made up", "start": offset} for each in done for offset in each.made_up),
+        *(
+            {"what": _BY_RULE, "start": base, "records": each.by_rule}
+            for base, each in zip(plan.bases, done, strict=True) if each.by_rule
+        ),
+    ]  # fmt: skip
+    if lines:
+        write_whole(plan.out / NOTES, "".join(json.dumps(line) + "\n" for line in lines).encode())
+    return lacking
+
+
+def _short_ends(plan: Plan, done: Sequence[SegmentRestored]) -> Iterator[tuple[int, int]]:
+    """Ends of segments with room for the record that stands in the next one: a broker would have put it there."""
+    for (before, behind), base in zip(pairwise(done), plan.bases[1:], strict=True):
+        if before.blank is None or behind.first is None or behind.first[0] != base:
+            continue
+        if base - before.blank >= behind.first[1] + END_RESERVE:
+            yield before.blank, base

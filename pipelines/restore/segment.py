@@ -1,0 +1,207 @@
+"""One segment: its rows read, its records written, filled and closed; beside its place, synced, and renamed."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+from deltalake import DeltaTable
+
+from commitlake.pipelines.restore import stretches
+from commitlake.pipelines.restore.bodies import Bodies, place_bodies
+from commitlake.pipelines.restore.errors import RestoreError
+from commitlake.pipelines.restore.found import Records, Refusal
+from commitlake.pipelines.restore.kernel import Array
+from commitlake.pipelines.restore.records import RecordWriter
+from commitlake.pipelines.restore.rows import rows_of_segment
+from commitlake.schemas.layouts.segments import segment_name
+from commitlake.schemas.store_files import create_file
+
+Advance = Callable[[int], None]
+_UNFIT = "no room for a filler beside it"
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentTask:
+    """One segment.
+
+    Attributes:
+        broker: the store's name.
+        base: its first physical offset.
+        size: its bytes.
+        start: of the range that is restored.
+        end: of that range.
+        time: store time of the last record in front of it, ms.
+        folder: that gets it.
+    """
+
+    broker: str
+    base: int
+    size: int
+    start: int
+    end: int
+    time: int
+    folder: Path
+
+    @property
+    def is_newest(self) -> bool:
+        """Whether the range ends in it."""
+        return self.end <= self.base + self.size
+
+    @property
+    def path(self) -> Path:
+        """Its place."""
+        return self.folder / segment_name(self.base)
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A row of the lake that is no record of the log.
+
+    Attributes:
+        start: physical offset.
+        size: bytes.
+        reason: why.
+        is_body: whether it is only the body that is not there.
+    """
+
+    start: int
+    size: int
+    reason: str
+    is_body: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentRestored:
+    """What came of a segment.
+
+    Attributes:
+        records: in it.
+        bytes: of these.
+        made_up: offsets of those whose properties' text is not the broker's, or may not be.
+        by_rule: how many have properties that repeat a batch's by the broker's rule.
+        lost: rows that are no records.
+        filled: stretches that became fillers: start, end.
+        first: physical offset of its first record, and its size; None where it has no record.
+        blank: where its BLANK begins; None where it has none.
+        last_time: store time of its last record, ms, or of the one before.
+    """
+
+    records: int
+    bytes: int
+    made_up: tuple[int, ...]
+    by_rule: int
+    lost: tuple[Lost, ...]
+    filled: tuple[tuple[int, int], ...]
+    first: tuple[int, int] | None
+    blank: int | None
+    last_time: int
+
+
+def restore_segment(
+    table: DeltaTable, bodies: Bodies, task: SegmentTask, advance: Advance | None = None
+) -> SegmentRestored:
+    """Write one segment.
+
+    Args:
+        table: `messages`.
+        bodies: where the bodies are.
+        task: which segment.
+        advance: is told how many bytes of records more there are.
+
+    Raises:
+        RestoreError: see `errors`.
+        QueryError: where the table cannot be read.
+        PackStoreError: where the place of all packs cannot be read.
+    """
+    beside = task.path.with_suffix(".tmp")
+    with os.fdopen(create_file(beside), "w+b") as file:
+        os.truncate(file.fileno(), task.size)
+        restored = _write(file.fileno(), table, bodies, task, advance)
+        os.fsync(file.fileno())
+    beside.replace(task.path)
+    return restored
+
+
+def _write(
+    descriptor: int, table: DeltaTable, bodies: Bodies, task: SegmentTask, advance: Advance | None
+) -> SegmentRestored:
+    batches = rows_of_segment(table, task.broker, max(task.start, task.base), min(task.end, task.base + task.size))
+    first = next((batch for batch in batches if batch.num_rows), None)
+    if first is None:
+        data = stretches.empty_segment(task.base, task.size, task.time)
+        os.pwrite(descriptor, data, 0)
+        end = min(task.end, task.base + task.size)
+        return SegmentRestored(0, 0, (), 0, (), ((task.base, end),), None, None, task.time)
+    try:
+        # What is mapped must have its place: a disk that is full would end the process when it is written to.
+        os.posix_fallocate(descriptor, 0, task.size)
+    except OSError as error:
+        raise RestoreError(f"{task.path}: expected room for {task.size} bytes: {error.strerror}") from None
+    memory = mmap.mmap(descriptor, task.size)
+    out = np.frombuffer(memory, np.uint8)
+    writer = RecordWriter(out, task.base)
+    for batch in chain([first], batches):
+        size = writer.add(batch)
+        if advance is not None:
+            advance(size)
+    records = writer.finish()
+    restored = _complete(out, records, writer.packs, bodies, task)
+    del out, writer
+    memory.close()
+    return restored
+
+
+def _complete(out: Array, records: Records, packs: list[str], bodies: Bodies, task: SegmentTask) -> SegmentRestored:
+    """Bodies, and what stands between records."""
+    lost = [
+        Lost(int(records.starts[row]), int(records.sizes[row]), Refusal(int(records.refusals[row])).text, False)
+        for row in np.flatnonzero(records.refusals).tolist()
+    ]
+    records = records.take(records.refusals == Refusal.NONE)
+    without = place_bodies(bodies, records, packs, out, task.base)
+    lost += [_give_up(out, records, row, reason, task, is_body=True) for row, reason in without.items()]
+    if without:
+        records = records.take(np.delete(np.arange(len(records.starts)), list(without)))
+    end = task.base + task.size
+    fits = stretches.keep_fitting(
+        records.starts, records.starts + records.sizes, task.base, end, is_closed=not task.is_newest
+    )
+    lost += [_give_up(out, records, row, _UNFIT, task, is_body=False) for row in np.flatnonzero(~fits).tolist()]
+    records = records.take(fits)
+    if not len(records.starts):
+        data = stretches.empty_segment(task.base, task.size, task.time)
+        out[: len(data)] = np.frombuffer(data, np.uint8)
+        nothing = (task.base, min(task.end, end))
+        return SegmentRestored(0, 0, (), 0, tuple(lost), (nothing,), None, None, task.time)
+    ends = records.starts + records.sizes
+    filled = stretches.stretches(records.starts, ends, records.times, task.base)
+    for stretch in filled:
+        stretches.fill(out, task.base, stretch)
+    blank = None
+    if not task.is_newest:
+        blank = int(ends[-1])
+        stretches.close(out, blank - task.base)
+    return SegmentRestored(
+        records=len(records.starts),
+        bytes=int(records.sizes.sum()),
+        made_up=tuple(records.starts[records.made_up.astype(bool)].tolist()),
+        by_rule=int(np.count_nonzero(records.by_rule)),
+        lost=tuple(sorted(lost, key=lambda each: each.start)),
+        filled=tuple((each.start, each.end) for each in filled),
+        first=(int(records.starts[0]), int(records.sizes[0])),
+        blank=blank,
+        last_time=int(records.times[-1]),
+    )
+
+
+def _give_up(out: Array, records: Records, row: int, reason: str, task: SegmentTask, *, is_body: bool) -> Lost:
+    """Take a record out of the segment again."""
+    start, size = int(records.starts[row]), int(records.sizes[row])
+    out[start - task.base : start - task.base + size] = 0
+    return Lost(start, size, reason, is_body)

@@ -1,0 +1,85 @@
+"""What stands where a segment has no record: fillers between records, a BLANK up to the segment's end.
+
+A stretch that is smaller than the smallest filler cannot be filled: the record behind it goes, too. No log of a
+broker's has such a stretch; rows that no broker wrote, or another size of segments than was said, can leave one.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from commitlake.pipelines.restore.kernel import Array
+from commitlake.pipelines.salvage.fillers import MIN_FILLER_BYTES, fillers
+from commitlake.schemas.layouts.rocketmq.commitlog import END_RESERVE, serialize_blank
+
+
+class Stretch(NamedTuple):
+    """Bytes without a record, between records or in front of the first.
+
+    Attributes:
+        start: physical offset.
+        end: behind it.
+        time: store time for its fillers, ms.
+    """
+
+    start: int
+    end: int
+    time: int
+
+
+def keep_fitting(starts: Array, ends: Array, base: int, end: int, *, is_closed: bool) -> Array:
+    """Which records can stay: between them, and at the segment's end, there is room for what must stand there.
+
+    Args:
+        starts: physical offsets, in order.
+        ends: behind each.
+        base: the segment's first offset.
+        end: behind its last.
+        is_closed: whether a BLANK comes behind the last record.
+    """
+    kept = np.ones(len(starts), bool)
+    reached = np.concatenate([[base], ends[:-1]])
+    small = (starts > reached) & (starts - reached < MIN_FILLER_BYTES)
+    for row in np.flatnonzero(small).tolist():
+        before = np.flatnonzero(kept[:row])
+        reaches = int(ends[before[-1]]) if len(before) else base
+        if starts[row] - reaches < MIN_FILLER_BYTES:
+            kept[row] = False
+    last = np.flatnonzero(kept)
+    if is_closed and len(last) and end - ends[last[-1]] < END_RESERVE:
+        kept[last[-1]] = False
+    return kept
+
+
+def stretches(starts: Array, ends: Array, times: Array, base: int) -> list[Stretch]:
+    """What lies between records, and in front of the first."""
+    if not len(starts):
+        return []
+    reached = np.concatenate([[base], ends[:-1]])
+    found = []
+    for row in np.flatnonzero(starts > reached).tolist():
+        time = int(times[max(0, row - 1)])  # brokers find their way by the times of records
+        found.append(Stretch(int(reached[row]), int(starts[row]), time))
+    return found
+
+
+def fill(out: Array, base: int, stretch: Stretch) -> None:
+    """Write fillers over a stretch of a segment that begins at an offset."""
+    at = stretch.start - base
+    for record in fillers(stretch.start, stretch.end - stretch.start, stretch.time):
+        out[at : at + len(record)] = np.frombuffer(record, np.uint8)
+        at += len(record)
+
+
+def close(out: Array, at: int) -> None:
+    """Write a BLANK from a position to the segment's end; zeros stand there."""
+    blank = serialize_blank(len(out) - at)
+    out[at : at + len(blank)] = np.frombuffer(blank, np.uint8)
+
+
+def empty_segment(base: int, size: int, time: int) -> bytes:
+    """The first bytes of a segment without a record: brokers look at its first one; zeros come behind them."""
+    first = next(fillers(base, MIN_FILLER_BYTES, time))
+    return first + serialize_blank(size - len(first))

@@ -1,0 +1,88 @@
+"""When each segment of a store goes, and why: the broker's rule, applied to its segments and disks."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from commitlake.pipelines.retention.disk import Disk
+from commitlake.pipelines.retention.rules import Cause, Rules
+from commitlake.pipelines.retention.segments import StoredSegment, newest
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What becomes of one segment.
+
+    Attributes:
+        segment: as it is now.
+        is_newest: whether the broker writes it; it does not go before it is full and another one follows.
+        expires_at: from when on its age lets it go; None for one that is not full or not begun.
+        deleted_at: when it goes at the earliest; None where nothing foreseeable deletes it.
+        cause: why, then.
+    """
+
+    segment: StoredSegment
+    is_newest: bool = False
+    expires_at: datetime.datetime | None = None
+    deleted_at: datetime.datetime | None = None
+    cause: Cause | None = None
+
+
+def forecast(
+    segments: Sequence[StoredSegment],
+    rules: Rules,
+    disks: Sequence[Disk],
+    now: datetime.datetime,
+    log_growth: float = 0.0,
+) -> list[Forecast]:
+    """What becomes of each segment, were nobody to archive it and the log to grow as it did.
+
+    Args:
+        segments: of one store, in order of their offsets.
+        rules: its broker's.
+        disks: that of the log, then that of the ConsumeQueues where it is another one; none where they are not known.
+        now: when segments and disks were looked at.
+        log_growth: bytes a second that this log grows by.
+    """
+    last = newest(segments)
+    found: list[Forecast] = []
+    expired = _LONG_AGO
+    freed = [0]
+    for number, segment in enumerate(segments):
+        freed.append(freed[-1] + segment.allocated)
+        if number > last:
+            found.append(Forecast(segment))
+            continue
+        full_at = segment.modified if number < last else _full_at(segment, now, log_growth)
+        if full_at is None:
+            found.append(Forecast(segment, is_newest=True))
+            continue
+        expires_at = rules.expires_at(full_at)
+        expired = max(expired, expires_at) if rules.keeps_order else expires_at
+        before = freed[number - number % rules.delete_batch]  # a pass looks at the disk once
+        deleted_at, cause = min(
+            (
+                way
+                # Deleting segments frees the log's disk alone.
+                for place, disk in enumerate(disks or (_NO_DISK,))
+                for way in rules.deletions(expired, disk, now, 0 if place else before)
+            ),
+            key=lambda way: way[0],
+        )
+        is_newest = number == last
+        deleted_at = max(deleted_at, full_at) if is_newest else deleted_at
+        found.append(Forecast(segment, is_newest, None if is_newest else expires_at, deleted_at, cause))
+    return found
+
+
+def _full_at(segment: StoredSegment, now: datetime.datetime, log_growth: float) -> datetime.datetime | None:
+    """When the segment that is being written is full, where that can be told."""
+    if log_growth <= 0:
+        return None
+    return now + datetime.timedelta(seconds=max(1.0, segment.free / log_growth))
+
+
+_LONG_AGO = datetime.datetime.min.replace(tzinfo=datetime.UTC)
+_NO_DISK = Disk(0, 0, 0)

@@ -1,0 +1,147 @@
+"""When a broker deletes a segment: DefaultMessageStore.CleanCommitLogService of RocketMQ 4.9.7 and 5.x, as functions.
+
+Every 10 s (`cleanResourceInterval`; first a minute after its start) the broker asks three questions:
+
+    is this one of the hours `deleteWhen`?                                then expired segments are deleted
+    is a disk fuller than `diskMaxUsedSpaceRatio`?                        then expired segments are deleted
+    is a disk fuller than `diskSpaceCleanForciblyRatio` or the warning?   then segments are deleted, whatever their age
+
+A segment is expired when its file was modified `fileReservedTime` hours ago. Segments are deleted from the oldest on,
+at most `deleteFileBatchMax` at a time; the first that is not expired ends it, so that one which was touched later keeps
+those behind it alive. The newest of the log is never deleted. "A disk" is that of the CommitLog or that of the
+ConsumeQueues.
+
+The last question's limits can be set by Java system properties of the same names, as ratios. 5.x takes 85 and 90 %
+where they are set to more, 30 and 35 % where to less. 4.9.7 does not; it knows the properties only, no such settings;
+deletes 10 at a time; and cleans forcibly only where one of the first two questions is answered by yes as well.
+
+BoltMQ (1897b02) asks the same questions as 4.9.7, but for two things. A segment that is not expired does not keep those
+behind it. And the time of a segment's last write is in memory only: what was written before the broker's last start
+is expired, as is everything that a slave has copied.
+
+Not foreseen are a broker's next start, an operator's `deleteExpiredCommitLog`, and that a segment which somebody is
+reading stays up to two minutes (`destroyMapedFileIntervalForcibly`) longer: the moments are the earliest ones.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from commitlake.pipelines.retention.disk import Disk
+from commitlake.schemas.layouts.rocketmq.broker_conf import BrokerConf
+
+_HOUR = datetime.timedelta(hours=1)
+_LONGEST_WAIT_HOURS = 72  # an hour that a clock change skips comes the next day
+
+
+_DEFAULT = BrokerConf()
+
+
+class Cause(StrEnum):
+    """Why a segment goes."""
+
+    TIME = "time"
+    """Its age, in an hour of `deleteWhen`."""
+    DISK = "disk"
+    """Its age, and a disk fuller than `diskMaxUsedSpaceRatio`."""
+    FORCED = "forced"
+    """A disk fuller than the limit of the forced cleaning."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """A broker's settings, with the place and version that give them their meaning.
+
+    Attributes:
+        conf: the broker's settings.
+        time_zone: the broker's, in which the hours are meant; None for this machine's.
+        version: its major version, 4 or 5.
+        forcibly_ratio: the system property rocketmq.broker.diskSpaceCleanForciblyRatio, where it is set.
+        warning_ratio: the system property rocketmq.broker.diskSpaceWarningLevelRatio, where it is set.
+        keeps_order: a segment that is not expired keeps those behind it.
+        known_since: what was written before is expired, as the broker has forgotten its time; None where it goes by the
+            files.
+        told: whose rules these are and where they come from, where that needs to be said.
+    """
+
+    conf: BrokerConf
+    time_zone: datetime.tzinfo | None = None
+    version: int = 5
+    forcibly_ratio: float | None = None
+    warning_ratio: float | None = None
+    keeps_order: bool = True
+    known_since: datetime.datetime | None = None
+    told: str = ""
+
+    def expires_at(self, written: datetime.datetime) -> datetime.datetime:
+        """When a segment is expired whose last write was then."""
+        if self.known_since is not None and written <= self.known_since:
+            return written
+        return written + self.conf.file_reserved_hours * _HOUR
+
+    @property
+    def delete_batch(self) -> int:
+        """Segments that one pass deletes at most."""
+        return self.conf.delete_batch if self.version >= 5 else _DEFAULT.delete_batch
+
+    @property
+    def forcibly_percent(self) -> int:
+        """On a fuller disk segments are deleted at any age."""
+        if self.version >= 5:
+            return min(max(_percent(self.forcibly_ratio, self.conf.clean_forcibly_percent), 30), 85)
+        return _percent(self.forcibly_ratio, _DEFAULT.clean_forcibly_percent)
+
+    @property
+    def warning_percent(self) -> int:
+        """On a fuller disk the broker refuses messages."""
+        if self.version >= 5:
+            return min(max(_percent(self.warning_ratio, self.conf.warning_percent), 35), 90)
+        return _percent(self.warning_ratio, _DEFAULT.warning_percent)
+
+    def next_delete_hour(self, moment: datetime.datetime) -> datetime.datetime:
+        """The first moment from `moment` on that is in an hour of `deleteWhen`."""
+        moment = moment.astimezone(datetime.UTC)
+        for _ in range(_LONGEST_WAIT_HOURS):
+            local = moment.astimezone(self.time_zone)
+            if local.hour in self.conf.delete_hours:
+                return moment
+            past = datetime.timedelta(minutes=local.minute, seconds=local.second, microseconds=local.microsecond)
+            moment += _HOUR - past
+        raise AssertionError(f"no hour of {self.conf.delete_hours} in three days")
+
+    def deletions(
+        self, expired: datetime.datetime, disk: Disk, now: datetime.datetime, freed: int
+    ) -> Iterator[tuple[datetime.datetime, Cause]]:
+        """Each way in which a segment may go, and when at the earliest.
+
+        Args:
+            expired: when it and all before it are expired.
+            disk: one whose fullness counts.
+            now: the moment of the look; nothing goes before.
+            freed: bytes on this disk that are deleted before it.
+        """
+        ready = max(expired, now)
+        yield self.next_delete_hour(ready), Cause.TIME
+        full = disk.time_of_excess(self.conf.disk_max_used_percent, now, freed)
+        if full is not None:
+            yield max(ready, full), Cause.DISK
+        if not self.conf.cleans_forcibly:
+            return
+        forcibly = min(self.forcibly_percent, self.warning_percent)
+        forced = disk.time_of_excess(forcibly, now, freed)
+        if forced is None:
+            return
+        if self.version >= 5:
+            yield forced, Cause.FORCED
+            return
+        yield self.next_delete_hour(forced), Cause.FORCED
+        if full is not None:
+            yield max(forced, full), Cause.FORCED
+
+
+def _percent(ratio: float | None, default: int) -> int:
+    """The whole percent that a disk must exceed; the broker rounds the disk up to whole percents before it compares."""
+    return default if ratio is None else int(ratio * 100 + 1e-9)

@@ -1,0 +1,171 @@
+"""A store's segments with what their deletion depends on, and how much of each is in the lake."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+
+import numpy as np
+import pyarrow.fs as pafs
+
+from commitlake.connectors.formats.engine.files import OpenSegment, resolve_filesystem
+from commitlake.connectors.formats.engine.layouts import StoreLayout, rules_of
+from commitlake.connectors.formats.engine.stores import Segment, Store
+from commitlake.schemas.layouts.segments import segment_name
+
+_BLOCK_BYTES = 512  # what st_blocks counts in
+_PROBE_BYTES = 64 << 10
+_GROWTH_WINDOW = datetime.timedelta(days=1)
+_SHORTEST_GROWTH = datetime.timedelta(minutes=1)
+
+
+class Archived(StrEnum):
+    """How much of what a segment holds now is in the lake."""
+
+    YES = "yes"
+    PARTLY = "partly"
+    NO = "no"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSegment:
+    """A segment as it lies on the disk.
+
+    Attributes:
+        base_offset: physical offset of its first byte.
+        size: bytes, as the file says.
+        allocated: bytes that it takes of the disk; files are sparse until they are written.
+        modified: its last write.
+        begun: whether it holds anything: a broker makes the next files in advance.
+        archived: how much of it is in the lake.
+        written: bytes from its start that may hold something; of one that is not the newest, all.
+    """
+
+    base_offset: int
+    size: int
+    allocated: int
+    modified: datetime.datetime
+    begun: bool
+    archived: Archived = Archived.NO
+    written: int | None = None
+
+    @property
+    def name(self) -> str:
+        """Its file's name."""
+        return segment_name(self.base_offset)
+
+    @property
+    def free(self) -> int:
+        """Bytes that are still to be written."""
+        return self.size - (self.size if self.written is None else self.written)
+
+
+def read_segments(store: Store, archived_end: int) -> list[StoredSegment]:
+    """The segments of a store as they are now; what has been deleted since it was listed is left out.
+
+    Args:
+        store: from `find_stores`.
+        archived_end: physical offset up to which the lake has the store, 0 where it has nothing.
+
+    Raises:
+        StoreError: if a segment may not be read.
+    """
+    segments = []
+    for segment in store.segments:
+        try:
+            size, allocated, modified = _look_at(segment)
+            head = _read_head(store.layout, segment, 0)
+            archived = _archived(store.layout, segment, archived_end)
+        except FileNotFoundError:
+            continue
+        begun = any(head)
+        segments.append(StoredSegment(segment.base_offset, size, allocated, modified, begun, archived))
+    if segments:
+        last = newest(segments)
+        with suppress(FileNotFoundError):
+            segments[last] = replace(segments[last], written=_written(_find(store, segments[last].base_offset)))
+    return segments
+
+
+def _find(store: Store, base_offset: int) -> Segment:
+    return next(segment for segment in store.segments if segment.base_offset == base_offset)
+
+
+def _look_at(segment: Segment) -> tuple[int, int, datetime.datetime]:
+    if "://" not in segment.path:
+        status = Path(segment.path).lstat()
+        return status.st_size, status.st_blocks * _BLOCK_BYTES, _time(status.st_mtime)
+    filesystem, path = resolve_filesystem(segment.path)
+    (info,) = filesystem.get_file_info([path])
+    if info.type == pafs.FileType.NotFound:
+        raise FileNotFoundError(path)
+    return info.size, info.size, _time(info.mtime_ns / 1e9)
+
+
+def _time(seconds: float) -> datetime.datetime:
+    return datetime.datetime.fromtimestamp(seconds, datetime.UTC)
+
+
+def _archived(layout: StoreLayout, segment: Segment, archived_end: int) -> Archived:
+    if archived_end <= segment.base_offset:
+        return Archived.NO
+    if archived_end >= segment.base_offset + segment.file_size:
+        return Archived.YES
+    # Behind its last message a segment has zeros as long as it is being written, and a filler when it is closed.
+    head = _read_head(layout, segment, archived_end - segment.base_offset)
+    rules = rules_of(layout)
+    is_filler = len(head) == rules.head_bytes and rules.is_filler(memoryview(head))
+    return Archived.YES if is_filler or not any(head) else Archived.PARTLY
+
+
+def _read_head(layout: StoreLayout, segment: Segment, position: int) -> bytes:
+    window = np.zeros(rules_of(layout).head_bytes, np.uint8)
+    with OpenSegment(segment.path) as file:
+        return window[: file.read_into(window, position)].tobytes()
+
+
+def _written(segment: Segment) -> int:
+    """About how far a segment is written, by halving: behind the newest record there are zeros to the end.
+
+    A body of zeros may mislead it; it then says too little. Only the moment at which the file is full depends on it.
+    """
+    window = np.empty(_PROBE_BYTES, np.uint8)
+    low, high = 0, -(-segment.file_size // _PROBE_BYTES)
+    with OpenSegment(segment.path) as file:
+        while low < high:
+            middle = (low + high) // 2
+            if window[: file.read_into(window, middle * _PROBE_BYTES)].any():
+                low = middle + 1
+            else:
+                high = middle
+    return min(low * _PROBE_BYTES, segment.file_size)
+
+
+def newest(segments: Sequence[StoredSegment]) -> int:
+    """Index of the segment that is being written: the last one that holds anything, the first where none does."""
+    return max((number for number, segment in enumerate(segments) if segment.begun), default=0)
+
+
+def growth(segments: Sequence[StoredSegment], now: datetime.datetime) -> float:
+    """Bytes a second that a log has grown by during the last day, 0 where its segments do not tell.
+
+    Counted from the end of a segment, which is when the file was written last.
+
+    Args:
+        segments: from `read_segments`.
+        now: the moment of the look.
+    """
+    last = newest(segments)
+    closed = [number for number in range(last) if segments[number].modified <= now - _SHORTEST_GROWTH]
+    if not closed:
+        return 0.0
+    older = [number for number in closed if segments[number].modified <= now - _GROWTH_WINDOW]
+    base = older[-1] if older else closed[0]
+    written = (
+        sum(segment.allocated for segment in segments[base + 1 : last]) + segments[last].size - segments[last].free
+    )
+    return written / (now - segments[base].modified).total_seconds()

@@ -1,0 +1,226 @@
+"""All of a salvage: every segment written anew into another folder, and a list of what was damaged."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from commitlake.connectors.formats.engine.plan import StoreRange, segment_ranges
+from commitlake.connectors.formats.engine.splits import Split
+from commitlake.connectors.formats.engine.stores import COMMITLOG, Store, segment_size
+from commitlake.connectors.whole_files import sync_folder
+from commitlake.pipelines.rebuild.durable import write_whole
+from commitlake.pipelines.rebuild.work import run_work
+from commitlake.pipelines.salvage.errors import SalvageError
+from commitlake.pipelines.salvage.segments import SegmentSalvaged, SegmentTask, salvage_segment
+from commitlake.pipelines.salvage.tail import dropped_tail
+from commitlake.pipelines.verify.store_view import is_locked, range_of
+from commitlake.schemas.store_files import (
+    MAX_SMALL_FILE_BYTES,
+    UnsafeFileError,
+    check_folder,
+    check_own_folder,
+    create_file,
+    files_in,
+    make_folders,
+    read_file,
+    read_json,
+    remove_tree,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CONFIG, DAMAGES, MOVED = "config", "salvage-damages.jsonl", "salvage-moved.jsonl"
+_MAX_MISSING = 1 << 16
+"""A segment is written for each that is missing."""
+_WORK, _SUMMARY = ".salvage", "salvage.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Salvaged:
+    """What came of a log.
+
+    Attributes:
+        out: where it is.
+        bytes: of the log.
+        segments: that were written.
+        records: that are intact, and there.
+        damages: ranges without an intact record.
+        damaged_bytes: how long they are together.
+        moved: records that are not at their own offsets.
+        dropped: records behind the log's end, with a right CRC and last bytes that nothing proves; they are left out.
+    """
+
+    out: Path
+    bytes: int
+    segments: int
+    records: int
+    damages: int
+    damaged_bytes: int
+    moved: int
+    dropped: int
+
+
+def salvage_store(
+    store: Store,
+    out: Path,
+    *,
+    spark: SparkSession | None = None,
+    threads: int | None = None,
+    advance: Callable[[int], None] | None = None,
+) -> Salvaged:
+    """Write a clean log, beside its place until it is whole; with it goes the store's `config`.
+
+    Where an earlier run of the same has done so already, nothing is done: what follows a salvage can be run again.
+
+    Args:
+        store: from `find_stores`; it is not changed.
+        out: the folder that gets `commitlog`.
+        spark: the session that does it; this process without one.
+        threads: how many of this process.
+        advance: is told how many bytes of log more are done.
+
+    Raises:
+        SalvageError: for a folder that has another log already, and for segments of several sizes.
+        StoreError: for a store that may not be read.
+        UnsafeFileError: for a link, or something else that is no file, in the store or in the folder.
+    """
+    if "://" in store.root:
+        raise SalvageError(f"{store.root}: expected a store on a local or mounted disk")
+    if os.path.lexists(out / COMMITLOG):
+        return _known(store, out)
+    config = _read_config(Path(store.root).parent)
+    work = out / _WORK
+    if check_own_folder(work):
+        remove_tree(work)
+    make_folders(work / COMMITLOG, below=out)
+    found = range_of(store, is_live=is_locked(Path(store.root).parent))
+    tasks = _tasks(store, found, work / COMMITLOG)
+    done: dict[int, SegmentSalvaged] = {}
+    for number, result in run_work(salvage_segment, tasks, spark=spark, threads=threads):
+        done[number] = result
+        if advance is not None:
+            advance(tasks[number].split.size)
+    _fill_empty(tasks, done)
+    in_order = [done[number] for number in range(len(tasks))]
+    tail, dropped = dropped_tail(store, found)
+    damages = [*(damage for each in in_order for damage in each.damages), *tail]
+    moved = [pair for each in in_order for pair in each.moved]
+    _write_lines(out / DAMAGES, (asdict(damage) for damage in damages))
+    if moved:
+        _write_lines(out / MOVED, ({"before": before, "now": now} for before, now in moved))
+    for name, data in config.items():
+        write_whole(out / CONFIG / name, data, below=out)
+    salvaged = Salvaged(
+        out,
+        sum(task.split.size for task in tasks),
+        len(tasks),
+        sum(each.records for each in in_order),
+        len(damages),
+        sum(damage.end - damage.start for damage in damages),
+        len(moved),
+        dropped,
+    )
+    sync_folder(work / COMMITLOG)
+    document = _source(store) | {"salvaged": _counts(salvaged)}
+    write_whole(out / _SUMMARY, json.dumps(document).encode(), below=out)
+    (work / COMMITLOG).rename(out / COMMITLOG)
+    sync_folder(out)
+    work.rmdir()
+    return salvaged
+
+
+def _source(store: Store) -> dict[str, Any]:
+    """What tells one log from another, and from what it was before somebody changed it."""
+    files = [
+        [segment.base_offset, segment.file_size, Path(segment.path).lstat().st_mtime_ns] for segment in store.segments
+    ]
+    return {"log": str(Path(store.root).resolve()), "segments": files}
+
+
+def _counts(salvaged: Salvaged) -> dict[str, int]:
+    return {name: value for name, value in asdict(salvaged).items() if name != "out"}
+
+
+def _known(store: Store, out: Path) -> Salvaged:
+    """What an earlier run has made of the same log."""
+    try:
+        check_folder(out / COMMITLOG)
+        document = read_json(out / _SUMMARY)
+        salvaged = Salvaged(out, **document.pop("salvaged"))
+    except UnsafeFileError:
+        raise
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        document = None
+    if document != _source(store):
+        raise SalvageError(f"{out} holds {COMMITLOG}: expected a folder without, as nothing is overwritten")
+    return salvaged
+
+
+def _tasks(store: Store, found: StoreRange, folder: Path) -> list[SegmentTask]:
+    """A task for every segment from the oldest to the newest, missing ones included."""
+    size = segment_size(store)
+    ranges = segment_ranges(store, found)
+    missing = sum(-(-split.size // size) for split in ranges if split.missing)
+    if missing > _MAX_MISSING:
+        raise SalvageError(
+            f"{store.root}: expected at most {_MAX_MISSING:,} missing segments, found {missing:,} between "
+            f"{store.segments[0].path} and {store.segments[-1].path}. Move a file that is not of this log elsewhere"
+        )
+    splits = [each for split in ranges for each in _by_segment(split, size)]
+    for split in splits:
+        if not split.missing and split.segment_end - split.base_offset != size:
+            raise SalvageError(
+                f"{split.path}: expected {size} bytes, as most segments have, found room for "
+                f"{split.segment_end - split.base_offset}: a broker loads segments of one size only"
+            )
+    if not splits:
+        raise SalvageError(f"{store.root}: expected records, found none that is intact")
+    newest = splits[-1].base_offset
+    return [SegmentTask(split, size, split.base_offset == newest, 0, str(folder)) for split in splits]
+
+
+def _by_segment(split: Split, size: int) -> Iterator[Split]:
+    """A range where segments are missing, segment by segment."""
+    if not split.missing:
+        yield split
+        return
+    for base in range(split.base_offset, split.end, size):
+        yield replace(
+            split, base_offset=base, start=base, end=base + size, segment_end=base + size, file_end=base + size
+        )
+
+
+def _fill_empty(tasks: list[SegmentTask], done: dict[int, SegmentSalvaged]) -> None:
+    """Write segments without a record again: their fillers take the time of the record before."""
+    time = next((done[number].first_time for number in range(len(tasks)) if done[number].records), 0)
+    for number, task in enumerate(tasks):
+        if done[number].records:
+            time = done[number].last_time
+        else:
+            done[number] = salvage_segment(replace(task, store_timestamp=time))
+
+
+def _read_config(root: Path) -> dict[str, bytes]:
+    """Read what topics, groups and offsets there were, before anything is written; a broker makes what is missing.
+
+    Raises:
+        UnsafeFileError: for a link, or something else that is no file, among them; or files of more than 64 MiB.
+    """
+    folder = root / CONFIG
+    names = files_in(folder, lambda name: name.endswith(".json"), below=root)
+    files: dict[str, bytes] = {}
+    for name in names:
+        left = MAX_SMALL_FILE_BYTES - sum(map(len, files.values()))
+        files[name] = read_file(folder / name, below=root, limit=left)
+    return files
+
+
+def _write_lines(path: Path, rows: Iterable[object]) -> None:
+    with os.fdopen(create_file(path), "w", encoding="utf-8") as file:
+        file.writelines(json.dumps(row) + "\n" for row in rows)

@@ -1,0 +1,1 @@
+"""Functions from DataFrames to DataFrames: no session, path, clock or action."""

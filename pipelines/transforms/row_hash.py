@@ -1,0 +1,49 @@
+"""Hashes of whole rows of `messages` as expressions of Spark's; `pipelines.quality.checksums` computes the same.
+
+What they hash is said in `schemas.tables.profile`.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, DataType, DateType, MapType, StringType, StructType, TimestampType
+
+from commitlake.schemas.tables.profile import LAKE_CHECKSUM_COLUMNS, NULL_NUMBER, ROW_CHECKSUM_COLUMNS
+
+
+def row_hash(schema: StructType) -> Column:
+    """Hash all that a store says of a message; null where the rows lack one of its columns."""
+    return _hash_of(schema, ROW_CHECKSUM_COLUMNS)
+
+
+def lake_hash(schema: StructType) -> Column:
+    """Hash what only the lake says of a message; null where the rows lack one of its columns."""
+    return _hash_of(schema, LAKE_CHECKSUM_COLUMNS)
+
+
+def _hash_of(schema: StructType, names: tuple[str, ...]) -> Column:
+    if not {name.split(".")[0] for name in names} <= set(schema.names):
+        return F.lit(None).cast("long")
+    return F.xxhash64(*(number for name in names for number in _numbers(F.col(name), _type_of(schema, name))))
+
+
+def _type_of(schema: DataType, path: str) -> DataType:
+    for name in path.split("."):
+        assert isinstance(schema, StructType)
+        schema = schema[name].dataType
+    return schema
+
+
+def _numbers(value: Column, data_type: DataType) -> list[Column]:
+    if isinstance(data_type, MapType):
+        found = [F.xxhash64(F.map_keys(value)), F.xxhash64(F.map_values(value))]
+    elif isinstance(data_type, ArrayType | StringType):
+        found = [F.xxhash64(value)]
+    elif isinstance(data_type, TimestampType):
+        found = [F.unix_micros(value)]
+    elif isinstance(data_type, DateType):
+        found = [F.unix_date(value).cast("long")]
+    else:
+        found = [value.cast("long")]
+    return [F.when(value.isNotNull(), number).otherwise(F.lit(NULL_NUMBER)) for number in found]

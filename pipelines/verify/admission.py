@@ -1,0 +1,265 @@
+"""A store before its log is read: its segments' files, the headers of its index files, the small files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from commitlake.connectors.formats.engine.layouts import StoreLayout
+from commitlake.connectors.formats.engine.plan import TailKind
+from commitlake.connectors.formats.engine.stores import Store, segment_size
+from commitlake.connectors.formats.facts.queue_layouts import queues_of
+from commitlake.connectors.formats.facts.topic_kinds import TopicKinds, read_topic_kinds
+from commitlake.connectors.formats.rocketmq import batch_queues
+from commitlake.connectors.formats.rocketmq.dialects import dialect_of
+from commitlake.connectors.formats.rocketmq.topic_configs import known_topics
+from commitlake.pipelines.verify import index_files
+from commitlake.pipelines.verify.findings import DEFAULT_LIMIT, Finding, Findings
+from commitlake.pipelines.verify.index_files import IndexPart, open_part, read_between
+from commitlake.pipelines.verify.layouts import checks_of
+from commitlake.pipelines.verify.log_records import LogRecords
+from commitlake.pipelines.verify.observed_delays import differing_levels, observe_delays, with_observed
+from commitlake.pipelines.verify.queue_folders import check_kinds
+from commitlake.pipelines.verify.small_files import SmallFiles
+from commitlake.pipelines.verify.store_view import (
+    ABORT,
+    StoreView,
+    folder_of,
+    has_rocksdb_queues,
+    is_locked,
+    last_dispatched,
+    list_queues,
+    queue_file_size,
+    range_of,
+)
+from commitlake.schemas.layouts.errors import LayoutError
+from commitlake.schemas.layouts.rocketmq.delay_levels import DEFAULT_DELAY_LEVELS_MS, DELAY_UNIT_MS
+from commitlake.schemas.layouts.segments import parse_segment_name
+from commitlake.schemas.store_files import files_in
+
+DEFAULT_PARTITION_BYTES = 256 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to verify.
+
+    Attributes:
+        delay_levels_ms: the brokers' messageDelayLevel; None to use what each store's schedule queues show.
+        delay_levels_by_broker: the same for single stores, by their names; it goes before `delay_levels_ms`.
+        partition_bytes: of the log, for one task.
+        limit: findings of a class that are kept for each store.
+    """
+
+    delay_levels_ms: tuple[int, ...] | None = None
+    partition_bytes: int = DEFAULT_PARTITION_BYTES
+    limit: int = DEFAULT_LIMIT
+    delay_levels_by_broker: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+    def delay_levels_of(self, broker: str) -> tuple[int, ...] | None:
+        """Return the messageDelayLevel that was given for a store, or None."""
+        return self.delay_levels_by_broker.get(broker, self.delay_levels_ms)
+
+
+@dataclass(frozen=True)
+class Admitted:
+    """What is known of a store before its log is read.
+
+    Attributes:
+        store: which one.
+        view: what the tasks are told of it.
+        small: its small files.
+        findings: what is wrong so far; the rest is added.
+        queues: topics and queue ids that have a folder.
+    """
+
+    store: Store
+    view: StoreView
+    small: SmallFiles
+    findings: Findings
+    queues: list[tuple[str, int]]
+
+
+def admit(store: Store, options: Options) -> Admitted:
+    """Look at all but the log; the small files first, as the broker may go on meanwhile.
+
+    Raises:
+        VerifyError: if the store is not on a local disk.
+        StoreError: if it may not be read.
+        UnsafeFileError: for a link, or something else that is no file, in the place of one of its files.
+    """
+    root = folder_of(store)
+    findings = Findings(options.limit)
+    is_live, was_aborted = is_locked(root), os.path.lexists(root / ABORT)
+    small = checks_of(store.layout).read_small_files(root, options.limit, is_live)
+    findings.merge(small.findings)
+    log = range_of(store, is_live=is_live)
+    queue_layout = queues_of(store.layout)
+    queues = list_queues(root, queue_layout)
+    file_size = queue_file_size(root, queues, queue_layout)
+    is_rocketmq = store.layout is StoreLayout.COMMITLOG
+    batches = list_queues(root, batch_queues.QUEUES) if is_rocketmq else []
+    batch_file_size = queue_file_size(root, batches, batch_queues.QUEUES)
+    kinds = read_topic_kinds(root) if is_rocketmq else TopicKinds()
+    if is_rocketmq:
+        check_kinds(root, queues, queue_layout, findings)
+        check_kinds(root, batches, batch_queues.QUEUES, findings)
+    dispatched = log.end
+    if is_live or was_aborted:
+        dispatched = max(
+            last_dispatched(root, queues, file_size, log.end, queue_layout),
+            last_dispatched(root, batches, batch_file_size, log.end, batch_queues.QUEUES),
+        )
+    view = StoreView(
+        broker=store.broker,
+        root=str(root),
+        segments=store.segments,
+        start=log.start,
+        end=log.end,
+        tail=log.tail,
+        tail_bytes=log.tail_bytes,
+        is_live=is_live,
+        was_aborted=was_aborted,
+        queue_file_size=file_size,
+        batch_file_size=batch_file_size,
+        dispatched_end=dispatched,
+        index=(),
+        kinds=kinds,
+        queues_in_rocksdb=is_rocketmq and has_rocksdb_queues(root),
+        delay_levels_ms=options.delay_levels_of(store.broker) or DEFAULT_DELAY_LEVELS_MS,
+        limit=options.limit,
+        topics=known_topics(root) if is_rocketmq else None,
+        layout=store.layout,
+        dialect=dialect_of(store),
+    )
+    if is_rocketmq and options.delay_levels_of(store.broker) is None:
+        view = _with_observed_delays(view, queues, findings)
+    _check_segments(store, view, small, findings)
+    index = tuple(_index_parts(store, view, findings)) if view.has_key_index else ()
+    return Admitted(store, replace(view, index=index), small, findings, [*queues, *batches])
+
+
+def _with_observed_delays(view: StoreView, queues: Sequence[tuple[str, int]], findings: Findings) -> StoreView:
+    """Return a view with the delay levels that the store's schedule queues show."""
+    records = LogRecords(view.segments, view.layout)
+    topic = view.dialect.schedule_topic
+    observed = observe_delays(Path(view.root), queues, topic, view.queue_file_size, view.queues, records)
+    for level in differing_levels(observed):
+        default = DEFAULT_DELAY_LEVELS_MS[level - 1 : level]
+        findings.add(
+            Finding(
+                "delay_level_not_default",
+                queue=f"{topic}/{level - 1}",
+                found=f"level {level} waits {observed[level] // DELAY_UNIT_MS} s",
+                expected=f"{default[0] // DELAY_UNIT_MS} s, the default" if default else "18 levels, the default",
+            )
+        )
+    return replace(view, delay_levels_ms=with_observed(observed))
+
+
+def _check_segments(store: Store, view: StoreView, small: SmallFiles, findings: Findings) -> None:
+    size = segment_size(store)
+    for segment in store.segments:
+        if segment.file_size != size:
+            name = f"{view.log}/{segment.path.rsplit('/', 1)[-1]}"
+            findings.add(
+                Finding("log_file_size", name, physical_offset=segment.base_offset, found=f"{segment.file_size} bytes",
+                        expected=f"{size} bytes")
+            )  # fmt: skip
+    for name in files_in(Path(view.root) / view.log):
+        if parse_segment_name(name) is None:
+            findings.add(Finding("log_stray_file", f"{view.log}/{name}", found=name, expected="20 digits as a name"))
+    if view.tail is TailKind.TORN and not view.is_live:
+        # What a broker cut after a crash may stay there until its next record: it has never vouched for that.
+        is_known = small.log_end is not None and small.log_end <= view.end
+        code = "log_torn_tail" if view.was_aborted or is_known else "log_torn_clean"
+        findings.add(
+            Finding(code, view.log, physical_offset=view.end, found=f"{view.tail_bytes} bytes that are no record",
+                    expected="zeros, or a filler up to the segment's end")
+        )  # fmt: skip
+
+
+def _index_parts(store: Store, view: StoreView, findings: Findings) -> Iterator[IndexPart]:
+    """The IndexFiles that can be read and are about the log that is there, in its order."""
+    folder = Path(view.root) / index_files.FOLDER
+    parts = []
+    for path in [folder / name for name in files_in(folder, str.isdecimal)]:
+        try:
+            part = open_part(path)
+        except LayoutError as error:
+            name = f"{index_files.FOLDER}/{path.name}"
+            findings.add(Finding("index_file_size", name, found=error.found, expected=error.expected))
+            continue
+        if part is not None:
+            parts.append(_checked_header(store, part, view, findings))
+    parts = sorted((part for part in parts if part.last_offset >= view.start), key=lambda part: part.first_offset)
+    kept: list[IndexPart] = []
+    for part in parts:
+        before = kept[-1] if kept else None
+        if before is not None and part.first_offset < before.last_offset:
+            findings.add(
+                Finding("index_overlap", part.name, 16, part.first_offset, found=f"entries from {part.first_offset} on",
+                        expected=f"none before {before.last_offset}, where {before.name} ends")
+            )  # fmt: skip
+            if part.last_offset <= before.last_offset:
+                continue  # all that it says was said; to compare it, too, would be a finding for each entry
+        kept.append(part)
+    for part in kept:
+        if part.last_offset >= view.end and not view.is_live:
+            _note_beyond(part, view, findings)
+        yield replace(part, is_newest=part is kept[-1])
+
+
+def _note_beyond(part: IndexPart, view: StoreView, findings: Findings) -> None:
+    first, entries = read_between(part, view.end, 1 << 62)
+    expected = f"an offset before the log's end, {view.end}"
+    findings.add_many(
+        "index_beyond_log",
+        len(entries),
+        (
+            Finding("index_beyond_log", part.name, part.geometry.entry_position(number), int(entry["physical_offset"]),
+                    number=number, found=f"offset {entry['physical_offset']}", expected=expected)
+            for number, entry in enumerate(entries[: view.limit], first)
+        ),
+    )  # fmt: skip
+
+
+def _checked_header(store: Store, part: IndexPart, view: StoreView, findings: Findings) -> IndexPart:
+    """An index file with the begin and end that its records in the log confirm."""
+    header = part.header
+    first_offset, last_offset = part.first_offset, part.last_offset
+    begin, is_known = part.begin_timestamp, True
+    first = _record_time(store, first_offset)
+    if first is None:
+        first_offset = header.begin_physical_offset
+        first = _record_time(store, first_offset)
+    if first is not None:
+        begin, is_known = first, True
+        _compare_span(part, "begin", (header.begin_timestamp, header.begin_physical_offset), (first, first_offset),
+                      findings)  # fmt: skip
+    last = _record_time(store, last_offset)
+    if last is None or last_offset < first_offset:
+        last_offset = header.end_physical_offset
+        last = _record_time(store, last_offset)
+    if last is not None and not (view.is_live and header.index_count - 1 != part.last):
+        _compare_span(part, "end", (header.end_timestamp, header.end_physical_offset), (last, last_offset), findings)
+    return replace(part, first_offset=first_offset, last_offset=max(first_offset, last_offset),
+                   begin_timestamp=begin if is_known else -1)  # fmt: skip
+
+
+def _compare_span(
+    part: IndexPart, side: str, claimed: tuple[int, int], found: tuple[int, int], findings: Findings
+) -> None:
+    if claimed != found:
+        findings.add(
+            Finding("index_header_span", part.name, 0, found[1], found=f"{side} {claimed[0]} ms, offset {claimed[1]}",
+                    expected=f"{found[0]} ms, offset {found[1]}")
+        )  # fmt: skip
+
+
+def _record_time(store: Store, offset: int) -> int | None:
+    """The store time of the record at an offset, if one proves itself there."""
+    message = LogRecords(store.segments, store.layout).at(offset)
+    return None if message is None else int(message.store_timestamp)

@@ -1,0 +1,223 @@
+"""Compiled: the chains of one IndexFile, entry by entry and slot by slot; and a stretch of entries against the log.
+
+All that is called here and is not the source's kernel is in this file, because numba keeps what it compiled by the
+file's time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import numpy as np
+
+from commitlake.connectors.formats.engine.kernel.compiled import compiled
+from commitlake.connectors.formats.engine.kernel.memory import load_be_i32, load_be_i64
+from commitlake.schemas.layouts.rocketmq.indexfile import ENTRY, HEADER, SLOT
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+Array = np.ndarray[Any, Any]
+
+EMPTY, LOOP, WRONG_CHAIN, UNREACHABLE, DISORDER, BAD_SLOT = range(6)
+"""Rows of what `check_chains` finds; `USED_SLOTS` is a number only."""
+USED_SLOTS, CHAIN_COUNTS = 6, 7
+
+MISSING, WRONG_HASH, DANGLING, WRONG_TIME, REPEATED = range(5)
+"""What `compare_entries` finds: numbers in the first row of `problems`."""
+
+_SLOT_SIZE, _ENTRY_SIZE, _FIRST_SLOT = SLOT.size, ENTRY.size, HEADER.size
+_AT_OFFSET, _AT_PREVIOUS = ENTRY.offset_of("physical_offset"), ENTRY.offset_of("previous_entry")
+
+
+def _compiled(function: _Function) -> _Function:
+    """Numba's compiler, with the function's own types for those who call it."""
+    return cast("_Function", compiled(function))
+
+
+@_compiled
+def _is_other(memory: Array, at: Any, slots: int, slot: Any) -> Any:
+    """Whether an entry is of another slot; one that is empty, which is found by itself, is of any."""
+    key_hash = np.int64(load_be_i32(memory, at))
+    if key_hash == 0 and load_be_i64(memory, at + _AT_OFFSET) == 0 and load_be_i64(memory, at + _ENTRY_SIZE - 8) == 0:
+        return False
+    return key_hash % slots != slot
+
+
+@_compiled
+def _note(kind: int, number: Any, counts: Array, first: Array) -> None:
+    place = counts[kind]
+    if place < first.shape[1]:
+        first[kind, place] = number
+    counts[kind] = place + 1
+
+
+@_compiled
+def check_chains(  # noqa: C901, PLR0912 (nothing is called but what is inlined)
+    memory: Array, slots: int, last: int, room: int, references: Array, counts: Array, first: Array
+) -> None:
+    """See that every slot and entry leads to an older entry of its own chain, and that every entry is led to.
+
+    Args:
+        memory: the file.
+        slots: how many it has.
+        last: number of the last entry.
+        room: what numbers are below: `last + 1`, or more where entries may have been added meanwhile.
+        references: uint8 zeros, a place for every entry up to the last, and one more.
+        counts: int64[CHAIN_COUNTS] zeros; out, how many there are of each kind, and used slots.
+        first: int64[6, n] out, the numbers of the first n of each kind: of entries, or of slots.
+    """
+    entries = _FIRST_SLOT + _SLOT_SIZE * slots
+    before = np.int64(-1)
+    for number in range(1, last + 1):
+        at = entries + _ENTRY_SIZE * number
+        key_hash, offset = np.int64(load_be_i32(memory, at)), load_be_i64(memory, at + _AT_OFFSET)
+        previous = np.int64(load_be_i32(memory, at + _AT_PREVIOUS))
+        if key_hash == 0 and offset == 0 and previous == 0 and load_be_i64(memory, at + _ENTRY_SIZE - 8) == 0:
+            _note(EMPTY, number, counts, first)
+            continue
+        if offset < before:
+            _note(DISORDER, number, counts, first)
+        else:
+            before = offset
+        if previous < 0 or previous >= number:
+            _note(LOOP, number, counts, first)
+        elif previous > 0:
+            references[previous] = 1
+            if _is_other(memory, entries + _ENTRY_SIZE * previous, slots, key_hash % slots):
+                _note(WRONG_CHAIN, number, counts, first)
+    for slot in range(slots):
+        newest = np.int64(load_be_i32(memory, _FIRST_SLOT + _SLOT_SIZE * slot))
+        if newest == 0:
+            continue
+        counts[USED_SLOTS] += 1
+        while last < newest < room:  # added meanwhile: what they lead to is what the slot led to before
+            older = np.int64(load_be_i32(memory, entries + _ENTRY_SIZE * newest + _AT_PREVIOUS))
+            newest = older if older < newest else np.int64(0)
+            if newest == 0:
+                break
+        if newest == 0:
+            continue
+        if newest < 0 or newest > last:
+            _note(BAD_SLOT, slot, counts, first)
+            continue
+        references[newest] = 1
+        if _is_other(memory, entries + _ENTRY_SIZE * newest, slots, np.int64(slot)):
+            _note(WRONG_CHAIN, newest, counts, first)
+    for number in range(1, last + 1):
+        if references[number] == 0:
+            _note(UNREACHABLE, number, counts, first)
+
+
+@_compiled
+def _add_problem(problems: Array, found: int, kind: int, row: int, at: int) -> int:
+    """Add a problem; return how many there are."""
+    problems[0, found], problems[1, found], problems[2, found] = kind, row, at
+    return found + 1
+
+
+@_compiled
+def _add_missing(problems: Array, found: int, row: int, keys: np.int64, wrong: int) -> tuple[int, int]:
+    """Add some keys of a record as missing, but for those in whose place a wrong entry was found.
+
+    Returns:
+        How many problems there are, and how many wrong entries are left that stand in no key's place.
+    """
+    for _ in range(keys):
+        if wrong > 0:
+            wrong -= 1
+        else:
+            found = _add_problem(problems, found, MISSING, row, -1)
+    return found, wrong
+
+
+@_compiled
+def compare_entries(  # noqa: C901, PLR0912, PLR0915 (likewise)
+    offsets: Array, store_times: Array, key_ends: Array, key_hashes: Array, tags_hashes: Array,
+    entry_offsets: Array, entry_hashes: Array, entry_times: Array, begin_times: Array, problems: Array,
+) -> int:  # fmt: skip
+    """Compare the entries of a stretch of the log with its records; how many problems there are.
+
+    A record has an entry for each of its keys, in order, and then, by brokers since 5.5, one for its tags.
+
+    Args:
+        offsets: int64, records' physical offsets, rising.
+        store_times: int64, ms.
+        key_ends: int32, see `Facts`.
+        key_hashes: int32, likewise.
+        tags_hashes: int32, likewise.
+        entry_offsets: int64, where entries lead to.
+        entry_hashes: int32.
+        entry_times: int32, seconds.
+        begin_times: int64, what each entry's time is measured from, ms; -1 where it is not to be compared.
+        problems: int64[3, room] out: kind, row of the record or -1, index of the entry or -1. There is room for as
+            many as there are keys, tags and entries together.
+    """
+    found = 0
+    at = 0
+    count = len(entry_offsets)
+    key = np.int64(0)
+    for row in range(len(offsets)):
+        offset = offsets[row]
+        end = np.int64(key_ends[row])
+        while at < count and entry_offsets[at] < offset:
+            found = _add_problem(problems, found, DANGLING, -1, at)
+            at += 1
+        wrong = 0
+        first = key
+        tags_seen = tags_hashes[row] < 0
+        while True:
+            if at >= count:
+                break
+            if entry_offsets[at] != offset:
+                # An entry that leads elsewhere, between two that lead here, or where one is wanted and the next fits.
+                more = key < end and at + 1 < count and entry_offsets[at + 1] == offset
+                if not more:
+                    break
+                found = _add_problem(problems, found, DANGLING, -1, at)
+                wrong += 1
+                at += 1
+                continue
+            if key < end and entry_hashes[at] == key_hashes[key]:
+                key += 1
+            elif key >= end and not tags_seen and entry_hashes[at] == tags_hashes[row]:
+                tags_seen = True
+            else:
+                later = key + 1
+                while later < end and key_hashes[later] != entry_hashes[at]:
+                    later += 1
+                if later < end:  # keys before it are missing
+                    found, wrong = _add_missing(problems, found, row, later - key, wrong)
+                    key = later + 1
+                elif not tags_seen and entry_hashes[at] == tags_hashes[row]:
+                    tags_seen = True
+                    found, wrong = _add_missing(problems, found, row, end - key, wrong)
+                    key = end
+                else:
+                    again = tags_hashes[row] >= 0 and entry_hashes[at] == tags_hashes[row]
+                    for known in range(first, key):
+                        again |= key_hashes[known] == entry_hashes[at]
+                    kind = REPEATED if again else WRONG_HASH
+                    found = _add_problem(problems, found, kind, row, at)
+                    if again:  # it stands in nobody's place
+                        pass
+                    elif key < end:
+                        key += 1
+                    else:
+                        tags_seen = True
+                    at += 1
+                    continue
+            if begin_times[at] >= 0:
+                seconds = (store_times[row] - begin_times[at]) // 1000
+                if begin_times[at] == 0 or seconds < 0:
+                    seconds = np.int64(0)
+                if seconds > 0x7FFFFFFF:
+                    seconds = np.int64(0x7FFFFFFF)
+                if seconds != entry_times[at]:
+                    found = _add_problem(problems, found, WRONG_TIME, row, at)
+            at += 1
+        found, wrong = _add_missing(problems, found, row, end - key, wrong)
+        key = end
+    while at < count:
+        found = _add_problem(problems, found, DANGLING, -1, at)
+        at += 1
+    return found

@@ -1,0 +1,179 @@
+"""All that is verified of stores: the tasks, and what is seen only when they are done."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from commitlake.connectors.formats.engine.plan import StoreRange, divide, segment_ranges
+from commitlake.connectors.formats.engine.splits import Split
+from commitlake.connectors.formats.engine.stores import Store
+from commitlake.connectors.runtime.running import run_tasks
+from commitlake.pipelines.verify import index_files
+from commitlake.pipelines.verify.admission import Admitted, Options, admit
+from commitlake.pipelines.verify.batch_ends import BatchEnds
+from commitlake.pipelines.verify.findings import Finding, Findings
+from commitlake.pipelines.verify.index_check import check_chains
+from commitlake.pipelines.verify.index_files import IndexPart
+from commitlake.pipelines.verify.layouts import checks_of
+from commitlake.pipelines.verify.log_check import LogReport, check_range, time_back
+from commitlake.pipelines.verify.loose import QueueEnds
+from commitlake.pipelines.verify.queue_check import Run
+from commitlake.pipelines.verify.runs import BadRanges, check_order
+from commitlake.pipelines.verify.small_files import check_marks, check_offsets
+from commitlake.pipelines.verify.store_view import StoreView
+from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Task = tuple[int, StoreView, Split | IndexPart]
+Advance = Callable[[int], None]
+
+
+@dataclass
+class StoreReport:
+    """What a store came to.
+
+    Attributes:
+        broker: its name.
+        root: its folder.
+        findings: what is not as it must be.
+        segments: how many it has.
+        records: how many were read.
+        bytes: of the log.
+        queues: that have a folder, or a record.
+        index_files: that could be read.
+        groups: whose offsets were compared.
+        is_live: a broker has it open.
+    """
+
+    broker: str
+    root: str
+    findings: Findings
+    segments: int = 0
+    records: int = 0
+    bytes: int = 0
+    queues: int = 0
+    index_files: int = 0
+    groups: int = 0
+    is_live: bool = False
+
+
+@dataclass
+class _Patient:
+    """One store under way: its ranges of the log, and the reports of those, and of index files, that are done."""
+
+    admitted: Admitted
+    splits: list[Split]
+    reports: dict[int, LogReport] = field(default_factory=dict)
+    chains: dict[int, Findings] = field(default_factory=dict)
+
+
+def verify_stores(
+    stores: Sequence[Store],
+    options: Options,
+    *,
+    spark: SparkSession | None = None,
+    processes: int | None = None,
+    advance: Advance | None = None,
+) -> list[StoreReport]:
+    """Verify stores.
+
+    Args:
+        stores: from `find_stores`.
+        options: how.
+        spark: the session that does it; this machine's processes where not given.
+        processes: how many, see `run_tasks`.
+        advance: is told how many bytes of log more are done.
+
+    Raises:
+        VerifyError: for a store that is not on a local disk.
+        StoreError: for one that may not be read.
+    """
+    patients = [
+        _Patient(admitted, _splits(admitted, options)) for admitted in (admit(each, options) for each in stores)
+    ]
+    tasks: list[Task] = []
+    places: list[int] = []
+    for number, patient in enumerate(patients):
+        view = patient.admitted.view
+        tasks += [(number, view, split) for split in patient.splits]
+        tasks += [(number, view, part) for part in view.index]
+        places += [*range(len(patient.splits)), *range(len(view.index))]
+    for done, result in run_tasks(_run, tasks, spark=spark, processes=processes):
+        patient = patients[tasks[done][0]]
+        if isinstance(result, LogReport):
+            patient.reports[places[done]] = result
+            if advance is not None:
+                advance(result.bytes)
+        else:
+            patient.chains[places[done]] = result
+    return [_conclude(patient) for patient in patients]
+
+
+def _run(task: Task) -> LogReport | Findings:
+    _, view, what = task
+    return check_range(view, what) if isinstance(what, Split) else check_chains(view, what)
+
+
+def _splits(admitted: Admitted, options: Options) -> list[Split]:
+    view = admitted.view
+    return [
+        split
+        for whole in segment_ranges(admitted.store, StoreRange(view.start, view.end))
+        for split in divide(whole, options.partition_bytes, DEFAULT_MAX_RECORD_BYTES)
+    ]
+
+
+def _conclude(patient: _Patient) -> StoreReport:
+    """What is seen only over all of a store's log."""
+    admitted, view, findings = patient.admitted, patient.admitted.view, patient.admitted.findings
+    reports = [patient.reports[place] for place in sorted(patient.reports)]
+    queues = _join(patient.splits, reports, findings)
+    for place in sorted(patient.chains):
+        findings.merge(patient.chains[place])
+    bad = BadRanges.of(each for report in reports for each in report.bad)
+    ends, batch_ends = QueueEnds(view, bad, findings), BatchEnds(view, bad, findings)
+    batch_topics = view.kinds.batch.union(*(report.batch_topics for report in reports))
+    bounds = {}
+    for topic, queue_id in sorted({*queues, *admitted.queues}):
+        runs = check_order(queues.get((topic, queue_id), []), bad, findings, view.log)
+        of_kind = batch_ends if topic in batch_topics else ends
+        bounds[topic, queue_id] = of_kind.check(topic, queue_id, runs)
+    newest = max((report.newest_time for report in reports), default=0)
+    check_marks(view, admitted.small, newest, findings)
+    checks_of(view.layout).check_checkpoint(view, admitted.small, bounds, findings)
+    check_offsets(admitted.small, bounds, findings, view.dialect.schedule_topic)
+    if view.has_key_index and not view.index and any(report.with_keys for report in reports):
+        findings.add(Finding("index_absent", index_files.FOLDER, found="no file with entries", expected="one or more"))
+    return StoreReport(
+        broker=view.broker,
+        root=view.root,
+        findings=findings.of_broker(view.broker),
+        segments=len(admitted.store.segments),
+        records=sum(report.records for report in reports),
+        bytes=sum(report.bytes for report in reports),
+        queues=len(bounds),
+        index_files=len(view.index),
+        groups=len({each.group for each in admitted.small.group_offsets}),
+        is_live=view.is_live,
+    )
+
+
+def _join(
+    splits: Sequence[Split], reports: Sequence[LogReport], findings: Findings
+) -> Mapping[tuple[str, int], list[Run]]:
+    """The runs of every queue in the order of the log; findings, those between two ranges included."""
+    queues: Mapping[tuple[str, int], list[Run]] = defaultdict(list)
+    last_time = None
+    for split, report in zip(splits, reports, strict=True):
+        findings.merge(report.findings)
+        for run in report.runs:
+            queues[run.topic, run.queue_id].append(run)
+        if last_time is not None and report.first_time is not None and report.first_time < last_time:
+            findings.add(time_back(split, split.start, report.first_time, last_time))
+        last_time = report.last_time if report.last_time is not None else last_time
+    return queues

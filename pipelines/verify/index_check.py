@@ -1,0 +1,237 @@
+"""Records against the entries of the IndexFiles, a chunk of the log at a time; and the chains of one file."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+
+from commitlake.connectors.formats.engine.mapping import Mapping
+from commitlake.connectors.formats.facts.records import Facts
+from commitlake.connectors.formats.rocketmq.kernel.facts import Array
+from commitlake.pipelines.verify import chains
+from commitlake.pipelines.verify.findings import Finding, Findings
+from commitlake.pipelines.verify.index_files import ENTRY_DTYPE, IndexPart, read_between
+from commitlake.pipelines.verify.store_view import StoreView
+from commitlake.schemas.layouts.rocketmq.indexfile import ENTRY
+from commitlake.schemas.store_files import open_file
+
+_CODES = {
+    chains.MISSING: "index_missing_entry",
+    chains.WRONG_HASH: "index_wrong_hash",
+    chains.DANGLING: "index_dangling_entry",
+    chains.WRONG_TIME: "index_wrong_time",
+    chains.REPEATED: "index_repeated_entry",
+}
+_CHAIN_CODES = {
+    chains.EMPTY: "index_empty_entry",
+    chains.LOOP: "index_chain_loop",
+    chains.WRONG_CHAIN: "index_wrong_chain",
+    chains.UNREACHABLE: "index_unreachable",
+    chains.DISORDER: "index_disorder",
+    chains.BAD_SLOT: "index_bad_slot",
+}
+
+
+class IndexChecker:
+    """Compares the records of some chunks with their index entries."""
+
+    def __init__(self, view: StoreView, findings: Findings) -> None:
+        self._view = view
+        self._findings = findings
+
+    def check(self, facts: Facts) -> None:
+        """Compare a chunk."""
+        view = self._view
+        if not view.index:
+            return
+        begin, end = view.index[0].first_offset, view.index[-1].last_offset
+        rows = slice(*np.searchsorted(facts.physical_offset, [begin, end + 1]).tolist())
+        self._note_outside(facts, rows, begin)
+        if rows.start == rows.stop and facts.end <= begin:
+            return
+        stretches = [
+            (part, *read_between(part, max(facts.start, view.start), facts.end))
+            for part in view.index
+            if part.first_offset < facts.end and part.last_offset >= facts.start
+        ]
+        self._compare(facts, rows, [each for each in stretches if len(each[2])])
+
+    def _note_outside(self, facts: Facts, rows: slice, begin: int) -> None:
+        """Records before the first index file, and behind the last."""
+        counts = np.diff(facts.key_ends, prepend=0)
+        before, behind = np.flatnonzero(counts[: rows.start]), np.flatnonzero(counts[rows.stop :]) + rows.stop
+        if len(before):
+            offset = int(facts.physical_offset[before[0]])
+            self._findings.add_many(
+                "index_missing_range",
+                len(before),
+                [
+                    Finding(
+                        "index_missing_range", "index", physical_offset=offset,
+                        found=f"an index from {begin} on", expected="one from there on"
+                    )
+                ],
+            )  # fmt: skip
+        code = "index_not_dispatched" if self._view.may_lag else "index_missing_entry"
+        self._findings.add_many(
+            code,
+            len(behind),
+            (
+                Finding(code, "index", physical_offset=int(facts.physical_offset[row]), found="no entry",
+                        expected=f"entries for {counts[row]} keys")
+                for row in behind[: self._view.limit].tolist()
+            ),
+        )  # fmt: skip
+
+    def _compare(self, facts: Facts, rows: slice, stretches: list[tuple[IndexPart, int, Array]]) -> None:
+        entries = np.concatenate([np.empty(0, ENTRY_DTYPE), *(each for _, _, each in stretches)])
+        numbers = np.concatenate([np.empty(0, np.int64), *(n + np.arange(len(e)) for _, n, e in stretches)])
+        of_part = np.repeat(np.arange(len(stretches)), [len(each) for _, _, each in stretches])
+        written = np.logical_or.reduce([entries[name] != 0 for name in ENTRY_DTYPE.names or ()])
+        if not written.all():  # the empty ones are found in their chains
+            entries, numbers, of_part = entries[written], numbers[written], of_part[written]
+        offsets = entries["physical_offset"].astype(np.int64)
+        begins = np.array([part.begin_timestamp for part, _, _ in stretches], np.int64)[of_part]
+        begins[numbers == 1] = -1  # measured from the file before
+        key_begin = int(facts.key_ends[rows.start - 1]) if rows.start else 0
+        key_ends = facts.key_ends[rows] - key_begin
+        hashes = facts.key_hashes[key_begin : key_begin + (int(key_ends[-1]) if len(key_ends) else 0)]
+        problems = np.empty((3, len(hashes) + 3 * len(offsets) + 1), np.int64)
+        count = chains.compare_entries(
+            facts.physical_offset[rows], facts.store_timestamp[rows], key_ends.astype(np.int32), hashes,
+            facts.tags_hash[rows], offsets, entries["key_hash"].astype(np.int32),
+            entries["time_diff"].astype(np.int32), begins, problems,
+        )  # fmt: skip
+        for kind, code in _CODES.items():
+            chosen = problems[:, :count][:, problems[0, :count] == kind]
+            if kind in (chains.MISSING, chains.DANGLING) and chosen.shape[1]:
+                chosen = self._without_edges(facts, rows, offsets, chosen)
+            first = (
+                self._finding(code, facts, rows.start + row if row >= 0 else None, stretches, of_part, numbers, entry)
+                for _, row, entry in chosen[:, : self._view.limit].T.tolist()
+            )
+            self._findings.add_many(code, chosen.shape[1], first)
+
+    def _without_edges(self, facts: Facts, rows: slice, offsets: Array, chosen: Array) -> Array:
+        """Leave out what cannot be known, and what is known already.
+
+        Keys of the first record may be in a file that is gone, those of the last one under way; entries of records that
+        are damaged lead to damage, of which the log says enough.
+        """
+        kept = np.ones(chosen.shape[1], bool)
+        of_row = chosen[1] >= 0
+        at = facts.physical_offset[rows][chosen[1][of_row]]
+        kept[of_row] &= at != self._view.index[0].first_offset
+        if self._view.may_lag:
+            kept[of_row] &= at != self._view.index[-1].last_offset
+        if facts.bad:
+            of_entry = chosen[2] >= 0
+            leads = offsets[chosen[2][of_entry]]
+            damaged = np.zeros(len(leads), bool)
+            for bad in facts.bad:
+                damaged |= (leads >= bad.start) & (leads < bad.end)
+            kept[of_entry] &= ~damaged
+        return chosen[:, kept]
+
+    def _finding(
+        self, code: str, facts: Facts, row: int | None, stretches: list[tuple[IndexPart, int, Array]], of_part: Array,
+        numbers: Array, entry: int,
+    ) -> Finding:  # fmt: skip
+        offset = None if row is None else int(facts.physical_offset[row])
+        if entry < 0:
+            return Finding(code, "index", physical_offset=offset, found="no entry", expected="an entry for each key")
+        part, first, entries = stretches[int(of_part[entry])]
+        number = int(numbers[entry])
+        values = entries[number - first]
+        found = f"hash {values['key_hash']}, offset {values['physical_offset']}, {values['time_diff']} s"
+        expected = "a record that begins there"
+        if row is not None:
+            begin = int(facts.key_ends[row - 1]) if row else 0
+            hashes = [*facts.key_hashes[begin : facts.key_ends[row]].tolist(), *facts.tags_hash[row : row + 1].tolist()]
+            expected = f"hashes {', '.join(map(str, hashes[:8]))}, stored at {facts.store_timestamp[row]} ms"
+        return Finding(
+            code, part.name, part.geometry.entry_position(number), offset, number=number, found=found, expected=expected
+        )
+
+
+def check_chains(view: StoreView, part: IndexPart) -> Findings:
+    """Check every slot and entry of a file."""
+    descriptor = open_file(part.path)
+    try:
+        return _check_open_file(view, part, descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _check_open_file(view: StoreView, part: IndexPart, descriptor: int) -> Findings:
+    """Check an open file, mapped: one that is cut meanwhile is a finding, and does not end the process."""
+    size = part.geometry.file_size
+    mapping = Mapping.of(descriptor, 0, size)
+    if mapping is None:
+        memory = np.frombuffer(bytearray(os.pread(descriptor, size, 0)), np.uint8)
+        return _check_memory(view, part, memory) if len(memory) == size else _cut(view, part, len(memory))
+    try:
+        if len(mapping.window) < size:
+            return _cut(view, part, len(mapping.window))
+        findings = _check_memory(view, part, mapping.window)
+        return _cut(view, part, os.fstat(descriptor).st_size) if mapping.was_cut else findings
+    finally:
+        mapping.close()
+
+
+def _cut(view: StoreView, part: IndexPart, size: int) -> Findings:
+    """A file that was cut since it was opened first: nothing that was seen of it can be believed."""
+    findings = Findings(view.limit)
+    expected = f"{part.geometry.file_size} bytes, as when it was opened"
+    findings.add(Finding("index_file_size", part.name, found=f"{size} bytes", expected=expected))
+    return findings
+
+
+def _check_memory(view: StoreView, part: IndexPart, memory: Array) -> Findings:
+    findings = Findings(view.limit)
+    counts = np.zeros(chains.CHAIN_COUNTS, np.int64)
+    first = np.zeros((len(_CHAIN_CODES), max(1, view.limit)), np.int64)
+    references = np.zeros(part.last + 2, np.uint8)
+    room = part.entries if view.is_live and part.is_newest else part.last + 1
+    chains.check_chains(memory, part.slots, part.last, room, references, counts, first)
+    for kind, code in _CHAIN_CODES.items():
+        kept = first[kind, : min(int(counts[kind]), first.shape[1])].tolist()
+        findings.add_many(code, int(counts[kind]), (_chain_finding(part, memory, kind, code, each) for each in kept))
+    _check_header(part, int(counts[chains.USED_SLOTS]), is_live=view.is_live, findings=findings)
+    return findings
+
+
+def _chain_finding(part: IndexPart, memory: Array, kind: int, code: str, number: int) -> Finding:
+    geometry = part.geometry
+    if kind == chains.BAD_SLOT:
+        position = geometry.slot_position(number)
+        newest = int.from_bytes(memory[position : position + 4].tobytes(), "big", signed=True)
+        return Finding(code, part.name, position, number=number, found=f"slot {number} leads to entry {newest}",
+                       expected=f"0 to {part.last}")  # fmt: skip
+    position = geometry.entry_position(number)
+    key_hash, offset, _, previous = ENTRY.unpack(memory[position : position + ENTRY.size].tobytes())
+    expected = {
+        chains.EMPTY: f"an entry, as all up to {part.last}",
+        chains.LOOP: f"an older entry, 0 to {number - 1}",
+        chains.WRONG_CHAIN: "an entry of its own slot",
+        chains.UNREACHABLE: "a slot or an entry that leads to it",
+        chains.DISORDER: "an offset not before those of older entries",
+    }[kind]
+    return Finding(code, part.name, position, offset, number=number,
+                   found=f"hash {key_hash}, before it entry {previous}", expected=expected)  # fmt: skip
+
+
+def _check_header(part: IndexPart, used_slots: int, *, is_live: bool, findings: Findings) -> None:
+    """Compare the counts; those of the newest file are written when it is full, and may be behind until then."""
+    claimed, header = part.claimed, part.header
+    may_be_behind = part.is_newest
+    if claimed > part.last or (claimed < part.last and not may_be_behind) or claimed < 0:
+        findings.add(Finding("index_header_count", part.name, 36, found=f"{claimed} entries", expected=f"{part.last}"))
+    elif not is_live and (
+        header.used_slots > used_slots
+        or (header.used_slots < used_slots and claimed == part.last and not may_be_behind)
+    ):
+        findings.add(
+            Finding("index_header_slots", part.name, 32, found=f"{header.used_slots} slots", expected=f"{used_slots}")
+        )

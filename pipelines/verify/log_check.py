@@ -1,0 +1,206 @@
+"""A range of the log: its damage, the order of its times, and each record against its entries in the indexes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from commitlake.connectors.formats.engine.files import OpenSegment
+from commitlake.connectors.formats.engine.look import look_at
+from commitlake.connectors.formats.engine.splits import Split
+from commitlake.connectors.formats.engine.walk import BadRange
+from commitlake.connectors.formats.facts.entries import QueueEntries, queue_entries
+from commitlake.connectors.formats.facts.names import can_be_folder
+from commitlake.connectors.formats.facts.reading import read_facts
+from commitlake.connectors.formats.facts.records import Facts
+from commitlake.connectors.formats.facts.topic_kinds import evidence_of
+from commitlake.connectors.formats.rocketmq.kernel.facts import Array
+from commitlake.pipelines.verify.batch_check import BatchChecker
+from commitlake.pipelines.verify.findings import Finding, Findings
+from commitlake.pipelines.verify.index_check import IndexChecker
+from commitlake.pipelines.verify.layouts import checks_of
+from commitlake.pipelines.verify.queue_check import QueueChecker, Run
+from commitlake.pipelines.verify.store_view import StoreView
+from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES, Fault
+
+_CODES = {
+    Fault.MAGIC: "log_bad_magic",
+    Fault.SIZE: "log_bad_size",
+    Fault.PHYSICAL_OFFSET: "log_bad_offset",
+    Fault.PART_LENGTHS: "log_bad_lengths",
+    Fault.BODY_CRC: "log_bad_crc",
+    Fault.BLANK_SIZE: "log_bad_filler",
+    Fault.HOLE: "log_hole",
+    Fault.CUT: "log_cut",
+    Fault.MISSING_SEGMENT: "log_missing_segment",
+}
+_EXPECTED_QUEUE = "a topic in UTF-8 that a folder can have as its name, and a queue from 0 on"
+_MOST_SHOWN = 100
+
+
+@dataclass
+class LogReport:
+    """What one range of the log came to.
+
+    Attributes:
+        findings: all but what needs more than this range to be seen.
+        runs: the runs of all queues, in the order of the log.
+        bad: ranges without an intact record.
+        records: how many there are.
+        with_keys: how many of them have keys.
+        bytes: of the log that were read.
+        first_time: store time of the first record, ms; None without one.
+        last_time: of the last.
+        newest_time: the latest of all.
+        batch_topics: topics of BatchConsumeQueues that have records here.
+    """
+
+    findings: Findings
+    runs: list[Run] = field(default_factory=list)
+    bad: list[BadRange] = field(default_factory=list)
+    records: int = 0
+    with_keys: int = 0
+    bytes: int = 0
+    first_time: int | None = None
+    last_time: int | None = None
+    newest_time: int = 0
+    batch_topics: set[str] = field(default_factory=set)
+
+
+def check_range(view: StoreView, split: Split) -> LogReport:
+    """Read a range, and compare every record in it with what the indexes say of it."""
+    report = LogReport(Findings(view.limit))
+    queues, index = QueueChecker(view, report.findings), IndexChecker(view, report.findings)
+    batches = BatchChecker(view, report.findings)
+    for facts in read_facts(split, delay_levels_ms=view.delay_levels_ms):
+        report.records += facts.rows
+        report.bytes += facts.end - facts.start
+        report.with_keys += int(np.count_nonzero(np.diff(facts.key_ends, prepend=0)))
+        report.bad += facts.bad
+        _check_times(facts, split, report, view.limit)
+        _check_receive_times(facts, split, report, view.limit)
+        flagged = facts.physical_offset[facts.is_batch]
+        for entries in queue_entries(facts):
+            if not _can_have_queue(view, entries):
+                _note_bad_topic(entries, split, report.findings)
+            elif _has_batches(view, entries, flagged):
+                report.batch_topics.add(entries.topic)
+                report.runs += batches.check(entries)
+            else:
+                report.runs += queues.check(entries)
+        index.check(facts)
+    _check_bad(report.bad, split, report.findings, view)
+    return report
+
+
+def _has_batches(view: StoreView, entries: QueueEntries, flagged: Array) -> bool:
+    if entries.topic in view.kinds.batch:
+        return True
+    if not len(flagged) or not view.kinds.is_unknown(entries.topic):
+        return False
+    return evidence_of(entries, flagged).shows_batches(len(entries))
+
+
+def _check_times(facts: Facts, split: Split, report: LogReport, limit: int) -> None:
+    if facts.rows:
+        report.newest_time = max(report.newest_time, int(facts.store_timestamp.max()))
+    times, offsets = facts.store_timestamp, facts.physical_offset
+    if facts.is_dated is not None:
+        times, offsets = times[facts.is_dated], offsets[facts.is_dated]
+    if not len(times):
+        return
+    # Compared, not subtracted: the difference of two times may need more than 64 bits.
+    before = np.insert(times[:-1], 0, times[0] if report.last_time is None else report.last_time)
+    back = np.flatnonzero(times < before)
+    report.findings.add_many(
+        "log_time_back",
+        len(back),
+        (time_back(split, int(offsets[row]), int(times[row]), int(before[row])) for row in back[:limit].tolist()),
+    )
+    if report.first_time is None:
+        report.first_time = int(times[0])
+    report.last_time = int(times[-1])
+
+
+def _can_have_queue(view: StoreView, entries: QueueEntries) -> bool:
+    """Whether there can be files for what a record says of its queue, which no checksum covers."""
+    return entries.queue_id >= 0 and can_be_folder(entries.topic) and view.queues.has_queues(entries.topic)
+
+
+def _note_bad_topic(entries: QueueEntries, split: Split, findings: Findings) -> None:
+    findings.add_many(
+        "log_bad_topic",
+        len(entries),
+        (
+            Finding("log_bad_topic", segment_file(split), offset - split.base_offset, offset, number=number,
+                    found=f"topic {_shown(entries.topic)}, queue {entries.queue_id}", expected=_EXPECTED_QUEUE)
+            for offset, number in zip(entries.physical_offset[: findings.limit].tolist(),
+                                      entries.queue_offset[: findings.limit].tolist(), strict=True)
+        ),
+    )  # fmt: skip
+
+
+def _shown(topic: str) -> str:
+    return repr(topic if len(topic) <= _MOST_SHOWN else f"{topic[:_MOST_SHOWN]}...")
+
+
+def _check_receive_times(facts: Facts, split: Split, report: LogReport, limit: int) -> None:
+    if facts.receive_timestamp is None:
+        return
+    rows = np.flatnonzero(facts.receive_timestamp > facts.store_timestamp)
+    report.findings.add_many(
+        "log_received_late",
+        len(rows),
+        (
+            Finding("log_received_late", segment_file(split), int(facts.physical_offset[row]) - split.base_offset,
+                    int(facts.physical_offset[row]), found=f"received at {facts.receive_timestamp[row]} ms",
+                    expected=f"{facts.store_timestamp[row]} ms, when it was stored, or earlier")
+            for row in rows[:limit].tolist()
+        ),
+    )  # fmt: skip
+
+
+def time_back(split: Split, offset: int, time: int, before: int) -> Finding:
+    """A store time that is before that of the record before."""
+    return Finding(
+        "log_time_back", segment_file(split), offset - split.base_offset, offset,
+        found=f"{time} ms", expected=f"{before} ms, as before, or later",
+    )  # fmt: skip
+
+
+def segment_file(split: Split) -> str:
+    """A segment, from the store's folder on."""
+    return f"{split.layout}/{split.path.rsplit('/', 1)[-1]}"
+
+
+def _check_bad(bad: Sequence[BadRange], split: Split, findings: Findings, view: StoreView) -> None:
+    cut_at = -1
+    for each in bad:
+        code = _CODES[each.fault]
+        if each.fault is Fault.CUT:  # the record that is cut, and what the file should have behind it, are one
+            cut_at, before = each.end, cut_at
+            if each.start == before:
+                continue
+        if len(findings.kept.get(code, ())) >= view.limit and each.fault is not Fault.PHYSICAL_OFFSET:
+            findings.add_many(code, 1, ())
+            continue
+        findings.add(_bad_finding(each, split))
+
+
+def _bad_finding(bad: BadRange, split: Split) -> Finding:
+    code, file = _CODES[bad.fault], segment_file(split)
+    size = f"{bad.end - bad.start} bytes"
+    if bad.fault in (Fault.MISSING_SEGMENT, Fault.HOLE):
+        found = "no such file" if bad.fault is Fault.MISSING_SEGMENT else f"{size} without a record, zeros first"
+        return Finding(code, file, bad.start - split.base_offset, bad.start, found=found, expected=f"{size} of log")
+    with OpenSegment(split.path) as opened:
+        finding, view = look_at(opened, split, bad.start, DEFAULT_MAX_RECORD_BYTES)
+    expected, found = finding.expected, f"{finding.found} (no record for {size})"
+    if bad.fault is Fault.PHYSICAL_OFFSET:
+        own = checks_of(split.layout).own_offset(view)
+        segment_size = split.segment_end - split.base_offset
+        if own is not None and own >= 0 and (own - bad.start) % segment_size == 0:
+            code = "log_reused_file"
+    return Finding(code, file, bad.start - split.base_offset, bad.start, found=found, expected=expected)

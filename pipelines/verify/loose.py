@@ -1,0 +1,131 @@
+"""What a queue has besides the entries of the log's records: files, and entries that no record claims."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from commitlake.connectors.formats.rocketmq.kernel.facts import Array
+from commitlake.pipelines.verify.findings import Finding, Findings
+from commitlake.pipelines.verify.queue_check import MAX_NUMBER, Run
+from commitlake.pipelines.verify.queue_files import QueueFiles
+from commitlake.pipelines.verify.queue_folders import QueueFolders
+from commitlake.pipelines.verify.runs import BadRanges, claimed
+from commitlake.pipelines.verify.store_view import StoreView
+
+_AT_ONCE = 4096
+"""Entries that are read at once; and how many of expired ones are looked at, as the others are older still."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueBounds:
+    """The numbers of a queue's first message that can be consumed, and behind the last."""
+
+    first: int
+    end: int
+
+
+class QueueEnds:
+    """Looks at the queues of a store, once all of its log is read."""
+
+    def __init__(self, view: StoreView, bad: BadRanges, findings: Findings) -> None:
+        self._view = view
+        self._queues = view.queues
+        self._bad = bad
+        self._findings = findings
+        self._folders = QueueFolders(view, findings)
+
+    def check(self, topic: str, queue_id: int, runs: Sequence[Run]) -> QueueBounds:
+        """One queue's files, and its entries that no record claims."""
+        files = self._view.queue(topic, queue_id)
+        ranges = claimed(runs)
+        if self._view.queues_in_rocksdb:
+            self._findings.add(
+                Finding("queue_not_compared", self._queues.folder, queue=files.name, found="queues in RocksDB",
+                        expected="a ConsumeQueue, to be compared with the log")
+            )  # fmt: skip
+            return QueueBounds(0, MAX_NUMBER)
+        if not files.starts:
+            self._folders.check_absent(files, runs)
+            return QueueBounds(ranges[0][0] if ranges else 0, ranges[-1][1] if ranges else 0)
+        self._folders.check(files, ranges[0][0] if ranges else None)
+        written = files.written_end()
+        if not ranges:
+            self._check_head(files, written)
+            return QueueBounds(written, written)
+        if self._queues.fills_gaps and self._view.start == 0:
+            self._check_gap(files, 0, ranges[0][0])  # nothing can have been deleted by its age
+        else:
+            self._check_head(files, ranges[0][0])
+        for (_, first), (end, _) in pairwise(ranges):
+            self._check_gap(files, first, end)
+        end = self._check_tail(files, ranges[-1][1])
+        return QueueBounds(ranges[0][0], max(end, written))
+
+    def _check_head(self, files: QueueFiles, end: int) -> None:
+        """Entries before those of the log's records: all of messages that are deleted by their age."""
+        first = max(files.first_number, end - _AT_ONCE)
+        for number, entries in _read(files, first, end):
+            leads = self._queues.is_written(entries) & ~self._queues.is_filler(entries)
+            loose = leads & (entries["physical_offset"] >= self._view.start)
+            self._note(files, number, entries, loose)
+
+    def _check_gap(self, files: QueueFiles, first: int, end: int) -> None:
+        """Numbers that no record of the log has, between those that some have."""
+        explained = 0
+        for number, entries in _read(files, max(first, files.first_number), min(end, files.end_number)):
+            explained += self._note(files, number, entries, self._queues.is_loose(entries))
+        lost = end - first - explained
+        self._findings.add_many(
+            "log_lost_messages",
+            lost,
+            [
+                Finding("log_lost_messages", self._view.log, queue=files.name, number=first,
+                        found=f"no record of numbers {first} to {end - 1}", expected=f"{end - first} records")
+            ],
+        )  # fmt: skip
+
+    def _check_tail(self, files: QueueFiles, first: int) -> int:
+        """Entries behind those of the log's records; the number behind the last that the broker has."""
+        end = first
+        for number, entries in _read(files, max(first, files.first_number), files.end_number):
+            valid = self._queues.is_written(entries)
+            if not valid.any():
+                break
+            stop = len(entries) if valid.all() else int(np.argmin(valid))
+            self._note(files, number, entries[:stop], valid[:stop])
+            end = number + stop
+            if stop < len(entries):
+                break
+        return end
+
+    def _note(self, files: QueueFiles, first: int, entries: Array, loose: Array) -> int:
+        """Say that entries lead to no record; how many of them lead to damage, of which the log has said enough."""
+        places = np.flatnonzero(loose)
+        explained = 0
+        for place in places.tolist():
+            offset = int(entries["physical_offset"][place])
+            if self._bad.has(offset):
+                explained += 1
+                continue
+            if offset >= self._view.end and self._view.is_live:
+                continue  # newer than the end of the log that was taken
+            code = "queue_beyond_log" if offset >= self._view.end else "queue_dangling_entry"
+            file, position = files.place_of(first + place)
+            expected = (
+                f"an offset before the log's end, {self._view.end}"
+                if offset >= self._view.end
+                else f"a record with the number {first + place} there, or no entry"
+            )
+            found = self._queues.words(entries[place])
+            self._findings.add(Finding(code, file, position, offset, files.name, first + place, found, expected))
+        return explained
+
+
+def _read(files: QueueFiles, first: int, end: int) -> Iterator[tuple[int, Array]]:
+    for begin, stop, is_there in files.pieces(first, end):
+        for number in range(begin, stop, _AT_ONCE) if is_there else ():
+            yield number, files.read(number, min(stop, number + _AT_ONCE))

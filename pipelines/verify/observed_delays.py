@@ -1,0 +1,105 @@
+"""The delays that a store's own schedule queues show, level by level.
+
+A broker enters a delayed message with its delivery time: store time plus the delay of its level. So the difference of
+the two is the level's delay, whatever `messageDelayLevel` the broker was started with, and no settings file is needed
+to check or to rebuild such entries.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from commitlake.connectors.formats.facts.queue_layouts import QueueLayout
+from commitlake.connectors.formats.rocketmq.kernel.facts import Array
+from commitlake.pipelines.verify.log_records import LogRecords
+from commitlake.pipelines.verify.queue_files import QueueFiles
+from commitlake.schemas.layouts.rocketmq.delay_levels import DEFAULT_DELAY_LEVELS_MS, DELAY_UNIT_MS
+
+SAMPLE_ENTRIES = 64
+"""Newest entries of each level that are read: enough for one damaged entry among them not to matter."""
+MAX_DELAY_MS = 1_000 * 86_400_000
+"""Larger differences are damage, and not a delay that somebody has configured."""
+MAX_LEVELS = 1_000
+
+
+def observe_delays(
+    root: Path, queues: Sequence[tuple[str, int]], schedule_topic: str, file_size: int, layout: QueueLayout,
+    records: LogRecords,
+) -> dict[int, int]:  # fmt: skip
+    """Read the delays that the newest entries of the schedule queues have.
+
+    Args:
+        root: The store's folder.
+        queues: Topic and queue id of every queue that has a folder.
+        schedule_topic: The topic of delayed messages.
+        file_size: Bytes of a queue file.
+        layout: The queues' layout.
+        records: The store's log.
+
+    Returns:
+        Milliseconds by level. A level without entries, or without a whole number of seconds in most of them, is
+        left out.
+    """
+    found = {}
+    for topic, queue_id in queues:
+        if topic == schedule_topic and 0 <= queue_id < MAX_LEVELS:
+            delays = _delays_of(QueueFiles(root, topic, queue_id, file_size, layout), records)
+            if delays:
+                delay, count = Counter(delays).most_common(1)[0]
+                if 2 * count > len(delays):
+                    found[queue_id + 1] = delay
+    return found
+
+
+def _delays_of(files: QueueFiles, records: LogRecords) -> list[int]:
+    end = files.written_end()
+    first = max(files.first_number, end - SAMPLE_ENTRIES)
+    delays = []
+    for begin, stop, is_there in files.pieces(first, end):
+        if not is_there:
+            continue
+        for number, entry in enumerate(files.read(begin, stop), begin):
+            message = records.at(int(entry["physical_offset"]))
+            if message is None or (message.topic, message.queue_id, message.queue_offset) != (
+                files.topic, files.queue_id, number,
+            ):  # fmt: skip
+                continue
+            delays.append(int(entry["tags_code"]) - message.store_timestamp)
+    return [delay for delay in delays if is_delay(delay)]
+
+
+def is_delay(difference_ms: int) -> bool:
+    """Return whether a difference can be a configured delay.
+
+    A flipped bit changes a delivery time by a power of two, which is never a whole number of seconds.
+    """
+    return 0 < difference_ms <= MAX_DELAY_MS and difference_ms % DELAY_UNIT_MS == 0
+
+
+def are_delays(differences_ms: Array) -> Array:
+    """Return `is_delay` of an array."""
+    can_be: Array = (differences_ms > 0) & (differences_ms <= MAX_DELAY_MS) & (differences_ms % DELAY_UNIT_MS == 0)
+    return can_be
+
+
+def with_observed(observed: Mapping[int, int]) -> tuple[int, ...]:
+    """Return the delays of all levels: those that were observed, and RocketMQ's defaults for the others.
+
+    A level above the defaults that was not observed gets the delay of the level below it.
+    """
+    count = max(len(DEFAULT_DELAY_LEVELS_MS), *observed, 0)
+    delays = np.zeros(count, np.int64)
+    for place in range(count):
+        default = DEFAULT_DELAY_LEVELS_MS[place] if place < len(DEFAULT_DELAY_LEVELS_MS) else int(delays[place - 1])
+        delays[place] = observed.get(place + 1, default)
+    return tuple(delays.tolist())
+
+
+def differing_levels(observed: Mapping[int, int]) -> tuple[int, ...]:
+    """Return the levels whose delay is not RocketMQ's default."""
+    defaults = dict(enumerate(DEFAULT_DELAY_LEVELS_MS, 1))
+    return tuple(sorted(level for level, delay in observed.items() if defaults.get(level) != delay))

@@ -1,0 +1,186 @@
+"""Records against their queue entries: what of each is there, and right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from commitlake.connectors.formats.facts.entries import QueueEntries
+from commitlake.connectors.formats.rocketmq.kernel.facts import Array
+from commitlake.pipelines.verify.findings import Finding, Findings
+from commitlake.pipelines.verify.log_records import LogRecords
+from commitlake.pipelines.verify.observed_delays import are_delays
+from commitlake.pipelines.verify.queue_files import QueueFiles
+from commitlake.pipelines.verify.store_view import StoreView
+
+_EXTENDED = -(1 << 31) - 1
+"""Codes up to this are no hashes but addresses in a ConsumeQueueExt file."""
+MAX_NUMBER = (1 << 63) // 40
+"""A larger number, times the size of an entry, would not be an offset; only a damaged or forged record has it."""
+
+
+_SHORT = 16
+"""Records at most whose numbers are believed to be wrong, rather than those before and behind."""
+
+
+class Run(NamedTuple):
+    """Records of one queue whose numbers follow one another, in the order of the log.
+
+    Attributes:
+        topic: the queue's topic.
+        queue_id: the queue's number there.
+        first: number of the first record.
+        end: number behind the last.
+        first_offset: physical offset of the first record.
+        last_offset: of the last.
+    """
+
+    topic: str
+    queue_id: int
+    first: int
+    end: int
+    first_offset: int
+    last_offset: int
+
+
+def runs_of(entries: QueueEntries, counts: Array | int = 1) -> Iterator[tuple[Run, slice]]:
+    """The runs of a queue in a chunk, with their places in its entries.
+
+    Args:
+        entries: of the queue.
+        counts: how many messages each record holds.
+    """
+    numbers, offsets = entries.queue_offset, entries.physical_offset
+    following = numbers + counts
+    breaks = np.flatnonzero(numbers[1:] != following[:-1]) + 1
+    for begin, end in pairwise([0, *breaks.tolist(), len(numbers)]):
+        yield (
+            Run(
+                entries.topic, entries.queue_id, int(numbers[begin]), int(following[end - 1]),
+                int(offsets[begin]), int(offsets[end - 1]),
+            ),
+            slice(begin, end),
+        )  # fmt: skip
+
+
+class QueueChecker:
+    """Compares the records of some chunks with their entries."""
+
+    def __init__(self, view: StoreView, findings: Findings) -> None:
+        self._view = view
+        self._findings = findings
+        self._records = LogRecords(view.segments, view.layout)
+        self._begins: dict[str, int] = {}
+
+    def check(self, entries: QueueEntries) -> list[Run]:
+        """Compare a queue's records of a chunk; their runs."""
+        found = list(runs_of(entries))
+        files = self._view.queue(entries.topic, entries.queue_id)
+        # A queue without a file is one finding, and not as many as it has records.
+        if files.starts and not self._view.queues_in_rocksdb:
+            if len(found) > 1:
+                found = self._with_right_numbers(files, found)
+            begun_at = self._begun_at(files)
+            for run, rows in found:
+                if run.last_offset >= begun_at or run.first < files.first_number:
+                    self._check_run(files, run, entries, rows)
+        return [run for run, _ in found]
+
+    def _begun_at(self, files: QueueFiles) -> int:
+        """Where the log has the record of the queue's first entry.
+
+        A record before it that has its number, or a later one, is of a topic of the same name that was deleted: its
+        entries went with it, and those under its number are another's. Without such a record all are compared.
+        """
+        if files.name not in self._begins:
+            number = files.first_number
+            offset = int(files.read(number, number + 1)[0]["physical_offset"])
+            message = self._records.at(offset)
+            is_its = message is not None and (message.topic, message.queue_id, message.queue_offset) == (
+                files.topic,
+                files.queue_id,
+                number,
+            )
+            self._begins[files.name] = offset if is_its else 0
+        return self._begins[files.name]
+
+    def _with_right_numbers(self, files: QueueFiles, found: list[tuple[Run, slice]]) -> list[tuple[Run, slice]]:
+        """The runs, those with a wrong number under the one that their entry has."""
+        right: list[tuple[Run, slice]] = []
+        for place, (run, rows) in enumerate(found):
+            expected = right[-1][0].end if right else found[place + 1][0].first - (run.end - run.first)
+            if run.first != expected and run.end - run.first <= _SHORT and 0 <= expected <= MAX_NUMBER:
+                entry = files.read(expected, expected + 1)[0]
+                if int(entry["physical_offset"]) == run.first_offset:
+                    self._findings.add_many(
+                        "log_wrong_number", run.end - run.first, [self._wrong_number(run, expected)]
+                    )
+                    run = run._replace(first=expected, end=expected + run.end - run.first)  # noqa: PLW2901
+            right.append((run, rows))
+        return right
+
+    def _check_run(self, files: QueueFiles, run: Run, entries: QueueEntries, rows: slice) -> None:
+        if not 0 <= run.first <= MAX_NUMBER:
+            return
+        for first, end, is_there in files.pieces(run.first, run.end):
+            # Files that are missing before or between others are one finding each; behind them there is a lag.
+            if is_there or first >= files.end_number:
+                begin = rows.start + first - run.first
+                self._compare(files, first, files.read(first, end), entries, slice(begin, begin + end - first))
+
+    def _compare(self, files: QueueFiles, first: int, found: Array, entries: QueueEntries, rows: slice) -> None:
+        layout, offsets = self._view.queues, entries.physical_offset[rows]
+        same_offset, same_size = found["physical_offset"] == offsets, found["size"] == entries.size[rows]
+        same_code = np.ones(len(found), np.bool_)
+        extended = np.zeros(len(found), np.bool_)
+        if layout.code_field is not None:
+            codes = found[layout.code_field]
+            same_code = codes == entries.tags_code[rows]
+            if files.has_extension:  # else such a code is damage, or one of BoltMQ's hashes of 64 bits
+                extended = codes <= _EXTENDED
+        valid = layout.is_written(found)
+        wrong = ~(same_offset & same_size & same_code & valid)
+        if not wrong.any():
+            return
+        empty = layout.is_empty(found)
+        lags = empty & (offsets >= self._view.dispatched_end)
+        wrong_code = wrong & ~empty & valid & same_offset & same_size & ~same_code & ~extended
+        other_delay = np.zeros(len(found), np.bool_)
+        if wrong_code.any() and files.topic == self._view.dialect.schedule_topic:
+            other_delay = wrong_code & are_delays(found[layout.code_field] - entries.store_timestamp[rows])
+        for code, rows_of_class in (
+            ("queue_not_dispatched", wrong & lags),
+            ("queue_missing_entry", wrong & empty & ~lags),
+            ("queue_invalid_entry", wrong & ~empty & ~valid),
+            ("queue_wrong_offset", wrong & ~empty & valid & ~same_offset),
+            ("queue_wrong_size", wrong & ~empty & valid & same_offset & ~same_size),
+            ("queue_wrong_tags", wrong_code & ~other_delay),
+            ("queue_other_delay", other_delay),
+        ):
+            places = np.flatnonzero(rows_of_class)
+            self._findings.add_many(
+                code,
+                len(places),
+                (
+                    self._finding(code, files, first + place, found[place], entries, rows.start + place)
+                    for place in places[: self._view.limit].tolist()
+                ),
+            )
+
+    def _finding(
+        self, code: str, files: QueueFiles, number: int, found: Array, entries: QueueEntries, row: int
+    ) -> Finding:
+        file, position = files.place_of(number)
+        words = self._view.queues.words
+        expected = self._view.queues.to_entries(entries.chosen(slice(row, row + 1)))[0]
+        offset = int(entries.physical_offset[row])
+        return Finding(code, file, position, offset, files.name, number, words(found), words(expected))
+
+    def _wrong_number(self, run: Run, expected: int) -> Finding:
+        return Finding(
+            "log_wrong_number", self._view.log, None, run.first_offset, f"{run.topic}/{run.queue_id}", expected,
+            f"number {run.first}", f"{expected}, by its entry and the records around it",
+        )  # fmt: skip

@@ -1,0 +1,177 @@
+"""The entries of a queue by their numbers, whatever of its files is there."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from commitlake.connectors.formats.facts.queue_layouts import QueueLayout
+from commitlake.connectors.formats.rocketmq.kernel.facts import Array
+from commitlake.schemas.layouts.segments import is_segment_name, segment_name
+from commitlake.schemas.store_files import files_in, open_file
+
+_AT_ONCE = 4096
+"""Entries that are read at once."""
+_EXTENSIONS = "consumequeue_ext"
+
+
+class QueueFiles:
+    """The files of one queue.
+
+    Attributes:
+        topic: its topic.
+        queue_id: its number there.
+        folder: where they are.
+        file_size: bytes that each should have.
+        layout: what they are.
+        origin: where each file begins, counted from a multiple of their size; 0 where the layout says so.
+        starts: byte position of the first entry of each file, rising.
+        has_extension: whether the broker keeps a ConsumeQueueExt for it (enableConsumeQueueExt), whose addresses may
+            stand where codes do.
+    """
+
+    def __init__(self, root: Path, topic: str, queue_id: int, file_size: int, layout: QueueLayout) -> None:
+        """List the files; a queue without a folder has none.
+
+        Raises:
+            UnsafeFileError: for a link, or something else that is no file, with the name of one.
+        """
+        self.topic = topic
+        self.queue_id = queue_id
+        self.layout = layout
+        self.folder = root / layout.folder / topic / str(queue_id)
+        self.file_size = file_size
+        self._top = root / layout.folder
+        found = [int(name) for name in files_in(self.folder, is_segment_name, below=self._top)]
+        self.origin = 0 if layout.is_aligned else self._origin_of(found)
+        self.starts = sorted(start for start in found if self.is_start(start))
+        self._known = frozenset(self.starts)
+        self.has_extension = (root / _EXTENSIONS / topic / str(queue_id)).is_dir()
+
+    def _origin_of(self, starts: Iterable[int]) -> int:
+        """Where in a file's size most files begin."""
+        places = Counter(start % self.file_size for start in starts if start % self.layout.entry_size == 0)
+        return places.most_common(1)[0][0] if places else 0
+
+    def is_start(self, position: int) -> bool:
+        """Whether a file may begin at a byte position."""
+        return (position - self.origin) % self.file_size == 0
+
+    @property
+    def name(self) -> str:
+        """Topic and queue id."""
+        return f"{self.topic}/{self.queue_id}"
+
+    @property
+    def first_number(self) -> int:
+        """The number of the first entry of the first file, 0 where there is none."""
+        return self.starts[0] // self.layout.entry_size if self.starts else 0
+
+    @property
+    def end_number(self) -> int:
+        """The number behind the last entry that the last file has room for."""
+        return (self.starts[-1] + self.file_size) // self.layout.entry_size if self.starts else 0
+
+    def place_of(self, number: int) -> tuple[str, int]:
+        """The file of an entry, from the store's folder on, and its byte there."""
+        start = max(0, self.file_start(number))
+        name = f"{self.layout.folder}/{self.topic}/{self.queue_id}/{segment_name(start)}"
+        return name, number * self.layout.entry_size - start
+
+    def file_start(self, number: int) -> int:
+        """Byte position of the file that an entry belongs in; below 0 where that would begin before the queue."""
+        position = number * self.layout.entry_size
+        return position - (position - self.origin) % self.file_size
+
+    def pieces(self, first: int, end: int) -> Iterator[tuple[int, int, bool]]:
+        """Ranges of numbers that lie in one file each, and whether that file is there."""
+        while first < end:
+            start = self.file_start(first)
+            stop = min(end, (start + self.file_size) // self.layout.entry_size)
+            yield first, stop, start in self._known
+            first = stop
+
+    def read(self, first: int, end: int) -> Array:
+        """Entries of one file; what the file does not have is zeros.
+
+        Args:
+            first: number of the first.
+            end: number behind the last; in the same file.
+        """
+        start = self.file_start(first)
+        wanted = (end - first) * self.layout.entry_size
+        try:
+            descriptor = open_file(self.folder / segment_name(start), below=self._top)
+        except FileNotFoundError:
+            return np.zeros(end - first, self.layout.dtype)
+        try:
+            data = os.pread(descriptor, wanted, first * self.layout.entry_size - start)
+        finally:
+            os.close(descriptor)
+        entries: Array = np.frombuffer(data.ljust(wanted, b"\0"), self.layout.dtype)
+        return entries
+
+    def written_end(self) -> int:
+        """The number behind the last valid entry, by halving the last file that has one."""
+        for start in reversed(self.starts):
+            first = start // self.layout.entry_size
+            end = first + self.file_size // self.layout.entry_size
+            low = self._first_not(first, end, self.layout.is_written)
+            if low > first:
+                return low
+        return self.first_number
+
+    def blocks(self) -> Iterator[tuple[int, Array]]:
+        """Number of the first entry and entries, all that the files have, some thousands at once."""
+        for start in self.starts:
+            first = start // self.layout.entry_size
+            end = first + self.file_size // self.layout.entry_size
+            for number in range(first, end, _AT_ONCE):
+                entries = self.read(number, min(end, number + _AT_ONCE))
+                if not entries.view(np.uint8).any() and start == self.starts[-1]:
+                    return
+                yield number, entries
+
+    def between(self, first_offset: int, last_offset: int, *, by_search: bool = True) -> tuple[Array, Array]:
+        """Numbers and entries of the written ones that lead to a stretch of the log.
+
+        Args:
+            first_offset: physical offset of its first record.
+            last_offset: of its last.
+            by_search: halve the queue, whose entries rise with the log where none is damaged; else look at all.
+        """
+        blocks = self.blocks()
+        if by_search:
+            pieces = self.pieces(self._first_from(first_offset), self._first_from(last_offset + 1))
+            blocks = ((first, self.read(first, end)) for first, end, _ in pieces)
+        numbers, found = [np.zeros(0, np.int64)], [np.zeros(0, self.layout.dtype)]
+        for first, entries in blocks:
+            offsets = entries["physical_offset"]
+            leads = (offsets >= first_offset) & (offsets <= last_offset) & self.layout.is_written(entries)
+            numbers.append(first + np.flatnonzero(leads))
+            found.append(entries[leads])
+        return np.concatenate(numbers), np.concatenate(found)
+
+    def _first_from(self, offset: int) -> int:
+        """The number of the first entry that does not lead before an offset of the log."""
+        return self._first_not(
+            self.first_number, self.written_end(), lambda entries: entries["physical_offset"] < offset
+        )
+
+    def _first_not(self, low: int, high: int, condition: Callable[[Array], Array]) -> int:
+        """Return by halving the first number whose entry does not meet a condition, or `high` where all do."""
+        first, block = low, None
+        while low < high:
+            if block is None and high - low <= _AT_ONCE and self.file_start(low) == self.file_start(high - 1):
+                first, block = low, self.read(low, high)  # One read costs less than opening the file for each step.
+            middle = (low + high) // 2
+            entry = self.read(middle, middle + 1) if block is None else block[middle - first : middle - first + 1]
+            if condition(entry)[0]:
+                low = middle + 1
+            else:
+                high = middle
+        return low

@@ -1,0 +1,110 @@
+"""The files of a queue: which should be there, under which names, and how large."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from itertools import pairwise
+from pathlib import Path
+
+from commitlake.connectors.formats.engine.layouts import StoreLayout
+from commitlake.connectors.formats.facts.queue_layouts import QueueLayout
+from commitlake.connectors.formats.facts.topic_kinds import listed_kinds
+from commitlake.connectors.formats.rocketmq import batch_queues
+from commitlake.pipelines.verify.findings import Finding, Findings
+from commitlake.pipelines.verify.queue_check import Run
+from commitlake.pipelines.verify.queue_files import QueueFiles
+from commitlake.pipelines.verify.store_view import StoreView
+from commitlake.schemas.layouts.rocketmq.inner_batch import BATCH_QUEUE_TYPE, SIMPLE_QUEUE_TYPE
+from commitlake.schemas.layouts.segments import is_segment_name, parse_segment_name, segment_name
+from commitlake.schemas.store_files import files_in
+
+
+class QueueFolders:
+    """Looks at the files of queues, and not into them."""
+
+    def __init__(self, view: StoreView, findings: Findings) -> None:
+        self._view = view
+        self._findings = findings
+
+    def check_absent(self, files: QueueFiles, runs: Sequence[Run]) -> None:
+        """A queue without a file: all of its records lack their entries."""
+        self._check_names(files)
+        if not runs:
+            return
+        dispatched = [run for run in runs if run.first_offset < self._view.dispatched_end]
+        code = "queue_missing" if dispatched else "queue_not_dispatched"
+        if code == "queue_missing" and self._view.is_deleted(files.topic):
+            code = "queue_deleted"
+        count = sum(run.end - run.first for run in runs)
+        first = (dispatched or runs)[0]
+        self._findings.add(
+            Finding(code, f"{files.layout.folder}/{files.name}", None, first.first_offset, files.name, first.first,
+                    "no file", f"entries of {count} records")
+        )  # fmt: skip
+
+    def check(self, files: QueueFiles, first_number: int | None) -> None:
+        """Names, sizes, and what is missing.
+
+        Args:
+            files: of a queue that has some.
+            first_number: what the entry of the log's first record of this queue is; None where that does not say which
+                file should be there.
+        """
+        folder = f"{files.layout.folder}/{files.name}"
+        self._check_names(files)
+        wanted = files.starts[0]
+        if first_number is not None:
+            wanted = min(wanted, files.file_start(first_number))
+        for before, after in pairwise([wanted - files.file_size, *files.starts]):
+            start, missing = max(0, before + files.file_size), (after - before) // files.file_size - 1
+            name, number = f"{folder}/{segment_name(start)}", start // files.layout.entry_size
+            expected = f"{missing} files before {segment_name(after)}"
+            finding = Finding("queue_missing_file", name, None, None, files.name, number, "no such file", expected)
+            self._findings.add_many(finding.code, missing, [finding])
+
+    def _check_names(self, files: QueueFiles) -> None:
+        folder = f"{files.layout.folder}/{files.name}"
+        with suppress(FileNotFoundError):
+            for found in files_in(files.folder, below=files.folder.parent.parent):
+                name, start = f"{folder}/{found}", parse_segment_name(found)
+                if start is not None:
+                    self._check_file(files, name, start, (files.folder / found).lstat().st_size)
+                elif self._view.layout is StoreLayout.COMMITLOG:  # what one of JMQ's does with it is not known
+                    expected = "20 digits as a name"
+                    self._findings.add(
+                        Finding("queue_file_name", name, queue=files.name, found=found, expected=expected)
+                    )
+
+    def _check_file(self, files: QueueFiles, name: str, start: int, size: int) -> None:
+        if not files.is_start(start):
+            first = f"{files.origin} and " if files.origin else ""
+            found, expected = segment_name(start), f"{first}a multiple of {files.file_size}"
+            self._findings.add(Finding("queue_file_name", name, queue=files.name, found=found, expected=expected))
+        elif size != files.file_size:
+            found, expected = f"{size} bytes", f"{files.file_size} bytes"
+            self._findings.add(Finding("queue_file_size", name, queue=files.name, found=found, expected=expected))
+
+
+def check_kinds(root: Path, queues: Sequence[tuple[str, int]], layout: QueueLayout, findings: Findings) -> None:
+    """Check that topics.json says of every topic what the folder of its queues says.
+
+    Args:
+        root: The store's folder.
+        queues: Those that have a folder of this layout.
+        layout: ConsumeQueues or BatchConsumeQueues.
+        findings: Gets those topics whose queues would keep a broker from starting.
+    """
+    are_batches, listed = layout is batch_queues.QUEUES, listed_kinds(root)
+    top = root / layout.folder
+    wrong = [queue for queue in queues if listed.get(queue[0], False) is not are_batches]
+    for topic in dict.fromkeys(
+        topic for topic, queue_id in wrong if files_in(top / topic / str(queue_id), is_segment_name, below=top)
+    ):
+        kind = SIMPLE_QUEUE_TYPE if are_batches else BATCH_QUEUE_TYPE
+        expected = (
+            f"none, as topics.json {'says' if topic in listed else 'does not have the topic, which means'} {kind}"
+        )
+        findings.add(
+            Finding("queue_wrong_kind", f"{layout.folder}/{topic}", queue=topic, found="queues", expected=expected)
+        )

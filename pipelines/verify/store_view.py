@@ -1,0 +1,220 @@
+"""What is known of a store before its log is read: where the log ends, what is dispatched, which index files there are.
+
+A broker may be writing meanwhile. So the small files are read first, then the log's end is taken, then the log is read
+up to there, and then the indexes, which by then say at least as much as they must. What the log has behind the last
+entry of all queues is "not dispatched yet", and what an index says of the log behind the end that was taken is newer.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from commitlake.connectors.formats.engine.kernels import kernel_of
+from commitlake.connectors.formats.engine.layouts import StoreLayout
+from commitlake.connectors.formats.engine.plan import StoreRange, TailKind, take_snapshot
+from commitlake.connectors.formats.engine.stores import Segment, Store
+from commitlake.connectors.formats.facts.queue_layouts import QueueLayout, queues_of
+from commitlake.connectors.formats.facts.topic_kinds import TopicKinds
+from commitlake.connectors.formats.rocketmq import batch_queues
+from commitlake.connectors.formats.rocketmq.topic_configs import is_listed
+from commitlake.pipelines.verify.errors import VerifyError
+from commitlake.pipelines.verify.index_files import IndexPart
+from commitlake.pipelines.verify.queue_files import QueueFiles
+from commitlake.schemas.layouts.boltmq.dialect import ROCKETMQ, Dialect
+from commitlake.schemas.layouts.segments import is_segment_name, parse_queue_folder
+from commitlake.schemas.store_files import files_in, folders_in, open_file
+
+ABORT, LOCK = "abort", "lock"
+CONSUME_QUEUES = "consumequeue"
+MAX_MAPPED_FILE_BYTES = (1 << 31) - 1
+"""What a Java broker can map, as its sizes are int: a larger file is none of its queues'."""
+_ROCKSDB_FILE = "CURRENT"
+_FLOCK = "hhqqi4x"  # struct flock on 64-bit Linux: type, whence, start, length, pid
+
+
+@dataclass(frozen=True)
+class StoreView:
+    """One store.
+
+    Attributes:
+        broker: its name.
+        root: the store's folder.
+        segments: the log's files, in order of their offsets.
+        start: physical offset of the log's first byte.
+        end: behind the last record that proves itself.
+        tail: what lies behind it.
+        tail_bytes: how much of it is torn.
+        is_live: a process holds the store's lock.
+        was_aborted: `abort` is there.
+        queue_file_size: bytes of a queue's file.
+        batch_file_size: of a BatchConsumeQueue's.
+        dispatched_end: physical offset up to which every record must have its entries.
+        index: the IndexFiles that can be read, in the order of the log.
+        kinds: which topics have BatchConsumeQueues, as topics.json and the folders tell.
+        queues_in_rocksdb: the queues are in RocksDB.
+        delay_levels_ms: the broker's messageDelayLevel.
+        limit: findings of a class that are kept.
+        topics: the names in topics.json; None where it does not tell.
+        layout: how it keeps its log.
+        dialect: of its CommitLog.
+    """
+
+    broker: str
+    root: str
+    segments: tuple[Segment, ...]
+    start: int
+    end: int
+    tail: TailKind
+    tail_bytes: int
+    is_live: bool
+    was_aborted: bool
+    queue_file_size: int
+    batch_file_size: int
+    dispatched_end: int
+    index: tuple[IndexPart, ...]
+    kinds: TopicKinds
+    queues_in_rocksdb: bool
+    delay_levels_ms: tuple[int, ...]
+    limit: int
+    topics: frozenset[str] | None = None
+    layout: StoreLayout = StoreLayout.COMMITLOG
+    dialect: Dialect = ROCKETMQ
+
+    @property
+    def log(self) -> str:
+        """The folder of its log."""
+        return str(self.layout)
+
+    @property
+    def queues(self) -> QueueLayout:
+        """What its queues are."""
+        return queues_of(self.layout)
+
+    @property
+    def has_key_index(self) -> bool:
+        """Whether the store has IndexFiles in which keys can be found."""
+        return kernel_of(self.layout).has_key_index and self.dialect.has_key_index
+
+    @property
+    def may_lag(self) -> bool:
+        """Whether the indexes may be behind the log: a broker that stops in peace lets them catch up."""
+        return self.is_live or self.was_aborted
+
+    def is_deleted(self, topic: str) -> bool:
+        """Return whether a topic of the log was deleted: a broker forgets its settings, and deletes its queues."""
+        return self.topics is not None and topic not in self.topics and is_listed(topic)
+
+    def queue(self, topic: str, queue_id: int) -> QueueFiles:
+        """A queue's files as they are now."""
+        return QueueFiles(Path(self.root), topic, queue_id, self.queue_file_size, self.queues)
+
+    def batch_queue(self, topic: str, queue_id: int) -> QueueFiles:
+        """A BatchConsumeQueue's files as they are now."""
+        return QueueFiles(Path(self.root), topic, queue_id, self.batch_file_size, batch_queues.QUEUES)
+
+
+def folder_of(store: Store) -> Path:
+    """The store's folder.
+
+    Raises:
+        VerifyError: if it is not on this machine.
+    """
+    if "://" in store.root:
+        raise VerifyError(f"{store.root}: expected a store on a local or mounted disk; 'commitlake audit' reads others")
+    return Path(store.root).parent
+
+
+def is_locked(root: Path) -> bool:
+    """Whether a process has the store open: it holds the lock on the file `lock`."""
+    path = root / LOCK
+    try:
+        inode = path.lstat().st_ino
+    except OSError:
+        return False
+    with suppress(OSError):
+        # To open the file, and close it, would take the lock away from this process, if it is the one that holds it.
+        # Of others the file itself is asked: a file of another disk can have the same inode.
+        for line in Path("/proc/locks").read_text().splitlines():
+            if f" {os.getpid()} " in line and f":{inode} " in line:
+                return True
+    with suppress(OSError), os.fdopen(open_file(path), "rb") as file:
+        request = struct.pack(_FLOCK, fcntl.F_RDLCK, os.SEEK_SET, 0, 1, 0)
+        answer = fcntl.fcntl(file.fileno(), fcntl.F_GETLK, request)
+        return bool(struct.unpack(_FLOCK, answer)[0] != fcntl.F_UNLCK)
+    return False
+
+
+def list_queues(root: Path, layout: QueueLayout) -> list[tuple[str, int]]:
+    """List topics and queue ids that have a folder; what has no number for a name is passed over, as brokers do.
+
+    Raises:
+        UnsafeFileError: for a link among the folders.
+    """
+    found = []
+    top = root / layout.folder
+    for topic in folders_in(top):
+        numbers = map(parse_queue_folder, folders_in(top / topic, below=top))
+        found += [(topic, number) for number in numbers if number is not None]
+    return found
+
+
+def has_rocksdb_queues(root: Path) -> bool:
+    """Whether the queues are kept in RocksDB: its file CURRENT is there then."""
+    return os.path.lexists(root / CONSUME_QUEUES / _ROCKSDB_FILE)
+
+
+def queue_file_size(root: Path, queues: list[tuple[str, int]], layout: QueueLayout) -> int:
+    """Return the size that most of the queues' files have: one setting is for all of them."""
+    sizes: Counter[int] = Counter()
+    top = root / layout.folder
+    for topic, queue_id in queues[:1000]:
+        folder = top / topic / str(queue_id)
+        with suppress(FileNotFoundError):
+            names = files_in(folder, is_segment_name, below=top)
+            sizes.update((folder / name).lstat().st_size for name in names)
+    return likely_file_size(sizes, layout) or layout.default_file_size
+
+
+def likely_file_size(sizes: Counter[int], layout: QueueLayout) -> int | None:
+    """Return the most frequent of the sizes that a queue's file can have; None without one.
+
+    Of sizes that are as frequent it is the default, else the largest: files are cut, and do not grow.
+
+    Args:
+        sizes: How many files have each size.
+        layout: What they are.
+    """
+    possible = {
+        size: count
+        for size, count in sizes.items()
+        if 0 < size <= MAX_MAPPED_FILE_BYTES and size % layout.entry_size == 0
+    }
+    return max(
+        possible, key=lambda size: (possible[size], size == layout.default_file_size, size), default=None
+    )  # fmt: skip
+
+
+def range_of(store: Store, *, is_live: bool) -> StoreRange:
+    """Return where the log begins, and where it ends for the broker that has it open, or that starts with it."""
+    is_stopped = not is_live and store.layout is StoreLayout.COMMITLOG
+    return take_snapshot([store], is_stopped=is_stopped).ranges[store.broker]
+
+
+def last_dispatched(root: Path, queues: list[tuple[str, int]], file_size: int, end: int, layout: QueueLayout) -> int:
+    """Physical offset behind the newest record that has an entry; entries that lead behind the log do not count."""
+    newest = 0
+    for topic, queue_id in queues:
+        files = QueueFiles(root, topic, queue_id, file_size, layout)
+        number = files.written_end() - 1
+        if number >= files.first_number and files.starts:
+            entry = files.read(number, number + 1)[0]
+            behind = int(entry["physical_offset"]) + int(entry["size"])
+            if behind <= end:
+                newest = max(newest, behind)
+    return newest

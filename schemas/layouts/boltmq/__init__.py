@@ -1,0 +1,1 @@
+"""How files of BoltMQ, a re-implementation of RocketMQ in Go, differ from RocketMQ's."""

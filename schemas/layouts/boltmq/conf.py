@@ -1,0 +1,124 @@
+"""A BoltMQ broker's settings, as they decide which segments it deletes: broker.toml.
+
+Source: broker/config/parse.go and config.go, broker/server/controller.go, store/persistent/config.go of BoltMQ 1897b02.
+
+    table     key                  default
+    broker    delete_when          4     an hour of the day, one
+    store     file_reserved_time   48    hours
+    cluster   broker_role          SYNC_MASTER
+
+Its store has settings of its own: 72 hours, at 04, 75 %. That source reads the file's two, prints them, and never hands
+them to the store. So what holds depends on the version: `parse_boltmq_conf` takes both hours of the day, and of the two
+ages the lesser, which is never too late. A zero is the default, as Go cannot tell it from a value that is not there.
+
+A number may begin with zeros, as the `delete_when=04` of BoltMQ's own sample does, which TOML 1.0 does not allow.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from commitlake.schemas.layouts.rocketmq.broker_conf import BrokerConf, BrokerConfError
+
+STORE_CONF = BrokerConf()
+"""What the store has by itself: the same as RocketMQ's."""
+DEFAULT_RESERVED_HOURS, DEFAULT_DELETE_HOUR = 48, 4
+_TABLES = ("cluster", "broker", "store", "log")
+_ROLES = ("ASYNC_MASTER", "SYNC_MASTER", "SLAVE")
+_TABLE_LINE = re.compile(rf"^[ \t]*\[[ \t]*(?:{'|'.join(_TABLES)})[ \t]*\]", re.MULTILINE)
+_LEADING_ZEROS = re.compile(r"^([ \t]*[\w-]+[ \t]*=[ \t]*)0+(?=[0-9]+[ \t]*(?:#.*)?\r?$)", re.MULTILINE)
+_HOURS_A_DAY = 24
+_MAX_SHOWN = 100
+_MOST_HOURS = 1 << 31
+
+
+@dataclass(frozen=True, slots=True)
+class BoltmqConf:
+    """What decides when segments go.
+
+    Attributes:
+        deletion: under RocketMQ's names.
+        is_slave: whether the broker keeps a copy of another's log.
+    """
+
+    deletion: BrokerConf
+    is_slave: bool = False
+
+
+def is_boltmq_conf(text: str) -> bool:
+    """Whether settings are BoltMQ's: they have one of its tables, which no Java properties have."""
+    return _TABLE_LINE.search(text) is not None
+
+
+def parse_boltmq_conf(text: str = "") -> BoltmqConf:
+    """The settings in a broker.toml; keys that have nothing to do with deletion are passed over.
+
+    Args:
+        text: the file's content.
+
+    Raises:
+        BrokerConfError: for what is no such file, or a value that the broker would not take.
+    """
+    document = _document(text)
+    hour = _number(document, "broker", "delete_when", _HOURS_A_DAY) or DEFAULT_DELETE_HOUR
+    hours = _number(document, "store", "file_reserved_time", _MOST_HOURS) or DEFAULT_RESERVED_HOURS
+    role = _get(document, "cluster", "broker_role") or _ROLES[1]
+    if role not in _ROLES:
+        raise BrokerConfError(f"cluster.broker_role: expected one of {', '.join(_ROLES)}, found {_cut(role)}")
+    return BoltmqConf(
+        BrokerConf(
+            file_reserved_hours=min(hours, STORE_CONF.file_reserved_hours),
+            delete_hours=tuple(sorted({hour, *STORE_CONF.delete_hours})),
+        ),
+        is_slave=role == _ROLES[2],
+    )
+
+
+def boltmq_broker_name(text: str) -> str | None:
+    """Return `cluster.broker_name` of a broker.toml, or None where it is not set.
+
+    Raises:
+        BrokerConfError: The text is no such file.
+    """
+    name = _get(_document(text), "cluster", "broker_name")
+    if name is not None and not isinstance(name, str):
+        raise BrokerConfError(f"cluster.broker_name: expected a text, found {_cut(name)}")
+    return name or None
+
+
+def _document(text: str) -> dict[str, Any]:
+    try:
+        document = tomllib.loads(_LEADING_ZEROS.sub(r"\1", text))
+    except (ValueError, RecursionError) as error:  # a ValueError also for a number of more than 4,300 digits
+        raise BrokerConfError(f"expected BoltMQ's settings, in TOML, found what is none: {error}") from None
+    if foreign := [name for name in document if name not in _TABLES]:
+        raise BrokerConfError(
+            f"expected the tables {', '.join(_TABLES)} of BoltMQ's settings, found {_cut(foreign[0])}"
+        )
+    return document
+
+
+def _cut(found: object) -> str:
+    """Return a value for a message, or its beginning."""
+    text = repr(found)
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
+
+
+def _get(document: Mapping[str, Any], table: str, key: str) -> object:
+    found = document.get(table, {})
+    if not isinstance(found, dict):
+        raise BrokerConfError(f"{table}: expected a table, found {_cut(found)}")
+    return found.get(key)
+
+
+def _number(document: Mapping[str, Any], table: str, key: str, limit: int) -> int:
+    found = _get(document, table, key)
+    if found is None:
+        return 0
+    if type(found) is not int or not 0 <= found < limit:
+        raise BrokerConfError(f"{table}.{key}: expected a number from 0 to {limit - 1}, found {_cut(found)}")
+    return found

@@ -1,0 +1,158 @@
+"""BoltMQ's JSON files under `config/`, to and from the form that RocketMQ's have.
+
+Its documentation (1.0.0, 2017) and its source (1897b02, 2018) show two forms of the same files; both are read, the
+source's is written. Times of a `dataVersion` are nanoseconds, RocketMQ's are milliseconds.
+
+    file                    documentation                                   source
+    topics.json             {"topicConfigTable":{"topicConfigTable":{…}}}   {"topicConfigTable":{"topicConfigs":{…}}}
+    consumerOffset.json     {"offsets":{"group@topic":{"0":12}}}            {"offsets":{"topic@group":{"0":12}}}
+    subscriptionGroup.json  {"group":{…},"dataVersion":{…}}                 {"tables":{"group":{…}},"dataVersion":{…}}
+    delayOffset.json                                                        {"offsetTable":{"3":17}}, as RocketMQ's
+
+A topic's `topicFilterType` is a number, and it has a `Separator` (in the documentation `SEPARATOR`). Whether a key is
+`topic@group` is seen from prefixes and known groups, and taken for granted where nothing speaks against it.
+
+The functions that read take any object of a JSON parser: one that is not of BoltMQ's form is handed back as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any, TypeGuard
+
+from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX
+
+Document = dict[Any, Any]
+
+
+TOPICS, GROUPS, OFFSETS = "topicConfigTable", "subscriptionGroupTable", "offsetTable"
+"""RocketMQ's names of the tables."""
+OLD_TOPICS_NAME = "topic.json"
+"""What the documentation calls topics.json."""
+_NESTED_TOPICS = ("topicConfigs", "topicConfigTable")
+_NESTED_GROUPS = "tables"
+_BOLTMQ_OFFSETS = "offsets"
+_VERSION = "dataVersion"
+_NS_OF_MS = 1_000_000
+_FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
+_SEPARATORS = ("Separator", "SEPARATOR")
+_TOPIC_FIELDS = {
+    "topicName": "", "readQueueNums": 0, "writeQueueNums": 0, "perm": 6, "topicSysFlag": 0, "order": False,
+}  # fmt: skip
+_GROUP_FIELDS = {
+    "groupName": "", "consumeEnable": True, "consumeFromMinEnable": True, "consumeBroadcastEnable": True,
+    "retryQueueNums": 1, "retryMaxTimes": 16, "brokerId": 0, "whichBrokerWhenConsumeSlowly": 0,
+}  # fmt: skip
+
+
+def topics_from_boltmq(document: Document) -> Document:
+    """A topics.json in RocketMQ's form."""
+    table = document.get(TOPICS)
+    if not isinstance(table, dict) or len(table) != 1:
+        return document
+    inner = next((table[name] for name in _NESTED_TOPICS if name in table), None)
+    if not _is_table(inner):
+        return document
+    topics = {name: _topic_from_boltmq(config) for name, config in inner.items()}
+    return {**document, **_version_from_boltmq(document), TOPICS: topics}
+
+
+def _is_table(value: object) -> TypeGuard[dict[Any, Document]]:
+    """Whether this is a table of entries, and not an entry."""
+    return isinstance(value, dict) and all(isinstance(entry, dict) for entry in value.values())
+
+
+def _topic_from_boltmq(config: Document) -> Document:
+    kind = config.get("topicFilterType")
+    if type(kind) is int and 0 <= kind < len(_FILTER_TYPES):
+        return {**config, "topicFilterType": _FILTER_TYPES[kind]}
+    return config
+
+
+def _version_from_boltmq(document: Document) -> Document:
+    version = document.get(_VERSION)
+    if not isinstance(version, dict) or type(version.get("timestamp")) is not int:
+        return {}
+    return {_VERSION: {**version, "timestamp": version["timestamp"] // _NS_OF_MS}}
+
+
+def groups_from_boltmq(document: Document) -> Document:
+    """A subscriptionGroup.json in RocketMQ's form."""
+    if GROUPS in document:
+        return document
+    table, kept = document.get(_NESTED_GROUPS), {name: document[name] for name in (_VERSION,) if name in document}
+    if not _is_table(table):
+        table = {name: entry for name, entry in document.items() if name != _VERSION}
+        if not table or not all(isinstance(entry, dict) and "groupName" in entry for entry in table.values()):
+            return document
+    groups = {str(entry.get("groupName") or name): entry for name, entry in table.items()}
+    return {**kept, **_version_from_boltmq(document), GROUPS: groups}
+
+
+def offsets_from_boltmq(document: Document, groups: Collection[str] = ()) -> Document:
+    """A consumerOffset.json in RocketMQ's form.
+
+    Args:
+        document: what the file holds.
+        groups: those that are known.
+    """
+    if OFFSETS in document or not isinstance(table := document.get(_BOLTMQ_OFFSETS), dict):
+        return document
+    if _group_comes_first(table, groups):
+        table = {"@".join(reversed(str(key).split("@", 1))): offsets for key, offsets in table.items()}
+    kept = {name: value for name, value in document.items() if name != _BOLTMQ_OFFSETS}
+    return {**kept, **_version_from_boltmq(document), OFFSETS: table}
+
+
+def _group_comes_first(table: Document, groups: Collection[str]) -> bool:
+    """Whether a file's keys are `group@topic`: some of them must be, and none the other way round."""
+    found = set()
+    for key in table:
+        first, _, second = str(key).partition("@")
+        if _is_topic(second) or (first in groups and second not in groups):
+            found.add(True)
+        if _is_topic(first) or (second in groups and first not in groups):
+            found.add(False)
+    return found == {True}
+
+
+def _is_topic(name: str) -> bool:
+    return name.startswith((RETRY_PREFIX, DLQ_PREFIX))
+
+
+def topics_to_boltmq(document: Document) -> Document:
+    """A topics.json of RocketMQ's form as BoltMQ's source writes it."""
+    topics = {name: _topic_to_boltmq(config) for name, config in document[TOPICS].items()}
+    return {TOPICS: {_NESTED_TOPICS[0]: topics}, **_version_to_boltmq(document)}
+
+
+def _topic_to_boltmq(config: Mapping[Any, Any]) -> Document:
+    separator = next((config[name] for name in _SEPARATORS if name in config), "")
+    kind = config.get("topicFilterType")
+    number = _FILTER_TYPES.index(kind) if kind in _FILTER_TYPES else 0
+    known = {name: config.get(name, default) for name, default in _TOPIC_FIELDS.items()}
+    return {_SEPARATORS[0]: separator, **known, "topicFilterType": number}
+
+
+def groups_to_boltmq(document: Document) -> Document:
+    """A subscriptionGroup.json of RocketMQ's form as BoltMQ's source writes it."""
+    groups = {
+        name: {field: config.get(field, default) for field, default in _GROUP_FIELDS.items()}
+        for name, config in document[GROUPS].items()
+    }
+    return {_NESTED_GROUPS: groups, **_version_to_boltmq(document)}
+
+
+def offsets_to_boltmq(document: Document) -> Document:
+    """A consumerOffset.json of RocketMQ's form as BoltMQ's source writes it."""
+    return {_BOLTMQ_OFFSETS: document[OFFSETS]}
+
+
+def delays_to_boltmq(document: Document) -> Document:
+    """A delayOffset.json of RocketMQ's form as BoltMQ's source writes it."""
+    return {OFFSETS: document[OFFSETS]}
+
+
+def _version_to_boltmq(document: Document) -> Document:
+    version = document[_VERSION]
+    return {_VERSION: {"timestamp": version["timestamp"] * _NS_OF_MS, "counter": version["counter"]}}

@@ -1,0 +1,104 @@
+"""`offset/offset.json`: how far each application has consumed each queue.
+
+    {"version":1,"updated":1700000000000,
+     "consumers":{"<topic>":{"<app>":{"<queueId>":{"ack":120,"pull":130,"time":1700000000000}}}}}
+
+`ack` is the queue offset up to which everything is done, `pull` the next to be handed out (not below `ack`), `time`
+that of the last acknowledgement, ms. The previous version is kept as `offset.json.bak`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from commitlake.schemas.layouts.errors import LayoutError
+from commitlake.schemas.layouts.jmq.journal import MAX_QUEUE_ID
+from commitlake.schemas.layouts.numbers import INT64_MAX, int_within, parse_int
+
+FOLDER = "offset"
+FILE_NAME = "offset.json"
+VERSION = 1
+
+
+class ConsumedQueue(NamedTuple):
+    """Whose progress, and where."""
+
+    topic: str
+    app: str
+    queue_id: int
+
+
+class Position(NamedTuple):
+    """How far an application has come in a queue; see the module's docstring."""
+
+    ack: int
+    pull: int
+    time: int
+
+
+Positions = dict[ConsumedQueue, Position]
+
+
+def parse_offsets(data: bytes) -> tuple[Positions, int]:
+    """The positions in a file's bytes, and when it was written, ms.
+
+    Raises:
+        LayoutError: if it is no such file.
+    """
+    try:
+        document = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise LayoutError("offset.json", 0, "a JSON document", str(error)) from error
+    fields = _object("offset.json", document)
+    if (version := fields.get("version")) != VERSION:
+        raise LayoutError("version", 0, f"{VERSION}", f"{version!r}"[:100])
+    positions = {}
+    for topic, apps in _object("consumers", fields.get("consumers")).items():
+        for app, queues in _object(topic, apps).items():
+            for queue_id, position in _object(app, queues).items():
+                place = ConsumedQueue(topic, app, _queue_id(queue_id))
+                positions[place] = _position(place, _object(queue_id, position))
+    return positions, _number("updated", fields.get("updated"))
+
+
+def _object(name: str, value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise LayoutError(name[:100], 0, "an object", f"{value!r}"[:100])
+    return value
+
+
+def _queue_id(text: str) -> int:
+    number = parse_int(text, 0, MAX_QUEUE_ID)
+    if number is None or str(number) != text:
+        raise LayoutError("queue_id", 0, f"0 to {MAX_QUEUE_ID}", repr(text[:100]))
+    return number
+
+
+def _position(place: ConsumedQueue, fields: Mapping[str, Any]) -> Position:
+    position = Position(*(_number(name, fields.get(name)) for name in Position._fields))
+    if position.ack > position.pull:
+        raise LayoutError("pull", 0, f"at least ack, {position.ack}, for {tuple(place)}", f"{position.pull}")
+    return position
+
+
+def _number(name: str, value: Any) -> int:
+    number = int_within(value, 0, INT64_MAX)
+    if number is None:
+        raise LayoutError(name, 0, f"a number from 0 to {INT64_MAX}", f"{value!r}"[:100])
+    return number
+
+
+def serialize_offsets(positions: Mapping[ConsumedQueue, Position], updated: int) -> bytes:
+    """The whole file.
+
+    Args:
+        positions: of every application and queue.
+        updated: when it is written, ms.
+    """
+    consumers: dict[str, dict[str, dict[str, dict[str, int]]]] = {}
+    for (topic, app, queue_id), position in sorted(positions.items()):
+        consumers.setdefault(topic, {}).setdefault(app, {})[str(queue_id)] = position._asdict()
+    document = {"version": VERSION, "updated": updated, "consumers": consumers}
+    return json.dumps(document, separators=(",", ":")).encode()

@@ -1,0 +1,78 @@
+"""Queue files of JMQ: the 22-byte entries that make a queue out of one topic's messages in the journal.
+
+`queue/<topic>/<queueId>/<20 digits>`; entry i of a queue stands at byte i * 22 of the queue, and a file's name is the
+byte position of its first entry. Files have a fixed size (300,000 entries by default); unused entries are zero. The
+first entry whose CRC is wrong ends the queue, so zeros do: the CRC of 14 zero bytes is not 0. An entry of size 0 stands
+for a message that the journal has lost; no other has its number.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import NamedTuple
+
+from commitlake.schemas.layouts.base import Field, Layout, ReadableBuffer
+from commitlake.schemas.layouts.errors import LayoutError
+
+FOLDER = "queue"
+
+ENTRY = Layout(
+    Field("journal_offset", "Q", "of the record, bytes"),
+    Field("size", "I", "of the record, bytes"),
+    Field("flag", "H", "not used, 0"),
+    Field("entry_crc", "Q", "CRC-32 of the 14 bytes before it"),
+)
+assert ENTRY.size == 22
+DEFAULT_FILE_SIZE = 300_000 * ENTRY.size
+
+CRC_POSITION = ENTRY.offset_of("entry_crc")
+"""What is before it is covered by the CRC."""
+_COVERED = Layout(*ENTRY.fields[:-1])
+_CRC = Layout(ENTRY.fields[-1])
+assert (CRC_POSITION, _COVERED.size, _CRC.size) == (14, 14, 8)
+
+
+class Entry(NamedTuple):
+    """One message of a queue."""
+
+    journal_offset: int
+    size: int
+    flag: int = 0
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether it stands for a message that the journal does not have."""
+        return self.size == 0
+
+
+def parse_entry(buffer: ReadableBuffer, offset: int = 0) -> Entry | None:
+    """The entry at `offset`; None where zeros say that the queue ends. The caller has checked that 22 bytes are there.
+
+    Raises:
+        LayoutError: if the CRC is wrong.
+    """
+    journal_offset, size, flag, stored = ENTRY.unpack(buffer, offset)
+    if stored == zlib.crc32(memoryview(buffer)[offset : offset + CRC_POSITION]):
+        return Entry(journal_offset, size, flag)
+    if not (journal_offset or size or flag or stored):
+        return None
+    expected = zlib.crc32(memoryview(buffer)[offset : offset + CRC_POSITION])
+    raise LayoutError("entry_crc", offset + CRC_POSITION, f"{expected}", f"{stored}")
+
+
+def serialize_entry(entry: Entry) -> bytes:
+    """The entry's 22 bytes."""
+    covered = _COVERED.pack(*entry)
+    return covered + _CRC.pack(zlib.crc32(covered))
+
+
+def count_valid(data: bytes) -> int:
+    """How many entries there are before the first that is not valid."""
+    crc32, count = zlib.crc32, 0
+    for position, (_, _, _, stored) in zip(
+        range(0, len(data), ENTRY.size), ENTRY.struct.iter_unpack(data), strict=True
+    ):
+        if stored == 0 or stored != crc32(data[position : position + CRC_POSITION]):
+            break
+        count += 1
+    return count

@@ -1,0 +1,118 @@
+"""Where the records of a journal file begin and end, and what lies between them: `scan`'s rules, for JMQ's journal.
+
+    RECORD     proves itself: magic, its own journal offset, lengths that add up to its size, a topic, body CRC
+    BLANK      FILLER magic and exactly the bytes left in the file, or less than 6 bytes, all zero, at its end
+    UNWRITTEN  zeros, up to the end of the file
+    MORE       the window ends within the record: ask again with more bytes
+    FAULT      none of these
+
+After a fault the next position that proves itself as a record ends the bad range, also where its body then fails the
+CRC: size, offset and five lengths agree there, and what is behind the body can be read. Faults have the names of
+`scan.Fault`; `physical_offset` is the journal offset, and a record without a topic has wrong part lengths.
+"""
+
+from __future__ import annotations
+
+import re
+
+from commitlake.schemas.layouts.errors import LayoutError
+from commitlake.schemas.layouts.jmq.journal import FILLER, HEAD, MIN_RECORD_SIZE, Magic, body_crc, locate_parts
+from commitlake.schemas.layouts.rocketmq.scan import Bounds, Fault, Finding, Rules, SegmentScanner, SpanKind
+
+_MORE = Finding(SpanKind.MORE)
+_AT_OFFSET = HEAD.offset_of("journal_offset")
+_AT_MAGIC = HEAD.offset_of("magic")
+_HIGH_BYTES = 4
+_LANDMARK_SIZE = _AT_OFFSET + _HIGH_BYTES - _AT_MAGIC
+
+
+def _fault(fault: Fault, expected: str, found: str, size: int = 0) -> Finding:
+    return Finding(SpanKind.FAULT, size, fault, expected, found)
+
+
+def examine(window: memoryview, position: int, journal_offset: int, bounds: Bounds) -> Finding:
+    """What stands at a position.
+
+    Args:
+        window: bytes of a journal file.
+        position: where to look in the window.
+        journal_offset: the journal offset of that position.
+        bounds: what sizes are compared with.
+
+    Returns:
+        MORE where the answer needs bytes behind the window that the file still has.
+    """
+    available = len(window) - position
+    left = bounds.file_end - journal_offset
+    if available < FILLER.size:
+        return _MORE if left > available else _examine_rest(window[position:], journal_offset, bounds)
+    total_size, magic = FILLER.unpack(window, position)
+    if magic == Magic.FILLER:
+        if total_size == (expected := bounds.segment_end - journal_offset):
+            return Finding(SpanKind.BLANK, total_size)
+        return _fault(Fault.BLANK_SIZE, f"{expected} bytes left in the file", f"{total_size}")
+    if total_size == 0 and magic == 0:
+        return Finding(SpanKind.UNWRITTEN)
+    if magic != Magic.MESSAGE:
+        return _fault(Fault.MAGIC, "1234 or BBBB", f"{magic:04X}")
+    return _examine_record(window, position, journal_offset, bounds)
+
+
+def _examine_rest(rest: memoryview, journal_offset: int, bounds: Bounds) -> Finding:
+    """The last bytes of a file, too few for a FILLER."""
+    if any(rest):
+        expected = f"a record or a FILLER, {FILLER.size} bytes or more, or zeros"
+        return _fault(Fault.CUT, expected, f"{len(rest)} bytes left in the file")
+    closes_file = journal_offset + len(rest) == bounds.segment_end
+    return Finding(SpanKind.BLANK if closes_file and len(rest) else SpanKind.UNWRITTEN, len(rest))
+
+
+def _examine_record(  # noqa: PLR0911 (one return for each fault)
+    window: memoryview, position: int, journal_offset: int, bounds: Bounds
+) -> Finding:
+    total_size, _ = FILLER.unpack(window, position)
+    if not MIN_RECORD_SIZE <= total_size <= bounds.max_record_bytes:
+        return _fault(Fault.SIZE, f"{MIN_RECORD_SIZE} to {bounds.max_record_bytes} bytes", f"{total_size}")
+    left = bounds.file_end - journal_offset
+    if total_size > left:
+        return _fault(Fault.CUT, f"{total_size} bytes", f"{left} bytes left in the file")
+    if total_size > len(window) - position:
+        return _MORE
+    head = HEAD.unpack(window, position)
+    own_offset, stored_crc = head[5], head[-1]
+    if own_offset != journal_offset:
+        return _fault(Fault.PHYSICAL_OFFSET, f"{journal_offset}", f"{own_offset}")
+    try:
+        parts = locate_parts(window, position, total_size)
+    except LayoutError as error:
+        return _fault(Fault.PART_LENGTHS, f"{error.field} {error.expected}", error.found)
+    if not parts.topic_length:
+        return _fault(Fault.PART_LENGTHS, "topic_length 1 to 255", "0")
+    body = window[parts.body : parts.body + parts.body_length]
+    if (crc := body_crc(body)) != stored_crc:
+        return _fault(Fault.BODY_CRC, f"{stored_crc}", f"{crc} for these {len(body)} bytes", total_size)
+    return Finding(SpanKind.RECORD, total_size)
+
+
+def _rules_for(file_end: int, start: int) -> Rules:
+    """What a search in these journal offsets stops at.
+
+    A magic of two bytes is everywhere in a large file. But the upper half of a record's own offset is known: the same
+    in all of the file, or one of two.
+    """
+    highs = {offset >> 8 * _HIGH_BYTES for offset in (start, file_end)}
+    high = b"|".join(re.escape(value.to_bytes(_HIGH_BYTES, "big")) for value in sorted(highs))
+    message = re.escape(Magic.MESSAGE.to_bytes(2, "big"))
+    filler = re.escape(Magic.FILLER.to_bytes(2, "big"))
+    # What stands between the magic and the offset is the application's own.
+    between = _AT_OFFSET - _AT_MAGIC - 2
+    landmark = re.compile(b"%b(?=.{%d}(?:%b))|%b" % (message, between, high, filler), re.DOTALL)
+    return Rules(examine, landmark, _AT_MAGIC, _LANDMARK_SIZE, frozenset({Fault.BODY_CRC}))
+
+
+class JournalScanner(SegmentScanner):
+    """Turns windows of a journal file into spans; see `SegmentScanner`."""
+
+    def __init__(self, start: int, bounds: Bounds) -> None:
+        """Begin at the journal offset `start`, which must be where a record should begin."""
+        super().__init__(start, bounds, _rules_for(bounds.file_end, start))

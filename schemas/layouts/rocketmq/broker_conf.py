@@ -1,0 +1,161 @@
+r"""A broker's settings, as they decide which segments it deletes: broker.conf, a Java properties file.
+
+Source: MixAll.properties2Object and MessageStoreConfig of RocketMQ 4.9.7 and 5.x; the file's syntax is that of
+java.util.Properties.load: ISO 8859-1, `\uXXXX`, `key=value`, `key: value` or `key value`, comments with # or !, a
+backslash at a line's end goes on in the next. White space before a value is dropped, behind it not.
+
+A broker ignores a number that it cannot read, and goes on with its default. `parse_broker_conf` refuses it instead:
+whoever wrote it meant something else than what the broker does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from commitlake.schemas.layouts.numbers import INT32_MAX, INT32_MIN, parse_int
+
+T = TypeVar("T")
+
+_ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|(.)|$)", re.DOTALL)
+_WORDS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_KEY = re.compile(r"((?:\\.|[^\\=: \t\f])*)[ \t\f]*(?:[=:][ \t\f]*)?(.*)", re.DOTALL)
+_HOURS_A_DAY = 24
+
+
+class BrokerConfError(ValueError):
+    """A setting that is not what the broker takes; the message is for a user."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerConf:
+    """What decides when segments go; the defaults are the broker's.
+
+    Attributes:
+        file_reserved_hours: `fileReservedTime`, age from which a segment may be deleted.
+        delete_hours: `deleteWhen`, the hours of the day (broker's time zone) in which such segments are.
+        disk_max_used_percent: `diskMaxUsedSpaceRatio`; on a fuller disk they are deleted at any time.
+        clean_forcibly_percent: `diskSpaceCleanForciblyRatio`; on a fuller disk segments are deleted at any age.
+        warning_percent: `diskSpaceWarningLevelRatio`; on a fuller disk the broker refuses messages, too.
+        cleans_forcibly: `cleanFileForciblyEnable`.
+        delete_batch: `deleteFileBatchMax`, segments that one pass deletes at most.
+        store_path: `storePathRootDir`, None where the file does not say.
+    """
+
+    file_reserved_hours: int = 72
+    delete_hours: tuple[int, ...] = (4,)
+    disk_max_used_percent: int = 75
+    clean_forcibly_percent: int = 85
+    warning_percent: int = 90
+    cleans_forcibly: bool = True
+    delete_batch: int = 10
+    store_path: str | None = None
+
+
+def parse_broker_conf(text: str) -> BrokerConf:
+    """The settings in a broker.conf; keys that have nothing to do with deletion are passed over.
+
+    Args:
+        text: the file's content, decoded as ISO 8859-1.
+
+    Raises:
+        BrokerConfError: for a value that the broker would not take, or a way of storing that is not one log in one
+            folder.
+    """
+    settings = parse_properties(text)
+    _refuse_other_stores(settings)
+    default = BrokerConf()
+    return BrokerConf(
+        file_reserved_hours=_get(settings, "fileReservedTime", _integer(0), default.file_reserved_hours),
+        delete_hours=_get(settings, "deleteWhen", _hours, default.delete_hours),
+        # The broker takes 10 for what is less, and 95 for what is more.
+        disk_max_used_percent=min(
+            max(_get(settings, "diskMaxUsedSpaceRatio", _integer(), default.disk_max_used_percent), 10), 95
+        ),
+        clean_forcibly_percent=_get(
+            settings, "diskSpaceCleanForciblyRatio", _integer(), default.clean_forcibly_percent
+        ),
+        warning_percent=_get(settings, "diskSpaceWarningLevelRatio", _integer(), default.warning_percent),
+        cleans_forcibly=_get(settings, "cleanFileForciblyEnable", _boolean, default.cleans_forcibly),
+        delete_batch=_get(settings, "deleteFileBatchMax", _integer(1), default.delete_batch),
+        store_path=settings.get("storePathRootDir"),
+    )
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """Keys and values of a Java properties file; of a repeated key the last."""
+    found = {}
+    for line in _logical_lines(text):
+        match = _KEY.fullmatch(line)
+        assert match is not None  # every part may be empty
+        found[_unescape(match[1])] = _unescape(match[2])
+    return found
+
+
+def _logical_lines(text: str) -> Iterator[str]:
+    whole = ""
+    for line in re.split(r"\r\n|\r|\n", text):
+        part = line.lstrip(" \t\f")
+        if not whole and (not part or part[0] in "#!"):
+            continue
+        if (len(part) - len(part.rstrip("\\"))) % 2:
+            whole += part[:-1]
+            continue
+        yield whole + part
+        whole = ""
+    if whole:
+        yield whole
+
+
+def _unescape(text: str) -> str:
+    return _ESCAPE.sub(lambda found: chr(int(found[1], 16)) if found[1] else _WORDS.get(found[2], found[2] or ""), text)
+
+
+def _refuse_other_stores(settings: Mapping[str, str]) -> None:
+    folders = settings.get("storePathCommitLog", "").split(",")
+    if len(folders) > 1:
+        raise BrokerConfError(f"storePathCommitLog: expected one folder, found {len(folders)}: {', '.join(folders)}")
+    if _get(settings, "enableDLegerCommitLog", _boolean, False):
+        raise BrokerConfError("enableDLegerCommitLog: expected false, found true: such a log is not a CommitLog")
+    replicas = _get(settings, "replicasPerDiskPartition", _integer(), 1)
+    if replicas > 1:
+        raise BrokerConfError(f"replicasPerDiskPartition: expected 1, a disk of the broker's own, found {replicas}")
+
+
+def _get(settings: Mapping[str, str], key: str, parse: Callable[[str], T], default: T) -> T:
+    if key not in settings:
+        return default
+    try:
+        return parse(settings[key])
+    except ValueError as error:
+        raise BrokerConfError(f"{key}: expected {error}, found {settings[key][:100]!r}") from None
+
+
+def _integer(least: int = INT32_MIN) -> Callable[[str], int]:
+    expected = "a number" if least < 0 else f"a number of at least {least}"
+
+    def parse(text: str) -> int:
+        number = parse_int(text, least, INT32_MAX)
+        if number is None:
+            raise ValueError(expected)
+        return number
+
+    return parse
+
+
+def _boolean(text: str) -> bool:
+    """As Java's parseBoolean, but that anything else than true is not false."""
+    if text.lower() not in {"true", "false"}:
+        raise ValueError("true or false")
+    return text.lower() == "true"
+
+
+def _hours(text: str) -> tuple[int, ...]:
+    """Java's split drops empty parts at the end; an empty one elsewhere stops every deletion with an exception."""
+    hours = {parse_int(part, 0, _HOURS_A_DAY - 1) for part in text.rstrip(";").split(";")}
+    known = {hour for hour in hours if hour is not None}
+    if len(known) < len(hours):
+        raise ValueError("hours from 00 to 23 with semicolons between, as 04 or 04;16")
+    return tuple(sorted(known))

@@ -1,0 +1,96 @@
+"""Message properties: `key 0x01 value 0x02`, repeated, in UTF-8.
+
+The last 0x02 is absent in what brokers 4.9.1 to 5.1.4 wrote; both forms are read, and the newer one is written.
+Keys may repeat (brokers 4.9.4 to 5.3.3 append a batch's header properties to each message of the batch): RocketMQ
+sees the last value, and the message's own UNIQ_KEY is the first. Source: MessageDecoder.string2messageProperties.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from commitlake.schemas.layouts.errors import UnserializableError
+from commitlake.schemas.layouts.numbers import parse_int32
+
+NAME_VALUE_SEPARATOR = 0x01
+PROPERTY_SEPARATOR = 0x02
+MAX_SIZE = 32_767
+"""propertiesLength is an int16."""
+
+KEYS = "KEYS"
+TAGS = "TAGS"
+UNIQ_KEY = "UNIQ_KEY"
+DELAY = "DELAY"
+REAL_TOPIC = "REAL_TOPIC"
+REAL_QID = "REAL_QID"
+RETRY_TOPIC = "RETRY_TOPIC"
+ORIGIN_MESSAGE_ID = "ORIGIN_MESSAGE_ID"
+TRAN_MSG = "TRAN_MSG"
+PGROUP = "PGROUP"
+WAIT = "WAIT"
+TIMER_OUT = "TIMER_OUT_MS"
+PRIORITY = "_SYS_MSG_PRIORITY_"
+KEY_SEPARATOR = " "
+
+Pairs = list[tuple[str, str]]
+
+
+def parse_properties(data: bytes) -> Pairs:
+    """Every entry in stored order, repeated keys included.
+
+    An entry needs a 0x01 with at least one byte on both sides; others are skipped, as the broker's decoder does. Bytes
+    that are not UTF-8 become U+FFFD, likewise; ask `is_utf8` where that matters.
+    """
+    pairs: Pairs = []
+    for entry in data.decode("utf-8", "replace").split("\x02"):
+        key, separator, value = entry.partition("\x01")
+        if key and separator and value:
+            pairs.append((key, value))
+    return pairs
+
+
+def is_utf8(data: bytes) -> bool:
+    """Whether the stored text says the same in every decoder."""
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def serialize_properties(pairs: Iterable[tuple[str, str]]) -> bytes:
+    """The stored form, with a 0x02 after every entry, as brokers since 5.2.0 write it.
+
+    Raises:
+        UnserializableError: for an empty key or value, a separator inside one, or more than 32,767 bytes.
+    """
+    parts: list[str] = []
+    for key, value in pairs:
+        if not key or not value:
+            raise UnserializableError("properties", "keys and values of at least one character", f"{key!r}={value!r}")
+        parts.append(f"{key}\x01{value}\x02")
+    text = "".join(parts)
+    # Two counts over the whole are much cheaper than a search in every key and value; brokers do this for every
+    # message.
+    if text.count("\x01") != len(parts) or text.count("\x02") != len(parts):
+        bad = next(part for part in parts if part.count("\x01") != 1 or part.count("\x02") != 1)
+        raise UnserializableError("properties", "no 0x01 or 0x02 in keys and values", repr(bad))
+    data = text.encode()
+    if len(data) > MAX_SIZE:
+        raise UnserializableError("properties", f"at most {MAX_SIZE} bytes", f"{len(data)} bytes")
+    return data
+
+
+def split_keys(value: str) -> list[str]:
+    """Business keys out of the KEYS property: parts between single spaces, empty ones dropped."""
+    return [key for key in value.split(KEY_SEPARATOR) if key]
+
+
+def first_value(pairs: Pairs, key: str) -> str | None:
+    """The value of a key's first entry."""
+    return next((value for name, value in pairs if name == key), None)
+
+
+def parse_priority(value: str | None) -> int | None:
+    """Return a priority where the property is a whole number that fits an int32, else None."""
+    return parse_int32(value)

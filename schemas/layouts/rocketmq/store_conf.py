@@ -1,0 +1,129 @@
+"""A broker's settings, as they decide what its store holds and what its files look like.
+
+A broker.conf is a Java properties file (`broker_conf`). Its keys here, with the defaults of MessageStoreConfig and
+BrokerConfig of RocketMQ 4.9.7 and 5.5.0:
+
+    key                                default
+    brokerName                         the machine's host name
+    messageDelayLevel                  1s 5s 10s 30s 1m 2m ... 2h, see `delay_levels`
+    mappedFileSizeCommitLog            1073741824   bytes of a segment
+    mappedFileSizeConsumeQueue         6000000      bytes of a ConsumeQueue file
+    mapperFileSizeBatchConsumeQueue    13800000     bytes of a BatchConsumeQueue file (5.x)
+    maxHashSlotNum                     5000000      slots of an IndexFile
+    maxIndexNum                        20000000     entries of an IndexFile
+    maxMessageSize                     4194304      bytes of the largest body
+    flushDiskType                      ASYNC_FLUSH  or SYNC_FLUSH: when a send is answered
+
+Of BoltMQ's broker.toml only the broker's name is read: its other sizes cannot be set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from commitlake.schemas.layouts.boltmq.conf import boltmq_broker_name, is_boltmq_conf
+from commitlake.schemas.layouts.numbers import INT32_MAX, NumberError, require_int
+from commitlake.schemas.layouts.rocketmq.broker_conf import BrokerConfError, parse_properties
+from commitlake.schemas.layouts.rocketmq.delay_levels import parse_delay_levels
+
+_MAX_SHOWN = 100
+_FLUSH_TYPES = {"ASYNC_FLUSH": False, "SYNC_FLUSH": True}
+
+
+@dataclass(frozen=True, slots=True)
+class StoreConf:
+    """What a settings file says of a store; None where it does not set a key.
+
+    Attributes:
+        broker_name: `brokerName`.
+        delay_levels_ms: `messageDelayLevel`, milliseconds of levels 1, 2, 3, ...
+        segment_size_bytes: `mappedFileSizeCommitLog`.
+        queue_file_size_bytes: `mappedFileSizeConsumeQueue`.
+        batch_queue_file_size_bytes: `mapperFileSizeBatchConsumeQueue`.
+        index_slots: `maxHashSlotNum`.
+        index_entries: `maxIndexNum`.
+        max_body_bytes: `maxMessageSize`.
+        is_flush_sync: Whether `flushDiskType` is SYNC_FLUSH.
+    """
+
+    broker_name: str | None = None
+    delay_levels_ms: tuple[int, ...] | None = None
+    segment_size_bytes: int | None = None
+    queue_file_size_bytes: int | None = None
+    batch_queue_file_size_bytes: int | None = None
+    index_slots: int | None = None
+    index_entries: int | None = None
+    max_body_bytes: int | None = None
+    is_flush_sync: bool | None = None
+
+
+def parse_store_conf(text: str) -> StoreConf:
+    """Parse a broker.conf or a BoltMQ broker.toml; other keys are ignored.
+
+    Args:
+        text: The file's content, decoded as ISO 8859-1.
+
+    Raises:
+        BrokerConfError: A value that the broker would not take.
+    """
+    if is_boltmq_conf(text):
+        return StoreConf(broker_name=parse_broker_name(text))
+    settings = parse_properties(text)
+    return StoreConf(
+        broker_name=_broker_name(settings),
+        delay_levels_ms=_delay_levels(settings),
+        segment_size_bytes=_positive(settings, "mappedFileSizeCommitLog"),
+        queue_file_size_bytes=_positive(settings, "mappedFileSizeConsumeQueue"),
+        batch_queue_file_size_bytes=_positive(settings, "mapperFileSizeBatchConsumeQueue"),
+        index_slots=_positive(settings, "maxHashSlotNum"),
+        index_entries=_positive(settings, "maxIndexNum"),
+        max_body_bytes=_positive(settings, "maxMessageSize"),
+        is_flush_sync=_is_flush_sync(settings),
+    )
+
+
+def parse_broker_name(text: str) -> str | None:
+    """Parse the broker's name only, whatever else the file sets.
+
+    Args:
+        text: The content of a broker.conf or a broker.toml, decoded as ISO 8859-1.
+
+    Returns:
+        The name as it is there, None where there is none.
+
+    Raises:
+        BrokerConfError: The text is a broker.toml that cannot be read.
+    """
+    return boltmq_broker_name(text) if is_boltmq_conf(text) else _broker_name(parse_properties(text))
+
+
+def _broker_name(settings: Mapping[str, str]) -> str | None:
+    return settings.get("brokerName") or None
+
+
+def _delay_levels(settings: Mapping[str, str]) -> tuple[int, ...] | None:
+    text = settings.get("messageDelayLevel")
+    if text is None:
+        return None
+    try:
+        return parse_delay_levels(text)
+    except ValueError as error:
+        raise BrokerConfError(f"messageDelayLevel: {error}") from None
+
+
+def _is_flush_sync(settings: Mapping[str, str]) -> bool | None:
+    text = settings.get("flushDiskType")
+    if text not in {None, *_FLUSH_TYPES}:
+        raise BrokerConfError(f"flushDiskType: expected {' or '.join(_FLUSH_TYPES)}, found {str(text)[:_MAX_SHOWN]!r}")
+    return None if text is None else _FLUSH_TYPES[text]
+
+
+def _positive(settings: Mapping[str, str], key: str) -> int | None:
+    text = settings.get(key)
+    if text is None:
+        return None
+    try:
+        return require_int(text, key, 1, INT32_MAX)
+    except NumberError as error:
+        raise BrokerConfError(str(error)) from None

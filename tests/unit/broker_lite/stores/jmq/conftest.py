@@ -1,0 +1,31 @@
+"""A clock and a small open store in JMQ's layout for tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from commitlake.broker_lite.stores.jmq import JournalStore
+from tests.unit.broker_lite.builders import Clock
+from tests.unit.broker_lite.stores.jmq.builders import SMALL
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """A clock that stands still."""
+    return Clock()
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """The folder of a store that is not there yet."""
+    return tmp_path / "store"
+
+
+@pytest.fixture
+def store(root: Path, clock: Clock) -> Iterator[JournalStore]:
+    """A small store on `clock`."""
+    with JournalStore.open(root, SMALL, clock=clock) as opened:
+        yield opened

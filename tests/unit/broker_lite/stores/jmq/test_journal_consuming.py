@@ -1,0 +1,350 @@
+"""Batches, retries, dead letters, and what the archive's agent sees of all that."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from commitlake.broker_lite.stores.jmq import (
+    ArchiveView,
+    Batch,
+    BatchLostError,
+    Consuming,
+    JournalStore,
+    RetryStatus,
+    retry_delay_ms,
+)
+from commitlake.broker_lite.stores.rocketmq import FlushMode, StoreFilesError
+from commitlake.schemas.layouts.errors import UnserializableError
+from commitlake.schemas.layouts.jmq.consumption import Outcome
+from commitlake.schemas.layouts.rocketmq.hosts import Host
+from tests.unit.broker_lite.builders import STORED_MS, Clock
+from tests.unit.broker_lite.stores.jmq.builders import CLIENT, SMALL, crash, fill, message
+
+OTHER = Host.of("192.168.1.11", 50123)
+SECOND = 1000
+
+
+@pytest.fixture
+def consuming(store: JournalStore) -> Iterator[Consuming]:
+    """Ten messages in each of two queues."""
+    fill(store, 20)
+    consuming = Consuming(store)
+    yield consuming
+    consuming.close()
+
+
+def take(consuming: Consuming, count: int = 4, client: Host = CLIENT, app: str = "mail") -> Batch:
+    """A batch that must be there."""
+    batch = consuming.take("orders", app, 0, client, count)
+    assert batch is not None
+    return batch
+
+
+def numbers(batch: Batch) -> list[int]:
+    return [one.queue_offset for one in batch.messages]
+
+
+def test_batches_follow_one_another(consuming: Consuming) -> None:
+    seen = []
+    while (batch := consuming.take("orders", "mail", 0, CLIENT, 4)) is not None:
+        seen.append(numbers(batch))
+        consuming.finish(batch)
+    assert seen == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+    assert consuming.take("orders", "mail", 9, CLIENT, 4) is None
+    assert consuming.take("nobody", "mail", 0, CLIENT, 4) is None
+
+
+def test_queue_is_one_consumers_of_an_application(consuming: Consuming) -> None:
+    batch = take(consuming)
+    assert consuming.take("orders", "mail", 0, OTHER, 4) is None
+    assert consuming.take("orders", "mail", 1, OTHER, 4) is not None
+    assert numbers(take(consuming, app="stock", client=OTHER)) == [0, 1, 2, 3]
+    consuming.finish(batch)
+    assert numbers(take(consuming, client=OTHER)) == [4, 5, 6, 7]
+
+
+def test_batch_whose_time_is_over_goes_to_another(consuming: Consuming, clock: Clock) -> None:
+    batch = take(consuming)
+    clock.now_ms += SMALL.lock_timeout_ms
+    second = take(consuming, client=OTHER)
+    assert numbers(second) == numbers(batch)
+    with pytest.raises(BatchLostError, match="expected the batch up to message 4"):
+        consuming.finish(batch)
+    consuming.finish(second)
+    with pytest.raises(BatchLostError):
+        consuming.finish(second)
+
+
+def test_batch_that_is_given_back_is_there_at_once(consuming: Consuming) -> None:
+    consuming.give_back(take(consuming))
+    assert numbers(take(consuming, client=OTHER)) == [0, 1, 2, 3]
+
+
+def test_unfinished_batch_is_there_again_after_a_crash(root: Path) -> None:
+    with JournalStore.open(root, SMALL, clock=Clock()) as store:
+        fill(store, 20)
+        consuming = Consuming(store)
+        consuming.finish(take(consuming, 2))
+        store.offsets.save_changed()
+        take(consuming)
+        consuming.close()
+        crash(store)
+    with JournalStore.open(root, SMALL, clock=Clock()) as store:
+        consuming = Consuming(store)
+        assert numbers(take(consuming)) == [2, 3, 4, 5]
+        consuming.close()
+
+
+def test_consumption_can_be_set_back(consuming: Consuming) -> None:
+    consuming.finish(take(consuming))
+    batch = take(consuming)
+    consuming.set_back("orders", "mail", 0, 1)
+    with pytest.raises(BatchLostError):
+        consuming.finish(batch)
+    assert numbers(take(consuming)) == [1, 2, 3, 4]
+
+
+def test_retries_wait_for_powers_of_three_seconds() -> None:
+    assert [retry_delay_ms(attempt) for attempt in range(1, 6)] == [1000, 3000, 9000, 27_000, 81_000]
+    assert retry_delay_ms(1000) == retry_delay_ms(31)
+
+
+def test_failed_message_comes_again_and_the_others_go_on(consuming: Consuming, clock: Clock) -> None:
+    consuming.finish(take(consuming), {1: "no such address"})
+    assert numbers(take(consuming)) == [4, 5, 6, 7]
+    assert consuming.take_retries("orders", "mail", 10) == []
+    assert consuming.retries.next_due_ms("orders", "mail") == STORED_MS + SECOND
+    clock.now_ms += SECOND
+    assert consuming.take_retries("orders", "stock", 10) == []
+    (retry,) = consuming.take_retries("orders", "mail", 10)
+    assert retry.message.body == b"body 2"
+    assert (retry.attempt, retry.exception) == (2, "no such address")
+    assert consuming.finish_retry(retry, CLIENT, None) is RetryStatus.SUCCEEDED
+    assert consuming.retries.next_due_ms("orders", "mail") is None
+
+
+def test_each_failure_waits_longer_and_the_last_makes_a_dead_letter(root: Path, clock: Clock) -> None:
+    with JournalStore.open(root, replace(SMALL, retry_max_attempts=4), clock=clock) as store:
+        fill(store, 2)
+        consuming = Consuming(store)
+        consuming.finish(take(consuming), {0: "first"})
+        waits = []
+        for attempt in range(1, 5):
+            due = consuming.retries.next_due_ms("orders", "mail")
+            assert due is not None
+            waits.append((due - clock.now_ms) // SECOND)
+            clock.now_ms = due - 1
+            assert consuming.take_retries("orders", "mail", 10) == []
+            clock.now_ms = due
+            (retry,) = consuming.take_retries("orders", "mail", 10)
+            assert retry.attempt == attempt + 1
+            status = consuming.finish_retry(retry, CLIENT, f"failure {attempt}")
+        assert waits == [1, 3, 9, 27]
+        assert status is RetryStatus.DEAD
+        assert consuming.retries.next_due_ms("orders", "mail") is None
+        (dead,) = consuming.retries.dead_letters("orders", "mail")
+        assert (dead.message.body, dead.exception, dead.failed_retries) == (b"body 0", "failure 4", 4)
+        assert consuming.retries.dead_letters("orders", "mail", after=dead.id) == []
+        assert consuming.retries.dead_letters("orders", "stock") == []
+        consuming.retries.revive([dead.id])
+        (again,) = consuming.take_retries("orders", "mail", 10)
+        assert (again.attempt, again.message) == (2, dead.message)
+        consuming.retries.delete([again.id])
+        with pytest.raises(BatchLostError):
+            consuming.finish_retry(again, CLIENT, None)
+        clock.now_ms += 10**9
+        assert consuming.take_retries("orders", "mail", 10) == []
+        consuming.close()
+
+
+def test_message_expires_before_a_retry_that_would_come_too_late(root: Path, clock: Clock) -> None:
+    with JournalStore.open(root, replace(SMALL, retry_expiry_ms=5 * SECOND), clock=clock) as store:
+        fill(store, 2)
+        consuming = Consuming(store)
+        consuming.finish(take(consuming), {0: "x"})
+        for wait, status in ((1, RetryStatus.RETRYING), (3, RetryStatus.DEAD)):  # 9 s more would be too late
+            clock.now_ms += wait * SECOND
+            (retry,) = consuming.take_retries("orders", "mail", 10)
+            assert consuming.finish_retry(retry, CLIENT, "x") is status
+        consuming.close()
+
+
+def test_retry_is_one_consumers_until_its_time_is_over(consuming: Consuming, clock: Clock) -> None:
+    consuming.finish(take(consuming), {0: "x", 2: "y"})
+    clock.now_ms += SECOND
+    (first,) = consuming.take_retries("orders", "mail", 1)
+    (second,) = consuming.take_retries("orders", "mail", 1)
+    assert (first.message.queue_offset, second.message.queue_offset) == (0, 2)
+    assert consuming.take_retries("orders", "mail", 1) == []
+    clock.now_ms += SMALL.lock_timeout_ms
+    with pytest.raises(BatchLostError, match="found it gone"):
+        consuming.finish_retry(first, CLIENT, None)
+    assert len(consuming.take_retries("orders", "mail", 10)) == 2
+
+
+def test_message_that_fails_twice_before_its_retry_waits_once(consuming: Consuming, clock: Clock) -> None:
+    consuming.finish(take(consuming, 1), {0: "first"})
+    clock.now_ms += 500
+    consuming.set_back("orders", "mail", 0, 0)
+    consuming.finish(take(consuming, 1), {0: "second"})
+    clock.now_ms += 500
+    (retry,) = consuming.take_retries("orders", "mail", 10)
+    assert retry.exception == "first"
+    consuming.finish_retry(retry, CLIENT, None)
+    consuming.set_back("orders", "mail", 0, 0)
+    consuming.finish(take(consuming, 1), {0: "third"})
+    clock.now_ms += SECOND
+    (retry,) = consuming.take_retries("orders", "mail", 10)
+    assert (retry.exception, retry.attempt) == ("third", 2)
+
+
+def test_retries_outlive_crashes_and_their_journal_files(root: Path, clock: Clock) -> None:
+    with JournalStore.open(root, replace(SMALL, flush_mode=FlushMode.SYNC), clock=clock) as store:
+        fill(store, 100)
+        consuming = Consuming(store)
+        consuming.finish(take(consuming), {1: "\ud800 and a long reason " + "x" * 10_000})
+        consuming.close()
+        crash(store)
+    (root / "journal" / f"{0:020d}").unlink()
+    clock.now_ms += SECOND
+    with JournalStore.open(root, SMALL, clock=clock) as store:
+        consuming = Consuming(store)
+        (retry,) = consuming.take_retries("orders", "mail", 10)
+        assert retry.message.body == b"body 2"
+        assert retry.exception.startswith("? and a long reason")
+        consuming.close()
+
+
+@pytest.mark.parametrize("data", [b"no database" * 100, b"SQLite format 3\0" + b"\xff" * 5000])
+def test_file_that_is_no_retry_store_is_an_error(root: Path, store: JournalStore, data: bytes) -> None:
+    path = root / "retry" / "retry.db"
+    path.parent.mkdir()
+    path.write_bytes(data)
+    with pytest.raises(StoreFilesError, match=r"retry\.db: expected a retry store"):
+        Consuming(store)
+
+
+def test_database_of_others_is_an_error(root: Path, store: JournalStore) -> None:
+    path = root / "retry" / "retry.db"
+    path.parent.mkdir()
+    database = sqlite3.connect(path)
+    database.execute("CREATE TABLE other (id INTEGER)")
+    database.close()
+    with pytest.raises(StoreFilesError, match="expected a retry store of version 2, found 0"):
+        Consuming(store)
+
+
+@pytest.mark.parametrize(("app", "client"), [("a" * 256, CLIENT), ("\ud800", CLIENT), ("mail", Host.of("::1", 1))])
+def test_consumer_that_could_not_be_logged_is_refused_at_once(consuming: Consuming, app: str, client: Host) -> None:
+    with pytest.raises(UnserializableError):
+        consuming.take("orders", app, 0, client, 4)
+    assert numbers(take(consuming)) == [0, 1, 2, 3]
+
+
+def test_archive_sees_every_message_and_every_consumption(
+    store: JournalStore, consuming: Consuming, clock: Clock
+) -> None:
+    view = ArchiveView(store)
+    assert view.produced(0, 100) == ([], 0)
+    consuming.finish(take(consuming), {1: "x"})
+    clock.now_ms += SECOND
+    (retry,) = consuming.take_retries("orders", "mail", 10)
+    consuming.finish_retry(retry, OTHER, None)
+    assert view.consumed(0, 100) == ([], 0)
+    store.flush()
+    produced, offset = [], 0
+    while (found := view.produced(offset, 7))[0]:
+        produced += found[0]
+        offset = found[1]
+    assert [one.message.body for one in produced] == [f"body {number}".encode() for number in range(20)]
+    assert produced[5].message_id == "orders/1/2@broker-a"
+    assert offset == store.max_journal_offset
+    consumed, place = [], 0
+    while (some := view.consumed(place, 2))[0]:
+        consumed += some[0]
+        place = some[1]
+    assert [(one.queue_offset, one.outcome, one.attempt) for one in consumed] == [
+        (0, Outcome.CONSUMED, 1),
+        (1, Outcome.FAILED, 1),
+        (2, Outcome.CONSUMED, 1),
+        (3, Outcome.CONSUMED, 1),
+        (1, Outcome.CONSUMED, 2),
+    ]
+    assert [one.client_address for one in consumed] == [CLIENT] * 4 + [OTHER]
+    assert {one.consume_timestamp for one in consumed} == {STORED_MS, STORED_MS + SECOND}
+    by_place = {(one.message.queue_id, one.message.queue_offset): one.message for one in produced}
+    assert all(by_place[one.queue_id, one.queue_offset].journal_offset == one.journal_offset for one in consumed)
+
+
+def test_consume_records_go_on_in_the_next_file_and_after_a_crash(root: Path, clock: Clock) -> None:
+    options = replace(SMALL, journal_file_size_bytes=1 << 16)
+    counts = 0
+    for end in (crash, JournalStore.close, crash):
+        store = JournalStore.open(root, options, clock=clock)
+        fill(store, 50)
+        consuming = Consuming(store)
+        while (batch := consuming.take("orders", "mail", 0, CLIENT, 10)) is not None:
+            consuming.finish(batch)
+            counts += len(batch.messages)
+        store.offsets.save_changed()
+        store.flush()
+        found, place = ArchiveView(store).consumed(0, 1000)
+        assert [one.queue_offset for one in found] == list(range(counts))
+        assert ArchiveView(store).consumed(place, 1000) == ([], place)
+        consuming.close()
+        end(store)
+    assert len(list((root / "consume").iterdir())) == 5
+
+
+def test_torn_consume_record_is_cut(root: Path, clock: Clock) -> None:
+    with JournalStore.open(root, SMALL, clock=clock) as store:
+        fill(store, 8)
+        consuming = Consuming(store)
+        consuming.finish(take(consuming, 4))
+        consuming.close()
+    file = root / "consume" / f"{0:020d}"
+    data = bytearray(file.read_bytes())
+    size = int.from_bytes(data[:2], "big")
+    data[3 * size + 20] ^= 0xFF
+    file.write_bytes(data)
+    with JournalStore.open(root, SMALL, clock=clock) as store:
+        found, place = ArchiveView(store).consumed(0, 100)
+        assert ([one.queue_offset for one in found], place) == ([0, 1, 2], 3 * size)
+        assert file.read_bytes() == bytes(data[: 3 * size]).ljust(1024, b"\0")
+
+
+def test_archive_goes_on_behind_damage(root: Path, clock: Clock) -> None:
+    with JournalStore.open(root, SMALL, clock=clock) as store:
+        results = fill(store, 100)
+        store.flush()
+        memory, position = store._files.journal.files.locate(results[3].journal_offset)
+        memory[position] = 0xFF
+        produced, offset = ArchiveView(store).produced(0, 1000)
+        assert [one.message.body for one in produced] == [
+            f"body {number}".encode() for number in range(100) if number != 3
+        ]
+        assert offset == store.max_journal_offset
+
+
+def test_lost_messages_are_passed_over(root: Path, clock: Clock) -> None:
+    with JournalStore.open(root, SMALL, clock=clock) as store:
+        results = [store.put(message(number), 0) for number in range(60)]
+    file = root / "journal" / f"{0:020d}"
+    data = bytearray(file.read_bytes())
+    for result in results[2:5]:
+        data[result.journal_offset] = 0xFF
+    file.write_bytes(data)
+    (root / "checkpoint").unlink()
+    with JournalStore.open(root, SMALL, clock=clock) as store:
+        consuming = Consuming(store)
+        seen = []
+        while (batch := consuming.take("orders", "mail", 0, CLIENT, 1)) is not None:
+            seen += numbers(batch)
+            consuming.finish(batch)
+        assert seen == [0, 1, *range(5, 60)]
+        consuming.close()

@@ -1,0 +1,84 @@
+"""What goes with files of a journal: what tells of their messages alone, so that it does not fill the disk."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from commitlake.broker_lite.stores.jmq import ArchiveView, JournalStore
+from commitlake.broker_lite.stores.rocketmq.options import RetentionOptions
+from commitlake.schemas.layouts.jmq.consumption import Consumption, Outcome
+from tests.unit.broker_lite.builders import Clock
+from tests.unit.broker_lite.stores.jmq.builders import CLIENT, SMALL, fill
+
+AT_ANY_HOUR = replace(SMALL, retention=RetentionOptions(1, tuple(range(24)), 97, 98, 99))
+COUNT = 120
+NOW = time.time()
+
+
+@pytest.fixture
+def used(root: Path, clock: Clock) -> Iterator[JournalStore]:
+    """A store of several files of every kind; each message was consumed when the next one was stored."""
+    with JournalStore.open(root, AT_ANY_HOUR, clock=clock) as store:
+        for number in range(COUNT):
+            (put,) = fill(store, 1, number)
+            consumption = Consumption(
+                "orders", put.queue_id, put.queue_offset, put.journal_offset, "mail", Outcome.CONSUMED, clock.now_ms, 1,
+                CLIENT,
+            )  # fmt: skip
+            store.log_consumption([consumption])
+        store.flush()
+        yield store
+
+
+def files_of(root: Path, folder: str) -> list[Path]:
+    """Files in order of their offsets."""
+    return sorted((root / folder).iterdir())
+
+
+def let_time_pass(root: Path, hours: float, folder: str, count: int) -> None:
+    """Let the first files have been written so long ago, each a minute after the one before."""
+    for number, path in enumerate(files_of(root, folder)[:count]):
+        os.utime(path, (NOW - hours * 3600 + 60 * number,) * 2)
+
+
+def test_consume_records_go_with_the_messages_that_they_tell_of(used: JournalStore, root: Path, clock: Clock) -> None:
+    before = ArchiveView(used).consumed(0, 10 * COUNT)[0]
+    let_time_pass(root, 3, "journal", 2)  # the second one 2 h 59 min ago
+    let_time_pass(root, 3, "consume", 2)
+    os.utime(files_of(root, "consume")[2], (NOW - 2.9 * 3600,) * 2)  # when the third one was written, too
+    kept = files_of(root, "consume")[2:]
+    assert used.clean(NOW) == 2
+    assert files_of(root, "consume") == kept
+    after, end = ArchiveView(used).consumed(0, 10 * COUNT)
+    assert after == before[-len(after) :]
+    start = 2 * SMALL.journal_file_size_bytes
+    assert [one for one in before if one.journal_offset >= start] == [
+        one for one in after if one.journal_offset >= start
+    ]
+    used.close()
+    with JournalStore.open(root, AT_ANY_HOUR, clock=clock) as again:
+        assert ArchiveView(again).consumed(0, 10 * COUNT) == (after, end)
+        again.log_consumption(after[:1])
+        again.flush()
+        assert ArchiveView(again).consumed(end, 10)[0] == after[:1]
+
+
+def test_the_consume_records_that_are_written_stay(used: JournalStore, root: Path) -> None:
+    let_time_pass(root, 9, "journal", 100)
+    let_time_pass(root, 10, "consume", 100)
+    assert used.clean(NOW) > 2
+    assert len(files_of(root, "journal")) == len(files_of(root, "consume")) == 1
+
+
+def test_where_no_message_goes_no_consume_record_goes(used: JournalStore, root: Path) -> None:
+    let_time_pass(root, 9, "consume", 100)
+    before = files_of(root, "consume")
+    assert len(before) > 3
+    assert used.clean(NOW) == 0
+    assert files_of(root, "consume") == before

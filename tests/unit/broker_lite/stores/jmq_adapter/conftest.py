@@ -1,0 +1,47 @@
+"""A broker whose store has JMQ's layout, and a client of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from commitlake.broker_lite.handlers.dispatcher import Dispatcher
+from commitlake.broker_lite.stores.jmq_adapter import JmqStore
+from tests.unit.broker_lite.broker_builders import Peer
+from tests.unit.broker_lite.builders import Clock
+from tests.unit.broker_lite.stores.jmq_adapter.builders import open_jmq_broker
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """A clock that stands still."""
+    return Clock()
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """The folder of a store that is not there yet."""
+    return tmp_path / "store"
+
+
+@pytest.fixture
+def dispatcher(root: Path, clock: Clock) -> Iterator[Dispatcher]:
+    """A broker on a small store."""
+    opened = open_jmq_broker(root, clock)
+    with opened.broker.store:
+        yield opened
+
+
+@pytest.fixture
+def store(dispatcher: Dispatcher) -> JmqStore:
+    """Its store."""
+    assert isinstance(dispatcher.broker.store, JmqStore)
+    return dispatcher.broker.store
+
+
+@pytest.fixture
+def peer(dispatcher: Dispatcher) -> Peer:
+    """A client of it."""
+    return Peer(dispatcher)

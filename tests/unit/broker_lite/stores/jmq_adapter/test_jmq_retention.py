@@ -1,0 +1,66 @@
+"""Retries that came to an end go with their messages; those that wait, and dead letters, outlive them."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from commitlake.broker_lite.broker.broker import Broker
+from commitlake.broker_lite.broker.options import BrokerOptions
+from commitlake.broker_lite.handlers.dispatcher import Dispatcher
+from commitlake.broker_lite.stores.jmq import RetryStatus
+from commitlake.broker_lite.stores.jmq_adapter import JmqStore
+from commitlake.broker_lite.stores.rocketmq.options import RetentionOptions
+from tests.unit.broker_lite.broker_builders import Peer
+from tests.unit.broker_lite.builders import Clock
+from tests.unit.broker_lite.stores.jmq.builders import BROKER
+from tests.unit.broker_lite.stores.jmq_adapter.builders import OPTIONS, commit, pull, send, send_back
+
+FILE_BYTES = 4096
+SMALL = replace(
+    OPTIONS,
+    journal_file_size_bytes=FILE_BYTES,
+    max_body_size_bytes=100,
+    queue_count=1,
+    retention=RetentionOptions(1, tuple(range(24)), 97, 98, 99),
+)
+DLQ = "%DLQ%consumers"
+RETRIES = "%RETRY%consumers"
+NOW = time.time()
+
+
+def statuses(store: JmqStore) -> list[tuple[int, RetryStatus]]:
+    """Queue offset and status of every row of the retry store."""
+    rows = store._retrying._retries.select("1 ORDER BY queue_offset", ())
+    return [(row.message.queue_offset, row.status) for row in rows]
+
+
+def test_ended_retries_go_with_their_messages_and_the_others_stay(root: Path, clock: Clock) -> None:
+    with JmqStore.open(root, SMALL, clock=clock) as store:
+        peer = Peer(Dispatcher(Broker(store, BrokerOptions(address=BROKER))))
+        for number in range(80):
+            send(peer, number)
+        messages = [pull(peer, "orders", number)[0] for number in range(3)]
+        late = pull(peer, "orders", 79)[0]
+        assert messages[2].physical_offset < FILE_BYTES < 2 * FILE_BYTES < late.physical_offset
+        send_back(peer, messages[0])
+        send_back(peer, late)
+        clock.now_ms += 1000
+        assert store.deliver_due(clock.now_ms)
+        commit(peer, RETRIES, 2)
+        send_back(peer, messages[1])
+        send_back(peer, messages[2], delayLevel=-1)
+        done, waits, dead = RetryStatus.SUCCEEDED, RetryStatus.RETRYING, RetryStatus.DEAD
+        assert statuses(store) == [(0, done), (1, waits), (2, dead), (79, done)]
+        assert store.clean(NOW) == 0
+        assert len(statuses(store)) == 4
+        for path in sorted((root / "journal").iterdir())[:2]:
+            os.utime(path, (NOW - 9000, NOW - 9000))
+        assert store.clean(NOW) == 2
+        assert statuses(store) == [(1, waits), (2, dead), (79, done)]
+        assert [one.body for one in pull(peer, DLQ)] == [b"body 2"]
+        clock.now_ms += 1000
+        assert store.deliver_due(clock.now_ms)
+        assert [one.body for one in pull(peer, RETRIES, 2)] == [b"body 1"]

@@ -1,0 +1,154 @@
+"""Compiled code is kept where it can be written, never used for another source, and safe to share."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numba
+import pytest
+
+from commitlake.connectors.formats.engine.kernel import function_cache
+from commitlake.connectors.formats.engine.kernel.compiled import compiled
+from commitlake.connectors.formats.engine.kernel.function_cache import KernelCacheFile, cache_folder
+
+PROJECT = Path(function_cache.__file__).parents[5]
+
+
+@pytest.fixture(autouse=True)
+def ask_again(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let each test see the folder that its own settings give."""
+    monkeypatch.setattr(numba.config, "CACHE_DIR", "")
+    cache_folder.cache_clear()
+    yield
+    cache_folder.cache_clear()
+
+
+def plus_one(number: int) -> int:
+    return number + 1
+
+
+def test_the_folder_is_beside_the_source_if_that_can_be_written() -> None:
+    folder = cache_folder()
+    assert folder is not None
+    assert folder.parent == Path(function_cache.__file__).parent / "__pycache__"
+
+
+def test_the_folder_is_in_the_users_cache_for_a_read_only_installation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "access", lambda path, _: Path(path).is_relative_to(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    folder = cache_folder()
+    assert folder is not None
+    assert folder.parent == tmp_path / "commitlake"
+
+
+def test_the_folder_is_in_numbas_if_the_user_has_chosen_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
+    folder = cache_folder()
+    assert folder is not None
+    assert folder.parent == tmp_path / "commitlake"
+
+
+def test_a_function_is_compiled_without_a_cache_if_no_folder_can_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    assert cache_folder() is None
+    assert compiled(plus_one)(6) == 7
+
+
+def test_a_function_is_compiled_if_its_code_cannot_be_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(KernelCacheFile, "save", fail)
+    assert compiled(plus_one)(6) == 7
+
+
+def test_the_folder_is_another_when_any_of_the_sources_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sources = (
+        "connectors/formats/kernel/crc.py",
+        "pipelines/rebuild/rules.py",
+        "schemas/layouts/rocketmq/commitlog.py",
+    )
+    monkeypatch.setattr(function_cache, "_PACKAGE", tmp_path)
+    found = [function_cache._digest()]
+    for number in range(2):
+        for source in sources:
+            (tmp_path / source).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / source).write_text(f"from kernel import compiled\nVALUE = {number}\n")
+            found.append(function_cache._digest())
+    assert len(set(found)) == len(found)
+
+
+def test_a_module_without_compiled_functions_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(function_cache, "_PACKAGE", tmp_path)
+    before = function_cache._digest()
+    (tmp_path / "pipelines").mkdir()
+    (tmp_path / "pipelines" / "module.py").write_text("VALUE = 1\n")
+    assert function_cache._digest() == before
+
+
+def cache_file(folder: Path) -> KernelCacheFile:
+    return KernelCacheFile(str(folder), "function", b"stamp of the source")  # type: ignore[no-untyped-call]
+
+
+def test_writers_at_once_lose_nothing_and_never_mix_up_code(tmp_path: Path) -> None:
+    keys = range(32)
+    with ThreadPoolExecutor(8) as writers:
+        list(writers.map(lambda key: cache_file(tmp_path).save(key, f"code {key}"), keys))
+    assert [cache_file(tmp_path).load(key) for key in keys] == [f"code {key}" for key in keys]
+
+
+def test_the_second_who_compiles_the_same_keeps_what_is_there(tmp_path: Path) -> None:
+    cache_file(tmp_path).save("key", "first")
+    cache_file(tmp_path).save("key", "second")
+    assert cache_file(tmp_path).load("key") == "first"
+    assert len(list(tmp_path.glob("*.nbc"))) == 1
+
+
+@pytest.mark.parametrize("suffix", [".nbi", ".nbc"])
+@pytest.mark.parametrize("content", [b"", b"\x80\x05no pickle"])
+def test_a_damaged_file_is_replaced(tmp_path: Path, suffix: str, content: bytes) -> None:
+    cache_file(tmp_path).save("key", "code")
+    (damaged,) = tmp_path.glob(f"*{suffix}")
+    damaged.write_bytes(content)
+    assert cache_file(tmp_path).load("key") is None
+    cache_file(tmp_path).save("key", "again")
+    assert cache_file(tmp_path).load("key") == "again"
+
+
+PROGRAM = """
+import sys
+import numpy as np
+from commitlake.connectors.formats.engine.kernel.crc import crc32
+sys.stdout.write("ready\\n"); sys.stdout.flush()
+sys.stdin.readline()
+print(crc32(np.frombuffer(b"123456789", np.uint8), 0, 9), *crc32.stats.cache_hits.values())
+"""
+
+
+def test_two_processes_that_compile_at_once_both_work_and_a_third_finds_the_code(tmp_path: Path) -> None:
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(PROJECT)}
+    command = [sys.executable, "-c", PROGRAM]
+
+    def start() -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            command, env=environment, cwd=tmp_path, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+
+    def finish(process: subprocess.Popen[str]) -> list[str]:
+        return process.communicate("go\n", timeout=120)[0].split()[-2:]
+
+    both = [start(), start()]
+    for process in both:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    with ThreadPoolExecutor(2) as pool:
+        assert [answer[0] for answer in pool.map(finish, both)] == [str(0xCBF43926)] * 2
+    assert finish(start()) == [str(0xCBF43926), "1"]

@@ -1,0 +1,242 @@
+"""Where a log is divided: at true records, found near the cut, and never inside a body without an error."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from commitlake.connectors.formats.engine import cuts
+from commitlake.connectors.formats.engine.batches import read_split
+from commitlake.connectors.formats.engine.cuts import find_cuts, find_last_cut
+from commitlake.connectors.formats.engine.errors import SplitError
+from commitlake.connectors.formats.engine.files import LocalFile, OpenSegment, Window
+from commitlake.connectors.formats.engine.filters import narrow
+from commitlake.connectors.formats.engine.options import Mode, Options
+from commitlake.connectors.formats.engine.plan import plan_splits, segment_ranges, take_snapshot
+from commitlake.connectors.formats.engine.read_plan import plan_read
+from commitlake.connectors.formats.engine.request import Request
+from commitlake.connectors.formats.engine.splits import Split
+from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.schemas.layouts.rocketmq.commitlog import serialize_blank
+from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES
+from commitlake.schemas.tables.messages import SOURCE
+from tests.hostile import BEFORE_BODY, BEHIND_BODY, HostileLog, fake_record, store_record
+from tests.logs import closed_segment, damage, messages, open_segment, records, write_store
+
+SIZE = 1 << 20
+PARTITION = 64 << 10
+LOOK_BACK = 8 << 10
+COLUMNS = {field.name: field for field in SOURCE}
+REQUEST = Request(to_arrow_schema(StructType([COLUMNS["physical_offset"]]), timezone="UTC"))
+MARKED = Request(
+    to_arrow_schema(StructType([COLUMNS["physical_offset"], COLUMNS["_corrupt_record"]]), timezone="UTC"),
+    Mode.PERMISSIVE,
+)
+
+
+@pytest.fixture(autouse=True)
+def short_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looks back that fit the logs of these tests."""
+    monkeypatch.setattr(cuts, "LOOK_BACK_BYTES", LOOK_BACK)
+
+
+def whole_of(root: Path) -> Split:
+    """All of a store's only segment."""
+    (store,) = find_stores(str(root), "b")
+    (whole,) = segment_ranges(store, take_snapshot([store]).ranges["b"])
+    return whole
+
+
+def cuts_of(whole: Split, *, near: bool = True) -> list[int]:
+    """The cuts of a segment, looked up near their places or hopped to."""
+    with OpenSegment(whole.path) as file, pytest.MonkeyPatch.context() as patch:
+        if not near:
+            patch.setattr(cuts, "_WORTH_A_LOOK", SIZE)
+        return find_cuts(file, whole, PARTITION, DEFAULT_MAX_RECORD_BYTES, whole.end)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_looking_up_and_hopping_find_the_same_cuts(tmp_path: Path, seed: int) -> None:
+    for make in (open_segment, closed_segment):
+        sent = messages(2500, seed)
+        end = sum(map(len, records(sent)))
+        whole = whole_of(write_store(tmp_path / make.__name__, [(0, make(sent, SIZE))]))
+        found = cuts_of(whole)
+        assert found == cuts_of(whole, near=False)
+        assert len(found) == end // PARTITION
+        assert all(PARTITION * number <= cut < PARTITION * number + 1000 for number, cut in enumerate(found, 1))
+
+
+@pytest.mark.parametrize("written", [40, 700, 2500])
+def test_the_last_cut_is_found_from_the_end_also_of_a_segment_that_is_mostly_zeros(
+    tmp_path: Path, written: int
+) -> None:
+    whole = whole_of(write_store(tmp_path, [(0, open_segment(messages(written), SIZE))]))
+    whole = replace(whole, end=whole.file_end)  # as before it is known where the log ends
+    with OpenSegment(whole.path) as file:
+        found = find_last_cut(file, whole, PARTITION, DEFAULT_MAX_RECORD_BYTES)
+    near = [cut for cut in cuts_of(whole) if cut >= 2 * LOOK_BACK]
+    assert found == (near[-1] if near else None)
+
+
+def read_all(root: Path, *, near: bool, partition: int = PARTITION) -> tuple[list[int], int]:
+    """Offsets of the records that a divided read gives, and the bytes that it could not read."""
+    (store,) = find_stores(str(root), "b")
+    with pytest.MonkeyPatch.context() as patch:
+        if not near:
+            patch.setattr(cuts, "_WORTH_A_LOOK", SIZE)
+        splits = plan_splits(store, take_snapshot([store]).ranges["b"], partition)
+    offsets, bad = [], 0
+    for split in splits:
+        for batch in read_split(split, MARKED):
+            for row in batch.to_pylist():
+                note = row["_corrupt_record"]
+                if note is None:
+                    offsets.append(row["physical_offset"])
+                else:
+                    bad += note["end"] - note["start"]
+    return offsets, bad
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_damage_around_the_cuts_loses_nothing(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    data = open_segment(messages(2500, seed), SIZE)
+    for number in range(1, 7):
+        start = PARTITION * number - 2000
+        damaged = damage(data[start : start + 4000], chance)[:4000].ljust(4000, b"\0")
+        data = data[:start] + damaged + data[start + 4000 :]
+    root = write_store(tmp_path, [(0, data)])
+    assert read_all(root, near=True) == read_all(root, near=False)
+
+
+def test_planning_looks_at_little_of_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = whole_of(write_store(tmp_path, [(0, open_segment(messages(2500), SIZE))]))
+    read = []
+    original = LocalFile.read_into
+
+    def counting(self: LocalFile, window: Window, position: int) -> int:
+        read.append(len(window))
+        return original(self, window, position)
+
+    monkeypatch.setattr(LocalFile, "read_into", counting)
+    found = cuts_of(whole)
+    assert len(found) > 6
+    assert sum(read) <= len(found) * 5 * LOOK_BACK
+
+
+def holding(root: Path, inner_bytes: int, distance: int) -> tuple[Path, int, int]:
+    """A store with a body, at the first cut, that holds a row of provable records; where these begin and end.
+
+    Args:
+        root: where to write it.
+        inner_bytes: of provable records, at least.
+        distance: from the outer record's start to the first of them.
+    """
+    first = PARTITION + 100
+    before, start = [], 0
+    while start < first - distance:
+        left = first - distance - start - BEFORE_BODY - BEHIND_BODY
+        length = left if left < 2000 else 500
+        before.append(store_record(lambda _, length=length: b"x" * length, start))  # type: ignore[misc]
+        start += len(before[-1])
+    assert start == first - distance
+    inner = b""
+    while len(inner) < inner_bytes:
+        inner += fake_record(first + len(inner), 0)
+    outer = store_record(lambda at: b"y" * (first - at) + inner, start)
+    after = records(messages(1200, seed=3), start + len(outer))
+    data = b"".join([*before, outer, *after])
+    assert data[first : first + len(inner)] == inner
+    return write_store(root, [(0, data.ljust(SIZE, b"\0"))]), first, first + len(inner)
+
+
+def offsets_of(splits: list[Split]) -> list[int]:
+    """The records that a read of these splits gives."""
+    return [row for split in splits for batch in read_split(split, REQUEST) for row in batch.column(0).to_pylist()]
+
+
+def test_records_in_a_body_are_no_cut(tmp_path: Path) -> None:
+    root, first, end = holding(tmp_path, LOOK_BACK // 2, 1000)
+    (cut, *_) = cuts_of(whole_of(root))
+    assert cut >= end
+    (store,) = find_stores(str(root), "b")
+    rows = offsets_of(plan_splits(store, take_snapshot([store]).ranges["b"], PARTITION))
+    assert not any(first <= row < end for row in rows)
+
+
+def test_a_body_longer_than_a_look_back_is_an_error_and_an_undivided_read_is_not(tmp_path: Path) -> None:
+    root, first, end = holding(tmp_path, LOOK_BACK, LOOK_BACK + 1000)
+    assert cuts_of(whole_of(root))[0] == first
+    (store,) = find_stores(str(root), "b")
+    ranges = take_snapshot([store]).ranges["b"]
+    splits = plan_splits(store, ranges, PARTITION)
+    with pytest.raises(SplitError, match=r"goes on to .*maxPartitionBytes; commitlake archive: --partition-mib 1\)"):
+        list(read_split(splits[0], REQUEST))
+    (whole,) = plan_splits(store, ranges, SIZE)
+    rows = offsets_of([whole])
+    assert not any(first <= row < end for row in rows)
+
+
+def test_a_record_in_a_body_that_ends_with_the_outer_one_is_no_cut(tmp_path: Path) -> None:
+    before, start = [], 0
+    while start < PARTITION - 300:
+        before.append(store_record(lambda _: bytes(200), start))
+        start += len(before[-1])
+    outer = store_record(lambda at: bytes(PARTITION + 50 - at) + fake_record(PARTITION + 50, BEHIND_BODY), start)
+    after = records(messages(1200), start + len(outer))
+    root = write_store(tmp_path, [(0, b"".join([*before, outer, *after]).ljust(SIZE, b"\0"))])
+    assert cuts_of(whole_of(root)) == cuts_of(whole_of(root), near=False)
+    assert cuts_of(whole_of(root))[0] == start + len(outer)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_hostile_bodies_are_read_the_same_however_the_log_is_divided(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    log = HostileLog(chance, SIZE, LOOK_BACK - 200, share=chance.choice([0.3, 0.9]))
+    data = chance.choice([log.open, log.closed])()
+    root = write_store(tmp_path, [(0, data)])
+    (store,) = find_stores(str(root), "b")
+    found = take_snapshot([store]).ranges["b"]
+    splits = plan_splits(store, found, PARTITION)
+    assert len(splits) > 8
+    assert offsets_of(splits) == log.starts
+    for _ in range(8):
+        at = chance.randrange(log.end)
+        data = data[:at] + damage(data[at : at + 100], chance).ljust(100, b"\0")[:100] + data[at + 100 :]
+    (tmp_path / "commitlog" / f"{0:020d}").write_bytes(data)
+    undivided = read_all(root, near=True, partition=SIZE)
+    assert read_all(root, near=True) == undivided
+    assert read_all(root, near=False) == undivided
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_starting_offset_inside_a_body_gives_no_record_of_it(tmp_path: Path, seed: int) -> None:
+    log = HostileLog(random.Random(seed), SIZE, LOOK_BACK - 200)
+    root = write_store(tmp_path, [(0, log.open())])
+    for fake in random.Random(seed).sample(log.fakes, 5):
+        given = {"path": str(root), "startingOffset": str(fake), "maxPartitionBytes": str(PARTITION)}
+        options = Options.parse(given)
+        narrowed = narrow(options)
+        request = replace(REQUEST, filters=narrowed.filters)
+        rows = [
+            row
+            for split in plan_read(options, narrowed).splits
+            for batch in read_split(split, request)
+            for row in batch.column(0).to_pylist()
+        ]
+        assert rows == [start for start in log.starts if start >= fake]
+
+
+def test_bodies_full_of_blanks_cost_a_hop_and_no_more(tmp_path: Path) -> None:
+    before, start = [], 0
+    while start < SIZE - 3000:
+        before.append(store_record(lambda at: serialize_blank(SIZE - at)[:8] + bytes(992), start))
+        start += len(before[-1])
+    whole = whole_of(write_store(tmp_path, [(0, b"".join(before).ljust(SIZE, b"\0"))]))
+    assert cuts_of(whole) == cuts_of(whole, near=False)

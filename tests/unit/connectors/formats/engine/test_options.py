@@ -1,0 +1,55 @@
+"""Options are checked at once."""
+
+from __future__ import annotations
+
+import pytest
+
+from commitlake.connectors.formats.engine.errors import OptionError
+from commitlake.connectors.formats.engine.options import BY_SIZE, BodyForm, Mode, Options
+
+
+def test_defaults_need_only_a_path() -> None:
+    options = Options.parse({"path": "/store"})
+    assert (options.mode, options.body, options.topics) == (Mode.FAILFAST, BodyForm.NONE, None)
+    assert options.max_partition_bytes == BY_SIZE
+
+
+def test_names_are_taken_in_any_case_as_spark_hands_them_over() -> None:
+    options = Options.parse({"PATH": "/store", "maxpartitionbytes": "5", "MODE": "permissive", "Topics": "a, b"})
+    assert options.max_partition_bytes == 5
+    assert options.mode is Mode.PERMISSIVE
+    assert options.topics == frozenset({"a", "b"})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("pathh", "x", r"unknown option 'pathh' \(did you mean 'path'\?\); known are path"),
+        ("mode", "LAX", "expected FAILFAST, PERMISSIVE, DROPMALFORMED, found 'LAX'"),
+        ("body", "all", "expected none, stored, decompressed, found 'all'"),
+        ("maxPartitionBytes", "1g", "expected a whole number, found '1g'"),
+        ("maxBatchBytes", "0", "at least 1 byte, found 0"),
+        ("queueIds", "1,x", "expected whole numbers"),
+        ("topics", " , ", "at least one name"),
+        ("keys", "a", "expected the option topics with it"),
+        ("clockTolerance", "-1", "at least 0 ms, found -1"),
+        ("useIndexes", "maybe", "expected true or false, found 'maybe'"),
+    ],
+)
+def test_wrong_option_is_an_error_that_says_what_fits(name: str, value: str, message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        Options.parse({"path": "/store", name: value})
+
+
+def test_what_may_be_skipped_has_defaults_that_are_safe() -> None:
+    options = Options.parse({"path": "/store"})
+    assert (options.use_indexes, options.clock_tolerance_ms, options.keys) == (True, 600_000, None)
+    options = Options.parse(
+        {"path": "/store", "topics": "t", "keys": "a, b", "useIndexes": "False", "clockTolerance": "0"}
+    )
+    assert (options.use_indexes, options.clock_tolerance_ms, options.keys) == (False, 0, frozenset({"a", "b"}))
+
+
+def test_path_is_needed() -> None:
+    with pytest.raises(OptionError, match="'path' is missing"):
+        Options.parse({})

@@ -1,0 +1,257 @@
+"""Topics from ConsumeQueues: what the queues have lost is scanned, and never missed."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from commitlake.connectors.formats.engine.errors import IndexMismatchError
+from commitlake.connectors.formats.engine.index_answer import IndexUnusable, check_that_it_pays
+from commitlake.connectors.formats.engine.read_plan import Way
+from commitlake.connectors.formats.engine.splits import ListedSplit, Split
+from commitlake.schemas.layouts.rocketmq.consumequeue import ENTRY, PRE_BLANK, serialize_entry
+from tests.indexed_stores import RARE, SEGMENT_BYTES, plan_of, read_by_plan, read_by_scan, read_splits
+
+pytestmark = pytest.mark.usefixtures("nothing_to_seek")
+
+
+def queue_files(root: Path, topic: str = RARE, queue_id: int = 0) -> list[Path]:
+    """A queue's files, in order."""
+    return sorted((root / "consumequeue" / topic / str(queue_id)).iterdir())
+
+
+def patch(path: Path, position: int, data: bytes) -> None:
+    """Write bytes into a file."""
+    content = bytearray(path.read_bytes())
+    content[position : position + len(data)] = data
+    path.write_bytes(bytes(content))
+
+
+def test_a_sound_index_leads_to_the_topics_records_and_nothing_else(plain: Path) -> None:
+    (plan,) = plan_of(plain, topics=RARE).stores
+    assert plan.ways == [Way.CONSUME_QUEUE]
+    assert {type(split) for split in plan.splits} == {ListedSplit}
+    found = list(read_splits(plan.splits))
+    assert found == read_by_scan(plain, topics=RARE)
+    assert plan.records == len(found) == 30
+    assert plan.bytes_planned == sum(each.size for each in found)
+
+
+@pytest.mark.parametrize("queue_ids", ["0", "1,2", "7"])
+def test_queues_narrow_what_is_listed(plain: Path, queue_ids: str) -> None:
+    found = list(read_splits(plan_of(plain, topics=RARE, queueIds=queue_ids).splits))
+    assert found == read_by_scan(plain, topics=RARE, queueIds=queue_ids)
+
+
+def test_what_lies_too_close_together_is_scanned(plain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    (plan,) = plan_of(plain, topics=RARE).stores
+    assert {segment.way for segment in plan.segments[:3]} == {Way.SCAN}
+    assert list(plan.reasons) == ["ConsumeQueue: a scan is faster: what is wanted lies too close together"]
+
+
+def test_a_look_up_pays_where_little_of_much_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    whole = Split("b", "/store/x", 0, 0, 1 << 30, 1 << 30, 1 << 30)
+    offsets = np.arange(0, 1 << 30, 1 << 20)
+    sizes = np.full(len(offsets), 1000)
+    check_that_it_pays(offsets[::4], sizes[::4], (), whole)
+    check_that_it_pays(offsets[:1], np.array([100 << 20]), (), whole)
+    for too_much, their_sizes, unknown in (
+        (offsets[:1], np.array([400 << 20]), []),
+        (offsets, np.full(len(offsets), 100_000), []),
+        (offsets[:1], sizes[:1], [(1 << 29, 1 << 30)]),
+        (np.arange(0, 1 << 30, 1 << 15), np.full(1 << 15, 100), []),
+    ):
+        with pytest.raises(IndexUnusable, match="a scan is faster"):
+            check_that_it_pays(too_much, their_sizes, unknown, whole)
+
+
+def test_a_topic_that_is_nowhere_reads_nothing(plain: Path) -> None:
+    (plan,) = plan_of(plain, topics="nothing").stores
+    assert (plan.ways, plan.splits, plan.records) == ([Way.CONSUME_QUEUE], [], 0)
+
+
+def test_splits_are_bounded(plain: Path) -> None:
+    plan = plan_of(plain, topics=RARE, maxPartitionBytes=400)
+    assert all(split.size <= 400 for split in plan.splits)
+    assert list(read_splits(plan.splits)) == read_by_scan(plain, topics=RARE)
+
+
+Damage = Callable[[Path], object]
+
+
+def lose_all(root: Path) -> None:
+    """No ConsumeQueue at all."""
+    shutil.rmtree(root / "consumequeue")
+
+
+def lose_topic(root: Path) -> None:
+    """The topic's folder is gone."""
+    shutil.rmtree(root / "consumequeue" / RARE)
+
+
+def lose_queue(root: Path) -> None:
+    """One of its queues is gone."""
+    shutil.rmtree(root / "consumequeue" / RARE / "1")
+
+
+def lose_file(root: Path) -> None:
+    """A file of another topic's queue is gone."""
+    queue_files(root, "topic-1")[1].unlink()
+
+
+def lose_last_entries(root: Path) -> None:
+    """One queue was copied before the others."""
+    path = queue_files(root)[-1]
+    patch(path, 0, bytes(path.stat().st_size))
+
+
+def lose_middle_entry(root: Path) -> None:
+    """A page of zeros."""
+    patch(queue_files(root)[0], 2 * ENTRY.size, bytes(ENTRY.size))
+
+
+def cut_file(root: Path) -> None:
+    """A file that was cut within an entry."""
+    path = queue_files(root)[0]
+    path.write_bytes(path.read_bytes()[: 3 * ENTRY.size + 7])
+
+
+def lag(root: Path) -> None:
+    """Dispatch had not come to the last messages of any queue."""
+    for path in (path for path in (root / "consumequeue").rglob("0*") if path.is_file()):
+        data = path.read_bytes()
+        kept = [
+            data[at : at + ENTRY.size]
+            for at in range(0, len(data), ENTRY.size)
+            if ENTRY.unpack(data, at)[0] < 3 * SEGMENT_BYTES
+        ]
+        path.write_bytes(b"".join(kept).ljust(len(data), b"\0"))
+
+
+def claim_twice(root: Path) -> None:
+    """Another topic's queue leads to the record of a message of this one."""
+    data = queue_files(root)[0].read_bytes()[: ENTRY.size]
+    patch(queue_files(root, "topic-1")[0], 0, data)
+
+
+def claim_too_much(root: Path) -> None:
+    """Another topic's entry has a size that covers its neighbours."""
+    path = queue_files(root, "topic-1")[0]
+    offset, size, code = ENTRY.unpack(path.read_bytes())
+    patch(path, 0, ENTRY.pack(offset, size + 500, code))
+
+
+def begin_with_filler(root: Path) -> None:
+    """The first entries are filler: the queue was created anew at a later offset."""
+    patch(queue_files(root)[0], 0, serialize_entry(PRE_BLANK) * 4)
+
+
+def be_random(root: Path) -> None:
+    """A file of another topic's queue holds anything."""
+    path = queue_files(root, "topic-2")[0]
+    path.write_bytes(random.Random(3).randbytes(path.stat().st_size))
+
+
+def be_a_file(root: Path) -> None:
+    """A topic's folder is none."""
+    lose_topic(root)
+    (root / "consumequeue" / RARE).write_bytes(b"x")
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lose_all,
+        lose_topic,
+        lose_queue,
+        lose_file,
+        lose_last_entries,
+        lose_middle_entry,
+        cut_file,
+        lag,
+        claim_twice,
+        claim_too_much,
+        begin_with_filler,
+        be_random,
+        be_a_file,
+    ],
+)
+def test_what_queues_have_lost_is_scanned(store: Path, damage: Damage) -> None:
+    expected = read_by_scan(store, topics=RARE)
+    damage(store)
+    assert read_by_plan(store, topics=RARE) == expected
+    assert read_by_plan(store, queueIds="1") == read_by_scan(store, queueIds="1")
+
+
+def test_what_dispatch_has_not_reached_is_scanned_and_the_rest_looked_up(store: Path) -> None:
+    lag(store)
+    (plan,) = plan_of(store, topics=RARE).stores
+    assert [segment.way for segment in plan.segments[:3]] == [Way.CONSUME_QUEUE] * 3
+    assert {segment.way for segment in plan.segments[3:]} == {Way.SCAN}
+
+
+def test_light_queues_are_no_claim(store: Path) -> None:
+    expected = read_by_scan(store, topics=RARE)
+    shutil.copytree(store / "consumequeue" / RARE / "0", store / "consumequeue" / "%LMQ%a" / "0")
+    (plan,) = plan_of(store, topics=RARE).stores
+    assert plan.ways == [Way.CONSUME_QUEUE]
+    assert read_by_plan(store, topics=RARE) == expected
+
+
+@pytest.mark.parametrize("topic", ["../../etc", "ünïcode", "\ufffd"])
+def test_a_name_that_no_broker_takes_is_looked_for_in_the_log(plain: Path, topic: str) -> None:
+    (plan,) = plan_of(plain, topics=topic).stores
+    assert plan.ways == [Way.SCAN]
+    assert list(plan.reasons) == [f"ConsumeQueue: no broker has a topic {topic!r}"]
+
+
+def test_a_record_of_another_topic_is_an_error_that_tells_the_way_out(store: Path) -> None:
+    """The queues of two topics are exchanged: every byte has its entry, and each of them lies."""
+    folder = store / "consumequeue"
+    (folder / RARE).rename(folder / "aside")
+    (folder / "topic-1").rename(folder / RARE)
+    (folder / "aside").rename(folder / "topic-1")
+    with pytest.raises(IndexMismatchError) as error:
+        list(read_splits(plan_of(store, topics="topic-1").splits))
+    said = str(error.value)
+    assert "/commitlog/" in said
+    assert "expected topic 'topic-1'" in said
+    assert "found 'rare'" in said
+    assert "useIndexes=false" in said
+    assert read_by_plan(store, topics=RARE, useIndexes="false") == read_by_scan(store, topics=RARE)
+
+
+def test_any_damage_gives_what_a_scan_gives_or_an_error(plain: Path, tmp_path: Path) -> None:
+    """Bytes of the topic's own queues may turn into a lie that is found out; other queues only make a read slower."""
+    chance = random.Random(11)
+    expected = read_by_scan(plain, topics=RARE)
+    answered = 0
+    for number in range(40):
+        store = shutil.copytree(plain, tmp_path / str(number))
+        paths = sorted((store / "consumequeue").rglob("0*"))
+        for path in chance.sample([path for path in paths if path.is_file()], 2):
+            data = bytearray(path.read_bytes())
+            at = chance.randrange(len(data))
+            match chance.randrange(3):
+                case 0:
+                    data[at] ^= 1 << chance.randrange(8)
+                case 1:
+                    del data[at:]
+                case _:
+                    data[at : at + 40] = bytes(len(data[at : at + 40]))
+            path.write_bytes(bytes(data))
+        try:
+            assert read_by_plan(store, topics=RARE) == expected
+            answered += 1
+        except IndexMismatchError:
+            continue
+        finally:
+            shutil.rmtree(store)
+    assert answered > 20

@@ -1,0 +1,163 @@
+"""Which stores a path names."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from commitlake.connectors.formats.engine.errors import EmptyStoreError, OptionError, StoreError
+from commitlake.connectors.formats.engine.layouts import StoreLayout
+from commitlake.connectors.formats.engine.stores import Segment, Store, find_stores, segment_size, segment_sizes
+from tests.logs import closed_segment, messages, open_segment, write_store
+
+SIZE = 2048
+
+
+def make_store(root: Path) -> Path:
+    """A store of two segments."""
+    first, second = closed_segment(messages(3), SIZE), open_segment(messages(2), SIZE, SIZE)
+    return write_store(root, [(SIZE, second), (0, first)])
+
+
+def test_store_folder_and_its_commitlog_name_the_same_store(tmp_path: Path) -> None:
+    root = make_store(tmp_path / "broker-a")
+    (by_root,) = find_stores(str(root))
+    (by_log,) = find_stores(str(root / "commitlog") + "/")
+    assert by_root == by_log
+    assert by_root.broker == "broker-a"
+    assert [segment.base_offset for segment in by_root.segments] == [0, SIZE]
+    assert [segment.file_size for segment in by_root.segments] == [SIZE, SIZE]
+
+
+def test_folder_that_is_just_named_store_takes_its_parents_name(tmp_path: Path) -> None:
+    assert find_stores(str(make_store(tmp_path / "broker-a" / "store")))[0].broker == "broker-a"
+
+
+def test_broker_option_names_the_store(tmp_path: Path) -> None:
+    assert find_stores(str(make_store(tmp_path / "x")), "broker-z")[0].broker == "broker-z"
+
+
+@pytest.mark.parametrize(
+    "pattern", ["*", "**", "*/commitlog", "**/commitlog", "broker-?", "{broker}", "{broker}/commitlog"]
+)
+def test_glob_reads_a_whole_cluster(tmp_path: Path, pattern: str) -> None:
+    for name in ("broker-b", "broker-a"):
+        make_store(tmp_path / name)
+    (tmp_path / "other").mkdir()
+    assert [store.broker for store in find_stores(f"{tmp_path}/{pattern}")] == ["broker-a", "broker-b"]
+
+
+def test_placeholder_names_stores_that_are_all_called_store(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        make_store(tmp_path / name / "data" / "store")
+    assert [store.broker for store in find_stores(f"{tmp_path}/{{broker}}/*/store")] == ["a", "b"]
+
+
+def test_list_of_paths_reads_them_all(tmp_path: Path) -> None:
+    roots = [make_store(tmp_path / name) for name in ("a", "b")]
+    assert len(find_stores(",".join(str(root) for root in roots))) == 2
+
+
+def test_two_stores_with_one_name_are_refused(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        make_store(tmp_path / name / "x" / "store")
+    with pytest.raises(OptionError, match=r"two stores are named 'x'.*\{broker\}"):
+        find_stores(f"{tmp_path}/*/x/store")
+
+
+def test_other_files_and_folders_are_no_segments(tmp_path: Path) -> None:
+    root = make_store(tmp_path / "a")
+    (root / "commitlog" / "lock").write_text("lock")
+    (root / "commitlog" / f"{9:020d}").mkdir()
+    (root / "commitlog" / "00000000000000004096.bak").write_text("")
+    assert len(find_stores(str(root))[0].segments) == 2
+
+
+def test_path_that_is_not_there_says_what_was_expected(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match=r"nowhere does not exist: expected a broker's store folder"):
+        find_stores(str(tmp_path / "nowhere"))
+
+
+def test_folder_without_a_log_is_no_store(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match=r"is not a store: there is no 'commitlog' folder in it"):
+        find_stores(str(tmp_path))
+
+
+@pytest.mark.parametrize(("there", "asked"), [("journal", StoreLayout.COMMITLOG), ("commitlog", StoreLayout.JOURNAL)])
+def test_a_store_of_another_layout_is_told_with_the_way_to_it(tmp_path: Path, there: str, asked: StoreLayout) -> None:
+    (tmp_path / there).mkdir()
+    for path in (tmp_path, tmp_path / there):
+        with pytest.raises(StoreError, match=rf"holds a store's '{there}': expected '{asked}'.*\(--layout {there}, or"):
+            find_stores(str(path), layouts=[asked])
+
+
+def test_file_is_no_store(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(StoreError, match="is a file"):
+        find_stores(str(tmp_path / "file"))
+
+
+def test_store_without_a_segment_is_empty(tmp_path: Path) -> None:
+    (tmp_path / "commitlog").mkdir()
+    with pytest.raises(EmptyStoreError, match="has not stored a message yet"):
+        find_stores(str(tmp_path))
+
+
+def test_empty_store_among_others_is_passed_over(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    make_store(tmp_path / "a")
+    (tmp_path / "new" / "commitlog").mkdir(parents=True)
+    assert [store.broker for store in find_stores(f"{tmp_path}/*")] == ["a"]
+    assert "new/commitlog holds no segment" in caplog.text
+
+
+def test_glob_that_matches_nothing_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="no store matches"):
+        find_stores(f"{tmp_path}/*/commitlog")
+
+
+@pytest.mark.parametrize(
+    ("files", "size"),
+    [
+        pytest.param([(0, 4096), (4096, 4096)], 4096, id="whole"),
+        pytest.param([(8192, 4096), (12288, 100)], 4096, id="the newest is still short"),
+        pytest.param([(0, 3428), (4096, 1008)], 4096, id="all are cut"),
+        pytest.param([(0, 3000), (12288, 4096), (16384, 4096)], 4096, id="some are missing"),
+        pytest.param([(0, 4096), (12288, 4000)], 4096, id="only every third is there"),
+        pytest.param([(0, 3000), (12288, 100)], 3072, id="cut, and some are missing: the least that fits"),
+        pytest.param([(0, 5000), (4096, 4096)], 4096, id="one is too long"),
+        pytest.param([(0, 0), (4096, 0)], 0, id="empty"),
+        pytest.param([(0, 1), (2**60 + 1, 1)], 1, id="names far apart"),
+        pytest.param([(0, 77)], 77, id="one alone"),
+    ],
+)
+def test_segment_size_follows_from_names_and_lengths(files: list[tuple[int, int]], size: int) -> None:
+    segments = tuple(Segment(f"{base}", base, length) for base, length in files)
+    assert segment_size(Store("b", "root", segments)) == size
+
+
+@pytest.mark.parametrize(
+    ("files", "sizes"),
+    [
+        pytest.param([(0, 4096), (4096, 100)], [4096, 4096], id="the newest is still short"),
+        pytest.param([(0, 8192), (8192, 8192), (16384, 4096), (20480, 9)], [8192, 8192, 4096, 4096], id="smaller now"),
+        pytest.param([(0, 4096), (4096, 4096), (8192, 6000)], [4096, 4096, 6000], id="larger now"),
+        pytest.param([(0, 5000), (8192, 4096), (12288, 4096)], [8192, 4096, 4096], id="larger once, and cut"),
+        pytest.param([(0, 5000), (4096, 4096)], [4096, 4096], id="one is too long"),
+        pytest.param([(0, 100), (12288, 4096), (16384, 4096)], [4096, 4096, 4096], id="some are missing"),
+        pytest.param([(0, 4096), (4096, 0)], [4096, 4096], id="the newest is empty"),
+    ],
+)
+def test_a_segment_reaches_as_far_as_its_file(files: list[tuple[int, int]], sizes: list[int]) -> None:
+    segments = tuple(Segment(f"{base}", base, length) for base, length in files)
+    assert segment_sizes(Store("b", "root", segments)) == sizes
+
+
+def test_a_folder_whose_name_is_not_utf8_is_passed_over(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    make_store(tmp_path / "a")
+    (Path(os.fsdecode(os.fsencode(tmp_path) + b"/bro\xffker")) / "commitlog").mkdir(parents=True)
+    assert [store.broker for store in find_stores(f"{tmp_path}/*")] == ["a"]
+    assert r"the name of a folder is not UTF-8: passed over b'bro\xffker'" in caplog.text.replace(f"{tmp_path}/", "")
+    with pytest.raises(StoreError, match="is no path that can be read: expected one in UTF-8"):
+        find_stores(os.fsdecode(os.fsencode(tmp_path) + b"/bro\xffker"))

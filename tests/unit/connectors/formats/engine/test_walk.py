@@ -1,0 +1,64 @@
+"""Walks that do not get on end in an error."""
+
+from __future__ import annotations
+
+import random
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from commitlake.connectors.formats.engine.arrow import Array
+from commitlake.connectors.formats.engine.batches import read_split
+from commitlake.connectors.formats.engine.decoder import Decoder
+from commitlake.connectors.formats.engine.errors import NoProgressError
+from commitlake.connectors.formats.engine.files import OpenSegment
+from commitlake.connectors.formats.engine.filters import Filters
+from commitlake.connectors.formats.engine.kernel import hop as kernel
+from commitlake.connectors.formats.engine.options import Mode
+from commitlake.connectors.formats.engine.place import Place
+from commitlake.connectors.formats.engine.request import Request
+from commitlake.connectors.formats.engine.walk import End, walk
+from tests.logs import messages, new_message, open_segment
+from tests.unit.connectors.formats.engine.test_batches import arrow_schema, log_of, rows_of, splits_of
+
+NOTHING = np.empty((kernel.PART_COUNT, 0), np.int64)
+
+
+@pytest.mark.parametrize("stop", [kernel.STOP_ROOM, kernel.STOP_WINDOW])
+def test_a_hop_that_takes_nothing_and_asks_to_go_on_is_an_error(tmp_path: Path, stop: int) -> None:
+    (split,) = splits_of(tmp_path, log_of(messages(3)))
+
+    def stuck(place: Place, state: Array, faults: Array) -> Array:
+        state[kernel.STOP] = stop
+        return NOTHING
+
+    with (
+        OpenSegment(split.path) as file,
+        pytest.raises(NoProgressError, match=r"byte 0 \(physical offset 0\): expected"),
+    ):
+        list(walk(file, split, 1 << 20, 1 << 20, End(), hop=stuck))
+
+
+def test_a_record_that_no_batch_has_room_for_is_an_error_that_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Bytes that are not UTF-8 make that the record is decoded a second time, from its mended properties.
+    data = log_of([new_message(0, properties=(("k", "v" * 9),))]).replace(b"v" * 9, b"\xff" * 9)
+    (split,) = splits_of(tmp_path, data)
+    decode = Decoder.decode
+    monkeypatch.setattr(Decoder, "decode", lambda *arguments: decode(*arguments).first_rows(0))
+    with pytest.raises(NoProgressError, match=r"physical offset 0\): expected room for the columns of one record"):
+        list(read_split(split, Request(arrow_schema(), Mode.PERMISSIVE)))
+
+
+def test_no_row_is_lost_where_filtered_records_are_decoded_again(tmp_path: Path) -> None:
+    """Distinct topics take room that the second decoding does not have; what does not fit makes another batch."""
+    count, size = 3300, 120
+    chance = random.Random(1)
+    sent = [new_message(0)] + [new_message(number, topic="t" * size) for number in range(count)]
+    data = re.sub(b"t" * size, lambda _: bytes(chance.choices(range(0x80, 0xC0), k=size)), open_segment(sent, 2 << 20))
+    splits = splits_of(tmp_path, data)
+    filters = Filters(topics=frozenset({"\ufffd" * size}))
+    assert len(rows_of(splits, Mode.DROPMALFORMED, "queue_offset", filters=filters)) == count

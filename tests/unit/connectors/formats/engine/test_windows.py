@@ -1,0 +1,41 @@
+"""Windows grow until the next record fits, mapped or read, whatever their first size is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from commitlake.connectors.formats.engine.batches import read_split
+from commitlake.connectors.formats.engine.plan import plan_splits, take_snapshot
+from commitlake.connectors.formats.engine.request import Request
+from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.schemas.tables.messages import SOURCE
+from tests.logs import new_message, open_segment, records, write_store
+
+MIB = 1 << 20
+SCHEMA = to_arrow_schema(StructType([field for field in SOURCE if field.name == "size"]), timezone="UTC")
+
+
+def sizes_of(root: Path, max_batch_bytes: int) -> list[int]:
+    """Sizes of a store's records, read undivided."""
+    (store,) = find_stores(str(root), "b")
+    splits = plan_splits(store, take_snapshot([store]).ranges["b"], 1 << 30)
+    request = Request(SCHEMA, max_batch_bytes=max_batch_bytes)
+    return [size for split in splits for batch in read_split(split, request) for size in batch.column(0).to_pylist()]
+
+
+@pytest.mark.parametrize("max_batch_mib", [4, 32, 64])
+def test_a_record_larger_than_what_is_mapped_is_read(tmp_path: Path, max_batch_mib: int) -> None:
+    sent = [new_message(0), new_message(1, body=bytes(40 * MIB)), new_message(2)]
+    write_store(tmp_path, [(0, open_segment(sent, 42 * MIB))])
+    assert sizes_of(tmp_path, max_batch_mib * MIB) == [len(record) for record in records(sent)]
+
+
+@pytest.mark.parametrize("max_batch_mib", [4, 32, 64])
+def test_large_records_at_the_end_of_a_trimmed_file_are_read(tmp_path: Path, max_batch_mib: int) -> None:
+    sent = records(new_message(number, body=bytes(2 * MIB)) for number in range(20))
+    write_store(tmp_path, [(0, b"".join(sent))])
+    assert sizes_of(tmp_path, max_batch_mib * MIB) == [len(record) for record in sent]

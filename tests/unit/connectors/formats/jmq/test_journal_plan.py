@@ -1,0 +1,167 @@
+"""Reads of journals: which stores a path gives, what queue files answer, what times and offsets leave out."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from commitlake.connectors.formats.engine.batches import read_split
+from commitlake.connectors.formats.engine.errors import IndexMismatchError, StoreError
+from commitlake.connectors.formats.engine.filters import narrow
+from commitlake.connectors.formats.engine.layouts import ALL_LAYOUTS, LayoutChoice, StoreLayout
+from commitlake.connectors.formats.engine.options import Options
+from commitlake.connectors.formats.engine.read_plan import ReadPlan, Way, plan_read
+from commitlake.connectors.formats.engine.request import Request
+from commitlake.connectors.formats.engine.splits import ListedSplit
+from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.schemas.layouts.jmq.queue import ENTRY, Entry, parse_entry, serialize_entry
+from commitlake.schemas.tables.messages import SOURCE
+from tests.indexed_stores import STEP_MS, STORED_MS, without_seeks
+from tests.journals import new_message, open_file, write_journal
+from tests.logs import messages, open_segment, write_store
+from tests.unit.connectors.formats.jmq.conftest import COUNT, FILE_BYTES, RARE
+
+SCHEMA = to_arrow_schema(SOURCE, timezone="UTC")
+Row = dict[str, object]
+
+
+@pytest.fixture(autouse=True)
+def _nothing_to_seek(monkeypatch: pytest.MonkeyPatch) -> None:
+    without_seeks(monkeypatch)
+
+
+@pytest.fixture
+def store(plain: Path, tmp_path: Path) -> Path:
+    """A copy to damage."""
+    return shutil.copytree(plain, tmp_path / "store")
+
+
+def plan_of(root: Path, **given: object) -> tuple[ReadPlan, Options]:
+    """The plan of a read with these options."""
+    texts = {"path": str(root), **{name: str(value) for name, value in given.items()}}
+    options = Options.parse(texts, LayoutChoice.JOURNAL)
+    return plan_read(options, narrow(options)), options
+
+
+def rows_of(root: Path, **given: object) -> list[Row]:
+    """What a read gives."""
+    plan, options = plan_of(root, **given)
+    request = Request.of(options, narrow(options).filters, SCHEMA)
+    batches = [batch for split in plan.splits for batch in read_split(split, request)]
+    rows: list[Row] = pa.Table.from_batches(batches, schema=SCHEMA).to_pylist()
+    return rows
+
+
+def test_the_folder_tells_the_layout(plain: Path, tmp_path: Path) -> None:
+    log = write_store(tmp_path / "rocketmq", [(0, open_segment(messages(3), 4096))])
+    found = {store.broker: store.layout for store in find_stores(f"{plain},{log}", layouts=ALL_LAYOUTS)}
+    assert found == {plain.name: StoreLayout.JOURNAL, "rocketmq": StoreLayout.COMMITLOG}
+    assert find_stores(str(plain / "journal"), layouts=ALL_LAYOUTS)[0].layout is StoreLayout.JOURNAL
+
+
+def test_a_glob_finds_stores_of_the_layouts_that_are_asked_for(tmp_path: Path) -> None:
+    write_store(tmp_path / "a" / "store", [(0, open_segment(messages(3), 4096))])
+    write_journal(tmp_path / "b" / "store", [(0, open_file([new_message()], 4096))])
+    pattern = f"{tmp_path}/{{broker}}/store"
+    assert [store.broker for store in find_stores(pattern)] == ["a"]
+    assert [store.broker for store in find_stores(pattern, layouts=(StoreLayout.JOURNAL,))] == ["b"]
+    assert [store.broker for store in find_stores(pattern, layouts=ALL_LAYOUTS)] == ["a", "b"]
+    assert [store.broker for store in find_stores(f"{pattern}/journal", layouts=ALL_LAYOUTS)] == ["b"]
+
+
+@pytest.mark.parametrize("pattern", ["{root}/both", "{root}/*"])
+def test_a_folder_with_both_layouts_is_refused_until_one_is_named(tmp_path: Path, pattern: str) -> None:
+    write_store(tmp_path / "both", [(0, open_segment(messages(3), 4096))])
+    write_journal(tmp_path / "both", [(0, open_file([new_message()], 4096))])
+    path = pattern.format(root=tmp_path)
+    with pytest.raises(StoreError, match="--layout journal"):
+        find_stores(path, layouts=ALL_LAYOUTS)
+    assert find_stores(path, layouts=(StoreLayout.JOURNAL,))[0].layout is StoreLayout.JOURNAL
+
+
+def test_a_store_of_the_other_layout_is_told_apart(plain: Path) -> None:
+    with pytest.raises(StoreError, match="holds a store's 'journal': expected 'commitlog'"):
+        find_stores(str(plain))
+
+
+def test_queue_files_lead_to_the_topics_records_and_nothing_else(plain: Path) -> None:
+    plan, _ = plan_of(plain, topics=RARE)
+    assert plan.stores[0].ways == [Way.QUEUE_FILE]
+    assert {type(split) for split in plan.splits} == {ListedSplit}
+    found = rows_of(plain, topics=RARE)
+    assert found == rows_of(plain, topics=RARE, useIndexes=False)
+    assert plan.stores[0].records == len(found) == COUNT // 20
+
+
+def test_queues_narrow_what_is_listed(plain: Path) -> None:
+    found = rows_of(plain, topics=RARE, queueIds="1,2")
+    assert found == rows_of(plain, topics=RARE, queueIds="1,2", useIndexes=False)
+    assert {row["queue_id"] for row in found} == {1, 2}
+
+
+def test_what_a_lost_queue_held_is_scanned(store: Path) -> None:
+    expected = rows_of(store, topics=RARE)
+    shutil.rmtree(store / "queue" / RARE / "1")
+    assert rows_of(store, topics=RARE) == expected
+    shutil.rmtree(store / "queue")
+    assert rows_of(store, topics=RARE) == expected
+    assert plan_of(store, topics=RARE)[0].stores[0].ways == [Way.SCAN]
+
+
+def test_an_entry_that_ends_its_queue_too_early_hides_nothing(store: Path) -> None:
+    expected = rows_of(store, topics=RARE)
+    path = min((store / "queue" / RARE / "0").iterdir())
+    data = bytearray(path.read_bytes())
+    data[ENTRY.size + 20] ^= 1
+    path.write_bytes(bytes(data))
+    assert rows_of(store, topics=RARE) == expected
+
+
+def test_an_entry_that_leads_to_another_queues_record_is_an_error(store: Path) -> None:
+    paths = [min((store / "queue" / RARE / queue).iterdir()) for queue in ("0", "1")]
+    first, second = (parse_entry(path.read_bytes()) for path in paths)
+    assert first is not None
+    assert second is not None
+    for path, entry in zip(paths, (second, first), strict=True):
+        data = serialize_entry(Entry(entry.journal_offset, entry.size))
+        path.write_bytes(data + path.read_bytes()[ENTRY.size :])
+    with pytest.raises(IndexMismatchError, match="queue file rare/"):
+        rows_of(store, topics=RARE)
+
+
+def test_keys_are_compared_in_what_the_topic_leads_to(plain: Path) -> None:
+    (row,) = rows_of(plain, topics=RARE, keys="order-40")
+    assert row["keys"] == ["order-40"]
+    (again,) = rows_of(plain, topics=RARE, keys=row["unique_key"])
+    assert again == row
+
+
+def test_times_and_offsets_leave_files_out(plain: Path) -> None:
+    rows = rows_of(plain)
+    assert len(rows) == COUNT
+    begin, end = STORED_MS + 300 * STEP_MS, STORED_MS + 500 * STEP_MS
+    options = {"startingTimestamp": begin, "endingTimestamp": end, "clockTolerance": 0}
+    plan, _ = plan_of(plain, **options)
+    assert plan.stores[0].count(Way.SKIPPED_BY_TIME) > 0
+    times = [round(row["store_timestamp"].timestamp() * 1000) for row in rows]  # type: ignore[attr-defined]
+    assert rows_of(plain, **options) == [row for row, time in zip(rows, times, strict=True) if begin <= time < end]
+    middle = 2 * FILE_BYTES
+    assert plan_of(plain, startingOffset=middle)[0].stores[0].count(Way.SKIPPED_BY_OFFSET) == 2
+    assert rows_of(plain, startingOffset=middle) == [
+        row
+        for row in rows
+        if row["physical_offset"] >= middle  # type: ignore[operator]
+    ]
+
+
+def test_it_is_told_that_a_journal_has_no_index_of_keys(plain: Path) -> None:
+    reason = "IndexFile: a journal has no index of keys"
+    (by_key,) = plan_of(plain, topics=RARE, keys="order-40")[0].stores
+    (by_topic,) = plan_of(plain, topics=RARE)[0].stores
+    assert reason in by_key.reasons
+    assert reason not in by_topic.reasons
+    assert [row["keys"] for row in rows_of(plain, topics=RARE, keys="order-40")] == [["order-40"]]

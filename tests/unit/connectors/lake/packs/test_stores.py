@@ -1,0 +1,201 @@
+"""The local folder of packs: a name is of a whole pack, whatever happens to its writer."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import pickle
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from commitlake.connectors.lake.packs.errors import PackError, PackNameError, PackStoreError
+from commitlake.connectors.lake.packs.names import pack_name
+from commitlake.connectors.lake.packs.stores import LocalPackStore, is_temporary, open_store
+from tests.unit.connectors.lake.packs.making import NAME, TOKEN
+
+KILLED_WRITER = f"""
+import os, signal, sys
+from commitlake.connectors.lake.packs.stores import LocalPackStore
+with LocalPackStore(sys.argv[1]).open_write({NAME!r}) as output:
+    output.write(memoryview(b"half"))
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def files_of(root: Path) -> list[str]:
+    """Names of all files below."""
+    return sorted(path.name for path in root.rglob("*") if path.is_file())
+
+
+def test_a_pack_is_there_once_it_is_whole(tmp_path: Path) -> None:
+    store = LocalPackStore(tmp_path / "bodies")
+    with store.open_write(NAME) as output:
+        output.write(memoryview(b"one "))
+        assert not (tmp_path / "bodies" / NAME).exists()
+        output.write(memoryview(b"two"))
+    assert (tmp_path / "bodies" / NAME).read_bytes() == b"one two"
+    assert files_of(tmp_path) == [NAME.split("/")[-1]]
+
+
+def test_a_pack_replaces_one_of_its_name(tmp_path: Path) -> None:
+    store = LocalPackStore(tmp_path)
+    for content in (b"first and longer", b"second"):
+        with store.open_write(NAME) as output:
+            output.write(memoryview(content))
+    assert store.read_range(NAME, 0, 100) == b"second"
+
+
+def test_two_writers_of_one_name_do_not_meet(tmp_path: Path) -> None:
+    store = LocalPackStore(tmp_path)
+    with store.open_write(NAME) as one, store.open_write(NAME) as other:
+        one.write(memoryview(b"same"))
+        other.write(memoryview(b"same"))
+    assert store.read_range(NAME, 0, 100) == b"same"
+    assert files_of(tmp_path) == [NAME.split("/")[-1]]
+
+
+def test_a_writer_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    def fail() -> None:
+        with LocalPackStore(tmp_path).open_write(NAME) as output:
+            output.write(memoryview(b"half"))
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fail()
+    assert files_of(tmp_path) == []
+
+
+def test_a_killed_writer_leaves_no_pack_but_a_file_that_is_recognised(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", KILLED_WRITER, tmp_path], check=False)
+    assert done.returncode == -signal.SIGKILL
+    (left,) = files_of(tmp_path)
+    assert is_temporary(left)
+    assert not is_temporary(NAME.split("/")[-1])
+    with pytest.raises(PackError, match="found none"):
+        LocalPackStore(tmp_path).size(NAME)
+
+
+def test_ranges_end_where_the_pack_ends(tmp_path: Path) -> None:
+    store = LocalPackStore(tmp_path)
+    with store.open_write(NAME) as output:
+        output.write(memoryview(b"0123456789"))
+    assert store.size(NAME) == 10
+    assert store.read_range(NAME, 2, 3) == b"234"
+    assert store.read_range(NAME, 8, 1 << 60) == b"89"
+    assert store.read_range(NAME, 10, 1) == b""
+    assert store.read_range(NAME, (1 << 63) - 1, 1) == b""
+
+
+@pytest.mark.parametrize("name", ["../secret", "/etc/passwd", NAME + "\0"])
+def test_no_method_opens_another_name(name: str, tmp_path: Path) -> None:
+    store = LocalPackStore(tmp_path / "bodies")
+    (tmp_path / "secret").write_bytes(b"secret")
+    with pytest.raises(PackNameError):
+        store.size(name)
+    with pytest.raises(PackNameError):
+        store.read_range(name, 0, 6)
+    with pytest.raises(PackNameError), store.open_write(name):
+        pass
+
+
+def test_a_pack_that_may_not_be_read_is_said_so(tmp_path: Path) -> None:
+    (tmp_path / NAME).mkdir(parents=True)  # opens, as a folder does, and cannot be read
+    with pytest.raises(PackError, match="found a folder"):
+        LocalPackStore(tmp_path).read_range(NAME, 0, 1)
+
+
+def test_roots_are_folders_or_file_uris(tmp_path: Path) -> None:
+    folder = tmp_path / "with space"
+    with open_store(str(folder)).open_write(NAME) as output:
+        output.write(memoryview(b"x"))
+    assert open_store(folder.as_uri()).read_range(NAME, 0, 1) == b"x"
+    for root in ("http://host/bodies", "file://elsewhere/bodies"):
+        with pytest.raises(PackStoreError, match="expected a folder of this machine"):
+            open_store(root)
+
+
+def test_a_folder_is_checked_before_it_is_needed(tmp_path: Path) -> None:
+    LocalPackStore(tmp_path / "to" / "be" / "made").check()
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(PackStoreError, match=r"expected a folder to write to, found .*/file, which is a file"):
+        LocalPackStore(tmp_path / "file" / "bodies").check()
+    assert files_of(tmp_path) == ["file"]
+
+
+def test_packs_are_listed_with_what_is_known_of_them_and_other_files_are_not(tmp_path: Path) -> None:
+    store = LocalPackStore(tmp_path)
+    assert list(store.list_packs()) == []
+    day = datetime.date(2026, 11, 20)
+    names = [pack_name(day, broker, start, start + 9, TOKEN) for broker in ("a", "b") for start in (0, 9)]
+    for name in [*reversed(names), NAME]:
+        with store.open_write(name) as output:
+            output.write(memoryview(b"12345"))
+    (tmp_path / names[0]).with_name("notes.zst").write_bytes(b"")
+    found = list(store.list_packs())
+    assert [pack.name for pack in found] == [*names, NAME]
+    assert [pack.store_date for pack in found] == [day] * 4 + [None]
+    assert {pack.size for pack in found} == {5}
+    now = datetime.datetime.now(datetime.UTC)
+    assert all(datetime.timedelta(-1) < now - pack.modified < datetime.timedelta(minutes=1) for pack in found)
+
+
+def test_packs_are_deleted_once_and_again(tmp_path: Path) -> None:
+    store = LocalPackStore(tmp_path)
+    with store.open_write(NAME) as output:
+        output.write(memoryview(b"x"))
+    for _ in range(2):
+        store.delete([NAME])
+        assert list(store.list_packs()) == []
+    with pytest.raises(PackNameError):
+        store.delete(["../secret"])
+
+
+def test_what_killed_writers_left_is_deleted_when_it_is_old(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-c", KILLED_WRITER, tmp_path], check=False)
+    store, now = LocalPackStore(tmp_path), datetime.datetime.now(datetime.UTC)
+    assert store.delete_unfinished(now - datetime.timedelta(hours=1)) == 0
+    assert len(files_of(tmp_path)) == 1
+    assert store.delete_unfinished(now + datetime.timedelta(hours=1)) == 1
+    assert files_of(tmp_path) == []
+
+
+def test_what_a_writer_finishes_during_the_look_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, name = (tmp_path / NAME).parent, NAME.split("/")[-1]
+    folder.mkdir(parents=True)
+    unfinished = folder / f".{name}.12-0123456789abcdef.tmp"
+    unfinished.write_bytes(b"")
+
+    def finish(_: str) -> bool:
+        unfinished.unlink()
+        return True
+
+    monkeypatch.setattr("commitlake.connectors.lake.packs.stores.is_temporary", finish)
+    later = datetime.datetime.now(datetime.UTC) + datetime.timedelta(hours=1)
+    assert LocalPackStore(tmp_path).delete_unfinished(later) == 0
+
+
+def test_errors_of_a_store_can_be_pickled() -> None:
+    error = PackStoreError("s3://bucket", "a bucket", "none", "Make it")
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)
+    assert str(error) == "bodies in s3://bucket: expected a bucket, found none. Make it"
+
+
+def test_what_is_written_is_synced_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, synced = LocalPackStore(tmp_path), []
+    real = os.fsync
+
+    def note(descriptor: int) -> None:
+        synced.append((Path(f"/proc/self/fd/{descriptor}").readlink().name, (tmp_path / NAME).exists()))
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", note)
+    with store.open_write(NAME) as output:
+        output.write(memoryview(b"x"))
+    folder = (tmp_path / NAME).parent.name
+    assert is_temporary(synced[-2][0])
+    assert [was_there for _, was_there in synced[-2:]] == [False, True]
+    assert synced[-1][0] == folder

@@ -1,0 +1,165 @@
+"""Frames of a pack, at every boundary, and the references to them."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from commitlake.connectors.lake.packs.frames import FRAME_BYTES, content_size, max_stored_bytes
+from commitlake.connectors.lake.packs.stores import LocalPackStore
+from commitlake.connectors.lake.packs.writer import PackWriter, write_pack
+from tests.unit.connectors.lake.packs.making import NAME, append, decompressed, packed
+
+LIMIT = 100  # bytes of content in the frames of these tests
+
+
+def frames_of(lengths: list[int]) -> list[list[tuple[int, int]]]:
+    """The bodies of each frame, as (offset, length), of a pack of bodies with these lengths."""
+    bodies = [bytes([number % 251]) * length for number, length in enumerate(lengths)]
+    pack, refs = packed(bodies, LIMIT)
+    frames: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    places = zip(refs.frame_offsets, refs.frame_lengths, refs.offsets, refs.lengths, strict=True)
+    for frame_offset, frame_length, offset, length in places:
+        frames.setdefault((int(frame_offset), int(frame_length)), []).append((int(offset), int(length)))
+    # The frames are all that is in the file, and are what the references say.
+    assert [start for start, _ in frames] == [0, *np.cumsum([size for _, size in frames])][: len(frames)]
+    assert sum(size for _, size in frames) == len(pack)
+    assert decompressed(pack) == b"".join(bodies)
+    content = {place: decompressed(pack[place[0] : sum(place)]) for place in frames}
+    found = [content[place][offset : offset + length] for place, spans in frames.items() for offset, length in spans]
+    assert found == bodies
+    return list(frames.values())
+
+
+@pytest.mark.parametrize(
+    ("lengths", "frames"),
+    [
+        ([], []),
+        ([1], [[(0, 1)]]),
+        ([40, 60], [[(0, 40), (40, 60)]]),  # just full
+        ([40, 61], [[(0, 40)], [(0, 61)]]),  # one byte too many
+        ([100], [[(0, 100)]]),
+        ([101], [[(0, 101)]]),  # larger than a frame: one of its own
+        ([1, 250, 1], [[(0, 1)], [(0, 250)], [(0, 1)]]),
+        ([250, 250], [[(0, 250)], [(0, 250)]]),
+        ([0], [[(0, 0)]]),  # a frame without content
+        ([0, 0], [[(0, 0), (0, 0)]]),
+        ([0, 250], [[(0, 0), (0, 250)]]),  # a frame with no bytes yet is open to any body
+        ([100, 0, 1], [[(0, 100), (100, 0)], [(0, 1)]]),  # an empty body still fits into a full frame
+        ([250, 0, 1], [[(0, 250)], [(0, 0), (0, 1)]]),  # and not into one that is too large
+        ([250, 0], [[(0, 250)], [(0, 0)]]),
+    ],
+)
+def test_a_frame_closes_before_the_body_that_would_be_too_much(
+    lengths: list[int], frames: list[list[tuple[int, int]]]
+) -> None:
+    assert frames_of(lengths) == frames
+
+
+@pytest.mark.parametrize("length", [FRAME_BYTES - 1, FRAME_BYTES, FRAME_BYTES + 1, 5 * FRAME_BYTES])
+def test_frames_hold_256_kib(length: int) -> None:
+    body = np.random.default_rng(length).bytes(length)
+    pack, refs = packed([body, b"x"])
+    assert refs.frame_offsets[1] == (0 if length < FRAME_BYTES else refs.frame_lengths[0])
+    assert decompressed(pack) == body + b"x"
+
+
+def test_references_have_the_types_of_the_table() -> None:
+    for bodies in ([], [b"a", b""]):
+        _, refs = packed(bodies)
+        assert [refs.frame_offsets.dtype, refs.frame_lengths.dtype] == [np.int64, np.int32]
+        assert [refs.offsets.dtype, refs.lengths.dtype] == [np.int32, np.int32]
+        assert len(refs) == len(bodies)
+
+
+def test_places_can_be_taken_by_row() -> None:
+    _, refs = packed([b"a", b"bc", b"def"])
+    assert refs.take(slice(1, 3)).lengths.tolist() == [2, 3]
+    assert refs.take(np.array([2, 0])).offsets.tolist() == [3, 0]
+
+
+def test_a_frame_is_never_longer_than_readers_allow() -> None:
+    for size in (0, 1, 1000, 128 << 10, FRAME_BYTES, 3 * FRAME_BYTES + 1):
+        noise = np.random.default_rng(size).bytes(size)  # zstd can only store it
+        pack, refs = packed([noise])
+        assert refs.frame_lengths[0] == len(pack) <= max_stored_bytes(size)
+
+
+@pytest.mark.parametrize("size", [0, 1, 255, 256, 257, 65_791, 65_792, FRAME_BYTES, FRAME_BYTES + 1])
+def test_every_frame_states_its_size(size: int) -> None:
+    assert content_size(packed([bytes(size)])[0]) == size
+
+
+def test_a_level_changes_the_bytes_and_not_the_bodies() -> None:
+    bodies = [b"order %d of customer %d" % (number, number % 7) for number in range(2000)]
+    fast, small = packed(bodies)[0], packed(bodies, level=19)[0]
+    assert len(small) < len(fast)
+    assert decompressed(small) == decompressed(fast)
+
+
+def test_a_window_may_be_used_again_after_an_append() -> None:
+    output = io.BytesIO()
+    writer = PackWriter(output)
+    window = np.zeros(5, np.uint8)
+    for letter in b"ab":
+        window[:] = letter
+        writer.append(window, np.array([1]), np.array([3]))
+    writer.finish()
+    assert decompressed(output.getvalue()) == b"aaabbb"
+
+
+def test_finishing_twice_gives_the_same_and_then_nothing_can_be_added() -> None:
+    writer = PackWriter(io.BytesIO())
+    append(writer, [b"a"])
+    assert writer.finish() is writer.finish()
+    with pytest.raises(ValueError, match="finished"):
+        append(writer, [b"b"])
+
+
+@pytest.mark.parametrize(
+    ("position", "length"),
+    [(-1, 1), (0, -1), (0, 11), (10, 1), (11, 0), (1 << 62, 1 << 62), (5, (1 << 63) - 1), (-(1 << 63), 0)],
+)
+def test_a_body_outside_its_window_is_refused_and_nothing_is_added(position: int, length: int) -> None:
+    output = io.BytesIO()
+    writer = PackWriter(output)
+    with pytest.raises(ValueError, match="outside its window of 10 bytes"):
+        writer.append(np.zeros(10, np.uint8), np.array([0, position]), np.array([2, length]))
+    assert len(writer.finish()) == 0
+    assert output.getvalue() == b""
+
+
+def test_arguments_that_do_not_fit_are_refused() -> None:
+    writer = PackWriter(io.BytesIO())
+    with pytest.raises(ValueError, match="2 positions and 1 lengths"):
+        writer.append(np.zeros(10, np.uint8), np.array([0, 1]), np.array([1]))
+    with pytest.raises(ValueError, match="of int64: expected a row of uint8"):
+        writer.append(np.zeros(10, np.int64), np.array([0]), np.array([1]))
+    for size in (0, FRAME_BYTES + 1):
+        with pytest.raises(ValueError, match="expected 1 to"):
+            PackWriter(io.BytesIO(), size)
+
+
+def test_a_pack_is_written_under_its_name_when_all_went_well(tmp_path: Path) -> None:
+    store = LocalPackStore(tmp_path)
+    with write_pack(store, NAME, frame_bytes=4) as writer:
+        append(writer, [b"one", b"two"])
+    refs = writer.finish()
+    assert store.size(NAME) == refs.frame_lengths.sum()
+    with pa.input_stream(str(tmp_path / NAME), compression="zstd") as stream:
+        assert stream.read() == b"onetwo"
+
+
+def test_a_pack_whose_writer_failed_is_not_there(tmp_path: Path) -> None:
+    def fail() -> None:
+        with write_pack(LocalPackStore(tmp_path), NAME) as writer:
+            append(writer, [bytes(FRAME_BYTES), b"x"])  # one frame is out by now
+            writer.append(np.zeros(1, np.uint8), np.array([0]), np.array([2]))
+
+    with pytest.raises(ValueError, match="outside its window"):
+        fail()
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []

@@ -1,0 +1,296 @@
+"""Which object store is meant, and what is said of one that will not do; no server is asked here."""
+
+from __future__ import annotations
+
+import pickle
+import re
+from pathlib import Path
+
+import pytest
+from botocore import exceptions
+
+from commitlake.connectors.lake.delta import storage_options
+from commitlake.connectors.lake.packs.errors import PackStoreError, PackStoreUnavailableError
+from commitlake.connectors.lake.packs.location import PackLocation, pack_location
+from commitlake.connectors.lake.packs.s3_store import S3PackStore
+from commitlake.connectors.lake.packs.stores import open_store
+from commitlake.connectors.lake.paths import LakeError, LakePaths
+from commitlake.connectors.object_store import clients
+from commitlake.connectors.object_store.access import delta_options
+from commitlake.connectors.object_store.clients import s3_client
+from commitlake.connectors.object_store.errors import S3Error, S3UnavailableError
+from commitlake.connectors.object_store.finding import s3_options
+from commitlake.connectors.object_store.options import S3Options
+from commitlake.connectors.object_store.spark import s3a_settings, spark_uri
+from commitlake.connectors.object_store.troubles import trouble_of
+from commitlake.connectors.object_store.uris import is_s3, parse_s3_uri
+
+VARIABLES = (
+    "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE",
+    "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN",
+)  # fmt: skip
+LOCAL = S3Options("http://127.0.0.1:9000", "eu-west-1", virtual_hosts=False)
+
+
+@pytest.fixture(autouse=True)
+def own_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No settings and no credentials from outside."""
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setattr(clients, "_clients", {})
+
+
+@pytest.mark.parametrize(
+    ("uri", "bucket", "prefix"),
+    [
+        ("s3://bucket", "bucket", ""),
+        ("s3://bucket/", "bucket", ""),
+        ("s3a://bucket/a/b", "bucket", "a/b"),
+        ("s3n://my.bucket-1/a=1/", "my.bucket-1", "a=1"),
+        ("S3://bucket/Prefix With Space", "bucket", "Prefix With Space"),
+        ("s3://bucket/äé日!$&'()+,-.;=@_~", "bucket", "äé日!$&'()+,-.;=@_~"),
+    ],
+)
+def test_a_uri_is_a_bucket_and_a_prefix(uri: str, bucket: str, prefix: str) -> None:
+    found = parse_s3_uri(uri)
+    assert (found.bucket, found.prefix) == (bucket, prefix)
+    assert parse_s3_uri(str(found)) == found
+    assert found.key("name") == (f"{prefix}/name" if prefix else "name")
+
+
+@pytest.mark.parametrize(
+    "uri", ["s3://", "s3:///a", "s3://B/a", "s3://a_b/c", "s3://bucket/a//b", "s3://bucket/../a", "s3://bucket/a?b",
+            "s3://bucket/a#b", "http://bucket/a", "bucket/a", "s3://bucket/a%20b", "s3://bucket/a:b", "s3://bucket/[a]",
+            "s3://bucket/a^b", "s3://bucket/a|b", "s3://bucket/a\\b", "s3://bucket/a\nb", "s3://bucket/{a}"],
+)  # fmt: skip
+def test_what_names_no_place_is_refused(uri: str) -> None:
+    with pytest.raises(S3Error, match=rf"^{re.escape(repr(uri))}: expected s3://bucket/prefix"):
+        parse_s3_uri(uri)
+
+
+def test_credentials_in_a_uri_or_endpoint_are_refused_and_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    for call in (
+        lambda: parse_s3_uri("s3://AKIA:verysecret@bucket/a"),
+        lambda: LakePaths("s3://AKIA:verysecret@bucket/a"),
+        lambda: pack_location("s3a://AKIA:verysecret@bucket/a"),
+        lambda: s3_options("http://AKIA:verysecret@host:9000"),
+        lambda: s3_options("AKIA:verysecret@host:9000"),
+    ):
+        with pytest.raises(S3Error, match=r"holds credentials\. Leave them out") as raised:
+            call()
+        assert "verysecret" not in repr(raised.value)
+
+
+def test_an_endpoint_that_is_no_url_is_refused() -> None:
+    with pytest.raises(S3Error, match="Invalid IPv6 URL"):
+        s3_options("http://[::1:9000")
+
+
+@pytest.mark.parametrize("path", ["/data/lake", "lake", "file:///data/lake", "s3/lake", "/data/a b:c%/ä"])
+def test_other_places_are_none_of_ours(path: str) -> None:
+    assert not is_s3(path)
+    assert pack_location(path) == PackLocation(path)
+    assert LakePaths(path).s3 is None
+    assert storage_options(path) is None
+    assert spark_uri(path) == path
+
+
+@pytest.mark.parametrize("place", ["hdfs://host/lake", "gs://bucket/lake", "x-s3://a"])
+def test_other_stores_are_refused_for_lakes_and_for_bodies(place: str) -> None:
+    with pytest.raises(LakeError, match=f"'{place}' is no place for a lake: expected a folder, or s3://bucket/prefix"):
+        LakePaths(place)
+    with pytest.raises(PackStoreError, match="expected a folder of this machine"):
+        open_store(place)
+
+
+@pytest.mark.parametrize("name", ["a\\b", "a\nb", "a[1]", "a^b", "a|b", "a#b", "a?b", "a%20b"])
+def test_folders_that_the_library_of_tables_cannot_name_are_refused(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(LakeError, match="is no place for a lake: its path holds"):
+        LakePaths(f"/data/{name}/lake")
+    (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path / name)
+    with pytest.raises(LakeError, match="Name another folder"):
+        LakePaths("lake")
+
+
+def test_what_is_given_goes_before_the_environment_and_that_before_the_profile(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert s3_options() == S3Options(None, "us-east-1", virtual_hosts=True)
+    (tmp_path / "config").write_text("[default]\nregion = eu-north-1\nendpoint_url = https://profile.example\n")
+    assert s3_options() == S3Options("https://profile.example", "eu-north-1", virtual_hosts=False)
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "https://all.example")
+    assert s3_options() == S3Options("https://all.example", "eu-central-1", virtual_hosts=False)
+    monkeypatch.setenv("AWS_REGION", "eu-west-3")
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "https://s3.example")
+    assert s3_options() == S3Options("https://s3.example", "eu-west-3", virtual_hosts=False)
+    assert s3_options("http://given:1", "here") == S3Options("http://given:1", "here", virtual_hosts=False)
+
+
+def test_a_profile_may_say_how_buckets_are_addressed(tmp_path: Path) -> None:
+    (tmp_path / "config").write_text(
+        "[default]\nendpoint_url = https://oss.example\ns3 =\n  addressing_style = virtual\n"
+    )
+    assert s3_options().virtual_hosts
+
+
+@pytest.mark.parametrize("endpoint", ["localhost:9000", "s3.example.org", "ftp://host", "http://"])
+def test_an_endpoint_is_a_url(endpoint: str) -> None:
+    with pytest.raises(S3Error, match="expected http://HOST:PORT or https://HOST"):
+        s3_options(endpoint)
+
+
+def test_places_travel_without_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:9000")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "verysecret")
+    for place in (LakePaths("s3a://bucket/lake/"), pack_location("s3://bucket/bodies", region="eu-west-1")):
+        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:9000")
+        sent = pickle.dumps(place)
+        monkeypatch.delenv("AWS_ENDPOINT_URL_S3")
+        assert pickle.loads(sent) == place
+        assert b"verysecret" not in sent
+    assert LakePaths("s3a://bucket/lake/").messages == "s3://bucket/lake/messages"
+
+
+def test_credentials_are_found_where_boto3_looks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with pytest.raises(S3Error, match=r"wants credentials, found no credentials\. Set AWS_ACCESS_KEY_ID"):
+        delta_options(LOCAL)
+    (tmp_path / "credentials").write_text("[night]\naws_access_key_id = key\naws_secret_access_key = secret\n")
+    monkeypatch.setenv("AWS_PROFILE", "night")
+    assert delta_options(LOCAL) == {
+        "aws_access_key_id": "key",
+        "aws_secret_access_key": "secret",
+        "aws_region": "eu-west-1",
+        "aws_virtual_hosted_style_request": "false",
+        "aws_conditional_put": "etag",
+        "aws_endpoint_url": "http://127.0.0.1:9000",
+        "aws_allow_http": "true",
+    }
+    monkeypatch.setenv("AWS_PROFILE", "day")
+    with pytest.raises(S3Error, match=r"found no such profile\. Correct AWS_PROFILE"):
+        delta_options(LOCAL)
+    with pytest.raises(S3Error, match=r"found no such profile\. Correct AWS_PROFILE"):
+        s3_options()
+
+
+def test_a_role_s_token_goes_along(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("ACCESS_KEY_ID", "key"), ("SECRET_ACCESS_KEY", "secret"), ("SESSION_TOKEN", "token")):
+        monkeypatch.setenv(f"AWS_{name}", value)
+    found = delta_options(S3Options())
+    assert found["aws_session_token"] == "token"
+    assert "aws_endpoint_url" not in found
+    assert found["aws_virtual_hosted_style_request"] == "true"
+
+
+def test_spark_is_told_where_and_never_who(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "verysecret")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "verysecret")
+    settings = s3a_settings(LOCAL)
+    assert settings["spark.hadoop.fs.s3a.endpoint"] == "http://127.0.0.1:9000"
+    assert settings["spark.hadoop.fs.s3a.connection.ssl.enabled"] == "false"
+    assert settings["spark.hadoop.fs.s3a.path.style.access"] == "true"
+    assert not any(word in f"{name} {value}" for name, value in settings.items() for word in ("verysecret", "key"))
+    assert "spark.hadoop.fs.s3a.endpoint" not in s3a_settings(S3Options())
+    assert spark_uri("s3://bucket/a") == spark_uri("s3a://bucket/a/") == "s3a://bucket/a"
+
+
+def test_a_process_has_one_client_for_a_server() -> None:
+    assert s3_client(LOCAL) is s3_client(S3Options("http://127.0.0.1:9000", "eu-west-1", virtual_hosts=False))
+    assert s3_client(LOCAL) is not s3_client(LOCAL, attempts=1)
+    assert s3_client(LOCAL) is not s3_client(S3Options(LOCAL.endpoint, "us-east-1", virtual_hosts=False))
+
+
+def answer(code: str, status: int = 400) -> exceptions.ClientError:
+    """What boto3 makes of a server's answer."""
+    response = {"Error": {"Code": code, "Message": "a secret"}, "ResponseMetadata": {"HTTPStatusCode": status}}
+    return exceptions.ClientError(response, "GetObject")
+
+
+@pytest.mark.parametrize(
+    ("error", "found", "advice"),
+    [
+        (answer("InvalidAccessKeyId", 403), "credentials that the server refuses", "AWS_ACCESS_KEY_ID"),
+        (answer("XAdminUserNotFound", 404), "credentials that the server refuses", "AWS_ACCESS_KEY_ID"),
+        (answer("ExpiredToken"), "credentials that the server refuses", "AWS_ACCESS_KEY_ID"),
+        (answer("AccessDenied", 403), "access denied", "Allow this user"),
+        (answer("NoSuchBucket", 404), "no bucket 'name'", "Make the bucket"),
+        (answer("PermanentRedirect", 301), "a bucket of another region", "--s3-region"),
+        (answer("SlowDown", 503), "too busy or not well", "Run it again later"),
+        (answer("Strange", 599), "too busy or not well", "Run it again later"),
+        (answer("EntityTooLarge"), "the answer EntityTooLarge", "server's log"),
+        (answer("<b>\x1b[2J"), "the answer unknown", "server's log"),
+        (exceptions.NoCredentialsError(), "no credentials", "AWS_PROFILE"),
+        (exceptions.CredentialRetrievalError(provider="p", error_msg="a secret"), "could not be had", "AWS_PROFILE"),
+        (exceptions.SSLError(endpoint_url="u", error="e"), "certificate", "AWS_CA_BUNDLE"),
+        (exceptions.EndpointConnectionError(endpoint_url="u", error="e"), "no server", "Is the endpoint right"),
+        (exceptions.ReadTimeoutError(endpoint_url="u", error="e"), "broke off (ReadTimeoutError)", "later"),
+        (exceptions.ConnectionClosedError(endpoint_url="u"), "broke off (ConnectionClosedError)", "later"),
+        (exceptions.IncompleteReadError(actual_bytes=1, expected_bytes=2), "broke off", "later"),
+        (exceptions.ParamValidationError(report="a secret"), "ParamValidationError", ""),
+    ],
+)  # fmt: skip
+def test_errors_are_told_in_our_words(error: Exception, found: str, advice: str) -> None:
+    trouble = trouble_of(error, "name")
+    assert found in trouble.found
+    assert advice in trouble.advice
+    assert "a secret" not in f"{trouble}"
+
+
+@pytest.mark.parametrize(
+    ("error", "temporary"),
+    [
+        (answer("SlowDown", 503), True),
+        (answer("Strange", 599), True),
+        (answer("InternalError", 500), True),
+        (exceptions.EndpointConnectionError(endpoint_url="u", error="e"), True),
+        (exceptions.ConnectTimeoutError(endpoint_url="u"), True),
+        (exceptions.ReadTimeoutError(endpoint_url="u", error="e"), True),
+        (exceptions.IncompleteReadError(actual_bytes=1, expected_bytes=2), True),
+        (exceptions.SSLError(endpoint_url="u", error="e"), False),
+        (exceptions.NoCredentialsError(), False),
+        (answer("AccessDenied", 403), False),
+        (answer("NoSuchBucket", 404), False),
+    ],
+)
+def test_what_may_go_well_later_is_an_error_of_its_own(error: Exception, temporary: bool) -> None:
+    trouble = trouble_of(error, "name")
+    assert trouble.temporary == temporary
+    assert isinstance(trouble.error("the lake cannot be written: "), S3UnavailableError) == temporary
+    store = open_store(PackLocation("s3://bucket/bodies", LOCAL))
+    assert isinstance(store, S3PackStore)
+    assert isinstance(store._store_error(error, "a bucket"), PackStoreUnavailableError) == temporary
+
+
+def test_an_error_that_is_not_of_boto3_stays_what_it_is() -> None:
+    with pytest.raises(ZeroDivisionError):
+        trouble_of(ZeroDivisionError(), "name")
+
+
+def test_errors_can_be_pickled() -> None:
+    error = S3Error("no bucket", "Make it")
+    assert str(pickle.loads(pickle.dumps(error))) == str(error) == "no bucket. Make it"
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "is_told"),
+    [
+        ("http://store.example:9000", True),
+        ("http://10.0.0.7:9000", True),
+        ("https://store.example", False),
+        ("http://127.0.0.1:9000", False),
+        ("http://localhost:9000", False),
+        ("http://[::1]:9000", False),
+    ],
+)
+def test_an_endpoint_without_tls_is_warned_of_once(
+    endpoint: str, is_told: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    s3_options(endpoint)
+    s3_options(endpoint)
+    assert caplog.text.count(f"the object store {endpoint} is reached without TLS") == is_told

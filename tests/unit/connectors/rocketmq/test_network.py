@@ -1,0 +1,220 @@
+"""Connections to peers that misbehave: every wait ends, and ends with the right error."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from commitlake.connectors.rocketmq import connection
+from commitlake.connectors.rocketmq.errors import (
+    AnswerTimeoutError,
+    OptionError,
+    ProtocolError,
+    RefusedError,
+    UnreachableError,
+)
+from commitlake.connectors.rocketmq.network import Network
+from commitlake.connectors.rocketmq.options import Options
+from commitlake.schemas.remoting.frames import Command, SerializeType, serialize_command
+from commitlake.schemas.remoting.headers import OffsetResponse, QueueRequest
+from commitlake.schemas.remoting.routes import TopicList
+from commitlake.schemas.remoting.signing import Credentials, check_signature
+from tests.servers.process import free_ports
+from tests.unit.connectors.rocketmq.peer import Answering, Peer, reply
+
+QUICK = Options("127.0.0.1:1", connect_seconds=1, request_seconds=0.5)
+
+
+@pytest.fixture
+def network() -> Iterator[Network]:
+    made = Network(QUICK)
+    yield made
+    made.close()
+
+
+def test_an_answer_is_read_by_its_header(network: Network) -> None:
+    with Peer(lambda command: reply(command, offset="7")) as peer:
+        answer = network.call(peer.address, 31, QueueRequest("T", 1))
+        assert answer.header(OffsetResponse) == OffsetResponse(7)
+    assert peer.received[0].ext_fields == {"topic": "T", "queueId": "1"}
+
+
+def test_one_connection_serves_many_threads(network: Network) -> None:
+    with Peer(lambda command: reply(command, offset=command.ext_fields["queueId"])) as peer:
+        wrong: list[int] = []
+
+        def ask(number: int) -> None:
+            for _ in range(20):
+                answer = network.call(peer.address, 31, QueueRequest("T", number))
+                if answer.header(OffsetResponse).offset != number:
+                    wrong.append(number)
+
+        threads = [threading.Thread(target=ask, args=(number,)) for number in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+        assert (wrong, peer.connections, len(peer.received)) == ([], 1, 160)
+
+
+@pytest.mark.parametrize(
+    ("answer", "error", "message"),
+    [
+        (lambda _: b"", AnswerTimeoutError, "expected an answer in time"),
+        (lambda _: None, UnreachableError, "closed"),
+        (lambda command: reply(command, 17, remark="no topic T"), RefusedError, r"TOPIC_NOT_EXIST \(17\): no topic T"),
+        (lambda command: reply(command, 9999), RefusedError, "answered 9999: without a remark"),
+        (lambda _: b"HTTP/1.1 400 Bad Request\r\n\r\n", ProtocolError, "remoting protocol"),
+        (lambda _: b"\x7f\xff\xff\xff", ProtocolError, "length"),
+        (lambda command: reply(command)[:-3], AnswerTimeoutError, "expected an answer"),
+        (lambda command: serialize_command(Command(0, opaque=command.opaque + 1, flag=1)), AnswerTimeoutError, "none"),
+    ],
+)
+def test_a_peer_that_misbehaves_ends_in_the_right_error(
+    network: Network, answer: Answering, error: type[Exception], message: str
+) -> None:
+    with Peer(answer) as peer:
+        began = time.monotonic()
+        with pytest.raises(error, match=message) as caught:
+            network.call(peer.address, 31, QueueRequest("T", 1))
+        assert time.monotonic() - began < 5
+        assert peer.address in str(caught.value)
+
+
+def test_an_answer_that_is_not_what_was_asked_for_is_said(network: Network) -> None:
+    with Peer(lambda command: reply(command, body=b"[1]", offset="x")) as peer:
+        answer = network.call(peer.address, 31)
+        with pytest.raises(ProtocolError, match=r"OffsetResponse\.offset: expected a whole number"):
+            answer.header(OffsetResponse)
+        with pytest.raises(ProtocolError, match="TopicList: expected an object"):
+            answer.value(TopicList)
+
+
+def test_a_connection_that_broke_is_replaced(network: Network) -> None:
+    answers = iter([None, b""])
+    with Peer(lambda command: next(answers, reply(command))) as peer:
+        with pytest.raises(UnreachableError):
+            network.call(peer.address, 31)
+        with pytest.raises(AnswerTimeoutError):
+            network.call(peer.address, 31)
+        assert network.call(peer.address, 31).code == 0
+        assert peer.connections == 2
+
+
+def test_nobody_there_is_unreachable(network: Network) -> None:
+    with pytest.raises(UnreachableError, match="expected a connection within 1 s"):
+        network.call(f"127.0.0.1:{free_ports(1)}", 31)
+    with pytest.raises(OptionError, match="host:port"):
+        network.call("nowhere", 31)
+
+
+def test_a_peer_that_reads_nothing_does_not_hold_the_caller(network: Network) -> None:
+    release = threading.Event()
+
+    def stand_still(command: Command) -> bytes:
+        release.wait(20)
+        return b""
+
+    with Peer(stand_still) as peer:
+        began = time.monotonic()
+        with pytest.raises(UnreachableError, match="expected to send"):
+            _fill(network, peer.address)
+        assert time.monotonic() - began < 10
+        release.set()
+
+
+def _fill(network: Network, address: str) -> None:
+    for _ in range(20):
+        network.tell(address, 10, None, bytes(4 << 20))
+
+
+def test_idle_connections_are_closed(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "IDLE_SECONDS", 0.05)
+    with Peer(reply) as peer:
+        network.call(peer.address, 31)
+        (used,) = network._connections.values()
+        deadline = time.monotonic() + 10
+        while used.is_open and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert not used.is_open
+        network.call(peer.address, 31)
+        assert peer.connections == 2
+
+
+def test_requests_of_the_peer_are_handed_over(network: Network) -> None:
+    seen: list[tuple[str, Command]] = []
+    done = threading.Event()
+
+    def handler(address: str, command: Command) -> None:
+        seen.append((address, command))
+        done.set()
+
+    network.handlers[39] = handler
+    with Peer(reply) as peer:
+        network.call(peer.address, 31)
+        peer.push(serialize_command(Command(40)) + serialize_command(Command(39, body=b"half")))
+        assert done.wait(10)
+        assert [(address, command.code) for address, command in seen] == [(peer.address, 39)]
+
+
+def test_no_more_than_so_many_requests_wait(network: Network) -> None:
+    few = Network(Options("127.0.0.1:1", request_seconds=0.3, max_pending=2))
+    with Peer(lambda _: b"") as peer:
+        waiting = [few.ask(peer.address, 31, seconds=30) for _ in range(2)]
+        with pytest.raises(AnswerTimeoutError, match="2 requests of this client already wait"):
+            few.ask(peer.address, 31)
+        few.close()
+        assert all(isinstance(each.exception(5), UnreachableError) for each in waiting)
+
+
+def test_requests_are_signed_for_whom_the_environment_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COMMITLAKE_ROCKETMQ_ACCESS_KEY", "RocketMQ")
+    monkeypatch.setenv("COMMITLAKE_ROCKETMQ_SECRET_KEY", "12345678")
+    for made in (Network(QUICK), Network(QUICK, Credentials("RocketMQ", "12345678"))):
+        with Peer(reply) as peer:
+            made.call(peer.address, 31, QueueRequest("T", 1), b"body")
+            made.close()
+        command = peer.received[0]
+        assert check_signature(command.ext_fields, command.body, {"RocketMQ": "12345678"}) == "RocketMQ"
+
+
+def test_headers_are_written_as_the_options_say() -> None:
+    made = Network(Options("127.0.0.1:1", serialize_type=SerializeType.ROCKETMQ))
+    with Peer(reply) as peer:
+        made.call(peer.address, 31, QueueRequest("T", 1))
+        made.close()
+    assert peer.received[0].serialize_type is SerializeType.ROCKETMQ
+
+
+@pytest.mark.parametrize("answer", [None, b"", b"\0\0\0\x10 no handshake at all"])
+def test_a_tls_handshake_that_comes_to_nothing_ends_in_time(tmp_path: Path, answer: bytes | None) -> None:
+    settings = tmp_path / "tls.properties"
+    settings.write_text("tls.test.mode.enable=true\n")
+    network = Network(replace(QUICK, connect_seconds=0.3, tls_config=str(settings)))
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+
+        def serve() -> None:
+            peer, _ = server.accept()
+            with peer:
+                if answer is None:
+                    time.sleep(0.5)
+                peer.sendall(answer or b"")
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        with pytest.raises(UnreachableError, match=f"{address}: expected a TLS handshake within 0.3 s"):
+            network.call(address, 31)
+        thread.join(10)
+    network.close()
+
+
+def test_settings_of_tls_that_cannot_be_used_are_told(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match="cannot be read"):
+        Network(replace(QUICK, tls_config=str(tmp_path / "none")))

@@ -1,0 +1,102 @@
+"""What spark-submit is given: our settings, and what the user says."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from commitlake.connectors.runtime import jvm
+from commitlake.connectors.runtime.java import JavaError
+from commitlake.jobs.cli.process import descendants
+
+SETTINGS = {"spark.master": "local[*]", "spark.jars": "/delta.jar", "spark.driver.memory": "2g"}
+OURS = ["--conf", "spark.master=local[*]", "--conf", "spark.jars=/delta.jar", "--conf", "spark.driver.memory=2g"]
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (["pyspark-shell"], ["pyspark-shell"]),
+        (["--master", "yarn", "pyspark-shell"], ["--master", "yarn", "pyspark-shell"]),
+        (["--jars", "a.jar,b.jar", "pyspark-shell"], ["--jars", "a.jar,b.jar,/delta.jar", "pyspark-shell"]),
+        (["--jars=a.jar", "pyspark-shell"], ["--jars=a.jar,/delta.jar", "pyspark-shell"]),
+    ],
+)
+def test_the_users_options_come_last_and_win(given: list[str], expected: list[str]) -> None:
+    assert jvm.arguments(SETTINGS, given) == [*OURS, *expected]
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ([], "local[*]"),
+        (["--master", "spark://host:7077"], "spark://host:7077"),
+        (["--master=yarn"], "yarn"),
+        (["--conf", "spark.master=yarn"], "yarn"),
+        (["--conf=spark.master=yarn", "--conf", "spark.master=local[1]"], "local[1]"),
+        (["--conf", "spark.x=a=b", "--name", "--master", "yarn"], "yarn"),
+    ],
+)
+def test_the_master_is_the_one_that_spark_submit_takes(given: list[str], expected: str) -> None:
+    assert jvm.master([*OURS, *given, "pyspark-shell"]) == expected
+
+
+def fake_java(home: Path, script: str) -> Path:
+    """A Java that is a shell script."""
+    (home / "bin").mkdir(parents=True)
+    (home / "bin" / "java").write_text(f"#!/bin/sh\n{script}\n")
+    (home / "bin" / "java").chmod(0o755)
+    return home
+
+
+def test_a_jvm_that_ends_at_once_is_told_with_its_last_words(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    home = fake_java(
+        tmp_path / "java", "echo 'WARNING: Using incubator modules: x' >&2; echo 'no memory left' >&2; exit 1"
+    )
+    program = "from commitlake.connectors.runtime.jvm import launch; launch({'spark.master': 'local[1]'})"
+    environment = {**os.environ, "JAVA_HOME": str(home), "PYTHONPATH": str(Path(jvm.__file__).parents[3])}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 1
+    assert f"Spark did not start on the Java in {home}: " in done.stderr
+    assert "no memory left\n" in done.stderr
+    assert "incubator" not in done.stderr
+
+
+def test_spark_submit_is_given_our_settings_and_the_users_options(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    seen = tmp_path / "seen"
+    home = fake_java(tmp_path / "java", f'printf "%s\\n" "$@" > {shlex.quote(str(seen))}; exit 1')
+    monkeypatch.setenv("JAVA_HOME", str(home))
+    given = shlex.join(["--conf", "spark.app.name=a b", "pyspark-shell"])
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", given)
+    with pytest.raises(JavaError, match=r"^Spark did not start on the Java in "):
+        jvm.launch(SETTINGS)
+    words = seen.read_text().splitlines()
+    assert words[-len(OURS) - 3 :] == [*OURS, "--conf", "spark.app.name=a b", "pyspark-shell"]
+    assert os.environ["PYSPARK_SUBMIT_ARGS"] == given
+
+
+def test_a_start_that_is_interrupted_leaves_no_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "java", "exec sleep 60")))
+    before = set(descendants())
+
+    def interrupt(process: subprocess.Popen[bytes], _connection: Path) -> None:
+        while len(set(descendants()) - before) < 2:  # the script, and the Java that it asks
+            assert process.poll() is None
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(jvm, "_connect", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        jvm.launch(SETTINGS)
+    deadline = time.monotonic() + 10
+    while set(descendants()) - before:
+        assert time.monotonic() < deadline

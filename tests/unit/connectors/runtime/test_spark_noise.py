@@ -1,0 +1,35 @@
+"""What of Spark's standard error reaches the user."""
+
+from __future__ import annotations
+
+import pytest
+
+from commitlake.connectors.runtime.spark_noise import without_noise
+
+HEAD = "Traceback (most recent call last):\n"
+MANAGER = '  File "/site-packages/pyspark/python/lib/pyspark.zip/pyspark/daemon.py", line 262, in manager\n'
+WORKER = '  File "/site-packages/pyspark/python/lib/pyspark.zip/pyspark/daemon.py", line 95, in worker\n'
+OURS = '  File "/commitlake/connectors/commitlog/decode.py", line 7, in read_batch\n    write(batch)\n    ^^^^^\n'
+BROKEN = "BrokenPipeError: [Errno 32] Broken pipe\n"
+WARNING = "WARNING: Using incubator modules: jdk.incubator.vector\n"
+
+
+@pytest.mark.parametrize("noise", [[WARNING], [HEAD, MANAGER, WORKER, BROKEN], [HEAD, MANAGER, WORKER, BROKEN] * 2])
+def test_noise_is_kept_from_what_stands_around_it(noise: list[str]) -> None:
+    assert list(without_noise(["one\n", *noise, "two\n", *noise])) == ["one\n", "two\n"]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        [HEAD, MANAGER, *OURS.splitlines(keepends=True), BROKEN],
+        [HEAD, MANAGER, WORKER, "MemoryError\n"],
+        [HEAD, MANAGER, WORKER],
+        [HEAD, BROKEN],
+        [BROKEN],
+        ["  indented\n", WORKER],
+    ],
+)
+def test_all_else_is_passed_on(said: list[str]) -> None:
+    assert list(without_noise(said)) == said
+    assert list(without_noise([*said, "and\n", "more\n"])) == [*said, "and\n", "more\n"]

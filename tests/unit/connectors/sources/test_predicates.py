@@ -1,0 +1,87 @@
+"""Spark's predicates as filters of the reader: never narrower than what was asked."""
+
+from __future__ import annotations
+
+import datetime
+
+import pytest
+from pyspark.sql.datasource import (
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    IsNotNull,
+    LessThan,
+    LessThanOrEqual,
+)
+
+from commitlake.connectors.formats.engine.filters import Filters, narrow
+from commitlake.connectors.formats.engine.options import Options
+from commitlake.connectors.formats.engine.splits import Split
+from commitlake.connectors.sources.predicates import push
+
+NOON = datetime.datetime(2026, 11, 20, 12, tzinfo=datetime.UTC)
+NOON_MS = 1_795_176_000_000
+
+
+def pushed(*predicates: Filter, **options: str) -> Filters:
+    """The filters after these predicates."""
+    return push(narrow(Options.parse({"path": "/store", **options})), predicates).filters
+
+
+@pytest.mark.parametrize(
+    ("predicate", "expected"),
+    [
+        (EqualTo(("topic",), "orders"), Filters(topics=frozenset({"orders"}))),
+        (In(("topic",), ("a", "b")), Filters(topics=frozenset({"a", "b"}))),
+        (In(("topic",), ("a", None)), Filters(topics=frozenset({"a"}))),
+        (In(("queue_id",), (1, 2)), Filters(queue_ids=frozenset({1, 2}))),
+        (EqualTo(("physical_offset",), 5), Filters(min_offset=5, end_offset=6)),
+        (GreaterThanOrEqual(("physical_offset",), 5), Filters(min_offset=5)),
+        (GreaterThan(("physical_offset",), 5), Filters(min_offset=5)),
+        (LessThan(("physical_offset",), 5), Filters(end_offset=6)),
+        (LessThanOrEqual(("physical_offset",), 5), Filters(end_offset=6)),
+        (GreaterThanOrEqual(("store_timestamp",), NOON), Filters(min_store_timestamp=NOON_MS)),
+        (LessThan(("store_timestamp",), NOON), Filters(end_store_timestamp=NOON_MS + 1)),
+        (EqualTo(("tags",), "paid"), Filters()),
+        (IsNotNull(("topic",)), Filters()),
+        (GreaterThan(("topic",), "a"), Filters()),
+    ],
+)
+def test_predicate_becomes_a_filter_or_is_left_alone(predicate: Filter, expected: Filters) -> None:
+    assert pushed(predicate) == expected
+
+
+def test_predicates_and_options_are_narrowed_to_what_all_allow() -> None:
+    found = pushed(
+        In(("topic",), ("a", "b")),
+        GreaterThan(("physical_offset",), 10),
+        LessThan(("physical_offset",), 99),
+        topics="b,c",
+        startingOffset="20",
+        endingOffset="200",
+    )
+    assert found == Filters(topics=frozenset({"b"}), min_offset=20, end_offset=100)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"), [(0, 10, False), (0, 101, True), (150, 160, True), (200, 300, False)]
+)
+def test_split_is_read_where_it_can_hold_a_wanted_record(low: int, high: int, expected: bool) -> None:
+    split = Split("b", "/store/x", 0, 100, 200, 1000, 1000)
+    narrowing = narrow(Options.parse({"path": "/store", "startingOffset": str(low), "endingOffset": str(high)}))
+    assert narrowing.may_hold(split) is expected
+
+
+def test_other_brokers_are_not_read() -> None:
+    narrowing = push(narrow(Options.parse({"path": "/store"})), [EqualTo(("broker",), "a")])
+    assert narrowing.may_hold(Split("a", "", 0, 0, 1, 1, 1))
+    assert not narrowing.may_hold(Split("b", "", 0, 0, 1, 1, 1))
+
+
+def test_keys_are_a_filter_by_content() -> None:
+    filters = pushed(topics="orders", keys="order-1,order-2")
+    assert filters == Filters(topics=frozenset({"orders"}), keys=frozenset({"order-1", "order-2"}))
+    assert Filters(keys=frozenset({"a"})).by_content
+    assert not Filters(min_offset=1).by_content

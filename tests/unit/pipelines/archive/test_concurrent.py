@@ -1,0 +1,104 @@
+"""A run beside others over the same store: nothing is left out, and the others being first is no failure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from commitlake.connectors.lake.archive_log import CommittedRange
+from commitlake.connectors.lake.backoff import MAX_TRIES, wait_seconds
+from commitlake.connectors.lake.committer import ConcurrentArchiveError, commit_messages, open_for_append
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.pipelines.archive import concurrent
+from commitlake.pipelines.archive.concurrent import archive_beside_others
+from commitlake.pipelines.archive.run import Config, Result
+from commitlake.pipelines.archive.work import ArchiveWork, find_work
+from tests.logs import messages, open_segment, records, write_store
+
+SENT = messages(20)
+SIZE = 1 << 16
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Config:
+    """A store of twenty messages, and a lake that is not there yet."""
+    store = write_store(tmp_path / "store", [(0, open_segment(SENT, SIZE))])
+    return Config(str(store), str(tmp_path / "lake"), "a")
+
+
+def plan(config: Config) -> ArchiveWork:
+    """What is new."""
+    return find_work(config.store, config.broker, LakePaths(config.lake))
+
+
+def commit(config: Config, work: ArchiveWork, end: int | None = None) -> Result:
+    """Commit a plan, or its first bytes, without any rows; what a run tells of that."""
+    found = work.commit
+    if end is not None:
+        found = replace(
+            found,
+            stores={"a": replace(found.stores["a"], end=end, last_record=None)},
+            ranges={"a": CommittedRange(found.ranges["a"].start, end)},
+        )
+    commit_messages(open_for_append(LakePaths(config.lake).messages), [], found)
+    return Result(found.sequence, work.snapshot.ranges)
+
+
+def first_bytes(count: int) -> int:
+    """How long the first messages are."""
+    return sum(map(len, records(SENT)[:count]))
+
+
+def with_rivals(
+    config: Config, monkeypatch: pytest.MonkeyPatch, rivals: list[Callable[[ArchiveWork], object]]
+) -> tuple[Result, list[int]]:
+    """Archive beside runs that are first; the result, and how many bytes were tried each time."""
+    tried: list[int] = []
+
+    def run(_spark: object, _config: Config, work: Any, _progress: object) -> Result:
+        tried.append(work.snapshot.size)
+        if rivals:
+            rivals.pop(0)(work)
+            raise ConcurrentArchiveError("another run was first")
+        return commit(config, work) if work.snapshot.size else Result(0, work.snapshot.ranges)
+
+    monkeypatch.setattr(concurrent, "run_archive", run)
+    result = archive_beside_others(None, config, plan(config), wait=lambda _: None)  # type: ignore[arg-type]
+    return result, tried
+
+
+def test_what_another_run_has_archived_is_left_out(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    part, whole = first_bytes(8), first_bytes(20)
+    result, tried = with_rivals(config, monkeypatch, [lambda work: commit(config, work, part)])
+    assert tried == [whole, whole - part]
+    assert (result.sequence, result.bytes_of_others) == (2, part)
+
+
+def test_it_is_done_where_other_runs_have_archived_everything(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    result, tried = with_rivals(config, monkeypatch, [lambda work: commit(config, work)])
+    assert tried == [first_bytes(20), 0]
+    assert (result.sequence, result.bytes_of_others) == (0, first_bytes(20))
+
+
+def test_messages_that_come_meanwhile_are_left_to_the_next_run(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    part, whole = first_bytes(8), first_bytes(20)
+
+    def commit_and_write(work: ArchiveWork) -> None:
+        commit(config, work, part)
+        write_store(Path(config.store), [(0, open_segment([*SENT, *messages(5, seed=9)], SIZE))])
+
+    assert with_rivals(config, monkeypatch, [commit_and_write])[1] == [whole, whole - part]
+
+
+def test_others_that_are_always_first_end_it_in_the_end(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConcurrentArchiveError):
+        with_rivals(config, monkeypatch, [lambda _: None] * MAX_TRIES)
+
+
+def test_waits_grow_and_have_a_limit() -> None:
+    assert all(0.125 <= wait_seconds(0) <= 0.25 for _ in range(20))
+    assert all(4 <= wait_seconds(attempt) <= 8 for attempt in (5, 20, 60))

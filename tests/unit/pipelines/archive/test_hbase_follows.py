@@ -1,0 +1,63 @@
+"""What an archive run does where HBase is to follow, and there is nothing to follow, or another run is at it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from commitlake.connectors.hbase.errors import ConcurrentFollowError, UnavailableError
+from commitlake.connectors.hbase.follower import Followed
+from commitlake.connectors.hbase.options import Options
+from commitlake.connectors.lake.backoff import MAX_TRIES
+from commitlake.connectors.lake.committer import open_for_append
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.pipelines.archive import run
+from commitlake.pipelines.archive.run import Config
+from commitlake.pipelines.message_keys.follow import Followed as FollowedKeys
+
+DONE = Followed(3, 1, 20, 0, 0.1)
+
+
+def followed(monkeypatch: pytest.MonkeyPatch, lake: LakePaths, answers: list[Any]) -> Followed:
+    """What a run tells, where HBase's follower gives these answers."""
+
+    def answer(*_: object, **__: object) -> Followed:
+        found = answers.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        assert isinstance(found, Followed)
+        return found
+
+    monkeypatch.setattr(run, "follow", answer)
+    config = Config("store", lake.root, hbase=Options.of_address("127.0.0.1:1"))
+    return run._follow_hbase(lake, config, None)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> LakePaths:
+    """A lake with an empty table."""
+    lake = LakePaths(str(tmp_path / "lake"))
+    open_for_append(lake.messages)
+    return lake
+
+
+def test_a_lake_that_is_not_there_yet_has_nothing_for_hbase(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert followed(monkeypatch, LakePaths(str(tmp_path / "none")), []).rows == 0
+
+
+def test_what_another_run_leaves_to_hbase_is_done_behind_it(monkeypatch: pytest.MonkeyPatch, lake: LakePaths) -> None:
+    assert followed(monkeypatch, lake, [ConcurrentFollowError("another"), DONE]) == DONE
+
+
+def test_another_run_that_is_always_first_is_no_error(monkeypatch: pytest.MonkeyPatch, lake: LakePaths) -> None:
+    monkeypatch.setattr(run, "wait_seconds", lambda _: 0)
+    answers = [ConcurrentFollowError("another") for _ in range(MAX_TRIES)]
+    assert followed(monkeypatch, lake, answers) is run._HBASE_BEHIND
+    assert run._behind(FollowedKeys(1, 0, 0.0, is_behind=True), run._HBASE_BEHIND) == ["message_keys", "HBase"]
+
+
+def test_an_hbase_that_is_down_is_one(monkeypatch: pytest.MonkeyPatch, lake: LakePaths) -> None:
+    with pytest.raises(UnavailableError):
+        followed(monkeypatch, lake, [UnavailableError("down")])

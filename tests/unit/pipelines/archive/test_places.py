@@ -1,0 +1,115 @@
+"""A lake's bodies are in one place, which its commits remember."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from commitlake.connectors.lake.archive_log import ArchiveCommit
+from commitlake.connectors.lake.body_places import folder_around
+from commitlake.connectors.lake.packs.errors import PackStoreError
+from commitlake.connectors.lake.paths import LakeError, LakePaths
+from commitlake.connectors.object_store.options import S3Options
+from commitlake.pipelines.archive.places import IN_LAKE, bodies_root, check_bodies, check_same_root
+
+COMMIT = ArchiveCommit(1, "run", bodies=IN_LAKE)
+
+
+def test_a_place_has_one_name_however_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake = LakePaths(str(tmp_path / "lake"))
+    monkeypatch.chdir(tmp_path)
+    for bodies in (None, "lake/bodies", f"{tmp_path}/lake/bodies/", f"file://{tmp_path}/lake/bodies"):
+        assert bodies_root(lake, bodies) == IN_LAKE
+        assert bodies_root(LakePaths("lake"), bodies) == IN_LAKE
+    assert bodies_root(lake, "packs") == str(tmp_path / "packs")
+    assert bodies_root(lake, "s3a://bucket/packs/") == "s3://bucket/packs"
+
+
+@pytest.mark.parametrize(("before", "now"), [(IN_LAKE, "/packs"), ("/packs", IN_LAKE), ("/packs", "s3://bucket/packs")])
+def test_a_second_place_is_refused_and_the_way_out_named(before: str, now: str) -> None:
+    with pytest.raises(LakeError, match=r"the bodies of this lake are in .*, found in .* with --bodies-moved"):
+        check_same_root(replace(COMMIT, bodies=before), now)
+
+
+def test_the_same_place_and_one_that_is_not_known_are_no_second() -> None:
+    check_same_root(COMMIT, IN_LAKE)
+    check_same_root(replace(COMMIT, bodies=None), "/packs")
+
+
+def test_a_commit_remembers_the_place_and_an_older_one_says_nothing_of_it() -> None:
+    text = replace(COMMIT, bodies="s3://bucket/packs").to_metadata()
+    found = ArchiveCommit.from_metadata(text)
+    assert found is not None
+    assert found.bodies == "s3://bucket/packs"
+    older = ArchiveCommit.from_metadata(text.replace('"bodies": "s3://bucket/packs", ', ""))
+    assert older is not None
+    assert older.bodies is None
+
+
+def test_what_packs_cannot_be_in_is_refused_before_anything_is_done(tmp_path: Path) -> None:
+    lake = LakePaths(str(tmp_path / "lake"))
+    with pytest.raises(PackStoreError, match=r"bodies in gs://bucket/x: expected a folder.*Correct --bodies"):
+        check_bodies(lake, "gs://bucket/x")
+    check_bodies(lake, None)
+    assert not (tmp_path / "lake").exists()
+
+
+def inside(tmp_path: Path) -> LakePaths:
+    """A lake with two tables, of which one is a link to another disk."""
+    (tmp_path / "lake" / "messages").mkdir(parents=True)
+    (tmp_path / "disk" / "profiles").mkdir(parents=True)
+    (tmp_path / "lake" / "profiles").symlink_to(tmp_path / "disk" / "profiles")
+    (tmp_path / "link").symlink_to(tmp_path / "lake" / "messages")
+    (tmp_path / "lake" / "messages" / "out").symlink_to(tmp_path / "disk")
+    return LakePaths(str(tmp_path / "lake"))
+
+
+@pytest.mark.parametrize(
+    "bodies",
+    ["lake/messages", "lake/messages/packs", "lake/messages/new/packs", "lake/archive_runs", "lake", "lake/bodies/..",
+     "lake/bodies/../messages/x", "link/packs", "disk/profiles/packs", "lake/messages/out", "file:lake/messages/x",
+     "lake/other"],
+)  # fmt: skip
+def test_bodies_in_a_folder_of_the_lake_are_refused(
+    tmp_path: Path, bodies: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = inside(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    bodies = bodies.replace("file:", f"file:{tmp_path}/")
+    with pytest.raises(LakeError, match=r"lies in .*, a folder of the lake: expected a place outside the lake"):
+        check_bodies(lake, bodies)
+
+
+@pytest.mark.parametrize("bodies", ["lake/bodies", "lake/bodies/packs", "packs", "lake2/messages", "disk/packs"])
+def test_bodies_beside_the_lake_or_in_its_own_folder_are_taken(tmp_path: Path, bodies: str) -> None:
+    lake = inside(tmp_path)
+    assert folder_around(lake, str(tmp_path / bodies)) is None
+
+
+@pytest.mark.parametrize(
+    ("bodies", "folder"),
+    [
+        ("s3://bucket/lake/messages/packs", "s3://bucket/lake/messages"),
+        ("s3a://bucket/lake/", "s3://bucket/lake/"),
+        ("s3://bucket/lake/bodies", None),
+        ("s3://bucket/lake/bodies/packs", None),
+        ("s3://bucket/lake2", None),
+        ("s3://other/lake/messages", None),
+        ("/lake/messages", None),
+    ],
+)
+def test_places_in_an_object_store_are_compared_by_their_prefixes(bodies: str, folder: str | None) -> None:
+    assert folder_around(LakePaths("s3://bucket/lake", S3Options(None, "eu-central-1")), bodies) == folder
+
+
+def test_a_lake_that_has_its_bodies_in_a_table_is_warned_of_and_told_the_way_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    lake, place = inside(tmp_path), str(tmp_path / "lake" / "messages" / "packs")
+    monkeypatch.setattr("commitlake.pipelines.archive.places.read_last_commit", lambda _: replace(COMMIT, bodies=place))
+    check_bodies(lake, place)
+    assert "Move all packs to a place outside the lake" in caplog.text
+    with pytest.raises(LakeError, match="lies in"):
+        check_bodies(lake, place + "2")

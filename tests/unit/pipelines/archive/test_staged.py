@@ -1,0 +1,183 @@
+"""Profiles come to the driver in manifests and in files, and what is judged is the same; memory stays bounded."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from commitlake.connectors.lake.manifest import ManifestRow
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.pipelines.archive import staged
+from commitlake.pipelines.archive.staged import gather_profiles, inline_bytes, stage_profile, staging
+from commitlake.pipelines.quality.errors import ProfileError
+from commitlake.pipelines.quality.merging import merge_profiles
+from commitlake.pipelines.quality.wire import parse_profile
+from tests.unit.pipelines.quality.making import many_windows, message, messages, profile_of
+
+RUN = "0123abcd"
+SMALL = [profile_of(messages(range(start, start + 20))) for start in (0, 20)]
+LARGE = [many_windows(range(first, first + 2), broker=broker) for first in (0, 2) for broker in "xyz"]
+WHOLE = merge_profiles([*SMALL, *LARGE])
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> LakePaths:
+    """A place for a lake."""
+    return LakePaths(str(tmp_path / "lake"))
+
+
+def manifest_of(lake: LakePaths, most_inline: int, profiles: list[pa.Table]) -> list[ManifestRow]:
+    """What tasks with these profiles tell."""
+    return [
+        ManifestRow.of_task(0, {}, "", stage_profile(profile, lake, RUN, f"part-{number:05d}", most_inline))
+        for number, profile in enumerate(profiles)
+    ]
+
+
+def files_of(lake: LakePaths) -> list[str]:
+    """All files of the lake."""
+    root = Path(lake.root)
+    return sorted(path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file())
+
+
+def test_a_small_profile_is_in_the_manifest_and_a_large_one_in_a_file(lake: LakePaths) -> None:
+    small, large = manifest_of(lake, inline_bytes(1), [SMALL[0], LARGE[0]])
+    assert small.told_profile is not None
+    assert parse_profile(small.told_profile.data).equals(SMALL[0])
+    assert (small.profile_path, large.profile_path) == ("", f"staged/{RUN}/part-00001.arrow")
+    assert len(large.profile or b"") < 1000
+    assert files_of(lake) == [f"profiles/{large.profile_path}"]
+    assert not large.path  # no table's
+
+
+def test_many_tasks_send_less_each() -> None:
+    assert inline_bytes(1) == inline_bytes(2000) == 16 << 10
+    assert all(count * inline_bytes(count) <= 32 << 20 for count in (0, 1, 3000, 10**6))
+
+
+@pytest.mark.parametrize("most_inline", [0, 16 << 10, 1 << 30], ids=["staged", "mixed", "inline"])
+@pytest.mark.parametrize("most", [60, 1000, 10**6])
+def test_what_is_gathered_is_the_whole(lake: LakePaths, most_inline: int, most: int) -> None:
+    manifest = manifest_of(lake, most_inline, [*SMALL, *LARGE])
+    assert len(files_of(lake)) == {0: 8, 16 << 10: 6, 1 << 30: 0}[most_inline]
+    pieces = list(gather_profiles(lake, [ManifestRow("messages"), *manifest], most))
+    assert merge_profiles(pieces).equals(WHOLE)
+    assert sum(piece.group_by(["broker", "topic"]).aggregate([]).num_rows for piece in pieces) == 301
+    if most == 10**6:
+        assert [piece.equals(WHOLE) for piece in pieces] == [True]
+    else:
+        assert len(pieces) > 2
+        assert sum(map(len, pieces)) == WHOLE.num_rows  # each is merged
+
+
+def test_nothing_is_one_empty_piece(lake: LakePaths) -> None:
+    (nothing,) = gather_profiles(lake, [])
+    assert not nothing.num_rows
+
+
+def test_a_profile_of_odd_names_is_gathered(lake: LakePaths) -> None:
+    odd = profile_of([message(0, broker=None), message(1, topic=None), message(2, topic=""), message(3, broker="")])
+    for most_inline in (0, 1 << 20):
+        pieces = gather_profiles(lake, manifest_of(lake, most_inline, [odd]), 2)
+        assert merge_profiles(pieces).equals(odd)
+
+
+def test_a_file_that_is_gone_cut_or_damaged_is_an_error(lake: LakePaths) -> None:
+    manifest = manifest_of(lake, 0, LARGE[:1])
+    path = Path(lake.profiles) / manifest[0].profile_path
+    data = path.read_bytes()
+    for content, words in (
+        (data[: len(data) // 2], "its file is cut. Nothing was archived; run it again"),
+        (data[: len(data) // 2] + b"x" + data[len(data) // 2 + 1 :], "its file is damaged"),
+        (b"", "its file is cut"),
+    ):
+        path.write_bytes(content)
+        with pytest.raises(ProfileError, match=f"part-00000.arrow: .*{words}"):
+            list(gather_profiles(lake, manifest))
+    path.unlink()
+    with pytest.raises(ProfileError, match="expected a task's profile, found no file"):
+        list(gather_profiles(lake, manifest))
+
+
+def test_staged_files_go_with_the_run(lake: LakePaths) -> None:
+    other = Path(lake.profiles) / "part-of-the-table.parquet"
+    with staging(lake, RUN) as manifest:
+        manifest.extend(manifest_of(lake, 0, LARGE[:2]))
+        other.write_bytes(b"x")
+        assert len(files_of(lake)) == 3
+    assert files_of(lake) == ["profiles/part-of-the-table.parquet"]
+    assert not (Path(lake.profiles) / "staged" / RUN).exists()
+
+
+def test_staged_files_go_with_a_run_that_fails_before_its_tasks_have_told(lake: LakePaths) -> None:
+    def fail() -> None:
+        with staging(lake, RUN):
+            manifest_of(lake, 0, LARGE[:2])
+            assert len(files_of(lake)) == 2
+            raise RuntimeError("no more")
+
+    with pytest.raises(RuntimeError, match="no more"):
+        fail()
+    assert files_of(lake) == []
+
+
+def test_a_run_that_staged_nothing_deletes_nothing(lake: LakePaths, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(staged, "_delete", lambda *_: pytest.fail("nothing was to be deleted"))
+    with staging(lake, RUN) as manifest:
+        manifest.extend(manifest_of(lake, 1 << 20, SMALL))
+
+
+BOUNDED = """
+import re, sys
+from pathlib import Path
+from commitlake.pipelines.archive import judging
+from commitlake.connectors.lake.manifest import ManifestRow
+from commitlake.pipelines.archive.staged import gather_profiles, stage_profile
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.pipelines.quality.figures import PageFigures
+from commitlake.pipelines.quality.judge import judge
+from commitlake.pipelines.archive.profiles_file import open_profiles_file
+from tests.unit.pipelines.quality.making import many_windows
+
+def peak():
+    return int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) >> 10
+
+lake, count = LakePaths(sys.argv[1]), int(sys.argv[2])
+manifest = []
+for number in range(count):
+    profile = many_windows(range(number // 5 * 10, number // 5 * 10 + 10), broker=str(number % 5), topics=250)
+    manifest.append(ManifestRow.of_task(0, {}, "", stage_profile(profile, lake, "run", str(number), 0)))
+
+def gather():
+    rows, figures = 0, PageFigures()
+    with open_profiles_file(lake, "run") as file:
+        for piece in gather_profiles(lake, manifest, 20_000):
+            rows += piece.num_rows
+            figures.add(piece)
+            file.add(piece)
+    return rows, file.written.rows, figures.topics
+
+first = list(gather_profiles(lake, manifest[:1]))
+before = peak()
+print(*gather(), peak() - before)
+"""
+
+
+def test_memory_does_not_grow_with_the_windows(tmp_path: Path) -> None:
+    # 300,000 windows take 120 MB as they are, and three times that while they are merged at once.
+    root = Path(__file__).parents[4]
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(BOUNDED), str(tmp_path), "30"],
+        env={**os.environ, "PYTHONPATH": str(root)},
+        capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    rows, written, topics, grown_mib = map(int, done.stdout.split())
+    assert (rows, written, topics) == (300_000, 300_000, 1250)
+    assert grown_mib < 150

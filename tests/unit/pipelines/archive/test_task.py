@@ -1,0 +1,317 @@
+"""A task of an archive run: every record in a data file, every body in a pack, and the files say what is in them."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from commitlake.connectors.formats.engine.errors import SegmentCutError
+from commitlake.connectors.formats.engine.plan import plan_splits, take_snapshot
+from commitlake.connectors.formats.engine.records import Found, row_of, walk_store
+from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.connectors.lake.manifest import ManifestRow
+from commitlake.connectors.lake.packs.frames import BodyRef
+from commitlake.connectors.lake.packs.location import PackLocation
+from commitlake.connectors.lake.packs.reader import read_body
+from commitlake.connectors.lake.packs.stores import LocalPackStore
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.refusal_counts import RefusalCounts
+from commitlake.pipelines.archive.task import ArchiveTasks
+from commitlake.pipelines.quality.merging import merge_profiles
+from commitlake.pipelines.quality.wire import parse_profile
+from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage, serialize_message
+from commitlake.schemas.tables.gaps import GAPS
+from commitlake.schemas.tables.messages import MESSAGES
+from commitlake.schemas.tables.quarantine import QUARANTINE
+from tests.logs import BROKER_HOST, closed_segment, messages, new_message, open_segment, write_store
+
+SIZE = 1 << 20
+MIDNIGHT_MS = 1_700_006_400_000
+COLUMNS = [name for name in MESSAGES.names if name not in ("store_date", "body_ref")]
+Row = dict[str, Any]
+
+
+def tasks_of(root: Path, lake: Path, partition: int = SIZE, run_id: str = "run-1") -> ArchiveTasks:
+    """The tasks for all of a store."""
+    (store,) = find_stores(str(root), "broker/../a")
+    splits = plan_splits(store, take_snapshot([store]).ranges[store.broker], partition)
+    return ArchiveTasks(splits, LakePaths(str(lake)), PackLocation(str(lake / "bodies")), run_id, "1.2")
+
+
+def run_all(tasks: ArchiveTasks) -> list[ManifestRow]:
+    """The manifest of all tasks."""
+    return [row for number in range(len(tasks.splits)) for row in tasks.run([number])]
+
+
+def files_of(manifest: list[ManifestRow]) -> list[ManifestRow]:
+    """The manifest's data files."""
+    return [row for row in manifest if row.table == "messages"]
+
+
+def refused(manifest: list[ManifestRow]) -> tuple[int, int]:
+    """Rows for `quarantine` and for `gaps`."""
+    counts = [count for row in manifest for count in row.refusal_counts.values()]
+    return sum(count.quarantined for count in counts), sum(count.missing_ranges for count in counts)
+
+
+def rows_of(lake: Path, manifest: list[ManifestRow]) -> list[Row]:
+    """The messages that the manifest's files hold, in the files' order."""
+    return [
+        row
+        for file in files_of(manifest)
+        for row in pq.ParquetFile(lake / "messages" / file.path).read().to_pylist(maps_as_pydicts="strict")
+    ]
+
+
+def plain(row: Row) -> Row:
+    """A row as the plain reader gives it."""
+    values = {name: row[name] for name in COLUMNS}
+    for name in ("born_timestamp", "store_timestamp"):
+        values[name] = values[name] and round(values[name].timestamp() * 1000)
+    return values
+
+
+def records_of(root: Path) -> list[Found]:
+    """The store's records, by the plain reader."""
+    (store,) = find_stores(str(root), "broker/../a")
+    return [found for found in walk_store(store, SIZE) if found.message is not None]
+
+
+def check(root: Path, lake: Path, manifest: list[ManifestRow]) -> None:
+    """Compare lake and store, bodies included."""
+    rows = sorted(rows_of(lake, manifest), key=lambda row: row["physical_offset"])
+    expected = records_of(root)
+    store = LocalPackStore(lake / "bodies")
+    assert len(rows) == len(expected) == sum(row.rows for row in files_of(manifest))
+    for row, found in zip(rows, expected, strict=True):
+        assert found.message is not None
+        assert plain(row) == {name: row_of(found.message, "broker/../a")[name] for name in COLUMNS}
+        assert read_body(store, BodyRef(**row["body_ref"]), row["body_crc"]) == found.message.body
+
+
+@pytest.mark.parametrize("partition", [2000, 50_000, SIZE])
+def test_every_record_and_every_body_is_in_the_lake(tmp_path: Path, partition: int) -> None:
+    sent = [*messages(700), new_message(1, body=b""), new_message(2, body=b"x" * 300_000)]
+    root = write_store(
+        tmp_path / "store", [(0, closed_segment(sent, SIZE)), (SIZE, open_segment(messages(300), SIZE, SIZE))]
+    )
+    manifest = run_all(tasks_of(root, tmp_path, partition))
+    check(root, tmp_path, manifest)
+    assert refused(manifest) == (0, 0)
+    assert sum(row.pack_bytes for row in manifest) == sum(
+        path.stat().st_size for path in (tmp_path / "bodies").rglob("*.zst")
+    )
+
+
+def test_rows_of_a_file_are_sorted_by_topic_queue_and_offset(tmp_path: Path) -> None:
+    root = write_store(tmp_path / "store", [(0, open_segment(messages(500), SIZE))])
+    places = [
+        (row["topic"], row["queue_id"], row["queue_offset"])
+        for row in rows_of(tmp_path, run_all(tasks_of(root, tmp_path)))
+    ]
+    assert places == sorted(places)
+    assert len({topic for topic, _, _ in places}) > 1
+
+
+def at(store_timestamps: list[int]) -> bytes:
+    """A segment of records with these store times."""
+    data = b""
+    for number, time in enumerate(store_timestamps):
+        message = NewMessage("t", b"body %d" % number, 0, BROKER_HOST)
+        data += serialize_message(
+            message, queue_offset=number, physical_offset=len(data), store_timestamp=time, store_host=BROKER_HOST
+        )
+    return data.ljust(SIZE, b"\0")
+
+
+def test_each_date_has_a_file_and_a_pack_of_its_own(tmp_path: Path) -> None:
+    times = [MIDNIGHT_MS - 2, MIDNIGHT_MS + 1, MIDNIGHT_MS - 1, MIDNIGHT_MS, 1 << 60, -5]
+    root = write_store(tmp_path / "store", [(0, at(times))])
+    manifest = run_all(tasks_of(root, tmp_path))
+    dates = {row.store_date: row.rows for row in files_of(manifest)}
+    day = datetime.datetime.fromtimestamp(MIDNIGHT_MS / 1000, datetime.UTC).date()
+    assert dates == {None: 2, (day - datetime.timedelta(days=1)).isoformat(): 2, day.isoformat(): 2}
+    assert refused(manifest) == (2, 0)
+    for row in rows_of(tmp_path, manifest):
+        (number,) = re.findall(rb"\d+", read_body(LocalPackStore(tmp_path / "bodies"), BodyRef(**row["body_ref"])))
+        assert int(number) == row["queue_offset"]
+    for file in files_of(manifest):
+        stored = rows_of(tmp_path, [file])
+        folder = f"store_date={file.store_date or '__HIVE_DEFAULT_PARTITION__'}/"
+        assert file.path.startswith(folder)
+        assert all(row["body_ref"]["pack"].startswith(folder) for row in stored)
+
+
+def test_bad_ranges_and_marked_messages_are_counted_and_the_intact_are_kept(tmp_path: Path) -> None:
+    data = bytearray(open_segment(messages(100), SIZE))
+    data[2000] ^= 0xFF
+    data = data.replace(b"Tag1", b"Ta\xff1", 3)
+    root = write_store(tmp_path / "store", [(0, bytes(data))])
+    manifest = run_all(tasks_of(root, tmp_path, 4000))
+    rows = rows_of(tmp_path, manifest)
+    assert len(rows) == len(records_of(root)) == 99
+    assert refused(manifest) == (4, 0)
+    assert sum("Ta\ufffd1" in str(row["properties"]) for row in rows) == 3
+
+
+def test_a_range_without_a_message_writes_no_file(tmp_path: Path) -> None:
+    root = write_store(
+        tmp_path / "store",
+        [
+            (0, closed_segment(messages(20), SIZE)),
+            (SIZE, b"\xaa" * SIZE),
+            (2 * SIZE, open_segment(messages(5), SIZE, 2 * SIZE)),
+        ],
+    )
+    tasks = tasks_of(root, tmp_path)
+    manifest = list(tasks.run([1]))
+    assert [row.table for row in manifest] == ["quarantine", ""]
+    assert manifest[-1].refusal_counts == {"broker/../a": RefusalCounts(bad_ranges=1)}
+    assert not (tmp_path / "messages").exists()
+    assert not (tmp_path / "bodies").exists()
+
+
+def without_packs(rows: list[Row]) -> list[Row]:
+    return [{**row, "body_ref": {**row["body_ref"], "pack": None}} for row in rows]
+
+
+@pytest.mark.parametrize("second", ["run-1", "run-2"])
+def test_a_range_that_is_done_again_leaves_alone_what_the_first_attempt_has_written(
+    tmp_path: Path, second: str
+) -> None:
+    root = write_store(tmp_path / "store", [(0, open_segment(messages(400), SIZE))])
+    one = run_all(tasks_of(root, tmp_path, 20_000))
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    other = run_all(tasks_of(root, tmp_path, 20_000, second))
+    assert without_packs(rows_of(tmp_path, one)) == without_packs(rows_of(tmp_path, other))
+    check(root, tmp_path, one)
+    check(root, tmp_path, other)
+    assert not {row.path for row in files_of(one)} & {row.path for row in files_of(other)}
+    assert before.items() <= {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}.items()
+    packs = {row["body_ref"]["pack"] for row in rows_of(tmp_path, one)}
+    assert not packs & {row["body_ref"]["pack"] for row in rows_of(tmp_path, other)}
+
+
+def test_a_segment_that_is_cut_between_plan_and_read_fails_the_task(tmp_path: Path) -> None:
+    root = write_store(tmp_path / "store", [(0, open_segment(messages(400), SIZE))])
+    tasks = tasks_of(root, tmp_path, 20_000)
+    os.truncate(tasks.splits[0].path, 70_000)
+    with pytest.raises(SegmentCutError, match=r"shorter than the \d+ bytes it had when this run began.*Run again"):
+        run_all(tasks)
+    check(root, tmp_path, run_all(tasks_of(root, tmp_path, 20_000)))
+
+
+def test_statistics_say_what_the_file_holds(tmp_path: Path) -> None:
+    long_topic = "x" * 40
+    sent = [*messages(50), new_message(3, topic=long_topic)]
+    root = write_store(tmp_path / "store", [(0, open_segment(sent, SIZE))])
+    (file,) = files_of(run_all(tasks_of(root, tmp_path)))
+    rows, found = rows_of(tmp_path, [file]), json.loads(file.statistics)
+    assert found["numRecords"] == file.rows == len(rows)
+    for name in ("physical_offset", "queue_offset", "size"):
+        values = [row[name] for row in rows]
+        assert (found["minValues"][name], found["maxValues"][name]) == (min(values), max(values))
+    assert found["minValues"]["topic"] == "topic-0"
+    assert found["maxValues"]["topic"] == long_topic[:32] + "\U0010ffff"
+    assert found["maxValues"]["topic"] > long_topic
+    assert found["nullCount"]["priority"] == len(rows)
+    assert found["nullCount"]["unique_key"] == len(rows)
+    assert "properties" not in found["nullCount"]
+    times = [row["store_timestamp"] for row in rows]
+    assert found["minValues"]["store_timestamp"] == min(times).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    assert file.size == (tmp_path / "messages" / file.path).stat().st_size
+
+
+def test_files_have_the_tables_columns_and_types(tmp_path: Path) -> None:
+    root = write_store(tmp_path / "store", [(0, open_segment(messages(5), SIZE))])
+    (file,) = files_of(run_all(tasks_of(root, tmp_path)))
+    schema = pq.ParquetFile(tmp_path / "messages" / file.path).schema_arrow
+    assert schema.names == [name for name in MESSAGES.names if name != "store_date"]
+    assert schema.field("store_timestamp").type == pa.timestamp("us", "UTC")
+    assert pa.types.is_map(schema.field("properties").type)
+    assert not any(path.name.endswith(".tmp") for path in tmp_path.rglob("*"))
+
+
+def test_a_task_tells_the_profile_of_its_rows(tmp_path: Path) -> None:
+    root = write_store(tmp_path / "store", [(0, open_segment(messages(300), SIZE))])
+    manifest = run_all(tasks_of(root, tmp_path, 20_000))
+    profile = merge_profiles([parse_profile(row.profile) for row in manifest if row.profile])
+    assert sum(profile.column("messages").to_pylist()) == 300
+    assert sum(profile.column("bytes").to_pylist()) == sum(row["size"] for row in rows_of(tmp_path, files_of(manifest)))
+    unasked = dataclasses.replace(tasks_of(root, tmp_path), profiled=False)
+    assert [row.profile for row in run_all(unasked)] == [None, None]
+
+
+def test_ranges_of_one_task_share_a_file_until_it_is_large_enough(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = write_store(tmp_path / "store", [(0, open_segment(messages(2000), SIZE))])
+    tasks = tasks_of(root, tmp_path, 30_000)
+    manifest = list(tasks.run(range(len(tasks.splits))))
+    assert len(files_of(manifest)) == 1
+    check(root, tmp_path, manifest)
+    packs = len(list((tmp_path / "bodies").rglob("*.zst")))
+    assert packs == len(tasks.splits) > 10
+    monkeypatch.setattr("commitlake.pipelines.archive.rows.PART_BYTES", 100_000)
+    manifest = list(tasks_of(root, tmp_path, 30_000, "run-2").run(range(len(tasks.splits))))
+    assert len(files_of(manifest)) > 3
+    check(root, tmp_path, manifest)
+    assert len(list((tmp_path / "bodies").rglob("*.zst"))) == 2 * packs
+
+
+def test_a_range_of_many_dates_has_a_file_for_each_and_few_packs(tmp_path: Path) -> None:
+    times = [MIDNIGHT_MS + 86_400_000 * number for number in range(100)]
+    root = write_store(tmp_path / "store", [(0, at(times))])
+    manifest = run_all(tasks_of(root, tmp_path))
+    assert len({file.store_date for file in files_of(manifest)}) == 100
+    packs = [path.parent.parent.name for path in (tmp_path / "bodies").rglob("*.zst")]
+    assert len(packs) == 17
+    assert "store_date=__HIVE_DEFAULT_PARTITION__" in packs
+    check(root, tmp_path, manifest)
+
+
+def test_rows_of_one_range_are_divided_where_they_are_too_many_for_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("commitlake.pipelines.archive.rows.PART_BYTES", 50_000)
+    root = write_store(tmp_path / "store", [(0, open_segment(messages(1500), SIZE))])
+    manifest = run_all(tasks_of(root, tmp_path))
+    files = files_of(manifest)
+    assert len(files) > 5
+    assert len({file.path for file in files}) == len(files)
+    check(root, tmp_path, manifest)
+
+
+def test_what_a_task_could_not_read_is_in_files_of_both_tables(tmp_path: Path) -> None:
+    data = bytearray(closed_segment(messages(100), SIZE))
+    data[2000] ^= 0xFF
+    root = write_store(tmp_path / "store", [(0, bytes(data)), (2 * SIZE, open_segment(messages(5), SIZE, 2 * SIZE))])
+    manifest = run_all(tasks_of(root, tmp_path))
+    assert refused(manifest) == (1, 1)
+    for table, schema in (("quarantine", QUARANTINE), ("gaps", GAPS)):
+        (file,) = (row for row in manifest if row.table == table)
+        (row,) = pq.ParquetFile(tmp_path / table / file.path).read().to_pylist()
+        assert list(row) == schema.names
+        assert (row["broker"], row["run_id"], row["parser_version"]) == ("broker/../a", "run-1", "1.2")
+        assert json.loads(file.statistics)["numRecords"] == 1
+    assert (row["start_offset"], row["end_offset"], row["found"]) == (SIZE, 2 * SIZE, "no such file")
+
+
+def test_no_value_is_above_what_the_statistics_call_the_greatest(tmp_path: Path) -> None:
+    highest = "a" * 32 + "\U0010ffff\U0010ffff" + "z"
+    sent = [new_message(0, properties=(("UNIQ_KEY", highest), ("TAGS", "b" * 32 + "\U0010ffff")))]
+    root = write_store(tmp_path / "store", [(0, open_segment(sent, SIZE))])
+    (file,) = files_of(run_all(tasks_of(root, tmp_path)))
+    greatest = json.loads(file.statistics)["maxValues"]
+    assert "unique_key" not in greatest
+    assert greatest["topic"] >= sent[0].topic
+    assert "tags" not in greatest

@@ -1,0 +1,281 @@
+"""What is old goes, what is needed stays: expiry, VACUUM, logs, packs."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from commitlake.connectors.lake.archive_log import read_last_commit
+from commitlake.connectors.lake.packs.names import pack_name
+from commitlake.connectors.lake.packs.stores import LocalPackStore
+from commitlake.connectors.lake.versions import NotAppendOnlyError, added_versions
+from commitlake.pipelines.archive.staged import stage_profile
+from commitlake.pipelines.maintenance import expiry
+from commitlake.pipelines.maintenance.compaction import compact, plan_compaction
+from commitlake.pipelines.maintenance.expiry import (
+    announce_expiry,
+    expire_files,
+    expired_files,
+    expired_packs,
+    measure,
+    read_expiries,
+)
+from commitlake.pipelines.maintenance.log_care import clean_log, find_garbage, vacuum, write_checkpoint
+from commitlake.pipelines.maintenance.orphans import find_orphans
+from tests.unit.connectors.lake.packs.making import TOKEN
+from tests.unit.pipelines.maintenance.lakes import GrowingLake, data_files, rows_of, shop_messages
+from tests.unit.pipelines.quality.making import many_windows
+
+DAY = datetime.timedelta(days=1)
+WEEK = 7 * DAY
+FIRST_DAY = datetime.date(2023, 11, 15)
+
+
+@pytest.fixture
+def growing(tmp_path: Path) -> GrowingLake:
+    """A lake of two runs, each of three days."""
+    growing = GrowingLake(tmp_path)
+    for seed in range(2):
+        growing.write(shop_messages(90, days=3, seed=seed))
+        growing.archive()
+    return growing
+
+
+def make_older(path: str | Path, age: datetime.timedelta) -> None:
+    """Set a file's time back."""
+    moment = time.time() - age.total_seconds()
+    os.utime(path, (moment, moment))
+
+
+def now() -> datetime.datetime:
+    """Of the look."""
+    return datetime.datetime.now(datetime.UTC)
+
+
+# --- expiry ---
+
+
+def test_old_dates_go_and_the_others_stay(growing: GrowingLake) -> None:
+    uri = growing.lake.messages
+    files = expired_files(uri, FIRST_DAY + 2 * DAY)
+    assert (measure(files).count, measure(files).rows) == (4, 120)
+    expire_files(uri, files, FIRST_DAY + 2 * DAY)
+    assert {row["store_date"] for row in rows_of(uri)} == {FIRST_DAY + 2 * DAY}
+    assert len(rows_of(uri)) == 60
+    assert expired_files(uri, FIRST_DAY + 2 * DAY) == []
+
+
+def test_the_archive_goes_on_behind_an_expiry_and_followers_are_told(growing: GrowingLake) -> None:
+    uri = growing.lake.messages
+    last, version = read_last_commit(uri), DeltaTable(uri).version()
+    expire_files(uri, expired_files(uri, FIRST_DAY + DAY), FIRST_DAY + DAY)
+    assert read_last_commit(uri) == last
+    (change,) = added_versions(uri, version)
+    with pytest.raises(NotAppendOnlyError):
+        change.check_append_only()
+    growing.write(shop_messages(10, seed=7))
+    growing.archive()
+    assert len(rows_of(uri)) == 180 - 60 + 10
+
+
+def test_nothing_to_expire_makes_no_version(growing: GrowingLake) -> None:
+    version = DeltaTable(growing.lake.messages).version()
+    expire_files(growing.lake.messages, expired_files(growing.lake.messages, FIRST_DAY), FIRST_DAY)
+    assert DeltaTable(growing.lake.messages).version() == version
+
+
+def test_what_expires_is_announced_and_never_taken_back(growing: GrowingLake) -> None:
+    uri = growing.lake.messages
+    assert read_expiries(DeltaTable(uri)) == {}
+    announce_expiry(uri, "bodies", FIRST_DAY + DAY)
+    announce_expiry(uri, "messages", FIRST_DAY)
+    version = DeltaTable(uri).version()
+    announce_expiry(uri, "bodies", FIRST_DAY)  # they are kept for longer from now on: what is gone stays gone
+    assert DeltaTable(uri).version() == version
+    growing.write(shop_messages(10, seed=7))
+    assert growing.archive().sequence == 3
+    assert read_expiries(DeltaTable(uri)) == {"bodies": FIRST_DAY + DAY, "messages": FIRST_DAY}
+
+
+def test_a_run_that_planned_before_an_announcement_commits_behind_it(
+    growing: GrowingLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = DeltaTable.create_write_transaction
+
+    def announce_first(table: DeltaTable, *arguments: Any, **named: Any) -> None:
+        announce_expiry(growing.lake.messages, "bodies", FIRST_DAY)
+        whole(table, *arguments, **named)
+
+    growing.write(shop_messages(10, seed=7))
+    monkeypatch.setattr(DeltaTable, "create_write_transaction", announce_first)
+    assert growing.archive().sequence == 3
+    assert len(rows_of(growing.lake.messages)) == 190
+
+
+def test_an_announcement_that_another_commit_overtakes_is_made_again(
+    growing: GrowingLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uri, stale = growing.lake.messages, DeltaTable(growing.lake.messages)
+    announce_expiry(uri, "messages", FIRST_DAY)
+    tables = iter([stale])
+    monkeypatch.setattr(expiry, "delta_table", lambda uri: next(tables, None) or DeltaTable(uri))
+    announce_expiry(uri, "bodies", FIRST_DAY)
+    assert read_expiries(DeltaTable(uri)) == {"bodies": FIRST_DAY, "messages": FIRST_DAY}
+
+
+def test_a_table_without_dates_goes_by_when_its_rows_came(growing: GrowingLake) -> None:
+    today = now().date()
+    assert expired_files(growing.lake.archive_runs, today) == []
+    assert measure(expired_files(growing.lake.archive_runs, today + 2 * DAY)).rows == 2
+    before = [file.modified_ms for file in expired_files(growing.lake.archive_runs, today + 2 * DAY)]
+    compact(growing.lake.archive_runs, plan_compaction(growing.lake.archive_runs, 1 << 20), ())
+    (merged,) = expired_files(growing.lake.archive_runs, today + 2 * DAY)
+    assert merged.modified_ms == max(before)
+
+
+# --- VACUUM and logs ---
+
+
+def test_vacuum_deletes_the_profiles_that_a_killed_run_has_staged(growing: GrowingLake) -> None:
+    profile = many_windows(range(3))
+    paths = []
+    for run in ("killed", "running"):
+        told = stage_profile(profile, growing.lake, run, "part-00000", 0)
+        paths.append(Path(growing.lake.profiles) / told.path)
+    unfinished = paths[0].with_name(".part-00001.arrow.99-0123456789abcdef.tmp")
+    unfinished.write_bytes(b"x")
+    write_deltalake(growing.lake.profiles, pa.table({"run_id": ["r"]}))
+    for path in (paths[0], unfinished):
+        make_older(path, WEEK + DAY)
+    found = find_garbage(growing.lake.profiles, WEEK)
+    assert (found.count, found.bytes > 10_000) == (2, True)
+    vacuum(growing.lake.profiles, WEEK)
+    assert [path.exists() for path in (*paths, unfinished)] == [False, True, False]
+    assert DeltaTable(growing.lake.profiles).to_pyarrow_table().to_pylist() == [{"run_id": "r"}]
+
+
+def test_vacuum_deletes_what_no_version_needs_and_nothing_young(growing: GrowingLake) -> None:
+    uri = growing.lake.messages
+    folder = Path(uri) / f"store_date={FIRST_DAY}"
+    kept = shutil.copy(next(folder.glob("*.parquet")), folder / "young.parquet")
+    orphan = shutil.copy(kept, folder / "orphan.parquet")
+    temporary = folder / ".part.parquet.12-0123456789abcdef.tmp"
+    temporary.write_bytes(b"half")
+    for path in (orphan, temporary):
+        make_older(path, 8 * DAY)
+    before = rows_of(uri)
+    found = find_garbage(uri, WEEK)
+    assert (found.count, found.bytes) == (2, Path(orphan).stat().st_size + 4)
+    vacuum(uri, WEEK)
+    assert not Path(orphan).exists()
+    assert not temporary.exists()
+    assert Path(kept).exists()
+    assert rows_of(uri) == before
+    assert find_garbage(uri, WEEK).count == 0
+
+
+def test_a_retention_that_could_take_a_running_archives_files_is_refused(growing: GrowingLake) -> None:
+    with pytest.raises(ValueError, match="at least 1 day"):
+        vacuum(growing.lake.messages, datetime.timedelta(hours=23))
+
+
+def test_a_checkpoint_is_made_every_ten_versions(tmp_path: Path) -> None:
+    uri = str(tmp_path / "table")
+    made = []
+    for number in range(23):
+        write_deltalake(uri, pa.table({"n": [number]}), mode="append")
+        made.append(write_checkpoint(uri))
+    assert [number for number, one in enumerate(made) if one] == [10, 20]
+
+
+def age_log(uri: str, age: datetime.timedelta) -> None:
+    """Set every entry of a log back in time, inside and out."""
+    for path in (Path(uri) / "_delta_log").iterdir():
+        make_older(path, age)
+
+
+def test_the_log_loses_old_entries_but_never_the_archives_progress(growing: GrowingLake) -> None:
+    uri = growing.lake.messages
+    DeltaTable(uri).create_checkpoint()
+    last = read_last_commit(uri)
+    age_log(uri, 40 * DAY)
+    later = now() + 40 * DAY
+    assert "was not cleaned: the archive's progress stands in a commit of" in clean_log(uri, later)
+    assert read_last_commit(uri) == last
+    growing.write(shop_messages(10, seed=7))
+    growing.archive()
+    DeltaTable(uri).create_checkpoint()
+    assert clean_log(uri, now()) == ""
+    names = {path.name for path in (Path(uri) / "_delta_log").glob("*.json")}
+    assert f"{0:020}.json" not in names
+    newest = read_last_commit(uri)
+    assert newest is not None
+    assert newest.sequence == 3
+    assert len(rows_of(uri)) == 190
+
+
+@pytest.mark.parametrize(("interval", "cleaned"), [("interval 2 weeks", True), ("interval 5 days", False)])
+def test_the_tables_own_retention_counts(growing: GrowingLake, interval: str, cleaned: bool) -> None:
+    uri = growing.lake.messages
+    DeltaTable(uri).alter.set_table_properties({"delta.logRetentionDuration": interval})
+    assert (clean_log(uri, now() + 10 * DAY) == "") == cleaned
+
+
+# --- packs ---
+
+
+def packs_of(growing: GrowingLake) -> LocalPackStore:
+    """The lake's packs."""
+    return LocalPackStore(growing.lake.bodies)
+
+
+def write_pack(growing: GrowingLake, start: int, end: int, age: datetime.timedelta, broker: str = "broker-a") -> str:
+    """A pack that no row names."""
+    name = pack_name(FIRST_DAY, broker, start, end, TOKEN)
+    with packs_of(growing).open_write(name) as output:
+        output.write(memoryview(b"bodies"))
+    make_older(Path(growing.lake.bodies) / name, age)
+    return name
+
+
+def orphans_of(growing: GrowingLake) -> list[str]:
+    """Names of the packs that no row names."""
+    last = read_last_commit(growing.lake.messages)
+    assert last is not None
+    packs = list(packs_of(growing).list_packs())
+    return [pack.name for pack in find_orphans(growing.lake.messages, packs, last.stores, now(), WEEK)]
+
+
+def test_a_pack_that_no_row_names_is_found(growing: GrowingLake) -> None:
+    for pack in packs_of(growing).list_packs():
+        make_older(Path(growing.lake.bodies) / pack.name, 10 * DAY)
+    assert orphans_of(growing) == []
+    orphan = write_pack(growing, 0, 77, 10 * DAY)
+    assert orphans_of(growing) == [orphan]
+
+
+def test_a_pack_that_a_run_may_yet_name_is_left_alone(growing: GrowingLake) -> None:
+    end = len(growing.log)
+    write_pack(growing, 0, 77, 6 * DAY)  # too young
+    write_pack(growing, end, end + 77, 10 * DAY)  # ahead of the archive
+    write_pack(growing, 0, 77, 10 * DAY, broker="broker-b")  # of a store that the lake does not know
+    write_pack(growing, 0, 78, 60 * DAY)  # seen by earlier looks
+    assert orphans_of(growing) == []
+
+
+def test_packs_expire_by_their_date(growing: GrowingLake) -> None:
+    packs = list(packs_of(growing).list_packs())
+    assert len(packs) == 6
+    old = expired_packs(packs, FIRST_DAY + DAY, {"broker-a"})
+    assert {pack.store_date for pack in old} == {FIRST_DAY}
+    assert measure(old).count == 2
+    assert expired_packs(packs, FIRST_DAY + DAY, {"broker-b"}) == []
+    assert len(data_files(growing.lake.messages)) == 6

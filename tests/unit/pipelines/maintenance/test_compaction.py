@@ -1,0 +1,296 @@
+"""Merging changes no row, keeps the order, and loses to nobody."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import CommitFailedError
+
+from commitlake.connectors.lake.archive_log import read_last_commit
+from commitlake.connectors.lake.versions import added_versions
+from commitlake.pipelines.maintenance import compaction, merging
+from commitlake.pipelines.maintenance.bins import plan_bins
+from commitlake.pipelines.maintenance.compaction import compact, plan_compaction
+from commitlake.pipelines.maintenance.table_files import (
+    ConcurrentMaintenanceError,
+    TableFile,
+    exchange_files,
+    read_table_files,
+)
+from commitlake.schemas.tables.messages import SORT_COLUMNS
+from tests.unit.pipelines.maintenance.lakes import GrowingLake, data_files, rows_of, shop_messages
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def growing(tmp_path: Path) -> GrowingLake:
+    """A lake of six runs over two days."""
+    growing = GrowingLake(tmp_path)
+    for seed in range(6):
+        growing.write(shop_messages(60, days=2, seed=seed))
+        growing.archive()
+    return growing
+
+
+def compact_all(growing: GrowingLake, target_bytes: int = 128 * MIB) -> compaction.Compaction:
+    """Merge what there is to merge."""
+    uri = growing.lake.messages
+    return compact(uri, plan_compaction(uri, target_bytes), SORT_COLUMNS)
+
+
+def test_rows_are_the_same_and_files_are_few(growing: GrowingLake) -> None:
+    before, files = rows_of(growing.lake.messages), data_files(growing.lake.messages)
+    assert len(files) == 12
+    done = compact_all(growing)
+    assert (done.merged, done.written, done.unsorted) == (12, 2, 0)
+    assert rows_of(growing.lake.messages) == before
+    assert len(data_files(growing.lake.messages)) == 2
+    assert plan_compaction(growing.lake.messages, 128 * MIB) == []
+
+
+def test_a_merged_file_is_sorted_and_written_as_the_archive_writes(growing: GrowingLake) -> None:
+    (old,) = (pq.ParquetFile(f"{growing.lake.messages}/{path}") for path in data_files(growing.lake.messages)[:1])
+    compact_all(growing)
+    for path in data_files(growing.lake.messages):
+        with pq.ParquetFile(f"{growing.lake.messages}/{path}") as file:
+            keys = file.read(list(SORT_COLUMNS)).to_pylist()
+            assert keys == sorted(keys, key=lambda row: [row[name] for name in SORT_COLUMNS])
+            assert file.schema_arrow.equals(old.schema_arrow)
+            for number in range(file.metadata.num_columns):
+                column, was = file.metadata.row_group(0).column(number), old.metadata.row_group(0).column(number)
+                assert (column.compression, set(column.encodings)) == (was.compression, set(was.encodings))
+
+
+def test_statistics_let_readers_pass_over_files(growing: GrowingLake) -> None:
+    compact_all(growing)
+    for action in pa.table(DeltaTable(growing.lake.messages).get_add_actions()).to_pylist():
+        assert action["num_records"] == 180
+        assert (action["min"]["topic"], action["max"]["topic"]) == ("topic-00", "topic-04")
+        assert action["min"]["store_timestamp"] <= action["max"]["store_timestamp"]
+
+
+def test_the_archive_goes_on_where_it_was_and_followers_see_nothing(growing: GrowingLake) -> None:
+    last, version = read_last_commit(growing.lake.messages), DeltaTable(growing.lake.messages).version()
+    compact_all(growing)
+    assert read_last_commit(growing.lake.messages) == last
+    versions = list(added_versions(growing.lake.messages, version))
+    assert len(versions) == 2
+    assert all(not found.files and not found.removed for found in versions)
+    growing.write(shop_messages(20, seed=9))
+    assert growing.archive().sequence == 7
+    assert len(rows_of(growing.lake.messages)) == 380
+
+
+def test_a_large_file_stays(growing: GrowingLake) -> None:
+    smallest = min(file.size for file in read_table_files(DeltaTable(growing.lake.messages)))
+    assert plan_compaction(growing.lake.messages, smallest * 2) == []
+    assert plan_compaction(growing.lake.messages, smallest * 20) != []
+
+
+def file_of(number: int, size: int = 10, day: str | None = "2026-11-20", rows: int = 5) -> TableFile:
+    """A file as a log might name it."""
+    partition: dict[str, str | None] = {} if day is None else {"store_date": day}
+    return TableFile(f"file-{number}", partition, size, rows, 1_700_000_000_000 + number)
+
+
+def test_a_bin_is_neighbours_up_to_the_target() -> None:
+    bins = plan_bins([file_of(number) for number in (3, 0, 2, 1, 4)], 30)
+    assert [[file.path for file in found.files] for found in bins] == [
+        ["file-0", "file-1", "file-2"],
+        ["file-3", "file-4"],
+    ]
+
+
+def test_dates_and_months_stay_apart() -> None:
+    days = [file_of(0), file_of(1), file_of(2, day="2026-11-21"), file_of(3, day="2026-11-21")]
+    assert len(plan_bins(days, 1000)) == 2
+    month_ms = 32 * 86_400_000
+    months = [file_of(number * month_ms, day=None) for number in range(3)]
+    assert plan_bins(months, 1000) == []
+    assert len(plan_bins([*months, file_of(1, day=None)], 1000)) == 1
+
+
+def test_what_cannot_be_merged_is_left_out() -> None:
+    unknown = TableFile("unknown", {}, 10, None, 0)
+    deleted = TableFile("deleted", {}, 10, 5, 0, has_deletions=True)
+    assert plan_bins([file_of(0), unknown, deleted], 1000) == []
+
+
+def test_a_file_in_another_order_is_left_alone(growing: GrowingLake) -> None:
+    rows = DeltaTable(growing.lake.messages).to_pyarrow_table()
+    write_deltalake(growing.lake.messages, rows.take(list(range(len(rows) - 1, -1, -1))), mode="append")
+    before = rows_of(growing.lake.messages)
+    done = compact_all(growing)
+    assert (done.merged, done.unsorted) == (12, 2)
+    assert rows_of(growing.lake.messages) == before
+
+
+def test_a_column_that_came_later_is_null_in_older_rows(tmp_path: Path) -> None:
+    uri = str(tmp_path / "table")
+    write_deltalake(uri, pa.table({"name": ["b", "c"]}), mode="append")
+    write_deltalake(
+        uri, pa.table({"name": ["a"], "count": pa.array([1], pa.int32())}), mode="append", schema_mode="merge"
+    )
+    before = rows_of(uri)
+    assert compact(uri, plan_compaction(uri, MIB), ("name",)).merged == 2
+    assert rows_of(uri) == before
+    assert len(data_files(uri)) == 1
+
+
+def test_rows_without_a_date_and_without_values_are_merged(tmp_path: Path) -> None:
+    uri = str(tmp_path / "table")
+    schema = pa.schema([("store_date", pa.date32()), ("topic", pa.string()), ("first_bytes", pa.binary())])
+    for topics in (["a", None], ["b", "é"]):
+        rows = pa.table([pa.nulls(2, pa.date32()), pa.array(topics), pa.array([b"\xff", None])], schema=schema)
+        write_deltalake(uri, rows.sort_by([("topic", "ascending")]), mode="append", partition_by=["store_date"])
+    before = rows_of(uri)
+    done = compact(uri, plan_compaction(uri, MIB), ())
+    assert (done.merged, done.written) == (2, 1)
+    assert rows_of(uri) == before
+
+
+@pytest.mark.parametrize("batch_bytes", [1, 1 << 12, 64 << 20])
+def test_any_size_of_batch_gives_the_same(
+    growing: GrowingLake, monkeypatch: pytest.MonkeyPatch, batch_bytes: int
+) -> None:
+    monkeypatch.setattr(merging, "_BATCH_BYTES", batch_bytes)
+    monkeypatch.setattr(merging, "_SMALLEST_BATCH", 3)
+    before = rows_of(growing.lake.messages)
+    compact_all(growing)
+    assert rows_of(growing.lake.messages) == before
+
+
+# --- look-ups ---
+
+
+def groups_with(uri: str, topic: str) -> tuple[int, int, int]:
+    """Row groups that may hold a topic by their statistics, the rows of these, and all rows."""
+    groups = rows = total = 0
+    for path in data_files(uri):
+        with pq.ParquetFile(f"{uri}/{path}") as file:
+            names = [file.metadata.schema.column(number).path for number in range(file.metadata.num_columns)]
+            for number in range(file.metadata.num_row_groups):
+                group = file.metadata.row_group(number)
+                statistics = group.column(names.index("topic")).statistics
+                total += group.num_rows
+                if statistics.min <= topic <= statistics.max:
+                    groups, rows = groups + 1, rows + group.num_rows
+    return groups, rows, total
+
+
+def test_a_look_up_by_topic_touches_few_row_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(merging, "_CHUNK_ROWS", 100)
+    monkeypatch.setattr(compaction, "_ROW_GROUP_ROWS", 200)
+    growing = GrowingLake(tmp_path)
+    for seed in range(20):
+        growing.write(shop_messages(400, topics=20, seed=seed))
+        growing.archive()
+    before = groups_with(growing.lake.messages, "topic-07")
+    compact_all(growing)
+    after = groups_with(growing.lake.messages, "topic-07")
+    assert before == (20, 8000, 8000)  # a row group of every file, which is all there are
+    assert after[0] <= 3
+    assert after[1] <= 600
+    assert after[2] == 8000
+
+
+# --- at the same time ---
+
+
+def test_a_second_merge_of_the_same_files_is_refused(growing: GrowingLake) -> None:
+    uri = growing.lake.messages
+    before, bins = rows_of(uri), plan_compaction(uri, 128 * MIB)
+    files = read_table_files(DeltaTable(uri))
+    compact(uri, bins, SORT_COLUMNS)
+    with pytest.raises(ConcurrentMaintenanceError, match="replaced"):
+        exchange_files(uri, files[:2], [], changes_data=False, note={})
+    with pytest.raises(ConcurrentMaintenanceError):
+        compact(uri, bins, SORT_COLUMNS)
+    assert rows_of(uri) == before
+
+
+def test_a_merge_beside_deltalakes_own_optimize_leaves_every_row_once(
+    growing: GrowingLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uri = growing.lake.messages
+    before, bins = rows_of(uri), plan_compaction(uri, 128 * MIB)
+    DeltaTable(uri).optimize.compact()
+    with pytest.raises(ConcurrentMaintenanceError, match="replaced"):
+        compact(uri, bins, SORT_COLUMNS)
+    assert rows_of(uri) == before
+
+
+def test_many_merges_and_archives_at_once_lose_nothing(tmp_path: Path) -> None:
+    growing = GrowingLake(tmp_path)
+    growing.write(shop_messages(40))
+    growing.archive()
+    stop = threading.Event()
+    outcomes: list[str] = []
+    errors: list[BaseException] = []
+
+    def maintain() -> None:
+        try:
+            while not stop.is_set():
+                try:
+                    outcomes.append(f"merged {compact_all(growing).merged > 0}")
+                except ConcurrentMaintenanceError:
+                    outcomes.append("refused")
+        except BaseException as error:  # noqa: BLE001 (told by the test's own thread)
+            errors.append(error)
+
+    threads = [threading.Thread(target=maintain) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    try:
+        for seed in range(1, 31):
+            growing.write(shop_messages(40, seed=seed))
+            growing.archive()
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    assert errors == []
+    assert "merged True" in outcomes
+    compact_all(growing)
+    rows = rows_of(growing.lake.messages)
+    offsets = [row["physical_offset"] for row in rows]
+    assert len(offsets) == len(set(offsets)) == growing.count == 31 * 40
+    last = read_last_commit(growing.lake.messages)
+    assert last is not None
+    assert last.sequence == 31
+
+
+def test_the_note_says_what_a_commit_was(growing: GrowingLake) -> None:
+    compact_all(growing)
+    (entry,) = DeltaTable(growing.lake.messages).history(1)
+    note: dict[str, Any] = json.loads(entry["userMetadata"])
+    exchange = note["commitlake.maintain"].pop("id")
+    assert len(exchange) == 32
+    assert note == {"commitlake.maintain": {"action": "compact"}}
+
+
+def test_an_exchange_whose_answer_was_lost_is_done(growing: GrowingLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, calls = DeltaTable.create_write_transaction, []
+
+    def commit_and_lose_the_answer(table: DeltaTable, *arguments: Any, **named: Any) -> None:
+        calls.append(table.version())
+        whole(table, *arguments, **named)
+        raise CommitFailedError("version already exists")  # the second try of an object store's client finds the first
+
+    uri = growing.lake.messages
+    before, version = rows_of(uri), DeltaTable(uri).version()
+    (first, *_) = plan_compaction(uri, 128 * MIB)
+    with monkeypatch.context() as patched:
+        patched.setattr(DeltaTable, "create_write_transaction", commit_and_lose_the_answer)
+        done = compact(uri, [first], SORT_COLUMNS)
+    assert (done.merged, calls) == (len(first.files), [version])
+    assert DeltaTable(uri).version() == version + 1
+    assert rows_of(uri) == before

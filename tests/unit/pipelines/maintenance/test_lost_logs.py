@@ -1,0 +1,276 @@
+"""A lake of which logs, or the ends of logs, are gone: no answer is smaller for it, and a repair brings them back."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from commitlake.connectors.lake.delta import delta_table, seal
+from commitlake.connectors.lake.log_check import LogDamagedError
+from commitlake.connectors.lake.log_files import LogFolder, entry_name
+from commitlake.connectors.lake.newest_versions import read_newest
+from commitlake.connectors.lake.paths import LakeError, LakePaths
+from commitlake.jobs import maintain, query, restore
+from commitlake.jobs.audit_moment import read_moment
+from commitlake.jobs.audit_tables import compare_runs
+from commitlake.jobs.cli.command import ExitCode
+from commitlake.pipelines.archive.work import find_work
+from commitlake.pipelines.maintenance.data_adoption import Extents
+from commitlake.pipelines.maintenance.repair import plan_repair, repair_lake
+from commitlake.pipelines.message_keys.check import check_keys
+from commitlake.pipelines.message_keys.follow import follow_keys
+from tests.unit.connectors.lake.test_log_check import damage
+from tests.unit.pipelines.maintenance.lakes import GrowingLake, shop_messages
+from tests.unit.pipelines.maintenance.test_repair import archive, contents
+
+RUNS = 3
+COUNT = 10
+TABLES = ("messages", "message_keys", "archive_runs", "store_config")
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> GrowingLake:
+    """A lake of some runs, each of which writes to every table, without checkpoints."""
+    growing = GrowingLake(tmp_path_factory.mktemp("whole"))
+    for number in range(RUNS):
+        growing.configure(number + 1)
+        growing.write(shop_messages(COUNT, seed=number))
+        growing.archive()
+        follow_keys(growing.lake)
+    return growing
+
+
+@pytest.fixture
+def growing(whole: GrowingLake, tmp_path: Path) -> GrowingLake:
+    """A copy to damage."""
+    folder = shutil.copytree(whole.folder, tmp_path / "copy")
+    return GrowingLake(Path(folder), bytearray(whole.log), whole.count)
+
+
+def log_of(growing: GrowingLake, table: str) -> Path:
+    return growing.folder / "lake" / table / "_delta_log"
+
+
+def lose_newest_entry(growing: GrowingLake, table: str) -> None:
+    """Delete the newest entry of a log and its seal, as if it had never been."""
+    newest = max(path.name for path in log_of(growing, table).glob("*.json"))
+    (log_of(growing, table) / newest).unlink()
+    (log_of(growing, table) / "_seals" / newest).unlink()
+
+
+def lose_note(growing: GrowingLake, table: str) -> None:
+    (growing.folder / "lake" / "_newest" / f"{table}.json").unlink()
+
+
+def lose_log(growing: GrowingLake, table: str) -> None:
+    shutil.rmtree(log_of(growing, table))
+
+
+def lose_table(growing: GrowingLake, table: str) -> None:
+    shutil.rmtree(log_of(growing, table).parent)
+
+
+def ask(growing: GrowingLake, capsys: pytest.CaptureFixture[str], table: str) -> tuple[int, str, str]:
+    capsys.readouterr()
+    code = query.main(["--lake", growing.lake.root, "--table", table, "--count", "--quiet"])
+    answer = capsys.readouterr()
+    return code, answer.out, answer.err
+
+
+def repair(growing: GrowingLake) -> list[str]:
+    return repair_lake(growing.lake, plan_repair(growing.lake), "1")
+
+
+def state(growing: GrowingLake) -> dict[str, list[str]]:
+    """The rows of all tables, but for the rows of `archive_runs` that a repair has added."""
+    found = contents(growing.lake, *TABLES)
+    return {**found, "archive_runs": [row for row in found["archive_runs"] if "'messages': 0" not in row]}
+
+
+@pytest.mark.parametrize("lose", [lose_newest_entry, lose_log, lose_table])
+@pytest.mark.parametrize("table", TABLES)
+def test_what_is_lost_of_a_table_is_missed_and_brought_back(
+    whole: GrowingLake,
+    growing: GrowingLake,
+    capsys: pytest.CaptureFixture[str],
+    table: str,
+    lose: Callable[[GrowingLake, str], None],
+) -> None:
+    lose(growing, table)
+    code, out, err = ask(growing, capsys, table)
+    assert (code, out) == (ExitCode.DAMAGE, "")
+    assert getattr(growing.lake, table) in err
+    assert "maintain --lake LAKE --repair" in err
+    if table != "store_config":  # which only a run with something new opens
+        with pytest.raises(LogDamagedError):
+            archive(growing)
+    missing = repair(growing)
+    archive(growing)
+    if (table, lose) in {("store_config", lose_table), ("messages", lose_table)}:
+        assert any(table in line for line in missing)  # the data files are gone, too, and that is said
+    else:
+        assert state(growing) == state(whole)
+    assert state(growing)["messages"] == state(whole)["messages"]
+    assert check_keys(growing.lake).same
+    wrong = {finding.table for finding in compare_runs(growing.lake, read_moment(growing.lake))}
+    assert wrong == ({"store_config"} if (table, lose) == ("store_config", lose_table) else set())
+    assert plan_repair(growing.lake).is_nothing
+
+
+@pytest.mark.parametrize("lose", [lose_newest_entry, lose_log, lose_table])
+def test_messages_are_missed_by_what_follows_them_where_the_note_is_gone_too(
+    whole: GrowingLake, growing: GrowingLake, capsys: pytest.CaptureFixture[str], lose: Callable[..., None]
+) -> None:
+    lose(growing, "messages")
+    lose_note(growing, "messages")
+    code, out, err = ask(growing, capsys, "messages")
+    assert (code, out) == (ExitCode.DAMAGE, "")
+    assert "--repair" in err
+    for look in (lambda: archive(growing), lambda: read_moment(growing.lake)):
+        with pytest.raises(LogDamagedError, match="--repair"):
+            look()
+    assert maintain.main(["--lake", growing.lake.root, "--repair", "--quiet"]) in {ExitCode.OK, ExitCode.DAMAGE}
+    archive(growing)
+    assert state(growing)["messages"] == state(whole)["messages"]
+    assert check_keys(growing.lake).same
+    assert plan_repair(growing.lake).is_nothing
+
+
+@pytest.mark.parametrize("lose", [lose_newest_entry, lose_log, lose_table])
+def test_a_table_that_lacks_a_finished_run_is_missed_where_the_note_is_gone_too(
+    growing: GrowingLake, capsys: pytest.CaptureFixture[str], lose: Callable[..., None]
+) -> None:
+    lose(growing, "store_config")
+    lose_note(growing, "store_config")
+    code, out, err = ask(growing, capsys, "store_config")
+    assert (code, out) == (ExitCode.DAMAGE, "")
+    assert "expected the rows of archive run 3" in err
+    (finding,) = compare_runs(growing.lake, read_moment(growing.lake))
+    assert finding.table == "store_config"
+    assert any(line.startswith("store_config: ") for line in plan_repair(growing.lake).lines())
+
+
+@pytest.mark.parametrize("how", ["deleted", "cut", "zeroed"])
+def test_entry_zero_is_written_again(whole: GrowingLake, growing: GrowingLake, how: str) -> None:
+    for table in TABLES:
+        damage(log_of(growing, table) / entry_name(0), how)
+    assert not repair(growing)
+    archive(growing)
+    assert state(growing) == state(whole)
+    assert plan_repair(growing.lake).is_nothing
+    if how == "cut":  # what knows the table by its id goes on
+        ids = {str(delta_table(lake.messages).metadata().id) for lake in (growing.lake, whole.lake)}
+        assert len(ids) == 1
+
+
+def test_entry_zero_and_a_later_one_are_brought_back_together(whole: GrowingLake, growing: GrowingLake) -> None:
+    for version in (0, 3):
+        damage(log_of(growing, "messages") / entry_name(version), "cut")
+    assert not repair(growing)
+    archive(growing)
+    assert state(growing) == state(whole)
+
+
+def test_messages_are_made_anew_of_the_files_that_are_theirs(whole: GrowingLake, growing: GrowingLake) -> None:
+    maintain.main(["--lake", growing.lake.root, "--quiet"])  # the merged files stay beside the new one
+    killed = GrowingLake(growing.folder, bytearray(growing.log), growing.count)
+    killed.write(shop_messages(COUNT, seed=RUNS))
+    commit = killed.archive(finish=False)
+    (log_of(growing, "messages") / entry_name(delta_table(growing.lake.messages).version())).unlink()
+    lose_log(growing, "messages")
+    plan = plan_repair(growing.lake)
+    assert plan.adoption is not None
+    assert [commit.run_id in path for path in plan.adoption.uncommitted] == [True]
+    assert (len(plan.adoption.files), plan.adoption.rows) == (1, RUNS * COUNT)
+    assert not repair_lake(growing.lake, plan, "1")
+    assert state(growing)["messages"] == state(whole)["messages"]
+    archive(growing)
+    assert len(state(growing)["messages"]) == (RUNS + 1) * COUNT
+    assert check_keys(growing.lake).same
+
+
+def test_a_data_file_that_is_lost_with_the_log_is_said(growing: GrowingLake) -> None:
+    first = min((growing.folder / "lake" / "messages").rglob("*.parquet"), key=lambda path: path.stat().st_mtime_ns)
+    damage(first, "cut")
+    lose_log(growing, "messages")
+    missing = repair(growing)
+    assert any(first.name in line for line in missing)
+    assert any(f"expected {RUNS * COUNT} messages" in line for line in missing)
+    assert len(state(growing)["messages"]) == (RUNS - 1) * COUNT
+
+
+def test_a_damaged_data_file_is_named_by_restore(
+    growing: GrowingLake, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = min((growing.folder / "lake" / "messages").rglob("*.parquet"))
+    damage(path, "zeroed")
+    code = restore.main(["--lake", growing.lake.root, "--out", str(tmp_path / "restored"), "--quiet"])
+    err = capsys.readouterr().err
+    assert code == ExitCode.DAMAGE
+    assert path.name in err
+    assert "--repair" in err
+
+
+def test_a_repair_that_is_killed_while_messages_are_made_anew_is_finished(
+    whole: GrowingLake, growing: GrowingLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = LogFolder.write
+    left: list[bool] = []
+
+    def write(folder: LogFolder, name: str, data: bytes, place: str = "_delta_log") -> None:
+        if not left.pop():
+            raise KeyboardInterrupt
+        real(folder, name, data, place)
+
+    for killed_at in range(2):
+        lose_log(growing, "messages")
+        left[:] = [False, *[True] * killed_at]
+        with monkeypatch.context() as patched:
+            patched.setattr(LogFolder, "write", write)
+            with pytest.raises(KeyboardInterrupt):
+                repair(growing)
+        assert not repair(growing)
+        assert state(growing)["messages"] == state(whole)["messages"]
+        assert check_keys(growing.lake).same
+
+
+def test_a_damaged_note_tells_nothing_and_is_written_with_the_next_seal(growing: GrowingLake) -> None:
+    path = growing.folder / "lake" / "_newest" / "messages.json"
+    written = path.read_bytes()
+    version = delta_table(growing.lake.messages).version()
+    for data in (b"", written[:-10], bytes(len(written)), written.replace(b"messages", b"massages")):
+        path.write_bytes(data)
+        assert read_newest(growing.lake.messages) == -1
+        assert delta_table(growing.lake.messages).version() == version
+    seal(growing.lake.messages)
+    assert json.loads(path.read_bytes().splitlines()[0]) == {"table": "messages", "version": version}
+
+
+def test_a_folder_that_is_no_lake_is_not_repaired(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_bytes(b"x")
+    assert maintain.main(["--lake", str(tmp_path), "--repair"]) == ExitCode.USAGE
+    assert "is not a lake" in capsys.readouterr().err
+    with pytest.raises(LakeError, match="is not a lake"):
+        find_work(str(tmp_path), None, LakePaths(str(tmp_path)))
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "shared"),
+    [
+        ([(0, 10), (10, 20)], [(20, 30)], 0),
+        ([(0, 10), (20, 30)], [(10, 20)], 0),
+        ([(0, 10), (20, 30)], [(0, 10)], 10),
+        ([(0, 30)], [(5, 8), (25, 35)], 8),
+    ],
+)
+def test_extents_share_the_bytes_that_are_in_both(
+    first: list[tuple[int, int]], second: list[tuple[int, int]], shared: int
+) -> None:
+    one, other = (Extents.of(*np.array(ranges[::-1], np.int64).T) for ranges in (first, second))
+    assert one.overlap(other) == other.overlap(one) == shared
+    assert one.with_more(other).bytes == one.bytes + other.bytes - shared

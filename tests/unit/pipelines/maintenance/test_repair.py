@@ -1,0 +1,194 @@
+"""A lake of which any one file is damaged is whole again after a repair and an archive run."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake.exceptions import TableNotFoundError
+
+from commitlake.connectors.lake.delta import delta_table, seal
+from commitlake.connectors.lake.follower import finish_runs
+from commitlake.connectors.lake.log_files import LogFolder, entry_name
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.pipelines.archive.work import find_work
+from commitlake.pipelines.maintenance import repair as repair_module
+from commitlake.pipelines.maintenance.log_repair import AsideFolder
+from commitlake.pipelines.maintenance.repair import plan_repair, repair_lake
+from commitlake.pipelines.message_keys.check import check_keys
+from commitlake.pipelines.message_keys.follow import follow_keys
+from tests.unit.connectors.lake.test_log_check import DAMAGES, damage
+from tests.unit.pipelines.maintenance.lakes import GrowingLake, shop_messages
+
+RUNS = 3
+COUNT = 20
+KILLED_AT = (1, 2, 4, 5, 6, 9, 13)
+# What another run over the same messages says otherwise.
+_OF_RUNS = frozenset(
+    {"body_ref", "run_id", "started_at", "finished_at", "recovered", "sequence", "stores", "bytes", "recorded_at"}
+)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> GrowingLake:
+    """A lake of some runs, followed by its keys, with a checkpoint behind the first."""
+    growing = GrowingLake(tmp_path_factory.mktemp("whole"))
+    for number in range(RUNS):
+        growing.write(shop_messages(COUNT, seed=number))
+        growing.archive()
+        follow_keys(growing.lake)
+        if number == 0:
+            for uri in (growing.lake.messages, growing.lake.message_keys):
+                delta_table(uri).create_checkpoint()
+                seal(uri)
+    return growing
+
+
+@pytest.fixture
+def copied(whole: GrowingLake, tmp_path: Path) -> Callable[[], GrowingLake]:
+    """Makes copies to damage."""
+
+    def copy() -> GrowingLake:
+        folder = tmp_path / str(len(list(tmp_path.iterdir())))
+        return GrowingLake(Path(shutil.copytree(whole.folder, folder)), bytearray(whole.log), whole.count)
+
+    return copy
+
+
+def archive(growing: GrowingLake) -> None:
+    """What the next archive run does."""
+    work = find_work(str(growing.store), None, growing.lake)
+    if work.snapshot.size:
+        growing.archive()
+    else:
+        finish_runs(growing.lake, "", "1")
+    follow_keys(growing.lake)
+
+
+def contents(lake: LakePaths, *tables: str) -> dict[str, list[str]]:
+    """The rows of tables by their text, without what another run would say otherwise."""
+    found = {}
+    for table in tables or ("messages", "message_keys"):
+        try:
+            rows = delta_table(getattr(lake, table)).to_pyarrow_table().to_pylist()
+        except TableNotFoundError:
+            rows = []
+        found[table] = sorted(repr({name: row[name] for name in row if name not in _OF_RUNS}) for row in rows)
+    return found
+
+
+def repair(lake: LakePaths, **options: Any) -> list[str]:
+    return repair_lake(lake, plan_repair(lake, **options), "1")
+
+
+def counted(lake: LakePaths) -> int:
+    """The messages that the runs say they took."""
+    rows = delta_table(lake.archive_runs).to_pyarrow_table(columns=["messages"])
+    return sum(rows.column("messages").to_pylist())
+
+
+def files_of(growing: GrowingLake) -> list[Path]:
+    """All files of the tables, but the seals: test_log_check damages these."""
+    files = [path for path in sorted(growing.folder.joinpath("lake").rglob("*")) if path.is_file()]
+    chosen = [path for path in files if "bodies" not in path.parts and "_seals" not in path.parts]
+    return [path.relative_to(growing.folder) for path in chosen]
+
+
+def test_any_damaged_file_is_brought_back(whole: GrowingLake, copied: Callable[[], GrowingLake]) -> None:
+    expected = contents(whole.lake)
+    ways = list(DAMAGES)
+    for number, name in enumerate(files_of(whole)):
+        growing = copied()
+        how = ways[number % len(ways)]
+        damage(growing.folder / name, how)
+        before = sorted(path.name for path in (growing.folder / "lake").rglob("*.parquet"))
+        assert not repair(growing.lake, first_offsets={"broker-a": 0}), (name, how)
+        archive(growing)
+        assert contents(growing.lake) == expected, (name, how)
+        assert check_keys(growing.lake).same, (name, how)
+        assert counted(growing.lake) == RUNS * COUNT, (name, how)
+        assert plan_repair(growing.lake).is_nothing, (name, how)
+        kept = {path.name for path in (growing.folder / "lake").rglob("*.parquet")}
+        assert kept >= set(before), (name, how)  # nothing was deleted
+
+
+def test_a_whole_lake_is_left_as_it_is(copied: Callable[[], GrowingLake]) -> None:
+    growing = copied()
+    before = {path: path.read_bytes() for path in growing.folder.rglob("*") if path.is_file()}
+    plan = plan_repair(growing.lake)
+    assert plan.is_nothing
+    assert not list(plan.lines())
+    assert {path: path.read_bytes() for path in growing.folder.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize("how", ["deleted", "zeroed"])
+def test_without_a_store_a_damaged_data_file_becomes_a_gap(copied: Callable[[], GrowingLake], how: str) -> None:
+    growing = copied()
+    (first, *_) = sorted((growing.folder / "lake" / "messages").rglob("*.parquet"))[1:]
+    rows = {path.name: path for path in (growing.folder / "lake" / "messages").rglob("part-*.parquet")}
+    path = rows[first.name] if first.name in rows else next(iter(rows.values()))
+    damage(path, how)
+    assert [line for line in plan_repair(growing.lake).lines() if path.name in line]
+    (missing,) = repair(growing.lake)
+    assert f"{COUNT} rows" in missing
+    archive(growing)
+    (gap,) = delta_table(growing.lake.gaps).to_pyarrow_table().to_pylist()
+    assert gap["broker"] == "broker-a"
+    assert gap["segment"] == f"messages/{path.relative_to(growing.folder / 'lake' / 'messages')}"
+    assert gap["end_offset"] > gap["start_offset"] >= 0
+    assert len(contents(growing.lake)["messages"]) == (RUNS - 1) * COUNT
+    assert plan_repair(growing.lake).is_nothing
+
+
+def test_a_store_that_has_lost_the_messages_is_not_gone_back_to(copied: Callable[[], GrowingLake]) -> None:
+    growing = copied()
+    damage(max((growing.folder / "lake" / "messages").rglob("part-*.parquet")), "cut")
+    for offsets, reason in (({}, "is not among the stores"), ({"broker-a": 1 << 40}, "begins at 1099511627776")):
+        plan = plan_repair(growing.lake, first_offsets=offsets)
+        assert "messages" not in plan.logs
+        assert any(reason in line for line in plan.lines())
+
+
+@pytest.mark.parametrize("step", KILLED_AT)
+def test_a_repair_that_is_killed_is_finished_by_the_next(
+    whole: GrowingLake, copied: Callable[[], GrowingLake], monkeypatch: pytest.MonkeyPatch, step: int
+) -> None:
+    expected = contents(whole.lake)
+    growing = copied()
+    damage(growing.folder / "lake" / "messages" / "_delta_log" / entry_name(2), "cut")
+    with monkeypatch.context() as patched:
+        _kill_at(patched, step)
+        with pytest.raises(KeyboardInterrupt):
+            repair(growing.lake)
+    repair(growing.lake)
+    archive(growing)
+    assert contents(growing.lake) == expected
+    assert counted(growing.lake) == RUNS * COUNT
+    assert plan_repair(growing.lake).is_nothing
+
+
+def _kill_at(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
+    """Stop before the n-th of the steps that change something."""
+    done = 0
+    changing: list[tuple[object, str]] = [
+        (AsideFolder, "copy"),
+        (LogFolder, "write"),
+        (repair_module, "commit_repair"),
+        (repair_module, "delete_runs"),
+        (repair_module, "refill_tables"),
+        (repair_module, "follow_keys"),
+    ]
+    for owner, name in changing:
+        real = getattr(owner, name)
+
+        def counting(*arguments: Any, _real: Any = real, **options: Any) -> Any:
+            nonlocal done
+            done += 1
+            if done == step:
+                raise KeyboardInterrupt
+            return _real(*arguments, **options)
+
+        monkeypatch.setattr(owner, name, counting)

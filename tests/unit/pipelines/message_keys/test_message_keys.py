@@ -1,0 +1,219 @@
+"""Every key of every message leads to it, however far `message_keys` has followed."""
+
+from __future__ import annotations
+
+import zlib
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+
+from commitlake.connectors.lake.backoff import MAX_TRIES
+from commitlake.connectors.lake.committer import advance, commit_run, open_for_append
+from commitlake.connectors.lake.packs.location import PackLocation
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.versions import VersionGoneError
+from commitlake.jobs.query_keys import where_keys_are, where_unique_key_is
+from commitlake.pipelines.archive.task import ArchiveTasks
+from commitlake.pipelines.archive.work import find_work
+from commitlake.pipelines.message_keys.follow import catch_up_keys, follow_keys
+from commitlake.pipelines.message_keys.lookup import find_keys
+from commitlake.pipelines.message_keys.progress import APPLICATION_ID, followed_version
+from commitlake.pipelines.message_keys.rows import key_hashes
+from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
+from commitlake.schemas.tables.message_keys import MESSAGE_KEYS
+from tests.logs import new_message, open_segment, records, write_store
+
+SIZE = 1 << 16
+
+
+def archive(store: Path, lake: LakePaths) -> int:
+    """What an archive run writes and commits, in this process."""
+    work = find_work(str(store), "a", lake)
+    open_for_append(lake.messages)
+    tasks = ArchiveTasks(work.splits(SIZE), lake, PackLocation(lake.bodies), work.commit.run_id, "1")
+    manifest = list(tasks.run(range(len(tasks.splits))))
+    commit_run(lake.messages, [row.data_file for row in manifest if row.path], work.commit, work.started_from)
+    return DeltaTable(lake.messages).version()
+
+
+def keyed(number: int, keys: str | None, unique_key: str | None) -> NewMessage:
+    """A message with these keys."""
+    given = [("KEYS", keys), ("UNIQ_KEY", unique_key)]
+    return new_message(number, properties=tuple((name, value) for name, value in given if value is not None))
+
+
+SENT = [
+    keyed(0, "order-1 order-2", "U0"),
+    keyed(1, "order-2 order-2", "U1"),
+    keyed(2, None, "U2"),
+    keyed(3, "it's", None),
+    keyed(4, None, None),
+    keyed(5, "订单-1", "U5"),
+    keyed(6, "U5", "U6"),
+]
+STARTS = [sum(len(record) for record in records(SENT)[:number]) for number in range(len(SENT))]
+
+
+def offsets(lake: LakePaths, *keys: str, kind: str = "key") -> list[int]:
+    """The numbers of the messages that are found."""
+    found = find_keys(lake, keys, kind).column("physical_offset").to_pylist()
+    return sorted({STARTS.index(offset) for offset in found})
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> LakePaths:
+    """A lake of the first three messages, and a store of all."""
+    lake = LakePaths(str(tmp_path / "lake"))
+    archive(write_store(tmp_path / "store", [(0, open_segment(SENT[:3], SIZE))]), lake)
+    write_store(tmp_path / "store", [(0, open_segment(SENT, SIZE))])
+    return lake
+
+
+@pytest.mark.parametrize("followed", ["nothing", "a part", "all"])
+def test_a_key_leads_to_its_messages(lake: LakePaths, tmp_path: Path, followed: str) -> None:
+    if followed == "a part":
+        follow_keys(lake)
+    archive(tmp_path / "store", lake)
+    if followed == "all":
+        follow_keys(lake)
+    assert offsets(lake, "order-1") == [0]
+    assert offsets(lake, "order-2") == [0, 1]
+    assert offsets(lake, "order-1", "it's") == [0, 3]
+    assert offsets(lake, "订单-1") == [5]
+    assert offsets(lake, "U5") == [6]
+    assert offsets(lake, "U5", kind="unique_key") == [5]
+    assert offsets(lake, "nothing") == []
+
+
+def test_files_have_the_declared_columns_sorted_by_hash(lake: LakePaths) -> None:
+    followed = follow_keys(lake)
+    assert followed.rows == 6
+    table = DeltaTable(lake.message_keys)
+    (path,) = table.file_uris()
+    rows = pq.ParquetFile(path).read()
+    assert rows.schema.names == MESSAGE_KEYS.names
+    hashes = rows.column("key_hash").to_pylist()
+    assert hashes == sorted(hashes)
+    assert hashes == [zlib.crc32(key.encode()) for key in rows.column("key").to_pylist()]
+    assert {field.name for field in table.schema().fields} == set(MESSAGE_KEYS.names)
+
+
+def test_what_was_followed_is_not_followed_again(lake: LakePaths, tmp_path: Path) -> None:
+    assert follow_keys(lake).rows == 6
+    assert follow_keys(lake).rows == 0
+    newest = archive(tmp_path / "store", lake)
+    followed = follow_keys(lake)
+    assert (followed.version, followed.rows) == (newest, 5)
+    assert followed_version(lake) == newest
+    assert DeltaTable(lake.message_keys).to_pyarrow_table().num_rows == 11
+
+
+def test_of_two_followers_one_adds(lake: LakePaths, monkeypatch: pytest.MonkeyPatch) -> None:
+    def overtaken(*arguments: object, **options: bool) -> bool:
+        monkeypatch.undo()
+        assert follow_keys(lake).rows == 6
+        return advance(*arguments, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("commitlake.pipelines.message_keys.follow.advance", overtaken)
+    assert follow_keys(lake).rows == 0
+    assert DeltaTable(lake.message_keys).to_pyarrow_table().num_rows == 6
+    assert DeltaTable(lake.message_keys).transaction_version(APPLICATION_ID) == followed_version(lake)
+
+
+def test_a_follower_that_is_overtaken_catches_up(
+    lake: LakePaths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def overtaken(*arguments: object, **options: bool) -> bool:
+        monkeypatch.undo()
+        follow_keys(lake)
+        write_store(tmp_path / "store", [(0, open_segment(SENT[:7], SIZE))])
+        archive(tmp_path / "store", lake)
+        return advance(*arguments, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("commitlake.pipelines.message_keys.follow.advance", overtaken)
+    wanted = DeltaTable(lake.messages).version()
+    followed = catch_up_keys(lake, wait=lambda _: None)
+    assert followed.version >= wanted
+    assert not followed.is_behind
+
+
+def test_a_follower_that_is_always_overtaken_says_that_it_is_behind(
+    lake: LakePaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("commitlake.pipelines.message_keys.follow.advance", lambda *_, **__: False)
+    waits: list[float] = []
+    assert catch_up_keys(lake, wait=waits.append).is_behind
+    assert len(waits) == MAX_TRIES
+
+
+@pytest.fixture
+def left_behind(lake: LakePaths, tmp_path: Path) -> LakePaths:
+    """A lake whose keys followed three messages; the files of the others were merged, and vacuumed."""
+    follow_keys(lake)
+    for count in (5, 7):
+        write_store(tmp_path / "store", [(0, open_segment(SENT[:count], SIZE))])
+        archive(tmp_path / "store", lake)
+    table = DeltaTable(lake.messages)
+    table.optimize.compact()
+    table.vacuum(0, dry_run=False, enforce_retention_duration=False)
+    return lake
+
+
+def test_a_follower_that_stayed_away_too_long_makes_the_table_anew(left_behind: LakePaths, tmp_path: Path) -> None:
+    followed = follow_keys(left_behind)
+    assert followed.version == DeltaTable(left_behind.messages).version() == followed_version(left_behind)
+    assert DeltaTable(left_behind.message_keys).to_pyarrow_table().num_rows == 11
+    assert offsets(left_behind, "order-1", "it's", "订单-1") == [0, 3, 5]
+    assert follow_keys(left_behind).rows == 0
+
+
+def test_a_look_up_tells_that_what_it_lacks_is_gone_and_a_question_goes_without(left_behind: LakePaths) -> None:
+    with pytest.raises(VersionGoneError, match="without --no-keys"):
+        find_keys(left_behind, ["it's"])
+    assert where_keys_are(left_behind, ["it's"]) is None
+    assert where_unique_key_is(left_behind, "U5") is None
+
+
+def test_a_follower_behind_a_cleaned_log_makes_the_table_anew(lake: LakePaths, tmp_path: Path) -> None:
+    follow_keys(lake)
+    archive(tmp_path / "store", lake)
+    table = DeltaTable(lake.messages)
+    table.create_checkpoint()
+    for commit in (Path(lake.messages) / "_delta_log").glob("*.json"):
+        commit.unlink()
+    assert where_keys_are(lake, ["it's"]) is None
+    assert follow_keys(lake).rows == 11
+    assert offsets(lake, "it's") == [3]
+    assert DeltaTable(lake.message_keys).to_pyarrow_table().num_rows == 11
+
+
+def test_hashes_are_those_of_zlib() -> None:
+    texts = ["", "a", "订单-1", "x" * 5000, *map(str, range(300))]
+    array = pa.array(["skipped", *texts])
+    assert key_hashes(array[1:]).tolist() == [zlib.crc32(text.encode()) for text in texts]
+    assert key_hashes(pa.array([], pa.string())).tolist() == []
+
+
+@pytest.mark.parametrize("what", ["an entry of the log", "a data file", "a page"])
+def test_a_question_does_without_a_damaged_table_and_says_so(
+    lake: LakePaths, capsys: pytest.CaptureFixture[str], what: str
+) -> None:
+    follow_keys(lake)
+    assert where_keys_are(lake, ["order-2"]) is not None
+    assert where_keys_are(lake, ["no such key"]) == "false"
+    (path,) = Path(lake.message_keys).glob("*.parquet")
+    data = path.read_bytes()
+    if what == "an entry of the log":
+        (Path(lake.message_keys) / "_delta_log" / f"{1:020d}.json").write_bytes(b"")
+    elif what == "a data file":
+        path.unlink()
+    else:
+        group = pq.ParquetFile(path).metadata.row_group(0)
+        place = group.column(0).data_page_offset + group.column(0).total_compressed_size - 3
+        path.write_bytes(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
+    assert where_keys_are(lake, ["no such key"]) is None
+    assert where_unique_key_is(lake, "U9") is None
+    assert capsys.readouterr().err.count("message_keys is damaged, and messages is looked through instead") == 2

@@ -1,0 +1,83 @@
+"""Every column of a message is in one of the profile's checksums; the order of rows is not."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from commitlake.pipelines.quality.checksums import lake_hashes, row_hashes
+from commitlake.schemas.tables.messages import BODY_PLACE, BODY_REF, MESSAGES, STORE_DATE
+from commitlake.schemas.tables.profile import LAKE_CHECKSUM_COLUMNS, ROW_CHECKSUM_COLUMNS
+from tests.unit.pipelines.quality.making import NOON, SCHEMA, Row, message, messages, profile_of, table_of
+
+_OTHERS: dict[str, list[Any]] = {
+    "keys": [[], ["k", "k"], ["K"], None],
+    "properties": [[], [("KEYS", "K")], [("keys", "k")], [("KEYS", "k"), ("a", "")], [("KEYSk", "")], None],
+    "tags": ["", "T", "t ", None],
+    "priority": [0, 1],
+    "born_timestamp": [NOON + datetime.timedelta(microseconds=1), None],
+    "store_timestamp": [NOON + datetime.timedelta(microseconds=1)],
+}
+_PLACE = {"pack": "p", "frame_offset": 0, "frame_length": 99, "offset": 0, "length": 50}
+
+
+def hash_of(row: Row) -> tuple[int, int]:
+    table = table_of([row]).combine_chunks()
+    return int(row_hashes(table)[0]), int(lake_hashes(table)[0])
+
+
+def others(name: str) -> list[Any]:
+    """Other values of a column."""
+    if name in _OTHERS:
+        return _OTHERS[name]
+    value = message()[name]
+    return [value + 1, None] if isinstance(value, int) else [f"{value}x", "", None]
+
+
+def test_the_two_checksums_have_every_column_of_the_table() -> None:
+    assert set(ROW_CHECKSUM_COLUMNS) == set(MESSAGES.names) - {BODY_REF.name, STORE_DATE.name}
+    assert set(LAKE_CHECKSUM_COLUMNS) == {*(f"{BODY_REF.name}.{name}" for name in BODY_PLACE.names), STORE_DATE.name}
+
+
+@pytest.mark.parametrize("name", ROW_CHECKSUM_COLUMNS)
+def test_another_value_of_any_column_is_another_hash(name: str) -> None:
+    rows = [message(), *(message(**{name: value}) for value in others(name))]
+    assert len({hash_of(row)[0] for row in rows}) == len(rows)
+
+
+def test_another_place_of_the_body_is_another_hash() -> None:
+    places: list[Any] = [_PLACE | {name: value} for name, value in (("pack", "q"), ("offset", 1), ("length", 51))]
+    places += [_PLACE | {"frame_offset": 1}, _PLACE | {"frame_length": 98}, _PLACE, None]
+    assert len({hash_of(message(body_ref=place))[1] for place in places}) == len(places)
+    assert len({hash_of(message(body_ref=place))[0] for place in places}) == 1
+
+
+def test_another_date_is_another_hash() -> None:
+    day = datetime.timedelta(days=1)
+    times = [NOON, NOON + day, datetime.datetime(1969, 12, 30, tzinfo=datetime.UTC), None]
+    assert len({hash_of(message(store_timestamp=time))[1] for time in times}) == len(times)
+
+
+def test_texts_of_any_length_and_nulls_are_hashed_where_they_stand() -> None:
+    texts = ["x" * length for length in range(70)]
+    rows = [message(number, unique_key=text, keys=[text, text], tags=text) for number, text in enumerate(texts)]
+    rows[7]["keys"] = rows[9]["unique_key"] = None
+    table = pa.Table.from_pylist(rows, schema=SCHEMA)
+    whole = row_hashes(table.combine_chunks()).tolist()
+    assert len(set(whole)) == len(rows)
+    assert [int(row_hashes(table.slice(row, 1))[0]) for row in range(len(rows))] == whole
+    assert row_hashes(table_of(rows)).tolist() == whole  # dictionaries
+    assert row_hashes(table.slice(0, 0)).tolist() == []
+
+
+def test_a_profile_sums_the_hashes_in_any_order() -> None:
+    rows = messages(range(100))
+    (once,), (again,) = profile_of(rows).to_pylist(), profile_of(rows[::-1]).to_pylist()
+    assert once == again
+    (other,) = profile_of([*rows[:-1], rows[-1] | {"tags": "T"}]).to_pylist()
+    assert {name for name in once if once[name] != other[name]} == {"row_checksum"}
+    table = pa.Table.from_pylist(rows, schema=SCHEMA)
+    assert once["row_checksum"] == int(row_hashes(table).sum())

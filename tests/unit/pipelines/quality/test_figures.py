@@ -1,0 +1,64 @@
+"""What the page shows of a profile in stretches is what it shows of the whole."""
+
+from __future__ import annotations
+
+import random
+
+import pyarrow as pa
+import pytest
+
+from commitlake.jobs.pages.quality import render_page
+from commitlake.pipelines.quality.figures import PageFigures
+from commitlake.pipelines.quality.merging import merge_profiles
+from commitlake.pipelines.quality.stretches import stretches_of
+from tests.unit.pipelines.quality.making import message, profile_of
+from tests.unit.pipelines.quality.test_page import figures_of, report_of
+
+# Topics of one to forty messages in several queues and windows; of two brokers, without a name, without a time.
+ROWS = [
+    message(601 * number, topic=f"t{topic:02d}", broker=broker, queue_id=number % 3, queue_offset=2 * number)
+    for topic in range(40)
+    for broker in "ab"
+    for number in range(topic * 7 % 40 + 1)
+] + [message(5, topic=None), message(6, broker=None), message(7, store_timestamp=None)]
+PROFILE = profile_of(ROWS)
+WHOLE = render_page(report_of(), figures_of(PROFILE), run_id="r")
+
+
+def in_stretches(profile: pa.Table, rows: int, seed: int) -> PageFigures:
+    """The figures of stretches that come in any order."""
+    stretches = list(stretches_of(profile, rows))
+    random.Random(seed).shuffle(stretches)
+    return figures_of(*stretches)
+
+
+@pytest.mark.parametrize("rows", [20, 300])
+def test_the_page_of_stretches_is_that_of_the_whole(rows: int) -> None:
+    assert len(list(stretches_of(PROFILE, rows))) > 3
+    for seed in range(2):
+        assert render_page(report_of(), in_stretches(PROFILE, rows, seed), run_id="r") == WHOLE
+
+
+def test_sums_are_those_of_the_rows() -> None:
+    figures = in_stretches(PROFILE, 50, 0)
+    assert (figures.messages, figures.bytes) == (len(ROWS), 200 * len(ROWS))
+    assert (figures.brokers, figures.topics) == (3, len({(row["broker"], row["topic"]) for row in ROWS}))
+    assert figures.queues == len({(row["broker"], row["topic"], row["queue_id"]) for row in ROWS})
+    assert sum(figures.by_window.values()) == len(ROWS) - 1
+    assert figures.others["messages"] + sum(row["messages_sum"] for row in figures.shown) == len(ROWS)
+    largest = figures.shown[0]
+    assert sum(figures.of_topic((largest["broker"], largest["topic"])).values()) == largest["messages_sum"] == 40
+
+
+def test_only_the_topics_that_are_shown_are_kept() -> None:
+    figures = in_stretches(PROFILE, 50, 1)
+    assert len(figures.shown) == len(figures._by_topic) == 30
+    assert figures.of_topic(("a", "t00")) == {}
+
+
+def test_nothing_has_figures() -> None:
+    figures = figures_of(merge_profiles([]))
+    assert (figures.messages, figures.topics, figures.span, figures.by_window, list(figures.shown)) == (
+        0, 0, None, {}, [],
+    )  # fmt: skip
+    assert PageFigures().span is None

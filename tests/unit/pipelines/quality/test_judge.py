@@ -1,0 +1,348 @@
+"""Suites on profiles: what stops a commit, what is told, and what is neither."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import json
+import logging
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from commitlake.jobs.pages.quality import render_page
+from commitlake.pipelines.quality.errors import JudgeError, ProfileError
+from commitlake.pipelines.quality.frames import BrokerFacts, RunFacts, windows_of
+from commitlake.pipelines.quality.judge import judge, prepare
+from commitlake.pipelines.quality.merging import merge_profiles
+from commitlake.pipelines.quality.report import QualityReport, brokers_concerned, sentences, to_table
+from commitlake.schemas.layouts.rocketmq.sysflag import INNER_BATCH
+from commitlake.schemas.layouts.rocketmq.topics import HALF_TOPIC
+from commitlake.schemas.quality.expectation import Expectation, Grain, Severity, Suite
+from commitlake.schemas.quality.suites import SUITES
+from tests.unit.pipelines.quality.making import NOON, Row, message, messages, profile_of
+from tests.unit.pipelines.quality.test_page import figures_of
+
+LATER = NOON + datetime.timedelta(hours=8)
+FACTS = RunFacts(now=LATER)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _loaded() -> None:
+    prepare().join()
+
+
+def judged(rows: list[Row], facts: RunFacts = FACTS) -> QualityReport:
+    """The suites' word on rows."""
+    return judge(profile_of(rows), facts=facts)
+
+
+def suite_with(name: str) -> list[Suite]:
+    """The one suite that has an expectation of this name; to judge by all takes longer."""
+    return [suite for suite in SUITES if name in {each.name for each in suite.expectations}]
+
+
+def unmet(report: QualityReport) -> set[str]:
+    """What was not met."""
+    return {found.expectation.name for found in report.judgements if not found.success}
+
+
+# --- healthy ---
+
+
+def test_healthy_messages_meet_all_expectations() -> None:
+    report = judged(messages(range(2000)))
+    assert unmet(report) == set()
+    assert report.passed
+    assert len(report.judgements) == sum(len(suite.expectations) for suite in SUITES) >= 30
+    assert sentences(report) == []
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        pytest.param(messages(range(500, 600)), id="a first archive in the middle of a queue"),
+        pytest.param([message(0), message(1, broker="b", topic="x")], id="several brokers"),
+        pytest.param(
+            [message(n, topic=HALF_TOPIC, kind="half", queue_offset=q) for n, q in enumerate([0, 5, 2, 9])],
+            id="half messages",
+        ),
+        pytest.param(
+            [
+                message(n, topic="SCHEDULE_TOPIC_XXXX", kind="delay", queue_id=n % 18, queue_offset=n // 18)
+                for n in range(50)
+            ],
+            id="delays",
+        ),
+        pytest.param(
+            [
+                message(0, sys_flag=INNER_BATCH, properties=[("INNER_NUM", "32")]),
+                message(1, queue_offset=32, sys_flag=INNER_BATCH, properties=[("INNER_NUM", "7")]),
+                message(2, queue_offset=39),
+            ],
+            id="batch topics",
+        ),
+        pytest.param([message(0, unique_key=None, kind="op", topic="RMQ_SYS_TRANS_OP_HALF_TOPIC")], id="op messages"),
+        pytest.param(
+            [message(0), message(1, store_timestamp=NOON - datetime.timedelta(seconds=30)), message(2)],
+            id="a clock that steps back a little, over a window's border",
+        ),
+        pytest.param([message(0, body_size=0, body_ref=None)], id="an empty body"),
+    ],
+)
+def test_what_is_usual_breaks_nothing(rows: list[Row]) -> None:
+    assert unmet(judged(rows)) == set()
+
+
+def test_no_messages_meet_all_expectations() -> None:
+    report = judge(profile_of([message()]).slice(0, 0), facts=FACTS)
+    assert unmet(report) == set()
+
+
+def test_a_topic_that_was_made_anew_is_told_and_stops_nothing() -> None:
+    again = [message(2000 + n, queue_offset=n) for n in range(10)]
+    report = judged([*messages(range(1000, 1010)), *again])
+    assert unmet(report) == {"queues_do_not_start_again"}
+    assert report.passed
+
+
+# --- what stops a commit ---
+
+
+@pytest.mark.parametrize("lost", [1, 599, 600, 1198])
+def test_a_lost_message_is_critical_within_a_window_and_between_two(lost: int) -> None:
+    rows = messages(range(1200))
+    report = judged(rows[:lost] + rows[lost + 1 :])
+    assert not report.passed
+    (found,) = report.critical_failures
+    assert (found.expectation.name, found.observed, found.unexpected) == ("no_message_is_lost", 1, 1)
+    (example,) = found.examples
+    assert (example["topic"], example["queue_id"], example["unexplained_offsets"]) == ("orders", 0, 1)
+    assert (
+        example["window_start"]
+        == (NOON + datetime.timedelta(minutes=10 * (lost // 600 if lost != 599 else 1))).isoformat()
+    )
+
+
+def test_a_lost_message_of_a_damaged_broker_is_a_warning() -> None:
+    rows = [*messages([0, 1, 5]), *messages([0, 1], broker="b")]
+    damaged = RunFacts({"a": BrokerFacts(bad_ranges=2), "b": BrokerFacts()}, now=LATER)
+    report = judged(rows, damaged)
+    assert report.passed
+    assert unmet(report) == {"no_message_is_lost_by_damage", "logs_are_intact"}
+    gap = RunFacts({"a": BrokerFacts(missing_ranges=1)}, now=LATER)
+    assert unmet(judged(rows, gap)) == {"no_message_is_lost_by_damage", "logs_are_whole"}
+    other = RunFacts({"b": BrokerFacts(bad_ranges=2)}, now=LATER)
+    assert not judged(rows, other).passed
+
+
+@pytest.mark.parametrize("flag", [0x4, 0xC, 0x84])
+def test_a_client_that_says_a_message_is_prepared_does_not_stop_the_run(flag: int) -> None:
+    prepared = message(2, queue_offset=0, sys_flag=flag, physical_offset=1500)  # brokers store it in no queue
+    report = judged([*messages([0, 1]), prepared, *messages([2, 3])], FACTS)
+    assert report.passed
+    assert not unmet(report) & {"queues_do_not_start_again", "offsets_are_given_once"}
+
+
+@pytest.mark.parametrize(
+    ("rows", "name"),
+    [
+        ([message(0), message(0)], "rows_are_there_once"),
+        ([message(0, size=71)], "sizes_are_of_records"),
+        ([message(0, body_ref=None)], "bodies_have_a_place"),
+        ([message(0, body_ref={**message()["body_ref"], "length": 1})], "places_are_those_of_the_bodies"),
+        ([message(0, kind="odd")], "kinds_are_known"),
+        ([message(0, msg_id=None)], "message_ids_are_there"),
+        ([message(0), message(1, physical_offset=100)], "records_fit_into_their_stretch"),
+        ([message(0, broker=None)], "brokers_are_named"),
+    ],
+)
+def test_what_no_broker_writes_is_critical(rows: list[Row], name: str) -> None:
+    report = judge(profile_of(rows), suite_with(name), FACTS)
+    assert name in {found.expectation.name for found in report.critical_failures}
+    assert any("critical: " in line and name in line for line in sentences(report))
+
+
+@pytest.mark.parametrize(
+    ("rows", "name"),
+    [
+        ([message(0, reconsume_times=-1)], "numbers_are_not_negative"),  # a client may send it
+        ([message(0, queue_id=-1)], "numbers_are_not_negative"),
+        ([message(0, queue_offset=-1)], "numbers_are_not_negative"),
+        ([message(0, store_timestamp=None)], "messages_have_a_time"),
+        ([message(0, topic="")], "topics_are_named"),
+        ([message(0, body_codec="unknown")], "codecs_are_known"),
+        ([message(0, born_timestamp=LATER)], "messages_are_born_before_they_are_stored"),
+        ([message(0, topic="%DLQ%g", kind="dlq")], "no_message_is_dead"),
+        ([message(0, unique_key=None)], "clients_give_message_ids"),
+        ([message(0, size=5 << 20)], "records_are_not_huge"),
+        ([message(0, store_timestamp=LATER + datetime.timedelta(hours=1))], "messages_are_not_of_the_future"),
+        ([message(0, store_timestamp=datetime.datetime(1999, 1, 1, tzinfo=datetime.UTC))], "messages_are_of_this_age"),
+        ([message(2000), message(2001, store_timestamp=NOON)], "clocks_do_not_step_back"),
+    ],
+)
+def test_what_somebody_should_know_is_a_warning(rows: list[Row], name: str) -> None:
+    report = judge(profile_of(rows), suite_with(name), FACTS)
+    assert report.passed
+    assert name in {found.expectation.name for found in report.warnings}
+
+
+@pytest.mark.parametrize("year", [1, 1677, 2263, 9999])
+def test_a_time_that_nanoseconds_do_not_hold_stops_nothing(year: int) -> None:
+    last = datetime.datetime(year, 12, 31, 23, 59, 59, 999_000, tzinfo=datetime.UTC)
+    rows = [message(0), message(1, store_timestamp=last)]
+    windows = windows_of(profile_of(rows), FACTS)
+    assert sorted(windows["stored_s"]) == sorted(row["store_timestamp"].timestamp() for row in rows)
+    assert "<svg" in render_page(judged(rows), figures_of(profile_of(rows)), run_id="r")
+
+
+def test_a_queue_that_does_all_the_work_is_told() -> None:
+    rows = [message(n, queue_offset=n) for n in range(3000)]
+    rows += [message(4000 + n, queue_id=1 + n, queue_offset=0) for n in range(3)]
+    assert unmet(judged(rows)) == {"queues_share_the_load"}
+    assert unmet(judged(rows[:900])) == set()
+
+
+def test_files_and_logs_are_compared_with_the_profile() -> None:
+    rows = messages(range(10))
+    assert unmet(judged(rows, RunFacts({"a": BrokerFacts(log_bytes=2000)}, written=10, now=LATER))) == set()
+    assert unmet(judged(rows, RunFacts(written=11, now=LATER))) == {"profile_and_files_agree"}
+    short = RunFacts({"a": BrokerFacts(log_bytes=1999)}, now=LATER)
+    assert unmet(judged(rows, short)) == {"messages_fit_into_the_log"}
+    assert unmet(judged(rows, RunFacts({"a": BrokerFacts(marked_rows=3)}, now=LATER))) == {"values_fit_their_columns"}
+    quiet = RunFacts({"quiet": BrokerFacts(bad_ranges=1)}, now=LATER)
+    assert unmet(judged(rows, quiet)) == {"logs_are_intact"}
+
+
+def test_a_profile_that_was_not_merged_is_critical() -> None:
+    twice = pa.concat_tables([profile_of(messages(range(5))), profile_of(messages(range(5, 9)))])
+    assert "windows_are_there_once" in {one.expectation.name for one in judge(twice, facts=FACTS).critical_failures}
+    assert judge(merge_profiles([twice]), facts=FACTS).passed
+
+
+def test_examples_are_the_first_few() -> None:
+    rows = [message(n * 600, kind="odd", queue_offset=n) for n in range(50)]
+    (found,) = judged(rows).critical_failures
+    assert (found.unexpected, found.judged, len(found.examples)) == (50, 50, 10)
+
+
+def test_a_sentence_says_where_and_whom_it_concerns() -> None:
+    rows = [*messages([0, 1, 5]), *messages(range(5), broker="b"), *messages([0, 3], broker="c", topic="x\x1b[2J")]
+    report = judge(profile_of(rows), suite_with("no_message_is_lost"), FACTS)
+    (line,) = (line for line in sentences(report) if "no_message_is_lost " in line)
+    assert "broker 'a', topic 'orders', queue 0, from 2026-11-20T12:00:00+00:00 on; " in line
+    assert "broker 'c', topic 'x\\x1b[2J', queue 0" in line
+    assert brokers_concerned(report) == ["a", "c"]
+    many = [message(0, broker=f"b{n:02d}", kind="odd") for n in range(20)]
+    assert brokers_concerned(judge(profile_of(many), suite_with("kinds_are_known"), FACTS)) is None
+    unnamed = judge(profile_of([message(0, broker=None, kind="odd")]), suite_with("kinds_are_known"), FACTS)
+    assert brokers_concerned(unnamed) is None
+
+
+# --- neither good nor bad ---
+
+
+def suite_of(kind: str, grain: Grain = Grain.WINDOW, **kwargs: object) -> Suite:
+    """A suite of one expectation."""
+    return Suite("own", grain, "", (Expectation("one", kind, kwargs, Severity.CRITICAL, "why", "what"),))
+
+
+def test_a_missing_column_is_an_error() -> None:
+    with pytest.raises(JudgeError, match="a window has no column nope; it has broker, topic"):
+        judge(profile_of([message()]), [suite_of("ExpectColumnMaxToBeBetween", column="nope", max_value=1)])
+
+
+@pytest.mark.parametrize(
+    ("suite", "words"),
+    [
+        (suite_of("ExpectNothing", column="topic"), "has no ExpectNothing"),
+        (suite_of("ExpectColumnMaxToBeBetween", column="topic", max_value=1), "could not be judged"),
+        (suite_of("ExpectColumnMaxToBeBetween", column="bytes", no_argument=1), "could not be judged"),
+        (suite_of("ExpectColumnValuesToMatchRegex", column="messages", regex="("), "could not be judged"),
+    ],
+)
+def test_an_error_within_is_an_error_and_not_bad_data(suite: Suite, words: str) -> None:
+    with pytest.raises(JudgeError, match=words):
+        judge(profile_of([message()]), [suite])
+
+
+def test_a_table_that_is_no_profile_is_an_error() -> None:
+    with pytest.raises(ProfileError):
+        judge(pa.table({"messages": [1]}))
+
+
+# --- the results' rows, and what is left of it all ---
+
+
+def test_results_are_rows_of_their_table() -> None:
+    report = judged([message(0), message(5, queue_offset=5)])
+    table = to_table(report, run_id="r")
+    assert table.num_rows == len(report.judgements)
+    (row,) = [row for row in table.to_pylist() if not row["success"] and row["severity"] == "critical"]
+    assert (row["run_id"], row["suite"], row["observed_value"]) == ("r", "queues", "4")
+    assert json.loads(row["examples"][0])["topic"] == "orders"
+    assert row["judged_at"] == LATER
+    assert dataclasses.replace(report, judgements=()).passed
+
+
+def test_nothing_leaves_the_machine_and_nothing_is_left_on_it(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        textwrap.dedent(
+            """
+            import socket, sys, warnings
+            warnings.simplefilter("error")
+            def refuse(*arguments, **options):
+                sys.stderr.write(f"reached for {arguments}")
+                raise OSError("no network here")
+            socket.socket.connect = socket.socket.connect_ex = socket.socket.sendto = refuse
+            socket.getaddrinfo = socket.create_connection = socket.gethostbyname = refuse
+            from commitlake.pipelines.quality.judge import judge, prepare
+            from tests.unit.pipelines.quality.making import messages, profile_of
+            prepare()
+            report = judge(profile_of(messages(range(20))))
+            print(len(report.judgements), report.passed)
+            """
+        )
+    )
+    home = tmp_path / "home"
+    home.mkdir()
+    root = Path(__file__).parents[4]
+    environment = {"HOME": str(home), "PYTHONPATH": str(root), "GX_ANALYTICS_ENABLED": "true", "PATH": "/usr/bin:/bin"}
+    done = subprocess.run(
+        [sys.executable, str(program)],
+        env=environment,
+        cwd=home,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (done.stdout.split(), done.stderr, done.returncode) == (
+        [str(sum(len(suite.expectations) for suite in SUITES)), "True"],
+        "",
+        0,
+    )
+    assert list(home.rglob("*")) == []
+
+
+def test_a_program_without_a_file_can_judge() -> None:
+    code = (
+        "import __main__; from commitlake.pipelines.quality.judge import _load; _load(); "
+        "print(hasattr(__main__, '__file__'))"
+    )
+    root = Path(__file__).parents[4]
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "False\n"), done.stderr
+
+
+def test_great_expectations_tells_nobody_of_its_folders(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO):
+        judge(profile_of(messages(range(10))))
+    assert not [record for record in caplog.records if record.name.startswith("great_expectations")]

@@ -1,0 +1,53 @@
+"""The verdict on a run: its words, its colour and its exit code are one."""
+
+from __future__ import annotations
+
+import datetime
+
+import pytest
+
+from commitlake.jobs.pages.quality import render_page
+from commitlake.pipelines.quality.report import Judgement, QualityReport, to_table
+from commitlake.pipelines.quality.verdict import Losses
+from commitlake.schemas.quality.expectation import Severity
+from commitlake.schemas.quality.suites import SUITES
+from tests.unit.pipelines.quality.making import messages, profile_of
+from tests.unit.pipelines.quality.test_page import figures_of
+
+EXPECTATIONS = {each.severity: (suite.name, each) for suite in SUITES for each in suite.expectations}
+NOW = datetime.datetime(2026, 11, 20, tzinfo=datetime.UTC)
+
+
+def report_with(*failed: Severity) -> QualityReport:
+    """A report with a failure of each of these."""
+    return QualityReport([Judgement(*EXPECTATIONS[severity], False, 1, 1, 1) for severity in failed], NOW)
+
+
+@pytest.mark.parametrize(
+    ("losses", "failed", "kind", "is_damage"),
+    [
+        (Losses(), [], "good", False),
+        (Losses(), [Severity.WARNING], "warning", False),
+        (Losses(), [Severity.CRITICAL], "critical", True),
+        (Losses(gaps=1), [Severity.WARNING], "critical", True),
+        (Losses(quarantined=2), [], "critical", True),
+        (Losses(gaps=1, accepts_gaps=True), [Severity.WARNING], "warning", False),
+        (Losses(quarantined=2, accepts_quarantined=True), [], "warning", False),
+        (Losses(quarantined=2, gaps=1, accepts_quarantined=True), [], "critical", True),
+    ],
+)
+def test_page_table_and_exit_code_have_one_verdict(
+    losses: Losses, failed: list[Severity], kind: str, is_damage: bool
+) -> None:
+    report = report_with(*failed)
+    verdict = losses.verdict(report)
+    assert (verdict.kind, verdict.is_damage) == (kind, is_damage)
+    page = render_page(report, figures_of(profile_of(messages([0]))), run_id="r", verdict=verdict)
+    assert f'<header class="{kind}"><h1>{verdict.text}</h1>' in page
+    row = to_table(report, run_id="r", verdict=verdict).to_pylist()[-1]
+    assert (row["suite"], row["expectation"], row["success"]) == ("run", "verdict", not is_damage)
+
+
+@pytest.mark.parametrize("losses", [Losses(), Losses(gaps=3), Losses(gaps=3, accepts_gaps=True)])
+def test_a_run_without_a_judgement_has_a_verdict_too(losses: Losses) -> None:
+    assert losses.verdict().is_damage == losses.is_damage

@@ -1,0 +1,71 @@
+"""Rebuilt stores, and the files of two stores side by side."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from commitlake.broker_lite.stores.rocketmq import MessageStore
+from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.pipelines.rebuild.run import Rebuilt, rebuild_store
+from commitlake.pipelines.rebuild.settings import Wanted
+from tests.indexed_stores import OPTIONS, Clock
+
+Rebuild = Callable[..., Rebuilt]
+Built = Callable[..., Path]
+Compare = Callable[[Path, Path], None]
+SIZES = Wanted(
+    queue_file_size=OPTIONS.consume_queue_file_size_bytes,
+    index_slots=OPTIONS.index_slots,
+    index_entries=OPTIONS.index_entries,
+    index_tags=True,
+)
+"""What the small stores of the tests have, also where nothing but their log is left."""
+
+
+@pytest.fixture
+def rebuild(tmp_path: Path) -> Rebuild:
+    """Rebuild a store into a folder beside the others of the test."""
+
+    def run(root: Path, out: Path | None = None, wanted: Wanted = SIZES, **changes: object) -> Rebuilt:
+        (store,) = find_stores(str(root), "a")
+        return rebuild_store(store, out or tmp_path / "out", wanted, **changes)  # type: ignore[arg-type]
+
+    return run
+
+
+@pytest.fixture
+def built_by_plain_rules(tmp_path: Path) -> Built:
+    """A copy of a log, with the files that broker_lite makes when it opens it."""
+
+    def build(root: Path, segment_bytes: int = OPTIONS.segment_size_bytes) -> Path:
+        copy = tmp_path / "plain"
+        shutil.copytree(root / "commitlog", copy / "commitlog")
+        with MessageStore.open(copy, replace(OPTIONS, segment_size_bytes=segment_bytes), clock=Clock()):
+            pass
+        return copy
+
+    return build
+
+
+@pytest.fixture
+def same_files() -> Compare:
+    """See that two stores have the same queues and the same index, but for the names of IndexFiles."""
+
+    def compare(expected: Path, found: Path) -> None:
+        queues, own = files_of(expected / "consumequeue"), files_of(found / "consumequeue")
+        assert sorted(own) == sorted(queues)
+        assert [name for name in queues if queues[name] != own[name]] == []
+        assert list(files_of(found / "index").values()) == list(files_of(expected / "index").values())
+
+    return compare
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    """All files below a folder, by their names from there on."""
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): path.read_bytes() for path in paths}

@@ -1,0 +1,85 @@
+"""Whether a broker enters TAGS: its newest IndexFile tells, as long as one of its records can be looked at."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from commitlake.broker_lite.stores.rocketmq import MessageStore
+from commitlake.pipelines.rebuild.index_tags import index_has_tags
+from commitlake.pipelines.rebuild.settings import Wanted, find_settings
+from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
+from commitlake.schemas.layouts.rocketmq.indexfile import Geometry, parse_header, serialize_header
+from commitlake.schemas.layouts.segments import segment_name
+from tests.indexed_stores import OPTIONS, Clock, message
+
+GEOMETRY = Geometry(OPTIONS.index_slots, OPTIONS.index_entries)
+NO_TAGS = ("TAGS",)
+
+
+def write(root: Path, *, tags: bool, count: int = 60, without: tuple[str, ...] = ()) -> Path:
+    """A store whose broker does, or does not, enter tags; its messages without some properties."""
+
+    def less(whole: NewMessage) -> NewMessage:
+        return replace(whole, properties=tuple(pair for pair in whole.properties if pair[0] not in without))
+
+    chance = random.Random(1)
+    with MessageStore.open(root, replace(OPTIONS, index_tags=tags), clock=Clock()) as store:
+        for number in range(count):
+            store.put(less(message(number, chance)))
+    return root
+
+
+def told(root: Path) -> bool | None:
+    return index_has_tags(root, sorted((root / "index").iterdir()), GEOMETRY)
+
+
+@pytest.mark.parametrize("tags", [True, False])
+def test_the_newest_file_tells(tmp_path: Path, tags: bool) -> None:
+    root = write(tmp_path / "store", tags=tags)
+    assert told(root) is tags
+    (root / "checkpoint").unlink(missing_ok=True)
+    assert find_settings(root, Wanted()).index_tags is tags
+
+
+def test_a_file_of_two_records_says_nothing_and_the_one_before_tells(tmp_path: Path) -> None:
+    root = write(tmp_path / "store", tags=False, count=120)
+    oldest, *_, newest = sorted((root / "index").iterdir())
+    data = newest.read_bytes()
+    few = parse_header(data)._replace(index_count=3)
+    newest.write_bytes(serialize_header(few) + data[len(serialize_header(few)) :])
+    assert index_has_tags(root, [newest], GEOMETRY) is None
+    assert index_has_tags(root, [oldest, newest], GEOMETRY) is False
+
+
+def test_records_without_tags_say_nothing(tmp_path: Path) -> None:
+    assert told(write(tmp_path / "store", tags=True, without=NO_TAGS)) is None
+
+
+def test_what_is_damaged_or_gone_says_nothing(tmp_path: Path) -> None:
+    root = write(tmp_path / "store", tags=True)
+    for path in (root / "commitlog").iterdir():
+        path.write_bytes(bytes(path.stat().st_size))
+    assert told(root) is None
+    for path in (root / "commitlog").iterdir():
+        path.unlink()
+    assert told(root) is None
+
+
+def test_an_index_file_that_is_none_says_nothing(tmp_path: Path) -> None:
+    root = write(tmp_path / "store", tags=True)
+    for path in (root / "index").iterdir():
+        path.write_bytes(path.read_bytes()[:30])
+    assert told(root) is None
+
+
+def test_a_record_that_says_another_offset_of_itself_is_not_believed(tmp_path: Path) -> None:
+    root = write(tmp_path / "store", tags=False)
+    first = root / "commitlog" / segment_name(0)
+    moved = first.with_name(segment_name(OPTIONS.segment_size_bytes * 8))
+    for path in sorted((root / "commitlog").iterdir()):
+        path.rename(moved) if path == first else path.unlink()
+    assert told(root) is None

@@ -1,0 +1,163 @@
+"""Sizes of segments, stretches without a record, offsets, delays: by the smallest of logs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.reader import open_table
+from commitlake.pipelines.restore.config import config_files, fit_offsets, parse_offsets
+from commitlake.pipelines.restore.errors import RestoreError
+from commitlake.pipelines.restore.kernel import Array
+from commitlake.pipelines.restore.parts import stored_hosts, stored_topics
+from commitlake.pipelines.restore.rows import Chosen, find_range, first_undelivered
+from commitlake.pipelines.restore.sizes import segment_size_of
+from commitlake.pipelines.restore.stretches import keep_fitting, stretches
+from commitlake.schemas.layouts.rocketmq.topics import SCHEDULE_TOPIC
+from commitlake.schemas.layouts.segments import DEFAULT_SEGMENT_SIZE
+from tests.logs import START_MS, new_message, open_segment, write_store
+
+Archive = Callable[..., LakePaths]
+BASE = 10_000
+
+
+def log_of(size: int, count: int, start: int = 0, without: range = range(0)) -> tuple[Array, Array]:
+    """Starts and ends of records of 300 to 700 bytes in segments of a size, some of them left out."""
+    extents, at = [], start
+    for number in range(count):
+        length = 300 + number * 37 % 400
+        if at % size + length + 8 > size:
+            at += size - at % size
+        if number not in without:
+            extents.append((at, at + length))
+        at += length
+    starts, ends = np.array(extents, np.int64).T
+    return starts, ends
+
+
+@pytest.mark.parametrize("size", [4096, 10_000, 1 << 16, 104_857])
+@pytest.mark.parametrize("start", [0, 3, 40])
+@pytest.mark.parametrize("without", [range(0), range(1), range(5, 6), range(200, 203)])
+def test_the_size_of_segments_shows_in_the_log(size: int, start: int, without: range) -> None:
+    assert segment_size_of(*log_of(size, 3000, start * size, without)) == size
+
+
+@pytest.mark.parametrize("without", [range(0), range(1), range(5, 6), range(1000, 1001)])
+def test_a_log_within_one_segment_is_of_the_default_size(without: range) -> None:
+    assert segment_size_of(*log_of(DEFAULT_SEGMENT_SIZE, 3000, 0, without)) == DEFAULT_SEGMENT_SIZE
+    assert segment_size_of(*log_of(DEFAULT_SEGMENT_SIZE, 3000, 7 << 30, without)) == DEFAULT_SEGMENT_SIZE
+
+
+def test_a_size_that_cannot_be_told_is_asked_for() -> None:
+    starts = np.arange(3, dtype=np.int64) * 700_000_000
+    with pytest.raises(RestoreError, match="Give mappedFileSizeCommitLog"):
+        segment_size_of(starts, starts + 700_000_000)
+
+
+@pytest.mark.parametrize(
+    ("extents", "is_closed", "kept"),
+    [
+        ([(0, 100), (100, 300)], True, [True, True]),
+        ([(0, 100), (192, 300)], True, [True, True]),  # room for a filler
+        ([(0, 100), (191, 300)], True, [True, False]),
+        ([(1, 100), (191, 300)], True, [False, True]),
+        ([(0, 100), (150, 180), (190, 300)], True, [True, False, False]),
+        ([(0, 100), (150, 180), (192, 300)], True, [True, False, True]),
+        ([(0, 992)], True, [True]),  # room for a BLANK
+        ([(0, 993)], True, [False]),
+        ([(0, 993)], False, [True]),
+        ([(0, 500), (500, 993)], True, [True, False]),
+        ([], True, []),
+    ],
+)
+def test_records_stay_where_a_broker_gets_past_them(
+    extents: list[tuple[int, int]], is_closed: bool, kept: list[bool]
+) -> None:
+    starts, ends = np.array(extents, np.int64).reshape(-1, 2).T + BASE
+    assert keep_fitting(starts, ends, BASE, BASE + 1000, is_closed=is_closed).tolist() == kept
+
+
+def test_stretches_lie_between_records_and_have_the_time_of_the_one_before() -> None:
+    starts, ends = np.array([[100, 200], [200, 300], [500, 600]], np.int64).T
+    assert stretches(starts, ends, np.array([7, 8, 9]), 0) == [(0, 100, 7), (300, 500, 8)]
+    assert stretches(starts[:0], ends[:0], starts[:0], 0) == []
+
+
+def test_hosts_that_are_none_have_no_bytes() -> None:
+    texts = ["10.0.0.1:10911", "[::1]:1", "[::1]:99999999999", "host:1", "10.0.0.1", "", None, "10.0.0.1:-1"]
+    assert stored_hosts(texts).sizes.tolist() == [8, 20, 0, 0, 0, 0, 0, 8]
+
+
+def test_topics_that_do_not_fit_have_no_bytes() -> None:
+    assert stored_topics(["t", "t" * 128, "订" * 127, None, ""]).lengths.tolist() == [2, 130, 0, 0, 1]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"offsetTable":{"t@g":{0:17,1:4}}}',
+        '{"offsetTable":{"t@g":{"0":17,"1":4}}}',
+        '{"dataVersion":{"counter":1},"offsetTable":{"t@g":{0:17,\t1:4\n}}}',
+    ],
+)
+def test_offsets_are_read_in_both_forms_of_json(text: str) -> None:
+    assert parse_offsets(text.encode(), "file") == {"t@g": {0: 17, 1: 4}}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "[]", "{}", '{"offsetTable":[]}', '{"offsetTable":{"t@g":[1]}}', '{"offsetTable":{"t@g":{"a":1}}}',
+        '{"offsetTable":{"t@g":{0:"1"}}}', '{"offsetTable":{"t@g":{0:-1}}}', '{"offsetTable":{"t":{0:1}}}',
+        '{"offsetTable":{"t@g":{0:9223372036854775808}}}', '{"offsetTable":{"t@g":{0:true}}}', "\xff", "{" * 100_000,
+    ],
+)  # fmt: skip
+def test_what_are_no_offsets_is_refused(text: str) -> None:
+    with pytest.raises(RestoreError, match=r"file: .*expected"):
+        parse_offsets(text.encode("latin-1"), "file")
+
+
+def test_offsets_do_not_lie_behind_their_queues() -> None:
+    table = {"a@g": {0: 5, 1: 5, 2: 5}, "b@g": {0: 5}}
+    fitting = fit_offsets(table, {("a", 0): 5, ("a", 1): 4})
+    assert (fitting.table, fitting.set_back, fitting.left_out) == ({"a@g": {0: 5, 1: 4}}, 1, 2)
+
+
+def test_files_are_in_a_brokers_form() -> None:
+    fitting = fit_offsets({"a@g": {0: 5}}, {("a", 0): 5})
+    known = {"g": {"groupName": "g", "retryMaxTimes": 3}, "other": {"groupName": "other"}}
+    files = config_files(fitting, ["a", "%RETRY%h"], {2: 7, 1: 3}, 99, known)
+    assert b'"offsetTable":{\n\t\t1:3,\n\t\t2:7\n\t}' in files["delayOffset.json"]
+    assert files["subscriptionGroup.json"].count(b'"groupName"') == 3
+    assert files["subscriptionGroup.json"].count(b'"retryMaxTimes":3') == 1
+
+
+def test_delays_that_were_due_are_done(tmp_path: Path, archive: Archive) -> None:
+    # Stored from 1001 ms on, one each millisecond, in turn in the first two levels.
+    sent = [new_message(number, topic=SCHEDULE_TOPIC, queue_id=number % 2) for number in range(100)]
+    root = write_store(tmp_path / "store", [(0, open_segment(sent, 1 << 20))])
+    lake = archive(root)
+    table = open_table(lake, "messages")
+    log = find_range(table, Chosen("a"))
+    assert log.last_time == START_MS + 1099
+    # Of the first level, with a delay of 20 ms, what was stored before 1060 is done at 1080; of the second, nothing.
+    done = first_undelivered(table, "a", log, [20, 1000], START_MS + 1080)
+    first = min(number // 4 for number in range(100) if number % 2 == 0 and 1000 + number >= 1060)
+    assert done == {1: first, 2: 0}
+    assert first_undelivered(table, "a", log, [20, 30], START_MS + 5000) == {1: 25, 2: 25}
+    assert first_undelivered(table, "a", log, [20], START_MS + 5000) == {1: 25}
+
+
+def test_a_damaged_time_lets_no_delay_seem_to_be_done(tmp_path: Path, archive: Archive) -> None:
+    sent = [new_message(number, topic=SCHEDULE_TOPIC, queue_id=0) for number in range(20)]
+    data = bytearray(open_segment(sent, 1 << 20))
+    at = data.index((START_MS + 1007).to_bytes(8))
+    data[at : at + 8] = (START_MS + 10**12).to_bytes(8)
+    table = open_table(archive(write_store(tmp_path / "store", [(0, bytes(data))])), "messages")
+    log = find_range(table, Chosen("a"))
+    assert log.last_time == START_MS + 1019
+    assert first_undelivered(table, "a", log, [1000], log.last_time)[1] == 0

@@ -1,0 +1,64 @@
+"""An index file that is cut while it is looked at is a finding or an error, and not the end of the process (SIGBUS)."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from commitlake.connectors.formats.engine.errors import StoreError
+from commitlake.connectors.formats.engine.mapping import Mapping
+from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.connectors.formats.rocketmq import indexes
+from commitlake.pipelines.verify import chains, index_check
+from commitlake.pipelines.verify.admission import Options
+from commitlake.pipelines.verify.doctor import verify_stores
+from commitlake.schemas.store_files import open_file
+from tests.indexed_stores import OPTIONS, write_indexed_store
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """A store with index files."""
+    return write_indexed_store(tmp_path / "a", 200)
+
+
+@pytest.mark.parametrize("is_mapped", [True, False])
+def test_index_that_is_cut_while_it_is_verified_is_a_finding(
+    store: Path, monkeypatch: pytest.MonkeyPatch, is_mapped: bool
+) -> None:
+    path = sorted((store / "index").iterdir())[1]
+    size = path.stat().st_size
+    check, opened = chains.check_chains, open_file
+    if is_mapped:
+
+        def cut_and_check(*arguments: Any) -> None:
+            os.truncate(path, 0)
+            check(*arguments)
+
+        monkeypatch.setattr(chains, "check_chains", cut_and_check)
+    else:
+
+        def cut_and_open(name: str) -> int:
+            os.truncate(path, 100)
+            return opened(name)
+
+        monkeypatch.setattr(index_check, "open_file", cut_and_open)
+        monkeypatch.setattr(Mapping, "of", lambda *_: None)
+    (report,) = verify_stores(find_stores(str(store), "a"), Options(), processes=1)
+    found = [each for each in report.findings.kept["index_file_size"] if each.place.startswith(f"index/{path.name}")]
+    assert [(each.found, each.expected) for each in found] == [
+        ("0 bytes" if is_mapped else "100 bytes", f"{size} bytes, as when it was opened")
+    ]
+
+
+def test_index_that_is_cut_while_it_is_dumped_is_an_error(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(indexes, "_CHUNK_ENTRIES", 10)
+    entries = indexes.walk_index_files(store, OPTIONS.index_geometry)
+    next(entries)
+    path = min((store / "index").iterdir())
+    os.truncate(path, path.stat().st_size - 100)
+    with pytest.raises(StoreError, match=f"{path.name}: expected .* the file was cut just now"):
+        list(entries)

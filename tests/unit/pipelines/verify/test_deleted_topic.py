@@ -1,0 +1,75 @@
+"""A topic that was deleted and made again: its older records are in the log still, and their entries are gone."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from commitlake.broker_lite.stores.rocketmq import MessageStore
+from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.pipelines.verify.admission import Options
+from commitlake.pipelines.verify.doctor import StoreReport, verify_stores
+from tests.indexed_stores import OPTIONS, SEGMENT_BYTES, Clock, message
+from tests.unit.pipelines.verify import damages as d
+
+TOPIC = "topic-1"
+
+
+def verify(root: Path) -> StoreReport:
+    (found,) = find_stores(str(root), "a")
+    (report,) = verify_stores([found], Options(partition_bytes=SEGMENT_BYTES // 2), processes=1)
+    return report
+
+
+def write(root: Path, before: int, after: int) -> Path:
+    """A store whose topic was deleted behind some messages."""
+    chance = random.Random(1)
+    with MessageStore.open(root, OPTIONS, clock=Clock()) as store:
+        for number in range(before):
+            store.put(message(number, chance))
+        store.delete_queues(TOPIC)
+        for number in range(before, before + after):
+            store.put(message(number, chance))
+    return root
+
+
+@pytest.mark.parametrize(("before", "after"), [(300, 100), (200, 400)])
+def test_records_of_before_are_not_missed_in_the_new_queues(tmp_path: Path, before: int, after: int) -> None:
+    report = verify(write(tmp_path / "store", before, after))
+    assert report.findings.counts == {"log_queue_restarted": 3}
+    assert report.records == before + after
+
+
+def test_groups_are_held_against_the_new_queue(tmp_path: Path) -> None:
+    root = write(tmp_path / "store", 300, 100)
+    (root / "config").mkdir(exist_ok=True)
+    of_queue = [each.queue_offset for each in d.messages(root) if (each.topic, each.queue_id) == d.QUEUE]
+    end, old_end = of_queue[-1] + 1, max(of_queue) + 1
+    offsets = f'{{"offsetTable":{{"topic-1@late":{{1:{end}}},"topic-1@beyond":{{1:{old_end}}}}}}}'
+    (root / "config" / "consumerOffset.json").write_text(offsets)
+    assert end < old_end
+    assert verify(root).findings.counts == {"log_queue_restarted": 3, "offset_beyond_queue": 1}
+
+
+def test_a_damaged_entry_of_the_new_queue_is_found(tmp_path: Path) -> None:
+    root = write(tmp_path / "store", 300, 100)
+    wrong = d.entry(root, 3)._replace(physical_offset=d.entry(root, 4).physical_offset)
+    d.put_entry(root, 3, wrong)
+    assert verify(root).findings.counts == {"log_queue_restarted": 3, "queue_wrong_offset": 1}
+
+
+def test_a_topic_that_topics_json_does_not_have_was_deleted(tmp_path: Path) -> None:
+    root = write(tmp_path / "store", 300, 0)
+    (root / "config").mkdir(exist_ok=True)
+    (root / "config" / "topics.json").write_text('{"topicConfigTable":{"topic-0":{},"topic-2":{},"rare":{}}}')
+    assert verify(root).findings.counts == {"queue_deleted": 3}
+
+
+@pytest.mark.parametrize("topics", ["", "{", '{"topicConfigTable":{"topic-0":{},"topic-1":{},"topic-2":{},"rare":{}}}'])
+def test_a_queue_without_files_is_missing_unless_topics_json_speaks_against_it(tmp_path: Path, topics: str) -> None:
+    root = write(tmp_path / "store", 300, 0)
+    (root / "config").mkdir(exist_ok=True)
+    (root / "config" / "topics.json").write_text(topics)
+    assert verify(root).findings.counts == {"queue_missing": 3}

@@ -1,0 +1,157 @@
+"""JMQ stores that are written, that crashed, that lost their oldest files, or that their broker has mended."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from commitlake.broker_lite.stores.jmq import JournalStore
+from commitlake.broker_lite.stores.rocketmq.options import RetentionOptions
+from commitlake.schemas.layouts.jmq.journal import JournalMessage
+from commitlake.schemas.layouts.jmq.queue import ENTRY, Entry
+from commitlake.schemas.layouts.segments import segment_name
+from tests.indexed_stores import Clock
+from tests.jmq_stores import FILE_BYTES, OPTIONS, open_again, put, write_jmq_store
+from tests.unit.broker_lite.stores.jmq.builders import crash, journal_records, queue_entries
+from tests.unit.pipelines.verify import jmq_damages as d
+from tests.unit.pipelines.verify.damages import patch
+from tests.unit.pipelines.verify.test_jmq_damages import report_of
+
+
+@pytest.fixture
+def store(intact_jmq: Path, tmp_path: Path) -> Path:
+    """A copy of the intact store."""
+    return Path(shutil.copytree(intact_jmq, tmp_path / "store"))
+
+
+def counts(root: Path) -> dict[str, int]:
+    return dict(report_of(root).findings.counts)
+
+
+def last_record(root: Path) -> JournalMessage:
+    return list(journal_records(root))[-1]
+
+
+def test_a_store_that_is_written_meanwhile_has_no_finding(tmp_path: Path) -> None:
+    root, clock, written, stop = tmp_path / "store", Clock(), threading.Event(), threading.Event()
+    with JournalStore.open(root, OPTIONS, clock=clock, chance=random.Random(1)) as store:
+        put(store, clock, range(1))
+
+        def write() -> None:
+            number = 1
+            while not stop.is_set():
+                put(store, clock, range(number, number + 1), seed=number)
+                number += 1
+                written.set()
+                time.sleep(0.002)
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        try:
+            reports = []
+            for _ in range(4):
+                written.clear()
+                assert written.wait(60)
+                reports.append(report_of(root))
+        finally:
+            stop.set()
+            writer.join()
+    assert all(report.is_live for report in reports)
+    assert {code for report in reports for code in report.findings.codes} <= {"queue_not_dispatched"}
+    assert reports[-1].records > reports[0].records
+    assert counts(root) == {}
+
+
+def test_a_crash_before_the_last_entries_is_a_lag(store: Path) -> None:
+    (store / "abort").touch()
+    last = last_record(store)
+    path = store / "queue" / last.topic / str(last.queue_id)
+    newest = max(path.iterdir())
+    patch(newest, last.queue_offset * ENTRY.size - int(newest.name), bytes(ENTRY.size))
+    assert counts(store) == {"abort_present": 1, "queue_not_dispatched": 1}
+
+
+@pytest.mark.parametrize("crashed", [True, False])
+def test_a_torn_end_that_the_checkpoint_does_not_vouch_for_is_worth_knowing(store: Path, crashed: bool) -> None:
+    if crashed:
+        (store / "abort").touch()
+    last = last_record(store)
+    d.patch_journal(store, last.journal_offset + last.size, b"\x00\x00\x01\x00\x12\x34 and no more")
+    assert counts(store) == {"log_torn_tail": 1, **({"abort_present": 1} if crashed else {})}
+
+
+def test_a_torn_end_stays_what_it_is_when_the_broker_has_started_and_stopped_again(store: Path) -> None:
+    (store / "abort").touch()
+    last = last_record(store)
+    d.patch_journal(store, last.journal_offset + last.size, b"\x00\x00\x01\x00\x12\x34 and no more")
+    open_again(store)
+    assert counts(store) == {"log_torn_tail": 1}
+
+
+def test_an_end_that_was_lost_in_peace_is_damage(store: Path) -> None:
+    last = last_record(store)
+    d.patch_journal(store, last.journal_offset, b"\xff" * last.size)
+    found = counts(store)
+    assert found == {"log_torn_clean": 1, "checkpoint_ahead": 2, "queue_beyond_log": 1}
+
+
+@pytest.mark.parametrize("gone", [1, 3])
+def test_what_was_deleted_by_its_age_is_no_damage(store: Path, gone: int) -> None:
+    for number in range(gone):
+        (store / "journal" / segment_name(number * FILE_BYTES)).unlink()
+    assert set(counts(store)) <= {"offset_below_queue"}
+
+
+def test_a_store_whose_broker_has_deleted_what_expired_has_no_finding(store: Path) -> None:
+    retention = RetentionOptions(file_reserved_hours=0, delete_hours=tuple(range(24)), delete_batch=4)
+    with JournalStore.open(store, replace(OPTIONS, retention=retention), clock=Clock()) as opened:
+        assert opened.clean(time.time() + 10_000_000) == 4
+        assert set(counts(store)) <= {"offset_below_queue"}
+    assert int(min((store / "queue" / "topic-1" / "1").iterdir()).name) > 0
+    assert set(counts(store)) <= {"offset_below_queue"}
+
+
+def test_queues_that_the_broker_built_anew_begin_at_their_first_message(store: Path) -> None:
+    for number in range(3):
+        (store / "journal" / segment_name(number * FILE_BYTES)).unlink()
+    shutil.rmtree(store / "queue")
+    open_again(store)
+    first = min((store / "queue" / "topic-1" / "1").iterdir())
+    assert int(first.name) % OPTIONS.queue_file_size_bytes
+    assert set(counts(store)) == {"offset_below_queue"}
+    first.unlink()
+    assert counts(store)["queue_missing_file"] == 1
+
+
+@pytest.mark.parametrize("number", [0, 6])
+def test_messages_that_the_broker_has_given_up_are_told(store: Path, number: int) -> None:
+    d.patch_field(store, d.of_queue(store, number), "body_crc", 1)
+    shutil.rmtree(store / "queue")
+    open_again(store)
+    assert queue_entries(store, *d.QUEUE)[number] == Entry(d.entry(store, number + 1).journal_offset, 0)
+    report = report_of(store)
+    assert dict(report.findings.counts) == {"log_bad_crc": 1, "log_lost_messages": 1}
+    (finding,) = report.findings.kept["log_lost_messages"]
+    assert (finding.file, finding.queue, finding.number) == ("journal", "topic-1/1", number)
+
+
+def test_a_killed_store_has_no_damage(tmp_path: Path) -> None:
+    root, clock = tmp_path / "store", Clock()
+    store = JournalStore.open(root, OPTIONS, clock=clock, chance=random.Random(1))
+    put(store, clock, range(100))
+    crash(store)
+    assert set(counts(root)) <= {"abort_present", "checkpoint_missing"}
+
+
+def test_a_send_time_too_far_away_is_no_clock_that_went_back(tmp_path: Path) -> None:
+    root = write_jmq_store(tmp_path / "store", 200)
+    message = d.record(root, 20)
+    for name, value in (("send_timestamp", 0), ("receive_delay", (1 << 31) - 1), ("store_delay", (1 << 31) - 1)):
+        d.patch_field(root, message, name, value)
+    assert counts(root) == {}

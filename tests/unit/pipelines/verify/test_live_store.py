@@ -1,0 +1,117 @@
+"""A store that a broker has open: what it has not come to yet is no damage."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from commitlake.broker_lite.stores.rocketmq import MessageStore
+from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.pipelines.verify.admission import Options
+from commitlake.pipelines.verify.doctor import StoreReport, verify_stores
+from commitlake.pipelines.verify.store_view import is_locked
+from commitlake.schemas.layouts.rocketmq.consumequeue import ENTRY
+from tests.indexed_stores import OPTIONS, Clock, message, write_indexed_store
+from tests.unit.pipelines.verify import damages as d
+
+LAG = {"queue_not_dispatched", "index_not_dispatched"}
+
+
+def verify(root: Path) -> StoreReport:
+    (report,) = verify_stores(find_stores(str(root), "a"), Options(), processes=1)
+    return report
+
+
+def test_a_store_that_is_written_meanwhile_has_no_finding(tmp_path: Path) -> None:
+    root, chance = tmp_path / "store", random.Random(1)
+    written, stop = threading.Event(), threading.Event()
+    with MessageStore.open(root, OPTIONS, clock=Clock()) as store:
+        store.put(message(0, chance))
+
+        def write() -> None:
+            number = 1
+            while not stop.is_set():
+                store.put(message(number, chance))
+                number += 1
+                written.set()
+                time.sleep(0.002)
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        try:
+            reports = []
+            for _ in range(5):
+                written.clear()
+                assert written.wait(60)
+                reports.append(verify(root))
+        finally:
+            stop.set()
+            writer.join()
+    assert all(report.is_live for report in reports)
+    assert {code for report in reports for code in report.findings.codes} <= LAG
+    assert reports[-1].records > reports[0].records
+    assert verify(root).findings.counts == {}
+
+
+def test_who_looks_does_not_take_the_lock_away(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    with MessageStore.open(root, OPTIONS, clock=Clock()):
+        assert is_locked(root)
+        assert is_locked(root)
+    assert not is_locked(root)
+
+
+def test_the_lock_of_a_file_on_another_disk_is_not_the_stores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = write_indexed_store(tmp_path / "store", 20)
+    inode = (root / "lock").stat().st_ino
+    locks = f"1: POSIX  ADVISORY  WRITE 1 00:7f:{inode} 0 0\n"
+    monkeypatch.setattr(Path, "read_text", lambda _: locks)
+    assert not is_locked(root)
+
+
+def test_a_crash_before_the_last_entries_is_a_lag(tmp_path: Path) -> None:
+    root = write_indexed_store(tmp_path / "store", 100)
+    (root / "abort").touch()
+    for found in d.messages(root)[-5:]:
+        path, position = d.queue_file(root, found.queue_offset, (found.topic, found.queue_id))
+        d.patch(path, position, bytes(ENTRY.size))
+    assert dict(verify(root).findings.counts) == {"abort_present": 1, "queue_not_dispatched": 5}
+
+
+@pytest.mark.parametrize(("crashed", "code"), [(True, "log_torn_tail"), (False, "log_torn_clean")])
+def test_a_torn_end_is_judged_by_how_the_broker_ended(tmp_path: Path, crashed: bool, code: str) -> None:
+    root = write_indexed_store(tmp_path / "store", 40)
+    if crashed:
+        (root / "abort").touch()
+    last = d.messages(root)[-1]
+    end = last.physical_offset + last.size
+    d.patch_log(root, end, b"\x00\x00\x01\x00\xda\xa3\x20\xa7 and no more")
+    expected = {code: 1, **({"abort_present": 1} if crashed else {})}
+    assert dict(verify(root).findings.counts) == expected
+
+
+def test_a_log_that_lost_its_end_in_a_crash_is_told(tmp_path: Path) -> None:
+    root = write_indexed_store(tmp_path / "store", 40)
+    (root / "abort").touch()
+    last = d.messages(root)[-1]
+    d.patch_log(root, last.physical_offset, bytes(last.size))
+    found = dict(verify(root).findings.counts)
+    assert found == {"abort_present": 1, "queue_beyond_log": 1, "checkpoint_ahead": 2, "index_beyond_log": 4}
+
+
+def test_what_was_deleted_by_its_age_is_no_damage(tmp_path: Path) -> None:
+    root = write_indexed_store(tmp_path / "store")
+    for start in (0, OPTIONS.segment_size_bytes):
+        (root / "commitlog" / f"{start:020d}").unlink()
+    assert dict(verify(root).findings.counts) == {}
+
+
+def test_a_group_that_missed_what_was_deleted_is_told(tmp_path: Path) -> None:
+    root = write_indexed_store(tmp_path / "store")
+    (root / "commitlog" / f"{0:020d}").unlink()
+    (root / "config" / "consumerOffset.json").write_text('{"offsetTable":{"rare@shipping":{0:0}}}')
+    assert dict(verify(root).findings.counts) == {"offset_below_queue": 1}

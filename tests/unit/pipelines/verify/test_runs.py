@@ -1,0 +1,64 @@
+"""The numbers of one queue along the log: what is in order, and how what is not is called."""
+
+from __future__ import annotations
+
+import pytest
+
+from commitlake.connectors.formats.engine.walk import BadRange
+from commitlake.pipelines.verify.findings import Findings
+from commitlake.pipelines.verify.queue_check import Run
+from commitlake.pipelines.verify.runs import BadRanges, check_order, claimed
+from commitlake.schemas.layouts.rocketmq.scan import Fault
+
+NO_DAMAGE = BadRanges.of([])
+
+
+def runs(*numbers: tuple[int, int]) -> list[Run]:
+    """Runs of 100 bytes a record, one behind the other."""
+    found, offset = [], 0
+    for first, end in numbers:
+        last = offset + 100 * (end - first - 1)
+        found.append(Run("orders", 0, first, end, offset, last))
+        offset = last + 100
+    return found
+
+
+@pytest.mark.parametrize(
+    ("numbers", "expected"),
+    [
+        ([], {}),
+        ([(0, 5)], {}),
+        ([(7, 9), (9, 12)], {}),
+        ([(0, 5), (8, 9)], {}),  # what is left out is seen in the queue's entries
+        ([(0, 5), (4, 9)], {"log_repeated_number": 1}),
+        ([(0, 5), (0, 3)], {"log_queue_restarted": 1}),
+        ([(0, 5), (0, 3), (3, 9)], {"log_queue_restarted": 1}),
+        ([(0, 9), (3, 12)], {"log_number_back": 1}),
+        ([(0, 9), (3, 4), (9, 10)], {"log_number_back": 1}),
+    ],
+)
+def test_numbers_that_go_back_are_named(numbers: list[tuple[int, int]], expected: dict[str, int]) -> None:
+    findings = Findings()
+    check_order(runs(*numbers), NO_DAMAGE, findings)
+    assert findings.counts == expected
+
+
+def test_behind_damage_they_are_stale() -> None:
+    findings = Findings()
+    first, second = runs((0, 9), (3, 12))
+    second = second._replace(first_offset=second.first_offset + 500)
+    bad = BadRanges.of([BadRange(900, 1400, Fault.MAGIC)])
+    check_order([first, second], bad, findings)
+    assert findings.counts == {"log_stale_records": 1}
+
+
+def test_ranges_of_numbers_are_put_together() -> None:
+    assert claimed(runs((5, 9), (0, 3), (9, 12), (2, 4))) == [(0, 4), (5, 12)]
+    assert claimed(runs((-1, 1), (1 << 60, (1 << 60) + 1), (2, 3))) == [(2, 3)]
+
+
+def test_bad_ranges_know_what_is_in_them() -> None:
+    bad = BadRanges.of([BadRange(50, 60, Fault.MAGIC), BadRange(10, 20, Fault.HOLE)])
+    assert [bad.has(offset) for offset in (9, 10, 19, 20, 55, 60)] == [False, True, True, False, True, False]
+    assert bad.any_between(0, 11)
+    assert not bad.any_between(20, 50)
