@@ -23,10 +23,10 @@ MEMORY_MIB = 96
 _MEMORY_MIB_OF = {"planted-messages": 2048, "sent-messages": 2048, "planted-jmq": 2048}
 """Larger stores take more, up to the largest that the target makes."""
 _QUIETER = {
-    "broker_lite": logging.ERROR,
+    "commitlake.broker_lite": logging.ERROR,
     "commitlake.broker_lite.delivery": logging.CRITICAL,
     "commitlake.broker_lite.stores.rocketmq": logging.CRITICAL,
-    "connectors": logging.CRITICAL,
+    "commitlake.connectors": logging.CRITICAL,
 }
 """What is logged of what is done here on purpose; errors of handlers that nobody has thought of are still told."""
 _FIRST = 2000

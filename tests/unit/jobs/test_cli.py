@@ -109,7 +109,7 @@ def shell_words(command: str) -> list[str]:
 
 @pytest.mark.parametrize("name", sorted(cli.JOBS))
 def test_the_examples_of_a_job_are_understood_by_its_parser(name: str) -> None:
-    module = importlib.import_module(f"jobs.{name}")
+    module = importlib.import_module(f"commitlake.jobs.{name}")
     assert module.EXAMPLES
     for command, purpose in module.EXAMPLES:
         assert purpose
@@ -384,7 +384,7 @@ def test_an_archive_of_nothing_is_refused_before_spark_starts(tmp_path: Path) ->
 def test_the_command_imports_no_job_and_nothing_heavy() -> None:
     done = run_python(
         "import sys\nimport commitlake.jobs.cli.main\n"
-        "found = {name.split('.')[0] for name in sys.modules}\n"
+        "found = {name.removeprefix('commitlake.').split('.')[0] for name in sys.modules}\n"
         "print(sorted(found & {'pyspark', 'py4j', 'numpy', 'pandas', 'pyarrow', 'numba', 'deltalake', 'rich', "
         "'configargparse', 'connectors', 'schemas', 'pipelines'}))"
     )
