@@ -3,11 +3,33 @@
 from __future__ import annotations
 
 import gc
+import sys
 from collections.abc import Iterator
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
 
 import pytest
 
 from tests.signals import MarkedProcess
+
+
+class _FoldersAreNoPackages(MetaPathFinder):
+    """Refuses to import the repository's folders by themselves.
+
+    The tests' path has the repository's root, where `import jobs` would find a second copy of what is
+    `commitlake.jobs` everywhere else, and what is not there once the package is installed from a wheel.
+    """
+
+    _FOLDERS = frozenset({"broker_lite", "connectors", "jobs", "pipelines", "schemas"})
+
+    def find_spec(self, fullname: str, *_: object) -> ModuleSpec | None:
+        """Say nothing of other modules: the next finder looks for them."""
+        if fullname in self._FOLDERS:
+            raise ModuleNotFoundError(f"import commitlake.{fullname}, not {fullname}", name=fullname)
+        return None
+
+
+sys.meta_path.insert(0, _FoldersAreNoPackages())
 
 
 @pytest.fixture

@@ -63,7 +63,9 @@ def test_the_nightly_script_keeps_to_the_exit_codes(
 def check_arguments(job: str, arguments: list[str]) -> None:
     """A job's parser takes these arguments, with the example of settings."""
     if job in JOBS:
-        importlib.import_module(f"commitlake.jobs.{job}").build_parser().parse_args([*arguments, "--config", str(SETTINGS)])
+        importlib.import_module(f"commitlake.jobs.{job}").build_parser().parse_args(
+            [*arguments, "--config", str(SETTINGS)]
+        )
 
 
 def test_the_crontab_and_the_script_call_jobs_with_options_that_they_take() -> None:
