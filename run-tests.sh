@@ -1,11 +1,15 @@
 #!/usr/bin/env bash
 #
-# All the set-up, then everything that CI runs: form, lint, types, import contracts, and all tests, those against real servers included.
+# All the set-up, then what CI runs at every commit: form, lint, types, import contracts, and the tests, those against real
+# servers included. It takes at most 25 minutes on two cores.
 #
 # Usage:
-#   ./run-tests.sh             everything
+#   ./run-tests.sh             what CI runs: check and servers
+#   ./run-tests.sh all         the same, and what runs before a release only: the tests marked `long`, with their reasons,
+#                              most tests with RocketMQ 4.9.7, many kills of processes, and many examples of each property
 #   ./run-tests.sh check       what needs no server
 #   ./run-tests.sh servers     the tests against real servers: RocketMQ, HBase, S3, and Spark
+#   ./run-tests.sh long        what `all` runs beside check and servers
 #   ./run-tests.sh TASK ...    any tasks of `poe --help`
 #
 # Every task runs, also after one that failed; the exit code is 0 only where all passed.
@@ -23,6 +27,7 @@ esac
 
 ./spark-submit.sh --set-up-only --dev
 [ $# -gt 0 ] || set -- check servers
+[ "$*" != all ] || set -- check servers long
 
 summary=()
 failed=0

@@ -32,6 +32,14 @@ class _FoldersAreNoPackages(MetaPathFinder):
 sys.meta_path.insert(0, _FoldersAreNoPackages())
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Refuse a mark `long` that does not say why the test need not run each time."""
+    for item in items:
+        for mark in item.iter_markers("long"):
+            if len(mark.args) != 1 or not isinstance(mark.args[0], str):
+                raise pytest.UsageError(f'{item.nodeid}: expected @pytest.mark.long("the reason"), found {mark}')
+
+
 @pytest.fixture
 def without_collection() -> Iterator[None]:
     """Let Python's garbage collector not look through what other tests keep, while time is measured."""

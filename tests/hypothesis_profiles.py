@@ -1,4 +1,4 @@
-"""How many examples a property gets: few in every run, many in `poe deep` (HYPOTHESIS_PROFILE=deep)."""
+"""How many examples a property gets: few in every run, more before a release, many in `poe deep`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import os
 from hypothesis import HealthCheck, settings
 
 _ALLOWED = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
-settings.register_profile("quick", max_examples=200, deadline=None, suppress_health_check=_ALLOWED, print_blob=True)
-settings.register_profile("deep", max_examples=20_000, deadline=None, suppress_health_check=_ALLOWED, print_blob=True)
+for _name, _count in (("quick", 60), ("long", 200), ("deep", 20_000)):
+    settings.register_profile(
+        _name, max_examples=_count, deadline=None, suppress_health_check=_ALLOWED, print_blob=True
+    )
 
 
 def load() -> None:

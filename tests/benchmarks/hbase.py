@@ -36,6 +36,7 @@ from commitlake.pipelines.message_keys.follow import follow_keys
 from tests.benchmarks.machine import machine
 from tests.integration.hbase.making import START, append, chunks
 from tests.servers.hbase import HBase
+from tests.servers.rocketmq import FAST_JVM
 
 LOOK_UPS = 1000
 RANGE_LOOK_UPS = 200
@@ -58,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         for rows in chunks(arguments.messages, _CHUNK):
             append(uri, rows)
         spark = get_session("benchmark")
-        with HBase(Path(folder) / "hbase", heap_mb=arguments.heap_mb) as server:
+        with HBase(Path(folder) / "hbase", heap_mb=arguments.heap_mb, jvm=FAST_JVM) as server:
             options = Options(host="127.0.0.1", port=server.thrift_port)
             for connections in _numbers(arguments.connections):
                 for batch_rows in _numbers(arguments.batch_rows):

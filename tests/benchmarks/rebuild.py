@@ -28,7 +28,7 @@ from commitlake.schemas.layouts.rocketmq.indexfile import ENTRY as INDEX_ENTRY
 from commitlake.schemas.layouts.rocketmq.indexfile import geometry_of, parse_header
 from tests.benchmarks.corpus import GIB, Corpus, make_corpora
 from tests.benchmarks.machine import machine
-from tests.servers.rocketmq import BrokerOptions, RocketMQ
+from tests.servers.rocketmq import FAST_JVM, BrokerOptions, RocketMQ
 
 _POLL_SECONDS = 0.02
 _TIMEOUT_SECONDS = 1800
@@ -95,7 +95,8 @@ def brokers_own(store: Path, signs: Sequence[Sign], folder: Path, segment_bytes:
     """Seconds of a broker from its start, and from its first entry, to the last of all entries; and its store."""
     copy = folder / "store"
     shutil.copytree(store / "commitlog", copy / "commitlog", copy_function=shutil.copyfile)
-    servers = RocketMQ("5.5.0", folder, store=copy, options=BrokerOptions(segment_size_bytes=segment_bytes))
+    options = BrokerOptions(segment_size_bytes=segment_bytes)
+    servers = RocketMQ("5.5.0", folder, store=copy, options=options, jvm=FAST_JVM)
     servers.start_name_server()
     starter = threading.Thread(target=servers.start_broker)
     begun = time.perf_counter()

@@ -15,7 +15,7 @@ from commitlake.connectors.rocketmq.puller import Puller
 from commitlake.pipelines.rebuild.run import rebuild_store
 from commitlake.pipelines.rebuild.settings import Wanted
 from commitlake.pipelines.salvage.run import salvage_store
-from tests.servers.rocketmq import BrokerOptions, RocketMQ
+from tests.servers.rocketmq import FAST_JVM, BrokerOptions, RocketMQ
 
 VERSION = "5.5.0"
 
@@ -62,7 +62,7 @@ def _pulled(store: Path, topics: list[str], segment_bytes: int, folder: Path) ->
     options = BrokerOptions(segment_size_bytes=segment_bytes)
     found: list[int] = []
     with (
-        RocketMQ(VERSION, folder, store=store, options=options) as servers,
+        RocketMQ(VERSION, folder, store=store, options=options, jvm=FAST_JVM) as servers,
         Puller("salvage", Options(servers.name_server_address)) as puller,
     ):
         for topic in topics:

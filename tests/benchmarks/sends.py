@@ -24,7 +24,7 @@ from rich.table import Table
 from tests.benchmarks.machine import machine
 from tests.servers.broker_lite import BrokerLite
 from tests.servers.java_programs import Row, run_java
-from tests.servers.rocketmq import VERSIONS, RocketMQ
+from tests.servers.rocketmq import FAST_JVM, VERSIONS, RocketMQ
 
 Server = RocketMQ | BrokerLite
 WAYS = {"sync": ("sync", 1), "sync-8": ("sync", 8), "async": ("async", 1), "batch": ("batch", 1)}
@@ -67,7 +67,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def servers(version: str) -> dict[str, Callable[[Path], AbstractContextManager[Server]]]:
     """How each server is started, with the settings that it has by itself."""
     return {
-        f"RocketMQ {version}": lambda folder: RocketMQ(version, folder),
+        f"RocketMQ {version}": lambda folder: RocketMQ(version, folder, jvm=FAST_JVM),
         "broker_lite": lambda folder: BrokerLite(folder, options=()),
     }
 

@@ -23,6 +23,7 @@ from tests.servers.rocketmq import VERSIONS, BrokerOptions, RocketMQ
 
 StartBroker = Callable[..., RocketMQ]
 LOCK_TIMEOUT_SECONDS = 400  # within a test's own limit
+VERSION_FIXTURES = ("rocketmq_version", "client_version")
 LONGEST = (
     "test_killed_archive.py",
     "test_guard_real_broker.py",
@@ -34,7 +35,12 @@ LONGEST = (
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put them first, in that order; all others as they are."""
+    """Put long files first, in that order, and leave the older RocketMQ versions of most tests to the long run."""
+    for item in items:
+        call = getattr(item, "callspec", None)
+        versions = {call.params.get(name) for name in VERSION_FIXTURES} if call is not None else set()
+        if versions & set(VERSIONS[1:]) and item.get_closest_marker("each_version") is None:
+            item.add_marker(pytest.mark.long("the same path as with the newest RocketMQ"))
     places = {name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: places.get(item.path.name, len(places)))
 

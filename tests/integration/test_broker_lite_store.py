@@ -87,6 +87,7 @@ def as_consumed(message: Message) -> Row:
     }
 
 
+@pytest.mark.each_version
 def test_rocketmq_decodes_every_record(shop: ShopTraffic, rocketmq_version: str) -> None:
     decoded = {row["physical_offset"]: row for row in dump_store(rocketmq_version, shop.path)}
     assert len({row["segment"] for row in decoded.values()}) > 4
@@ -233,6 +234,7 @@ def test_queues_and_index_built_from_rocketmqs_log_are_rocketmqs_own(
     assert contents(root / "index") == contents(recorded_store.store / "index")
 
 
+@pytest.mark.each_version
 def test_rocketmq_goes_on_where_ours_stopped_and_ours_where_it_stopped(
     recorded_store: RecordedStore, start_broker: StartBroker, tmp_path: Path
 ) -> None:

@@ -50,6 +50,7 @@ def unique_keys(rows: list[Row]) -> set[str]:
 # --- what the recorded store holds ---
 
 
+@pytest.mark.each_version
 def test_every_message_that_was_acknowledged_is_at_its_offset_id(
     recorded_store: RecordedStore,
 ) -> None:

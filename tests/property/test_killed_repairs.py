@@ -27,15 +27,18 @@ from commitlake.pipelines.archive.task import ArchiveTasks
 from commitlake.pipelines.archive.work import find_work
 from commitlake.schemas.layouts.segments import segment_name
 from tests.indexed_stores import write_indexed_store
+from tests.kills import kill_count
 
 COUNT = 120
 STEPS = ("fsync", "rename", "replace", "mkdir", "unlink", "rmdir", "truncate", "ftruncate")
-KILLS = int(os.environ.get("COMMITLAKE_KILLS", "12")) // 4
+KILLS = kill_count(1, share=10)
 LOCAL = ("--local", "--threads", "1", "--quiet")
 SIZES = ("--queue-file-size", "320", "--index-slots", "50", "--index-entries", "200", "--threads", "1", "--quiet")
 NO_STEP = 0
 
 Main = Callable[[list[str]], int]
+
+pytestmark = pytest.mark.kills
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ given: `conf/`, `data/`, `zookeeper/`, `hbase.log`, `thrift.log`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -22,6 +22,7 @@ from thriftpy2.transport import TTransportException
 
 from tests.servers.jars import java_command, resolve_jars
 from tests.servers.process import ServerError, ServerProcess, free_ports, is_free
+from tests.servers.rocketmq import QUICK_JVM
 
 VERSION = "2.6.1"
 """The newest of 2.6 whose Thrift server is published; all artifacts are of one version."""
@@ -66,14 +67,18 @@ class HBase:
         thrift_port: what clients connect to on 127.0.0.1.
     """
 
-    def __init__(self, folder: Path, *, heap_mb: int = 768, region_servers: int = 0) -> None:
+    def __init__(
+        self, folder: Path, *, heap_mb: int = 768, region_servers: int = 0, jvm: Sequence[str] = QUICK_JVM
+    ) -> None:
         """Describe the servers; `start`, or entering the context, starts them.
 
         Args:
             folder: an own folder, made if it is not there.
             heap_mb: of a process that holds data.
             region_servers: how many have a process of their own; none is HBase's standalone mode.
+            jvm: how the virtual machines collect garbage and compile.
         """
+        self._jvm = list(jvm)
         self.folder = folder
         self._heap_mb = heap_mb
         self._jars = hbase_jars()
@@ -209,7 +214,7 @@ class HBase:
         return server
 
     def _command(self, main_class: str, heap_mb: int) -> list[str]:
-        command = [java_command(), f"-Xmx{heap_mb}m", "-XX:+UseSerialGC", *JAVA_OPENINGS]
+        command = [java_command(), f"-Xmx{heap_mb}m", *self._jvm, *JAVA_OPENINGS]
         command += [f"-Djava.io.tmpdir={self.folder / 'tmp'}", f"-Duser.home={self.folder}"]
         command += ["-Djava.net.preferIPv4Stack=true"]
         return [*command, "-cp", f"{self.folder / 'conf'}:{self._jars}/*", main_class, "start"]

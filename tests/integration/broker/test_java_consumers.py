@@ -1,14 +1,16 @@
-"""RocketMQ's own consumers against broker_lite, in every way that they have."""
+"""RocketMQ's own consumers against broker_lite, in every way that they have, whichever layout its store has."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.servers.broker_lite import BrokerLite
+from tests.integration.broker.conftest import QUICK
+from tests.servers.broker_lite import SMALL_FILES, BrokerLite
 from tests.servers.jars import java_command
 from tests.servers.java_programs import CLIENT, JVM, Row, compiled_programs, run_java
 from tests.servers.process import ServerProcess
@@ -17,6 +19,18 @@ from tests.servers.rocketmq import rocketmq_jars
 TOPIC = "EveryVolume"
 VOLUME = 1500
 TAGS = 7
+
+
+@pytest.fixture(
+    params=[
+        "rocketmq",
+        pytest.param("jmq", marks=pytest.mark.long("test_jmq_clients.py has consumers of this layout each time")),
+    ]
+)
+def broker_lite(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[BrokerLite]:
+    """A broker on a new store of each layout that consumers can tell apart."""
+    with BrokerLite(tmp_path / "broker", options=(*SMALL_FILES, *QUICK, "--layout", request.param)) as running:
+        yield running
 
 
 @pytest.fixture
@@ -38,6 +52,7 @@ def keys(rows: list[Row]) -> set[str]:
     return {row["unique_key"] for row in rows}
 
 
+@pytest.mark.each_version
 def test_two_consumers_share_the_queues(broker_lite: BrokerLite, client_version: str, sent: list[Row]) -> None:
     rows = consume(broker_lite, client_version, "concurrent", consumers=2)
     assert keys(rows) == keys(sent)
@@ -87,6 +102,7 @@ def test_lite_pull_gets_everything(broker_lite: BrokerLite, client_version: str,
     assert keys(consume(broker_lite, client_version, "lite")) == keys(sent)
 
 
+@pytest.mark.long("a consumer that is killed is taken over from each time")
 def test_the_others_take_over_when_a_consumer_goes(
     broker_lite: BrokerLite, client_version: str, sent: list[Row]
 ) -> None:

@@ -37,6 +37,7 @@ def open_journal(broker: BrokerLite) -> JournalStore:
     return JournalStore.open(broker.store, options)
 
 
+@pytest.mark.each_version
 def test_a_producer_sends_what_a_journal_can_keep(broker_lite: BrokerLite, client_version: str) -> None:
     sent = run_java(client_version, "ProduceEveryKind", [broker_lite.name_server_address, *KINDS])
     broker_lite.process.stop()

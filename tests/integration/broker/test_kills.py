@@ -16,12 +16,13 @@ import pytest
 from commitlake.schemas.layouts.rocketmq.message_id import parse_message_id
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
 from commitlake.schemas.remoting.frames import Command, parse_command, serialize_command
+from tests.kills import kill_count
 from tests.servers.broker_lite import SMALL_FILES, BrokerLite
 from tests.unit.broker_lite.broker_builders import send_fields
 
-KILLS = int(os.environ.get("COMMITLAKE_KILLS", "30"))
 TURNS = 2
 """Kills of one store."""
+STORES = kill_count(2, share=TURNS)
 PIPELINED = 20
 
 
@@ -104,7 +105,8 @@ def check_jmq(root: Path, acknowledged: Mapping[str, str]) -> None:
             assert offsets == list(range(len(offsets)))
 
 
-@pytest.mark.parametrize("seed", range(KILLS // TURNS))
+@pytest.mark.kills
+@pytest.mark.parametrize("seed", range(STORES))
 @pytest.mark.parametrize(("layout", "check"), [("rocketmq", check_rocketmq), ("jmq", check_jmq)])
 def test_what_was_acknowledged_survives(
     tmp_path: Path, seed: int, layout: str, check: Callable[[Path, Mapping[str, str]], None]

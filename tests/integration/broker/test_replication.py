@@ -24,12 +24,13 @@ from commitlake.schemas.remoting.headers import OffsetResponse, QueueRequest, Up
 from commitlake.schemas.remoting.json_fields import serialize_body
 from commitlake.schemas.remoting.statistics import ConsumerOffsetTable
 from tests.integration.broker.test_kills import Producer
+from tests.kills import kill_count
 from tests.servers.broker_lite import SMALL_FILES, BrokerLite
 from tests.servers.process import free_ports
 from tests.servers.remoting import ask, max_offset
 from tests.unit.broker_lite.broker_builders import pull_fields, records, send_fields
 
-KILLS = int(os.environ.get("COMMITLAKE_KILLS", "30")) // 5
+KILLS = kill_count(2, share=5)
 CATCH_UP_SECONDS = 60
 PROMPT = ("--slave-timeout", "1s")
 
@@ -173,6 +174,7 @@ def test_a_slave_that_comes_late_begins_with_the_masters_last_segment(tmp_path: 
         master.kill()
 
 
+@pytest.mark.kills
 @pytest.mark.parametrize("seed", range(KILLS))
 def test_the_log_is_the_same_whoever_is_killed(cluster: tuple[MemberLite, MemberLite], seed: int) -> None:
     master, slave = cluster

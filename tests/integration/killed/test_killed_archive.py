@@ -1,7 +1,6 @@
 """An archive that is killed, anywhere, and run again: the tables are those of an archive that was left in peace.
 
-The log grows between the runs, and some of its bodies are damaged, so that every table has something to lose. The deep
-run kills more often: COMMITLAKE_KILLS=200.
+The log grows between the runs, and some of its bodies are damaged, so that every table has something to lose.
 """
 
 from __future__ import annotations
@@ -28,14 +27,16 @@ from commitlake.jobs.cli.process import descendants
 from tests.benchmarks.corpus import json_bodies, shop_batches
 from tests.integration.contents import check_bodies, content
 from tests.integration.killed.child import DISK_FULL, STEPS
+from tests.kills import kill_count
 from tests.process_trees import kill_tree, wait_until_gone
 
 ROOT = Path(__file__).parents[3]
-KILLS = int(os.environ.get("COMMITLAKE_KILLS", "15"))
+KILLS = kill_count(4)
 SEGMENT = 4 << 20
 PATIENCE_SECONDS = 180
 AHEAD = 3  # processes that start while another runs
 OPTIONS = StoreOptions(segment_size_bytes=SEGMENT, index_slots=1000, index_entries=4000, keep_index=False)
+AROUND_COMMITS = ("before the commit", "behind the commit", "before the run is told", "before the keys are committed")
 GROWTH = 3000  # messages before each run: some MiB
 
 
@@ -176,6 +177,7 @@ def check_same(store: GrowingStore, lake: Path, peaceful: Path) -> None:
     assert sum(run["quarantined"] for run in runs) == store.damaged
 
 
+@pytest.mark.kills
 @pytest.mark.timeout(120 + 60 * KILLS)
 def test_a_run_that_is_killed_at_random_moments_loses_nothing_and_doubles_nothing(tmp_path: Path) -> None:
     store = GrowingStore(tmp_path / "store", seed=20261121)
@@ -195,12 +197,21 @@ def test_a_run_that_is_killed_at_random_moments_loses_nothing_and_doubles_nothin
     check_same(store, lake, tmp_path / "peaceful")
 
 
+@pytest.mark.parametrize(
+    "steps",
+    [
+        pytest.param(AROUND_COMMITS, id="around the commits"),
+        pytest.param(tuple(STEPS), id="all", marks=pytest.mark.long("those around the commits have most to lose")),
+    ],
+)
 @pytest.mark.timeout(120 + 60 * len(STEPS))
-def test_a_run_that_is_killed_at_a_step_loses_nothing_and_doubles_nothing(tmp_path: Path) -> None:
+def test_a_run_that_is_killed_at_a_step_loses_nothing_and_doubles_nothing(
+    tmp_path: Path, steps: tuple[str, ...]
+) -> None:
     store = GrowingStore(tmp_path / "store", seed=7)
     lake = tmp_path / "lake"
-    with launched_ahead(store.root, lake, STEPS) as processes:
-        for step, launched in zip(STEPS, processes, strict=True):
+    with launched_ahead(store.root, lake, steps) as processes:
+        for step, launched in zip(steps, processes, strict=True):
             store.grow()
             with ready(launched) as process:
                 begin(process)
@@ -226,6 +237,7 @@ def test_a_disk_that_is_full_keeps_the_lake_as_it_was(tmp_path: Path) -> None:
     check_same(store, lake, tmp_path / "peaceful")
 
 
+@pytest.mark.long("of commits at once one wins in quick tests, too; this has two JVMs")
 def test_the_same_job_started_twice_archives_once(tmp_path: Path) -> None:
     store = GrowingStore(tmp_path / "store", seed=11)
     store.grow()

@@ -12,6 +12,8 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+import pytest
+
 from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.rocketmq.options import Options
 from commitlake.connectors.rocketmq.puller import Puller
@@ -100,6 +102,7 @@ def ipv4(rows: list[Row]) -> list[Row]:
     return [row for row in rows if row["store_host"].startswith("127.0.0.1")]
 
 
+@pytest.mark.each_version
 def test_all_is_equal_to_what_the_broker_wrote(recorded_store: RecordedStore, tmp_path: Path) -> None:
     rebuilt = rebuild(recorded_store.store, tmp_path / "out")
     assert rebuilt.totals.records == len(recorded_store.decoded)
@@ -120,6 +123,7 @@ def test_a_log_without_its_head_gives_what_the_broker_itself_rebuilds(
     assert_same(theirs, rebuild(ours, tmp_path / "out", like=recorded_store.store).out)
 
 
+@pytest.mark.each_version
 def test_a_broker_serves_every_message_of_a_rebuilt_store(
     recorded_store: RecordedStore, start_broker: StartBroker, tmp_path: Path
 ) -> None:

@@ -22,6 +22,7 @@ from tests.servers.rocketmq import RocketMQ
 BROKER = "broker-a"
 
 
+@pytest.mark.each_version
 def test_topics_are_made_changed_and_dropped(admin: Admin, topic: str) -> None:
     admin.create_topic(topic, queues=3)
     assert topic in wait_for(admin.topics, lambda topics: topic in topics)
@@ -85,6 +86,7 @@ def test_offsets_are_set_back_by_time(admin: Admin, producer: Producer, puller: 
     assert admin.reset_offsets(puller.group, topic, -1)[queue] == 4
 
 
+@pytest.mark.each_version
 def test_messages_are_found_by_key_and_id(admin: Admin, producer: Producer, topic: str) -> None:
     # Two keys of the same hash, as Java computes it.
     first = producer.send(OutgoingMessage(topic, b"1", keys=("orderAa", "more")))

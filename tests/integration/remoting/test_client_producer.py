@@ -32,6 +32,7 @@ from tests.servers.rocketmq import RocketMQ
 TEXT = b"a body that repeats itself, " * 400
 
 
+@pytest.mark.each_version
 def test_a_message_is_stored_as_it_was_given(producer: Producer, puller: Puller, topic: str) -> None:
     message = OutgoingMessage(
         topic, b"hello", tags="paid", keys=("order-1", "北京"), properties={"city": "北京市", "e": "🚀"}, flag=7
@@ -45,6 +46,7 @@ def test_a_message_is_stored_as_it_was_given(producer: Producer, puller: Puller,
     assert (stored.queue_id, stored.queue_offset) == (result.queue.queue_id, result.queue_offset)
 
 
+@pytest.mark.each_version
 def test_messages_go_round_the_queues(producer: Producer, topic: str) -> None:
     results = [producer.send(OutgoingMessage(topic, b"x")) for _ in range(8)]
     assert sorted(result.queue.queue_id for result in results) == [0, 0, 1, 1, 2, 2, 3, 3]
@@ -87,6 +89,7 @@ def test_one_way_messages_arrive(producer: Producer, puller: Puller, topic: str)
     assert {message.unique_key for message in found} >= keys
 
 
+@pytest.mark.each_version
 def test_a_batch_is_one_run_in_one_queue(producer: Producer, puller: Puller, topic: str) -> None:
     messages = [OutgoingMessage(topic, b"%d" % number, tags="t", keys=(f"k{number}",)) for number in range(10)]
     results = producer.send_batch(messages)

@@ -14,6 +14,7 @@ from tests.integration.remoting.reading import read_all
 TAG, TWIN = "Aa", "BB"
 
 
+@pytest.mark.each_version
 def test_tags_are_chosen_by_name_and_not_by_hash(producer: Producer, puller: Puller, topic: str) -> None:
     for tag in (TAG, TWIN, "other", None):
         producer.send(OutgoingMessage(topic, b"x", tags=tag))
@@ -81,6 +82,7 @@ def test_a_groups_offset_is_kept(producer: Producer, puller: Puller, topic: str)
     assert puller.committed(queue) == 1
 
 
+@pytest.mark.each_version
 def test_many_messages_take_many_pulls(producer: Producer, puller: Puller, topic: str) -> None:
     queue = producer.queues(topic)[0]
     sends = [producer.send_async(OutgoingMessage(topic, b"x" * 3000), queue=queue) for _ in range(300)]

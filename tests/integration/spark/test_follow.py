@@ -108,6 +108,7 @@ def test_what_is_written_is_archived_within_seconds_and_once(tmp_path: Path) -> 
     assert len(offsets(lake)) == 210
 
 
+@pytest.mark.long("three JVMs; one follower is followed each time")
 @pytest.mark.timeout(900)
 def test_runs_beside_a_follower_succeed_and_nothing_is_taken_twice(tmp_path: Path) -> None:
     store, lake = tmp_path / "store", tmp_path / "lake"

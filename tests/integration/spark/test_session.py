@@ -62,6 +62,7 @@ def test_a_job_begins_a_quiet_session_of_its_own(tmp_path: Path) -> None:
     assert run([sys.executable], tmp_path, SPARK_HOME="/another/spark") == (OURS, "")
 
 
+@pytest.mark.long("under spark-submit the same settings win each time")
 def test_options_for_spark_submit_win(tmp_path: Path) -> None:
     options = "--master local[1] --driver-memory 700m --name mine --conf spark.sql.shuffle.partitions=3 pyspark-shell"
     found, said = run([sys.executable], tmp_path, PYSPARK_SUBMIT_ARGS=options)

@@ -53,8 +53,24 @@ def has_workers(job: MarkedProcess) -> bool:
     return False
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("moment", ["launcher", "jvm", "context", "workers"])
+@pytest.mark.parametrize(
+    ("moment", "number"),
+    [
+        ("jvm", signal.SIGINT),
+        ("workers", signal.SIGTERM),
+        *(
+            pytest.param(moment, number, marks=pytest.mark.long("another moment of the start, or the other signal"))
+            for moment, number in [
+                ("launcher", signal.SIGINT),
+                ("launcher", signal.SIGTERM),
+                ("jvm", signal.SIGTERM),
+                ("context", signal.SIGINT),
+                ("context", signal.SIGTERM),
+                ("workers", signal.SIGINT),
+            ]
+        ),
+    ],
+)
 def test_a_signal_leaves_no_process_and_the_next_run_goes_on(
     started: list[MarkedProcess], store: Path, moment: str, number: signal.Signals
 ) -> None:

@@ -14,10 +14,11 @@ import pytest
 from deltalake import DeltaTable
 
 from tests.integration.spark.comparing import COLUMNS, Row, plain_rows
+from tests.kills import kill_count
 from tests.process_trees import kill_tree
 
 ROOT = Path(__file__).parents[3]
-KILLS = int(os.environ.get("COMMITLAKE_STREAM_KILLS", "3"))
+KILLS = kill_count(1, share=10)
 MESSAGES = 6_000
 STREAM = """
 import sys
@@ -72,6 +73,7 @@ def table_rows(table: Path) -> list[Row]:
     return [{**row, "properties": dict(row["properties"])} for row in data.to_pylist()]
 
 
+@pytest.mark.kills
 @pytest.mark.parametrize("seed", [1])
 @pytest.mark.timeout(1800)  # a JVM for each kill, however busy the machine
 def test_a_stream_that_is_killed_loses_nothing_and_repeats_nothing(tmp_path: Path, seed: int) -> None:

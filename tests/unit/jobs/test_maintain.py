@@ -228,19 +228,20 @@ def test_a_keep_without_a_time_is_told(capsys: pytest.CaptureFixture[str]) -> No
 # --- small commits, other processes ---
 
 
-def test_two_hundred_small_commits_become_one_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("commits", [20, pytest.param(200, marks=pytest.mark.long("more commits of the same kind"))])
+def test_many_small_commits_become_one_file(tmp_path: Path, capsys: pytest.CaptureFixture[str], commits: int) -> None:
     growing = GrowingLake(tmp_path)
     growing.write(shop_messages(10))
     last = growing.archive()
     (first,) = Path(growing.lake.messages).rglob("*.parquet")
-    for number in range(1, 200):  # what a stream does, without reading a log for it
+    for number in range(1, commits):  # what a stream does, without reading a log for it
         name = f"part-{number}.parquet"
         shutil.copy(first, first.with_name(name))
         file = DataFile(f"{first.parent.name}/{name}", FIRST_DATE, first.stat().st_size, 10, STATISTICS)
         last = dataclasses.replace(last, sequence=last.sequence + 1)
         commit_messages(DeltaTable(growing.lake.messages), [file], last)
     before = rows_of(growing.lake.messages)
-    assert (len(before), len(data_files(growing.lake.messages))) == (2000, 200)
+    assert (len(before), len(data_files(growing.lake.messages))) == (10 * commits, commits)
     started = time.monotonic()
     code, told = run(capsys, growing)
     seconds = time.monotonic() - started

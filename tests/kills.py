@@ -1,0 +1,16 @@
+"""How many kills the tests of killed processes make: few in every run, COMMITLAKE_KILLS in the long one."""
+
+from __future__ import annotations
+
+import os
+
+
+def kill_count(short: int, *, share: int = 1) -> int:
+    """Return the number of kills, or of rounds with kills, of a test.
+
+    Args:
+        short: the number where `COMMITLAKE_KILLS` is not set.
+        share: the test takes one in so many of `COMMITLAKE_KILLS`, but never fewer than `short`.
+    """
+    asked = os.environ.get("COMMITLAKE_KILLS")
+    return max(short, int(asked) // share) if asked else short
