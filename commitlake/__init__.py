@@ -24,15 +24,15 @@ __all__ = ["register"]
 
 
 def register(spark: SparkSession, *, pushdown: bool = False) -> None:
-    """Make the formats `commitlog`, `journal` and `hbase` known to a session.
+    """Make the formats `commitlog`, `journal`, `consumequeue`, `indexfile` and `hbase` known to a session.
 
     Args:
         spark: the session.
-        pushdown: also let Spark push predicates to the logs' readers; read the warning of
+        pushdown: also let Spark push predicates to the stores' readers; read the warning of
             `commitlake.connectors.sources.commitlog` first.
     """
     from commitlake.connectors.hbase import register_hbase  # noqa: PLC0415 (pyspark, only where wanted)
-    from commitlake.connectors.sources import register_logs  # noqa: PLC0415
+    from commitlake.connectors.sources import register_stores  # noqa: PLC0415
 
-    register_logs(spark, pushdown=pushdown)
+    register_stores(spark, pushdown=pushdown)
     register_hbase(spark)

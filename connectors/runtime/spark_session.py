@@ -22,7 +22,7 @@ from commitlake.connectors.object_store.options import S3Options
 from commitlake.connectors.object_store.spark import s3a_settings
 from commitlake.connectors.runtime.jars import delta_jars, s3_jars
 from commitlake.connectors.runtime.jvm import launch
-from commitlake.connectors.sources import register_logs
+from commitlake.connectors.sources import register_stores
 from commitlake.schemas.store_files import restricted_umask
 
 SETTINGS = {
@@ -79,7 +79,7 @@ def get_session(name: str, s3: S3Options | None = None) -> SparkSession:
         JavaError: if a JVM is needed and there is no Java for it.
     """
     spark = SparkSession.getActiveSession() or _begin(name, s3)
-    register_logs(spark)
+    register_stores(spark)
     return spark
 
 

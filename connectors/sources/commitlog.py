@@ -33,9 +33,10 @@ from pyspark.sql.types import StructType
 from commitlake.connectors.formats.engine.errors import OptionError
 from commitlake.connectors.formats.engine.filters import narrow
 from commitlake.connectors.formats.engine.layouts import LayoutChoice
-from commitlake.connectors.formats.engine.options import BodyForm, Content, Mode, Options
+from commitlake.connectors.formats.engine.options import BodyForm, Content, Options
 from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.sources.predicates import push
+from commitlake.connectors.sources.schema_choice import check_columns, choose_columns
 from commitlake.connectors.sources.stream_ranges import RANGES
 from commitlake.schemas.tables.messages import BODY, CORRUPT_RECORD, SOURCE
 
@@ -99,35 +100,17 @@ class PushdownCommitLogDataSource(Pushdown, CommitLogDataSource):
 
 
 def _schema_of(options: Options) -> StructType:
-    columns = [field for field in SOURCE if field.name not in (BODY.name, CORRUPT_RECORD.name)]
-    if options.columns is not None:
-        known = {field.name: field for field in SOURCE}
-        for name in options.columns:
-            if name not in known:
-                raise OptionError(f"option columns: {name!r} is not one of {', '.join(known)}")
-        return StructType([known[name] for name in options.columns])
-    if options.body is not BodyForm.NONE:
-        columns.append(BODY)
-    if options.mode is Mode.PERMISSIVE:
-        columns.append(CORRUPT_RECORD)
-    return StructType(columns)
+    chosen = choose_columns(SOURCE, options.columns, options.mode, CORRUPT_RECORD.name)
+    if options.columns is None and options.body is BodyForm.NONE:
+        return StructType([field for field in chosen if field.name != BODY.name])
+    return chosen
 
 
 def _check_schema(schema: StructType, options: Options) -> None:
-    if options.content is Content.RANGES:
-        if schema.simpleString() != RANGES.simpleString():
-            raise OptionError(f"content ranges: expected {RANGES.simpleString()}, found {schema.simpleString()}")
-        return
-    known = {field.name: field.dataType for field in SOURCE}
-    for field in schema:
-        if field.name not in known:
-            raise OptionError(f"the schema's column {field.name!r} is not one of {', '.join(known)}")
-        # Not the types themselves: a schema written as text cannot say that a list holds no nulls.
-        if field.dataType.simpleString() != known[field.name].simpleString():
-            expected = known[field.name].simpleString()
-            raise OptionError(f"column {field.name}: expected {expected}, found {field.dataType.simpleString()}")
-    if options.mode is Mode.PERMISSIVE and CORRUPT_RECORD.name not in schema.fieldNames():
-        raise OptionError(f"mode PERMISSIVE needs the column {CORRUPT_RECORD.name}: add it, or choose DROPMALFORMED")
+    if options.content is not Content.RANGES:
+        check_columns(schema, SOURCE, options.mode, CORRUPT_RECORD.name)
+    elif schema.simpleString() != RANGES.simpleString():
+        raise OptionError(f"content ranges: expected {RANGES.simpleString()}, found {schema.simpleString()}")
 
 
 @dataclass(frozen=True)

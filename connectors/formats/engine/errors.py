@@ -11,6 +11,7 @@ CommitLogError
 ├── NoProgressError         a place of a log behind which a read does not get, although it should: a fault of the reader
 ├── SplitError              a range that ends inside a record: its log was divided at a place that only looked like one
 ├── DamagedLogError         FAILFAST met a bad range: segment, offset, expected, found
+├── DamagedIndexError       FAILFAST met a bad range of a queue file or an IndexFile: file, bytes, expected, found
 └── BodyError               a body that cannot be decompressed within its limits
 """
 
@@ -62,6 +63,10 @@ class SplitError(CommitLogError):
 
 class DamagedLogError(CommitLogError):
     """A range of the log that holds no intact record, where the mode asks to fail."""
+
+
+class DamagedIndexError(CommitLogError):
+    """A range of a queue file or an IndexFile that holds no entry, where the mode asks to fail."""
 
 
 class BodyError(CommitLogError):

@@ -35,8 +35,8 @@ class SegmentFile(Protocol):
 class LocalFile:
     """A segment on a local disk; once open it can be read to its end even when it is deleted."""
 
-    def __init__(self, path: str) -> None:
-        self.descriptor = open_file(path)
+    def __init__(self, path: str, below: Path | None = None) -> None:
+        self.descriptor = open_file(path, below=below)
 
     def read_into(self, window: Window, position: int) -> int:
         """See SegmentFile."""
@@ -57,6 +57,15 @@ class LocalFile:
             if error.errno == errno.ENXIO:
                 return None
             return position  # a filesystem that does not know its holes
+
+    def next_hole(self, position: int) -> int:
+        """Return the first position from `position` on that is in a hole, or the file's end."""
+        try:
+            return os.lseek(self.descriptor, position, os.SEEK_HOLE)
+        except OSError as error:
+            if error.errno == errno.ENXIO:
+                return position  # the file ends before it
+            return os.fstat(self.descriptor).st_size
 
     def close(self) -> None:
         """See SegmentFile."""

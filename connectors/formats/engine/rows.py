@@ -16,7 +16,7 @@ from commitlake.connectors.formats.engine.request import Request
 from commitlake.schemas.layouts.rocketmq.scan import Fault
 from commitlake.schemas.layouts.rocketmq.sysflag import COMPRESSED
 
-_MAX_TIMESTAMP_MS = 253_402_300_799_999  # 9999-12-31T23:59:59.999Z: what Python, Spark and SQL all can hold
+MAX_TIMESTAMP_MS = 253_402_300_799_999  # 9999-12-31T23:59:59.999Z: what Python, Spark and SQL all can hold
 BATCH_BYTES = 32 << 20
 """Of decompressed bodies in one batch; a few KiB of log can become gigabytes of them."""
 Notes = dict[int, dict[str, object]]
@@ -84,11 +84,11 @@ class RowBatch:
 
     def _timestamps(self, field: pa.Field) -> pa.Array:
         milliseconds = self._decoded.int64(field.name)
-        outside = milliseconds.view(np.uint64) > _MAX_TIMESTAMP_MS  # a negative one is a large one
+        outside = milliseconds.view(np.uint64) > MAX_TIMESTAMP_MS  # a negative one is a large one
         if not outside.any():
             return self._decoded.column(field.name)
         for row in np.flatnonzero(outside):
-            expected = f"{field.name} of 0 to {_MAX_TIMESTAMP_MS} ms"
+            expected = f"{field.name} of 0 to {MAX_TIMESTAMP_MS} ms"
             self._note(int(row), Fault.TIMESTAMP, expected, str(milliseconds[row]))
         return pa.array(np.where(outside, 0, milliseconds) * 1000, pa.int64(), mask=outside).cast(field.type)
 

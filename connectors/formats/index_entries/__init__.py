@@ -1,0 +1,7 @@
+"""Reads the entries of a broker's own indexes as columns: of its queues and of its IndexFiles.
+
+entry_options    what a user can ask for                    entry_damage   what is not an entry, by the mode
+queue_parts      which queue files are read, in which parts  queue_rows     a part as Arrow batches
+index_parts      the same for IndexFiles                     index_rows     the same for IndexFiles
+entry_windows    entries of a file, a window at a time       entry_columns  columns and batches of rows
+"""

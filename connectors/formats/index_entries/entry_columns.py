@@ -1,0 +1,79 @@
+"""Columns of entries, and batches of rows out of many short ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from commitlake.connectors.formats.engine.rows import MAX_TIMESTAMP_MS
+from commitlake.connectors.formats.index_entries.entry_damage import CORRUPT_ENTRY
+
+Array = np.ndarray[Any, Any]
+_BATCH_ROWS = 1 << 14
+
+
+def batch_of(schema: pa.Schema, rows: int, columns: Mapping[str, Any]) -> pa.RecordBatch:
+    """Make a batch with the columns of a schema.
+
+    Args:
+        schema: the columns that are wanted.
+        rows: how many rows it has.
+        columns: numbers as an array, one text or number for all rows, or an Arrow array; what is not named is null.
+    """
+    return pa.RecordBatch.from_arrays(
+        [_column(field, rows, columns.get(field.name)) for field in schema], schema=schema
+    )
+
+
+def _column(field: pa.Field, rows: int, value: Any) -> pa.Array:
+    if value is None:
+        return pa.nulls(rows, field.type)
+    if isinstance(value, str | int):
+        return pa.repeat(pa.scalar(value, field.type), rows)
+    if isinstance(value, pa.Array):
+        return value
+    return pa.array(value.astype(field.type.to_pandas_dtype(), copy=False), field.type)
+
+
+def is_timestamp(milliseconds: Array) -> Array:
+    """Tell which times, in ms since 1970, a column of timestamps can hold."""
+    fits: Array = milliseconds.astype(np.int64).view(np.uint64) <= MAX_TIMESTAMP_MS  # a negative one is a large one
+    return fits
+
+
+def timestamps(milliseconds: Array) -> pa.Array:
+    """Make a column of times in ms since 1970; null where it cannot hold one."""
+    fits = is_timestamp(milliseconds)
+    micros = np.where(fits, milliseconds, 0).astype(np.int64) * 1000
+    return pa.array(micros, pa.int64(), mask=~fits).cast(pa.timestamp("us", tz="UTC"))
+
+
+def bad_batch(schema: pa.Schema, values: Sequence[Mapping[str, Any]], place: Mapping[str, Any]) -> pa.RecordBatch:
+    """Make rows of bad ranges.
+
+    Args:
+        schema: the columns that are wanted.
+        values: of `_corrupt_record`.
+        place: the columns that the place tells, see `batch_of`.
+    """
+    field = schema.field(CORRUPT_ENTRY)
+    return batch_of(schema, len(values), {**place, CORRUPT_ENTRY: pa.array(values, field.type)})
+
+
+def together(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Join short batches, which a queue of few entries gives, to longer ones; empty ones are left out."""
+    waiting: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        waiting.append(batch)
+        rows += batch.num_rows
+        if rows >= _BATCH_ROWS:
+            yield pa.concat_batches(waiting)
+            waiting, rows = [], 0
+    if waiting:
+        yield pa.concat_batches(waiting)

@@ -1,0 +1,104 @@
+"""Ranges of an index's files that hold no entry: raised, given as rows, or counted, by the mode."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from commitlake.connectors.formats.engine.errors import DamagedIndexError
+from commitlake.connectors.formats.engine.options import Mode
+
+logger = logging.getLogger(__name__)
+
+CORRUPT_ENTRY = "_corrupt_record"
+FIRST_BYTES = 256
+
+
+class Reason(StrEnum):
+    """Why a range holds no entry."""
+
+    ENTRY = "entry"
+    """Bytes that no broker writes as an entry, or zeros with entries after them."""
+    CUT = "cut"
+    """The file ends before its range does."""
+    MISSING = "missing"
+    """A file of the queue, or a part of it, is not there, and a later one is."""
+    OVERLAP = "overlap"
+    """The file is longer than the distance to the next one's name."""
+    NAME = "name"
+    """The file's name is not a place at which an entry can begin, or its topic's name is not UTF-8."""
+    SIZE = "size"
+    """The file's size is one that a broker's file cannot have."""
+    HEADER = "header"
+    """The header of an IndexFile contradicts the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class BadEntries:
+    """A range without entries.
+
+    Attributes:
+        start: the first byte, in the file.
+        end: the byte after the last one.
+        reason: why.
+        expected: what the format asks for.
+        found: what the file has.
+        first_bytes: up to 256 bytes from its start.
+    """
+
+    start: int
+    end: int
+    reason: Reason
+    expected: str
+    found: str
+    first_bytes: bytes = b""
+
+
+@dataclass(slots=True)
+class DamageCounter:
+    """What a task came upon, and what it does about it.
+
+    Attributes:
+        mode: what to do with bad ranges.
+        counts: of the ranges by reason.
+    """
+
+    mode: Mode
+    counts: Counter[Reason] = field(default_factory=Counter)
+
+    def take(self, path: str, bad: BadEntries) -> dict[str, Any]:
+        """Return the value of `_corrupt_record` for a range.
+
+        Args:
+            path: of the file; bytes that are not UTF-8 become question marks.
+            bad: the range.
+
+        Raises:
+            DamagedIndexError: in mode FAILFAST.
+        """
+        path = path.encode("utf-8", "replace").decode()
+        if self.mode is Mode.FAILFAST:
+            raise DamagedIndexError(
+                f"{path}, bytes {bad.start} to {bad.end}: {bad.reason}: expected {bad.expected}, found {bad.found}. "
+                "'commitlake rebuild' makes a stopped broker's indexes anew from its log. Mode PERMISSIVE gives such "
+                "ranges as rows, DROPMALFORMED counts them in the log"
+            )
+        self.counts[bad.reason] += 1
+        return {
+            "file": path,
+            "start": bad.start,
+            "end": bad.end,
+            "reason": str(bad.reason),
+            "expected": bad.expected,
+            "found": bad.found,
+            "first_bytes": bad.first_bytes,
+        }
+
+    def log(self) -> None:
+        """Log one line with the count of ranges that are not given as rows."""
+        if self.counts and self.mode is Mode.DROPMALFORMED:
+            counts = ", ".join(f"{count} {reason}" for reason, count in sorted(self.counts.items()))
+            logger.warning("dropped bad ranges of the broker's indexes: %s", counts)

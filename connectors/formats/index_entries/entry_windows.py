@@ -1,0 +1,249 @@
+"""The entries of a file of a broker's index, a window at a time, and the ranges among them that hold no entry.
+
+Files are made full size and filled with zeros: unwritten entries at the end of an index are its end, and no damage.
+Unwritten or broken entries with written ones after them are damage. So is a broken end, but for its first entry, which
+a broker may just be writing, or have been writing when it was killed. Holes of a sparse file are not read.
+
+A broker may append while its files are read. Where an entry that was not there is there at a second look, the index has
+grown, and the read ends before that entry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from commitlake.connectors.formats.engine.files import LocalFile
+from commitlake.connectors.formats.index_entries.entry_damage import FIRST_BYTES, BadEntries, Reason
+
+Array = np.ndarray[Any, Any]
+WINDOW_ENTRIES = 1 << 14
+_ZEROS = "zeros"
+
+
+@dataclass(frozen=True, slots=True)
+class EntryRange:
+    """A range of a file that is read.
+
+    Attributes:
+        dtype: an entry.
+        start: byte of the first entry.
+        end: the byte after the last one; whole entries lie between.
+        file_end: the byte after the last entry of the file.
+        written_end: entries before this byte must be written; 0 where nothing tells it.
+        is_sound: which entries a broker has written, by the byte of the first of them.
+        expected: an entry in words, for messages.
+        are_zeros_sound: whether zeros are entries as good as others; else they are never sound.
+    """
+
+    dtype: np.dtype[Any]
+    start: int
+    end: int
+    file_end: int
+    written_end: int
+    is_sound: Callable[[int, Array], Array]
+    expected: str
+    are_zeros_sound: bool = False
+
+
+@dataclass(slots=True)
+class EntryWindow:
+    """Some entries of a range.
+
+    Attributes:
+        start: byte of the first one.
+        entries: all that the window has.
+        sound: which of them are entries that a broker wrote; None for all.
+        bad: ranges without entries that end in or before this window.
+    """
+
+    start: int
+    entries: Array
+    sound: Array | None = None
+    bad: list[BadEntries] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Unwritten:
+    """Entries that are not sound, with nothing but such entries after them so far.
+
+    Attributes:
+        start: byte of the first one.
+        first_bytes: up to 256 bytes from there.
+        first_entry: the first one.
+        not_zero_end: the byte after the last one that is not all zeros; 0 where all are.
+    """
+
+    start: int
+    first_bytes: bytes
+    first_entry: bytes
+    not_zero_end: int
+
+
+def walk_entries(file: LocalFile, wanted: EntryRange) -> Iterator[EntryWindow]:
+    """Yield the windows of a range, in order.
+
+    Args:
+        file: the open file.
+        wanted: the range.
+    """
+    yield from _Walk(file, wanted).windows()
+
+
+class _Walk:
+    def __init__(self, file: LocalFile, wanted: EntryRange) -> None:
+        self._file = file
+        self._range = wanted
+        self._size = wanted.dtype.itemsize
+        self._unwritten: _Unwritten | None = None
+        self._is_over, self._over_at = False, 0
+
+    def windows(self) -> Iterator[EntryWindow]:
+        """See `walk_entries`."""
+        position, end = self._range.start, self._range.end
+        while position < end and not self._is_over:
+            data_start = self._next_data(position)
+            if data_start > position:
+                yield from self._hole(position)
+                position = data_start
+                continue
+            data = self._read(position, min(self._data_end(position), position + WINDOW_ENTRIES * self._size))
+            entries = np.frombuffer(data, self._range.dtype, len(data) // self._size)
+            if not len(entries):
+                break
+            yield self._window(position, entries)
+            position += len(entries) * self._size
+        bad = [] if self._is_over else [*self._bad_end(position)]
+        if bad:
+            yield EntryWindow(position, np.empty(0, self._range.dtype), None, bad)
+
+    def _hole(self, position: int) -> Iterator[EntryWindow]:
+        if not self._range.are_zeros_sound:
+            self._note_unwritten(position, bytes(FIRST_BYTES), 0)
+        elif self._unwritten is not None:
+            yield EntryWindow(position, np.empty(0, self._range.dtype), None, [*self._bad_before(position)])
+
+    def _next_data(self, position: int) -> int:
+        """Return where the first entry that is not in a hole begins; the range's end where all is hole."""
+        found = self._file.next_data(position)
+        if found is None:
+            return self._range.end
+        return min(position + (found - position) // self._size * self._size, self._range.end)
+
+    def _data_end(self, position: int) -> int:
+        """Return the byte after the last entry that begins before the next hole."""
+        size = max(1, self._file.next_hole(position) - position)
+        return min(position + -(-size // self._size) * self._size, self._range.end)
+
+    def _read(self, start: int, end: int) -> Array:
+        data = np.empty(end - start, np.uint8)
+        return data[: self._file.read_into(data, start)]
+
+    def _window(self, start: int, entries: Array) -> EntryWindow:
+        sound = self._range.is_sound(start, entries)
+        window = EntryWindow(start, entries)
+        if sound.all():
+            window.bad = [*self._bad_before(start)]
+        else:
+            window.sound = sound
+            window.bad = [*self._bad_ranges(start, entries, sound)]
+        if self._is_over:
+            kept = (self._over_at - start) // self._size if self._over_at > start else 0
+            window.entries, window.sound = entries[:kept], sound[:kept]
+        return window
+
+    def _bad_ranges(self, start: int, entries: Array, sound: Array) -> Iterator[BadEntries]:
+        edges = np.flatnonzero(np.diff(sound, prepend=True, append=True))
+        raw = entries.view(np.uint8)
+        if sound[0]:
+            yield from self._bad_before(start)
+        for first, behind in edges.reshape(-1, 2).tolist():
+            if self._is_over:
+                return
+            place, rest = start + first * self._size, raw[first * self._size : behind * self._size]
+            not_zero = np.flatnonzero(rest)
+            not_zero_end = place + (int(not_zero[-1]) // self._size + 1) * self._size if len(not_zero) else 0
+            self._note_unwritten(place, raw[first * self._size :][:FIRST_BYTES].tobytes(), not_zero_end)
+            if behind < len(entries):
+                yield from self._bad_before(start + behind * self._size)
+
+    def _note_unwritten(self, start: int, first_bytes: bytes, not_zero_end: int) -> None:
+        if self._unwritten is None:
+            self._unwritten = _Unwritten(start, first_bytes, first_bytes[: self._size], 0)
+        self._unwritten.not_zero_end = max(self._unwritten.not_zero_end, not_zero_end)
+
+    def _bad_before(self, end: int) -> Iterator[BadEntries]:
+        """Yield the entries before a written one that are not written, if there are any."""
+        unwritten, self._unwritten = self._unwritten, None
+        if unwritten is None:
+            return
+        if not self._range.are_zeros_sound and self._is_written_by_now(unwritten.start):
+            self._is_over, self._over_at = True, unwritten.start
+            return
+        found = unwritten.first_entry.hex(" ") if any(unwritten.first_entry) else _ZEROS
+        yield BadEntries(
+            unwritten.start,
+            end,
+            Reason.ENTRY,
+            self._range.expected,
+            found,
+            unwritten.first_bytes[: end - unwritten.start],
+        )
+
+    def _is_written_by_now(self, start: int) -> bool:
+        """Look at an entry again."""
+        data = self._read(start, start + self._size)
+        return len(data) == self._size and bool(self._range.is_sound(start, data.view(self._range.dtype)).all())
+
+    def _bad_end(self, position: int) -> Iterator[BadEntries]:
+        """Yield what is bad at the range's end.
+
+        Args:
+            position: the byte after the last one that was read.
+        """
+        end = self._range.end
+        if position < end:
+            if self._unwritten is not None:
+                yield from self._bad_before(position)
+            expected, found = f"{end} bytes", f"{position}, or some more: it was cut just now"
+            yield BadEntries(position, end, Reason.CUT, expected, found)
+        elif self._unwritten is not None:
+            yield from self._bad_before_end(self._unwritten)
+
+    def _bad_before_end(self, unwritten: _Unwritten) -> Iterator[BadEntries]:
+        needed = self._range.written_end
+        if self._has_data(self._range.end, self._range.file_end):
+            needed = self._range.end
+        elif unwritten.not_zero_end > unwritten.start + self._size:
+            needed = max(needed, unwritten.not_zero_end)
+        if needed > unwritten.start:
+            yield from self._bad_before(min(needed, self._range.end))
+
+    def _has_data(self, start: int, end: int) -> bool:
+        """Return whether a part of the file has anything but zeros."""
+        return find_data(self._file, start, end) is not None
+
+
+def find_data(file: LocalFile, start: int, end: int) -> int | None:
+    """Return where a window of a file begins that is not all zeros, or None where there is none.
+
+    Args:
+        file: the open file.
+        start: the first byte to look at.
+        end: the byte after the last one.
+    """
+    window = np.empty(1 << 16, np.uint8)
+    while start < end:
+        found = file.next_data(start)
+        if found is None or found >= end:
+            return None
+        count = file.read_into(window[: min(len(window), end - found)], found)
+        if count == 0:
+            return None
+        if window[:count].any():
+            return found
+        start = found + count
+    return None

@@ -1,0 +1,188 @@
+"""Which IndexFiles are read, and how they are divided among partitions. On the driver, which reads their headers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from commitlake.connectors.formats.engine.errors import StoreError
+from commitlake.connectors.formats.engine.filters import Narrowing
+from commitlake.connectors.formats.engine.stores import Store, find_stores
+from commitlake.connectors.formats.index_entries.entry_columns import is_timestamp
+from commitlake.connectors.formats.index_entries.entry_damage import BadEntries, Reason
+from commitlake.connectors.formats.index_entries.entry_options import IndexContent, IndexFileOptions
+from commitlake.connectors.formats.index_entries.partitions import divide_range, group_parts, local_root
+from commitlake.connectors.formats.rocketmq.dialects import why_no_key_index
+from commitlake.schemas.layouts.errors import LayoutError
+from commitlake.schemas.layouts.numbers import INT32_MAX
+from commitlake.schemas.layouts.rocketmq.indexfile import (
+    ENTRY,
+    HEADER,
+    SLOT,
+    Geometry,
+    Header,
+    geometry_of,
+    parse_header,
+)
+from commitlake.schemas.store_files import UnsafeFileError, files_in, open_file
+
+_FOLDER = "index"
+
+
+@dataclass(frozen=True, slots=True)
+class IndexFile:
+    """An IndexFile with its header.
+
+    Attributes:
+        broker: the store's name.
+        path: the file.
+        geometry: its slots and entries.
+        header: None where it contradicts the file.
+    """
+
+    broker: str
+    path: str
+    geometry: Geometry
+    header: Header | None
+
+    @property
+    def name(self) -> str:
+        """The file's name."""
+        return Path(self.path).name
+
+
+@dataclass(frozen=True, slots=True)
+class IndexPart:
+    """A range of an IndexFile's slots or entries, its header, or a bad range that its header and size tell.
+
+    Attributes:
+        file: whose range it is.
+        start: first byte of the range.
+        end: the byte after its last one.
+        bad: what is bad; the range has nothing else then.
+    """
+
+    file: IndexFile
+    start: int
+    end: int
+    bad: BadEntries | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes of the range that are read."""
+        return 0 if self.bad else self.end - self.start
+
+
+def plan_index_files(options: IndexFileOptions, narrowing: Narrowing) -> list[list[IndexPart]]:
+    """List what is to be read, as a list for each partition.
+
+    Args:
+        options: where to look, what for, and how large a partition may be.
+        narrowing: the brokers that are wanted, from the options and from Spark.
+
+    Raises:
+        StoreError: where the path gives no store with an index on a local disk, or a link lies among its files.
+    """
+    read = options.read
+    parts: list[IndexPart] = []
+    for store in find_stores(read.path, read.broker, read.layout.layouts):
+        if narrowing.brokers is None or store.broker in narrowing.brokers:
+            try:
+                parts += _parts_of_store(store, options)
+            except UnsafeFileError as error:
+                raise StoreError(str(error)) from None
+            except PermissionError as error:
+                raise StoreError(f"{error.filename} may not be read: run as the broker's user") from None
+    return group_parts(parts, read.max_partition_bytes)
+
+
+def _parts_of_store(store: Store, options: IndexFileOptions) -> Iterator[IndexPart]:
+    root = local_root(store)
+    folder = root / _FOLDER
+    if not folder.is_dir():
+        raise StoreError(f"{root} has no folder '{_FOLDER}': expected the IndexFiles of a RocketMQ broker")
+    if options.key_hashes is not None and (reason := why_no_key_index(store)) is not None:
+        raise StoreError(f"{folder}: no key can be looked up in this index: {reason}. Read it without the option keys")
+    for name in files_in(folder, str.isdecimal):
+        try:
+            yield from _parts_of_file(store.broker, folder / name, options)
+        except FileNotFoundError:
+            continue  # deleted since it was listed: the broker has expired it
+
+
+def _parts_of_file(broker: str, path: Path, options: IndexFileOptions) -> Iterator[IndexPart]:
+    descriptor = open_file(path)
+    try:
+        size, head = os.fstat(descriptor).st_size, os.pread(descriptor, HEADER.size, 0)
+    finally:
+        os.close(descriptor)
+    unknown = IndexFile(broker, str(path), Geometry(0, 0), None)
+    try:
+        geometry = options.geometry or geometry_of(size)
+    except LayoutError as error:
+        expected = f"{error.expected}; or the options indexSlots and indexEntries, which are the broker's settings"
+        yield IndexPart(unknown, 0, size, BadEntries(0, size, Reason.SIZE, expected, error.found, head))
+        return
+    if size < HEADER.size:
+        bad = BadEntries(size, geometry.file_size, Reason.CUT, f"{geometry.file_size} bytes", f"{size}")
+        yield IndexPart(unknown, bad.start, bad.end, bad)
+        return
+    header = parse_header(head)
+    fault = _header_fault(header, geometry)
+    file = IndexFile(broker, str(path), geometry, None if fault else header)
+    if fault is not None:
+        bad = BadEntries(0, HEADER.size, Reason.HEADER, fault, _words(header), head)
+        yield IndexPart(file, 0, HEADER.size, bad)
+    yield from _ranges(file, size, options.content)
+    if size != geometry.file_size:
+        yield IndexPart(file, size, geometry.file_size, _wrong_size(size, geometry))
+
+
+def _wrong_size(size: int, geometry: Geometry) -> BadEntries:
+    """Describe a file of another size than the broker's settings give."""
+    start, end = sorted((size, geometry.file_size))
+    reason = Reason.CUT if size < geometry.file_size else Reason.SIZE
+    return BadEntries(start, end, reason, f"{geometry.file_size} bytes", f"{size}")
+
+
+def _header_fault(header: Header, geometry: Geometry) -> str | None:
+    """Return what a header should say, or None where it says nothing impossible."""
+    # A broker that is killed leaves the counts behind the entries, never before them.
+    if not 0 <= header.index_count <= geometry.entries:
+        return f"an index_count of 0 to {geometry.entries}"
+    if not 0 <= header.used_slots <= geometry.slots:
+        return f"used_slots of 0 to {geometry.slots}"
+    if not is_timestamp(np.array(header[:2], np.int64)).all():
+        return "times since 1970"
+    if min(header.begin_physical_offset, header.end_physical_offset) < 0:
+        return "physical offsets of at least 0"
+    return None
+
+
+def _words(header: Header) -> str:
+    return ", ".join(f"{name} {value}" for name, value in header._asdict().items())
+
+
+def _ranges(file: IndexFile, size: int, content: IndexContent) -> Iterator[IndexPart]:
+    geometry = file.geometry
+    if content is IndexContent.HEADERS:
+        if file.header is not None:
+            yield IndexPart(file, 0, HEADER.size)
+        return
+    if content is IndexContent.SLOTS:
+        start, behind, unit = geometry.slot_position(0), geometry.slot_position(geometry.slots), SLOT.size
+    else:
+        start, behind, unit = geometry.entry_position(1), geometry.file_size, ENTRY.size
+    end = start + max(0, min(size, behind) - start) // unit * unit
+    for first, last in divide_range(start, end, unit):
+        yield IndexPart(file, first, last)
+
+
+def written_end(file: IndexFile) -> int:
+    """Return the byte before which the header says that entries are written."""
+    count = file.header.index_count if file.header is not None else 0
+    return file.geometry.entry_position(min(max(1, count), INT32_MAX))

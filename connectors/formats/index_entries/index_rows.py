@@ -1,0 +1,184 @@
+"""Entries, slots and headers of IndexFiles as Arrow batches, on a worker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from commitlake.connectors.formats.engine.errors import StoreError
+from commitlake.connectors.formats.engine.files import LocalFile
+from commitlake.connectors.formats.engine.filters import Filters
+from commitlake.connectors.formats.engine.options import Mode
+from commitlake.connectors.formats.index_entries.entry_columns import Array, bad_batch, batch_of, timestamps, together
+from commitlake.connectors.formats.index_entries.entry_damage import BadEntries, DamageCounter, Reason
+from commitlake.connectors.formats.index_entries.entry_options import IndexContent, IndexFileOptions
+from commitlake.connectors.formats.index_entries.entry_windows import EntryRange, EntryWindow, walk_entries
+from commitlake.connectors.formats.index_entries.index_parts import IndexPart, written_end
+from commitlake.schemas.layouts.rocketmq.indexfile import ENTRY, SLOT
+from commitlake.schemas.store_files import UnsafeFileError
+
+_ENTRY_DTYPE = np.dtype(ENTRY.numpy_fields)
+_SLOT_DTYPE = np.dtype(SLOT.numpy_fields)
+
+
+def read_index_parts(
+    parts: Sequence[IndexPart], schema: pa.Schema, filters: Filters, options: IndexFileOptions
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a partition.
+
+    Args:
+        parts: of one partition, from `plan_index_files`.
+        schema: the columns that are wanted, of one of the tables of `schemas.tables.index_entries`.
+        filters: only the physical offsets are looked at.
+        options: what the rows are, which keys are wanted, and what to do with bad ranges.
+
+    Raises:
+        DamagedIndexError: in mode FAILFAST, for the first bad range.
+        StoreError: where a link lies in the place of a file.
+    """
+    damage = DamageCounter(options.read.mode)
+    reader = _Reader(schema, filters, options, damage)
+    yield from together(batch for part in parts for batch in reader.batches(part))
+    damage.log()
+
+
+class _Reader:
+    def __init__(self, schema: pa.Schema, filters: Filters, options: IndexFileOptions, damage: DamageCounter) -> None:
+        self._schema = schema
+        self._filters = filters
+        self._content = options.content
+        self._hashes = None if options.key_hashes is None else np.array(sorted(options.key_hashes), np.int32)
+        self._damage = damage
+
+    def batches(self, part: IndexPart) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a part."""
+        if part.bad is not None:
+            yield from self._bad(part, [part.bad])
+        elif self._content is IndexContent.HEADERS:
+            yield self._header(part)
+        else:
+            yield from self._windows(part)
+
+    def _header(self, part: IndexPart) -> pa.RecordBatch:
+        header, geometry = part.file.header, part.file.geometry
+        assert header is not None
+        times = {
+            name: timestamps(np.array([value]))
+            for name, value in header._asdict().items()
+            if name.endswith("_timestamp")
+        }
+        columns = {**header._asdict(), **times, "slots": geometry.slots, "entries": geometry.entries}
+        return batch_of(self._schema, 1, columns | self._place(part))
+
+    def _windows(self, part: IndexPart) -> Iterator[pa.RecordBatch]:
+        try:
+            file = LocalFile(part.file.path)
+        except FileNotFoundError:
+            found = "none: it was deleted just now"
+            yield from self._bad(part, [BadEntries(part.start, part.end, Reason.MISSING, "a file", found)])
+            return
+        except UnsafeFileError as error:
+            raise StoreError(str(error)) from None
+        wanted, rows = (
+            (_slots_of(part), self._slot_rows)
+            if self._content is IndexContent.SLOTS
+            else (_entries_of(part), self._entry_rows)
+        )
+        try:
+            for window in walk_entries(file, wanted):
+                yield from self._bad(part, window.bad)
+                yield rows(part, window)
+        finally:
+            file.close()
+
+    def _bad(self, part: IndexPart, found: Sequence[BadEntries]) -> Iterator[pa.RecordBatch]:
+        values = [self._damage.take(part.file.path, bad) for bad in found]
+        if values and self._damage.mode is Mode.PERMISSIVE:
+            yield bad_batch(self._schema, values, self._place(part))
+
+    def _place(self, part: IndexPart) -> dict[str, Any]:
+        return {"broker": part.file.broker, "file": part.file.name}
+
+    def _slot_rows(self, part: IndexPart, window: EntryWindow) -> pa.RecordBatch:
+        newest = window.entries["newest_entry"]
+        used = newest != 0 if window.sound is None else window.sound & (newest != 0)
+        first = (window.start - part.file.geometry.slot_position(0)) // SLOT.size
+        columns = {"slot": first + np.flatnonzero(used), "newest_entry": newest[used]}
+        return batch_of(self._schema, int(np.count_nonzero(used)), columns | self._place(part))
+
+    def _entry_rows(self, part: IndexPart, window: EntryWindow) -> pa.RecordBatch:
+        file, kept = part.file, self._kept(window)
+        numbers = _first_number(part, window.start) + np.flatnonzero(kept)
+        entries = window.entries[kept]
+        hashes = entries["key_hash"].astype(np.int32)
+        columns = {
+            "entry": numbers,
+            "slot": hashes % file.geometry.slots,
+            "key_hash": hashes,
+            "physical_offset": entries["physical_offset"],
+            "previous_entry": entries["previous_entry"],
+        }
+        if file.header is not None:
+            milliseconds = file.header.begin_timestamp + 1000 * entries["time_diff"].astype(np.int64)
+            columns["store_timestamp"] = timestamps(milliseconds)
+        return batch_of(self._schema, len(entries), columns | self._place(part))
+
+    def _kept(self, window: EntryWindow) -> Array:
+        """Tell which entries are rows."""
+        low, high = self._filters.min_offset, self._filters.end_offset
+        kept = np.ones(len(window.entries), np.bool_) if window.sound is None else window.sound.copy()
+        offsets = window.entries["physical_offset"].astype(np.int64)
+        if low is not None:
+            kept &= offsets >= low
+        if high is not None:
+            kept &= offsets < high
+        if self._hashes is not None:
+            kept &= np.isin(window.entries["key_hash"].astype(np.int32), self._hashes)
+        return kept
+
+
+def _first_number(part: IndexPart, position: int) -> int:
+    return (position - part.file.geometry.entry_position(0)) // ENTRY.size
+
+
+def _entries_of(part: IndexPart) -> EntryRange:
+    def is_sound(start: int, entries: Array) -> Array:
+        numbers = np.arange(len(entries)) + _first_number(part, start)
+        previous = entries["previous_entry"]
+        sound: Array = (entries["key_hash"] >= 0) & (entries["physical_offset"] >= 0) & (entries["time_diff"] >= 0)
+        sound &= (previous >= 0) & (previous < numbers)
+        sound &= entries.view(np.uint8).reshape(len(entries), ENTRY.size).any(axis=1)
+        return sound
+
+    return EntryRange(
+        dtype=_ENTRY_DTYPE,
+        start=part.start,
+        end=part.end,
+        file_end=part.file.geometry.file_size,
+        written_end=written_end(part.file),
+        is_sound=is_sound,
+        expected="an entry whose numbers are at least 0, and which leads to an older one",
+    )
+
+
+def _slots_of(part: IndexPart) -> EntryRange:
+    entries = part.file.geometry.entries
+
+    def is_sound(_: int, slots: Array) -> Array:
+        newest = slots["newest_entry"]
+        sound: Array = (newest >= 0) & (newest < entries)
+        return sound
+
+    return EntryRange(
+        dtype=_SLOT_DTYPE,
+        start=part.start,
+        end=part.end,
+        file_end=part.file.geometry.entry_position(0),
+        written_end=part.end,
+        is_sound=is_sound,
+        expected=f"the number of an entry, 0 to {entries - 1}",
+        are_zeros_sound=True,
+    )

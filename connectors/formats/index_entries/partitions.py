@@ -1,0 +1,76 @@
+"""How the files of indexes are divided among partitions."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from commitlake.connectors.formats.engine.errors import StoreError
+from commitlake.connectors.formats.engine.options import BY_SIZE
+from commitlake.connectors.formats.engine.read_plan import partition_bytes
+from commitlake.connectors.formats.engine.stores import Store
+
+MAX_FILE_BYTES = (1 << 31) - 1
+"""A broker computes the size of each of these files as an int."""
+_MAX_PART_BYTES = 64 << 20
+_OPENING_BYTES = 256 << 10  # opening a file costs as much as reading this
+_LOCAL_MARK = "://"
+
+
+class _Part(Protocol):
+    @property
+    def size(self) -> int:
+        """Bytes that are read."""
+
+
+_P = TypeVar("_P", bound=_Part)
+
+
+def local_root(store: Store) -> Path:
+    """Return a store's folder.
+
+    Raises:
+        StoreError: if it is not on a local disk.
+    """
+    if _LOCAL_MARK in store.root:
+        raise StoreError(f"{store.root}: expected a store on a local disk, as indexes are only read from there")
+    return Path(store.root).parent
+
+
+def divide_range(start: int, end: int, unit: int) -> Iterator[tuple[int, int]]:
+    """Divide a range of a file into ranges that are not too large for one partition; at borders of entries.
+
+    Args:
+        start: the first byte.
+        end: the byte after the last one; whole entries lie between.
+        unit: bytes of an entry.
+    """
+    step = _MAX_PART_BYTES // unit * unit
+    for first in range(start, end, step):
+        yield first, min(end, first + step)
+
+
+def group_parts(parts: Sequence[_P], max_bytes: int) -> list[list[_P]]:
+    """Put parts of files together, in their order, so that each group is one partition.
+
+    Args:
+        parts: parts of files.
+        max_bytes: of a group; more if one part has more. BY_SIZE: two groups for each core of this machine.
+    """
+    if max_bytes == BY_SIZE:
+        max_bytes = partition_bytes(sum(_costs(parts)), os.cpu_count() or 1)
+    groups: list[list[_P]] = []
+    room = 0
+    for part, cost in zip(parts, _costs(parts), strict=True):
+        if cost > room or not groups:
+            groups.append([])
+            room = max_bytes
+        groups[-1].append(part)
+        room -= cost
+    return groups
+
+
+def _costs(parts: Iterable[_Part]) -> Iterator[int]:
+    return (part.size + _OPENING_BYTES for part in parts)

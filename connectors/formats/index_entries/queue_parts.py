@@ -1,0 +1,209 @@
+"""Which queue files are read, and how they are divided among partitions. On the driver; hardly a file is opened.
+
+Folders of topics and queues that are not wanted are not opened. A name that is asked for never becomes part of a path:
+the folders that are there are listed, and their names compared.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from commitlake.connectors.formats.engine.errors import StoreError
+from commitlake.connectors.formats.engine.files import LocalFile
+from commitlake.connectors.formats.engine.filters import Narrowing
+from commitlake.connectors.formats.engine.layouts import StoreLayout
+from commitlake.connectors.formats.engine.stores import Store, find_stores
+from commitlake.connectors.formats.facts.queue_layouts import QueueLayout, queues_of
+from commitlake.connectors.formats.index_entries.entry_damage import BadEntries, Reason
+from commitlake.connectors.formats.index_entries.entry_options import EntryOptions
+from commitlake.connectors.formats.index_entries.entry_windows import find_data
+from commitlake.connectors.formats.index_entries.partitions import MAX_FILE_BYTES, divide_range, group_parts, local_root
+from commitlake.connectors.formats.rocketmq import batch_queues
+from commitlake.schemas.layouts.segments import is_segment_name, parse_queue_folder, parse_segment_name
+from commitlake.schemas.store_files import UnsafeFileError, files_in, folders_in
+
+_ROCKSDB_FILE = "CURRENT"
+
+
+def queue_layouts(store: Store) -> tuple[QueueLayout, ...]:
+    """Return the kinds of queues that a store may have, the usual one first."""
+    usual = queues_of(store.layout)
+    return (usual, batch_queues.QUEUES) if store.layout is StoreLayout.COMMITLOG else (usual,)
+
+
+@dataclass(frozen=True, slots=True)
+class QueueFolder:
+    """The folder of one queue.
+
+    Attributes:
+        broker: the store's name.
+        root: the folder of all queues of this kind; no link is followed below it.
+        layout: what its entries are.
+        topic: the folder's topic.
+        queue_id: its number there.
+    """
+
+    broker: str
+    root: str
+    layout: QueueLayout
+    topic: str
+    queue_id: int
+
+    @property
+    def path(self) -> Path:
+        """The folder."""
+        return Path(self.root, self.topic, str(self.queue_id))
+
+
+@dataclass(frozen=True, slots=True)
+class QueuePart:
+    """A range of a queue file, or a bad range that its name and size tell.
+
+    Attributes:
+        queue: whose file it is.
+        name: of the file.
+        start: first byte of the range.
+        end: the byte after its last one.
+        file_end: the byte after the file's last entry.
+        is_followed: whether a later file of the queue has entries, so that this one must be full.
+        bad: what is bad; the range has nothing else then.
+    """
+
+    queue: QueueFolder
+    name: str
+    start: int
+    end: int
+    file_end: int
+    is_followed: bool = False
+    bad: BadEntries | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes of the range that are read."""
+        return 0 if self.bad else self.end - self.start
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self.queue.path / self.name
+
+    @property
+    def first_number(self) -> int:
+        """The queue's number of the entry at the file's first byte."""
+        return (parse_segment_name(self.name) or 0) // self.queue.layout.entry_size
+
+
+def plan_queues(options: EntryOptions, narrowing: Narrowing) -> list[list[QueuePart]]:
+    """List what is to be read, as a list for each partition.
+
+    Args:
+        options: where to look, and how large a partition may be.
+        narrowing: what is wanted, from the options and from Spark.
+
+    Raises:
+        StoreError: where the path gives no store with queues on a local disk, or a link lies among their files.
+    """
+    parts: list[QueuePart] = []
+    for store in find_stores(options.path, options.broker, options.layout.layouts):
+        if narrowing.brokers is None or store.broker in narrowing.brokers:
+            try:
+                parts += _parts_of_store(store, narrowing)
+            except UnsafeFileError as error:
+                raise StoreError(str(error)) from None
+            except PermissionError as error:
+                raise StoreError(f"{error.filename} may not be read: run as the broker's user") from None
+    return group_parts(parts, options.max_partition_bytes)
+
+
+def _parts_of_store(store: Store, narrowing: Narrowing) -> Iterator[QueuePart]:
+    root = local_root(store)
+    layouts = queue_layouts(store)
+    if all(not (root / layout.folder).is_dir() for layout in layouts):
+        raise StoreError(
+            f"{root} has no folder '{layouts[0].folder}': expected a broker's queues, which it makes anew from its log "
+            "when it starts"
+        )
+    _check_no_rocksdb(root / layouts[0].folder)
+    for layout in layouts:
+        for queue in _queues(store.broker, root / layout.folder, layout, narrowing):
+            yield from _parts_of_queue(queue)
+
+
+def _check_no_rocksdb(folder: Path) -> None:
+    if os.path.lexists(folder / _ROCKSDB_FILE):
+        raise StoreError(f"{folder}: expected queues in files, found queues in RocksDB, which are not read")
+
+
+def _queues(broker: str, root: Path, layout: QueueLayout, narrowing: Narrowing) -> Iterator[QueueFolder]:
+    topics, queue_ids = narrowing.filters.topics, narrowing.filters.queue_ids
+    for topic in folders_in(root):
+        if topics is not None and topic not in topics:
+            continue
+        for name in folders_in(root / topic, below=root):
+            queue_id = parse_queue_folder(name)
+            if queue_id is not None and (queue_ids is None or queue_id in queue_ids):
+                yield QueueFolder(broker, str(root), layout, topic, queue_id)
+
+
+def _parts_of_queue(queue: QueueFolder) -> Iterator[QueuePart]:
+    """Divide the files of a queue, and tell what is wrong with their names and sizes."""
+    names = files_in(queue.path, is_segment_name, below=Path(queue.root))
+    starts = {name: parse_segment_name(name) or 0 for name in names}
+    in_order = sorted(names, key=lambda name: starts[name])
+    unit, written = queue.layout.entry_size, _last_written(queue, in_order)
+    for place, (name, following) in enumerate(pairwise([*in_order, None])):
+        assert name is not None
+        size, is_followed = (queue.path / name).lstat().st_size, place < written
+        room = MAX_FILE_BYTES if following is None else starts[following] - starts[name]
+        bad = _wrong_name(queue, starts[name], size)
+        if bad is not None:
+            yield QueuePart(queue, name, 0, size, size, is_followed, bad)
+            continue
+        end = min(size, room) // unit * unit
+        for first, behind in divide_range(0, end, unit):
+            yield QueuePart(queue, name, first, behind, end, is_followed)
+        bad = _wrong_size(size, room, end, is_followed=is_followed, is_last=following is None)
+        if bad is not None:
+            yield QueuePart(queue, name, bad.start, bad.end, end, is_followed, bad)
+
+
+def _wrong_name(queue: QueueFolder, start: int, size: int) -> BadEntries | None:
+    unit = queue.layout.entry_size
+    if start % unit:
+        return BadEntries(0, size, Reason.NAME, f"a multiple of {unit}, an entry's bytes", str(start))
+    try:
+        queue.topic.encode()
+    except UnicodeEncodeError:
+        return BadEntries(0, size, Reason.NAME, "a topic in UTF-8", repr(os.fsencode(queue.topic))[1:])
+    return None
+
+
+def _wrong_size(size: int, room: int, end: int, *, is_followed: bool, is_last: bool) -> BadEntries | None:
+    """Tell what the size of a file says of the entries between its own last one and the next file's first one."""
+    if size > room:
+        reason = Reason.SIZE if is_last else Reason.OVERLAP
+        return BadEntries(end, size, reason, f"at most {room} bytes", f"{size}")
+    if is_followed and end < room:
+        return BadEntries(end, room, Reason.MISSING, f"{room} bytes to the next file's name", f"{size}")
+    if is_last and end < size:
+        return BadEntries(end, size, Reason.CUT, "whole entries", f"{size - end} bytes more")
+    return None
+
+
+def _last_written(queue: QueueFolder, names: Sequence[str]) -> int:
+    """Return the place of the last file with an entry in it; a broker may have made the ones after it beforehand."""
+    for place in range(len(names) - 1, 0, -1):
+        try:
+            file = LocalFile(str(queue.path / names[place]), Path(queue.root))
+        except FileNotFoundError:
+            continue  # deleted since it was listed
+        try:
+            if find_data(file, 0, MAX_FILE_BYTES) is not None:
+                return place
+        finally:
+            file.close()
+    return 0

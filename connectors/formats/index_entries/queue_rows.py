@@ -1,0 +1,143 @@
+"""The entries of queues as Arrow batches, on a worker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from commitlake.connectors.formats.engine.errors import StoreError
+from commitlake.connectors.formats.engine.files import LocalFile
+from commitlake.connectors.formats.engine.filters import Filters
+from commitlake.connectors.formats.engine.options import Mode
+from commitlake.connectors.formats.index_entries.entry_columns import (
+    Array,
+    bad_batch,
+    batch_of,
+    is_timestamp,
+    timestamps,
+    together,
+)
+from commitlake.connectors.formats.index_entries.entry_damage import BadEntries, DamageCounter, Reason
+from commitlake.connectors.formats.index_entries.entry_windows import EntryRange, EntryWindow, walk_entries
+from commitlake.connectors.formats.index_entries.queue_parts import QueuePart
+from commitlake.schemas.layouts.numbers import INT32_MAX
+from commitlake.schemas.store_files import UnsafeFileError
+
+
+def read_queue_parts(
+    parts: Sequence[QueuePart], schema: pa.Schema, filters: Filters, mode: Mode
+) -> Iterator[pa.RecordBatch]:
+    """Yield the entries of a partition.
+
+    Args:
+        parts: of one partition, from `plan_queues`.
+        schema: the columns that are wanted, of `schemas.tables.index_entries.QUEUE_ENTRIES`.
+        filters: only the physical offsets are looked at: the parts are of wanted topics and queues.
+        mode: what to do with bad ranges.
+
+    Raises:
+        DamagedIndexError: in mode FAILFAST, for the first bad range.
+        StoreError: where a link lies in the place of a file.
+    """
+    damage = DamageCounter(mode)
+    yield from together(batch for part in parts for batch in _Reader(part, schema, filters, damage).batches())
+    damage.log()
+
+
+class _Reader:
+    def __init__(self, part: QueuePart, schema: pa.Schema, filters: Filters, damage: DamageCounter) -> None:
+        self._part = part
+        self._layout = part.queue.layout
+        self._schema = schema
+        self._filters = filters
+        self._damage = damage
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of the part."""
+        part = self._part
+        if part.bad is not None:
+            yield from self._bad([part.bad])
+            return
+        try:
+            file = LocalFile(str(part.path), Path(part.queue.root))
+        except FileNotFoundError:
+            yield from self._bad(
+                [BadEntries(part.start, part.end, Reason.MISSING, "a file", "none: it was deleted just now")]
+            )
+            return
+        except UnsafeFileError as error:
+            raise StoreError(str(error)) from None
+        try:
+            for window in walk_entries(file, self._range()):
+                yield from self._bad(window.bad)
+                yield self._rows(window)
+        finally:
+            file.close()
+
+    def _range(self) -> EntryRange:
+        part = self._part
+        return EntryRange(
+            dtype=self._layout.dtype,
+            start=part.start,
+            end=part.end,
+            file_end=part.file_end,
+            written_end=part.end if part.is_followed else 0,
+            is_sound=lambda _, entries: self._is_sound(entries),
+            expected=f"an entry of {self._layout.entry_size} bytes",
+        )
+
+    def _is_sound(self, entries: Array) -> Array:
+        """Tell which entries a broker takes for written, and whose values are none that only damage can have."""
+        sound = self._layout.is_written(entries)
+        sound = sound & (entries["physical_offset"].astype(np.int64) >= 0) & (entries["size"] <= INT32_MAX)
+        if "store_timestamp" in self._names:
+            sound &= is_timestamp(entries["store_timestamp"])
+        return sound
+
+    @property
+    def _names(self) -> tuple[str, ...]:
+        return self._layout.dtype.names or ()
+
+    def _bad(self, found: Sequence[BadEntries]) -> Iterator[pa.RecordBatch]:
+        values = [self._damage.take(str(self._part.path), bad) for bad in found]
+        if values and self._damage.mode is Mode.PERMISSIVE:
+            yield bad_batch(self._schema, values, self._place())
+
+    def _place(self) -> dict[str, Any]:
+        queue = self._part.queue
+        topic = queue.topic.encode("utf-8", "replace").decode()
+        return {"broker": queue.broker, "topic": topic, "queue_id": queue.queue_id}
+
+    def _rows(self, window: EntryWindow) -> pa.RecordBatch:
+        kept = self._kept(window)
+        entries = window.entries if kept is None else window.entries[kept]
+        columns = self._place()
+        for name in ("physical_offset", "size", "tags_code", "batch_size"):
+            if name in self._names:
+                columns[name] = entries[name]
+        if "message_base_offset" in self._names:
+            columns["queue_offset"] = entries["message_base_offset"]
+            columns["store_timestamp"] = timestamps(entries["store_timestamp"])
+        else:
+            first = self._part.first_number + window.start // self._layout.entry_size
+            numbers = np.arange(first, first + len(window.entries))
+            columns["queue_offset"] = numbers if kept is None else numbers[kept]
+        return batch_of(self._schema, len(entries), columns)
+
+    def _kept(self, window: EntryWindow) -> Array | None:
+        """Tell which entries are rows: None for all."""
+        low, high = self._filters.min_offset, self._filters.end_offset
+        masks = [] if window.sound is None else [window.sound]
+        offsets = window.entries["physical_offset"].astype(np.int64)
+        if low is not None:
+            masks.append(offsets >= low)
+        if high is not None:
+            masks.append(offsets < high)
+        if not self._layout.fills_gaps:
+            masks.append(~self._layout.is_filler(window.entries))
+        kept = np.logical_and.reduce(masks) if masks else None
+        return None if kept is None or kept.all() else kept

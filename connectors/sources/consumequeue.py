@@ -1,0 +1,111 @@
+"""The Spark data source `consumequeue`: the entries of a broker's own queues as rows.
+
+    from commitlake import register
+    register(spark)
+    entries = spark.read.format("consumequeue").option("topics", "orders").load("/data/rocketmq/store")
+    entries.groupBy("queue_id").agg(F.min("queue_offset"), F.max("queue_offset"))
+
+It reads RocketMQ's ConsumeQueues and BatchConsumeQueues, BoltMQ's and `broker_lite`'s, and JMQ's queues. Options are in
+`connectors.formats.index_entries.entry_options`, columns in `schemas.tables.index_entries.QUEUE_ENTRIES`.
+
+Planning happens in a Python process on the driver: it lists the folders of the wanted topics and queues, and divides
+their files among partitions (`queue_parts`). A worker reads 16,384 entries at a time. A queue ends before its first
+unwritten entry; unwritten or broken entries with others after them, and missing files, are bad ranges, which `mode` is
+about. Entries that only fill the head of a ConsumeQueue which was made late are no rows. Entries are not compared with
+the log.
+
+`register(spark, pushdown=True)` lets Spark push predicates on broker, topic, queue_id and physical_offset; see the
+warning in `connectors.sources.commitlog`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from commitlake.connectors.formats.index_entries.entry_options import EntryOptions, parse_queue_options
+from commitlake.connectors.sources.predicates import push
+from commitlake.connectors.sources.schema_choice import check_columns, choose_columns
+from commitlake.schemas.tables.index_entries import CORRUPT_ENTRY, QUEUE_ENTRIES
+
+if TYPE_CHECKING:
+    from commitlake.connectors.formats.index_entries.queue_parts import QueuePart
+
+
+class ConsumeQueueDataSource(DataSource):
+    """Reads the queues of stores; see the module and its options."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name for `format`."""
+        return "consumequeue"
+
+    def schema(self) -> StructType:
+        """Return the columns that the options ask for."""
+        options = parse_queue_options(self.options)
+        return choose_columns(QUEUE_ENTRIES, options.columns, options.mode, CORRUPT_ENTRY.name)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return a reader of these columns."""
+        return QueueReader(parse_queue_options(self.options), schema)
+
+
+class PushdownConsumeQueueDataSource(ConsumeQueueDataSource):
+    """`ConsumeQueueDataSource`, taking Spark's predicates; Spark applies all of them again."""
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return a reader of these columns that takes filters."""
+        return PushdownQueueReader(parse_queue_options(self.options), schema)
+
+
+@dataclass(frozen=True)
+class QueuePartition(InputPartition):
+    """One partition: parts of queue files."""
+
+    parts: Sequence[QueuePart]
+
+
+class QueueReader(DataSourceReader):
+    """Plans on the driver, reads on workers."""
+
+    def __init__(self, options: EntryOptions, schema: StructType) -> None:
+        """Check options and schema; nothing is read yet.
+
+        Raises:
+            OptionError: where they do not fit.
+        """
+        check_columns(schema, QUEUE_ENTRIES, options.mode, CORRUPT_ENTRY.name)
+        self._options = options
+        self._narrowing = options.narrowing
+        self._arrow_schema: pa.Schema = to_arrow_schema(schema, timezone="UTC")
+
+    def partitions(self) -> list[QueuePartition]:
+        """List the files of the wanted topics and queues, in parts."""
+        from commitlake.connectors.formats.index_entries.queue_parts import plan_queues  # noqa: PLC0415 (loads the kernel)
+
+        return [QueuePartition(tuple(parts)) for parts in plan_queues(self._options, self._narrowing)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the entries of one partition; none for a read without partitions."""
+        from commitlake.connectors.formats.index_entries.queue_rows import read_queue_parts  # noqa: PLC0415
+        from commitlake.connectors.sources.settled import settle  # noqa: PLC0415
+
+        if isinstance(partition, QueuePartition):
+            filters, mode = self._narrowing.filters, self._options.mode
+            yield from read_queue_parts(partition.parts, self._arrow_schema, filters, mode)
+            settle()
+
+
+class PushdownQueueReader(QueueReader):
+    """A reader to which Spark tells its filters first."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 (Spark's name)
+        """Take what leaves out folders and entries early; return all, for Spark to apply."""
+        self._narrowing = push(self._narrowing, filters)
+        return filters

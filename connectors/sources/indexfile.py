@@ -1,0 +1,122 @@
+"""The Spark data source `indexfile`: the entries, slots or headers of a RocketMQ broker's IndexFiles as rows.
+
+    from commitlake import register
+    register(spark)
+    entries = spark.read.format("indexfile").load("/data/rocketmq/store")
+    headers = spark.read.format("indexfile").option("content", "headers").load("/data/rocketmq/store")
+
+An IndexFile is a hash table on disk: a header, slots with the number of their chain's newest entry, and entries of 20
+bytes in the order in which they were made. It has hashes of topic and key only; with the options `topics` and `keys`
+the rows are the entries whose hash is that of one of the keys, and some of other keys may be among them.
+
+Options are in `connectors.formats.index_entries.entry_options`, columns in `schemas.tables.index_entries`. The driver
+reads the headers and divides the files among partitions (`index_parts`); a worker reads 16,384 entries at a time. The
+counts in a header may be behind the entries after a crash, so entries are read until the rest of the file is zeros. An
+entry that no broker writes, a header that contradicts its file and a file of a wrong size are bad ranges, which `mode`
+is about. Entries are not compared with the log.
+
+`register(spark, pushdown=True)` lets Spark push predicates on broker and physical_offset; see the warning in
+`connectors.sources.commitlog`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from commitlake.connectors.formats.index_entries.entry_options import (
+    IndexContent,
+    IndexFileOptions,
+    parse_index_options,
+)
+from commitlake.connectors.sources.predicates import push
+from commitlake.connectors.sources.schema_choice import check_columns, choose_columns
+from commitlake.schemas.tables.index_entries import CORRUPT_ENTRY, INDEX_ENTRIES, INDEX_HEADERS, INDEX_SLOTS
+
+if TYPE_CHECKING:
+    from commitlake.connectors.formats.index_entries.index_parts import IndexPart
+
+_TABLES = {
+    IndexContent.ENTRIES: INDEX_ENTRIES,
+    IndexContent.SLOTS: INDEX_SLOTS,
+    IndexContent.HEADERS: INDEX_HEADERS,
+}
+
+
+class IndexFileDataSource(DataSource):
+    """Reads the IndexFiles of stores; see the module and its options."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name for `format`."""
+        return "indexfile"
+
+    def schema(self) -> StructType:
+        """Return the columns that the options ask for."""
+        options = parse_index_options(self.options)
+        table, read = _TABLES[options.content], options.read
+        return choose_columns(table, read.columns, read.mode, CORRUPT_ENTRY.name)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return a reader of these columns."""
+        return IndexFileReader(parse_index_options(self.options), schema)
+
+
+class PushdownIndexFileDataSource(IndexFileDataSource):
+    """`IndexFileDataSource`, taking Spark's predicates; Spark applies all of them again."""
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return a reader of these columns that takes filters."""
+        return PushdownIndexFileReader(parse_index_options(self.options), schema)
+
+
+@dataclass(frozen=True)
+class IndexPartition(InputPartition):
+    """One partition: parts of IndexFiles."""
+
+    parts: Sequence[IndexPart]
+
+
+class IndexFileReader(DataSourceReader):
+    """Plans on the driver, reads on workers."""
+
+    def __init__(self, options: IndexFileOptions, schema: StructType) -> None:
+        """Check options and schema; nothing is read yet.
+
+        Raises:
+            OptionError: where they do not fit.
+        """
+        check_columns(schema, _TABLES[options.content], options.read.mode, CORRUPT_ENTRY.name)
+        self._options = options
+        self._narrowing = options.read.narrowing
+        self._arrow_schema: pa.Schema = to_arrow_schema(schema, timezone="UTC")
+
+    def partitions(self) -> list[IndexPartition]:
+        """List the IndexFiles, in parts."""
+        from commitlake.connectors.formats.index_entries.index_parts import plan_index_files  # noqa: PLC0415
+
+        return [IndexPartition(tuple(parts)) for parts in plan_index_files(self._options, self._narrowing)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of one partition; none for a read without partitions."""
+        from commitlake.connectors.formats.index_entries.index_rows import read_index_parts  # noqa: PLC0415
+        from commitlake.connectors.sources.settled import settle  # noqa: PLC0415
+
+        if isinstance(partition, IndexPartition):
+            yield from read_index_parts(partition.parts, self._arrow_schema, self._narrowing.filters, self._options)
+            settle()
+
+
+class PushdownIndexFileReader(IndexFileReader):
+    """A reader to which Spark tells its filters first."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 (Spark's name)
+        """Take what leaves out stores and entries early; return all, for Spark to apply."""
+        self._narrowing = push(self._narrowing, filters)
+        return filters

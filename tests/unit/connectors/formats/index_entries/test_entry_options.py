@@ -1,0 +1,67 @@
+"""The options of `consumequeue` and `indexfile`."""
+
+from __future__ import annotations
+
+import pytest
+
+from commitlake.connectors.formats.engine.errors import OptionError
+from commitlake.connectors.formats.engine.options import Mode
+from commitlake.connectors.formats.index_entries.entry_options import (
+    IndexContent,
+    parse_index_options,
+    parse_queue_options,
+)
+from commitlake.schemas.layouts.rocketmq.indexfile import Geometry, key_hash
+
+
+def test_queue_options_narrow_topics_queues_and_offsets() -> None:
+    options = parse_queue_options(
+        {"PATH": "/store", "topics": "a, b", "queueIds": "0,3", "startingOffset": "10", "mode": "permissive"}
+    )
+    filters = options.narrowing.filters
+    assert (filters.topics, filters.queue_ids) == (frozenset({"a", "b"}), frozenset({0, 3}))
+    assert (filters.min_offset, filters.end_offset, options.mode) == (10, None, Mode.PERMISSIVE)
+
+
+def test_index_options_hash_the_keys_of_each_topic() -> None:
+    options = parse_index_options({"path": "/store", "topics": "a,b", "keys": "k"})
+    assert options.key_hashes == frozenset({key_hash("a", "k"), key_hash("b", "k")})
+    assert options.content is IndexContent.ENTRIES
+
+
+def test_index_options_take_the_brokers_geometry() -> None:
+    options = parse_index_options({"path": "/store", "indexSlots": "7", "indexEntries": "9"})
+    assert options.geometry == Geometry(7, 9)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "'path' is missing"),
+        ({"path": "/s", "topcs": "a"}, "did you mean 'topics'"),
+        ({"path": "/s", "keys": "a"}, "unknown option 'keys'"),
+        ({"path": "/s", "mode": "LAX"}, "option mode"),
+        ({"path": "/s", "queueIds": "one"}, "option queueIds: expected whole numbers"),
+        ({"path": "/s", "maxPartitionBytes": "0"}, "option maxPartitionBytes"),
+    ],
+)
+def test_wrong_queue_options_are_errors(given: dict[str, str], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        parse_queue_options(given)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"keys": "a"}, "topics and keys: expected both or none"),
+        ({"topics": "a"}, "topics and keys: expected both or none"),
+        ({"topics": "a", "keys": "k", "content": "slots"}, "option keys is for entries"),
+        ({"indexSlots": "5"}, "expected both or none"),
+        ({"indexSlots": "0", "indexEntries": "5"}, "each at least 1"),
+        ({"indexSlots": "5", "indexEntries": "2000000000"}, "expected a file of at most 2147483647 bytes"),
+        ({"content": "files"}, "option content: expected entries, slots, headers"),
+    ],
+)
+def test_wrong_index_options_are_errors(given: dict[str, str], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        parse_index_options({"path": "/s", **given})

@@ -1,0 +1,163 @@
+"""The rows of `indexfile`."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+
+import pytest
+
+from commitlake.connectors.formats.engine.errors import DamagedIndexError
+from commitlake.connectors.formats.rocketmq.indexes import walk_index_files
+from commitlake.schemas.layouts.rocketmq.indexfile import (
+    HEADER,
+    Entry,
+    Geometry,
+    key_hash,
+    parse_header,
+    serialize_entry,
+)
+from tests.indexed_stores import RARE, unique_key
+from tests.unit.connectors.formats.index_entries.conftest import Read, Rows
+
+_GEOMETRY = Geometry(50, 200)
+
+
+def milliseconds(time: datetime.datetime) -> int:
+    return int(time.timestamp() * 1000)
+
+
+def last_file(store: Path) -> Path:
+    """The file that is not full."""
+    return max((store / "index").iterdir())
+
+
+def write_entry(path: Path, number: int, data: bytes) -> None:
+    with path.open("r+b") as file:
+        file.seek(_GEOMETRY.entry_position(number))
+        file.write(data)
+
+
+def ranges(rows: Rows) -> list[tuple[int, int, str]]:
+    """Bad ranges, in numbers of entries."""
+    found = [row["_corrupt_record"] for row in rows if row["_corrupt_record"]]
+    first = _GEOMETRY.entry_position(0)
+    return [((each["start"] - first) // 20, (each["end"] - first) // 20, each["reason"]) for each in found]
+
+
+def test_entries_are_those_of_the_plain_reader(plain_store: Path, read_index: Read) -> None:
+    rows = read_index(plain_store)
+    names = ("file", "entry", "slot", "key_hash", "physical_offset", "previous_entry")
+    assert [(*(row[name] for name in names), milliseconds(row["store_timestamp"])) for row in rows] == [
+        (
+            each.file,
+            each.number,
+            each.slot,
+            each.entry.key_hash,
+            each.entry.physical_offset,
+            each.entry.previous_entry,
+            each.store_timestamp,
+        )
+        for each in walk_index_files(plain_store)
+    ]
+    assert len(rows) == 330 * 4  # a unique key, two keys and tags for each message
+
+
+def test_slots_lead_to_the_newest_entry_of_their_chain(plain_store: Path, read_index: Read) -> None:
+    newest = {(row["file"], row["slot"]): row["entry"] for row in read_index(plain_store)}
+    slots = read_index(plain_store, content="slots")
+    assert {(row["file"], row["slot"]): row["newest_entry"] for row in slots} == newest
+    assert len(slots) == len(newest)
+
+
+def test_headers_are_one_row_for_each_file(plain_store: Path, read_index: Read) -> None:
+    rows = read_index(plain_store, content="headers")
+    for row, path in zip(rows, sorted((plain_store / "index").iterdir()), strict=True):
+        header = parse_header(path.read_bytes()[: HEADER.size])
+        assert (row["file"], row["slots"], row["entries"]) == (path.name, 50, 200)
+        assert (row["used_slots"], row["index_count"]) == (header.used_slots, header.index_count)
+        assert milliseconds(row["end_timestamp"]) == header.end_timestamp
+        assert row["end_physical_offset"] == header.end_physical_offset
+
+
+def test_keys_choose_entries_by_their_hash(plain_store: Path, read_index: Read) -> None:
+    keys = ("order-40", unique_key(40), "absent")
+    rows = read_index(plain_store, topics=RARE, keys=",".join(keys))
+    assert {row["key_hash"] for row in rows} == {key_hash(RARE, key) for key in keys[:2]}
+    assert len({row["physical_offset"] for row in rows}) == 1
+
+
+def test_offsets_choose_entries(plain_store: Path, read_index: Read) -> None:
+    every = read_index(plain_store)
+    low, high = every[100]["physical_offset"], every[500]["physical_offset"]
+    chosen = read_index(plain_store, startingOffset=low, endingOffset=high)
+    assert chosen == [row for row in every if low <= row["physical_offset"] < high]
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [None, Entry(-5, 0, 0, 0), Entry(5, -1, 0, 0), Entry(5, 0, -1, 0), Entry(5, 0, 0, 7), Entry(5, 0, 0, -7)],
+    ids=["zeros", "hash", "offset", "time", "newer entry", "previous entry"],
+)
+def test_an_entry_that_no_broker_writes_goes_by_the_mode(store: Path, read_index: Read, entry: Entry | None) -> None:
+    path = last_file(store)
+    every = len(read_index(store))
+    write_entry(path, 7, bytes(20) if entry is None else serialize_entry(entry))
+    with pytest.raises(DamagedIndexError, match=f"{path.name}, bytes 380 to 400: entry: expected an entry"):
+        read_index(store)
+    assert len(read_index(store, mode="DROPMALFORMED")) == every - 1
+    rows = read_index(store, mode="PERMISSIVE")
+    assert ranges(rows) == [(7, 8, "entry")]
+    assert len(rows) == every
+
+
+def test_entries_that_the_header_counts_are_missed(store: Path, read_index: Read) -> None:
+    path = last_file(store)
+    count = parse_header(path.read_bytes()[: HEADER.size]).index_count
+    write_entry(path, count - 2, bytes(40))
+    assert ranges(read_index(store, mode="PERMISSIVE")) == [(count - 2, count, "entry")]
+
+
+def test_entries_that_the_header_does_not_count_yet_are_rows(store: Path, read_index: Read) -> None:
+    every = read_index(store)
+    with last_file(store).open("r+b") as file:
+        file.seek(HEADER.offset_of("index_count"))
+        file.write((3).to_bytes(4, "big"))
+    assert read_index(store) == every
+
+
+def test_without_its_header_a_file_has_entries_without_times(store: Path, read_index: Read) -> None:
+    every = len(read_index(store))
+    with last_file(store).open("r+b") as file:
+        file.write(b"\xff" * HEADER.size)
+    rows = read_index(store, mode="PERMISSIVE")
+    assert len([row for row in rows if row["entry"]]) == every
+    newest = [row for row in rows if row["file"] == last_file(store).name and row["entry"]]
+    assert {row["store_timestamp"] for row in newest} == {None}
+    assert [row["_corrupt_record"]["reason"] for row in rows if row["_corrupt_record"]] == ["header"]
+
+
+def test_a_slot_that_leads_to_no_entry_is_bad(store: Path, read_index: Read) -> None:
+    every = read_index(store, content="slots")
+    with last_file(store).open("r+b") as file:
+        file.seek(_GEOMETRY.slot_position(every[-1]["slot"]))
+        file.write((200).to_bytes(4, "big"))
+    rows = read_index(store, content="slots", mode="PERMISSIVE")
+    assert [row for row in rows if row["slot"] is not None] == every[:-1]
+    assert [row["_corrupt_record"]["expected"] for row in rows if row["_corrupt_record"]] == [
+        "the number of an entry, 0 to 199"
+    ]
+
+
+def test_files_of_another_geometry_are_read_with_it(tmp_path: Path, read_index: Read) -> None:
+    from commitlake.broker_lite.stores.rocketmq import StoreOptions
+    from tests.indexed_stores import write_indexed_store
+
+    options = StoreOptions(segment_size_bytes=1 << 14, index_slots=30, index_entries=77)
+    store = write_indexed_store(tmp_path / "store", count=50, options=options)
+    rows = read_index(store, indexSlots=30, indexEntries=77)
+    assert [row["key_hash"] for row in rows] == [
+        each.entry.key_hash for each in walk_index_files(store, Geometry(30, 77))
+    ]
+    with pytest.raises(DamagedIndexError, match="indexSlots and indexEntries"):
+        read_index(store)

@@ -1,0 +1,39 @@
+"""Files divided among partitions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from commitlake.connectors.formats.engine.errors import StoreError
+from commitlake.connectors.formats.engine.layouts import StoreLayout
+from commitlake.connectors.formats.engine.stores import Store
+from commitlake.connectors.formats.index_entries.partitions import divide_range, group_parts, local_root
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a file."""
+
+    size: int
+
+
+def test_ranges_are_divided_between_entries() -> None:
+    ranges = list(divide_range(40, 40 + 20 * 10_000_000, 20))
+    assert ranges[0][0] == 40
+    assert ranges[-1][1] == 40 + 20 * 10_000_000
+    assert all((end - start) % 20 == 0 and 0 < end - start <= 64 << 20 for start, end in ranges)
+    assert list(divide_range(40, 40, 20)) == []
+
+
+def test_parts_are_grouped_by_bytes_and_files() -> None:
+    parts = [Part(400_000), Part(400_000), Part(10), Part(3_000_000), Part(0)]
+    sizes = [[part.size for part in group] for group in group_parts(parts, 1_500_000)]
+    assert sizes == [[400_000, 400_000], [10], [3_000_000], [0]]
+    assert group_parts([], 1) == []
+
+
+def test_stores_elsewhere_are_refused() -> None:
+    with pytest.raises(StoreError, match="s3://b/store/commitlog: expected a store on a local disk"):
+        local_root(Store("b", "s3://b/store/commitlog", (), StoreLayout.COMMITLOG))

@@ -1,0 +1,158 @@
+"""The rows of `consumequeue`."""
+
+from __future__ import annotations
+
+import datetime
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from commitlake.connectors.formats.engine.errors import DamagedIndexError, StoreError
+from commitlake.connectors.formats.jmq.queue_files import walk_queue_files
+from commitlake.connectors.formats.rocketmq.indexes import walk_consume_queues
+from commitlake.schemas.layouts.jmq import queue as jmq_queue
+from commitlake.schemas.layouts.rocketmq import batchconsumequeue, consumequeue
+from commitlake.schemas.layouts.segments import segment_name
+from tests.indexed_stores import QUEUE_FILE_ENTRIES, RARE
+from tests.unit.connectors.formats.index_entries.conftest import Read, Rows
+
+_COLUMNS = ("topic", "queue_id", "queue_offset", "physical_offset", "size", "tags_code")
+
+
+def tuples(rows: Rows) -> list[tuple[Any, ...]]:
+    return sorted(tuple(row[name] for name in _COLUMNS) for row in rows)
+
+
+def ranges(rows: Rows) -> list[tuple[int, int, str]]:
+    found = [row["_corrupt_record"] for row in rows if row["_corrupt_record"]]
+    return [(each["start"], each["end"], each["reason"]) for each in found]
+
+
+def first_file(store: Path, topic: str, queue_id: int = 0, folder: str = "consumequeue") -> Path:
+    return store / folder / topic / str(queue_id) / segment_name(0)
+
+
+def fullest_queue(jmq_store: Path) -> int:
+    """The queue of the rare topic that has the most entries."""
+    found = Counter(each.queue_id for each in walk_queue_files(jmq_store / "journal", pytest.fail, RARE))
+    ((queue_id, count),) = found.most_common(1)
+    assert count > 2
+    return queue_id
+
+
+def write(path: Path, position: int, data: bytes) -> None:
+    with path.open("r+b") as file:
+        file.seek(position)
+        file.write(data)
+
+
+def test_rows_are_the_entries_of_the_plain_reader(plain_store: Path, read_queues: Read) -> None:
+    rows = read_queues(plain_store)
+    assert tuples(rows) == sorted(
+        (each.topic, each.queue_id, each.queue_offset, *each.entry) for each in walk_consume_queues(plain_store)
+    )
+    assert len(rows) == 330
+    assert {(row["broker"], row["batch_size"], row["store_timestamp"]) for row in rows} == {
+        (plain_store.parent.name, None, None)
+    }
+
+
+def test_rows_of_a_jmq_store_are_those_of_the_plain_reader(plain_jmq_store: Path, read_queues: Read) -> None:
+    assert tuples(read_queues(plain_jmq_store)) == sorted(
+        (each.topic, each.queue_id, each.queue_offset, each.entry.journal_offset, each.entry.size, None)
+        for each in walk_queue_files(plain_jmq_store / "journal", pytest.fail)
+    )
+
+
+def test_entries_of_batches_have_count_and_time(store: Path, read_queues: Read) -> None:
+    folder = store / "batchconsumequeue" / "%RETRY%group" / "3"
+    folder.mkdir(parents=True)
+    entries = [
+        batchconsumequeue.Entry(100, 90, 7, 1_700_000_000_123, 0, 5),
+        batchconsumequeue.Entry(190, 80, 8, 1_700_000_001_000, 5, 2),
+    ]
+    data = b"".join(map(batchconsumequeue.serialize_entry, entries))
+    (folder / segment_name(0)).write_bytes(data.ljust(46 * 10, b"\0"))
+    rows = read_queues(store, topics="%RETRY%group")
+    assert tuples(rows) == [("%RETRY%group", 3, 0, 100, 90, 7), ("%RETRY%group", 3, 5, 190, 80, 8)]
+    assert [row["batch_size"] for row in rows] == [5, 2]
+    assert rows[0]["store_timestamp"] == datetime.datetime(2023, 11, 14, 22, 13, 20, 123000, datetime.UTC)
+
+
+def test_filters_choose_topics_queues_and_offsets(plain_store: Path, read_queues: Read) -> None:
+    every = read_queues(plain_store)
+    low, high = (sorted(row["physical_offset"] for row in every)[place] for place in (50, 150))
+    assert tuples(read_queues(plain_store, topics=f"{RARE},topic-1", queueIds="0,2")) == tuples(
+        [row for row in every if row["topic"] in (RARE, "topic-1") and row["queue_id"] in (0, 2)]
+    )
+    assert tuples(read_queues(plain_store, startingOffset=low, endingOffset=high)) == tuples(
+        [row for row in every if low <= row["physical_offset"] < high]
+    )
+
+
+def test_fillers_are_no_rows(store: Path, read_queues: Read) -> None:
+    filler = consumequeue.serialize_entry(consumequeue.PRE_BLANK)
+    write(first_file(store, RARE), 0, filler * 2)
+    assert [row["queue_offset"] for row in read_queues(store, topics=RARE, queueIds="0")] == [2, 3, 4, 5]
+
+
+def test_lost_messages_of_a_journal_are_rows_of_size_0(jmq_store: Path, read_queues: Read) -> None:
+    queue_id = fullest_queue(jmq_store)
+    write(first_file(jmq_store, RARE, queue_id, "queue"), 22, jmq_queue.serialize_entry(jmq_queue.Entry(0, 0)))
+    assert read_queues(jmq_store, topics=RARE, queueIds=queue_id)[1]["size"] == 0
+
+
+@pytest.mark.parametrize("data", [bytes(20), b"\xff" * 20], ids=["zeros", "ones"])
+def test_a_bad_entry_before_others_goes_by_the_mode(store: Path, read_queues: Read, data: bytes) -> None:
+    write(first_file(store, RARE), 20, data)
+    chosen = {"topics": RARE, "queueIds": "0"}
+    with pytest.raises(DamagedIndexError, match=r"rare/0/0{20}, bytes 20 to 40: entry: expected an entry of 20 bytes"):
+        read_queues(store, **chosen)
+    assert [row["queue_offset"] for row in read_queues(store, mode="DROPMALFORMED", **chosen)] == [0, 2, 3, 4, 5]
+    rows = read_queues(store, mode="PERMISSIVE", **chosen)
+    assert ranges(rows) == [(20, 40, "entry")]
+    (bad,) = [row for row in rows if row["_corrupt_record"]]
+    assert (bad["topic"], bad["queue_id"], bad["size"], len(rows)) == (RARE, 0, None, 6)
+
+
+def test_an_entry_of_a_journal_without_its_crc_is_bad(jmq_store: Path, read_queues: Read) -> None:
+    queue_id = fullest_queue(jmq_store)
+    write(first_file(jmq_store, RARE, queue_id, "queue"), 22, b"\1")
+    rows = read_queues(jmq_store, topics=RARE, mode="PERMISSIVE")
+    assert ranges(rows) == [(22, 44, "entry")]
+
+
+def test_a_sound_crc_does_not_make_impossible_numbers_sound(jmq_store: Path, read_queues: Read) -> None:
+    queue_id = fullest_queue(jmq_store)
+    impossible = jmq_queue.Entry(1 << 63, (1 << 32) - 1)
+    write(first_file(jmq_store, RARE, queue_id, "queue"), 22, jmq_queue.serialize_entry(impossible))
+    assert ranges(read_queues(jmq_store, topics=RARE, mode="PERMISSIVE")) == [(22, 44, "entry")]
+
+
+def test_zeros_at_the_end_of_a_file_with_a_later_one_are_bad(store: Path, read_queues: Read) -> None:
+    size = 20 * QUEUE_FILE_ENTRIES
+    write(first_file(store, "topic-0"), size - 40, bytes(40))
+    assert ranges(read_queues(store, topics="topic-0", queueIds="0", mode="PERMISSIVE")) == [(size - 40, size, "entry")]
+
+
+def test_bad_names_are_rows_without_a_topic_that_is_not_text(store: Path, read_queues: Read) -> None:
+    (store / "consumequeue" / RARE).rename(store / "consumequeue" / "rare\udcff")
+    rows = [row for row in read_queues(store, mode="PERMISSIVE") if row["_corrupt_record"]]
+    assert {row["topic"] for row in rows} == {"rare?"}
+
+
+def test_a_link_planted_after_planning_is_refused(store: Path, read_queues: Read, tmp_path: Path) -> None:
+    from commitlake.connectors.formats.engine.filters import Filters
+    from commitlake.connectors.formats.engine.options import Mode
+    from commitlake.connectors.formats.index_entries.entry_options import parse_queue_options
+    from commitlake.connectors.formats.index_entries.queue_parts import plan_queues
+    from commitlake.connectors.formats.index_entries.queue_rows import read_queue_parts
+
+    options = parse_queue_options({"path": str(store), "topics": RARE})
+    (parts,) = plan_queues(options, options.narrowing)
+    (store / "consumequeue" / RARE).rename(tmp_path / "moved")
+    (store / "consumequeue" / RARE).symlink_to(tmp_path / "moved")
+    with pytest.raises(StoreError, match="found a symbolic link"):
+        list(read_queue_parts(parts, None, Filters(), Mode.PERMISSIVE))

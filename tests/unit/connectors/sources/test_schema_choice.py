@@ -1,0 +1,38 @@
+"""The columns of a read."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
+
+from commitlake.connectors.formats.engine.errors import OptionError
+from commitlake.connectors.formats.engine.options import Mode
+from commitlake.connectors.sources.schema_choice import check_columns, choose_columns
+
+_TABLE = StructType(
+    [StructField("topic", StringType()), StructField("size", IntegerType()), StructField("_bad", StringType())]
+)
+
+
+def test_all_columns_but_that_of_bad_ranges_are_chosen_unless_the_mode_has_it() -> None:
+    assert choose_columns(_TABLE, None, Mode.FAILFAST, "_bad").names == ["topic", "size"]
+    assert choose_columns(_TABLE, None, Mode.PERMISSIVE, "_bad").names == ["topic", "size", "_bad"]
+
+
+def test_named_columns_are_chosen_in_their_order() -> None:
+    assert choose_columns(_TABLE, ("size", "topic"), Mode.FAILFAST, "_bad").names == ["size", "topic"]
+    with pytest.raises(OptionError, match="'tag' is not one of topic, size, _bad"):
+        choose_columns(_TABLE, ("tag",), Mode.FAILFAST, "_bad")
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ([StructField("tag", StringType())], "'tag' is not one of topic"),
+        ([StructField("size", LongType())], "column size: expected int, found bigint"),
+        ([StructField("size", IntegerType())], "mode PERMISSIVE needs the column _bad"),
+    ],
+)
+def test_other_columns_are_errors(fields: list[StructField], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        check_columns(StructType(fields), _TABLE, Mode.PERMISSIVE, "_bad")
