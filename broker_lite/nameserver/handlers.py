@@ -7,6 +7,7 @@ own: no other broker takes its place.
 
 from __future__ import annotations
 
+import logging
 import zlib
 from collections.abc import Callable, Generator
 
@@ -56,6 +57,8 @@ _FAQ = "See the broker's autoCreateTopicEnable"
 
 Answering = Generator[None, None, Command]
 """The work on an answer that may take long: it yields between steps of at most a few milliseconds."""
+
+_logger = logging.getLogger(__name__)
 
 
 class NameServer:
@@ -109,16 +112,16 @@ class NameServer:
             elif request.code in ADMINISTRATION | REGISTRATION:
                 self._accounts.check(request, channel)
             answer = handler(channel, request)
-        except CommandError as error:
-            return _refusal(request, error)
-        return answer if isinstance(answer, Command) else self._finish(request, answer)
+        except Exception as error:  # noqa: BLE001 (it is answered, and logged)
+            return _failure(channel, request, error)
+        return answer if isinstance(answer, Command) else self._finish(channel, request, answer)
 
     @staticmethod
-    def _finish(request: Command, answering: Answering) -> Answering:
+    def _finish(channel: Channel, request: Command, answering: Answering) -> Answering:
         try:
             return (yield from answering)
-        except CommandError as error:
-            return _refusal(request, error)
+        except Exception as error:  # noqa: BLE001 (it is answered, and logged)
+            return _failure(channel, request, error)
 
     def register_local(self, request: RegisterBrokerRequest, topics: TopicConfigs) -> None:
         """Note the broker of this process, which no connection brings."""
@@ -275,7 +278,11 @@ class NameServer:
         return request.reply(ResponseCode.SUCCESS, body=serialize_body(KvTable(table)))
 
 
-def _refusal(request: Command, error: CommandError) -> Command:
+def _failure(channel: Channel, request: Command, error: Exception) -> Command:
+    """Return the answer to a request whose handler has failed."""
+    if not isinstance(error, CommandError):
+        _logger.error("request %d of %s to the name server failed", request.code, channel.peer, exc_info=error)
+        return request.reply(ResponseCode.SYSTEM_ERROR, remark=f"{type(error).__name__}: {error}")
     is_forbidden = isinstance(error, SignatureError | NotPermittedError)
     code = ResponseCode.NO_PERMISSION if is_forbidden else ResponseCode.SYSTEM_ERROR
     return request.reply(code, remark=str(error))

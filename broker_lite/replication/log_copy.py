@@ -122,6 +122,7 @@ class LogCopy:
             if queue is not None and _is_new_beginning(queue, record):
                 _logger.info("%s/%d begins anew with message %d", queue.topic, queue.queue_id, record.queue_offset)
                 queue.clear()
+            queues.expect_kind(record)
             # Every record since the log's first is here: where a queue has a gap, the master's has it, too.
             queues.dispatch_again(record, from_log_start=True)
             if queues.find(record.topic, record.queue_id) is not None:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from typing import cast
 
+from commitlake.broker_lite.broker.limited_log import LimitedLog
 from commitlake.broker_lite.broker.slices import SLICE_SECONDS
 from commitlake.broker_lite.replication.errors import PeerError
 from commitlake.broker_lite.replication.options import ReplicationOptions
@@ -29,6 +30,7 @@ class Master:
 
     Attributes:
         acknowledged: how far some slave has come; as RocketMQ counts, also if that one has gone since.
+        log: Warnings of what slaves do.
     """
 
     def __init__(
@@ -50,6 +52,7 @@ class Master:
         self.options = options
         self.loop = loop
         self.store = store
+        self.log = LimitedLog(_logger, loop.time)
         self._progressed = progressed
         self._slaves: dict[SlaveConnection, None] = {}
         self._server: asyncio.Server | None = None
@@ -110,6 +113,7 @@ class Master:
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(min(1.0, self.options.heartbeat_seconds / 2))
+            self.log.report()
             for slave in list(self._slaves):
                 slave.tick()
 
@@ -146,7 +150,7 @@ class SlaveConnection(asyncio.Protocol):
         self._transport.set_write_buffer_limits(_UNREAD_BYTES)
         self.ip = transport.get_extra_info("peername")[0].partition("%")[0]
         if (refusal := self._master.add(self)) is not None:
-            _logger.warning("a slave from %s is refused: %s", self._peer, refusal)
+            self._master.log.warning("a slave from %s is refused: %s", self._peer, refusal)
             self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
@@ -196,7 +200,7 @@ class SlaveConnection(asyncio.Protocol):
             self._sent_at = self._master.loop.time()
 
     def _refuse(self, error: Exception) -> None:
-        _logger.warning("slave %s is cut off: %s", self._peer, error)
+        self._master.log.warning("slave %s is cut off: %s", self._peer, error)
         if self._transport is not None:
             self._transport.abort()
 

@@ -16,6 +16,7 @@ import time
 from collections import Counter, deque
 from typing import Protocol, cast
 
+from commitlake.broker_lite.broker.limited_log import LimitedLog
 from commitlake.broker_lite.protocol import Channel, FrameReader
 from commitlake.broker_lite.server.descriptors import is_reserved
 from commitlake.broker_lite.server.limits import Limits
@@ -58,6 +59,7 @@ class Connections:
         self.loop = loop
         self.tls = tls
         self.is_ending = False
+        self.log = LimitedLog(_logger, loop.time)
         self._open: dict[Connection, None] = {}
         self._by_address: Counter[bytes] = Counter()
         self._unfinished: dict[Connection, int] = {}
@@ -70,10 +72,10 @@ class Connections:
     def add(self, connection: Connection, peer: Host, descriptor: int) -> bool:
         """Note a new connection; tells whether there may be one more."""
         if len(self) >= self.limits.connections or self._by_address[peer.site] >= self.limits.connections_of_one:
-            _logger.warning("a connection from %s is refused: there are too many", peer)
+            self.log.warning("a connection from %s is refused: there are too many", peer)
             return False
         if is_reserved(descriptor):
-            _logger.warning("a connection from %s is refused: the store needs the last file descriptors", peer)
+            self.log.warning("a connection from %s is refused: the store needs the last file descriptors", peer)
             return False
         self._open[connection] = None
         self._by_address[peer.site] += 1
@@ -104,7 +106,7 @@ class Connections:
             self._unfinished[connection] = size
         while self._unfinished_bytes > self.limits.unfinished_bytes:
             oldest = next(iter(self._unfinished))
-            _logger.warning(
+            self.log.warning(
                 "%s is cut off: too many frames have not arrived whole, and its frame is the oldest", oldest
             )
             self._unfinished_bytes -= self._unfinished.pop(oldest)
@@ -123,16 +125,17 @@ class Connections:
             if not greediest.kept_bytes:
                 return
             size = greediest.kept_bytes
-            _logger.warning("%s is cut off: %d bytes wait for it, and there is too much in all", greediest, size)
+            self.log.warning("%s is cut off: %d bytes wait for it, and there is too much in all", greediest, size)
             greediest.abort()
 
     def close_idle(self) -> None:
         """Close the connections on which nothing has moved for long, or whose frame or TLS handshake takes too long."""
+        self.log.report()
         now = self.loop.time()
         oldest = now - self.limits.idle_seconds
         oldest_handshake = now - self.limits.handshake_seconds
         for connection in [one for one in self._unfinished if one.is_late(now - self.limits.frame_seconds)]:
-            _logger.warning("%s is cut off: its frame took longer than %d s", connection, self.limits.frame_seconds)
+            self.log.warning("%s is cut off: its frame took longer than %d s", connection, self.limits.frame_seconds)
             connection.abort()
         for connection in list(self._open):
             is_late = connection.is_shaking_hands and connection.handshake_at < oldest_handshake
@@ -220,11 +223,11 @@ class Connection(asyncio.Protocol):
             self._channel.is_encrypted = self._wire.is_encrypted
             commands = self._reader.feed(plain)
         except WireError as error:
-            _logger.warning("%s is cut off: %s", self._channel.peer, error)
+            self._connections.log.warning("%s is cut off: %s", self._channel.peer, error)
             self._transport.close()
             return
         except LayoutError as error:
-            _logger.warning("%s is cut off: %s", self._channel.peer, error)
+            self._connections.log.warning("%s is cut off: %s", self._channel.peer, error)
             self.abort()
             return
         if before or self._reader.waiting_bytes:
@@ -310,12 +313,12 @@ class Connection(asyncio.Protocol):
         try:
             self._wire.send(out[0] if len(out) == 1 else b"".join(out))
         except WireError as error:
-            _logger.warning("%s is cut off: %s", self, error)
+            self._connections.log.warning("%s is cut off: %s", self, error)
             self.abort()
             return
         unsent = self.unsent_bytes
         if unsent > self._connections.limits.unsent_bytes:
-            _logger.warning("%s is cut off: it leaves %d bytes unread", self, unsent)
+            self._connections.log.warning("%s is cut off: it leaves %d bytes unread", self, unsent)
             self.abort()
         elif unsent > _SMALL_BYTES or self.kept_bytes:
             self._connections.note_kept(self.count_kept())

@@ -12,7 +12,7 @@ from commitlake.connectors.formats.facts.entries import queue_entries
 from commitlake.connectors.formats.facts.names import can_be_folder
 from commitlake.connectors.formats.facts.reading import read_facts
 from commitlake.connectors.formats.facts.records import Facts
-from commitlake.connectors.formats.facts.topic_kinds import BatchEvidence, evidence_of
+from commitlake.connectors.formats.facts.topic_kinds import evidence_of
 from commitlake.connectors.formats.rocketmq.kernel.facts import Array
 from commitlake.pipelines.rebuild.chaining import merge_tags
 from commitlake.pipelines.rebuild.entries import layout_of
@@ -27,6 +27,7 @@ from commitlake.pipelines.rebuild.parts import (
     read_table,
 )
 from commitlake.pipelines.rebuild.settings import Settings
+from commitlake.schemas.layouts.rocketmq.batch_evidence import BatchEvidence
 
 
 @dataclass(frozen=True, slots=True)

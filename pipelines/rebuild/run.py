@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from commitlake.connectors.formats.engine.layouts import StoreLayout
 from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.engine.stores import Store
-from commitlake.connectors.formats.facts.topic_kinds import BatchEvidence, read_topic_kinds
+from commitlake.connectors.formats.facts.topic_kinds import read_topic_kinds
 from commitlake.connectors.formats.rocketmq.dialects import dialect_of
 from commitlake.connectors.formats.rocketmq.topic_configs import TOPICS
 from commitlake.connectors.runtime.running import cores
@@ -31,6 +31,7 @@ from commitlake.pipelines.rebuild.settings import CHECKPOINT, Settings, Wanted, 
 from commitlake.pipelines.rebuild.topics import topics_of, unlikely_queues
 from commitlake.pipelines.rebuild.work import run_work
 from commitlake.pipelines.verify.store_view import is_locked
+from commitlake.schemas.layouts.rocketmq.batch_evidence import BatchEvidence
 from commitlake.schemas.layouts.rocketmq.delay_levels import DEFAULT_DELAY_LEVELS_MS
 from commitlake.schemas.store_files import make_folders, remove_tree
 

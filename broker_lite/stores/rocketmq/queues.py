@@ -1,8 +1,9 @@
 """All queues of a store: ConsumeQueues, BatchConsumeQueues, and light queues, which are ConsumeQueues of their own.
 
-A topic's queues are of one kind. topics.json says which (`queue.type`); a topic that it does not have is entered as the
-folders and the records in the log show. A broker does not start on a store with queues of the other kind
-("should be SimpleCQ, but is BatchCQ"), so nothing here ever writes one. Source: ConsumeQueueStore (5.5.0).
+A topic's queues are of one kind. topics.json says which (`queue.type`). Of a topic that it does not have, the folder of
+its queues tells, and without one the numbers of its records (see `batch_topics`). A broker does not start on a store
+with queues of the other kind ("should be SimpleCQ, but is BatchCQ"), so nothing here ever writes one. Source:
+ConsumeQueueStore (5.5.0).
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from pathlib import Path
 
 from commitlake.broker_lite.stores.rocketmq import batch_queue, consume_queue
 from commitlake.broker_lite.stores.rocketmq.batch_queue import BatchConsumeQueue, BatchConsumeQueues
+from commitlake.broker_lite.stores.rocketmq.batch_topics import BatchTopics
 from commitlake.broker_lite.stores.rocketmq.commitlog import CommitLog
-from commitlake.broker_lite.stores.rocketmq.config_files import Topics
+from commitlake.broker_lite.stores.rocketmq.config_files import MAX_QUEUES, Topics
 from commitlake.broker_lite.stores.rocketmq.consume_queue import ConsumeQueue, ConsumeQueues
 from commitlake.broker_lite.stores.rocketmq.dispatch import Dispatch
 from commitlake.broker_lite.stores.rocketmq.errors import StoreFilesError
@@ -49,11 +51,13 @@ class StoreQueues:
         self._batch = BatchConsumeQueues(root, options.batch_queue_file_size_bytes, mappings)
         self.refused_topics: set[str] = set()
         self._check_kinds()
+        self._simple_topics = {queue.topic for queue in self._simple if not queue.files.is_empty}
+        self._unknown = BatchTopics()
 
     def _check_kinds(self) -> None:
         for queue in self._batch:
             if queue.topic not in self._topics.entries:
-                self._topics.create_batch(queue.topic, queue.queue_id + 1)
+                self._topics.create_batch(queue.topic, min(queue.queue_id + 1, MAX_QUEUES))
         for table, folder, are_batch in (
             (self._simple, consume_queue.FOLDER, False),
             (self._batch, batch_queue.FOLDER, True),
@@ -109,20 +113,15 @@ class StoreQueues:
         entry, and the name is kept in `refused_topics`.
 
         Raises:
-            QueueGapError: if a queue ends before the record (see `ConsumeQueue.append_again`), or was made of the wrong
-                kind because topics.json does not have the topic.
+            QueueGapError: if a queue ends before the record (see `ConsumeQueue.append_again`).
         """
         if not record.is_queued:
             return
         if not is_valid_topic(record.topic) or record.queue_id < 0:
             self._note_refused(record)
             return
-        # The broker's own topics and light queues hold single messages, whatever a forged record says.
-        is_single = is_broker_topic(record.topic) or record.topic.startswith(LIGHT_PREFIX)
-        if record.is_inner_batch and record.topic not in self._topics.entries and not is_single:
-            self._topics.create_batch(record.topic, record.queue_id + 1)
-            if record.topic in self._simple.topics:
-                raise QueueGapError(f"{record.topic}: expected records of one message each, found an inner batch")
+        if not self._is_kind_known(record.topic):
+            self._unknown.note(record)
         self.find_or_create(record.topic, record.queue_id).append_again(record, from_log_start=from_log_start)
         for name, number in record.light_queues:
             if not can_be_folder(name):
@@ -130,6 +129,44 @@ class StoreQueues:
             self.find_or_create_light(name).append_again(
                 record._replace(topic=name, queue_id=LIGHT_QUEUE_ID, queue_offset=number), from_log_start=from_log_start
             )
+
+    def _is_kind_known(self, topic: str) -> bool:
+        """Return whether topics.json or folders say a topic's kind; topics of the broker and light queues have one."""
+        return (
+            topic in self._topics.entries
+            or topic in self._simple_topics
+            or is_broker_topic(topic)
+            or topic.startswith(LIGHT_PREFIX)
+        )
+
+    def expect_kind(self, record: Dispatch) -> None:
+        """Take a topic for one of BatchConsumeQueues by a record that came before the topic's settings.
+
+        A slave's master has accepted the record, and its settings follow within seconds. In a log that is read from a
+        disk, the records after it decide instead, see `decide_kinds`.
+        """
+        if record.is_inner_batch and not self._is_kind_known(record.topic) and is_valid_topic(record.topic):
+            self._topics.create_batch(record.topic, min(record.queue_id + 1, MAX_QUEUES))
+
+    def start_reading(self) -> None:
+        """Forget what an earlier reading of the log has shown of topics whose kind is not known."""
+        self._unknown = BatchTopics()
+
+    def decide_kinds(self) -> None:
+        """Decide the kind of the topics that nothing but the log tells of, when it has been read.
+
+        Raises:
+            QueueGapError: if a topic was entered into ConsumeQueues and has BatchConsumeQueues.
+        """
+        wrong = []
+        for topic, (is_batch, queues) in self._unknown.decide().items():
+            if is_batch:
+                self._topics.create_batch(topic, min(queues, MAX_QUEUES))
+                wrong.append(topic)
+            else:
+                self._simple_topics.add(topic)
+        if wrong:
+            raise QueueGapError(f"{', '.join(wrong)}: the log shows topics of BatchConsumeQueues")
 
     def _note_refused(self, record: Dispatch) -> None:
         if record.topic not in self.refused_topics:

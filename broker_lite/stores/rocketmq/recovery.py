@@ -115,6 +115,7 @@ class Recovery:
     def _read(self, start: int, crashed: bool) -> RecoveryReport:
         from_log_start = start == self._log.start
         records, last = 0, Progress(start)
+        self._queues.start_reading()
         while True:
             position = last.log_end
             try:
@@ -123,6 +124,7 @@ class Recovery:
                 if (following := self._next_segment(position)) is not None:
                     last = last._replace(log_end=following)
                     continue
+                self._queues.decide_kinds()
                 return RecoveryReport(crashed, start, records, last, str(error))
             dispatch = self._dispatching.of_message(message)
             self._queues.dispatch_again(dispatch, from_log_start=from_log_start)

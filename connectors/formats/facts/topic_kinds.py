@@ -18,6 +18,7 @@ from commitlake.connectors.formats.facts.entries import QueueEntries
 from commitlake.connectors.formats.rocketmq import batch_queues, consume_queues
 from commitlake.connectors.formats.rocketmq.kernel.facts import Array
 from commitlake.connectors.formats.rocketmq.topic_configs import TABLE, read_topics
+from commitlake.schemas.layouts.rocketmq.batch_evidence import BatchEvidence
 from commitlake.schemas.layouts.rocketmq.inner_batch import has_batch_queues
 from commitlake.schemas.layouts.rocketmq.light_queues import LIGHT_PREFIX
 from commitlake.schemas.layouts.rocketmq.topics import Kind, kind_of
@@ -71,35 +72,6 @@ def listed_kinds(root: Path) -> Mapping[str, bool]:
         str(topic): isinstance(config, dict) and has_batch_queues(config.get("attributes"))
         for topic, config in table.items()
     }
-
-
-@dataclass(frozen=True, slots=True)
-class BatchEvidence:
-    """What the log shows of a topic that has inner batches.
-
-    In a BatchConsumeQueue, the record after a batch of three has a number that is larger by three; in a ConsumeQueue,
-    by one.
-
-    Attributes:
-        batches: Records with the flag INNER_BATCH.
-        steps: Records whose number is larger by the count of messages in the batch before, less those whose number is
-            larger by one.
-    """
-
-    batches: int = 0
-    steps: int = 0
-
-    def joined(self, other: BatchEvidence) -> BatchEvidence:
-        """Return the evidence of both."""
-        return BatchEvidence(self.batches + other.batches, self.steps + other.steps)
-
-    def shows_batches(self, records: int) -> bool:
-        """Return whether the topic's queues are BatchConsumeQueues.
-
-        Args:
-            records: All that the topic has, with the flag or without.
-        """
-        return self.steps > 0 or (self.steps == 0 and 0 < self.batches == records)
 
 
 def evidence_of(entries: QueueEntries, batches: Array) -> BatchEvidence:

@@ -16,10 +16,10 @@ from commitlake.broker_lite.stores.rocketmq import GetStatus, MessageRefusedErro
 from commitlake.broker_lite.stores.rocketmq.checkpoint_file import CheckpointFile
 from commitlake.broker_lite.stores.rocketmq.pulling import PullLimits
 from commitlake.schemas.layouts.rocketmq.batchconsumequeue import ENTRY, Entry, parse_entry
-from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
+from commitlake.schemas.layouts.rocketmq.commitlog import HEAD, NewMessage
 from commitlake.schemas.layouts.rocketmq.sysflag import INNER_BATCH, NEED_UNWRAP
 from commitlake.schemas.remoting.batch import BatchItem, serialize_batch
-from tests.unit.broker_lite.builders import SMALL, STORED_MS, Clock, crash, message
+from tests.unit.broker_lite.builders import SMALL, STORED_MS, Clock, crash, log_records, message
 
 OPTIONS = replace(SMALL, batch_queue_file_size_bytes=3 * ENTRY.size)
 """A queue's file rolls after three records."""
@@ -113,7 +113,7 @@ def test_a_filter_goes_by_the_tag_of_the_record(root: Path) -> None:
 
 
 def _without(name: str) -> Callable[[Path], None]:
-    return lambda root: shutil.rmtree(root / name)
+    return lambda root: shutil.rmtree(root / name, ignore_errors=True)
 
 
 def _crashed(root: Path) -> None:
@@ -160,11 +160,53 @@ def test_single_messages_before_the_first_batch_do_not_fix_the_kind_of_queues(ro
         store.config.topics.create_batch(TOPIC, 1)
         store.put(message(0, TOPIC))
         store.put(inner_batch(1, 2))
+        store.put(message(3, TOPIC))
     for change in STATES["log alone"]:
         change(root)
     MessageStore.open(root, OPTIONS).close()
-    assert numbers(root) == [(0, 0, 1), (0, 1, 2)]
+    assert numbers(root) == [(0, 0, 1), (0, 1, 2), (0, 3, 1)]
     assert not (root / "consumequeue" / TOPIC).exists()
+
+
+def _flag_as_batch(root: Path) -> None:
+    """Turn the record that has the property INNER_NUX into one with the flag and properties of an inner batch."""
+    segment = root / "commitlog" / f"{0:020d}"
+    data = bytearray(segment.read_bytes())
+    offset, message = next((one.physical_offset, one) for one in log_records(root) if "INNER_NUX" in one.properties)
+    flags = offset + HEAD.offset_of("sys_flag")
+    data[flags : flags + 4] = (message.sys_flag | INNER_BATCH).to_bytes(4, "big")
+    segment.write_bytes(data.replace(b"INNER_NUX", b"INNER_NUM"))
+
+
+@pytest.mark.parametrize("place", [0, 1, 3])
+@pytest.mark.parametrize("state", ["no topics.json", "log alone"])
+def test_one_record_with_the_flag_of_a_batch_does_not_decide_the_kind_of_queues(
+    root: Path, place: int, state: str
+) -> None:
+    with MessageStore.open(root, OPTIONS, clock=Clock()) as store:
+        for number in range(4):
+            one = message(number, TOPIC)
+            forged = replace(one, properties=(("INNER_BASE", str(number)), ("INNER_NUX", "3")))
+            store.put(forged if number == place else one)
+    _flag_as_batch(root)
+    for change in STATES[state]:
+        change(root)
+    with MessageStore.open(root, OPTIONS) as store:
+        assert store.max_offset(TOPIC, 0) == 4
+        assert [one.queue_offset for one in store.get(TOPIC, 0, 0, 10).messages] == [0, 1, 2, 3]
+    assert not (root / "batchconsumequeue").exists()
+    MessageStore.open(root, OPTIONS).close()  # and again, with what the first opening wrote
+
+
+def test_a_folder_of_simple_queues_goes_before_the_records(root: Path) -> None:
+    with MessageStore.open(root, OPTIONS, clock=Clock()) as store:
+        store.put(message(0, TOPIC, properties=(("INNER_BASE", "0"), ("INNER_NUX", "3"))))
+    _flag_as_batch(root)  # all records of the topic have the flag now
+    for change in (_without_topic, _without("index")):
+        change(root)
+    with MessageStore.open(root, OPTIONS) as store:
+        assert store.max_offset(TOPIC, 0) == 1
+    assert not (root / "batchconsumequeue").exists()
 
 
 def test_a_lost_tail_is_dropped_from_the_queue(root: Path) -> None:

@@ -90,6 +90,32 @@ def test_a_broker_that_goes_while_it_registers_is_not_known(service: NameServerS
     assert client.answers[0].code == ResponseCode.TOPIC_NOT_EXIST
 
 
+@pytest.mark.parametrize(
+    ("failing", "request_"),
+    [
+        ("register", registration("broker-a", opaque=9)),  # takes several steps
+        ("route", Command(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "orders"}, opaque=9)),
+    ],
+)
+def test_a_request_that_fails_unexpectedly_is_answered(
+    turns: Turns, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, failing: str, request_: Command
+) -> None:
+    def fail(*_: object) -> None:
+        raise KeyError("a mistake of ours")
+
+    name_server = NameServer(lambda: 0)
+    monkeypatch.setattr(name_server.routes, failing, fail)
+    service = NameServerService(name_server, cast("asyncio.AbstractEventLoop", turns))
+    client = Client(1)
+    service.handle(client.channel, request_)
+    while turns.calls:
+        turns.calls.pop()()
+    (answer,) = client.answers
+    assert (answer.code, answer.opaque) == (ResponseCode.SYSTEM_ERROR, 9)
+    assert "a mistake of ours" in str(answer.remark)
+    assert "to the name server failed" in caplog.text
+
+
 @pytest.mark.usefixtures("turns")
 def test_one_connection_has_no_more_registrations_waiting_than_its_share(service: NameServerService) -> None:
     broker = Client(1)

@@ -1,0 +1,42 @@
+"""Which topics of a log have BatchConsumeQueues, where neither topics.json nor the queues' folders say it.
+
+A topic's queues are made as ConsumeQueues while the log is read. At its end the records' numbers decide (see
+`schemas.layouts.rocketmq.batch_evidence`): one record with the flag of an inner batch, which any producer can send to a
+topic of single messages, decides nothing.
+"""
+
+from __future__ import annotations
+
+from commitlake.broker_lite.stores.rocketmq.dispatch import Dispatch
+from commitlake.schemas.layouts.rocketmq.batch_evidence import BatchEvidence
+
+
+class BatchTopics:
+    """The evidence of the topics whose kind is not known, from one reading of the log."""
+
+    def __init__(self) -> None:
+        self._evidence: dict[str, BatchEvidence] = {}
+        self._records: dict[str, int] = {}
+        self._last: dict[tuple[str, int], Dispatch] = {}
+        self._queue_counts: dict[str, int] = {}
+
+    def note(self, record: Dispatch) -> None:
+        """Note a record; those of a queue come in the order of the log."""
+        topic, queue = record.topic, (record.topic, record.queue_id)
+        last = self._last.get(queue)
+        steps = 0
+        if last is not None and last.is_inner_batch and last.message_count > 1:
+            step = record.queue_offset - last.queue_offset
+            steps = int(step == last.message_count) - int(step == 1)
+        added = BatchEvidence(int(record.is_inner_batch), steps)
+        self._evidence[topic] = self._evidence.get(topic, BatchEvidence()).joined(added)
+        self._records[topic] = self._records.get(topic, 0) + 1
+        self._queue_counts[topic] = max(self._queue_counts.get(topic, 0), record.queue_id + 1)
+        self._last[queue] = record
+
+    def decide(self) -> dict[str, tuple[bool, int]]:
+        """Return whether each topic's queues are BatchConsumeQueues, and how many queues it has."""
+        return {
+            topic: (evidence.shows_batches(self._records[topic]), self._queue_counts[topic])
+            for topic, evidence in self._evidence.items()
+        }

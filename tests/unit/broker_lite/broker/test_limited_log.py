@@ -1,0 +1,39 @@
+"""Warnings of what clients do: some lines of each kind in a minute, and a count of the others."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from commitlake.broker_lite.broker.limited_log import MAX_LINES, WINDOW_SECONDS, LimitedLog
+from tests.unit.broker_lite.builders import Clock
+
+
+def test_a_kind_of_warning_has_a_limit_and_a_count(caplog: pytest.LogCaptureFixture) -> None:
+    clock = Clock(0)
+    log = LimitedLog(logging.getLogger("clients"), clock)
+    for number in range(1000):
+        log.warning("a connection from %s is refused", number)
+    log.warning("another kind: %s", "x")
+    assert len(caplog.messages) == MAX_LINES + 1
+    log.report()
+    assert len(caplog.messages) == MAX_LINES + 1  # its minute has not ended
+    clock.now_ms = WINDOW_SECONDS
+    log.report()
+    assert caplog.messages[MAX_LINES:] == [
+        "another kind: x",
+        f"{1000 - MAX_LINES} more warnings in {WINDOW_SECONDS} s of the kind 'a connection from %s is refused'",
+    ]
+    log.warning("a connection from %s is refused", "later")
+    assert caplog.messages[-1] == "a connection from later is refused"
+
+
+def test_the_count_is_logged_when_the_next_window_begins(caplog: pytest.LogCaptureFixture) -> None:
+    clock = Clock(0)
+    log = LimitedLog(logging.getLogger("clients"), clock)
+    for _ in range(MAX_LINES + 2):
+        log.warning("refused")
+    clock.now_ms = WINDOW_SECONDS
+    log.warning("refused")
+    assert caplog.messages[-2:] == [f"2 more warnings in {WINDOW_SECONDS} s of the kind 'refused'", "refused"]
