@@ -67,6 +67,7 @@ def test_mqadmin_shows_and_changes_the_broker(used: BrokerLite, client_version: 
     assert len(ask("queryMsgByKey", "-t", TOPIC, "-k", "volume-7").splitlines()) >= 2
 
 
+@pytest.mark.long("a JVM for each command; those that both versions have are answered each time")
 @pytest.mark.parametrize("client_version", ["5.5.0"])  # that of 4.9 asks for less
 def test_newer_commands_of_mqadmin_are_answered(used: BrokerLite, client_version: str, tmp_path: Path) -> None:
     servers, broker = ("-n", used.name_server_address), ("-b", used.broker_address)

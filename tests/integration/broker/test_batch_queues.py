@@ -118,6 +118,7 @@ def written(start_broker: StartBroker, tmp_path: Path) -> Path:
     return store
 
 
+@pytest.mark.long("batch queues of a real broker are rebuilt, and its store taken over, each time")
 def test_a_real_brokers_store_is_served_by_ours_and_by_it_again(
     written: Path, start_broker: StartBroker, tmp_path: Path
 ) -> None:

@@ -84,7 +84,6 @@ def test_a_real_slave_of_our_master(names: RocketMQ, tmp_path: Path, running: Ex
     check_consumers_read_all(names, sent, master.kill)
 
 
-@pytest.mark.each_version
 def test_our_slave_of_a_real_master(names: RocketMQ, tmp_path: Path, running: ExitStack) -> None:
     master = real_broker(names, tmp_path / "master", running)
     slave = slave_lite(tmp_path / "slave", names.name_server_address).start()
@@ -105,6 +104,7 @@ def test_our_slave_of_a_real_master(names: RocketMQ, tmp_path: Path, running: Ex
     check_consumers_read_all(names, sent, master.kill_broker)
 
 
+@pytest.mark.long("our slave follows a real master each time")
 def test_a_real_sync_master_waits_for_our_slave(names: RocketMQ, tmp_path: Path, running: ExitStack) -> None:
     master = real_broker(names, tmp_path / "master", running, brokerRole="SYNC_MASTER", inSyncReplicas=2)
     slave = slave_lite(tmp_path / "slave", names.name_server_address).start()

@@ -110,6 +110,7 @@ def test_all_is_equal_to_what_the_broker_wrote(recorded_store: RecordedStore, tm
     assert_same(recorded_store.store, rebuilt.out)
 
 
+@pytest.mark.long("a whole log is compared with the broker's own files each time")
 def test_a_log_without_its_head_gives_what_the_broker_itself_rebuilds(
     recorded_store: RecordedStore, start_broker: StartBroker, tmp_path: Path
 ) -> None:
@@ -123,7 +124,6 @@ def test_a_log_without_its_head_gives_what_the_broker_itself_rebuilds(
     assert_same(theirs, rebuild(ours, tmp_path / "out", like=recorded_store.store).out)
 
 
-@pytest.mark.each_version
 def test_a_broker_serves_every_message_of_a_rebuilt_store(
     recorded_store: RecordedStore, start_broker: StartBroker, tmp_path: Path
 ) -> None:
@@ -154,6 +154,7 @@ def test_a_killed_brokers_store_keeps_what_is_rebuilt_in_place(
     assert dict(report.findings.counts) == {}, list(report.findings)
 
 
+@pytest.mark.long("a killed broker's store is rebuilt and verified each time")
 def test_what_a_killed_broker_enters_again_is_no_damage(
     recorded_store: RecordedStore, start_broker: StartBroker, tmp_path: Path
 ) -> None:
@@ -220,6 +221,7 @@ def pulled(servers: RocketMQ, rows: list[Row]) -> Iterator[int]:
                     yield message.physical_offset
 
 
+@pytest.mark.long("what the broker does alone, which changes with its version only")
 def test_a_broker_itself_keeps_nothing_behind_the_first_fault(
     recorded_store: RecordedStore, start_broker: StartBroker, tmp_path: Path
 ) -> None:

@@ -21,9 +21,9 @@ CLIENT_SERVERS = BrokerOptions(
 _numbers = itertools.count()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def servers(rocketmq_version: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RocketMQ]:
-    """A name server and a broker."""
+    """A name server and a broker; ended here, as a broker that has had transactions keeps a processor busy."""
     folder = tmp_path_factory.mktemp(f"client-{rocketmq_version}-")
     with RocketMQ(rocketmq_version, folder, options=CLIENT_SERVERS) as running:
         yield running

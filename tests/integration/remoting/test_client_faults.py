@@ -36,6 +36,7 @@ accounts:
 """
 
 
+@pytest.mark.long("two brokers; one that stands still is survived each time")
 def test_sends_go_to_another_broker_when_one_dies(
     rocketmq_version: str, start_broker: StartBroker, tmp_path: Path
 ) -> None:

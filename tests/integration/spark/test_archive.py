@@ -375,6 +375,7 @@ def test_a_run_that_was_stopped_behind_its_quarantine_does_not_write_it_twice(sm
     assert small.sequences() == [1]
 
 
+@pytest.mark.long("one stopped run is made good each time")
 def test_several_stopped_runs_are_made_good_before_the_next(small: Archive) -> None:
     small.write(open_segment(FIRST[:5], SIZE))
     small.run()
@@ -400,7 +401,9 @@ def test_a_commit_of_the_same_number_by_another_run_is_refused_and_leaves_nothin
     assert read_last_commit(f"{small.lake}/messages") == last
 
 
-@pytest.mark.parametrize("begun", [False, True])
+@pytest.mark.parametrize(
+    "begun", [False, pytest.param(True, marks=pytest.mark.long("the same race with tables that are there"))]
+)
 def test_of_two_runs_at_once_one_wins_and_the_other_says_so(small: Archive, begun: bool) -> None:
     if begun:
         small.write(open_segment(FIRST[:5], SIZE))
@@ -419,6 +422,7 @@ def test_of_two_runs_at_once_one_wins_and_the_other_says_so(small: Archive, begu
     assert small.run().sequence == 0
 
 
+@pytest.mark.long("two runs over one store are raced each time")
 def test_runs_over_different_stores_do_not_hinder_one_another(small: Archive, tmp_path: Path) -> None:
     other = dataclasses.replace(small, store=tmp_path / "broker-b" / "store")
     other.write(open_segment(SECOND[:7], SIZE))
@@ -479,6 +483,7 @@ def test_runs_that_overlap_without_being_equal_are_one_and_a_refusal(small: Arch
     assert small.messages() == plain_rows(small.store)
 
 
+@pytest.mark.long("many stores; several are one run each time")
 def test_two_hundred_stores_are_one_run(small: Archive, tmp_path: Path) -> None:
     for number in range(200):
         write_store(tmp_path / "many" / f"broker-{number:03d}" / "store", [(0, open_segment(FIRST[:3], SIZE))])
@@ -511,7 +516,7 @@ def at_once(calls: Sequence[Callable[[], Result]]) -> list[object]:
 # --- what is refused ---
 
 
-@pytest.mark.parametrize("length", [5, 40])
+@pytest.mark.parametrize("length", [5, pytest.param(40, marks=pytest.mark.long("the same refusal of a longer log"))])
 def test_a_store_that_was_set_up_again_is_refused(
     small: Archive, capsys: pytest.CaptureFixture[str], length: int
 ) -> None:

@@ -76,7 +76,9 @@ def test_one_message_missing_in_the_table_turns_it_red(folder: Path, capsys: pyt
     assert "checksum" in difference["different_columns"]
 
 
-@pytest.mark.parametrize("column", ["tags", "born_host"])
+@pytest.mark.parametrize(
+    "column", ["tags", pytest.param("born_host", marks=pytest.mark.long("another column of the same checksum"))]
+)
 def test_a_changed_value_turns_it_red(folder: Path, capsys: pytest.CaptureFixture[str], column: str) -> None:
     table = DeltaTable(str(folder / "lake" / "messages"))
     offset = table.to_pyarrow_table(columns=["physical_offset"]).column(0)[7].as_py()
@@ -101,7 +103,13 @@ def test_keys_and_runs_that_are_lost_turn_it_red(folder: Path, capsys: pytest.Ca
     assert all(note.startswith(f"missing: '{key}' of broker-a") for note in verdicts["message_keys"]["notes"])
 
 
-@pytest.mark.parametrize("damage", ["gone", "flipped", "cut"])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "flipped",
+        *(pytest.param(how, marks=pytest.mark.long("another damage of the same pack")) for how in ("gone", "cut")),
+    ],
+)
 def test_a_body_that_cannot_be_had_turns_it_red(folder: Path, capsys: pytest.CaptureFixture[str], damage: str) -> None:
     pack = sorted((folder / "lake" / "bodies").rglob("*.zst"))[1]
     data = bytearray(pack.read_bytes())
@@ -152,6 +160,7 @@ def test_a_difference_is_told_in_words(folder: Path, capsys: pytest.CaptureFixtu
     assert "missing" in out
 
 
+@pytest.mark.long("two audits; each of them is made alone in other tests")
 def test_the_next_audit_of_a_session_reads_anew(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_audit(folder, capsys)[0] == 0
     next((folder / "lake" / "bodies").rglob("*.zst")).unlink()
@@ -176,6 +185,7 @@ def test_an_archive_may_go_on_beside_it(
     assert {verdict["messages"] for verdict in verdicts.values()} == {MESSAGES}
 
 
+@pytest.mark.long("an option of an audit that is made each time")
 def test_a_span_within_a_window_is_of_the_whole_window(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table = DeltaTable(str(folder / "lake" / "messages"))
     stored = max(table.to_pyarrow_table(columns=["store_timestamp"]).column(0).to_pylist())
@@ -185,6 +195,7 @@ def test_a_span_within_a_window_is_of_the_whole_window(folder: Path, capsys: pyt
     assert "compared in whole windows of ten minutes: from" in verdicts["runs-messages"]["notes"][0]
 
 
+@pytest.mark.long("three archives and four audits; test_audit_tables.py has each rule on its own")
 def test_what_expired_and_what_was_never_counted_is_no_difference(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
