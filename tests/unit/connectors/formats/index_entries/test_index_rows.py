@@ -17,8 +17,9 @@ from commitlake.schemas.layouts.rocketmq.indexfile import (
     parse_header,
     serialize_entry,
 )
+from tests.index_entry_rows import Rows
 from tests.indexed_stores import RARE, unique_key
-from tests.unit.connectors.formats.index_entries.conftest import Read, Rows
+from tests.unit.connectors.formats.index_entries.conftest import Read
 
 _GEOMETRY = Geometry(50, 200)
 

@@ -1,0 +1,54 @@
+"""The rows of the sources `consumequeue` and `indexfile`, without Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from commitlake.connectors.formats.index_entries.entry_options import (
+    IndexContent,
+    parse_index_options,
+    parse_queue_options,
+)
+from commitlake.connectors.formats.index_entries.index_parts import plan_index_files
+from commitlake.connectors.formats.index_entries.index_rows import read_index_parts
+from commitlake.connectors.formats.index_entries.queue_parts import plan_queues
+from commitlake.connectors.formats.index_entries.queue_rows import read_queue_parts
+from commitlake.schemas.tables.index_entries import INDEX_ENTRIES, INDEX_HEADERS, INDEX_SLOTS, QUEUE_ENTRIES
+
+Rows = list[dict[str, Any]]
+_TABLES = {
+    IndexContent.ENTRIES: INDEX_ENTRIES,
+    IndexContent.SLOTS: INDEX_SLOTS,
+    IndexContent.HEADERS: INDEX_HEADERS,
+}
+
+
+def _given(root: Path, options: dict[str, object]) -> dict[str, str]:
+    return {"path": str(root), **{name: str(value) for name, value in options.items()}}
+
+
+def read_queue_rows(root: Path, **given: object) -> Rows:
+    """The rows of `consumequeue`, with these options."""
+    options = parse_queue_options(_given(root, given))
+    schema, filters = to_arrow_schema(QUEUE_ENTRIES, timezone="UTC"), options.narrowing.filters
+    return [
+        row
+        for parts in plan_queues(options, options.narrowing)
+        for batch in read_queue_parts(parts, schema, filters, options.mode)
+        for row in batch.to_pylist()
+    ]
+
+
+def read_index_rows(root: Path, **given: object) -> Rows:
+    """The rows of `indexfile`, with these options."""
+    options = parse_index_options(_given(root, given))
+    schema, narrowing = to_arrow_schema(_TABLES[options.content], timezone="UTC"), options.read.narrowing
+    return [
+        row
+        for parts in plan_index_files(options, narrowing)
+        for batch in read_index_parts(parts, schema, narrowing.filters, options)
+        for row in batch.to_pylist()
+    ]
