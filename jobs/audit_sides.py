@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
-from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from commitlake.connectors.formats.engine.layouts import LayoutChoice
@@ -19,6 +19,13 @@ from commitlake.connectors.lake.packs.location import pack_location
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.object_store.spark import spark_uri
 from commitlake.jobs.audit_moment import Moment
+from commitlake.pipelines.transforms.kept_bodies import with_kept_bodies
+from commitlake.pipelines.transforms.log_stretches import (
+    HAS_PROFILE,
+    mark_counted_runs,
+    to_counted_stretches,
+    within_stretches,
+)
 from commitlake.pipelines.transforms.message_keys import to_message_keys
 from commitlake.pipelines.transforms.profile import combine_profiles, to_profile
 from commitlake.schemas.tables.messages import MESSAGES
@@ -27,8 +34,6 @@ from commitlake.schemas.tables.profile import PROFILES, WINDOW_SECONDS
 _WINDOW = datetime.timedelta(seconds=WINDOW_SECONDS)
 _EPOCH = datetime.datetime.fromtimestamp(0, datetime.UTC)
 _LAST_WINDOW = datetime.datetime.max.replace(tzinfo=datetime.UTC) - _WINDOW
-_DATED = "store_date="  # as names of packs begin; what stands there for no date sorts behind every date
-_UNDATED = f"{_DATED}__"
 
 
 @dataclass(frozen=True)
@@ -112,7 +117,7 @@ class Sides:
             within: only what lies in these stretches of the brokers' logs, as in `Counted`.
         """
         rows = self._messages()
-        return to_profile(rows if within is None else _inside(rows, within))
+        return to_profile(rows if within is None else within_stretches(rows, within))
 
     def archived(self) -> DataFrame:
         """What the runs said that they took."""
@@ -125,28 +130,15 @@ class Sides:
             (F.col("sequence") <= F.lit(commit.sequence)) & (F.col("messages") > 0)
         )
         profiles = self._profiles()
-        named = profiles.select("run_id").distinct().withColumn("is_counted", F.lit(True))
-        joined = runs.select("run_id", "sequence").join(named, on="run_id", how="full_outer")
-        first = joined.agg(F.count_if(F.col("is_counted").isNull()), F.count("is_counted")).first()
+        marked = mark_counted_runs(runs, profiles)
+        first = marked.agg(F.count_if(~F.col(HAS_PROFILE)), F.count_if(HAS_PROFILE)).first()
         assert first is not None  # an aggregate without groups has one row
         uncounted, counted = first
         if uncounted and not counted:
             return None
         if not uncounted and not {"profiles", "archive_runs"} & expired.keys():
             return Counted(0, None)
-        # Between two runs without a profile, all of each log is counted: few stretches, however many runs there are.
-        # A run whose row has expired is older than those that have one.
-        order = Window.orderBy(F.coalesce("sequence", F.lit(0)))
-        numbered = joined.withColumn("stretch", F.count_if(F.col("is_counted").isNull()).over(order))
-        stretches = (
-            profiles.join(numbered.where("is_counted").select("run_id", "stretch"), on="run_id")
-            .groupBy("broker", "stretch")
-            .agg(
-                F.min("first_physical_offset").alias("first"),
-                (F.max("last_physical_offset") + 1).alias("last"),
-            )
-        )
-        return Counted(uncounted, stretches.drop("stretch"))
+        return Counted(uncounted, to_counted_stretches(marked, profiles))
 
     def with_bodies(self, kept_since: datetime.date | None) -> tuple[DataFrame, DataFrame]:
         """What the table says of the messages whose bodies are kept, and what the packs hold of them.
@@ -159,7 +151,7 @@ class Sides:
         """
         rows = self._messages()
         if kept_since is not None:
-            rows = rows.where(_is_kept(kept_since))
+            rows = with_kept_bodies(rows, kept_since)
         return to_profile(rows), with_found_bodies(rows, pack_location(self.bodies))
 
     def store(
@@ -176,7 +168,7 @@ class Sides:
         """What HBase holds of what was archived by then."""
         rows = self.spark.read.format("hbase").options(**{**options, "columns": ",".join(MESSAGES.names)}).load()
         ends = {broker: StoreRange(0, progress.end) for broker, progress in self.moment.commit.stores.items()}
-        return to_profile(_inside(rows.where(self.span.of("store_timestamp")), self.stretches(ends)))
+        return to_profile(within_stretches(rows.where(self.span.of("store_timestamp")), self.stretches(ends)))
 
     def keys(self, version: int) -> tuple[DataFrame, DataFrame]:
         """The keys of all messages, and the table `message_keys` at a version."""
@@ -202,25 +194,6 @@ class Sides:
         if version is not None:
             reader = reader.option("versionAsOf", version)
         return reader.load(spark_uri(getattr(self.lake, name)))
-
-
-def _inside(rows: DataFrame, stretches: DataFrame) -> DataFrame:
-    """Rows that lie in one of some stretches of the brokers' logs."""
-    offset = F.col("physical_offset")
-    joined = rows.join(F.broadcast(stretches), on="broker", how="inner")
-    return joined.where((offset >= F.col("first")) & (offset < F.col("last"))).drop("first", "last")
-
-
-def _is_kept(since: datetime.date) -> Column:
-    """Whether a message's body must still be there.
-
-    A pack goes by the date in its name. One without a date holds messages without a time, or of many dates, and goes by
-    when it was written: not before the last of them was stored.
-    """
-    pack = F.col("body_ref.pack")
-    by_name = pack >= F.lit(f"{_DATED}{since.isoformat()}")
-    young = F.coalesce(F.col("store_date") >= F.lit(since), F.lit(False))
-    return F.coalesce(by_name & (~pack.startswith(_UNDATED) | young), F.lit(True))
 
 
 def ranges_in_store(

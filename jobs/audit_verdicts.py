@@ -9,10 +9,9 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from commitlake.connectors.printable import printable_json
-from commitlake.pipelines.transforms.profile import FIGURES, compare_profiles
+from commitlake.pipelines.transforms.profile import FIGURES, compare_profiles, count_windows
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -82,10 +81,10 @@ def compare(
 
 
 def count_messages(profile: DataFrame) -> tuple[int, int]:
-    """Windows and messages of a profile."""
-    counted = profile.agg(F.count("*"), F.coalesce(F.sum("messages"), F.lit(0))).first()
+    """Return how many windows and messages a profile has."""
+    counted = count_windows(profile).first()
     assert counted is not None  # an aggregate without groups has one row
-    return counted[0], counted[1]
+    return counted["windows"], counted["messages"]
 
 
 def as_json(verdicts: Sequence[DataclassInstance]) -> str:

@@ -15,6 +15,25 @@ DIFFERENCE = "difference"
 def to_message_keys(messages: DataFrame) -> DataFrame:
     """List the keys of messages.
 
+    >>> messages = spark.sql('''
+    ...     select *, timestamp'2026-11-20 12:00:00' as store_timestamp
+    ...     from values
+    ...         ('a', 0L,   'orders', array('order-1', 'order-2', 'order-1'), 'U0'),
+    ...         ('a', 200L, 'orders', null,                                   'U1'),
+    ...         ('a', 400L, 'orders', array(),                                null)
+    ...         as m(broker, physical_offset, topic, keys, unique_key)''')
+    >>> columns = ["physical_offset", "kind", "key", "key_hash"]
+    >>> to_message_keys(messages).select(*columns).orderBy(*columns).show()
+    +---------------+----------+-------+----------+
+    |physical_offset|      kind|    key|  key_hash|
+    +---------------+----------+-------+----------+
+    |              0|       key|order-1|3769860079|
+    |              0|       key|order-2|2042244693|
+    |              0|unique_key|     U0|2697759554|
+    |            200|unique_key|     U1|3620453332|
+    +---------------+----------+-------+----------+
+    <BLANKLINE>
+
     Args:
         messages: at least `broker`, `physical_offset`, `topic`, `store_timestamp`, `keys` and `unique_key`.
 
@@ -29,13 +48,49 @@ def to_message_keys(messages: DataFrame) -> DataFrame:
 
 
 def to_totals(keys: DataFrame) -> DataFrame:
-    """Count the rows of a table of `MESSAGE_KEYS`, and sum up their hashes: one row, the same for the same rows."""
+    """Count the rows of a table of keys, and sum up their hashes.
+
+    >>> keys = spark.sql('''
+    ...     select 0L as key_hash, key, 'key' as kind, 'a' as broker, 0L as physical_offset, 'orders' as topic,
+    ...         timestamp'2026-11-20 12:00:00' as store_timestamp
+    ...     from values ('order-1'), ('order-2') as k(key)''')
+    >>> to_totals(keys).show()
+    +----+--------------------+
+    |rows|            checksum|
+    +----+--------------------+
+    |   2|-4722335535151995865|
+    +----+--------------------+
+    <BLANKLINE>
+    >>> to_totals(keys).collect() == to_totals(keys.orderBy(F.desc("key"))).collect()
+    True
+
+    Args:
+        keys: a table of `MESSAGE_KEYS`.
+
+    Returns:
+        `rows` and `checksum`, a sum modulo 2^64: one row, the same for the same rows in any order. Without rows the
+        checksum is null.
+    """
     hashed = keys.select(F.xxhash64(*MESSAGE_KEYS.names).alias("hash"))
     return hashed.agg(F.count("*").alias("rows"), wrapped_sum("hash").alias("checksum"))
 
 
 def compare_keys(expected: DataFrame, found: DataFrame) -> DataFrame:
-    """Rows that only one of two tables of keys has, or has more often.
+    """List the rows that only one of two tables of keys has, or has more often.
+
+    >>> keys = spark.sql('''
+    ...     select 0L as key_hash, key, 'key' as kind, 'a' as broker, 0L as physical_offset, 'orders' as topic,
+    ...         timestamp'2026-11-20 12:00:00' as store_timestamp
+    ...     from values ('order-1'), ('order-2'), ('order-3') as k(key)''')
+    >>> twice = keys.where("key = 'order-3'").unionByName(keys.where("key != 'order-1'"))
+    >>> compare_keys(keys, twice).select("key", "difference").orderBy("key").show()
+    +-------+----------+
+    |    key|difference|
+    +-------+----------+
+    |order-1|   missing|
+    |order-3|unexpected|
+    +-------+----------+
+    <BLANKLINE>
 
     Args:
         expected: a table of `MESSAGE_KEYS`; what should be there.

@@ -24,7 +24,23 @@ _LOW = 0xFFFFFFFF
 
 
 def to_profile(messages: DataFrame) -> DataFrame:
-    """Profile messages.
+    """Profile messages: count, sum and hash them by queue and window of ten minutes.
+
+    >>> messages = spark.sql('''
+    ...     select 'a' as broker, 'orders' as topic, 0 as queue_id, number as queue_offset,
+    ...         200 * number as physical_offset, 200 as size, 50 as body_size, 7 as body_crc,
+    ...         timestamp(time) as store_timestamp
+    ...     from values (0L, '2026-11-20 12:00:01'), (1L, '2026-11-20 12:09:59'), (2L, '2026-11-20 12:10:00')
+    ...         as m(number, time)''')
+    >>> columns = ["queue_id", "window_start", "messages", "bytes", "last_queue_offset", "last_physical_offset"]
+    >>> to_profile(messages).select(*columns).orderBy("window_start").show()
+    +--------+-------------------+--------+-----+-----------------+--------------------+
+    |queue_id|       window_start|messages|bytes|last_queue_offset|last_physical_offset|
+    +--------+-------------------+--------+-----+-----------------+--------------------+
+    |       0|2026-11-20 12:00:00|       2|  400|                1|                 200|
+    |       0|2026-11-20 12:10:00|       1|  200|                2|                 400|
+    +--------+-------------------+--------+-----+-----------------+--------------------+
+    <BLANKLINE>
 
     Args:
         messages: at least `broker`, `topic`, `queue_id`, `queue_offset`, `physical_offset`, `size`, `body_size`,
@@ -65,6 +81,21 @@ def to_profile(messages: DataFrame) -> DataFrame:
 def combine_profiles(profiles: DataFrame) -> DataFrame:
     """Put the parts of windows together that several runs took.
 
+    >>> profiles = to_profile(spark.sql('''
+    ...     select 'a' as broker, 'orders' as topic, 0 as queue_id, number as queue_offset,
+    ...         200 * number as physical_offset, 200 as size, 50 as body_size, 7 as body_crc,
+    ...         timestamp'2026-11-20 12:00:00' as store_timestamp
+    ...     from values (0L), (1L), (2L) as m(number)'''))
+    >>> later = profiles.withColumn("messages", F.lit(4)).withColumn("last_queue_offset", F.lit(6))
+    >>> combined = combine_profiles(profiles.unionByName(later))
+    >>> combined.select("messages", "bytes", "first_queue_offset", "last_queue_offset").show()
+    +--------+-----+------------------+-----------------+
+    |messages|bytes|first_queue_offset|last_queue_offset|
+    +--------+-----+------------------+-----------------+
+    |       7| 1200|                 0|                6|
+    +--------+-----+------------------+-----------------+
+    <BLANKLINE>
+
     Args:
         profiles: at least `AUDIT`, as in `profiles`, or without `OPTIONAL_CHECKSUMS`, as earlier versions wrote it; a
             window may have any number of rows.
@@ -90,7 +121,22 @@ def combine_profiles(profiles: DataFrame) -> DataFrame:
 
 
 def compare_profiles(expected: DataFrame, found: DataFrame, *, columns: Sequence[str] = FIGURES) -> DataFrame:
-    """Windows in which two profiles differ, in the order in which to look at them.
+    """List the windows in which two profiles differ, in the order in which to look at them.
+
+    >>> expected, found = (
+    ...     spark.sql(f'''
+    ...         select 'a' as broker, topic, 0 as queue_id, timestamp'2026-11-20 12:00:00' as window_start, messages
+    ...         from values {rows} as p(topic, messages)''')
+    ...     for rows in ("('lost', 1L), ('orders', 2L), ('same', 3L)", "('orders', 5L), ('same', 3L)"))
+    >>> differences = compare_profiles(expected, found, columns=["messages"])
+    >>> differences.select("topic", "difference", "different_columns", "expected_messages", "found_messages").show()
+    +------+----------+-----------------+-----------------+--------------+
+    | topic|difference|different_columns|expected_messages|found_messages|
+    +------+----------+-----------------+-----------------+--------------+
+    |  lost|   missing|       [messages]|                1|          NULL|
+    |orders| different|       [messages]|                2|             5|
+    +------+----------+-----------------+-----------------+--------------+
+    <BLANKLINE>
 
     Args:
         expected: a table of `AUDIT`, a row per window; what should be there.
@@ -126,6 +172,27 @@ def compare_profiles(expected: DataFrame, found: DataFrame, *, columns: Sequence
         )
         .orderBy(*KEY_COLUMNS)
     )
+
+
+def count_windows(profile: DataFrame) -> DataFrame:
+    """Count the windows and the messages of a profile.
+
+    >>> profile = spark.sql("select * from values (2L), (3L) as p(messages)")
+    >>> count_windows(profile).show()
+    +-------+--------+
+    |windows|messages|
+    +-------+--------+
+    |      2|       5|
+    +-------+--------+
+    <BLANKLINE>
+
+    Args:
+        profile: at least `messages`, as in `AUDIT`.
+
+    Returns:
+        `windows` and `messages`; one row, never null.
+    """
+    return profile.agg(F.count("*").alias("windows"), F.coalesce(F.sum("messages"), F.lit(0)).alias("messages"))
 
 
 def _differs(name: str, expected: Column, found: Column) -> Column:
@@ -166,7 +233,22 @@ def _known_sum(name: str) -> Column:
 
 
 def wrapped_sum(name: str) -> Column:
-    """The sum modulo 2^64: `sum` itself fails on an overflow, so that the halves are summed, and put together."""
+    """Return the sum modulo 2^64 of a column of longs, whose own `sum` fails on an overflow.
+
+    The halves are summed, and put together.
+
+    >>> numbers = spark.sql(f"select * from values ({2**63 - 1}L), (1L) as n(number)")
+    >>> numbers.agg(wrapped_sum("number").alias("sum")).show()
+    +--------------------+
+    |                 sum|
+    +--------------------+
+    |-9223372036854775808|
+    +--------------------+
+    <BLANKLINE>
+
+    Args:
+        name: of the column.
+    """
     value = F.col(name)
     low = F.sum(value.bitwiseAND(F.lit(_LOW)))
     high = F.sum(F.shiftright(value, 32)) + F.shiftright(low, 32)

@@ -13,12 +13,38 @@ from commitlake.schemas.tables.profile import LAKE_CHECKSUM_COLUMNS, NULL_NUMBER
 
 
 def row_hash(schema: StructType) -> Column:
-    """Hash all that a store says of a message; null where the rows lack one of its columns."""
+    """Hash all that a store says of a message.
+
+    >>> rows = spark.sql("select 'a' as broker, 0L as physical_offset")
+    >>> rows.select("broker", row_hash(rows.schema).alias("row_hash")).show()
+    +------+--------+
+    |broker|row_hash|
+    +------+--------+
+    |     a|    NULL|
+    +------+--------+
+    <BLANKLINE>
+
+    Args:
+        schema: of the rows; null is the result unless it has all of `ROW_CHECKSUM_COLUMNS`.
+    """
     return _hash_of(schema, ROW_CHECKSUM_COLUMNS)
 
 
 def lake_hash(schema: StructType) -> Column:
-    """Hash what only the lake says of a message; null where the rows lack one of its columns."""
+    """Hash what only the lake says of a message.
+
+    >>> place = "named_struct('pack', 'p', 'frame_offset', 0L, 'frame_length', 9, 'offset', 0, 'length', {})"
+    >>> rows = spark.sql(f'''
+    ...     select body_ref, date'2026-11-20' as store_date
+    ...     from values (1, {place.format(5)}), (2, {place.format(5)}), (3, {place.format(6)}) as r(number, body_ref)
+    ...     order by number''')
+    >>> hashes = [row["hash"] for row in rows.select(lake_hash(rows.schema).alias("hash")).collect()]
+    >>> hashes[0] == hashes[1], hashes[1] == hashes[2]
+    (True, False)
+
+    Args:
+        schema: of the rows; null is the result unless it has all of `LAKE_CHECKSUM_COLUMNS`.
+    """
     return _hash_of(schema, LAKE_CHECKSUM_COLUMNS)
 
 

@@ -14,9 +14,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
-from commitlake.connectors.runtime.spark_session import get_session
 from tests.servers import rocketmq
 from tests.servers.recording import RecordedStore, recorded
 from tests.servers.rocketmq import VERSIONS, BrokerOptions, RocketMQ
@@ -89,14 +87,6 @@ def recorded_store(rocketmq_version: str, shared_folder: Path) -> RecordedStore:
     """A store that a real broker of the version wrote, with a record of every kind. Read only."""
     with alone(shared_folder / f"recorded-{rocketmq_version}.lock"):
         return recorded(rocketmq_version, shared_folder / "recorded")
-
-
-@pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    """The session that a job would have, with Delta and the source; a process has one, whoever asks for it."""
-    session = get_session("tests")
-    yield session
-    session.stop()
 
 
 @pytest.fixture

@@ -1,0 +1,28 @@
+"""The Spark session of the tests, and of the examples in docstrings of `pipelines.transforms`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """The session that a job would have, with Delta and the source; a process has one, whoever asks for it."""
+    from commitlake.connectors.runtime.spark_session import get_session  # noqa: PLC0415 (pyspark, only where wanted)
+
+    session = get_session("tests")
+    yield session
+    session.stop()
+
+
+@pytest.fixture(autouse=True)
+def _spark_in_examples(request: pytest.FixtureRequest, doctest_namespace: dict[str, Any]) -> None:
+    """Give the examples of transforms their session; other tests do not start one."""
+    if isinstance(request.node, pytest.DoctestItem) and "transforms" in request.node.path.parts:
+        doctest_namespace["spark"] = request.getfixturevalue("spark")

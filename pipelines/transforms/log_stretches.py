@@ -1,0 +1,107 @@
+"""Stretches of the brokers' logs: which of them the archive runs have counted, and the rows that lie in them."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
+STRETCH_COLUMNS = ("broker", "first", "last")
+HAS_PROFILE = "has_profile"
+
+
+def mark_counted_runs(runs: DataFrame, profiles: DataFrame) -> DataFrame:
+    """Tell of each archive run whether it has left a profile of what it took.
+
+    >>> runs = spark.sql("select * from values ('r1', 1L), ('r2', 2L) as runs(run_id, sequence)")
+    >>> profiles = spark.sql("select * from values ('r0'), ('r2'), ('r2') as profiles(run_id)")
+    >>> mark_counted_runs(runs, profiles).orderBy("run_id").show()
+    +------+--------+-----------+
+    |run_id|sequence|has_profile|
+    +------+--------+-----------+
+    |    r0|    NULL|       true|
+    |    r1|       1|      false|
+    |    r2|       2|       true|
+    +------+--------+-----------+
+    <BLANKLINE>
+
+    Args:
+        runs: at least `run_id` and `sequence`, as in `archive_runs`; one row per run.
+        profiles: at least `run_id`, as in `profiles`.
+
+    Returns:
+        `run_id`, `sequence` and `has_profile`; one row per run that one of the two has. `sequence` is null for a run
+        whose row in `archive_runs` has expired; `has_profile` is never null.
+    """
+    counted = profiles.select("run_id").distinct().withColumn(HAS_PROFILE, F.lit(True))
+    return (
+        runs.select("run_id", "sequence")
+        .join(counted, on="run_id", how="full_outer")
+        .select("run_id", "sequence", F.coalesce(HAS_PROFILE, F.lit(False)).alias(HAS_PROFILE))
+    )
+
+
+def to_counted_stretches(marked_runs: DataFrame, profiles: DataFrame) -> DataFrame:
+    """List the stretches of the brokers' logs that runs with a profile took.
+
+    Between two runs without a profile, all of each log is counted, so that there are few stretches however many runs
+    there are. A run without a `sequence` is older than all others.
+
+    >>> runs = spark.sql('''
+    ...     select * from values ('r1', 1L, true), ('r2', 2L, true), ('r3', 3L, false), ('r4', 4L, true)
+    ...     as runs(run_id, sequence, has_profile)''')
+    >>> profiles = spark.sql('''
+    ...     select * from values ('r1', 'a', 0L, 90L), ('r2', 'a', 100L, 190L), ('r4', 'a', 300L, 390L)
+    ...     as profiles(run_id, broker, first_physical_offset, last_physical_offset)''')
+    >>> to_counted_stretches(runs, profiles).orderBy("first").show()
+    +------+-----+----+
+    |broker|first|last|
+    +------+-----+----+
+    |     a|    0| 191|
+    |     a|  300| 391|
+    +------+-----+----+
+    <BLANKLINE>
+
+    Args:
+        marked_runs: from `mark_counted_runs`.
+        profiles: at least `run_id`, `broker`, `first_physical_offset` and `last_physical_offset`, as in `profiles`.
+
+    Returns:
+        `broker`, `first` and `last`, physical offsets: the first message's, and one more than the last one's. One row
+        per broker and sequence of runs with a profile.
+    """
+    order = Window.orderBy(F.coalesce("sequence", F.lit(0)))
+    numbered = marked_runs.withColumn("stretch", F.count_if(~F.col(HAS_PROFILE)).over(order))
+    return (
+        profiles.join(numbered.where(HAS_PROFILE).select("run_id", "stretch"), on="run_id", how="inner")
+        .groupBy("broker", "stretch")
+        .agg(
+            F.min("first_physical_offset").alias("first"),
+            (F.max("last_physical_offset") + 1).alias("last"),
+        )
+        .select(*STRETCH_COLUMNS)
+    )
+
+
+def within_stretches(messages: DataFrame, stretches: DataFrame) -> DataFrame:
+    """Keep the messages that lie in stretches of the brokers' logs.
+
+    >>> messages = spark.sql("select * from values ('a', 90L), ('a', 191L), ('b', 0L) as m(broker, physical_offset)")
+    >>> stretches = spark.sql("select * from values ('a', 0L, 191L), ('a', 300L, 391L) as s(broker, first, last)")
+    >>> within_stretches(messages, stretches).show()
+    +------+---------------+
+    |broker|physical_offset|
+    +------+---------------+
+    |     a|             90|
+    +------+---------------+
+    <BLANKLINE>
+
+    Args:
+        messages: at least `broker` and `physical_offset`.
+        stretches: `broker`, `first` and `last`, as from `to_counted_stretches`; few rows, which do not overlap.
+
+    Returns:
+        The columns of `messages`, `broker` first; one row per message that lies in one of the stretches.
+    """
+    offset = F.col("physical_offset")
+    joined = messages.join(F.broadcast(stretches), on="broker", how="inner")
+    return joined.where((offset >= F.col("first")) & (offset < F.col("last"))).drop("first", "last")

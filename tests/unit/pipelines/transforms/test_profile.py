@@ -1,0 +1,76 @@
+"""Profiles of messages: made, combined and compared; `tests.integration.spark.test_profile` has more rows."""
+
+from __future__ import annotations
+
+import datetime
+
+from chispa import assert_df_equality
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from commitlake.pipelines.transforms.profile import combine_profiles, compare_profiles, count_windows, to_profile
+from commitlake.schemas.tables.profile import AUDIT, OPTIONAL_CHECKSUMS
+
+_NOON = datetime.datetime(2026, 11, 20, 12, tzinfo=datetime.UTC)
+_COLUMNS = (
+    "broker string, topic string, queue_id int, queue_offset long, physical_offset long, size int, body_size int, "
+    "body_crc int, store_timestamp timestamp"
+)
+
+
+def messages(spark: SparkSession, *seconds: int, size: int | None = 200) -> DataFrame:
+    """Messages of one queue, stored at these seconds after noon."""
+    rows = [
+        ("a", "orders", 0, number, 200 * number, size, 50, 7, _NOON + datetime.timedelta(seconds=second))
+        for number, second in enumerate(seconds)
+    ]
+    return spark.createDataFrame(rows, _COLUMNS)
+
+
+def test_messages_are_counted_by_windows_of_ten_minutes(spark: SparkSession) -> None:
+    profile = to_profile(messages(spark, 0, 599, 600))
+    assert [field.simpleString() for field in profile.schema] == [field.simpleString() for field in AUDIT]
+    expected = spark.createDataFrame(
+        [(_NOON, 2, 400, 100, 0, 1), (_NOON + datetime.timedelta(minutes=10), 1, 200, 50, 2, 2)],
+        "window_start timestamp, messages long, bytes long, body_bytes long, first_queue_offset long, "
+        "last_queue_offset long",
+    )
+    assert_df_equality(
+        profile.select(*expected.columns),
+        expected,
+        ignore_row_order=True,
+        ignore_nullable=True,
+        ignore_metadata=True,
+    )
+    assert to_profile(messages(spark, 0, size=None)).isEmpty()  # bad ranges
+
+
+def test_combined_parts_are_the_profile_of_all(spark: SparkSession) -> None:
+    rows = messages(spark, 0, 1, 600, 601)
+    parts = [to_profile(rows.where(condition)) for condition in ("queue_offset % 2 = 0", "queue_offset % 2 = 1")]
+    assert_df_equality(
+        combine_profiles(parts[0].unionByName(parts[1])),
+        to_profile(rows),
+        ignore_row_order=True,
+        ignore_nullable=True,
+        ignore_metadata=True,
+    )
+
+
+def test_windows_that_differ_are_listed(spark: SparkSession) -> None:
+    profile = to_profile(messages(spark, 0, 600, 1200))
+    minutes = F.col("window_start").cast("long") % 3600 / 60
+    found = profile.where(minutes != 0).withColumn("bytes", F.when(minutes == 10, 201).otherwise(F.col("bytes")))
+    expected = spark.createDataFrame(
+        [("missing", 200, None), ("different", 200, 201)],
+        "difference string, expected_bytes long, found_bytes long",
+    )
+    differences = compare_profiles(profile, found, columns=["bytes"]).select(*expected.columns)
+    assert_df_equality(differences, expected, ignore_nullable=True, ignore_metadata=True)
+    assert compare_profiles(profile, combine_profiles(profile.drop(*OPTIONAL_CHECKSUMS))).isEmpty()
+
+
+def test_windows_and_messages_are_counted(spark: SparkSession) -> None:
+    expected = spark.createDataFrame([(0, 0)], "windows long, messages long")
+    none = to_profile(messages(spark, 0, size=None))
+    assert_df_equality(count_windows(none), expected, ignore_nullable=True)

@@ -1,0 +1,36 @@
+"""Hashes of whole rows. `tests.integration.spark.test_profile` compares them with those that tasks compute."""
+
+from __future__ import annotations
+
+from chispa import assert_df_equality
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from commitlake.pipelines.transforms.row_hash import lake_hash, row_hash
+from commitlake.schemas.tables.messages import MESSAGES
+
+
+def empty_message(spark: SparkSession, **changes: str) -> DataFrame:
+    """A row of nulls, but for the changes."""
+    row = spark.createDataFrame([(None,) * len(MESSAGES)], MESSAGES)
+    return row.withColumns({name: F.lit(value).cast(MESSAGES[name].dataType) for name, value in changes.items()})
+
+
+def test_a_hash_depends_on_its_columns_only(spark: SparkSession) -> None:
+    plain, tagged, dated = (
+        empty_message(spark),
+        empty_message(spark, tags="t"),
+        empty_message(spark, store_date="2026-11-20"),
+    )
+    by_row = [frame.select(row_hash(frame.schema).alias("hash")) for frame in (plain, tagged, dated)]
+    by_lake = [frame.select(lake_hash(frame.schema).alias("hash")) for frame in (plain, tagged, dated)]
+    assert_df_equality(by_row[0], by_row[2])
+    assert_df_equality(by_lake[0], by_lake[1])
+    assert by_row[0].first() != by_row[1].first()
+    assert by_lake[0].first() != by_lake[2].first()
+
+
+def test_rows_without_a_column_have_no_hash(spark: SparkSession) -> None:
+    rows = empty_message(spark).drop("tags", "body_ref")
+    hashes = rows.select(row_hash(rows.schema).alias("row"), lake_hash(rows.schema).alias("lake"))
+    assert_df_equality(hashes, spark.createDataFrame([(None, None)], "row long, lake long"))
