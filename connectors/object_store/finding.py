@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from typing import Any
 from urllib.parse import urlsplit
 
 import boto3
@@ -21,7 +23,8 @@ def s3_options(endpoint: str | None = None, region: str | None = None) -> S3Opti
     """What is given, completed from where boto3 looks.
 
     Args:
-        endpoint: else `AWS_ENDPOINT_URL_S3`, `AWS_ENDPOINT_URL`, or `endpoint_url` of the profile.
+        endpoint: else `AWS_ENDPOINT_URL_S3`, `AWS_ENDPOINT_URL`, or `endpoint_url` of the profile's services or of
+            the profile.
         region: else `AWS_REGION`, `AWS_DEFAULT_REGION`, or `region` of the profile, or us-east-1.
 
     Raises:
@@ -32,8 +35,7 @@ def s3_options(endpoint: str | None = None, region: str | None = None) -> S3Opti
         profile = session._session.get_scoped_config()  # noqa: SLF001 (boto3 has no other way to its settings)
     except BotoCoreError as error:
         raise trouble_of(error, "").error("the settings for AWS: ") from None
-    variables = (os.environ.get(name) for name in _ENDPOINT_VARIABLES)
-    endpoint = endpoint or next(filter(None, variables), None) or profile.get("endpoint_url")
+    endpoint = endpoint or _configured_endpoint(session, profile)
     if endpoint is not None:
         _check_endpoint(endpoint)
     style = dict(profile.get("s3") or {}).get("addressing_style")
@@ -42,6 +44,16 @@ def s3_options(endpoint: str | None = None, region: str | None = None) -> S3Opti
         region or os.environ.get("AWS_REGION") or session.region_name or DEFAULT_REGION,
         virtual_hosts=style == "virtual" if style in _STYLES else endpoint is None,
     )
+
+
+def _configured_endpoint(session: boto3.session.Session, profile: Mapping[str, Any]) -> str | None:
+    """Return the endpoint of the environment or the profile, in boto3's order: each client must have the same one."""
+    core = session._session  # noqa: SLF001 (boto3 has no other way to its settings)
+    services = core.full_config.get("services", {}).get(profile.get("services"), {})
+    of_service = services.get("s3")
+    found = [os.environ.get(name) for name in _ENDPOINT_VARIABLES]
+    found += [of_service.get("endpoint_url") if isinstance(of_service, Mapping) else None, profile.get("endpoint_url")]
+    return next(filter(None, found), None)
 
 
 def _check_endpoint(endpoint: str) -> None:

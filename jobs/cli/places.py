@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import argparse
 import os
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 from commitlake.connectors.lake.paths import LakePaths
+from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.permissions import check_lake_is_readable
 
 _LAKE = "the lake: a folder, or s3://bucket/prefix"
@@ -47,5 +50,24 @@ def lake_of(arguments: argparse.Namespace) -> LakePaths:
 
 
 def bodies_of(arguments: argparse.Namespace, lake: LakePaths) -> str:
-    """The root of the packs."""
-    return arguments.bodies or lake.bodies
+    """Return the root of the packs.
+
+    Raises:
+        JobError: if `--bodies` names a folder that does not exist.
+    """
+    named: str | None = arguments.bodies
+    folder = _folder_of(named) if named else None
+    if folder is not None and not folder.is_dir():
+        found = "a file" if folder.exists() else "none"
+        raise JobError(
+            f"--bodies {named}: expected the folder of the lake's packs, found {found}",
+            "leave --bodies out if the packs are in the lake's own folder 'bodies'",
+        )
+    return named or lake.bodies
+
+
+def _folder_of(place: str) -> Path | None:
+    """Return the folder of this machine that a place names; None where it names another place."""
+    if place.startswith("file:"):
+        return Path(unquote(urlsplit(place).path))
+    return None if "://" in place else Path(place)

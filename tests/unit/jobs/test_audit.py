@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Sequence
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from deltalake import DeltaTable
@@ -11,7 +13,7 @@ from deltalake import DeltaTable
 from commitlake.connectors.formats.engine.plan import StoreRange
 from commitlake.connectors.lake.archive_log import StoreProgress
 from commitlake.connectors.lake.paths import LakeError, LakePaths
-from commitlake.jobs import audit, audit_moment
+from commitlake.jobs import audit, audit_moment, maintain, query, restore
 from commitlake.jobs.audit_moment import Moment, read_moment, wait_for_hbase
 from commitlake.jobs.audit_sides import Span, ranges_in_store
 from commitlake.jobs.audit_verdicts import Verdict, as_text
@@ -138,6 +140,23 @@ def test_a_store_of_another_broker_is_refused(growing: GrowingLake, capsys: pyte
 def test_bodies_in_a_place_that_cannot_be_are_refused(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
     assert audit.main(["--lake", growing.lake.root, "--bodies", "gs://bucket"]) == ExitCode.USAGE
     assert "bodies in gs://bucket: expected" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("job", "more"), [(audit, ()), (maintain, ()), (restore, ("--out", "unused")), (query, ("--id", "0A", "--body"))]
+)
+@pytest.mark.parametrize("form", ["{}", "file://{}"])
+def test_a_folder_of_bodies_that_does_not_exist_is_refused_at_once(
+    growing: GrowingLake,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    job: ModuleType,
+    more: Sequence[str],
+    form: str,
+) -> None:
+    missing = form.format(tmp_path / "missing")
+    assert job.main(["--lake", growing.lake.root, "--bodies", missing, *more]) == ExitCode.USAGE
+    assert f"--bodies {missing}: expected the folder of the lake's packs, found none" in capsys.readouterr().err
 
 
 def test_notes_are_told_whatever_the_verdict() -> None:

@@ -199,7 +199,7 @@ def test_bodies_may_lie_elsewhere(lake: Path, tmp_path: Path, capfdbinary: pytes
     arguments = ["--key", "text", "--body", "--bodies"]
     code, _, err = ask(capfdbinary, lake, *arguments, tmp_path / "empty")
     assert code == 2
-    assert f"expected a file in {tmp_path / 'empty'}, found none" in err
+    assert f"--bodies {tmp_path / 'empty'}: expected the folder of the lake's packs, found none" in err
     assert ask(capfdbinary, lake, *arguments, (lake / "bodies").as_uri())[1] == TEXT.encode()
 
 

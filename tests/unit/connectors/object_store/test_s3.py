@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from botocore import exceptions
 
+from commitlake.connectors import plain_connections
 from commitlake.connectors.lake.delta import storage_options
 from commitlake.connectors.lake.packs.errors import PackStoreError, PackStoreUnavailableError
 from commitlake.connectors.lake.packs.location import PackLocation, pack_location
@@ -82,6 +83,36 @@ def test_credentials_in_a_uri_or_endpoint_are_refused_and_not_repeated(monkeypat
         with pytest.raises(S3Error, match=r"holds credentials\. Leave them out") as raised:
             call()
         assert "verysecret" not in repr(raised.value)
+
+
+SERVICES = "[default]\nservices = local\n[services local]\ns3 =\n  endpoint_url = http://s3.example.org:9000\n"
+
+
+@pytest.mark.parametrize(
+    ("variables", "config"),
+    [
+        ({"AWS_ENDPOINT_URL_S3": "http://s3.example.org:9000", "AWS_ENDPOINT_URL": "https://other.example.org"}, ""),
+        ({"AWS_ENDPOINT_URL": "http://s3.example.org:9000"}, ""),
+        ({}, "[default]\nendpoint_url = http://s3.example.org:9000\n"),
+        ({}, SERVICES),
+        ({"AWS_PROFILE": "mine"}, SERVICES.replace("[default]", "[profile mine]\nendpoint_url = https://other")),
+    ],
+)
+def test_an_endpoint_without_tls_is_warned_of_wherever_it_comes_from(
+    variables: dict[str, str],
+    config: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(plain_connections, "_warned", set())
+    (tmp_path / "config").write_text(config)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    options = s3_options()
+    assert options.endpoint == "http://s3.example.org:9000"
+    assert s3_client(options).meta.endpoint_url == options.endpoint
+    assert "http://s3.example.org:9000 is reached without TLS" in caplog.text
 
 
 def test_an_endpoint_that_is_no_url_is_refused() -> None:
