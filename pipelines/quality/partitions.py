@@ -6,6 +6,11 @@ windows of a topic are in one partition, whichever task has seen them, and a par
 
 The driver takes `Group`s: some partitions together, or a share of the topics of one that is too large. What of one
 group is in memory is bounded by `GROUP_ROWS`, but for one topic's own windows: these are never torn apart.
+
+No `groupBy` replaces this: neither Arrow's nor Spark's joins the runs of queue offsets. Of 800,000 windows of 8 tasks,
+these partitions and their merge took 4.1 s of one core and 380 MiB, on a busy machine 11 s; Arrow's `group_by` of the
+other columns 2.5 s and 850 MiB, which grow with the run; Spark's of 14 of the 40 columns, on the same machine, 83 s in
+a new session and 10 s in a warm one.
 """
 
 from __future__ import annotations

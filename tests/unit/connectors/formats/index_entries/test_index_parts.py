@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,9 @@ from commitlake.connectors.formats.engine.errors import StoreError
 from commitlake.connectors.formats.index_entries.entry_damage import Reason
 from commitlake.connectors.formats.index_entries.entry_options import parse_index_options
 from commitlake.connectors.formats.index_entries.index_parts import IndexPart, plan_index_files, written_end
+from commitlake.schemas.layouts.boltmq.dialect import BOLTMQ
 from commitlake.schemas.layouts.rocketmq.indexfile import HEADER, Geometry
+from tests.indexed_stores import OPTIONS, write_indexed_store
 
 _GEOMETRY = Geometry(50, 200)
 
@@ -99,3 +102,11 @@ def test_a_store_without_an_index_is_an_error(store: Path) -> None:
     (store / "index").rename(store / "elsewhere")
     with pytest.raises(StoreError, match="has no folder 'index'"):
         plan(store)
+
+
+def test_keys_are_not_looked_up_in_an_index_without_chains(tmp_path: Path) -> None:
+    store = write_indexed_store(tmp_path / "store", count=20, options=replace(OPTIONS, dialect=BOLTMQ))
+    (store / "index" / "20180220120000000").write_bytes(bytes(_GEOMETRY.file_size))
+    assert [part.file.name for part in plan(store)] == ["20180220120000000"]
+    with pytest.raises(StoreError, match="BoltMQ writes no chains of keys into its own"):
+        plan(store, topics="rare", keys="order-1")
