@@ -157,7 +157,11 @@ def _parts_of_queue(queue: QueueFolder) -> Iterator[QueuePart]:
     unit, written = queue.layout.entry_size, _last_written(queue, in_order)
     for place, (name, following) in enumerate(pairwise([*in_order, None])):
         assert name is not None
-        size, is_followed = (queue.path / name).lstat().st_size, place < written
+        is_followed = place < written
+        try:
+            size = (queue.path / name).lstat().st_size
+        except FileNotFoundError:
+            continue  # deleted since it was listed: the broker has expired it
         room = MAX_FILE_BYTES if following is None else starts[following] - starts[name]
         bad = _wrong_name(queue, starts[name], size)
         if bad is not None:

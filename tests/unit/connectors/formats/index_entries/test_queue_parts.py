@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from commitlake.connectors.formats.engine.errors import StoreError
+from commitlake.connectors.formats.index_entries import queue_parts
 from commitlake.connectors.formats.index_entries.entry_damage import Reason
 from commitlake.connectors.formats.index_entries.entry_options import parse_queue_options
 from commitlake.connectors.formats.index_entries.queue_parts import QueuePart, plan_queues
@@ -120,6 +121,16 @@ def test_queues_in_rocksdb_are_an_error(store: Path) -> None:
     (store / "consumequeue" / "CURRENT").write_bytes(b"MANIFEST-000001\n")
     with pytest.raises(StoreError, match="found queues in RocksDB"):
         plan(store)
+
+
+def test_a_file_that_is_deleted_meanwhile_is_left_out(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = store / "consumequeue" / "topic-0" / "0"
+    listed = sorted(path.name for path in folder.iterdir())
+    (folder / listed[0]).unlink()
+    monkeypatch.setattr(queue_parts, "files_in", lambda *_, **__: listed)
+    parts = plan(store, topics="topic-0", queueIds="0")
+    assert {part.name for part in parts} == set(listed[1:])
+    assert bad(parts) == []
 
 
 def test_the_folder_of_all_queues_may_be_a_link(store: Path, tmp_path: Path) -> None:
