@@ -18,6 +18,7 @@ import pytest
 from tests.servers import rocketmq
 from tests.servers.recording import RecordedStore, recorded
 from tests.servers.rocketmq import VERSIONS, BrokerOptions, RocketMQ
+from tests.servers.spark_classes import class_archive, quick_start
 
 StartBroker = Callable[..., RocketMQ]
 LOCK_TIMEOUT_SECONDS = 400  # within a test's own limit
@@ -87,6 +88,15 @@ def recorded_store(rocketmq_version: str, shared_folder: Path) -> RecordedStore:
     """A store that a real broker of the version wrote, with a record of every kind. Read only."""
     with alone(shared_folder / f"recorded-{rocketmq_version}.lock"):
         return recorded(rocketmq_version, shared_folder / "recorded")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quick_jvms() -> Iterator[str]:
+    """Let every JVM of Spark's start with its classes from an archive; what SPARK_SUBMIT_OPTS has for that."""
+    with pytest.MonkeyPatch.context() as environment:
+        options = quick_start(class_archive())
+        environment.setenv("SPARK_SUBMIT_OPTS", options)
+        yield options
 
 
 @pytest.fixture

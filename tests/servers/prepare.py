@@ -17,12 +17,14 @@ from tests.servers.go_programs import go_program
 from tests.servers.hbase import hbase_jars
 from tests.servers.rocketmq import VERSIONS, rocketmq_jars
 from tests.servers.s3 import MODULE, VERSION
+from tests.servers.spark_classes import class_archive
 
 PARTS: dict[str, Callable[[], object]] = {
     **{f"jars of RocketMQ {version}": partial(rocketmq_jars, version) for version in VERSIONS},
     "jars of HBase": hbase_jars,
     "jars for object stores": s3_jars,
     "an S3 server": partial(go_program, MODULE, VERSION),
+    "an archive of Spark's classes": class_archive,
 }
 
 

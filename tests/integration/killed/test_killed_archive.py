@@ -23,12 +23,11 @@ from deltalake import DeltaTable
 from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
 from commitlake.broker_lite.stores.rocketmq.writing import PutResult
 from commitlake.connectors.lake.paths import LakePaths
-from commitlake.jobs.cli.process import descendants
 from tests.benchmarks.corpus import json_bodies, shop_batches
 from tests.integration.contents import check_bodies, content
 from tests.integration.killed.child import DISK_FULL, STEPS
 from tests.kills import kill_count
-from tests.process_trees import kill_tree, wait_until_gone
+from tests.process_trees import kill_tree
 
 ROOT = Path(__file__).parents[3]
 KILLS = kill_count(4)
@@ -40,28 +39,10 @@ AROUND_COMMITS = ("before the commit", "behind the commit", "before the run is t
 GROWTH = 3000  # messages before each run: some MiB
 
 
-@pytest.fixture(scope="module", autouse=True)
-def quick_jvms(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """JVMs that start in half the time, which is most of these tests': with one compiler, and classes from an archive.
-
-    The archive is what the JVM of a first run leaves when it ends.
-    """
-    folder = tmp_path_factory.mktemp("quick")
-    classes = folder / "classes.jsa"
-    store = GrowingStore(folder / "store", seed=1)
-    store.grow()
-    with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("SPARK_SUBMIT_OPTS", f"-XX:ArchiveClassesAtExit={classes} -Xlog:disable")
-        with archive_process(store.root, folder / "lake") as process:
-            started = descendants(process.pid)
-            begin(process)
-            process.wait(PATIENCE_SECONDS)
-            wait_until_gone(started, PATIENCE_SECONDS)  # the JVM outlives the job
-        assert classes.stat().st_size > 0
-        environment.setenv(
-            "SPARK_SUBMIT_OPTS", f"-XX:SharedArchiveFile={classes} -Xlog:disable -XX:TieredStopAtLevel=1"
-        )
-        yield
+@pytest.fixture(autouse=True)
+def one_compiler(quick_jvms: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """JVMs that have but the quick compiler: they live for seconds, and their start is most of these tests."""
+    monkeypatch.setenv("SPARK_SUBMIT_OPTS", f"{quick_jvms} -XX:TieredStopAtLevel=1")
 
 
 class GrowingStore:

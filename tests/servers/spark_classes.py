@@ -1,0 +1,66 @@
+"""An archive of the classes that Spark's JVM loads as it starts: with it, a JVM starts in less time.
+
+It is what the JVM of a first, small job leaves when it ends, and is kept between test runs.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from tests.servers.cache import build_once, cache_folder, digest
+from tests.servers.jars import java_command
+from tests.servers.process import ServerError
+
+ROOT = Path(__file__).resolve().parents[2]
+PATIENCE_SECONDS = 300
+_NAME = "classes.jsa"
+_JOB = """
+import sys
+from commitlake.connectors.runtime.spark_session import get_session
+spark = get_session("classes")
+spark.range(100).mapInArrow(lambda batches: batches, "id long").write.format("delta").save(sys.argv[1])
+assert spark.read.format("delta").load(sys.argv[1]).groupBy("id").count().count() == 100
+spark.stop()
+"""
+
+
+def class_archive() -> Path:
+    """Return the archive for this Java and this Spark, made if it is not in the cache.
+
+    Raises:
+        ServerError: The job failed, or its JVM left no archive.
+    """
+    java = subprocess.run([java_command(), "-version"], capture_output=True, text=True, check=True).stderr
+    versions = [f"{name} {importlib.metadata.version(name)}" for name in ("pyspark", "delta-spark")]
+    # An archive is for the jars at one place.
+    name = digest([java, *versions, sys.prefix, _JOB])
+    return build_once(cache_folder() / "spark-classes" / name, _build) / _NAME
+
+
+def quick_start(archive: Path) -> str:
+    """Return what SPARK_SUBMIT_OPTS has for a JVM that starts from an archive."""
+    return f"-XX:SharedArchiveFile={archive} -Xlog:disable"
+
+
+def _build(folder: Path) -> None:
+    """Run the job, and wait for what its JVM writes when it ends."""
+    archive = folder / _NAME
+    environment = {**os.environ, "SPARK_SUBMIT_OPTS": f"-XX:ArchiveClassesAtExit={archive} -Xlog:disable"}
+    command = [sys.executable, "-c", _JOB, str(folder / "table")]
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE_SECONDS
+    )
+    if done.returncode != 0:
+        raise ServerError(f"a job for an archive of Spark's classes failed:\n{done.stderr[-4000:]}")
+    # The JVM outlives the job, and writes the archive in one go.
+    deadline, size = time.monotonic() + PATIENCE_SECONDS, -1
+    while not (archive.exists() and archive.stat().st_size == size > 0):
+        size = archive.stat().st_size if archive.exists() else -1
+        if time.monotonic() > deadline:
+            raise ServerError(f"{archive}: Spark's JVM wrote no archive within {PATIENCE_SECONDS} s")
+        time.sleep(1)
