@@ -18,7 +18,7 @@ from typing import Self
 
 import numpy as np
 
-from commitlake.connectors.formats.engine.arrow import Array
+from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.decoded import DecodedBatch
 from commitlake.connectors.formats.engine.kernel import hop as h
 from commitlake.connectors.formats.engine.splits import Split

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from commitlake.connectors.formats.engine.arrow import Array
+from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.data_files import DataFile, sort_rows, write_data_file
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.pipelines.archive.bodies import PackOfBodies, date_of

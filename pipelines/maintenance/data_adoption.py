@@ -31,7 +31,7 @@ from deltalake import CommitProperties, Transaction
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
-from commitlake.connectors.formats.engine.arrow import Array
+from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.archive_log import APPLICATION_ID, ArchiveCommit, RunCounts, StoreProgress
 from commitlake.connectors.lake.data_files import NO_DATE
 from commitlake.connectors.lake.delta import delta_table, storage_options

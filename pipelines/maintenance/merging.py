@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
-from commitlake.connectors.formats.engine.arrow import Array
+from commitlake.connectors.arrays import Array
 
 _CHUNK_ROWS = 1 << 14
 _BATCH_BYTES = 64 << 20  # of all files together

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from commitlake.connectors.formats.engine.arrow import Array
+from commitlake.connectors.arrays import Array
 from commitlake.pipelines.message_keys.kernel import hash_texts
 from commitlake.pipelines.message_keys.progress import BUSINESS_KEY, UNIQUE_KEY
 from commitlake.schemas.tables.message_keys import MESSAGE_KEYS

@@ -7,18 +7,16 @@ Spark's `xxhash64` of these numbers. `pipelines.transforms.row_hash` says the sa
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from commitlake.connectors.arrays import Array
 from commitlake.pipelines.quality.hashing import SEED, chain, hash_lists, hash_texts
 from commitlake.schemas.tables.messages import BODY_PLACE, BODY_REF
 from commitlake.schemas.tables.profile import LAKE_CHECKSUM_COLUMNS, NULL_NUMBER, ROW_CHECKSUM_COLUMNS
 
-Array = npt.NDArray[Any]
 _DAY_US = 86_400_000_000
 _NO_DAY = -1  # rows of this day have no partition, see `pipelines.archive.rows`
 

@@ -12,16 +12,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
+from commitlake.connectors.arrays import Array
 from commitlake.pipelines.quality.parts import Parts
 from commitlake.schemas.layouts.rocketmq.topics import Kind, kind_of
 from commitlake.schemas.quality.expectation import Grain
 from commitlake.schemas.tables.profile import KEY_COLUMNS, RUNS, WINDOW_SECONDS
 
-Array = npt.NDArray[Any]
 KEYS = {Grain.WINDOW: list(KEY_COLUMNS), Grain.TOPIC: ["broker", "topic"], Grain.BROKER: ["broker"]}
 """The columns that tell a row of each table."""
 _MANY_MESSAGES, _MANY_QUEUES = 1000, 4

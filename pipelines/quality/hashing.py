@@ -13,11 +13,12 @@ from typing import Any, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
+from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.kernel.compiled import compiled
 from commitlake.connectors.formats.engine.kernel.memory import load_le_u64
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
-Array = npt.NDArray[Any]
+
 Hashes = npt.NDArray[np.int64]
 
 SEED = 42

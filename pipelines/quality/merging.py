@@ -7,16 +7,13 @@ so that a part may come in any order, and between two others.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from commitlake.connectors.arrays import Array
 from commitlake.pipelines.quality import kernel
 from commitlake.pipelines.quality.parts import FIRST, LAST, QUEUE, SCHEMA, SUMS, Parts
-
-Array = npt.NDArray[Any]
 
 
 def merge_profiles(profiles: Iterable[pa.Table | pa.RecordBatch]) -> pa.Table:

@@ -19,16 +19,14 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from commitlake.connectors.arrays import Array
 from commitlake.pipelines.quality.errors import ProfileError
 from commitlake.pipelines.quality.parts import SCHEMA
 
-Array = npt.NDArray[Any]
 PARTITIONS = 64
 GROUP_ROWS = 250_000
 """Windows of all tasks' profiles that are merged at once: each takes up two kilobytes meanwhile."""

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from commitlake.connectors.arrays import Array
 from commitlake.pipelines.quality import kernel
 from commitlake.pipelines.quality.errors import ProfileError
 from commitlake.schemas.tables.profile import KEY_COLUMNS, MAX_RUNS, PROFILE, RUN, RUNS
 
-Array = npt.NDArray[Any]
 SCHEMA = to_arrow_schema(PROFILE, timezone="UTC")
 """Of a profile."""
 FIRST = ("first_queue_offset", "first_physical_offset", "min_store_timestamp", "min_born_timestamp", "min_size")

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.jmq.rows import ID_MARK
 from commitlake.pipelines.quality.checksums import lake_hashes, row_hashes
 from commitlake.pipelines.quality.errors import ProfileError
@@ -29,7 +28,6 @@ from commitlake.schemas.layouts.rocketmq.sysflag import INNER_BATCH, BodyCodec, 
 from commitlake.schemas.layouts.rocketmq.topics import Kind
 from commitlake.schemas.tables.messages import MESSAGES, STORE_DATE
 
-Array = npt.NDArray[Any]
 COLUMNS = tuple(field.name for field in MESSAGES if field.name != STORE_DATE.name)
 _NULL_BITS = {
     "physical_offset": NULL_PHYSICAL,

@@ -11,12 +11,12 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
+from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.kernel.compiled import compiled
 from commitlake.connectors.formats.engine.kernel.memory import store_be_u64
 from commitlake.schemas.layouts.rocketmq.indexfile import ENTRY
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
-Array = np.ndarray[Any, Any]
 
 NUMBER, USED_SLOTS, BEGIN_TIME, BEGIN_OFFSET, END_TIME, END_OFFSET = range(6)
 """Places in `state`: the number of the next entry, and the header."""

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 
+from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.facts.entries import queue_entries
 from commitlake.connectors.formats.facts.names import can_be_folder
 from commitlake.connectors.formats.facts.reading import read_facts
 from commitlake.connectors.formats.facts.records import Facts
 from commitlake.connectors.formats.facts.topic_kinds import evidence_of
-from commitlake.connectors.formats.rocketmq.kernel.facts import Array
 from commitlake.pipelines.rebuild.chaining import merge_tags
 from commitlake.pipelines.rebuild.entries import layout_of
 from commitlake.pipelines.rebuild.parts import (

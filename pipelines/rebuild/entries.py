@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.facts.queue_layouts import QueueLayout
 from commitlake.connectors.formats.rocketmq import batch_queues
 from commitlake.connectors.formats.rocketmq.consume_queues import ENTRY_DTYPE as ENTRY
-from commitlake.connectors.formats.rocketmq.kernel.facts import Array
 from commitlake.pipelines.rebuild.settings import Settings
 from commitlake.schemas.layouts.rocketmq.consumequeue import PRE_BLANK
 

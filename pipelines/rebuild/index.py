@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from commitlake.connectors.formats.rocketmq.kernel.facts import Array
+from commitlake.connectors.arrays import Array
 from commitlake.pipelines.rebuild import chaining
 from commitlake.pipelines.rebuild.durable import move_synced
 from commitlake.pipelines.rebuild.parts import Keys, PartReader, Totals

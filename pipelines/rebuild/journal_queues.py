@@ -12,8 +12,8 @@ from itertools import pairwise
 
 import numpy as np
 
+from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.jmq.queue_facts import ENTRY_DTYPE, is_lost, make_entries
-from commitlake.connectors.formats.rocketmq.kernel.facts import Array
 from commitlake.pipelines.rebuild.queue_folder import QueueFolder
 from commitlake.schemas.layouts.jmq.journal import MIN_RECORD_SIZE
 

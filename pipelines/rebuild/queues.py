@@ -14,9 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
+from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.layouts import StoreLayout
 from commitlake.connectors.formats.rocketmq.consume_queues import ENTRY_DTYPE as ENTRY
-from commitlake.connectors.formats.rocketmq.kernel.facts import Array
 from commitlake.pipelines.rebuild import rules
 from commitlake.pipelines.rebuild.durable import move_synced, write_whole
 from commitlake.pipelines.rebuild.entries import fillers, layout_of

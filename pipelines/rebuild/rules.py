@@ -10,12 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
-import numpy as np
-
+from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.kernel.compiled import compiled
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
-Array = np.ndarray[Any, Any]
 
 END, BEHIND, SKIPPED, SHIFTED = range(4)
 """Places in `state`: the queue's end as a number, physical offset behind its last record, how many were passed over,

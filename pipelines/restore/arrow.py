@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from commitlake.pipelines.restore.kernel import Array
+from commitlake.connectors.arrays import Array
 
 
 def numbers(column: pa.Array) -> Array:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.packs.errors import PackError, PackStoreError
 from commitlake.connectors.lake.packs.frames import PackRefs
 from commitlake.connectors.lake.packs.reader import FrameCache, read_bodies
@@ -19,7 +20,7 @@ from commitlake.connectors.lake.packs.stores import PackStore
 from commitlake.pipelines.restore.arrow import read_only
 from commitlake.pipelines.restore.errors import MissingBodyError
 from commitlake.pipelines.restore.found import Records
-from commitlake.pipelines.restore.kernel import Array, place_spans
+from commitlake.pipelines.restore.kernel import place_spans
 
 _BATCH_BYTES = 32 << 20
 """Of bodies in memory at a time, for each thread; one that is larger is alone."""

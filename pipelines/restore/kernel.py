@@ -8,14 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
-import numpy as np
-
+from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.kernel.compiled import compiled
 from commitlake.connectors.lake.packs.kernel import copy
 from commitlake.schemas.layouts.rocketmq import properties as layout
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
-Array = np.ndarray[Any, Any]
 
 _EQUALS = layout.NAME_VALUE_SEPARATOR
 _NEXT = layout.PROPERTY_SEPARATOR

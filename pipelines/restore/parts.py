@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from commitlake.pipelines.restore.kernel import Array
+from commitlake.connectors.arrays import Array
 from commitlake.schemas.layouts.boltmq.dialect import Magic
 from commitlake.schemas.layouts.numbers import parse_int32
 from commitlake.schemas.layouts.rocketmq.commitlog import MAX_V1_TOPIC_LENGTH, TOPIC_LENGTH

@@ -6,10 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from commitlake.connectors.arrays import Array
 from commitlake.pipelines.restore.arrow import coded
 from commitlake.pipelines.restore.errors import LakeRowsError
 from commitlake.pipelines.restore.found import Records, Refusal
-from commitlake.pipelines.restore.kernel import Array
 from commitlake.pipelines.restore.serialize import TakenRows
 from commitlake.schemas.layouts.rocketmq.commitlog import MIN_RECORD_SIZE
 

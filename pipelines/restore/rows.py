@@ -10,12 +10,12 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable
 
+from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.jmq.rows import ID_MARK
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.pipelines.restore.arrow import numbers
 from commitlake.pipelines.restore.errors import LakeRowsError, RestoreError
 from commitlake.pipelines.restore.found import COLUMNS
-from commitlake.pipelines.restore.kernel import Array
 from commitlake.schemas.layouts.rocketmq.properties import TIMER_OUT
 from commitlake.schemas.layouts.rocketmq.topics import SCHEDULE_TOPIC, TIMER_TOPIC
 

@@ -12,11 +12,11 @@ from pathlib import Path
 import numpy as np
 from deltalake import DeltaTable
 
+from commitlake.connectors.arrays import Array
 from commitlake.pipelines.restore import stretches
 from commitlake.pipelines.restore.bodies import Bodies, place_bodies
 from commitlake.pipelines.restore.errors import RestoreError
 from commitlake.pipelines.restore.found import Records, Refusal
-from commitlake.pipelines.restore.kernel import Array
 from commitlake.pipelines.restore.records import RecordWriter
 from commitlake.pipelines.restore.rows import rows_of_segment
 from commitlake.schemas.layouts.segments import segment_name

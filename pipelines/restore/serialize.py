@@ -26,9 +26,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from commitlake.connectors.arrays import Array
 from commitlake.pipelines.restore.arrow import coded, milliseconds, numbers, read_only, spans
 from commitlake.pipelines.restore.found import NEEDED, Records, Refusal
-from commitlake.pipelines.restore.kernel import Array, place_properties, place_spans
+from commitlake.pipelines.restore.kernel import place_properties, place_spans
 from commitlake.pipelines.restore.parts import REPLACED, Hosts, stored_hosts, stored_topics
 from commitlake.schemas.layouts.rocketmq import properties as props
 from commitlake.schemas.layouts.rocketmq.commitlog import FIXED_SIZE, HEAD, PROPERTIES_LENGTH, STORED, TAIL

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from commitlake.pipelines.restore.kernel import Array
+from commitlake.connectors.arrays import Array
 from commitlake.pipelines.salvage.fillers import MIN_FILLER_BYTES, fillers
 from commitlake.schemas.layouts.rocketmq.commitlog import END_RESERVE, serialize_blank
 

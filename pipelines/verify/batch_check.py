@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.facts.entries import QueueEntries
 from commitlake.connectors.formats.rocketmq.batch_queues import message_counts
-from commitlake.connectors.formats.rocketmq.kernel.facts import Array
 from commitlake.pipelines.verify.findings import Finding, Findings
 from commitlake.pipelines.verify.queue_check import Run, runs_of
 from commitlake.pipelines.verify.queue_files import QueueFiles

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from commitlake.connectors.formats.rocketmq.kernel.facts import Array
+from commitlake.connectors.arrays import Array
 from commitlake.pipelines.verify.batch_check import loose_finding
 from commitlake.pipelines.verify.findings import Finding, Findings
 from commitlake.pipelines.verify.loose import QueueBounds

@@ -11,12 +11,12 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
+from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.kernel.compiled import compiled
 from commitlake.connectors.formats.engine.kernel.memory import load_be_i32, load_be_i64
 from commitlake.schemas.layouts.rocketmq.indexfile import ENTRY, HEADER, SLOT
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
-Array = np.ndarray[Any, Any]
 
 EMPTY, LOOP, WRONG_CHAIN, UNREACHABLE, DISORDER, BAD_SLOT = range(6)
 """Rows of what `check_chains` finds; `USED_SLOTS` is a number only."""

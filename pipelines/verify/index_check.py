@@ -6,9 +6,9 @@ import os
 
 import numpy as np
 
+from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.mapping import Mapping
 from commitlake.connectors.formats.facts.records import Facts
-from commitlake.connectors.formats.rocketmq.kernel.facts import Array
 from commitlake.pipelines.verify import chains
 from commitlake.pipelines.verify.findings import Finding, Findings
 from commitlake.pipelines.verify.index_files import ENTRY_DTYPE, IndexPart, read_between

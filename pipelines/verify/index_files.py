@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from commitlake.connectors.formats.rocketmq.kernel.facts import Array
+from commitlake.connectors.arrays import Array
 from commitlake.schemas.layouts.rocketmq.indexfile import ENTRY, HEADER, Geometry, Header, geometry_of, parse_header
 from commitlake.schemas.store_files import open_file
 

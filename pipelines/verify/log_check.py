@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.files import OpenSegment
 from commitlake.connectors.formats.engine.look import look_at
 from commitlake.connectors.formats.engine.splits import Split
@@ -16,7 +17,6 @@ from commitlake.connectors.formats.facts.names import can_be_folder
 from commitlake.connectors.formats.facts.reading import read_facts
 from commitlake.connectors.formats.facts.records import Facts
 from commitlake.connectors.formats.facts.topic_kinds import evidence_of
-from commitlake.connectors.formats.rocketmq.kernel.facts import Array
 from commitlake.pipelines.verify.batch_check import BatchChecker
 from commitlake.pipelines.verify.findings import Finding, Findings
 from commitlake.pipelines.verify.index_check import IndexChecker

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from commitlake.connectors.formats.rocketmq.kernel.facts import Array
+from commitlake.connectors.arrays import Array
 from commitlake.pipelines.verify.findings import Finding, Findings
 from commitlake.pipelines.verify.queue_check import MAX_NUMBER, Run
 from commitlake.pipelines.verify.queue_files import QueueFiles

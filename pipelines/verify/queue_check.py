@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.facts.entries import QueueEntries
-from commitlake.connectors.formats.rocketmq.kernel.facts import Array
 from commitlake.pipelines.verify.findings import Finding, Findings
 from commitlake.pipelines.verify.log_records import LogRecords
 from commitlake.pipelines.verify.observed_delays import are_delays

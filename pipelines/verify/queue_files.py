@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
+from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.facts.queue_layouts import QueueLayout
-from commitlake.connectors.formats.rocketmq.kernel.facts import Array
 from commitlake.schemas.layouts.segments import is_segment_name, segment_name
 from commitlake.schemas.store_files import files_in, open_file
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from commitlake.connectors.formats.engine.arrow import Array
+from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.rocketmq.options import Options
 from commitlake.connectors.rocketmq.puller import Puller

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pyarrow as pa
 
+from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.kernel import strings as kernel
 from commitlake.connectors.formats.engine.kernel.memory import OVERWRITE, PADDING
-
-Array = np.ndarray[Any, Any]
 
 
 def fixed(values: Array, data_type: pa.DataType) -> pa.Array:

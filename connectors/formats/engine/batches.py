@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pyarrow as pa
 
-from commitlake.connectors.formats.engine.arrow import Array
+from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.decoded import DecodedBatch, Texts
 from commitlake.connectors.formats.engine.errors import SplitError, no_progress
 from commitlake.connectors.formats.engine.files import OpenSegment, SegmentFile

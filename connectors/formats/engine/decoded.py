@@ -12,8 +12,9 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
+from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine import arrow
-from commitlake.connectors.formats.engine.arrow import Array, Dictionary
+from commitlake.connectors.formats.engine.arrow import Dictionary
 from commitlake.connectors.formats.engine.distinct import Distinct
 from commitlake.connectors.formats.engine.kernel import buffers as b
 from commitlake.connectors.formats.engine.kernel import hop as h

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from commitlake.connectors.formats.engine.arrow import Array
+from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.choice import make_choice
 from commitlake.connectors.formats.engine.decoded import DecodedBatch
 from commitlake.connectors.formats.engine.distinct import Distinct, host_text, utf8_text

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
+from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.files import OpenSegment, SegmentFile
 from commitlake.connectors.formats.engine.filters import Filters
 from commitlake.connectors.formats.engine.look import look_at
@@ -29,8 +30,6 @@ SEEK_BYTES = 256 << 10
 """What a disk reads in the time that it takes to begin at another place: what a look-up costs beside its bytes."""
 MOST_RANGES = 16
 """That are left open in one segment; each is a task of its own."""
-
-Array = np.ndarray[Any, Any]
 
 
 class IndexUnusable(Exception):  # noqa: N818 (not an error: the range is scanned instead, and this says why)

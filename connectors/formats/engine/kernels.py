@@ -8,7 +8,7 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from commitlake.connectors.formats.engine.arrow import Array
+from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.files import Window
 from commitlake.connectors.formats.engine.layouts import StoreLayout
 from commitlake.connectors.formats.rocketmq.queue_formats import QueueFormat

@@ -14,6 +14,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.errors import IndexMismatchError
 from commitlake.connectors.formats.engine.files import SegmentFile, Window
 from commitlake.connectors.formats.engine.filters import Filters
@@ -21,7 +22,7 @@ from commitlake.connectors.formats.engine.kernel import hop
 from commitlake.connectors.formats.engine.kernel.memory import PADDING
 from commitlake.connectors.formats.engine.kernels import kernel_of
 from commitlake.connectors.formats.engine.layouts import StoreLayout, rules_of
-from commitlake.connectors.formats.engine.splits import Array, ListedSplit, groups
+from commitlake.connectors.formats.engine.splits import ListedSplit, groups
 from commitlake.connectors.formats.engine.walk import BadRange, Step
 from commitlake.schemas.layouts.rocketmq.scan import Fault, SpanKind
 

@@ -19,7 +19,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from commitlake.connectors.formats.engine.arrow import Array
+from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.cuts import find_cuts
 from commitlake.connectors.formats.engine.errors import OptionError, StoreError
 from commitlake.connectors.formats.engine.files import LocalFile, OpenSegment, SegmentFile

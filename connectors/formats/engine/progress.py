@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from commitlake.connectors.formats.engine.arrow import Array
+from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.errors import no_progress
 from commitlake.connectors.formats.engine.kernel import hop as kernel
 

@@ -19,8 +19,9 @@ from pathlib import Path
 
 import numpy as np
 
+from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.filters import Filters
-from commitlake.connectors.formats.engine.index_answer import Answer, Array, IndexUnusable, check_that_it_pays
+from commitlake.connectors.formats.engine.index_answer import Answer, IndexUnusable, check_that_it_pays
 from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.rocketmq.queue_formats import BEHIND_ALL, CONSUME_QUEUES, QueueFormat
 from commitlake.schemas.layouts.segments import is_segment_name, parse_queue_folder

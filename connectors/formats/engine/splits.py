@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.layouts import StoreLayout
 from commitlake.schemas.layouts.rocketmq.scan import Bounds
 
@@ -45,9 +45,6 @@ class Split:
     def bounds(self, max_record_bytes: int) -> Bounds:
         """What sizes in this segment are compared with."""
         return Bounds(self.segment_end, self.file_end, max_record_bytes)
-
-
-Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)

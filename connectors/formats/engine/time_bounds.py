@@ -23,11 +23,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import NamedTuple
 
+from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.files import OpenSegment, SegmentFile
 from commitlake.connectors.formats.engine.kernels import kernel_of
 from commitlake.connectors.formats.engine.layouts import StoreLayout
 from commitlake.connectors.formats.engine.look import message_at
-from commitlake.connectors.formats.engine.splits import Array, Split
+from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.engine.walk import End, Step, walk
 
 _READERS = 16  # behind a URI every look is a request, and they are waited for together

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from commitlake.connectors.formats.engine.arrow import Array
+from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.errors import SegmentCutError
 from commitlake.connectors.formats.engine.files import LocalFile, SegmentFile, Window
 from commitlake.connectors.formats.engine.kernel import hop as kernel

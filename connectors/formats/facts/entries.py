@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.facts.grouping import number_keys, order_rows
 from commitlake.connectors.formats.facts.records import Facts
-from commitlake.connectors.formats.rocketmq.kernel.facts import Array
 from commitlake.schemas.layouts.rocketmq.light_queues import LIGHT_QUEUE_ID
 
 _QUEUE_BITS = 32

@@ -10,10 +10,10 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
+from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.kernel.compiled import compiled
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
-Array = np.ndarray[Any, Any]
 
 
 def _compiled(function: _Function) -> _Function:

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.layouts import StoreLayout
 from commitlake.connectors.formats.facts.entries import QueueEntries
-from commitlake.connectors.formats.rocketmq.kernel.facts import Array
 
 
 @dataclass(frozen=True)

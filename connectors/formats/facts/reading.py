@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
+from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.files import OpenSegment
 from commitlake.connectors.formats.engine.kernel import hop as h
 from commitlake.connectors.formats.engine.layouts import StoreLayout
@@ -13,7 +14,6 @@ from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.engine.walk import BadRange, End, walk
 from commitlake.connectors.formats.facts.records import CommitLogReader, Facts
 from commitlake.connectors.formats.jmq.facts import JournalReader
-from commitlake.connectors.formats.rocketmq.kernel.facts import Array
 from commitlake.schemas.layouts.rocketmq.delay_levels import DEFAULT_DELAY_LEVELS_MS
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES, Fault
 

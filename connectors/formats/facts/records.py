@@ -9,6 +9,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.kernel import hop as h
 from commitlake.connectors.formats.engine.kernel.buffers import Interner, make_interner
 from commitlake.connectors.formats.engine.kernel.memory import PADDING
@@ -16,7 +17,6 @@ from commitlake.connectors.formats.engine.kernel.strings import DISTINCT, TEXT_E
 from commitlake.connectors.formats.engine.place import Place
 from commitlake.connectors.formats.engine.walk import BadRange
 from commitlake.connectors.formats.rocketmq.kernel import facts as k
-from commitlake.connectors.formats.rocketmq.kernel.facts import Array
 from commitlake.connectors.formats.rocketmq.odd import OddRecord, odd_record
 from commitlake.schemas.layouts.boltmq.dialect import DIALECT_BY_MAGIC, DIALECTS
 from commitlake.schemas.layouts.rocketmq.indexfile import TAGS_KEY_PREFIX

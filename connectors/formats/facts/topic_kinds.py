@@ -14,9 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
+from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.facts.entries import QueueEntries
 from commitlake.connectors.formats.rocketmq import batch_queues, consume_queues
-from commitlake.connectors.formats.rocketmq.kernel.facts import Array
 from commitlake.connectors.formats.rocketmq.topic_configs import TABLE, read_topics
 from commitlake.schemas.layouts.rocketmq.batch_evidence import BatchEvidence
 from commitlake.schemas.layouts.rocketmq.inner_batch import has_batch_queues

@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from commitlake.connectors.formats.engine.arrow import Array, Dictionary
+from commitlake.connectors.arrays import Array
+from commitlake.connectors.formats.engine.arrow import Dictionary
 from commitlake.connectors.formats.engine.decoded import DecodedBatch, MendedText
 from commitlake.connectors.formats.engine.decoder import Decoder
 from commitlake.connectors.formats.engine.distinct import Distinct, utf8_text

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.files import Window
 from commitlake.connectors.formats.engine.kernel import hop as h
 from commitlake.connectors.formats.engine.kernel.buffers import is_crowded, make_interner
@@ -19,7 +20,6 @@ from commitlake.connectors.formats.engine.place import Place
 from commitlake.connectors.formats.engine.walk import BadRange
 from commitlake.connectors.formats.engine.windows import numbers_at
 from commitlake.connectors.formats.facts.records import SEED, Facts, topic_names
-from commitlake.connectors.formats.rocketmq.kernel.facts import Array
 from commitlake.schemas.layouts.jmq.journal import HEAD
 
 _STEP_ROWS = 2048

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from commitlake.connectors.formats.engine.arrow import Array
+from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.decoder import Decoder
 from commitlake.connectors.formats.engine.files import Window
 from commitlake.connectors.formats.engine.kernel import hop

@@ -19,12 +19,10 @@ than the references to it allow, before it allocates anything: see `decompress_f
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
-Array = np.ndarray[Any, Any]
+from commitlake.connectors.arrays import Array
 
 FRAME_BYTES = 256 << 10  # one ranged read of this much costs an object store no more than one of 1 KiB
 MAX_FRAME_BYTES = 64 << 20  # brokers refuse messages above a few MiB; whoever raised that limit can raise this one

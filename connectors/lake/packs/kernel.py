@@ -13,9 +13,9 @@ import numpy as np
 from numba import types
 from numba.core import cgutils
 
+from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.kernel.compiled import compiled, emitted
 from commitlake.connectors.formats.engine.kernel.crc import crc32
-from commitlake.connectors.lake.packs.frames import Array
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 

@@ -22,12 +22,12 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.packs import kernel
 from commitlake.connectors.lake.packs.errors import PackError
 from commitlake.connectors.lake.packs.frames import (
     FRAME_BYTES,
     MAX_FRAME_BYTES,
-    Array,
     BodyRef,
     FrameError,
     PackRefs,

@@ -11,8 +11,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
 
+from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.packs.errors import PackError
-from commitlake.connectors.lake.packs.frames import MAX_FRAME_BYTES, Array, PackRefs
+from commitlake.connectors.lake.packs.frames import MAX_FRAME_BYTES, PackRefs
 from commitlake.connectors.lake.packs.kernel import UNKNOWN_CRC
 from commitlake.connectors.lake.packs.location import PackLocation, pack_location
 from commitlake.connectors.lake.packs.reader import FrameCache, read_bodies

@@ -14,8 +14,9 @@ from contextlib import contextmanager
 import numpy as np
 import pyarrow as pa
 
+from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.packs import kernel
-from commitlake.connectors.lake.packs.frames import FRAME_BYTES, MAX_BODY_BYTES, Array, PackRefs
+from commitlake.connectors.lake.packs.frames import FRAME_BYTES, MAX_BODY_BYTES, PackRefs
 from commitlake.connectors.lake.packs.stores import PackOutput, PackStore
 
 DEFAULT_LEVEL = 1

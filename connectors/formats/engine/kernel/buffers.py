@@ -7,15 +7,14 @@ because they become its columns.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.kernel.memory import OVERWRITE, PADDING
 from commitlake.connectors.formats.engine.kernel.strings import DISTINCT, TEXT_END
 from commitlake.schemas.layouts.rocketmq import properties as layout
-
-Array = np.ndarray[Any, Any]
 
 ROWS = 16_384
 """Records in a batch."""

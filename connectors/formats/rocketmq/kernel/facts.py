@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 
+from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.kernel import hop as h
 from commitlake.connectors.formats.engine.kernel.compiled import compiled
 from commitlake.connectors.formats.engine.kernel.memory import (
@@ -37,7 +38,6 @@ from commitlake.schemas.layouts.rocketmq.sysflag import TRANSACTION_MASK, Transa
 from commitlake.schemas.layouts.rocketmq.topics import BOLTMQ_SCHEDULE_TOPIC, SCHEDULE_TOPIC
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
-Array = np.ndarray[Any, Any]
 
 PHYSICAL_OFFSET, QUEUE_OFFSET, STORE_TIMESTAMP, TAGS_CODE = range(4)
 """Rows of `longs`."""

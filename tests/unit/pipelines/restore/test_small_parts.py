@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.reader import open_table
 from commitlake.pipelines.restore.config import config_files, fit_offsets, parse_offsets
 from commitlake.pipelines.restore.errors import RestoreError
-from commitlake.pipelines.restore.kernel import Array
 from commitlake.pipelines.restore.parts import stored_hosts, stored_topics
 from commitlake.pipelines.restore.rows import Chosen, find_range, first_undelivered
 from commitlake.pipelines.restore.sizes import segment_size_of

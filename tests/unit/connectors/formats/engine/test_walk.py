@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from commitlake.connectors.formats.engine.arrow import Array
+from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.batches import read_split
 from commitlake.connectors.formats.engine.decoder import Decoder
 from commitlake.connectors.formats.engine.errors import NoProgressError
