@@ -7,8 +7,7 @@ hash of one is the seed of the next; the first seed is 42. (Source: org.apache.s
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,8 +15,6 @@ import numpy.typing as npt
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.kernel.compiled import compiled
 from commitlake.connectors.formats.engine.kernel.memory import load_le_u64
-
-_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 Hashes = npt.NDArray[np.int64]
 
@@ -31,40 +28,35 @@ _PRIME_5 = np.uint64(0x27D4EB2F165667C5)
 _STRIPE = 32  # bytes that the four lanes take at a time
 
 
-def _compiled(function: _Function) -> _Function:
-    """Compile a function, and keep its own types for those who call it."""
-    return cast("_Function", compiled(function))
-
-
-@_compiled
+@compiled
 def _rotated(value: Any, left: Any) -> Any:
     return (value << np.uint64(left)) | (value >> np.uint64(64 - left))
 
 
-@_compiled
+@compiled
 def _round(lane: Any, word: Any) -> Any:
     return _rotated(lane + word * _PRIME_2, 31) * _PRIME_1
 
 
-@_compiled
+@compiled
 def _merged(hashed: Any, lane: Any) -> Any:
     return (hashed ^ _round(np.uint64(0), lane)) * _PRIME_1 + _PRIME_4
 
 
-@_compiled
+@compiled
 def _finished(hashed: Any) -> Any:
     hashed = (hashed ^ (hashed >> np.uint64(33))) * _PRIME_2
     hashed = (hashed ^ (hashed >> np.uint64(29))) * _PRIME_3
     return hashed ^ (hashed >> np.uint64(32))
 
 
-@_compiled
+@compiled
 def _hash_long(value: Any, seed: Any) -> Any:
     hashed = (seed + _PRIME_5 + np.uint64(8)) ^ _round(np.uint64(0), np.uint64(value))
     return _finished(_rotated(hashed, 27) * _PRIME_1 + _PRIME_4)
 
 
-@_compiled
+@compiled
 def _hash_bytes(data: Any, position: Any, length: Any, seed: Any) -> Any:
     end = position + length
     if length >= _STRIPE:
@@ -95,7 +87,7 @@ def _hash_bytes(data: Any, position: Any, length: Any, seed: Any) -> Any:
     return _finished(hashed)
 
 
-@_compiled
+@compiled
 def hash_texts(data: Array, offsets: Array, out: Hashes) -> None:
     """Hash each text.
 
@@ -109,7 +101,7 @@ def hash_texts(data: Array, offsets: Array, out: Hashes) -> None:
         out[row] = np.int64(_hash_bytes(data, first, np.int64(offsets[row + 1]) - first, _SEED))
 
 
-@_compiled
+@compiled
 def hash_lists(lists: Array, data: Array, offsets: Array, indices: Array, out: Hashes) -> None:
     """Hash each list of texts.
 
@@ -130,7 +122,7 @@ def hash_lists(lists: Array, data: Array, offsets: Array, indices: Array, out: H
         out[row] = np.int64(hashed)
 
 
-@_compiled
+@compiled
 def chain(values: Hashes, hashes: Hashes) -> None:
     """Hash one more number of each row; the hash of those before is the seed.
 

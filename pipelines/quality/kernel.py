@@ -8,15 +8,13 @@ All that is called here is in this file, because numba keeps what it compiled by
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from commitlake.connectors.formats.engine.kernel.compiled import compiled
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
 Longs = npt.NDArray[np.int64]
 Ints = npt.NDArray[np.int32]
 Bytes = npt.NDArray[np.uint8]
@@ -67,17 +65,12 @@ _PRIME_5_AND_8 = np.uint64(0x27D4EB2F165667C5 + 8)
 _SEED = np.uint64(42)
 
 
-def _compiled(function: _Function) -> _Function:
-    """Numba's compiler, with the function's own types for those who call it."""
-    return cast("_Function", compiled(function))
-
-
-@_compiled
+@compiled
 def _rotated(value: Any, left: Any, right: Any) -> Any:
     return (value << left) | (value >> right)
 
 
-@_compiled
+@compiled
 def _hash_long(value: Any, seed: Any) -> Any:
     word = np.uint64(value) * _PRIME_2
     word = _rotated(word, np.uint64(31), np.uint64(33)) * _PRIME_1
@@ -88,7 +81,7 @@ def _hash_long(value: Any, seed: Any) -> Any:
     return hashed ^ (hashed >> np.uint64(32))
 
 
-@_compiled
+@compiled
 def _row_hash(physical: Any, queue_offset: Any, size: Any, crc: Any, store_us: Any, nulls: Any) -> Any:
     hashed = _SEED
     if not nulls & NULL_PHYSICAL:
@@ -104,7 +97,7 @@ def _row_hash(physical: Any, queue_offset: Any, size: Any, crc: Any, store_us: A
     return hashed
 
 
-@_compiled
+@compiled
 def part_starts(
     brokers: Ints, topics: Ints, queues: Longs, stores_us: Longs, nulls: Bytes, window_us: int, starts: Longs
 ) -> int:
@@ -141,7 +134,7 @@ def part_starts(
     return found
 
 
-@_compiled
+@compiled
 def profile_parts(
     starts: Longs,
     physical: Longs,
@@ -236,7 +229,7 @@ def profile_parts(
     return found
 
 
-@_compiled
+@compiled
 def join_runs(groups: Longs, runs: Longs, counts: Longs) -> int:
     """Put runs of one group together, in place, where one goes on with the other or repeats it; how many are left.
 
@@ -264,7 +257,7 @@ def join_runs(groups: Longs, runs: Longs, counts: Longs) -> int:
     return kept
 
 
-@_compiled
+@compiled
 def run_figures(counts: Longs, runs: Longs, lengths: Longs, missing: Longs, restarts: Longs) -> None:
     """Add up the runs of each group: queue offsets in them, left out between them, and steps back.
 

@@ -6,17 +6,12 @@ file's time.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar, cast
-
 import numpy as np
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.kernel.compiled import compiled
 from commitlake.connectors.formats.engine.kernel.memory import store_be_u64
 from commitlake.schemas.layouts.rocketmq.indexfile import ENTRY
-
-_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 NUMBER, USED_SLOTS, BEGIN_TIME, BEGIN_OFFSET, END_TIME, END_OFFSET = range(6)
 """Places in `state`: the number of the next entry, and the header."""
@@ -30,12 +25,7 @@ _MOST_SECONDS = np.int64(0x7FFFFFFF)
 assert (_SIZE, ENTRY.offset_of("physical_offset"), _AT_TIME) == (20, 4, 12)
 
 
-def _compiled(function: _Function) -> _Function:
-    """Numba's compiler, with the function's own types for those who call it."""
-    return cast("_Function", compiled(function))
-
-
-@_compiled
+@compiled
 def merge_tags(hashes: Array, ends: Array, tags: Array, together: Array, with_tags: Array) -> None:
     """Put the hash of each record's tags behind those of its keys.
 
@@ -58,7 +48,7 @@ def merge_tags(hashes: Array, ends: Array, tags: Array, together: Array, with_ta
         with_tags[row] = at
 
 
-@_compiled
+@compiled
 def enter_keys(
     offsets: Array, times: Array, ends: Array, hashes: Array, first: int, end: int, slots: Array, state: Array,
     out: Array,

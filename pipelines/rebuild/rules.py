@@ -7,13 +7,8 @@ follows a record that the log lost stands in front of its number. Source: Consum
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar, cast
-
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.kernel.compiled import compiled
-
-_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 END, BEHIND, SKIPPED, SHIFTED = range(4)
 """Places in `state`: the queue's end as a number, physical offset behind its last record, how many were passed over,
@@ -21,12 +16,7 @@ how many stand in front of their number."""
 STATE_SIZE = 4
 
 
-def _compiled(function: _Function) -> _Function:
-    """Numba's compiler, with the function's own types for those who call it."""
-    return cast("_Function", compiled(function))
-
-
-@_compiled
+@compiled
 def choose_entries(numbers: Array, offsets: Array, sizes: Array, state: Array, kept: Array) -> None:
     """Say which entries are appended to a queue that has a file.
 

@@ -5,26 +5,16 @@ Nothing is checked here: the caller vouches for every range.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar, cast
-
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.kernel.compiled import compiled
 from commitlake.connectors.lake.packs.kernel import copy
 from commitlake.schemas.layouts.rocketmq import properties as layout
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
-
 _EQUALS = layout.NAME_VALUE_SEPARATOR
 _NEXT = layout.PROPERTY_SEPARATOR
 
 
-def _compiled(function: _Function) -> _Function:
-    """Numba's compiler, with the function's own types for those who call it."""
-    return cast("_Function", compiled(function))
-
-
-@_compiled
+@compiled
 def place_spans(source: Array, starts: Array, lengths: Array, out: Array, targets: Array) -> None:
     """Copy values to their places.
 
@@ -39,7 +29,7 @@ def place_spans(source: Array, starts: Array, lengths: Array, out: Array, target
         copy(out, targets[row], source, starts[row], lengths[row])
 
 
-@_compiled
+@compiled
 def place_properties(
     out: Array, targets: Array, lengths: Array, firsts: Array, names: Array, name_starts: Array, values: Array,
     value_starts: Array,

@@ -6,8 +6,7 @@ file's time.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any
 
 import numpy as np
 
@@ -15,8 +14,6 @@ from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.kernel.compiled import compiled
 from commitlake.connectors.formats.engine.kernel.memory import load_be_i32, load_be_i64
 from commitlake.schemas.layouts.rocketmq.indexfile import ENTRY, HEADER, SLOT
-
-_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 EMPTY, LOOP, WRONG_CHAIN, UNREACHABLE, DISORDER, BAD_SLOT = range(6)
 """Rows of what `check_chains` finds; `USED_SLOTS` is a number only."""
@@ -29,12 +26,7 @@ _SLOT_SIZE, _ENTRY_SIZE, _FIRST_SLOT = SLOT.size, ENTRY.size, HEADER.size
 _AT_OFFSET, _AT_PREVIOUS = ENTRY.offset_of("physical_offset"), ENTRY.offset_of("previous_entry")
 
 
-def _compiled(function: _Function) -> _Function:
-    """Numba's compiler, with the function's own types for those who call it."""
-    return cast("_Function", compiled(function))
-
-
-@_compiled
+@compiled
 def _is_other(memory: Array, at: Any, slots: int, slot: Any) -> Any:
     """Whether an entry is of another slot; one that is empty, which is found by itself, is of any."""
     key_hash = np.int64(load_be_i32(memory, at))
@@ -43,7 +35,7 @@ def _is_other(memory: Array, at: Any, slots: int, slot: Any) -> Any:
     return key_hash % slots != slot
 
 
-@_compiled
+@compiled
 def _note(kind: int, number: Any, counts: Array, first: Array) -> None:
     place = counts[kind]
     if place < first.shape[1]:
@@ -51,7 +43,7 @@ def _note(kind: int, number: Any, counts: Array, first: Array) -> None:
     counts[kind] = place + 1
 
 
-@_compiled
+@compiled
 def check_chains(  # noqa: C901, PLR0912 (nothing is called but what is inlined)
     memory: Array, slots: int, last: int, room: int, references: Array, counts: Array, first: Array
 ) -> None:
@@ -108,14 +100,14 @@ def check_chains(  # noqa: C901, PLR0912 (nothing is called but what is inlined)
             _note(UNREACHABLE, number, counts, first)
 
 
-@_compiled
+@compiled
 def _add_problem(problems: Array, found: int, kind: int, row: int, at: int) -> int:
     """Add a problem; return how many there are."""
     problems[0, found], problems[1, found], problems[2, found] = kind, row, at
     return found + 1
 
 
-@_compiled
+@compiled
 def _add_missing(problems: Array, found: int, row: int, keys: np.int64, wrong: int) -> tuple[int, int]:
     """Add some keys of a record as missing, but for those in whose place a wrong entry was found.
 
@@ -130,7 +122,7 @@ def _add_missing(problems: Array, found: int, row: int, keys: np.int64, wrong: i
     return found, wrong
 
 
-@_compiled
+@compiled
 def compare_entries(  # noqa: C901, PLR0912, PLR0915 (likewise)
     offsets: Array, store_times: Array, key_ends: Array, key_hashes: Array, tags_hashes: Array,
     entry_offsets: Array, entry_hashes: Array, entry_times: Array, begin_times: Array, problems: Array,

@@ -5,23 +5,13 @@ All that is called here is in this file, because numba keeps what it compiled by
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar, cast
-
 import numpy as np
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.kernel.compiled import compiled
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
 
-
-def _compiled(function: _Function) -> _Function:
-    """Numba's compiler, with the function's own types for those who call it."""
-    return cast("_Function", compiled(function))
-
-
-@_compiled
+@compiled
 def number_keys(keys: Array, table: Array, distinct: Array, numbers: Array) -> int:
     """Number the distinct keys in order of appearance; how many they are.
 
@@ -57,7 +47,7 @@ def number_keys(keys: Array, table: Array, distinct: Array, numbers: Array) -> i
     return count
 
 
-@_compiled
+@compiled
 def order_rows(numbers: Array, starts: Array, order: Array) -> None:
     """Sort rows by number, those of one number in their own order.
 

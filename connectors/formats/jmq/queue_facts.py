@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any
 
 import numpy as np
 
@@ -15,18 +14,12 @@ from commitlake.connectors.formats.facts.queue_layouts import QueueLayout
 from commitlake.connectors.formats.jmq.queues import QUEUE_FILES
 from commitlake.schemas.layouts.jmq.queue import CRC_POSITION, DEFAULT_FILE_SIZE, ENTRY
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
 _PLACE = {"journal_offset": "physical_offset"}
 ENTRY_DTYPE = np.dtype([(_PLACE.get(name, name), code) for name, code in ENTRY.numpy_fields])
 _SIZE = ENTRY.size
 
 
-def _compiled(function: _Function) -> _Function:
-    """Numba's compiler, with the function's own types for those who call it."""
-    return cast("_Function", compiled(function))
-
-
-@_compiled
+@compiled
 def _note_crcs(data: Array, crcs: Array) -> None:
     """The CRC-32 of what each entry's own covers.
 

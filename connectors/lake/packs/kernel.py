@@ -6,8 +6,7 @@ long, an assignment of slices 6 times.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any
 
 import numpy as np
 from numba import types
@@ -17,14 +16,7 @@ from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.kernel.compiled import compiled, emitted
 from commitlake.connectors.formats.engine.kernel.crc import crc32
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
-
 UNKNOWN_CRC = -(1 << 63)  # no int32, so that no table can hold it
-
-
-def _compiled(function: _Function) -> _Function:
-    """Numba's compiler, with the function's own types for those who call it."""
-    return cast("_Function", compiled(function))
 
 
 def _memcpy(_: Any, target: Any, target_at: Any, source: Any, source_at: Any, length: Any) -> Any:
@@ -43,7 +35,7 @@ def _memcpy(_: Any, target: Any, target_at: Any, source: Any, source_at: Any, le
 copy: Any = emitted(_memcpy)
 
 
-@_compiled
+@compiled
 def spans_fit(size: int, positions: Array, lengths: Array, max_length: int) -> bool:
     """Whether every span lies within `size` bytes and is no longer than allowed."""
     for row in range(len(positions)):
@@ -53,7 +45,7 @@ def spans_fit(size: int, positions: Array, lengths: Array, max_length: int) -> b
     return True
 
 
-@_compiled
+@compiled
 def fill_frame(
     window: Array, positions: Array, lengths: Array, row: int, frame: Array, filled: int, offsets: Array
 ) -> tuple[int, int]:
@@ -79,14 +71,14 @@ def fill_frame(
     return row, filled
 
 
-@_compiled
+@compiled
 def copy_from_frame(frame: Array, rows: Array, offsets: Array, lengths: Array, out: Array, out_offsets: Array) -> None:
     """Copy one frame's bodies, given by `rows`, to their places in `out`; the caller has compared their ends."""
     for row in rows:
         copy(out, np.int64(out_offsets[row]), frame, np.int64(offsets[row]), np.int64(lengths[row]))
 
 
-@_compiled
+@compiled
 def find_wrong_crc(data: Array, offsets: Array, expected: Array) -> int:
     """The first value whose CRC-32, top bit cleared, is not the expected one, or -1; `UNKNOWN_CRC` fits all."""
     for row in range(len(expected)):

@@ -6,7 +6,7 @@ Compiled code is kept, see `function_cache`; `jobs.warm` fills that cache at set
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, ParamSpec, Protocol, TypeVar, cast
 
 from numba import njit
 from numba.core import sigutils
@@ -15,6 +15,9 @@ from numba.core.dispatcher import Dispatcher
 from numba.extending import intrinsic
 
 from commitlake.connectors.formats.engine.kernel.function_cache import function_cache
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 LINKED_OPTIONS: dict[str, Any] = {
     "nogil": True,
@@ -25,20 +28,26 @@ LINKED_OPTIONS: dict[str, Any] = {
 """Options of each function that becomes part of a cached one."""
 
 
-def _cached_njit(**options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+class _Decorator(Protocol):
+    """Returns a function of the same signature, so that mypy checks those who call it."""
+
+    def __call__(self, function: Callable[_P, _R]) -> Callable[_P, _R]: ...
+
+
+def _cached_njit(**options: Any) -> _Decorator:
+    def decorate(function: Callable[_P, _R]) -> Callable[_P, _R]:
         dispatcher: Any = njit(**options)(function)
         is_compiled = isinstance(dispatcher, Dispatcher)  # not with NUMBA_DISABLE_JIT
         if is_compiled and (cache := function_cache(function)) is not None:
             dispatcher._cache = cache  # noqa: SLF001 (like Dispatcher.enable_caching does, in numba's own folder)
-        return cast("Callable[..., Any]", dispatcher)
+        return cast("Callable[_P, _R]", dispatcher)
 
     return decorate
 
 
-compiled: Callable[[Callable[..., Any]], Callable[..., Any]] = _cached_njit(**LINKED_OPTIONS)
+compiled = _cached_njit(**LINKED_OPTIONS)
 """Decorator of a function of the kernel."""
-inlined: Callable[[Callable[..., Any]], Callable[..., Any]] = _cached_njit(forceinline=True, **LINKED_OPTIONS)
+inlined = _cached_njit(forceinline=True, **LINKED_OPTIONS)
 """Decorator of a small function, which becomes part of those that call it."""
 emitted: Callable[[Callable[..., Any]], Callable[..., Any]] = intrinsic
 """Decorator of a function that emits LLVM's instructions itself."""

@@ -9,8 +9,7 @@ numba keeps what it compiled by the file's time.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -36,8 +35,6 @@ from commitlake.schemas.layouts.rocketmq.inner_batch import INNER_NUM
 from commitlake.schemas.layouts.rocketmq.light_queues import MULTI_DISPATCH
 from commitlake.schemas.layouts.rocketmq.sysflag import TRANSACTION_MASK, TransactionType
 from commitlake.schemas.layouts.rocketmq.topics import BOLTMQ_SCHEDULE_TOPIC, SCHEDULE_TOPIC
-
-_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 PHYSICAL_OFFSET, QUEUE_OFFSET, STORE_TIMESTAMP, TAGS_CODE = range(4)
 """Rows of `longs`."""
@@ -100,12 +97,7 @@ class Out(NamedTuple):
     topic_kinds: Array
 
 
-def _compiled(function: _Function) -> _Function:
-    """Numba's compiler, with the function's own types for those who call it."""
-    return cast("_Function", compiled(function))
-
-
-@_compiled
+@compiled
 def hash_text(window: Array, position: Any, length: Any, value: Any) -> Any:
     """Go on from the hash `value` over a text in UTF-8, which must be well-formed; uint64, its low half counts."""
     end = position + length
@@ -140,21 +132,21 @@ def hash_text(window: Array, position: Any, length: Any, value: Any) -> Any:
     return value
 
 
-@_compiled
+@compiled
 def signed_hash(value: Any) -> Any:
     """A hash as Java's int."""
     low = np.int64(value & _LOW)
     return low - (np.int64(1) << 32) if low >= (np.int64(1) << 31) else low
 
 
-@_compiled
+@compiled
 def index_hash(value: Any) -> Any:
     """What an index stores of a hash: abs, and 0 for the one value that has none."""
     number = abs(signed_hash(value))
     return np.int64(0) if number >= (np.int64(1) << 31) else number
 
 
-@_compiled
+@compiled
 def fnv1_64(window: Array, position: Any, length: Any) -> Any:
     """FNV-1 of some bytes, as Go's int64."""
     value = _FNV_BASIS
@@ -163,7 +155,7 @@ def fnv1_64(window: Array, position: Any, length: Any) -> Any:
     return np.int64(value)
 
 
-@_compiled
+@compiled
 def _number(window: Array, position: Any, length: int) -> Any:
     """A number of one to nine digits, or -1."""
     if length > 9:
@@ -177,7 +169,7 @@ def _number(window: Array, position: Any, length: int) -> Any:
     return value
 
 
-@_compiled
+@compiled
 def _kind_of(window: Array, position: int, length: int) -> Any:
     if not is_utf8(window, position, length):
         return NOT_TEXT
@@ -189,7 +181,7 @@ def _kind_of(window: Array, position: int, length: int) -> Any:
     return PLAIN
 
 
-@_compiled
+@compiled
 def _note_records(window: Array, parts: Array, first: Any, count: int, seed: Any, topics: Any, out: Any) -> Any:
     """Write what indexes say of these records; how many of them there was room for."""
     counts, table, starts, texts = topics
@@ -320,7 +312,7 @@ def _note_records(window: Array, parts: Array, first: Any, count: int, seed: Any
     return taken
 
 
-@_compiled
+@compiled
 def read_facts(
     window: Array, length: int, origin: int, limit: int, segment_end: int, file_end: int, max_record: int,
     verify: bool, state: Array, parts: Array, faults: Array, seed: Any, topics: Any, out: Any,
