@@ -1,4 +1,9 @@
-"""Local files that are there whole or not at all, whatever kills their writer."""
+"""Local files that are there whole or not at all, whatever kills their writer.
+
+write_whole   a file in a folder that several processes may write to: the name beside it is new each time
+write_synced  a small file of a store or of an unfinished run, which one process writes: the name beside it is fixed,
+so that the next run writes over what a killed one left, and a crash of the machine loses nothing
+"""
 
 from __future__ import annotations
 
@@ -9,12 +14,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from commitlake.schemas.store_files import create_file
+from commitlake.schemas.store_files import create_file, make_folders, remove_tree, sync_folder
 
 
 @contextmanager
 def write_whole(path: Path, *, buffering: int = -1) -> Iterator[BinaryIO]:
-    """A file under a name beside `path`, synced and renamed where the `with` ends without an error; else it is removed.
+    """Open a file under a name beside `path`; sync and rename it if the `with` ends without an error, else remove it.
 
     Args:
         path: its name in the end; a file of that name is replaced.
@@ -34,10 +39,34 @@ def write_whole(path: Path, *, buffering: int = -1) -> Iterator[BinaryIO]:
         raise
 
 
-def sync_folder(folder: Path) -> None:
-    """Put a folder's names on the disk: a new one is lost with the machine until that was done."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def write_synced(path: Path, data: bytes, *, below: Path | None = None) -> None:
+    """Write a small file beside its place, sync it, rename it, and sync its folder.
+
+    Args:
+        path: its place; folders that are missing are made.
+        data: all of it.
+        below: from here on no part of the path may be a link; by default the file's own folder.
+    """
+    make_folders(path.parent, below=below)
+    beside = path.with_name(f"{path.name}.tmp")
+    with os.fdopen(create_file(beside, below=below), "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    move_synced(beside, path, below=below)
+
+
+def move_synced(beside: Path, path: Path, *, below: Path | None = None) -> None:
+    """Rename a file that is synced to its place, and sync its folder; see `write_synced`."""
+    make_folders(path.parent, below=below)
+    beside.replace(path)
+    sync_folder(path.parent)
+
+
+def remove_but_last(folder: Path, last: str) -> None:
+    """Remove the folder of a run that is done; the file that names the run goes last, so that a killed removal resumes."""
+    for path in folder.iterdir():
+        if path.name != last:
+            remove_tree(path)
+    (folder / last).unlink()
+    folder.rmdir()

@@ -341,6 +341,15 @@ def make_folders(path: Path, *, below: Path | None = None) -> None:
             raise UnsafeFileError.of(folder, "a folder", kind_of(mode))
 
 
+def sync_folder(folder: Path) -> None:
+    """Put a folder's list of files on the disk: a new file is lost with the machine until that was done."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def check_folder(path: Path, why: str = "") -> bool:
     """See that a folder which will be changed is no link; tell whether it is there.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from commitlake.pipelines.rebuild.durable import write_whole
+from commitlake.connectors.whole_files import write_synced
 from commitlake.pipelines.rebuild.parts import Totals
 from commitlake.pipelines.rebuild.settings import CHECKPOINT, Settings, read_checkpoint
 from commitlake.pipelines.verify.queue_files import QueueFiles
@@ -70,7 +70,7 @@ def count_again(out: Path, settings: Settings) -> None:
     path = out / CHECKPOINT
     known = parse_journal_checkpoint(read_file(path))
     if known is not None:
-        write_whole(path, serialize_journal_checkpoint(known._replace(entries=_count_entries(out, settings))))
+        write_synced(path, serialize_journal_checkpoint(known._replace(entries=_count_entries(out, settings))))
 
 
 def _count_entries(out: Path, settings: Settings) -> int:

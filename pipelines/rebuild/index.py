@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 
 from commitlake.connectors.arrays import Array
+from commitlake.connectors.whole_files import move_synced
 from commitlake.pipelines.rebuild import chaining
-from commitlake.pipelines.rebuild.durable import move_synced
 from commitlake.pipelines.rebuild.parts import Keys, PartReader, Totals
 from commitlake.pipelines.rebuild.queues import prefix_sums
 from commitlake.pipelines.rebuild.settings import INDEX, Settings

@@ -19,7 +19,7 @@ from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.engine.stores import Store, segment_sizes
 from commitlake.connectors.formats.rocketmq.topic_configs import TOPICS
 from commitlake.connectors.runtime.running import cores
-from commitlake.pipelines.rebuild.durable import write_whole
+from commitlake.connectors.whole_files import write_synced
 from commitlake.pipelines.rebuild.errors import RebuildError
 from commitlake.pipelines.rebuild.settings import BATCH_QUEUES, CHECKPOINT, INDEX, QUEUES, Settings
 from commitlake.schemas.layouts.jmq import queue as jmq_queue
@@ -114,7 +114,7 @@ def begin_or_go_on(
             if os.path.lexists(out / name) and not (name == TOPICS and out == root):
                 raise RebuildError(f"{out} holds {name}: expected a folder without, as nothing is overwritten")
         make_folders(plan.parts, below=out)
-        write_whole(plan.work / PLAN, json.dumps(plan.to_document(), indent=2).encode(), below=out)
+        write_synced(plan.work / PLAN, json.dumps(plan.to_document(), indent=2).encode(), below=out)
         return plan
     wanted = plan.to_document() | {"end": known.get("end")}
     if known != wanted or not isinstance(known["end"], int) or known["end"] > now.end:

@@ -6,9 +6,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from commitlake.connectors.whole_files import sync_folder
 from commitlake.schemas.layouts.segments import segment_name
-from commitlake.schemas.store_files import FILE_MODE, make_folders, remove_tree
+from commitlake.schemas.store_files import FILE_MODE, make_folders, remove_tree, sync_folder
 
 
 class QueueFolder:

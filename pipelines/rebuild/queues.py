@@ -17,8 +17,8 @@ import numpy as np
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.layouts import StoreLayout
 from commitlake.connectors.formats.rocketmq.consume_queues import ENTRY_DTYPE as ENTRY
+from commitlake.connectors.whole_files import move_synced, write_synced
 from commitlake.pipelines.rebuild import rules
-from commitlake.pipelines.rebuild.durable import move_synced, write_whole
 from commitlake.pipelines.rebuild.entries import fillers, layout_of
 from commitlake.pipelines.rebuild.journal_queues import JournalQueueWriter
 from commitlake.pipelines.rebuild.parts import PartReader, Queue
@@ -127,7 +127,7 @@ def _note(path: Path, writers: Mapping[Queue, _Writer | JournalQueueWriter]) -> 
         if writer.skipped or writer.shifted or writer.lost
     ]
     if notes != before:
-        write_whole(path, json.dumps(notes).encode())
+        write_synced(path, json.dumps(notes).encode())
     return notes
 
 

@@ -27,9 +27,8 @@ from commitlake.connectors.formats.engine.layouts import StoreLayout
 from commitlake.connectors.formats.engine.plan import StoreRange
 from commitlake.connectors.formats.engine.stores import Store, find_stores
 from commitlake.connectors.formats.facts.queue_layouts import queues_of
-from commitlake.connectors.whole_files import sync_folder
+from commitlake.connectors.whole_files import remove_but_last, write_synced
 from commitlake.pipelines.rebuild.checkpoint import count_again
-from commitlake.pipelines.rebuild.durable import remove_but_last, write_whole
 from commitlake.pipelines.rebuild.errors import DisagreementError
 from commitlake.pipelines.rebuild.plan import PLAN, WORK, WRITTEN
 from commitlake.pipelines.rebuild.settings import BATCH_QUEUES, CHECKPOINT, Settings, Wanted
@@ -53,6 +52,7 @@ from commitlake.schemas.store_files import (
     read_json,
     remove_tree,
     rename_file,
+    sync_folder,
 )
 
 FOLDER = ".rebuilt-in-place"
@@ -211,7 +211,7 @@ class Replacement:
                 "log": self._log,
                 "wanted": self._wanted,
             }
-            write_whole(started, json.dumps(document).encode())
+            write_synced(started, json.dumps(document).encode())
         stamp, paths = self._read_started(started)
         old = []
         for path in paths:

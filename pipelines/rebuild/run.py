@@ -19,9 +19,9 @@ from commitlake.connectors.formats.facts.topic_kinds import read_topic_kinds
 from commitlake.connectors.formats.rocketmq.dialects import dialect_of
 from commitlake.connectors.formats.rocketmq.topic_configs import TOPICS
 from commitlake.connectors.runtime.running import cores
+from commitlake.connectors.whole_files import remove_but_last, write_synced
 from commitlake.pipelines.rebuild.checkpoint import checkpoint_of, journal_checkpoint_of
 from commitlake.pipelines.rebuild.collect import Collected, CollectTask, collect
-from commitlake.pipelines.rebuild.durable import remove_but_last, write_whole
 from commitlake.pipelines.rebuild.errors import RebuildError
 from commitlake.pipelines.rebuild.index import IndexBuilt, IndexTask, build_index, name_files, plan_index
 from commitlake.pipelines.rebuild.parts import Queue, Totals
@@ -206,14 +206,14 @@ def _build(
     files = [each for _, each in sorted(built.items()) if isinstance(each, IndexBuilt)]
     if is_whole and settings.layout is StoreLayout.JOURNAL:
         data = journal_checkpoint_of(totals, plan.start, plan.out, settings)
-        write_whole(plan.out / CHECKPOINT, data, below=plan.out)
+        write_synced(plan.out / CHECKPOINT, data, below=plan.out)
     elif is_whole:
         name_files(files, plan.out)
         index_time = max((each.header.end_timestamp for each in files if each.is_full), default=0)
         checkpoint = checkpoint_of(plan.root, totals, index_time, plan.end, has_physical=settings.index_tags)
         topics = topics_of(plan.root, counts.keys() - unlikely, totals.last_time, settings.dialect)
-        write_whole(plan.out / TOPICS, topics, below=plan.out)
-        write_whole(plan.out / CHECKPOINT, checkpoint, below=plan.out)
+        write_synced(plan.out / TOPICS, topics, below=plan.out)
+        write_synced(plan.out / CHECKPOINT, checkpoint, below=plan.out)
     remove_but_last(plan.work, PLAN)
     return Rebuilt(
         out=plan.out,

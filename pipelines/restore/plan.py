@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from commitlake.connectors.formats.engine.stores import COMMITLOG
-from commitlake.pipelines.rebuild.durable import write_whole
+from commitlake.connectors.whole_files import write_synced
 from commitlake.pipelines.restore.errors import RestoreError
 from commitlake.pipelines.restore.rows import Chosen, LogRange
 from commitlake.pipelines.restore.segment import Lost, SegmentRestored
@@ -72,7 +72,7 @@ class Plan:
 
     def write_done(self, base: int, restored: SegmentRestored) -> None:
         """Note what came of a segment, which has its name."""
-        write_whole(self._done(base), json.dumps(asdict(restored)).encode(), below=self.out)
+        write_synced(self._done(base), json.dumps(asdict(restored)).encode(), below=self.out)
 
     def _done(self, base: int) -> Path:
         return self.work / _DONE / f"{segment_name(base)}.json"
@@ -86,7 +86,7 @@ class Plan:
         """Keep it."""
         document = self.question() | {"log": asdict(self.log), "segment_size": self.segment_size}
         make_folders(self.commitlog, below=self.out)
-        write_whole(self.work / PLAN, json.dumps(document, indent=2).encode(), below=self.out)
+        write_synced(self.work / PLAN, json.dumps(document, indent=2).encode(), below=self.out)
 
 
 def check_out(out: Path) -> bool:

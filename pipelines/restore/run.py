@@ -19,9 +19,8 @@ from commitlake.connectors.formats.rocketmq.topic_configs import TOPICS
 from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.lake.paths import LakePaths
-from commitlake.connectors.whole_files import sync_folder
+from commitlake.connectors.whole_files import remove_but_last, write_synced
 from commitlake.pipelines.message_keys.opening import open_messages
-from commitlake.pipelines.rebuild.durable import remove_but_last, write_whole
 from commitlake.pipelines.rebuild.plan import PLAN as REBUILD_PLAN
 from commitlake.pipelines.rebuild.plan import WORK as REBUILD_WORK
 from commitlake.pipelines.rebuild.plan import WRITTEN
@@ -54,7 +53,7 @@ from commitlake.schemas.layouts.rocketmq.commitlog import END_RESERVE
 from commitlake.schemas.layouts.rocketmq.delay_levels import DEFAULT_DELAY_LEVELS_MS
 from commitlake.schemas.layouts.rocketmq.timer_checkpoint import PATH as TIMER_CHECKPOINT
 from commitlake.schemas.layouts.rocketmq.topics import BOLTMQ_SCHEDULE_TOPIC
-from commitlake.schemas.store_files import remove_tree
+from commitlake.schemas.store_files import remove_tree, sync_folder
 
 NOTES = "restore-notes.jsonl"
 _THREADS = 2
@@ -240,10 +239,10 @@ def _write_config(
     topics = {topic for topic, _ in ends}
     files = config_files(fitting or GroupOffsets({}), topics, delays, log.last_time, known.groups)
     for name, data in files.items():
-        write_whole(plan.out / "config" / name, data, below=plan.out)
+        write_synced(plan.out / "config" / name, data, below=plan.out)
     timer = first_waiting_timer(table, broker, log, log.last_time - DELIVERY_MS)
     if timer is not None:
-        write_whole(plan.out / TIMER_CHECKPOINT, timer_checkpoint(timer, log.last_time), below=plan.out)
+        write_synced(plan.out / TIMER_CHECKPOINT, timer_checkpoint(timer, log.last_time), below=plan.out)
     return fitting
 
 
@@ -253,7 +252,7 @@ def _rebuild(plan: Plan, settings: Wanted, threads: int, known: KnownConfig) -> 
         for name in WRITTEN[StoreLayout.COMMITLOG]:  # of a run that was interrupted behind its rebuild
             remove_tree(plan.out / name)
         if known.topics:  # the rebuild adds the topics of the log that are not in it
-            write_whole(plan.out / TOPICS, known.topics_file(plan.log.last_time), below=plan.out)
+            write_synced(plan.out / TOPICS, known.topics_file(plan.log.last_time), below=plan.out)
     (store,) = find_stores(str(plan.out), plan.chosen.broker)
     wanted = replace(settings, close_heads=store.segments[0].base_offset == 0)
     return rebuild_store(store, plan.out, wanted, threads=threads)
@@ -280,7 +279,7 @@ def _write_notes(plan: Plan, done: Sequence[SegmentRestored]) -> list[tuple[int,
         ),
     ]  # fmt: skip
     if lines:
-        write_whole(plan.out / NOTES, "".join(json.dumps(line) + "\n" for line in lines).encode())
+        write_synced(plan.out / NOTES, "".join(json.dumps(line) + "\n" for line in lines).encode())
     return lacking
 
 

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 from commitlake.connectors.formats.engine.plan import StoreRange, segment_ranges
 from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.engine.stores import COMMITLOG, Store, segment_size
-from commitlake.connectors.whole_files import sync_folder
-from commitlake.pipelines.rebuild.durable import write_whole
+from commitlake.connectors.whole_files import write_synced
 from commitlake.pipelines.rebuild.work import run_work
 from commitlake.pipelines.salvage.errors import SalvageError
 from commitlake.pipelines.salvage.segments import SegmentSalvaged, SegmentTask, salvage_segment
@@ -30,6 +29,7 @@ from commitlake.schemas.store_files import (
     read_file,
     read_json,
     remove_tree,
+    sync_folder,
 )
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def salvage_store(
     if moved:
         _write_lines(out / MOVED, ({"before": before, "now": now} for before, now in moved))
     for name, data in config.items():
-        write_whole(out / CONFIG / name, data, below=out)
+        write_synced(out / CONFIG / name, data, below=out)
     salvaged = Salvaged(
         out,
         sum(task.split.size for task in tasks),
@@ -128,7 +128,7 @@ def salvage_store(
     )
     sync_folder(work / COMMITLOG)
     document = _source(store) | {"salvaged": _counts(salvaged)}
-    write_whole(out / _SUMMARY, json.dumps(document).encode(), below=out)
+    write_synced(out / _SUMMARY, json.dumps(document).encode(), below=out)
     (work / COMMITLOG).rename(out / COMMITLOG)
     sync_folder(out)
     work.rmdir()

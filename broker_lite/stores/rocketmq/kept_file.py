@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from commitlake.broker_lite.stores.rocketmq.mapped_file import sync_folder
-from commitlake.schemas.store_files import create_file, make_folders, read_file
+from commitlake.schemas.store_files import create_file, make_folders, read_file, sync_folder
 
 
 class KeptFile:

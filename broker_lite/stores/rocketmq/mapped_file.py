@@ -212,12 +212,3 @@ def check_disk(folder: Path, size: int) -> None:
     disk = os.statvfs(folder)
     if (free := disk.f_bavail * disk.f_frsize) < size:
         raise DiskFullError(f"{folder}: expected {size} bytes free for a new file, found {free}")
-
-
-def sync_folder(folder: Path) -> None:
-    """Put a folder's list of files on the disk: a new file is lost with the machine until that was done."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -13,8 +13,7 @@ import threading
 from pathlib import Path
 
 from commitlake.broker_lite.stores.rocketmq.errors import StoreLockedError
-from commitlake.broker_lite.stores.rocketmq.mapped_file import sync_folder
-from commitlake.schemas.store_files import create_file, open_or_create
+from commitlake.schemas.store_files import create_file, open_or_create, sync_folder
 
 LOCK_FILE = "lock"
 ABORT_FILE = "abort"

@@ -15,8 +15,16 @@ from commitlake.connectors.lake.packs.errors import PackError, PackNameError, Pa
 from commitlake.connectors.lake.packs.location import PackLocation, pack_location
 from commitlake.connectors.lake.packs.names import PackFile, parse_pack_name
 from commitlake.connectors.lake.packs.s3_store import S3PackStore
-from commitlake.connectors.whole_files import sync_folder, write_whole
-from commitlake.schemas.store_files import UnsafeFileError, files_in, folders_in, make_folders, open_file, remove_file
+from commitlake.connectors.whole_files import write_whole
+from commitlake.schemas.store_files import (
+    UnsafeFileError,
+    files_in,
+    folders_in,
+    make_folders,
+    open_file,
+    remove_file,
+    sync_folder,
+)
 
 _TEMPORARY = re.compile(r"\.[0-9]{20}-[0-9]{20}-[0-9a-f]{16}\.zst\.[0-9]+-[0-9a-f]{16}\.tmp")
 
