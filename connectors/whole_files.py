@@ -64,7 +64,7 @@ def move_synced(beside: Path, path: Path, *, below: Path | None = None) -> None:
 
 
 def remove_but_last(folder: Path, last: str) -> None:
-    """Remove the folder of a run that is done; the file that names the run goes last, so that a killed removal resumes."""
+    """Remove the folder of a run that is done; the file that names it goes last, so that a killed removal resumes."""
     for path in folder.iterdir():
         if path.name != last:
             remove_tree(path)

@@ -30,9 +30,9 @@ from commitlake.pipelines.transforms.message_keys import to_message_keys
 from commitlake.pipelines.transforms.profile import combine_profiles, to_profile
 from commitlake.schemas.tables.messages import MESSAGES
 from commitlake.schemas.tables.profile import PROFILES, WINDOW_SECONDS
+from commitlake.schemas.times import EPOCH
 
 _WINDOW = datetime.timedelta(seconds=WINDOW_SECONDS)
-_EPOCH = datetime.datetime.fromtimestamp(0, datetime.UTC)
 _LAST_WINDOW = datetime.datetime.max.replace(tzinfo=datetime.UTC) - _WINDOW
 
 
@@ -53,8 +53,8 @@ class Span:
         first, last = self.first, self.last
         return replace(
             self,
-            first=None if first is None else first - (first - _EPOCH) % _WINDOW,
-            last=None if last is None or last > _LAST_WINDOW else last + (_EPOCH - last) % _WINDOW,
+            first=None if first is None else first - (first - EPOCH) % _WINDOW,
+            last=None if last is None or last > _LAST_WINDOW else last + (EPOCH - last) % _WINDOW,
         )
 
     def since(self, date: datetime.date | None) -> Self:

@@ -21,6 +21,7 @@ from commitlake.jobs.cli.layouts import FOLDERS, add_layout_argument, layout_of
 from commitlake.jobs.cli.names import warn
 from commitlake.jobs.cli.store_arguments import at_least
 from commitlake.jobs.cli.times import join_times, parse_time
+from commitlake.schemas.times import epoch_ms
 
 if TYPE_CHECKING:
     from commitlake.connectors.formats.engine.read_plan import ReadPlan
@@ -40,8 +41,6 @@ _BY_TIME = (
     "by time: no record near these times at either end nor in 16 places between; a clock that was wrong for less than "
     "that shows in none of them (see --clock-tolerance)"
 )
-_EPOCH = datetime.datetime.fromtimestamp(0, datetime.UTC)
-_MILLISECOND = datetime.timedelta(milliseconds=1)
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -147,7 +146,7 @@ def _options(arguments: argparse.Namespace) -> dict[str, str]:
 
 
 def _milliseconds(moment: datetime.datetime | None) -> int | None:
-    return None if moment is None else (moment - _EPOCH) // _MILLISECOND
+    return None if moment is None else epoch_ms(moment)
 
 
 def _missing(plan: ReadPlan) -> list[str]:

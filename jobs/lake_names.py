@@ -9,9 +9,9 @@ from deltalake import DeltaTable
 from commitlake.connectors.lake.archive_log import read_last_commit
 from commitlake.connectors.lake.paths import LakeError, LakePaths
 from commitlake.connectors.lake.reader import open_table, run_sql
+from commitlake.connectors.lake.sql import text_literal
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.names import did_you_mean, there_are
-from commitlake.jobs.query_sql import Engine, literal
 
 _SHOWN = 8
 
@@ -38,7 +38,7 @@ def unknown_topics(lake: LakePaths, messages: DeltaTable, topics: Iterable[str])
     found = []
     known: set[str] | None = None
     for topic in topics:
-        sql = f"SELECT topic FROM messages WHERE topic = {literal(topic, Engine.DELTALAKE)} LIMIT 1"
+        sql = f"SELECT topic FROM messages WHERE topic = {text_literal(topic)} LIMIT 1"
         if any(batch.num_rows for batch in run_sql(messages, "messages", sql)):
             continue
         known = _topics(lake, messages) if known is None else known
@@ -49,7 +49,7 @@ def unknown_topics(lake: LakePaths, messages: DeltaTable, topics: Iterable[str])
 def unknown_queues(messages: DeltaTable, topics: Sequence[str], queue_id: int) -> list[str]:
     """Return a sentence if the lake has no message of a queue of these topics, or of all topics if none is given."""
     condition = f"queue_id = {queue_id}"
-    names = [literal(topic, Engine.DELTALAKE) for topic in topics]
+    names = [text_literal(topic) for topic in topics]
     of_topics = f"topic IN ({', '.join(names)})" if names else "true"
     found = run_sql(messages, "messages", f"SELECT topic FROM messages WHERE {condition} AND {of_topics} LIMIT 1")
     if any(batch.num_rows for batch in found):

@@ -23,6 +23,7 @@ from commitlake.connectors.lake.followed_runs import check_follows
 from commitlake.connectors.lake.log_check import LogDamagedError
 from commitlake.connectors.lake.paths import LakeError, LakePaths
 from commitlake.connectors.lake.reader import NoTableError, QueryError, open_table
+from commitlake.connectors.lake.sql import Engine
 from commitlake.jobs.cli.command import ExitCode, JobError, job_parser, run_job
 from commitlake.jobs.cli.names import did_you_mean, warn
 from commitlake.jobs.cli.places import bodies_of, lake_of
@@ -32,7 +33,7 @@ from commitlake.jobs.query_ask import ask_deltalake, ask_hbase, ask_spark
 from commitlake.jobs.query_body import BODY_COLUMNS, COLUMNS, body_fetcher, rows_with_bodies, write_one_body
 from commitlake.jobs.query_damage import refuse_damaged_files
 from commitlake.jobs.query_output import Row, plain_rows, write
-from commitlake.jobs.query_sql import Conditions, Engine, Question
+from commitlake.jobs.query_sql import Conditions, Question
 from commitlake.pipelines.message_keys.opening import open_messages
 
 DESCRIPTION = (

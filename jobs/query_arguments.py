@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 
+from commitlake.connectors.lake.sql import Engine
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.places import add_place_arguments
 from commitlake.jobs.cli.times import parse_time
 from commitlake.jobs.query_body import MOST_ROWS
-from commitlake.jobs.query_sql import Engine
 from commitlake.schemas.layouts.rocketmq.topics import Kind
 
 TABLES = (

@@ -9,7 +9,8 @@ from deltalake import DeltaTable
 
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.reader import run_sql
-from commitlake.jobs.query_sql import Engine, Question
+from commitlake.connectors.lake.sql import Engine
+from commitlake.jobs.query_sql import Question
 
 
 def ask_deltalake(question: Question, table: DeltaTable) -> Iterator[pa.RecordBatch]:

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from commitlake.connectors.lake.log_check import LogDamagedError
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.reader import QueryError
+from commitlake.connectors.lake.sql import date_literal
 from commitlake.connectors.lake.versions import VersionsError
 from commitlake.pipelines.message_keys.lookup import find_keys
 from commitlake.pipelines.message_keys.progress import BUSINESS_KEY, UNIQUE_KEY, followed_version
@@ -53,6 +54,6 @@ def _condition(lake: LakePaths, keys: Sequence[str], kind: str) -> str | None:
 
 def _dates(times: pa.ChunkedArray) -> str:
     days = {time.astimezone(datetime.UTC).date() if time else None for time in pc.unique(times).to_pylist()}
-    dates = ", ".join(f"DATE '{day.isoformat()}'" for day in sorted(day for day in days if day))
+    dates = ", ".join(date_literal(day) for day in sorted(day for day in days if day))
     known = f"store_date IN ({dates})" if dates else "false"
     return f"({known} OR store_date IS NULL)" if None in days else known

@@ -1,26 +1,14 @@
-"""The SQL of a look-up, for both engines.
-
-They differ in one thing here: in a Spark literal a backslash is an escape, in DataFusion's it is itself.
-"""
+"""The SQL of a look-up, for both engines."""
 
 from __future__ import annotations
 
 import datetime
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 
+from commitlake.connectors.lake.sql import Engine, column_name, date_literal, text_literal, timestamp_literal
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.rocketmq.message_id import parse_message_id
-
-_EPOCH = datetime.datetime.fromtimestamp(0, datetime.UTC)
-
-
-class Engine(StrEnum):
-    """What answers."""
-
-    DELTALAKE = "deltalake"
-    SPARK = "spark"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,37 +25,18 @@ class Conditions:
     where: str | None = None
 
 
-def literal(value: str, engine: Engine) -> str:
-    """A string as a SQL literal."""
-    text = value.replace("'", "''") if engine is Engine.DELTALAKE else value.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{text}'"
-
-
-def timestamp_literal(moment: datetime.datetime, engine: Engine) -> str:
-    """A time as a SQL value of the column's type; DataFusion's own literals end in the year 2262."""
-    micros = (moment - _EPOCH) // datetime.timedelta(microseconds=1)
-    if engine is Engine.SPARK:
-        return f"timestamp_micros({micros})"
-    return f"arrow_cast({micros}, 'Timestamp(Microsecond, Some(\"UTC\"))')"
-
-
-def date_literal(moment: datetime.datetime) -> str:
-    """The UTC date of a time as a SQL literal."""
-    return f"DATE '{moment.astimezone(datetime.UTC).date().isoformat()}'"
-
-
 def predicates(conditions: Conditions, engine: Engine) -> list[str]:
     """The conditions as SQL; all must hold."""
 
     def one_of(column: str, values: Sequence[str]) -> list[str]:
-        return [f"{column} IN ({', '.join(literal(value, engine) for value in values)})"] if values else []
+        return [f"{column} IN ({', '.join(text_literal(value, engine) for value in values)})"] if values else []
 
     found = one_of("broker", conditions.brokers) + one_of("topic", conditions.topics) + one_of("kind", conditions.kinds)
     if conditions.queue_id is not None:
         found.append(f"queue_id = {conditions.queue_id}")
     if conditions.keys:
         found.append(
-            "(" + " OR ".join(f"array_contains(keys, {literal(key, engine)})" for key in conditions.keys) + ")"
+            "(" + " OR ".join(f"array_contains(keys, {text_literal(key, engine)})" for key in conditions.keys) + ")"
         )
     # The partition column is named as well: then partitions outside the time are not even listed.
     if conditions.start is not None:
@@ -90,10 +59,10 @@ def id_predicates(message_id: str, engine: Engine) -> list[str]:
     found = []
     try:
         offset = parse_message_id(message_id).physical_offset
-        found.append(f"physical_offset = {offset} AND msg_id = {literal(message_id.upper(), engine)}")
+        found.append(f"physical_offset = {offset} AND msg_id = {text_literal(message_id.upper(), engine)}")
     except LayoutError:
         pass
-    found.append(f"unique_key = {literal(message_id, engine)}")
+    found.append(f"unique_key = {text_literal(message_id, engine)}")
     return found
 
 
@@ -143,16 +112,12 @@ class Question:
         condition = f" WHERE {' AND '.join(where)}" if where else ""
         if self.count:
             return f"SELECT count(*) FROM {name}{condition}"
-        columns = ", ".join(_quoted(column, engine) for column in self.columns)
+        columns = ", ".join(column_name(column, engine) for column in self.columns)
         order = ", ".join(_sort_key(key, engine) for key in self.order)
         limit = f" LIMIT {self.limit}" if self.limit else ""
         return f"SELECT {columns} FROM {name}{condition} ORDER BY {order}{limit}"
 
 
-def _quoted(column: str, engine: Engine) -> str:
-    return f'"{column}"' if engine is Engine.DELTALAKE else f"`{column}`"
-
-
 def _sort_key(key: str, engine: Engine) -> str:
     column, _, direction = key.partition(" ")
-    return f"{_quoted(column, engine)} {direction or 'ASC'} NULLS LAST"
+    return f"{column_name(column, engine)} {direction or 'ASC'} NULLS LAST"

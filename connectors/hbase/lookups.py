@@ -35,12 +35,11 @@ from commitlake.connectors.hbase.keys import (
 from commitlake.connectors.hbase.tables import open_table
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.rocketmq.message_id import parse_message_id
+from commitlake.schemas.times import epoch_us
 
 BATCH_ROWS = 1000
 _LEAST_PAGE = 8
 _PAGE = 500
-_EPOCH = datetime.datetime.fromtimestamp(0, datetime.UTC)
-_MICROSECOND = datetime.timedelta(microseconds=1)
 _Row = dict[str, Any]
 _Sorted = Iterator[tuple[bytes, _Row]]
 
@@ -81,8 +80,8 @@ class Wanted:
             and (self.queue_id is None or row.get("queue_id") == self.queue_id)
             and (not self.kinds or row.get("kind") in self.kinds)
             and (not self.brokers or row["broker"] in self.brokers)
-            and (self.start is None or (time is not None and time >= _microseconds(self.start)))
-            and (self.end is None or (time is not None and time < _microseconds(self.end)))
+            and (self.start is None or (time is not None and time >= epoch_us(self.start)))
+            and (self.end is None or (time is not None and time < epoch_us(self.end)))
         )
 
 
@@ -121,7 +120,7 @@ class _LookUp:
         self._salts = salts
         self._wanted = wanted
         self._limit = limit
-        self._first = b"" if wanted.start is None else time_bytes(_microseconds(wanted.start))
+        self._first = b"" if wanted.start is None else time_bytes(epoch_us(wanted.start))
 
     def rows(self) -> Iterator[_Row]:
         wanted = self._wanted
@@ -179,7 +178,7 @@ class _LookUp:
         """The keys that begin with a prefix and then have a time that is wanted; no time is none of them."""
         end, start = self._wanted.end, self._wanted.start
         if end is not None:
-            return prefix + self._first, prefix + time_bytes(_microseconds(end))
+            return prefix + self._first, prefix + time_bytes(epoch_us(end))
         return prefix + self._first, end_of(prefix) if start is None else prefix + time_bytes(None)
 
     def _first_page(self, streams: int) -> int:
@@ -190,7 +189,3 @@ class _LookUp:
         """Messages that entries lead to, in that order; one that TTL has taken just now is not there any more."""
         found = self._client.get(keys, VALUE)
         return [(sort_key(key), to_row(found[key])) for key in keys if key in found]
-
-
-def _microseconds(time: datetime.datetime) -> int:
-    return (time - _EPOCH) // _MICROSECOND

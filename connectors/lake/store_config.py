@@ -11,6 +11,7 @@ from deltalake import DeltaTable
 
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.reader import NoTableError, open_table, run_sql
+from commitlake.connectors.lake.sql import text_literal
 
 TOPIC, GROUP, SETTING = "topic", "group", "setting"
 _NAME = "store_config"
@@ -67,7 +68,8 @@ def read_store_config(lake: LakePaths, broker: str, at: datetime.datetime | None
 
 def _rows_of(table: DeltaTable, broker: str) -> list[dict[str, Any]]:
     """Return a store's rows, oldest first."""
-    name = "'" + broker.replace("'", "''") + "'"
-    sql = f"SELECT recorded_at, kind, name, value FROM {_NAME} WHERE broker = {name} ORDER BY recorded_at"
+    sql = (
+        f"SELECT recorded_at, kind, name, value FROM {_NAME} WHERE broker = {text_literal(broker)} ORDER BY recorded_at"
+    )
     rows: list[dict[str, Any]] = run_sql(table, _NAME, sql).read_all().to_pylist()
     return rows

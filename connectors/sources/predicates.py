@@ -18,9 +18,8 @@ from pyspark.sql.datasource import (
 )
 
 from commitlake.connectors.formats.engine.filters import Narrowing
+from commitlake.schemas.times import epoch_ms, with_zone
 
-_MILLISECOND = datetime.timedelta(milliseconds=1)
-_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _SETS = {"topic": "topics", "queue_id": "queue_ids"}
 _RANGES = {
     "physical_offset": ("min_offset", "end_offset"),
@@ -91,8 +90,7 @@ def _with_filters(narrowing: Narrowing, changes: dict[str, Any]) -> Narrowing:
 def _interval(value: object) -> tuple[int | None, int | None]:
     """The whole numbers that a value may stand for, first inclusive and last exclusive; a time's are ms."""
     if isinstance(value, datetime.datetime):
-        moment = value.astimezone(datetime.UTC) if value.tzinfo else value.replace(tzinfo=datetime.UTC)
-        milliseconds = (moment - _EPOCH) // _MILLISECOND
+        milliseconds = epoch_ms(with_zone(value))
         return milliseconds, milliseconds + 1
     if isinstance(value, int):
         return value, value + 1

@@ -7,7 +7,7 @@ import datetime
 import re
 
 _DURATION = re.compile(r"([0-9]{1,6})([smhdw])")
-_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _LONGEST = datetime.timedelta(days=36_500)  # back from now, that is a date still
 _UNIT_SECONDS = (("d", 86400), ("h", 3600), ("min", 60))
 
@@ -23,7 +23,7 @@ def parse_duration(text: str) -> datetime.timedelta:
         raise argparse.ArgumentTypeError(
             f"{text!r} is no length of time: expected a number and s, m, h, d or w, as in 12h or 90d"
         )
-    length = datetime.timedelta(**{_UNITS[match[2]]: int(match[1])})
+    length = datetime.timedelta(**{UNITS[match[2]]: int(match[1])})
     if length > _LONGEST:
         raise argparse.ArgumentTypeError(f"{text!r} is too long: expected at most {_LONGEST.days}d")
     return length

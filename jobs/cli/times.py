@@ -7,9 +7,10 @@ import datetime
 import re
 from collections.abc import Sequence
 
+from commitlake.jobs.cli.durations import UNITS
+from commitlake.schemas.times import EPOCH, MILLISECOND, parse_iso
+
 _AGO = re.compile(r"(?:now)?-([0-9]{1,12})([smhdw])")
-_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
-_EPOCH = datetime.datetime.fromtimestamp(0, datetime.UTC)
 _EPOCH_MS = re.compile(r"[0-9]{12,14}")
 
 
@@ -24,11 +25,10 @@ def parse_time(text: str) -> datetime.datetime:
         return now
     try:
         if match := _AGO.fullmatch(text):
-            return now - datetime.timedelta(**{_UNITS[match[2]]: int(match[1])})
+            return now - datetime.timedelta(**{UNITS[match[2]]: int(match[1])})
         if _EPOCH_MS.fullmatch(text):
-            return _EPOCH + datetime.timedelta(milliseconds=int(text))
-        moment = datetime.datetime.fromisoformat(text)
-        return moment.astimezone(datetime.UTC) if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)
+            return EPOCH + int(text) * MILLISECOND
+        return parse_iso(text)
     except (ValueError, OverflowError):
         raise argparse.ArgumentTypeError(
             f"{text!r} is no time: expected 2026-11-20T14:00, 2026-11-20, ms since 1970, now, or -2h (two hours ago)"

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from commitlake.connectors.whole_files import write_whole
+from commitlake.jobs.cli.sizes import size_text
 from commitlake.jobs.pages.bars import bars
 from commitlake.jobs.pages.quality_template import PAGE
 from commitlake.jobs.pages.text import page_text
@@ -62,7 +63,7 @@ def _tiles(report: QualityReport, figures: PageFigures) -> str:
     met = sum(found.success for found in report.judgements)
     tiles = {
         "messages": f"{figures.messages:,}",
-        "log": _bytes(figures.bytes),
+        "log": size_text(figures.bytes),
         "brokers": f"{figures.brokers:,}",
         "topics": f"{figures.topics:,}",
         "queues": f"{figures.queues:,}",
@@ -110,7 +111,7 @@ def _topic_rows(figures: PageFigures) -> str:
     if figures.topics > len(shown):
         lines.append(
             f"<tr><td>{figures.topics - len(shown):,} others</td><td></td><td>{others['messages']:,}</td>"
-            f"<td>{_bytes(others['bytes'])}</td><td></td><td>{others['missing_offsets']:,}</td><td></td></tr>"
+            f"<td>{size_text(others['bytes'])}</td><td></td><td>{others['missing_offsets']:,}</td><td></td></tr>"
         )
     return "".join(lines)
 
@@ -119,17 +120,9 @@ def _topic_row(row: Mapping[str, Any], counts: Mapping[datetime.datetime, int], 
     picture = bars(counts, span.begin, span.end, _NARROW) if span else ""
     return (
         f"<tr><td>{_name(row['topic'])}</td><td>{_name(row['broker'])}</td><td>{row['messages_sum']:,}</td>"
-        f"<td>{_bytes(row['bytes_sum'])}</td><td>{row['queue_id_count_distinct']:,}</td>"
+        f"<td>{size_text(row['bytes_sum'])}</td><td>{row['queue_id_count_distinct']:,}</td>"
         f"<td>{row['missing_offsets_sum']:,}</td><td>{picture}</td></tr>"
     )
-
-
-def _bytes(count: float) -> str:
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if count < 1024 or unit == "GiB":
-            return f"{count:,.0f} {unit}" if unit == "B" else f"{count:,.1f} {unit}"
-        count /= 1024
-    raise AssertionError
 
 
 def _words(name: str) -> str:

@@ -13,15 +13,15 @@ from deltalake import DeltaTable
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.jmq.rows import ID_MARK
 from commitlake.connectors.lake.reader import run_sql
+from commitlake.connectors.lake.sql import date_literal, microseconds_literal, text_literal, timestamp_literal
 from commitlake.pipelines.restore.arrow import numbers
 from commitlake.pipelines.restore.errors import LakeRowsError, RestoreError
 from commitlake.pipelines.restore.found import COLUMNS
 from commitlake.schemas.layouts.rocketmq.properties import TIMER_OUT
 from commitlake.schemas.layouts.rocketmq.topics import SCHEDULE_TOPIC, TIMER_TOPIC
+from commitlake.schemas.times import epoch_ms
 
 _NAME = "messages"
-_EPOCH = datetime.datetime.fromtimestamp(0, datetime.UTC)
-_MICROSECOND = datetime.timedelta(microseconds=1)
 _LAST_OFFSET = (1 << 63) - 1
 
 
@@ -72,7 +72,7 @@ def find_range(table: DeltaTable, chosen: Chosen) -> LogRange:
         RestoreError: where there is nothing, or what is there is from a JMQ store.
         LakeRowsError: for offsets that no log has.
     """
-    conditions = [f"broker = {_text(chosen.broker)}"]
+    conditions = [f"broker = {text_literal(chosen.broker)}"]
     if chosen.start_offset is not None:
         conditions.append(f"physical_offset >= {chosen.start_offset}")
     if chosen.end_offset is not None:
@@ -80,16 +80,19 @@ def find_range(table: DeltaTable, chosen: Chosen) -> LogRange:
     within = list(conditions)
     # The partition column is named as well: files of other dates are then not even looked at.
     if chosen.start is not None:
-        within += [f"store_timestamp >= {_time(chosen.start)}", f"store_date >= {_date(chosen.start)}"]
+        within += [
+            f"store_timestamp >= {timestamp_literal(chosen.start)}",
+            f"store_date >= {date_literal(chosen.start)}",
+        ]
     if chosen.end is not None:
-        within += [f"store_timestamp < {_time(chosen.end)}", f"store_date <= {_date(chosen.end)}"]
+        within += [f"store_timestamp < {timestamp_literal(chosen.end)}", f"store_date <= {date_literal(chosen.end)}"]
     first, last = _one(table, "min(physical_offset), max(physical_offset)", within)
     if first is None:
         raise RestoreError(f"the lake has no record of the broker {chosen.broker!r} in what is asked for")
-    between = [f"broker = {_text(chosen.broker)}", f"physical_offset >= {first}", f"physical_offset <= {last}"]
+    between = [f"broker = {text_literal(chosen.broker)}", f"physical_offset >= {first}", f"physical_offset <= {last}"]
     count, size = _one(table, "count(*), sum(size)", between)
     # Of any other record the time may be later by a damage, which no checksum tells: all delays would seem to be done.
-    of_last = [f"broker = {_text(chosen.broker)}", f"physical_offset = {last}"]
+    of_last = [f"broker = {text_literal(chosen.broker)}", f"physical_offset = {last}"]
     behind, time, own_id = _one(table, "max(size), max(store_timestamp), max(msg_id)", of_last)
     if own_id is not None and ID_MARK in own_id:
         raise RestoreError(
@@ -110,13 +113,13 @@ def brokers_of(table: DeltaTable) -> list[str]:
 def rows_of_segment(table: DeltaTable, broker: str, start: int, end: int) -> Iterator[pa.RecordBatch]:
     """Rows of `found.COLUMNS` of the records that begin within a range, in no order."""
     columns = ", ".join(COLUMNS)
-    wanted = f"broker = {_text(broker)} AND physical_offset >= {start} AND physical_offset < {end}"
+    wanted = f"broker = {text_literal(broker)} AND physical_offset >= {start} AND physical_offset < {end}"
     yield from run_sql(table, _NAME, f"SELECT {columns} FROM {_NAME} WHERE {wanted}")
 
 
 def extents(table: DeltaTable, broker: str, start: int, end: int) -> tuple[Array, Array]:
     """Physical offsets and sizes of the records that begin within a range, in no order."""
-    wanted = f"broker = {_text(broker)} AND physical_offset >= {start} AND physical_offset < {end}"
+    wanted = f"broker = {text_literal(broker)} AND physical_offset >= {start} AND physical_offset < {end}"
     answer = run_sql(table, _NAME, f"SELECT physical_offset, size FROM {_NAME} WHERE {wanted}").read_all()
     offsets, sizes = (numbers(column.combine_chunks()) for column in answer.columns)
     return offsets, sizes
@@ -132,9 +135,9 @@ def first_undelivered(
     table: DeltaTable, broker: str, log: LogRange, delays_ms: Sequence[int], until_ms: int
 ) -> dict[int, int]:
     """Of each delay level with a message in the range: the number of the first that was not due at a time."""
-    topic = f"topic = {_text(SCHEDULE_TOPIC)}"
+    topic = f"topic = {text_literal(SCHEDULE_TOPIC)}"
     due = " OR ".join(
-        f"(queue_id = {level} AND store_timestamp >= {_micros(1000 * (until_ms - delay))})"
+        f"(queue_id = {level} AND store_timestamp >= {microseconds_literal(1000 * (until_ms - delay))})"
         for level, delay in enumerate(delays_ms)
     )
     found: dict[int, int] = dict(_grouped(table, "queue_id, max(queue_offset) + 1", "queue_id", broker, log, [topic]))
@@ -148,7 +151,7 @@ def first_waiting_timer(table: DeltaTable, broker: str, log: LogRange, until_ms:
     Returns:
         The number after the last one where all were due; None where the range has no such message.
     """
-    topic = f"topic = {_text(TIMER_TOPIC)}"
+    topic = f"topic = {text_literal(TIMER_TOPIC)}"
     due = f"coalesce(try_cast(properties['{TIMER_OUT}'] AS BIGINT), 0) >= {until_ms}"
     ends = _grouped(table, "queue_id, max(queue_offset) + 1", "queue_id", broker, log, [topic])
     waiting = _grouped(table, "queue_id, min(queue_offset)", "queue_id", broker, log, [topic, due])
@@ -159,7 +162,7 @@ def _grouped(
     table: DeltaTable, columns: str, group: str, broker: str, log: LogRange, more: Sequence[str]
 ) -> list[tuple[Any, ...]]:
     conditions = [
-        f"broker = {_text(broker)}", f"physical_offset >= {log.start}", f"physical_offset < {log.end}", *more
+        f"broker = {text_literal(broker)}", f"physical_offset >= {log.start}", f"physical_offset < {log.end}", *more
     ]  # fmt: skip
     sql = f"SELECT {columns} FROM {_NAME} WHERE {' AND '.join(conditions)} GROUP BY {group}"
     answer = run_sql(table, _NAME, sql).read_all()
@@ -172,22 +175,5 @@ def _one(table: DeltaTable, columns: str, conditions: Sequence[str]) -> list[Any
     return [column[0].as_py() for column in answer.columns]
 
 
-def _text(value: str) -> str:
-    return "'" + value.replace("'", "''") + "'"
-
-
 def _milliseconds(time: datetime.datetime | None) -> int:
-    return 0 if time is None else (time - _EPOCH) // (1000 * _MICROSECOND)
-
-
-def _time(moment: datetime.datetime) -> str:
-    return _micros((moment - _EPOCH) // _MICROSECOND)
-
-
-def _micros(count: int) -> str:
-    """DataFusion's own literals end in the year 2262."""
-    return f"arrow_cast({count}, 'Timestamp(Microsecond, Some(\"UTC\"))')"
-
-
-def _date(moment: datetime.datetime) -> str:
-    return f"DATE '{moment.astimezone(datetime.UTC).date().isoformat()}'"
+    return 0 if time is None else epoch_ms(time)

@@ -10,9 +10,7 @@ from typing import TypeVar
 
 from commitlake.connectors.formats.engine.errors import OptionError
 from commitlake.schemas.layouts.numbers import parse_int64
-
-_MILLISECOND = datetime.timedelta(milliseconds=1)
-_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+from commitlake.schemas.times import epoch_ms, with_zone
 
 _E = TypeVar("_E", bound=StrEnum)
 
@@ -63,12 +61,11 @@ class OptionValues:
         if milliseconds is not None:
             return milliseconds
         try:
-            moment = datetime.datetime.fromisoformat(text)
+            return epoch_ms(with_zone(datetime.datetime.fromisoformat(text)))
         except ValueError:
             raise OptionError(
                 f"option {name}: expected ms since 1970 or a time such as 2026-11-20T14:00, found {text!r}"
             ) from None
-        return ((moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)) - _EPOCH) // _MILLISECOND
 
     def start(self, name: str) -> int | Start | dict[str, int] | None:
         """Where to begin."""

@@ -1,0 +1,49 @@
+"""Literals and names in SQL, for the two engines that answer questions about a lake.
+
+The engines differ: in a Spark literal a backslash is an escape, in DataFusion's it is itself; and DataFusion's own
+timestamp literals end in the year 2262.
+"""
+
+from __future__ import annotations
+
+import datetime
+from enum import StrEnum
+
+from commitlake.schemas.times import epoch_us
+
+
+class Engine(StrEnum):
+    """The engine that runs the SQL: DataFusion, in the `deltalake` package, or Spark."""
+
+    DELTALAKE = "deltalake"
+    SPARK = "spark"
+
+
+def text_literal(value: str, engine: Engine = Engine.DELTALAKE) -> str:
+    """Return a string as a SQL literal."""
+    text = value.replace("'", "''") if engine is Engine.DELTALAKE else value.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{text}'"
+
+
+def timestamp_literal(moment: datetime.datetime, engine: Engine = Engine.DELTALAKE) -> str:
+    """Return a time as a SQL value of a timestamp column's type."""
+    return microseconds_literal(epoch_us(moment), engine)
+
+
+def microseconds_literal(count: int, engine: Engine = Engine.DELTALAKE) -> str:
+    """Return the time so many microseconds after 1970 as a SQL value of a timestamp column's type."""
+    if engine is Engine.SPARK:
+        return f"timestamp_micros({count})"
+    return f"arrow_cast({count}, 'Timestamp(Microsecond, Some(\"UTC\"))')"
+
+
+def date_literal(date: datetime.date) -> str:
+    """Return a date as a SQL literal; of a time, the date in UTC."""
+    if isinstance(date, datetime.datetime):
+        date = date.astimezone(datetime.UTC).date()
+    return f"DATE '{date.isoformat()}'"
+
+
+def column_name(name: str, engine: Engine = Engine.DELTALAKE) -> str:
+    """Return a column's name, quoted."""
+    return f'"{name}"' if engine is Engine.DELTALAKE else f"`{name}`"

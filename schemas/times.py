@@ -1,0 +1,43 @@
+"""Times as numbers and as text: ms or microseconds since 1970, and ISO 8601; UTC where nothing else is said.
+
+    >>> moment = parse_iso("2026-11-20T14:00")
+    >>> moment
+    datetime.datetime(2026, 11, 20, 14, 0, tzinfo=datetime.timezone.utc)
+    >>> epoch_ms(moment), epoch_us(moment)
+    (1795183200000, 1795183200000000)
+
+Differences are divided as whole numbers: `timestamp()` is a float, which has not enough digits for microseconds.
+"""
+
+from __future__ import annotations
+
+import datetime
+
+EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+MILLISECOND = datetime.timedelta(milliseconds=1)
+_MICROSECOND = datetime.timedelta(microseconds=1)
+
+
+def with_zone(moment: datetime.datetime) -> datetime.datetime:
+    """Return a time that has a zone: its own, or UTC if it has none."""
+    return moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)
+
+
+def parse_iso(text: str) -> datetime.datetime:
+    """Return the UTC time of a text in ISO 8601, or of a date; UTC unless it has an offset.
+
+    Raises:
+        ValueError: if it is none.
+        OverflowError: if it is before the year 1 or after 9999 in UTC.
+    """
+    return with_zone(datetime.datetime.fromisoformat(text)).astimezone(datetime.UTC)
+
+
+def epoch_ms(moment: datetime.datetime) -> int:
+    """Return the whole ms since 1970 of a time that has a zone."""
+    return (moment - EPOCH) // MILLISECOND
+
+
+def epoch_us(moment: datetime.datetime) -> int:
+    """Return the microseconds since 1970 of a time that has a zone."""
+    return (moment - EPOCH) // _MICROSECOND

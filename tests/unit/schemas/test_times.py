@@ -1,0 +1,42 @@
+"""Times as numbers and as ISO 8601 text."""
+
+from __future__ import annotations
+
+import datetime
+
+import pytest
+
+from commitlake.schemas.times import EPOCH, epoch_ms, epoch_us, parse_iso, with_zone
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [
+        ("1970-01-01", 0),
+        ("2026-11-20T14:00", 1_795_183_200_000),  # no offset: UTC
+        ("2026-11-20T14:00Z", 1_795_183_200_000),
+        ("2026-11-20T16:00+02:00", 1_795_183_200_000),
+        ("1969-12-31T23:59:59.9999", -1),  # rounded down, also before 1970
+    ],
+)
+def test_a_text_is_a_time_in_utc(text: str, ms: int) -> None:
+    moment = parse_iso(text)
+    assert moment.tzinfo is datetime.UTC
+    assert epoch_ms(moment) == ms
+
+
+@pytest.mark.parametrize("text", ["", "now", "2026-13-01", "14:00"])
+def test_other_texts_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"[Ii]nvalid|month"):
+        parse_iso(text)
+
+
+def test_a_time_outside_of_all_years_in_utc_is_refused() -> None:
+    with pytest.raises(OverflowError):
+        parse_iso("0001-01-01T00:00+02:00")
+
+
+@pytest.mark.parametrize("moment", [datetime.datetime(1, 1, 1), datetime.datetime(9999, 12, 31, 23, 59, 59, 999_999)])  # noqa: DTZ001
+def test_microseconds_are_exact_at_both_ends_of_time(moment: datetime.datetime) -> None:
+    known = with_zone(moment)
+    assert EPOCH + datetime.timedelta(microseconds=epoch_us(known)) == known
