@@ -32,11 +32,6 @@ class Filter(NamedTuple):
     codes: frozenset[int] | None = None
     accepts_record: Callable[[bytes], bool] | None = None
 
-    @property
-    def is_everything(self) -> bool:
-        """Whether nothing is left out."""
-        return self.codes is None and self.accepts_record is None
-
 
 EVERYTHING = Filter()
 

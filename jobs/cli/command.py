@@ -250,11 +250,3 @@ def _say(prog: str, message: str, hint: str) -> None:
     print(f"{prog}: error: {message}", file=sys.stderr)
     if hint:
         print(f"  {hint}", file=sys.stderr)
-
-
-def existing_path(text: str) -> Path:
-    """An argument type: a path that must be there."""
-    path = Path(text)
-    if not path.exists():
-        raise argparse.ArgumentTypeError(f"{text} does not exist")
-    return path

@@ -163,13 +163,6 @@ class QueryConsumeQueueRequest(NamedTuple):
     consumer_group: str | None = None
 
 
-class ResumeCheckHalfRequest(NamedTuple):
-    """323. The id is an offset message id."""
-
-    msg_id: str
-    topic: str | None = None
-
-
 class BrokerConfigResponse(NamedTuple):
     """Of 26; the body is in the form of Java's properties files."""
 

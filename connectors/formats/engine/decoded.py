@@ -38,8 +38,6 @@ Texts = dict[int, bytes]
 _KINDS = Dictionary([str(kind) for kind in Kind])
 _KIND_CODES = {kind: code for code, kind in enumerate(Kind)}
 
-PROPERTY_COLUMNS = frozenset({"unique_key", "keys", "tags", "priority", "properties"})
-
 
 @dataclass(frozen=True, slots=True)
 class MendedText:

@@ -100,10 +100,6 @@ class StorePlan:
         """How many segments are answered in a way."""
         return sum(segment.way is way for segment in self.segments)
 
-    def bytes_of(self, way: Way) -> int:
-        """Bytes of the segments that are answered in a way, read or not."""
-        return sum(segment.whole.size for segment in self.segments if segment.way is way)
-
     @property
     def planned(self) -> list[SegmentPlan]:
         """The segments that are not skipped."""

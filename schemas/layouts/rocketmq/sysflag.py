@@ -9,7 +9,6 @@ from __future__ import annotations
 from enum import IntEnum, StrEnum
 
 COMPRESSED = 0x0001
-MULTI_TAGS = 0x0002
 TRANSACTION_MASK = 0x000C
 BORN_HOST_V6 = 0x0010
 STORE_HOST_V6 = 0x0020

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from commitlake.connectors.formats.engine.decoded import PROPERTY_COLUMNS, DecodedBatch
+from commitlake.connectors.formats.engine.decoded import DecodedBatch
 from commitlake.connectors.formats.engine.decoder import Decoder
 from commitlake.connectors.formats.engine.filters import Filters
 from commitlake.connectors.formats.engine.kernel import hop
@@ -26,6 +26,7 @@ from tests.hypothesis_profiles import load
 
 load()
 
+PROPERTY_COLUMNS = frozenset({"unique_key", "keys", "tags", "priority", "properties"})
 HOST = Host.of("127.0.0.1", 10911)
 RECORD = serialize_message(
     NewMessage("t", b"", 0, HOST), queue_offset=0, physical_offset=0, store_timestamp=0, store_host=HOST
