@@ -12,6 +12,9 @@ follower can refuse (`check_append_only`) or take its rows away. Source: the Del
 Commit files live 30 days by default, then only checkpoints are left. Who is further behind, or begins, takes all of the
 table as one big version: `snapshot_files`.
 
+No library does this: `deltalake` lists the files of one version, but not what a version removed, nor whether a commit
+changed data; its `load_cdf` and Spark's change data feed return rows, and only of tables that were told to record them.
+
 VersionsError
 ├── VersionGoneError      the log no longer holds a version, or never did: a table that was made anew
 ├── NotAppendOnlyError    a version took rows away, where a follower cannot

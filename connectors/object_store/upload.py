@@ -4,6 +4,10 @@ Up to `PART_BYTES` it is one put; more go up in parts while the writer goes on, 
 an open object takes up twice that much memory. Each request carries a CRC-32 of its bytes, which the server compares.
 Any request may be sent twice, where its answer was lost: a put and a part replace themselves, and whether a completion
 that is refused had been done before is told by a mark of this upload on the object.
+
+No library does this: boto3's `upload_fileobj` reads from a file, and cannot be written to; a stream of pyarrow's S3
+file system gives the object its name when it is closed, also after an error; and neither finds out whether a completion
+whose answer was lost had been done.
 """
 
 from __future__ import annotations

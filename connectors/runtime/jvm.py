@@ -3,9 +3,10 @@
 spark-submit is given the options in `PYSPARK_SUBMIT_ARGS`. Settings are put before what stands there already, so that a
 user's options win.
 
-The JVM is started here, and pyspark only connects to it. What pyspark starts itself is not known to anybody before it
-answers, and stays behind where the job is interrupted until then. It has a session of its own, so that a terminal's
-Ctrl-C reaches the job alone, and ends by itself once the job is gone: its standard input is a pipe from here.
+The JVM is started here, and pyspark only connects to it. No library does this: pyspark's own `launch_gateway` hands out
+no process before the JVM answers, so that a job that is interrupted until then leaves a JVM running. The JVM has a
+session of its own, so that a terminal's Ctrl-C reaches the job alone, and ends by itself once the job is gone: its
+standard input is a pipe from here.
 """
 
 from __future__ import annotations
