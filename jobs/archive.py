@@ -31,7 +31,7 @@ from commitlake.connectors.lake.lost_tables import check_writable
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.jobs.archive_summary import summary
 from commitlake.jobs.cli.broker_name import BrokerName, broker_name
-from commitlake.jobs.cli.command import ExitCode, JobError, job_parser, run_job
+from commitlake.jobs.cli.command import JobError, job_parser, run_job
 from commitlake.jobs.cli.durations import parse_duration
 from commitlake.jobs.cli.layouts import FOLDERS, add_layout_argument, layout_of
 from commitlake.jobs.cli.places import add_place_arguments, lake_of
@@ -42,6 +42,7 @@ from commitlake.pipelines.archive.judging import JudgementPage
 from commitlake.pipelines.archive.places import check_bodies
 from commitlake.pipelines.archive.run import MIB, Config, OnRefusal, Result
 from commitlake.pipelines.archive.work import find_work
+from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

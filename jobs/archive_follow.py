@@ -27,24 +27,20 @@ from commitlake.connectors.formats.engine.errors import EmptyStoreError
 from commitlake.connectors.formats.engine.layouts import LayoutChoice
 from commitlake.connectors.formats.engine.plan import Snapshot
 from commitlake.connectors.formats.engine.stores import find_stores
-from commitlake.connectors.hbase.errors import UnavailableError
 from commitlake.connectors.lake.archive_log import read_last_commit
-from commitlake.connectors.lake.committer import ConcurrentArchiveError
-from commitlake.connectors.lake.packs.errors import PackStoreUnavailableError
 from commitlake.connectors.lake.paths import LakePaths
-from commitlake.connectors.object_store.errors import S3UnavailableError
 from commitlake.connectors.object_store.spark import spark_uri
 from commitlake.connectors.sources.stream_ranges import to_snapshot
+from commitlake.connectors.worker_errors import raised_in_worker
 from commitlake.jobs.cli.process import stop_softly
-from commitlake.jobs.cli.worker_errors import worker_error
 from commitlake.pipelines.archive.concurrent import archive_beside_others
 from commitlake.pipelines.archive.run import Config, Result, run_archive
 from commitlake.pipelines.archive.work import ArchiveWork, find_work
+from commitlake.schemas.errors import CommitLakeError
 
 _POLL_SECONDS = 1
 _MOST_FAILURES = 6  # one behind the other; the waits between them are some two minutes together
 _FIRST_WAIT_SECONDS = 4
-_TEMPORARY = (S3UnavailableError, PackStoreUnavailableError, UnavailableError, ConcurrentArchiveError)
 _LOG = logging.getLogger(__name__)
 _CALLBACK_LOG = "py4j.clientserver"
 
@@ -175,10 +171,8 @@ def may_go_well_later(error: Exception) -> bool:
     What ended one of Spark's own processes, and no error of ours, is one of these: a planning process that was killed,
     or did not answer in time.
     """
-    if not isinstance(error, StreamingQueryException):
-        return isinstance(error, _TEMPORARY)
-    found = worker_error(error)
-    return found is None or found.kind is None or issubclass(found.kind, _TEMPORARY)
+    raised = raised_in_worker(error) or error
+    return raised.is_transient if isinstance(raised, CommitLakeError) else isinstance(error, StreamingQueryException)
 
 
 def find_left(config: Config) -> ArchiveWork | None:
@@ -196,8 +190,7 @@ def find_left(config: Config) -> ArchiveWork | None:
 
 
 def _first_line(error: Exception) -> str:
-    found = worker_error(error)
-    lines = (found.message if found else str(error)).strip().splitlines()
+    lines = str(raised_in_worker(error) or error).strip().splitlines()
     return lines[0] if lines else type(error).__name__
 
 

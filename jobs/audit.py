@@ -35,12 +35,13 @@ from commitlake.jobs.audit_tables import (
 )
 from commitlake.jobs.cli.broker_name import broker_name
 from commitlake.jobs.cli.combinations import check_has_effect
-from commitlake.jobs.cli.command import ExitCode, JobError, job_parser, run_job
+from commitlake.jobs.cli.command import JobError, job_parser, run_job
 from commitlake.jobs.cli.durations import parse_duration
 from commitlake.jobs.cli.layouts import add_layout_argument, layout_of
 from commitlake.jobs.cli.places import add_place_arguments, bodies_of, lake_of
 from commitlake.jobs.cli.progress import spark_progress
 from commitlake.jobs.cli.times import join_times, parse_time
+from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

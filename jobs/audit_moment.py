@@ -20,8 +20,9 @@ from commitlake.connectors.lake.delta import delta_table
 from commitlake.connectors.lake.follower import unfinished_commits
 from commitlake.connectors.lake.lost_tables import check_messages_are_there
 from commitlake.connectors.lake.paths import LakeError, LakePaths
-from commitlake.jobs.cli.command import ExitCode, JobError
+from commitlake.jobs.cli.command import JobError
 from commitlake.pipelines.maintenance.expiry import read_expiries
+from commitlake.schemas.errors import ExitCode
 
 WAIT_SECONDS = 30.0
 """How long others may take for what follows a commit, until an audit says that it is not done."""

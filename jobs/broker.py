@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING
 from commitlake.jobs.broker_settings import settle_settings
 from commitlake.jobs.broker_store import add_store_arguments, open_store
 from commitlake.jobs.broker_tls import add_tls_arguments, asking_options, ports_tls, tls_properties
-from commitlake.jobs.cli.command import ExitCode, JobError, job_parser, run_job
+from commitlake.jobs.cli.command import JobError, job_parser, run_job
 from commitlake.jobs.cli.durations import parse_duration
 from commitlake.jobs.cli.store_arguments import at_least, positive
+from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.numbers import parse_int
 
 if TYPE_CHECKING:

@@ -20,9 +20,10 @@ from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.reader import open_table, run_sql
 from commitlake.jobs.archive import VERSION, archive_progress, page_in
 from commitlake.jobs.archive_summary import summary
-from commitlake.jobs.cli.command import ExitCode, JobError, job_parser, run_job
+from commitlake.jobs.cli.command import JobError, job_parser, run_job
 from commitlake.jobs.query_output import plain_rows, write_table
 from commitlake.pipelines.archive.run import Config, run_archive
+from commitlake.schemas.errors import ExitCode
 
 DESCRIPTION = (
     "Fill a small shop's message broker (orders, payments, shipments; delayed, failed and dead messages, "

@@ -16,11 +16,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from commitlake.connectors.printable import printable_json, printable_line
-from commitlake.jobs.cli.command import ExitCode, JobError, job_parser, run_job
+from commitlake.jobs.cli.command import JobError, job_parser, run_job
 from commitlake.jobs.cli.layouts import FOLDERS, add_layout_argument, layout_of
 from commitlake.jobs.cli.names import warn
 from commitlake.jobs.cli.store_arguments import at_least
 from commitlake.jobs.cli.times import join_times, parse_time
+from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.times import epoch_ms
 
 if TYPE_CHECKING:

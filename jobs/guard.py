@@ -19,11 +19,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from commitlake.jobs.cli.command import ExitCode, job_parser, run_job
+from commitlake.jobs.cli.command import job_parser, run_job
 from commitlake.jobs.cli.durations import parse_duration
 from commitlake.jobs.cli.layouts import FOLDERS, add_layout_argument, layout_of
 from commitlake.jobs.cli.names import did_you_mean, warn
 from commitlake.jobs.cli.places import lake_of
+from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:
     from commitlake.connectors.lake.archive_log import StoreProgress

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from commitlake.connectors.printable import printable_json
-from commitlake.jobs.cli.command import ExitCode
 from commitlake.jobs.cli.durations import duration_text
 from commitlake.jobs.cli.sizes import size_text
 from commitlake.jobs.guard_watch import Verdict, WatchedStore
 from commitlake.jobs.query_output import Row, write_csv, write_table
 from commitlake.pipelines.retention.disk import Disk
 from commitlake.pipelines.retention.rules import Rules
+from commitlake.schemas.errors import ExitCode
 
 _HOUR_SECONDS = 3600
 COLUMNS = (

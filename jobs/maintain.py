@@ -19,11 +19,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from commitlake.jobs.cli.combinations import check_has_effect
-from commitlake.jobs.cli.command import ExitCode, JobError, job_parser, run_job
+from commitlake.jobs.cli.command import JobError, job_parser, run_job
 from commitlake.jobs.cli.durations import duration_text, parse_duration
 from commitlake.jobs.cli.layouts import add_layout_argument
 from commitlake.jobs.cli.names import did_you_mean
 from commitlake.jobs.cli.places import add_place_arguments, bodies_of, lake_of
+from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:
     from commitlake.connectors.lake.paths import LakePaths

@@ -10,10 +10,10 @@ from contextlib import suppress
 from commitlake.connectors.lake.log_check import LogDamagedError
 from commitlake.connectors.lake.paths import LakeError, LakePaths
 from commitlake.connectors.lake.reader import open_table
-from commitlake.jobs.cli.command import ExitCode
 from commitlake.jobs.cli.layouts import layout_of
 from commitlake.jobs.cli.names import did_you_mean, warn
 from commitlake.pipelines.maintenance.repair import plan_repair, repair_lake
+from commitlake.schemas.errors import ExitCode
 
 
 def run_repair(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:

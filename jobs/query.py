@@ -24,7 +24,7 @@ from commitlake.connectors.lake.log_check import LogDamagedError
 from commitlake.connectors.lake.paths import LakeError, LakePaths
 from commitlake.connectors.lake.reader import NoTableError, QueryError, open_table
 from commitlake.connectors.lake.sql import Engine
-from commitlake.jobs.cli.command import ExitCode, JobError, job_parser, run_job
+from commitlake.jobs.cli.command import JobError, job_parser, run_job
 from commitlake.jobs.cli.names import did_you_mean, warn
 from commitlake.jobs.cli.places import bodies_of, lake_of
 from commitlake.jobs.cli.times import join_times
@@ -35,6 +35,7 @@ from commitlake.jobs.query_damage import refuse_damaged_files
 from commitlake.jobs.query_output import Row, plain_rows, write
 from commitlake.jobs.query_sql import Conditions, Question
 from commitlake.pipelines.message_keys.opening import open_messages
+from commitlake.schemas.errors import ExitCode
 
 DESCRIPTION = (
     "Ask the lake for messages: by topic, queue, kind, key, id, time, or any SQL predicate. All conditions must hold; "

@@ -30,6 +30,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from commitlake.schemas.errors import CommitLakeError, ExitCode
+
 FILE_MODE, FOLDER_MODE = 0o640, 0o750
 MAX_SMALL_FILE_BYTES = 64 << 20
 """Of a JSON file, checkpoint or control file: RocketMQ's offsets of 10,000 groups in 50 queues take some 20 MiB."""
@@ -47,8 +49,10 @@ _KINDS: tuple[tuple[Callable[[int], bool], str], ...] = (
 )
 
 
-class UnsafeFileError(OSError):
+class UnsafeFileError(CommitLakeError, OSError):
     """Something in a store's folder is not what may be there: a link, a FIFO, another user's work folder."""
+
+    exit_code = ExitCode.USAGE
 
     def __str__(self) -> str:
         return f"{self.filename}: {self.strerror}"

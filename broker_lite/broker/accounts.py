@@ -21,6 +21,7 @@ from pathlib import Path
 
 from commitlake.broker_lite.broker.administration import ADMINISTRATION, REGISTRATION
 from commitlake.broker_lite.protocol import Channel
+from commitlake.schemas.errors import CommitLakeError
 from commitlake.schemas.remoting.errors import NotPermittedError
 from commitlake.schemas.remoting.frames import Command
 from commitlake.schemas.remoting.signing import check_signature
@@ -31,7 +32,7 @@ MIN_SECRET_LENGTH = 6
 """As RocketMQ has it."""
 
 
-class AccountsError(ValueError):
+class AccountsError(CommitLakeError, ValueError):
     """Accounts that nobody should use, or that cannot be read; the message is for a user, and holds no secret."""
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 from commitlake.broker_lite.broker.sql92 import SqlError, compile_sql92
+from commitlake.schemas.errors import CommitLakeError
 from commitlake.schemas.layouts.rocketmq.commitlog import parse_message
 from commitlake.schemas.remoting.heartbeats import SQL92_EXPRESSION, TAG_EXPRESSION, SubscriptionData
 
@@ -17,7 +18,7 @@ MAX_TAGS = MAX_EXPRESSION_LENGTH // len("a||")
 QueueCodes = Callable[[Collection[str], Collection[int]], frozenset[int] | None]
 
 
-class FilterError(ValueError):
+class FilterError(CommitLakeError, ValueError):
     """An expression that is none."""
 
 

@@ -37,6 +37,7 @@ from commitlake.broker_lite.broker.sql92_conditions import (
     ordered,
     text_test,
 )
+from commitlake.schemas.errors import CommitLakeError
 from commitlake.schemas.layouts.numbers import parse_decimal, parse_int64
 
 MAX_LENGTH = 16_384
@@ -66,7 +67,7 @@ _TEXT_TESTS: dict[str, Callable[[str, str], bool]] = {
 }
 
 
-class SqlError(ValueError):
+class SqlError(CommitLakeError, ValueError):
     """A text that is no such expression."""
 
 

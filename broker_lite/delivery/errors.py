@@ -9,8 +9,10 @@ Errors of the store, such as a refused message, pass through: see `broker_lite.s
 
 from __future__ import annotations
 
+from commitlake.schemas.errors import CommitLakeError
 
-class DeliveryError(Exception):
+
+class DeliveryError(CommitLakeError):
     """A broker does not do this."""
 
 

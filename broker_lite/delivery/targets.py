@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from commitlake.broker_lite.stores.rocketmq import MAX_QUEUES, MessageStore
 from commitlake.broker_lite.stores.rocketmq.topic_names import is_broker_topic, is_valid_topic
+from commitlake.schemas.errors import CommitLakeError
 from commitlake.schemas.layouts.numbers import parse_int32
 from commitlake.schemas.layouts.rocketmq import properties as props
 
@@ -18,7 +19,7 @@ _SHOWN_CHARACTERS = 80
 _logger = logging.getLogger(__name__)
 
 
-class TargetError(ValueError):
+class TargetError(CommitLakeError, ValueError):
     """A record whose properties do not name a place where a message may go."""
 
 

@@ -9,8 +9,10 @@ Either way the slave connects again after a while, and begins where its log ends
 
 from __future__ import annotations
 
+from commitlake.schemas.errors import CommitLakeError
 
-class ReplicationError(Exception):
+
+class ReplicationError(CommitLakeError):
     """A log cannot be copied."""
 
 

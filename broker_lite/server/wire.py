@@ -8,11 +8,12 @@ from __future__ import annotations
 import ssl
 from collections.abc import Callable
 
+from commitlake.schemas.errors import CommitLakeError
 from commitlake.schemas.remoting.tls_contexts import ServerTls
 from commitlake.schemas.remoting.tls_stream import HANDSHAKE_BYTE, TlsStream
 
 
-class WireError(Exception):
+class WireError(CommitLakeError):
     """A peer that is not served: it does not speak what this port does, or breaks the protocol."""
 
 

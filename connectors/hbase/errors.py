@@ -13,17 +13,25 @@ HBaseError
 
 from __future__ import annotations
 
+from commitlake.schemas.errors import CommitLakeError, ExitCode
 
-class HBaseError(Exception):
+
+class HBaseError(CommitLakeError):
     """Root of the folder's errors; the message is for a user."""
+
+    exit_code = ExitCode.FAILED
 
 
 class OptionError(HBaseError):
     """An option that is unknown or has a wrong value."""
 
+    exit_code = ExitCode.USAGE
+
 
 class UnavailableError(HBaseError):
     """HBase, or its Thrift server, did not answer within the time allowed."""
+
+    is_transient = True
 
 
 class RefusedError(HBaseError):

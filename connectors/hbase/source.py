@@ -41,6 +41,7 @@ from commitlake.connectors.hbase.keys import MESSAGE, end_of
 from commitlake.connectors.hbase.options import Options
 from commitlake.connectors.hbase.tables import open_or_create, open_table
 from commitlake.connectors.hbase.writer import write_messages
+from commitlake.connectors.worker_errors import carry_errors
 from commitlake.schemas.tables.messages import MESSAGES
 
 
@@ -66,19 +67,23 @@ class HBaseDataSource(DataSource):
         """The name for `format`."""
         return "hbase"
 
+    @carry_errors()
     def schema(self) -> StructType:
         """The columns that the options ask for."""
         columns = Options.parse(self.options).columns
         return MESSAGES if columns is None else StructType([MESSAGES[name] for name in columns])
 
+    @carry_errors()
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of these columns."""
         return HBaseReader(Options.parse(self.options), schema)
 
+    @carry_errors()
     def writer(self, schema: StructType, overwrite: bool) -> HBaseWriter:
         """A writer of these columns."""
         return HBaseWriter(_write_options(self.options, overwrite=overwrite), schema)
 
+    @carry_errors()
     def streamWriter(self, schema: StructType, overwrite: bool) -> HBaseStreamWriter:  # noqa: N802 (Spark's)
         """A writer of these columns, batch by batch."""
         given = {name: value for name, value in self.options.items() if name.lower() not in _OF_STREAMS}
@@ -125,6 +130,7 @@ class HBaseReader(DataSourceReader):
         self._options = options
         self._columns = schema.names
 
+    @carry_errors()
     def partitions(self) -> list[SaltPartition]:
         """A partition for each salt of the table."""
         with Client(self._options) as client:
@@ -133,7 +139,7 @@ class HBaseReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The batches of one salt."""
         if isinstance(partition, SaltPartition):
-            with Client(self._options.connected()) as client:
+            with carry_errors(), Client(self._options.connected()) as client:
                 yield from read_salt(client, partition.salt, self._columns)
 
 
@@ -150,6 +156,7 @@ class _Writing:
         with Client(options) as client:
             self._salts = open_or_create(client).salts
 
+    @carry_errors()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Put the rows of one task."""
         with Client(self._options.connected()) as client:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -14,14 +12,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from commitlake.connectors.hbase import errors
 from commitlake.connectors.hbase.client import Client
 from commitlake.connectors.hbase.options import Options
 from commitlake.connectors.hbase.writer import delete_messages, write_messages
 from commitlake.connectors.lake.versions import AddedFile, AddedVersion, table_files
+from commitlake.connectors.worker_errors import carry_errors, raise_worker_errors
 from commitlake.schemas.tables.messages import MESSAGES, STORE_DATE
 
 PIECE_ROWS = 100_000
@@ -30,8 +27,6 @@ PIECE_ROWS = 100_000
 Offsets = npt.NDArray[np.int64]
 _PLACE = ["broker", "physical_offset"]
 _KEY_COLUMNS = [*_PLACE, "topic", "store_timestamp", "unique_key", "keys"]
-
-_OUR_ERROR = re.compile(r"connectors\.hbase\.errors\.(\w+): (.*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +149,7 @@ def run_in_spark(spark: SparkSession, work: Work, files: Sequence[AddedFile]) ->
     cores = spark.sparkContext.defaultParallelism
     tasks = min(len(pieces), work.options.connections or 2 * cores)
     numbers = spark.range(0, len(pieces), 1, numPartitions=tasks)
-    with _errors_of_tasks():
+    with raise_worker_errors():
         counts = numbers.mapInArrow(partial(_run_pieces, work, pieces), "rows long").collect()
     return sum(row.rows for row in counts)
 
@@ -162,18 +157,6 @@ def run_in_spark(spark: SparkSession, work: Work, files: Sequence[AddedFile]) ->
 def _run_pieces(work: Work, pieces: Sequence[Piece], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     numbers = [number for batch in batches for number in batch.column(0).to_pylist()]
     if numbers:
-        rows = work.run(pieces[number] for number in numbers)
+        with carry_errors():
+            rows = work.run(pieces[number] for number in numbers)
         yield pa.RecordBatch.from_arrays([pa.array([rows], pa.int64())], ["rows"])
-
-
-@contextmanager
-def _errors_of_tasks() -> Iterator[None]:
-    """An error of ours that ended a task, as it was raised there."""
-    try:
-        yield
-    except PySparkException as error:
-        found = _OUR_ERROR.search(str(error))
-        if found is None or not hasattr(errors, found[1]):
-            raise
-        raised: errors.HBaseError = getattr(errors, found[1])(found[2])
-        raise raised from None

@@ -28,14 +28,18 @@ from commitlake.connectors.lake.archive_log import (
 from commitlake.connectors.lake.data_files import DataFile
 from commitlake.connectors.lake.delta import delta_table, seal, storage_options
 from commitlake.connectors.lake.plain_files import write_plain_file
+from commitlake.schemas.errors import CommitLakeError, ExitCode
 from commitlake.schemas.store_files import make_folders
 from commitlake.schemas.tables.messages import MESSAGES, PARTITION_COLUMNS
 
 _MOST_TRIES = 50  # each says that somebody else went on
 
 
-class ConcurrentArchiveError(Exception):
+class ConcurrentArchiveError(CommitLakeError):
     """Another run has written to this lake since this one read how far it had come; nothing of this one was kept."""
+
+    exit_code = ExitCode.REFUSED
+    is_transient = True
 
 
 def open_for_append(messages_uri: str) -> DeltaTable:

@@ -24,6 +24,7 @@ from commitlake.connectors.lake.newest_versions import read_newest
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.lake.versions import StorageOptions
 from commitlake.connectors.object_store.options import S3Options
+from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.numbers import INT64_MAX, parse_int64
 
 WAY_OUT = (
@@ -36,6 +37,8 @@ MAX_MISSING = 1000
 
 class LogDamagedError(LakeError):
     """A table whose log is damaged; the message is for a user."""
+
+    exit_code = ExitCode.DAMAGE
 
 
 @dataclass(frozen=True, slots=True)

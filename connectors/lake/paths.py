@@ -11,6 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 from commitlake.connectors.object_store.options import S3Options
 from commitlake.connectors.object_store.uris import is_s3, parse_s3_uri
+from commitlake.schemas.errors import CommitLakeError, ExitCode
 
 STREAMS = "_streams"
 """Folder of the checkpoints of streams into a lake; it may be there before the first table."""
@@ -20,8 +21,10 @@ _NAME = "Name an empty or a new one"
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f\\\[\]^|#?]|%[0-9A-Fa-f]{2}")
 
 
-class LakeError(Exception):
+class LakeError(CommitLakeError):
     """A folder that is not, or cannot become, a lake; the message is for a user."""
+
+    exit_code = ExitCode.USAGE
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,13 +18,14 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from commitlake.connectors.lake.delta import delta_table
 from commitlake.connectors.lake.lost_tables import check_messages_are_there
 from commitlake.connectors.lake.paths import LakeError, LakePaths
+from commitlake.schemas.errors import CommitLakeError
 
 _ENGINE_PREFIX = re.compile(r"^(?:[A-Z]\w* error(?:: | -> )|\w+Error\(\"?|Execution error: )+")
 _SORT_MEMORY = "512M"
 _ONE_SORT = {"datafusion.execution.target_partitions": "1"}
 
 
-class QueryError(Exception):
+class QueryError(CommitLakeError):
     """A question that the engine does not understand; the message is the engine's, for a user."""
 
 

@@ -35,13 +35,16 @@ from deltalake import DeltaTable
 from deltalake.fs import DeltaStorageHandler
 
 from commitlake.connectors.lake.file_actions import file_actions
+from commitlake.schemas.errors import CommitLakeError, ExitCode
 
 StorageOptions = Mapping[str, str] | None
 _PARTITION = "store_date"
 
 
-class VersionsError(Exception):
+class VersionsError(CommitLakeError):
     """Root of the module's errors; the message is for a user."""
+
+    exit_code = ExitCode.FAILED
 
 
 class VersionGoneError(VersionsError):

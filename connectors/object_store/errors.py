@@ -6,14 +6,18 @@ S3Error                     a URI, an endpoint or credentials that do not do: wh
 
 from __future__ import annotations
 
+from commitlake.schemas.errors import CommitLakeError, ExitCode
 
-class S3Error(Exception):
+
+class S3Error(CommitLakeError):
     """An object store, or a name of one, that does not do.
 
     Attributes:
         found: what there is.
         advice: what to do.
     """
+
+    exit_code = ExitCode.USAGE
 
     def __init__(self, found: str, advice: str) -> None:
         super().__init__(found, advice)  # both, so that the error can be pickled
@@ -26,3 +30,6 @@ class S3Error(Exception):
 
 class S3UnavailableError(S3Error):
     """An object store that is too busy, not well, or cut off: the same may go well later."""
+
+    exit_code = ExitCode.FAILED
+    is_transient = True

@@ -12,10 +12,11 @@ RocketMQError
 
 from __future__ import annotations
 
+from commitlake.schemas.errors import CommitLakeError
 from commitlake.schemas.remoting.codes import code_name
 
 
-class RocketMQError(Exception):
+class RocketMQError(CommitLakeError):
     """Root of the folder's errors; the message is for a user."""
 
 

@@ -26,6 +26,7 @@ from pathlib import Path
 import pyspark
 
 from commitlake.connectors.runtime.java import JavaError, java_home
+from commitlake.schemas.errors import CommitLakeError, ExitCode
 
 _VARIABLE = "COMMITLAKE_JARS"
 _SCALA = "2.13"
@@ -59,8 +60,10 @@ _SETTINGS = """<ivysettings>
 """
 
 
-class JarsError(Exception):
+class JarsError(CommitLakeError):
     """The jars are not there, could not be fetched, or are others; the message says what to do."""
+
+    exit_code = ExitCode.FAILED
 
 
 def _modules() -> list[tuple[str, str]]:

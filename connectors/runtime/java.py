@@ -12,6 +12,8 @@ import shutil
 import sys
 from pathlib import Path
 
+from commitlake.schemas.errors import CommitLakeError, ExitCode
+
 OLDEST = 17
 # Spark's launcher always asks for it, and a Java without it ends at once.
 _MODULE = "jdk.incubator.vector"
@@ -19,8 +21,10 @@ _VERSION = re.compile(r'^JAVA_VERSION="(?:1\.)?(\d+)', re.MULTILINE)
 _MODULES = re.compile(r'^MODULES="(.*)"', re.MULTILINE)
 
 
-class JavaError(Exception):
+class JavaError(CommitLakeError):
     """There is no Java that Spark can run on; the message says what to do."""
+
+    exit_code = ExitCode.FAILED
 
 
 def java_home() -> Path:

@@ -1,7 +1,7 @@
 """A function over many tasks: in this process, in several, or on Spark.
 
 Function, tasks and results are values that can be pickled. Results come as they are done where the order is not asked
-for; a task that fails ends the run with its error.
+for; a task that fails ends the run with its error, wherever it ran.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from multiprocessing.connection import wait as wait_for
 from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
+
+from commitlake.connectors.worker_errors import carry_errors, raise_worker_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -107,7 +109,9 @@ def _run_on_spark(
     if not tasks:
         return
     numbers = spark.range(0, len(tasks), 1, numPartitions=len(tasks))
-    for row in numbers.mapInArrow(partial(_run_in_worker, function, tuple(tasks)), _SCHEMA).collect():
+    with raise_worker_errors():
+        rows = numbers.mapInArrow(partial(_run_in_worker, function, tuple(tasks)), _SCHEMA).collect()
+    for row in rows:
         yield row[_NUMBER], pickle.loads(bytes(row[_RESULT]))  # noqa: S301 (our own workers made it)
 
 
@@ -117,5 +121,6 @@ def _run_in_worker(
     schema = pa.schema([(_NUMBER, pa.int32()), (_RESULT, pa.binary())])
     for batch in batches:
         for number in batch.column(0).to_pylist():
-            data = pickle.dumps(function(tasks[number]), pickle.HIGHEST_PROTOCOL)
+            with carry_errors():
+                data = pickle.dumps(function(tasks[number]), pickle.HIGHEST_PROTOCOL)
             yield pa.RecordBatch.from_pylist([{_NUMBER: number, _RESULT: data}], schema)

@@ -38,6 +38,7 @@ from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.sources.predicates import push
 from commitlake.connectors.sources.schema_choice import check_columns, choose_columns
 from commitlake.connectors.sources.stream_ranges import RANGES
+from commitlake.connectors.worker_errors import carry_errors
 from commitlake.schemas.tables.messages import BODY, CORRUPT_RECORD, SOURCE
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ class LogDataSource(DataSource):
     def _parse(self) -> Options:
         return Options.parse(self.options, self.layout)
 
+    @carry_errors()
     def schema(self) -> StructType:
         """The columns that the options ask for, in the table's order."""
         options = self._parse()
@@ -63,10 +65,12 @@ class LogDataSource(DataSource):
             return RANGES
         return _schema_of(options)
 
+    @carry_errors()
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of these columns."""
         return CommitLogReader(self._parse().for_batch(), schema)
 
+    @carry_errors()
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
         """A reader of these columns, as a stream."""
         from commitlake.connectors.sources.stream import CommitLogStreamReader  # noqa: PLC0415
@@ -90,6 +94,7 @@ class CommitLogDataSource(LogDataSource):
 class Pushdown(LogDataSource):
     """With a source: the same, taking Spark's predicates; all are returned to Spark, which applies them again."""
 
+    @carry_errors()
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of these columns that takes filters."""
         return PushdownCommitLogReader(self._parse().for_batch(), schema)
@@ -134,6 +139,7 @@ class CommitLogReader(DataSourceReader):
         self._filters = narrow(options)
         self._arrow_schema: pa.Schema = to_arrow_schema(schema, timezone="UTC")
 
+    @carry_errors()
     def partitions(self) -> list[SplitPartition]:
         """What is to be read of the snapshot, once everything that the filters rule out is left out."""
         from commitlake.connectors.formats.engine.read_plan import plan_read  # noqa: PLC0415
@@ -146,7 +152,8 @@ class CommitLogReader(DataSourceReader):
         from commitlake.connectors.sources.settled import settle  # noqa: PLC0415
 
         if isinstance(partition, SplitPartition):
-            yield from read_split(partition.split, self._request())
+            with carry_errors():
+                yield from read_split(partition.split, self._request())
             settle()
 
     def _request(self) -> Request:

@@ -29,6 +29,7 @@ from commitlake.connectors.formats.engine.errors import DataLossError
 from commitlake.connectors.formats.engine.filters import narrow_stream
 from commitlake.connectors.formats.engine.options import Content, Mode, Options
 from commitlake.connectors.formats.engine.splits import Split
+from commitlake.connectors.worker_errors import carry_errors
 
 if TYPE_CHECKING:
     from commitlake.connectors.sources.stream_planner import StreamPlanner
@@ -72,6 +73,7 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             self._known_planner = StreamPlanner(self._options)
         return self._known_planner
 
+    @carry_errors()
     def initialOffset(self) -> Offset:  # noqa: N802 (Spark's name)
         """Where a new stream begins."""
         from commitlake.connectors.sources.stream_offsets import initial_checkpoint  # noqa: PLC0415
@@ -83,10 +85,12 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         limit = self._options.max_bytes_per_trigger
         return ReadAllAvailable() if limit is None else ReadMaxBytes(limit)
 
+    @carry_errors()
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 (Spark's name)
         """Fix where the stream ends."""
         self._planner.stop_at_what_is_there()
 
+    @carry_errors()
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 (Spark's name)
         """Where the next micro-batch ends; `start` itself where nothing is new."""
         from commitlake.connectors.sources.stream_offsets import from_checkpoint, next_checkpoint  # noqa: PLC0415
@@ -100,6 +104,7 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
         return to_checkpoint(self._planner.latest) if self._planner.latest else None
 
+    @carry_errors()
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         """What lies between two offsets, as partitions."""
         from commitlake.connectors.sources.stream_offsets import batch_between  # noqa: PLC0415
@@ -118,7 +123,8 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             with pa.ipc.open_stream(partition.rows) as reader:
                 yield from reader
         elif isinstance(partition, SplitGroup):
-            yield from self._read_splits(partition.splits)
+            with carry_errors():
+                yield from self._read_splits(partition.splits)
 
     def _read_splits(self, splits: Sequence[Split]) -> Iterator[pa.RecordBatch]:
         from commitlake.connectors.formats.engine.batches import read_split  # noqa: PLC0415

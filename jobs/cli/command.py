@@ -27,16 +27,16 @@ import sys
 import textwrap
 import traceback
 from collections.abc import Callable, Sequence
-from enum import IntEnum
 from pathlib import Path
 from typing import TextIO
 
 import configargparse
 from rich_argparse import RawDescriptionRichHelpFormatter
 
+from commitlake.connectors.worker_errors import raised_in_worker
 from commitlake.jobs.cli.process import OutputError, is_own_process, stop_signal
 from commitlake.jobs.cli.terminal import guarded_streams, trusted
-from commitlake.jobs.cli.worker_errors import worker_error
+from commitlake.schemas.errors import CommitLakeError, ExitCode
 from commitlake.schemas.store_files import restricted_umask
 
 ENVIRONMENT_PREFIX = "COMMITLAKE_"
@@ -44,26 +44,15 @@ _TEXT_WIDTH = 100
 _CONFIG_FILE = "commitlake.toml"
 
 
-class ExitCode(IntEnum):
-    """What a scheduler can rely on; see the module."""
-
-    OK = 0
-    FAILED = 1
-    USAGE = 2
-    DAMAGE = 3
-    REFUSED = 4
-    INTERRUPTED = 130
-    OUTPUT_CLOSED = 141
-    TERMINATED = 143
-
-
-class JobError(Exception):
+class JobError(CommitLakeError):
     """Something to tell the user in a sentence, with what to do about it.
 
     Attributes:
         hint: what to do, or nothing.
         exit_code: what the job ends with.
     """
+
+    exit_code: ExitCode
 
     def __init__(self, message: str, hint: str = "", exit_code: ExitCode = ExitCode.USAGE) -> None:
         super().__init__(message)
@@ -186,14 +175,12 @@ def _check_settings(parser: argparse.ArgumentParser, argv: Sequence[str]) -> Non
 
 
 def _unexpected(prog: str, error: BaseException, *, verbose: bool) -> int:
-    in_worker = worker_error(error)
-    kind, message = type(error), str(error)
-    if in_worker is not None and in_worker.kind is not None:
-        kind, message = in_worker.kind, in_worker.message
-    for expected, exit_code in _expected_errors():
-        if issubclass(kind, expected):
-            _say(prog, message, "")
-            return exit_code
+    if (raised := raised_in_worker(error)) is not None:
+        raised.__cause__ = error
+        error = raised
+    if isinstance(error, CommitLakeError) and error.exit_code is not None:
+        _say(prog, str(error), "")
+        return error.exit_code
     from commitlake.jobs.cli.permissions import HINT, denied_place
 
     if (place := denied_place(error)) is not None:
@@ -204,39 +191,8 @@ def _unexpected(prog: str, error: BaseException, *, verbose: bool) -> int:
         return 128 + number
     if verbose:
         traceback.print_exception(error)
-    found = f"{in_worker.name}: {in_worker.message}" if in_worker else f"{type(error).__name__}: {_first_line(error)}"
-    _say(prog, found, "" if verbose else "--verbose shows the stack trace")
+    _say(prog, f"{type(error).__name__}: {_first_line(error)}", "" if verbose else "--verbose shows the stack trace")
     return ExitCode.FAILED
-
-
-def _expected_errors() -> list[tuple[type[Exception], ExitCode]]:
-    """Errors of the connectors that are the user's to mend; only those of modules that the job has imported."""
-    found: list[tuple[type[Exception], ExitCode]] = []
-    for module, name, exit_code in (
-        ("commitlake.connectors.formats.engine.continuity", "StoreReplacedError", ExitCode.REFUSED),
-        ("commitlake.connectors.lake.committer", "ConcurrentArchiveError", ExitCode.REFUSED),
-        ("commitlake.connectors.formats.engine.errors", "DamagedLogError", ExitCode.DAMAGE),
-        ("commitlake.pipelines.archive.run", "RefusedError", ExitCode.DAMAGE),
-        ("commitlake.pipelines.archive.judging", "CriticalQualityError", ExitCode.DAMAGE),
-        ("commitlake.pipelines.quality.errors", "QualityError", ExitCode.FAILED),
-        ("commitlake.connectors.formats.engine.errors", "SegmentCutError", ExitCode.FAILED),
-        ("commitlake.connectors.formats.engine.errors", "CommitLogError", ExitCode.USAGE),
-        ("commitlake.connectors.lake.log_check", "LogDamagedError", ExitCode.DAMAGE),
-        ("commitlake.connectors.lake.paths", "LakeError", ExitCode.USAGE),
-        ("commitlake.connectors.lake.packs.errors", "PackStoreUnavailableError", ExitCode.FAILED),
-        ("commitlake.connectors.lake.packs.errors", "PackError", ExitCode.USAGE),
-        ("commitlake.connectors.object_store.errors", "S3UnavailableError", ExitCode.FAILED),
-        ("commitlake.connectors.object_store.errors", "S3Error", ExitCode.USAGE),
-        ("commitlake.connectors.hbase.errors", "OptionError", ExitCode.USAGE),
-        ("commitlake.connectors.hbase.errors", "HBaseError", ExitCode.FAILED),
-        ("commitlake.connectors.lake.versions", "VersionsError", ExitCode.FAILED),
-        ("commitlake.connectors.runtime.java", "JavaError", ExitCode.FAILED),
-        ("commitlake.connectors.runtime.jars", "JarsError", ExitCode.FAILED),
-        ("commitlake.schemas.store_files", "UnsafeFileError", ExitCode.USAGE),
-    ):
-        if module in sys.modules:
-            found.append((getattr(sys.modules[module], name), exit_code))
-    return found
 
 
 def _first_line(error: BaseException) -> str:

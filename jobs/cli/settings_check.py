@@ -16,6 +16,7 @@ from pathlib import Path
 
 from commitlake.jobs.cli.main import JOBS
 from commitlake.jobs.cli.names import did_you_mean, warn
+from commitlake.schemas.errors import CommitLakeError
 
 PREFIX = "COMMITLAKE_"
 OTHER_VARIABLES = frozenset(
@@ -36,7 +37,7 @@ OTHER_VARIABLES = frozenset(
 _TEST_PREFIX = f"{PREFIX}TEST_"
 
 
-class SettingsError(Exception):
+class SettingsError(CommitLakeError):
     """A file of settings that says something that no job reads."""
 
 

@@ -27,6 +27,7 @@ from commitlake.pipelines.quality.judge import Judging
 from commitlake.pipelines.quality.report import QualityReport, brokers_concerned, sentences, to_table
 from commitlake.pipelines.quality.stretches import stretches_of
 from commitlake.pipelines.quality.verdict import Losses, RunVerdict
+from commitlake.schemas.errors import CommitLakeError, ExitCode
 from commitlake.schemas.tables.quality_results import QUALITY_RESULTS
 
 
@@ -47,8 +48,10 @@ class JudgementPage:
     write: WritePage
 
 
-class CriticalQualityError(Exception):
+class CriticalQualityError(CommitLakeError):
     """A run that a critical expectation stopped; the lake's messages are as they were."""
+
+    exit_code = ExitCode.DAMAGE
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,7 @@ from commitlake.connectors.lake.follower import finish_runs
 from commitlake.connectors.lake.manifest import ManifestRow
 from commitlake.connectors.lake.packs.location import pack_location
 from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.worker_errors import raise_worker_errors
 from commitlake.pipelines.archive.judging import Judged, JudgementPage, judge_run
 from commitlake.pipelines.archive.places import bodies_root, check_bodies, check_same_root
 from commitlake.pipelines.archive.staged import staging
@@ -51,6 +52,7 @@ from commitlake.pipelines.archive.work import ArchiveWork, find_work
 from commitlake.pipelines.message_keys.follow import Followed, catch_up_keys
 from commitlake.pipelines.quality.judge import prepare
 from commitlake.pipelines.quality.verdict import Losses, RunVerdict
+from commitlake.schemas.errors import CommitLakeError, ExitCode
 
 MIB = 1 << 20
 NOTHING_NEW = RunVerdict("nothing new")
@@ -72,8 +74,10 @@ class OnRefusal(StrEnum):
     ACCEPT = "accept"
 
 
-class RefusedError(Exception):
+class RefusedError(CommitLakeError):
     """A run that was told to fail on damage or a gap, and found some; the lake is as it was."""
+
+    exit_code = ExitCode.DAMAGE
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +216,7 @@ def run_archive(
         prepare()
     tasks = ArchiveTasks(splits, lake, bodies, work.commit.run_id, config.parser_version, config.quality)
     with staging(lake, work.commit.run_id) as manifest:
-        with progress(spark, work.snapshot.size) if progress else nullcontext():
+        with progress(spark, work.snapshot.size) if progress else nullcontext(), raise_worker_errors():
             manifest.extend(ManifestRow(**row.asDict()) for row in tasks.dataframe(spark).collect())
         _check_refused(manifest, config)
         losses = _losses(manifest, config)

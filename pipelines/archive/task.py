@@ -30,6 +30,7 @@ from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.sources.settled import settle
+from commitlake.connectors.worker_errors import carry_errors
 from commitlake.pipelines.archive.bodies import BodyPacks
 from commitlake.pipelines.archive.refusals import Refusals
 from commitlake.pipelines.archive.rows import WaitingRows, join_rows
@@ -132,5 +133,7 @@ def _request() -> Request:
 def _run_tasks(tasks: ArchiveTasks, most_inline: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     numbers = [number for batch in batches for number in batch.column(0).to_pylist()]
     if numbers:
-        yield to_batch(tasks.run(numbers, most_inline))
+        with carry_errors():
+            manifest = to_batch(tasks.run(numbers, most_inline))
+        yield manifest
     settle()

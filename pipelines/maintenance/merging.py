@@ -18,6 +18,7 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from commitlake.connectors.arrays import Array
+from commitlake.schemas.errors import CommitLakeError
 
 _CHUNK_ROWS = 1 << 14
 _BATCH_BYTES = 64 << 20  # of all files together
@@ -28,7 +29,7 @@ _DICTIONARIES = frozenset({"RLE_DICTIONARY", "PLAIN_DICTIONARY"})
 _UNPACKED = 4  # a row in memory takes several times what it does in the file, dictionaries and all
 
 
-class UnsortedFileError(Exception):
+class UnsortedFileError(CommitLakeError):
     """A file whose rows are not in the order of the sort columns: another program wrote it.
 
     Attributes:
@@ -36,8 +37,11 @@ class UnsortedFileError(Exception):
     """
 
     def __init__(self, number: int) -> None:
-        super().__init__(f"file {number} is not sorted")
+        super().__init__(number)
         self.number = number
+
+    def __str__(self) -> str:
+        return f"file {self.number} is not sorted"
 
 
 @dataclass(frozen=True, slots=True)

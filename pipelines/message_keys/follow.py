@@ -25,6 +25,7 @@ from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.plain_files import write_plain_file
 from commitlake.connectors.lake.versions import AddedFile, table_files
 from commitlake.connectors.sources.settled import settle
+from commitlake.connectors.worker_errors import carry_errors, raise_worker_errors
 from commitlake.pipelines.message_keys.progress import APPLICATION_ID, followed_version, readable_files
 from commitlake.pipelines.message_keys.rows import COLUMNS, REPEATING, to_keys
 from commitlake.schemas.tables.message_keys import MESSAGE_KEYS
@@ -127,7 +128,8 @@ def follow_keys(lake: LakePaths, spark: SparkSession | None = None) -> Followed:
         written = [row for number in range(len(chunks.parts)) if (row := chunks.write(number))]
     else:
         numbers = spark.range(0, len(chunks.parts), 1, numPartitions=len(chunks.parts))
-        manifest = numbers.mapInArrow(partial(_write_parts, chunks), MANIFEST).collect()
+        with raise_worker_errors():
+            manifest = numbers.mapInArrow(partial(_write_parts, chunks), MANIFEST).collect()
         written = [ManifestRow(**row.asDict()) for row in manifest]
     if version > progress or new.anew:
         step = (None if progress < 0 else progress, version)
@@ -156,7 +158,8 @@ def _parts(files: Sequence[AddedFile], cores: int) -> Iterator[list[AddedFile]]:
 def _write_parts(chunks: _Chunks, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for number in batch.column(0).to_pylist():
-            row = chunks.write(number)
+            with carry_errors():
+                row = chunks.write(number)
             if row is not None:
                 yield to_batch([row])
     settle()

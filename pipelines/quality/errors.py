@@ -7,9 +7,13 @@ QualityError
 
 from __future__ import annotations
 
+from commitlake.schemas.errors import CommitLakeError, ExitCode
 
-class QualityError(Exception):
+
+class QualityError(CommitLakeError):
     """Quality could not be judged; the message says why."""
+
+    exit_code = ExitCode.FAILED
 
 
 class ProfileError(QualityError):

@@ -8,8 +8,10 @@ RebuildError            a store, a folder or options that cannot be used as they
 
 from __future__ import annotations
 
+from commitlake.schemas.errors import CommitLakeError
 
-class RebuildError(Exception):
+
+class RebuildError(CommitLakeError):
     """A rebuild that cannot be done; the message is for a user."""
 
 
@@ -28,12 +30,15 @@ class DisagreementError(RebuildError):
         is_of_log: it is the log that is damaged.
     """
 
-    def __init__(self, message: str, *, is_of_log: bool) -> None:
+    def __init__(self, message: str, is_of_log: bool) -> None:
         """Say what disagrees.
 
         Args:
             message: for a user.
             is_of_log: see above.
         """
-        super().__init__(message)
+        super().__init__(message, is_of_log)  # both, so that the error can be pickled
         self.is_of_log = is_of_log
+
+    def __str__(self) -> str:
+        return str(self.args[0])

@@ -7,8 +7,10 @@ RestoreError            a lake, a folder or options that cannot be used as they 
 
 from __future__ import annotations
 
+from commitlake.schemas.errors import CommitLakeError
 
-class RestoreError(Exception):
+
+class RestoreError(CommitLakeError):
     """A restore that cannot be done; the message is for a user."""
 
 

@@ -5,6 +5,8 @@ SalvageError    a store or a folder that cannot be used as it is
 
 from __future__ import annotations
 
+from commitlake.schemas.errors import CommitLakeError
 
-class SalvageError(Exception):
+
+class SalvageError(CommitLakeError):
     """A log that cannot be salvaged; the message is for a user."""

@@ -6,8 +6,10 @@ LayoutError (ValueError)      bytes that cannot be what they claim: offset, fiel
 
 from __future__ import annotations
 
+from commitlake.schemas.errors import CommitLakeError
 
-class LayoutError(ValueError):
+
+class LayoutError(CommitLakeError, ValueError):
     """Bytes that break their format.
 
     Attributes:
@@ -18,11 +20,14 @@ class LayoutError(ValueError):
     """
 
     def __init__(self, field: str, offset: int, expected: str, found: str) -> None:
-        super().__init__(f"{field} at byte {offset}: expected {expected}, found {found}")
+        super().__init__(field, offset, expected, found)  # all of them, so that the error can be pickled
         self.field = field
         self.offset = offset
         self.expected = expected
         self.found = found
+
+    def __str__(self) -> str:
+        return f"{self.field} at byte {self.offset}: expected {self.expected}, found {self.found}"
 
 
 class UnserializableError(LayoutError):
@@ -30,3 +35,4 @@ class UnserializableError(LayoutError):
 
     def __init__(self, field: str, expected: str, found: str) -> None:
         super().__init__(field, 0, expected, found)
+        self.args = (field, expected, found)  # what it is made of when it is unpickled

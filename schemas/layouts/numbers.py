@@ -15,6 +15,8 @@ from __future__ import annotations
 import math
 import re
 
+from commitlake.schemas.errors import CommitLakeError
+
 INT32_MIN, INT32_MAX = -(1 << 31), (1 << 31) - 1
 INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
 
@@ -25,11 +27,15 @@ _SHOWN_CHARACTERS = 40
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]++\.?[0-9]*+|\.[0-9]++)(?:[eE][+-]?[0-9]++)?")
 
 
-class NumberError(ValueError):
+class NumberError(CommitLakeError, ValueError):
     """A text that is not a number of the expected range; the message is for a user."""
 
     def __init__(self, name: str, minimum: int, maximum: int, found: str) -> None:
-        super().__init__(f"{name}: expected a whole number from {minimum} to {maximum}, found {_shown(found)}")
+        super().__init__(name, minimum, maximum, found)  # all of them, so that the error can be pickled
+        self._message = f"{name}: expected a whole number from {minimum} to {maximum}, found {_shown(found)}"
+
+    def __str__(self) -> str:
+        return self._message
 
 
 def parse_int32(text: str | None) -> int | None:

@@ -11,8 +11,10 @@ A frame that is wrong is a schemas.layouts.errors.LayoutError.
 
 from __future__ import annotations
 
+from commitlake.schemas.errors import CommitLakeError
 
-class CommandError(ValueError):
+
+class CommandError(CommitLakeError, ValueError):
     """A command that does not say what its code needs."""
 
 

@@ -29,6 +29,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeVar
 
+from commitlake.schemas.errors import CommitLakeError
 from commitlake.schemas.layouts.rocketmq.broker_conf import parse_properties
 
 SERVER_PASSWORD_VARIABLE = "COMMITLAKE_TLS_SERVER_KEY_PASSWORD"  # noqa: S105 (the name of a variable)
@@ -45,7 +46,7 @@ _KEYS = (
 )  # fmt: skip
 
 
-class TlsConfigError(ValueError):
+class TlsConfigError(CommitLakeError, ValueError):
     """Settings of TLS that cannot be used; the message is for a user, and holds no password."""
 
 

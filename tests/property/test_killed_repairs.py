@@ -22,9 +22,9 @@ from commitlake.connectors.lake.committer import commit_run, open_for_append
 from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.jobs import rebuild, restore
-from commitlake.jobs.cli.command import ExitCode
 from commitlake.pipelines.archive.task import ArchiveTasks
 from commitlake.pipelines.archive.work import find_work
+from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.segments import segment_name
 from tests.indexed_stores import write_indexed_store
 from tests.kills import kill_count

@@ -18,8 +18,10 @@ Bytes that are wrong are `schemas.layouts.errors.LayoutError`.
 
 from __future__ import annotations
 
+from commitlake.schemas.errors import CommitLakeError
 
-class StoreError(Exception):
+
+class StoreError(CommitLakeError):
     """A store cannot do what it was asked."""
 
 

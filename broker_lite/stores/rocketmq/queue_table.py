@@ -13,6 +13,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from commitlake.broker_lite.stores.rocketmq.file_queue import FileQueue
 from commitlake.broker_lite.stores.rocketmq.mapped_file import Mappings
+from commitlake.schemas.errors import CommitLakeError
 from commitlake.schemas.layouts.rocketmq.consumequeue import Entry
 from commitlake.schemas.layouts.segments import parse_queue_folder
 from commitlake.schemas.store_files import folders_in, open_parent
@@ -23,7 +24,7 @@ FILES_READ_ON_RECOVERY = 3
 """The last files of a queue, in which its end is looked for; those before them are full."""
 
 
-class QueueGapError(Exception):
+class QueueGapError(CommitLakeError):
     """A queue ends before the entry that should come next: it must be built anew. Recovery handles it."""
 
 

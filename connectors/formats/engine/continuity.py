@@ -15,12 +15,15 @@ from commitlake.connectors.formats.engine.errors import StoreError
 from commitlake.connectors.formats.engine.files import OpenSegment
 from commitlake.connectors.formats.engine.layouts import rules_of
 from commitlake.connectors.formats.engine.stores import Segment, Store
+from commitlake.schemas.errors import ExitCode
 
 _DIGEST_SIZE = 16
 
 
 class StoreReplacedError(StoreError):
     """A store whose log is not the one that was archived under its name."""
+
+    exit_code = ExitCode.REFUSED
 
 
 def record_digest(store: Store, physical_offset: int) -> tuple[int, str] | None:

@@ -17,9 +17,13 @@ CommitLogError
 
 from __future__ import annotations
 
+from commitlake.schemas.errors import CommitLakeError, ExitCode
 
-class CommitLogError(Exception):
+
+class CommitLogError(CommitLakeError):
     """Root of the folder's errors; the message is for a user."""
+
+    exit_code = ExitCode.USAGE
 
 
 class OptionError(CommitLogError):
@@ -40,6 +44,8 @@ class DataLossError(StoreError):
 
 class SegmentCutError(StoreError):
     """A segment that is shorter than when the read began; the next read takes what is there then."""
+
+    exit_code = ExitCode.FAILED
 
 
 class CheckpointError(CommitLogError):
@@ -63,6 +69,8 @@ class SplitError(CommitLogError):
 
 class DamagedLogError(CommitLogError):
     """A range of the log that holds no intact record, where the mode asks to fail."""
+
+    exit_code = ExitCode.DAMAGE
 
 
 class DamagedIndexError(CommitLogError):

@@ -17,6 +17,7 @@ from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.packs.reader import FrameCache
 from commitlake.connectors.lake.packs.spark_reader import batches_with_bodies, by_pack, pack_runs
 from commitlake.connectors.lake.packs.stores import PackStore, open_store
+from commitlake.connectors.worker_errors import carry_errors
 
 KEPT = ("broker", "topic", "queue_id", "queue_offset", "physical_offset", "size", "store_timestamp")
 ERROR = StructField("error", StringType(), nullable=True, metadata={"comment": "why a body cannot be had"})
@@ -39,11 +40,12 @@ def with_found_bodies(messages: DataFrame, location: PackLocation | str) -> Data
 
 def _checker(location: PackLocation | str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def check(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        store, cache = open_store(location), FrameCache()
-        for batch in batches:
-            names = batch.column("body_ref").field("pack")
-            for first, last in pack_runs(names, 0, batch.num_rows):
-                yield from _check_pack(batch.slice(first, last - first), names[first].as_py(), store, cache)
+        with carry_errors():
+            store, cache = open_store(location), FrameCache()
+            for batch in batches:
+                names = batch.column("body_ref").field("pack")
+                for first, last in pack_runs(names, 0, batch.num_rows):
+                    yield from _check_pack(batch.slice(first, last - first), names[first].as_py(), store, cache)
 
     return check
 

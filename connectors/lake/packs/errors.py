@@ -8,8 +8,10 @@ PackError                   a pack, or a reference to it, that does not give the
 
 from __future__ import annotations
 
+from commitlake.schemas.errors import CommitLakeError, ExitCode
 
-class PackError(Exception):
+
+class PackError(CommitLakeError):
     """A body that cannot be had; the message is for a user.
 
     Attributes:
@@ -19,6 +21,8 @@ class PackError(Exception):
         found: what is there.
         advice: what to do.
     """
+
+    exit_code = ExitCode.USAGE
 
     def __init__(self, pack: str, offset: int | None, expected: str, found: str, advice: str) -> None:
         super().__init__(pack, offset, expected, found, advice)  # all of them, so that the error can be pickled
@@ -55,3 +59,6 @@ class PackStoreError(PackError):
 
 class PackStoreUnavailableError(PackStoreError):
     """The place of all packs does not answer now: the same may go well later."""
+
+    exit_code = ExitCode.FAILED
+    is_transient = True

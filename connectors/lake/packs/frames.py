@@ -23,6 +23,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from commitlake.connectors.arrays import Array
+from commitlake.schemas.errors import CommitLakeError
 
 FRAME_BYTES = 256 << 10  # one ranged read of this much costs an object store no more than one of 1 KiB
 MAX_FRAME_BYTES = 64 << 20  # brokers refuse messages above a few MiB; whoever raised that limit can raise this one
@@ -76,7 +77,7 @@ class PackRefs:
         return PackRefs(self.frame_offsets[rows], self.frame_lengths[rows], self.offsets[rows], self.lengths[rows])
 
 
-class FrameError(ValueError):
+class FrameError(CommitLakeError, ValueError):
     """Bytes that are not the frame they ought to be.
 
     Attributes:
@@ -85,9 +86,12 @@ class FrameError(ValueError):
     """
 
     def __init__(self, expected: str, found: str) -> None:
-        super().__init__(f"expected {expected}, found {found}")
+        super().__init__(expected, found)  # both, so that the error can be pickled
         self.expected = expected
         self.found = found
+
+    def __str__(self) -> str:
+        return f"expected {self.expected}, found {self.found}"
 
 
 def max_stored_bytes(content_bytes: int) -> int:

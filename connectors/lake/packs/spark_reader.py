@@ -18,6 +18,7 @@ from commitlake.connectors.lake.packs.kernel import UNKNOWN_CRC
 from commitlake.connectors.lake.packs.location import PackLocation, pack_location
 from commitlake.connectors.lake.packs.reader import FrameCache, read_bodies
 from commitlake.connectors.lake.packs.stores import PackStore, open_store
+from commitlake.connectors.worker_errors import carry_errors
 from commitlake.schemas.tables.messages import BODY_PLACE
 
 BATCH_BYTES = 64 << 20  # of bodies in one Arrow batch: what a worker and the JVM hold at once, for each task
@@ -81,9 +82,10 @@ def _check_columns(schema: StructType) -> None:
 
 def _reader(location: PackLocation, max_frame_bytes: int) -> Callable[[_Batches], _Batches]:
     def read(batches: _Batches) -> _Batches:
-        store, cache = open_store(location), FrameCache()
-        for batch in batches:
-            yield from batches_with_bodies(batch, store, cache, max_frame_bytes)
+        with carry_errors():
+            store, cache = open_store(location), FrameCache()
+            for batch in batches:
+                yield from batches_with_bodies(batch, store, cache, max_frame_bytes)
 
     return read
 

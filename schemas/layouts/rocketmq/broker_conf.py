@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
+from commitlake.schemas.errors import CommitLakeError
 from commitlake.schemas.layouts.numbers import INT32_MAX, INT32_MIN, parse_int
 
 T = TypeVar("T")
@@ -25,7 +26,7 @@ _KEY = re.compile(r"((?:\\.|[^\\=: \t\f])*)[ \t\f]*(?:[=:][ \t\f]*)?(.*)", re.DO
 _HOURS_A_DAY = 24
 
 
-class BrokerConfError(ValueError):
+class BrokerConfError(CommitLakeError, ValueError):
     """A setting that is not what the broker takes; the message is for a user."""
 
 

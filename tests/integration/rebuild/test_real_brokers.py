@@ -17,13 +17,13 @@ import pytest
 from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.rocketmq.options import Options
 from commitlake.connectors.rocketmq.puller import Puller
-from commitlake.jobs.cli.command import ExitCode
 from commitlake.jobs.rebuild import main
 from commitlake.pipelines.rebuild.run import Rebuilt, rebuild_store
 from commitlake.pipelines.rebuild.settings import Wanted, find_settings
 from commitlake.pipelines.salvage.run import salvage_store
 from commitlake.pipelines.verify.admission import Options as VerifyOptions
 from commitlake.pipelines.verify.doctor import verify_stores
+from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.rocketmq.delay_levels import DEFAULT_DELAY_LEVELS, parse_delay_levels
 from tests.servers.java_programs import Row, consume_all, dump_store, look_up, run_java
 from tests.servers.recording import RECORDING_OPTIONS, RecordedStore

@@ -10,10 +10,10 @@ from commitlake.connectors.lake.committer import commit_run, open_for_append
 from commitlake.connectors.lake.packs.location import pack_location
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.lake.paths import LakePaths
-from commitlake.jobs.cli.command import ExitCode
 from commitlake.jobs.restore import main
 from commitlake.pipelines.archive.task import ArchiveTasks
 from commitlake.pipelines.archive.work import find_work
+from commitlake.schemas.errors import ExitCode
 from tests.indexed_stores import write_indexed_store
 from tests.integration.s3.conftest import bucket, s3_environment, s3_server
 

@@ -14,11 +14,11 @@ from commitlake.connectors.lake.log_check import LogDamagedError
 from commitlake.connectors.lake.log_files import LOG, entry_name
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.jobs import query
-from commitlake.jobs.cli.command import ExitCode
 from commitlake.pipelines.archive.work import find_work
 from commitlake.pipelines.maintenance.repair import plan_repair, repair_lake
 from commitlake.pipelines.message_keys.check import check_keys
 from commitlake.pipelines.message_keys.follow import follow_keys
+from commitlake.schemas.errors import ExitCode
 from tests.servers.s3 import S3Server
 from tests.unit.pipelines.maintenance.lakes import GrowingLake, archive_store, shop_messages
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import logging
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,6 +19,7 @@ from commitlake.connectors.lake.committer import ConcurrentArchiveError, commit_
 from commitlake.connectors.lake.packs.errors import PackStoreUnavailableError
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.object_store.errors import S3Error, S3UnavailableError
+from commitlake.connectors.worker_errors import carry_errors
 from commitlake.jobs import archive, archive_follow
 from commitlake.jobs.archive_follow import Follower, find_left, may_go_well_later
 from commitlake.pipelines.archive.run import Config, Result
@@ -26,7 +28,13 @@ from tests.logs import messages, open_segment, write_store
 
 SIZE = 1 << 16
 SECOND = datetime.timedelta(seconds=1)
-TRACE = "Job aborted.\nTraceback (most recent call last):\n  File x, line 1, in y\n"
+
+
+def of_stream(error: Exception) -> StreamingQueryException:
+    """Return Spark's error for a stream that an error in its planning process has ended."""
+    with pytest.raises(type(error)), carry_errors():
+        raise error
+    return StreamingQueryException("Job aborted.\n" + "".join(traceback.format_exception(error)))
 
 
 @pytest.fixture
@@ -100,14 +108,9 @@ def test_what_another_run_has_taken_is_not_taken_again(config: Config, monkeypat
         (S3Error("no bucket", "make it"), False),
         (StoreError("no store"), False),
         (StreamingQueryException("the planning process has ended"), True),
-        (StreamingQueryException(f"{TRACE}OSError: broken pipe"), True),
-        (
-            StreamingQueryException(
-                f"{TRACE}commitlake.connectors.object_store.errors.S3UnavailableError: busy. later"
-            ),
-            True,
-        ),
-        (StreamingQueryException(f"{TRACE}commitlake.connectors.formats.engine.errors.StoreError: no store"), False),
+        (of_stream(OSError("broken pipe")), True),
+        (of_stream(S3UnavailableError("busy", "later")), True),
+        (of_stream(StoreError("no store")), False),
     ],
 )
 def test_what_may_go_well_later(error: Exception, later: bool) -> None:

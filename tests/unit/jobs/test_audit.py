@@ -17,8 +17,9 @@ from commitlake.jobs import audit, audit_moment, maintain, query, restore
 from commitlake.jobs.audit_moment import Moment, read_moment, wait_for_hbase
 from commitlake.jobs.audit_sides import Span, ranges_in_store
 from commitlake.jobs.audit_verdicts import Verdict, as_text
-from commitlake.jobs.cli.command import ExitCode, JobError
+from commitlake.jobs.cli.command import JobError
 from commitlake.pipelines.maintenance.expiry import announce_expiry
+from commitlake.schemas.errors import ExitCode
 from tests.unit.pipelines.maintenance.lakes import GrowingLake, shop_messages
 
 DAY = datetime.date(2026, 11, 20)

@@ -20,9 +20,9 @@ from commitlake.connectors.lake.plain_files import write_plain_file
 from commitlake.jobs import audit, maintain
 from commitlake.jobs.audit_moment import read_moment
 from commitlake.jobs.audit_tables import compare_runs, damaged_files
-from commitlake.jobs.cli.command import ExitCode
 from commitlake.pipelines.archive.work import find_work
 from commitlake.pipelines.message_keys.follow import follow_keys
+from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.tables.profile import PROFILES
 from tests.unit.connectors.lake.test_log_check import damage
 from tests.unit.pipelines.maintenance.lakes import GrowingLake, data_files, shop_messages

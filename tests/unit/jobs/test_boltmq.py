@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from commitlake.jobs import dump, explain, rebuild, verify
-from commitlake.jobs.cli.command import ExitCode
+from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.boltmq.dialect import BOLTMQ, Magic
 from commitlake.schemas.layouts.rocketmq.consumequeue import ENTRY
 from tests.indexed_stores import OPTIONS, RARE, write_indexed_store

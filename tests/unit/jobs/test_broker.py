@@ -14,7 +14,7 @@ import pytest
 
 from commitlake.broker_lite.stores.rocketmq import MessageStore
 from commitlake.jobs.broker import main
-from commitlake.jobs.cli.command import ExitCode
+from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.boltmq.dialect import BOLTMQ, ROCKETMQ, Dialect
 from tests.indexed_stores import OPTIONS, write_indexed_store
 from tests.jmq_stores import write_jmq_store

@@ -23,7 +23,8 @@ from commitlake.connectors.lake.packs.errors import PackStoreError, PackStoreUna
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.object_store.errors import S3Error, S3UnavailableError
 from commitlake.jobs.cli import main as cli
-from commitlake.jobs.cli.command import ExitCode, JobError, job_parser, run_job
+from commitlake.jobs.cli.command import JobError, job_parser, run_job
+from commitlake.schemas.errors import ExitCode
 
 ROOT = Path(__file__).parents[3]
 ANSI = re.compile(r"\x1b\[[0-9;]*m")

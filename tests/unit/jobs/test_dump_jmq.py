@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from commitlake.jobs import dump
-from commitlake.jobs.cli.command import ExitCode
+from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.jmq.queue import ENTRY
 from tests.jmq_stores import QUEUE_FILE_ENTRIES, write_jmq_store
 

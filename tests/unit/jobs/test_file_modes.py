@@ -13,9 +13,9 @@ from commitlake.connectors.lake.committer import commit_run, open_for_append
 from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.jobs import maintain, query, rebuild, restore, verify
-from commitlake.jobs.cli.command import ExitCode
 from commitlake.pipelines.archive.task import ArchiveTasks
 from commitlake.pipelines.archive.work import find_work
+from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.store_files import restricted_umask
 from tests.indexed_stores import OPTIONS, write_indexed_store
 from tests.jmq_stores import write_jmq_store

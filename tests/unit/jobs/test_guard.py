@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from commitlake.jobs import guard
-from commitlake.jobs.cli.command import ExitCode
+from commitlake.schemas.errors import ExitCode
 from tests.logs import closed_segment, messages, open_segment, write_store
 from tests.unit.pipelines.maintenance.lakes import GrowingLake, shop_messages
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from commitlake.jobs import guard
-from commitlake.jobs.cli.command import ExitCode
+from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.boltmq.dialect import BOLTMQ
 from tests.indexed_stores import OPTIONS, write_indexed_store
 from tests.jmq_stores import write_jmq_store

@@ -21,11 +21,11 @@ from commitlake.connectors.lake.committer import commit_messages
 from commitlake.connectors.lake.data_files import DataFile
 from commitlake.connectors.lake.packs.reader import read_body
 from commitlake.jobs import maintain
-from commitlake.jobs.cli.command import ExitCode
 from commitlake.jobs.maintain_work import SORTED_TABLES
 from commitlake.pipelines.maintenance.expiry import read_expiries
 from commitlake.pipelines.message_keys.follow import follow_keys
 from commitlake.pipelines.message_keys.lookup import find_keys
+from commitlake.schemas.errors import ExitCode
 from tests.unit.pipelines.maintenance.lakes import FIRST_DATE, GrowingLake, data_files, rows_of, shop_messages
 
 DAY_SECONDS = 86_400

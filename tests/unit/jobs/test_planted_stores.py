@@ -18,7 +18,8 @@ from commitlake.connectors.lake.packs.errors import PackStoreError
 from commitlake.connectors.lake.paths import LakeError, LakePaths
 from commitlake.connectors.runtime import spark_session
 from commitlake.jobs import audit, audit_moment, dump, explain, guard, maintain, query, rebuild, restore, verify
-from commitlake.jobs.cli.command import ExitCode, JobError
+from commitlake.jobs.cli.command import JobError
+from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.jmq.offsets import ConsumedQueue
 from commitlake.schemas.store_files import UnsafeFileError
 from tests.indexed_stores import OPTIONS, Clock, message, write_indexed_store

@@ -14,8 +14,8 @@ import pytest
 
 from commitlake.broker_lite.stores.rocketmq import MessageStore
 from commitlake.jobs import verify
-from commitlake.jobs.cli.command import ExitCode
 from commitlake.jobs.rebuild import main
+from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.segments import segment_name
 from commitlake.schemas.store_files import rename_file
 from tests.indexed_stores import OPTIONS, SEGMENT_BYTES, Clock, message, write_indexed_store

@@ -10,10 +10,10 @@ import pytest
 from commitlake.connectors.lake.committer import commit_run, open_for_append
 from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.paths import LakePaths
-from commitlake.jobs.cli.command import ExitCode
 from commitlake.jobs.restore import main
 from commitlake.pipelines.archive.task import ArchiveTasks
 from commitlake.pipelines.archive.work import find_work
+from commitlake.schemas.errors import ExitCode
 from tests.indexed_stores import SEGMENT_BYTES, STORED_MS, write_indexed_store
 
 SIZES = ("--queue-file-size", "320", "--index-slots", "50", "--index-entries", "200")

@@ -16,9 +16,10 @@ import pytest
 
 from commitlake.connectors.printable import printable, printable_json, printable_line
 from commitlake.jobs import dump
-from commitlake.jobs.cli.command import ExitCode, JobError, job_parser, run_job
+from commitlake.jobs.cli.command import JobError, job_parser, run_job
 from commitlake.jobs.cli.terminal import guarded_streams, trusted
 from commitlake.jobs.query_output import write_csv, write_jsonl, write_table
+from commitlake.schemas.errors import ExitCode
 from tests.logs import new_message, open_segment, write_store
 
 CLEAR, TURN, C1, HIDDEN, TAG = "\x1b[2J", "\u202e", "\x9b31m", "\u200b", "\U000e0041"

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.jobs.cli.command import ExitCode
 from commitlake.jobs.verify import main
+from commitlake.schemas.errors import ExitCode
 from tests.indexed_stores import write_indexed_store
 from tests.jmq_stores import write_jmq_store
 

@@ -18,12 +18,12 @@ from commitlake.connectors.lake.paths import LakeError, LakePaths
 from commitlake.jobs import maintain, query, restore
 from commitlake.jobs.audit_moment import read_moment
 from commitlake.jobs.audit_tables import compare_runs
-from commitlake.jobs.cli.command import ExitCode
 from commitlake.pipelines.archive.work import find_work
 from commitlake.pipelines.maintenance.data_adoption import Extents
 from commitlake.pipelines.maintenance.repair import plan_repair, repair_lake
 from commitlake.pipelines.message_keys.check import check_keys
 from commitlake.pipelines.message_keys.follow import follow_keys
+from commitlake.schemas.errors import ExitCode
 from tests.unit.connectors.lake.test_log_check import damage
 from tests.unit.pipelines.maintenance.lakes import GrowingLake, shop_messages
 from tests.unit.pipelines.maintenance.test_repair import archive, contents

@@ -10,12 +10,12 @@ import pytest
 
 from commitlake.broker_lite.stores.rocketmq import MessageStore
 from commitlake.connectors.formats.engine.stores import find_stores
-from commitlake.jobs.cli.command import ExitCode
 from commitlake.jobs.rebuild import main as rebuild
 from commitlake.jobs.verify import main as verify
 from commitlake.pipelines.verify.admission import Options
 from commitlake.pipelines.verify.doctor import verify_stores
 from commitlake.pipelines.verify.findings import Findings
+from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
 from commitlake.schemas.layouts.rocketmq.consumequeue import ENTRY
 from commitlake.schemas.layouts.rocketmq.hosts import Host

@@ -9,10 +9,10 @@ import pytest
 from commitlake.broker_lite.stores.rocketmq import MessageStore
 from commitlake.connectors.formats.engine.plan import TailKind, take_snapshot
 from commitlake.connectors.formats.engine.stores import find_stores
-from commitlake.jobs.cli.command import ExitCode
 from commitlake.jobs.rebuild import main as rebuild
 from commitlake.pipelines.verify.admission import Options
 from commitlake.pipelines.verify.doctor import StoreReport, verify_stores
+from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.rocketmq.consumequeue import parse_entry
 from tests.indexed_stores import OPTIONS, Clock
 from tests.unit.pipelines.verify import damages as d

@@ -1,0 +1,83 @@
+"""Errors of our code that Spark runs in other processes: raised in the driver as they were raised there.
+
+    with carry_errors():            # in a worker: around all that Spark calls
+        yield from work(batches)
+
+    with raise_worker_errors():     # in the driver: around what makes Spark work
+        rows = frame.collect()
+
+Spark hands over an exception of a Python process as text. `carry_errors` adds a note to the exception: one line with
+its class and arguments as JSON, which Python prints after the exception's message, wherever it prints that.
+`raise_worker_errors` finds this line and makes the exception anew. So an error ends its task as any other does: Spark
+tries a task again as often as it was told to, and ends the others when it gives up.
+
+The text of an error may hold what somebody wrote into a log, even such a line. The last line counts: it is the real
+one, which comes after the message, and in which the message's quotes are escaped. And no line can make more than an
+exception, of a class that is loaded, from strings and numbers.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_MARK = '{"commitlake_error": '
+_OURS = "commitlake."
+_SPARK = frozenset({"pyspark", "py4j"})
+
+
+@contextmanager
+def carry_errors() -> Iterator[None]:
+    """Let what is raised inside, in a process of Spark's, be raised as itself in the driver."""
+    try:
+        yield
+    except Exception as error:
+        if not any(note.startswith(_MARK) for note in getattr(error, "__notes__", ())):
+            error.add_note(_to_json(error))
+        raise
+
+
+@contextmanager
+def raise_worker_errors() -> Iterator[None]:
+    """Raise the error that ended one of Spark's tasks inside as itself, with Spark's own error as its cause.
+
+    What Spark raises for reasons of its own is raised as it is.
+    """
+    try:
+        yield
+    except Exception as error:
+        if (found := raised_in_worker(error)) is None:
+            raise
+        raise found from error
+
+
+def raised_in_worker(error: BaseException) -> Exception | None:
+    """Return the exception that a worker raised, for an error of Spark's; None if it tells of none."""
+    if type(error).__module__.partition(".")[0] not in _SPARK:
+        return None
+    _, found, rest = str(error).rpartition(_MARK)
+    return _from_json(found + rest) if found else None
+
+
+def _to_json(error: Exception) -> str:
+    kind, reduced = type(error), error.__reduce__()  # an OSError's name of a file is in no other place
+    arguments = reduced[1] if isinstance(reduced, tuple) and reduced[0] is kind else error.args
+    plain = [each if isinstance(each, str | int | float | None) else str(each) for each in arguments]
+    return json.dumps({"commitlake_error": kind.__name__, "module": kind.__module__, "arguments": plain})
+
+
+def _from_json(text: str) -> Exception | None:
+    try:
+        document, _ = json.JSONDecoder().raw_decode(text)
+        name, module, arguments = document["commitlake_error"], document["module"], document["arguments"]
+        found = importlib.import_module(module) if module.startswith(_OURS) else sys.modules[module]
+        kind = getattr(found, name)
+        if not issubclass(kind, Exception):
+            return None
+        made = kind(*arguments)
+    except Exception:  # noqa: BLE001 (a line of somebody else's can be wrong in any way: Spark's own error is raised)
+        return None
+    return made if isinstance(made, Exception) else None

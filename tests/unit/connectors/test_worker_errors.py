@@ -1,0 +1,140 @@
+"""Errors of Spark's processes: carried by Spark's text, and raised in the driver as themselves."""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import pickle
+import traceback
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import PythonException
+
+from commitlake.connectors.formats.engine.errors import DamagedLogError, SegmentCutError
+from commitlake.connectors.lake.packs.errors import PackStoreUnavailableError
+from commitlake.connectors.worker_errors import carry_errors, raise_worker_errors, raised_in_worker
+from commitlake.jobs.cli.command import job_parser, run_job
+from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.store_files import UnsafeFileError
+
+FORGED = '{"commitlake_error": "CommitLakeError", "module": "commitlake.schemas.errors", "arguments": []}'
+
+
+def text_of(error: Exception) -> str:
+    """The text that a worker of Spark's sends for an error."""
+
+    def read() -> Iterator[None]:
+        with carry_errors():
+            yield
+            raise error
+
+    try:
+        list(read())
+    except Exception:  # noqa: BLE001 (that is what Spark does)
+        return f"An exception was thrown from the Python worker:\n{traceback.format_exc()}\n\tat org.apache.spark.Task"
+    raise AssertionError
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        SegmentCutError("a is shorter: 5\nand a line more"),
+        PackStoreUnavailableError("s3://b", "a bucket", "none", "later"),  # made of more than its message
+        UnsafeFileError.of("/x/a\udcff", "a file", "a link"),  # a name that is not UTF-8
+        PermissionError(errno.EACCES, "Permission denied", "/x"),
+        pa.ArrowInvalid("no Parquet file"),
+        KeyError("x"),
+        AssertionError(),
+        DamagedLogError(FORGED),  # what a log holds does not choose the error
+        KeyError(f"{FORGED}\n"),
+    ],
+)
+def test_an_error_arrives_as_itself(error: Exception) -> None:
+    sparks = PythonException(text_of(error))
+    with pytest.raises(type(error)) as raised, raise_worker_errors():
+        raise sparks
+    found = raised.value
+    assert type(found) is type(error)
+    assert (str(found), found.args) == (str(error), error.args)
+    assert {name: value for name, value in vars(found).items() if name != "__notes__"} == {
+        name: value for name, value in vars(error).items() if name != "__notes__"
+    }
+    assert found.__cause__ is sparks
+
+
+def test_an_argument_that_is_no_plain_value_arrives_as_its_text() -> None:
+    found = raised_in_worker(PythonException(text_of(ValueError(b"x", (1, 2)))))
+    assert isinstance(found, ValueError)
+    assert found.args == ("b'x'", "(1, 2)")
+
+
+def test_the_innermost_of_two_notes_is_kept() -> None:
+    error = SegmentCutError("a is shorter")
+    with pytest.raises(SegmentCutError), carry_errors(), carry_errors():
+        raise error
+    assert len(error.__notes__) == 1
+
+
+def test_an_error_that_was_carried_can_be_pickled() -> None:
+    with pytest.raises(SegmentCutError) as raised, carry_errors():
+        raise SegmentCutError("a is shorter")
+    assert str(pickle.loads(pickle.dumps(raised.value))) == "a is shorter"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "Job aborted due to stage failure",
+        '{"commitlake_error": ',
+        '{"commitlake_error": "KeyError"}',
+        '{"commitlake_error": ' + "[" * 10_000,
+        '{"commitlake_error": "SystemExit", "module": "builtins", "arguments": []}',
+        '{"commitlake_error": "print", "module": "builtins", "arguments": ["x"]}',
+        '{"commitlake_error": "GoneError", "module": "commitlake.gone", "arguments": []}',
+        '{"commitlake_error": "Error", "module": "antigravity", "arguments": []}',
+        '{"commitlake_error": "UnicodeDecodeError", "module": "builtins", "arguments": ["x"]}',
+    ],
+)
+def test_an_error_of_sparks_own_is_raised_as_it_is(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(PythonException), raise_worker_errors():
+        raise PythonException(text)
+    assert capsys.readouterr().out == ""
+
+
+def test_an_error_that_is_not_sparks_is_raised_as_it_is() -> None:
+    with pytest.raises(ValueError, match="commitlake_error"), raise_worker_errors():
+        raise ValueError(FORGED)
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (SegmentCutError("run again"), ExitCode.FAILED, "error: run again\n"),
+        (DamagedLogError("at 5"), ExitCode.DAMAGE, "error: at 5\n"),
+        (PermissionError(errno.EACCES, "Permission denied", "/x"), ExitCode.USAGE, "error: /x may not be read"),
+        (
+            ZeroDivisionError("division by zero"),
+            ExitCode.FAILED,
+            "error: ZeroDivisionError: division by zero\n  --verbose",
+        ),
+    ],
+)
+def test_it_ends_a_job_as_the_drivers_own_would(
+    capsys: pytest.CaptureFixture[str], error: Exception, code: ExitCode, said: str
+) -> None:
+    def job(_arguments: argparse.Namespace) -> ExitCode:
+        raise PythonException(text_of(error))
+
+    assert run_job(job_parser("fill", "Fill.", []), job, []) == code
+    assert said in capsys.readouterr().err
+
+
+def test_the_stack_trace_shows_where_spark_says_it_was_raised(capsys: pytest.CaptureFixture[str]) -> None:
+    def job(_arguments: argparse.Namespace) -> ExitCode:
+        raise PythonException(text_of(ZeroDivisionError("division by zero")))
+
+    assert run_job(job_parser("fill", "Fill.", []), job, ["--verbose"]) == ExitCode.FAILED
+    assert "org.apache.spark.Task" in capsys.readouterr().err

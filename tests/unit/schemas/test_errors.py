@@ -1,0 +1,62 @@
+"""The tree of errors: all of the project's are in it, and each can go from process to process."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pickle
+import pkgutil
+from collections.abc import Iterator
+
+import pytest
+
+import commitlake
+from commitlake.schemas.errors import CommitLakeError, ExitCode
+
+ARGUMENTS = {"str": "x", "int": 5, "bool": True, "int | None": None, "str | None": None}
+IN_ONE_PROCESS = ("commitlake.jobs", "commitlake.broker_lite")
+"""Packages whose errors never leave the process that raises them."""
+
+
+def classes() -> Iterator[type[Exception]]:
+    """All public classes of errors in the project."""
+    for module in pkgutil.walk_packages(commitlake.__path__, "commitlake."):
+        if not module.name.endswith("__main__"):
+            for name, kind in vars(importlib.import_module(module.name)).items():
+                is_own = inspect.isclass(kind) and kind.__module__ == module.name
+                if is_own and issubclass(kind, Exception) and name.endswith("Error") and not name.startswith("_"):
+                    yield kind
+
+
+ALL = sorted(classes(), key=str)
+SIGNALS = {"OutputError", "OutputClosedError"}
+"""Classes that only change the course of the module that raises them."""
+
+
+@pytest.mark.parametrize("kind", ALL, ids=str)
+def test_every_error_is_in_the_tree(kind: type[Exception]) -> None:
+    assert issubclass(kind, CommitLakeError) or kind.__name__ in SIGNALS
+
+
+@pytest.mark.parametrize("kind", [each for each in ALL if not each.__module__.startswith(IN_ONE_PROCESS)], ids=str)
+def test_every_error_goes_from_process_to_process(kind: type[Exception]) -> None:
+    try:
+        given = inspect.signature(kind.__init__, eval_str=False).parameters.values()
+    except ValueError:
+        given = {}.values()
+    wanted = [each for each in given if each.kind is each.POSITIONAL_OR_KEYWORD][1:]
+    error = kind(*([ARGUMENTS[str(each.annotation)] for each in wanted] or ["x"]))
+    found = pickle.loads(pickle.dumps(error))
+    assert type(found) is kind
+    assert (str(found), found.args, vars(found)) == (str(error), error.args, vars(error))
+
+
+def test_an_error_that_no_command_expects_has_no_exit_code() -> None:
+    assert CommitLakeError("x").exit_code is None
+    assert not CommitLakeError("x").is_transient
+
+
+def test_errors_that_are_transient_are_not_the_users_mistakes() -> None:
+    transient = [kind for kind in ALL if issubclass(kind, CommitLakeError) and kind.is_transient]
+    assert {kind.__name__ for kind in transient} >= {"S3UnavailableError", "ConcurrentArchiveError"}
+    assert all(kind.exit_code in {ExitCode.FAILED, ExitCode.REFUSED} for kind in transient)
