@@ -81,7 +81,6 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     from commitlake.connectors.lake.packs.stores import open_store
     from commitlake.connectors.lake.reader import open_table
     from commitlake.jobs.maintain_work import Plan, care_for_packs, care_for_tables
-    from commitlake.pipelines.maintenance.table_files import ConcurrentMaintenanceError
 
     started = time.monotonic()
     _check(arguments)
@@ -105,12 +104,9 @@ def job(arguments: argparse.Namespace) -> ExitCode:
         arguments.quiet,
         now,
     )
-    try:
-        for care in care_for_tables(plan):
-            _tell(table_lines(care, dry_run=arguments.dry_run), quiet=arguments.quiet)
-        packs = care_for_packs(plan, store)
-    except ConcurrentMaintenanceError as error:
-        raise JobError(str(error), exit_code=ExitCode.REFUSED) from None
+    for care in care_for_tables(plan):
+        _tell(table_lines(care, dry_run=arguments.dry_run), quiet=arguments.quiet)
+    packs = care_for_packs(plan, store)
     _tell(pack_lines(packs, dry_run=arguments.dry_run), quiet=arguments.quiet)
     took = duration_text(datetime.timedelta(seconds=round(time.monotonic() - started)))
     _tell([f"nothing was changed: this was a dry run ({took})" if arguments.dry_run else f"done in {took}"],

@@ -93,10 +93,8 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     from commitlake.pipelines.rebuild.errors import (
         BusyStoreError,
         DisagreementError,
-        RebuildError,
         UnknownDelaysError,
     )
-    from commitlake.pipelines.salvage.errors import SalvageError
 
     _check_combinations(arguments)
     stores = find_stores(arguments.store, None, layout_of(arguments).layouts)
@@ -116,8 +114,6 @@ def job(arguments: argparse.Namespace) -> ExitCode:
         raise JobError(str(error), hint, ExitCode.DAMAGE) from None
     except UnknownDelaysError as error:
         raise JobError(str(error), "give the broker's settings with --broker-conf, or --delay-levels") from None
-    except (RebuildError, SalvageError) as error:
-        raise JobError(str(error)) from None
     except OSError as error:
         if error.errno not in _OF_THE_DISK:
             raise

@@ -105,8 +105,6 @@ def _read(path: Path) -> bytes:
 def job(arguments: argparse.Namespace) -> ExitCode:
     """Restore one store, and tell what came of it."""
     from commitlake.connectors.lake.reader import QueryError
-    from commitlake.pipelines.rebuild.errors import RebuildError
-    from commitlake.pipelines.restore.errors import RestoreError
 
     _check(arguments)
     try:
@@ -114,8 +112,6 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     except QueryError as error:
         refuse_damaged_files(lake_of(arguments).messages, str(error))
         raise JobError(f"the table messages cannot be read: {error}") from None
-    except (RestoreError, RebuildError) as error:
-        raise JobError(str(error)) from None
     if not arguments.quiet:
         print("\n".join(summary(restored)), file=sys.stderr)
     return ExitCode.DAMAGE if restored.lost or restored.lacking else ExitCode.OK

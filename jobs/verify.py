@@ -78,7 +78,6 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     from commitlake.jobs.pages.verify import joined, write_page
     from commitlake.jobs.verify_report import print_report, summary
     from commitlake.pipelines.verify.admission import Options
-    from commitlake.pipelines.verify.errors import VerifyError
     from commitlake.pipelines.verify.verdict import verdict_of
 
     check_has_effect(arguments, ["processes"], "local")
@@ -98,10 +97,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
             if conf.delay_levels_ms
         },
     )
-    try:
-        reports = _verify(arguments, stores, options)
-    except VerifyError as error:
-        raise JobError(str(error)) from None
+    reports = _verify(arguments, stores, options)
     if arguments.html is not None:
         write_page(arguments.html, reports, datetime.datetime.now(datetime.UTC))
     print_report(arguments.output, reports)

@@ -25,7 +25,7 @@ from commitlake.connectors.lake.delta import delta_table, seal, storage_options
 from commitlake.connectors.lake.file_actions import file_actions
 from commitlake.connectors.lake.log_history import read_history
 from commitlake.connectors.lake.versions import table_files
-from commitlake.schemas.errors import CommitLakeError
+from commitlake.schemas.errors import CommitLakeError, ExitCode
 from commitlake.schemas.tables.messages import STORE_DATE
 
 METADATA_KEY = "commitlake.maintain"
@@ -37,6 +37,8 @@ _WAIT_SECONDS = 0.02
 
 class ConcurrentMaintenanceError(CommitLakeError):
     """Somebody else took away files of this table meanwhile; nothing of this step was kept."""
+
+    exit_code = ExitCode.REFUSED
 
 
 @dataclass(frozen=True, slots=True)

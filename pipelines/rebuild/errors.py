@@ -8,11 +8,13 @@ RebuildError            a store, a folder or options that cannot be used as they
 
 from __future__ import annotations
 
-from commitlake.schemas.errors import CommitLakeError
+from commitlake.schemas.errors import CommitLakeError, ExitCode
 
 
 class RebuildError(CommitLakeError):
     """A rebuild that cannot be done; the message is for a user."""
+
+    exit_code = ExitCode.USAGE
 
 
 class BusyStoreError(RebuildError):

@@ -7,11 +7,13 @@ RestoreError            a lake, a folder or options that cannot be used as they 
 
 from __future__ import annotations
 
-from commitlake.schemas.errors import CommitLakeError
+from commitlake.schemas.errors import CommitLakeError, ExitCode
 
 
 class RestoreError(CommitLakeError):
     """A restore that cannot be done; the message is for a user."""
+
+    exit_code = ExitCode.USAGE
 
 
 class LakeRowsError(RestoreError):
