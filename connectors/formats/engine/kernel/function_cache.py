@@ -2,6 +2,7 @@
 
 numba decides by the file of a function whether its compiled code is still valid, not by the files of the functions
 that it calls. The folder is therefore named after a hash of all sources that are compiled together, and of the formats.
+A package in a zip file has its compiled code in numba's own folder, where the zip file as a whole decides.
 It is in `NUMBA_CACHE_DIR` if that is set, else beside the source, else (for a read-only installation) in the user's
 cache folder. numba's own settings are not changed: functions of other packages are cached where numba puts them.
 
@@ -60,14 +61,23 @@ def _roots() -> Iterator[Path]:
 
 
 def _digest() -> str:
-    """Return a digest of every module that has compiled functions, and of the layouts whose offsets they hold."""
     digest = hashlib.sha256()
+    for name, source in sources():
+        digest.update(name.encode() + b"\0" + source)
+    return digest.hexdigest()[:16]
+
+
+def sources() -> Iterator[tuple[str, bytes]]:
+    """Name and source of every module that has compiled functions, and of those whose constants they hold.
+
+    A module has compiled functions only if it names the decorator, `compiled`, or the module that has it. Constants are
+    in the same module, in a folder `kernel`, or in the layouts.
+    """
     for folder in _FOLDERS:
         for path in sorted((_PACKAGE / folder).rglob("*.py")):
-            source = path.read_bytes()
-            if b"compiled" in source or folder == "schemas/layouts":
-                digest.update(path.relative_to(_PACKAGE).as_posix().encode() + b"\0" + source)
-    return digest.hexdigest()[:16]
+            name, source = path.relative_to(_PACKAGE).as_posix(), path.read_bytes()
+            if b"compiled" in source or path.parent.name == "kernel" or folder == "schemas/layouts":
+                yield name, source
 
 
 def function_cache(function: Callable[..., Any]) -> KernelFunctionCache | None:

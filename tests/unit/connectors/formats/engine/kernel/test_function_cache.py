@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
+import inspect
 import os
+import pkgutil
 import subprocess
 import sys
+import zipfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import CodeType, ModuleType
 
 import numba
 import pytest
@@ -94,6 +100,42 @@ def test_a_module_without_compiled_functions_changes_nothing(tmp_path: Path, mon
     assert function_cache._digest() == before
 
 
+def names_in(code: CodeType) -> set[str]:
+    """Names of globals and attributes in a function's code."""
+    return set(code.co_names).union(*(names_in(each) for each in code.co_consts if isinstance(each, CodeType)))
+
+
+def imported_from(module: ModuleType) -> dict[str, str]:
+    """Module of the project from which each name of a module was imported."""
+    found = {}
+    for node in ast.parse(inspect.getsource(module)).body:
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("commitlake."):
+            for name in node.names:
+                whole = f"{node.module}.{name.name}"
+                found[name.asname or name.name] = whole if whole in sys.modules else str(node.module)
+    return found
+
+
+def test_all_that_compiled_code_holds_is_in_the_folders_name() -> None:
+    covered = {name for name, _ in function_cache.sources()}
+    missing: dict[str, str] = {}
+    functions = 0
+    for package in ("connectors", "pipelines"):
+        for each in pkgutil.walk_packages([str(PROJECT / "commitlake" / package)], f"commitlake.{package}."):
+            module = importlib.import_module(each.name)
+            imported = imported_from(module)
+            for value in vars(module).values():
+                function = getattr(value, "py_func", None)
+                if function is None or function.__module__ != module.__name__:
+                    continue
+                functions += 1
+                held = {module.__name__, *(imported[name] for name in names_in(function.__code__) & imported.keys())}
+                files = {name.removeprefix("commitlake.").replace(".", "/") + ".py" for name in held}
+                missing.update(dict.fromkeys(files - covered, f"{module.__name__}.{function.__name__}"))
+    assert missing == {}
+    assert functions > 50
+
+
 def cache_file(folder: Path) -> KernelCacheFile:
     return KernelCacheFile(str(folder), "function", b"stamp of the source")  # type: ignore[no-untyped-call]
 
@@ -152,3 +194,20 @@ def test_two_processes_that_compile_at_once_both_work_and_a_third_finds_the_code
     with ThreadPoolExecutor(2) as pool:
         assert [answer[0] for answer in pool.map(finish, both)] == [str(0xCBF43926)] * 2
     assert finish(start()) == [str(0xCBF43926), "1"]
+
+
+def test_compiled_code_of_a_package_in_a_zip_file_is_kept(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "commitlake.zip", "w") as package:
+        for folder, _, files in os.walk(PROJECT / "commitlake", followlinks=True):
+            for name in (each for each in files if each.endswith(".py")):
+                path = Path(folder, name)
+                package.write(path, path.relative_to(PROJECT))
+    first = "import sys; sys.meta_path = [each for each in sys.meta_path if 'editable' not in repr(each)]"
+    program = f"{first}\n{PROGRAM}\nprint(crc32.stats.cache_path)"
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path), "PYTHONPATH": str(tmp_path / "commitlake.zip")}
+    command = [sys.executable, "-c", program]
+    said = subprocess.check_output(command, env=environment, cwd=tmp_path, text=True, input="go\n")
+    answer, folder = said.split()[-2:]
+    assert answer == str(0xCBF43926)
+    assert Path(folder).is_relative_to(tmp_path)
+    assert any(Path(folder).glob("*.nbc"))
