@@ -13,7 +13,8 @@ exit code:
     141  standard output was closed by whoever read it, as `head` does
     143  ended by SIGTERM
 
-What signals and closed streams do is in `jobs.cli.process`.
+An error of this project knows its exit code (`commitlake.schemas.errors`), wherever it was raised. What signals and
+closed streams do is in `jobs.cli.process`.
 """
 
 from __future__ import annotations
