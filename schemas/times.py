@@ -41,3 +41,8 @@ def epoch_ms(moment: datetime.datetime) -> int:
 def epoch_us(moment: datetime.datetime) -> int:
     """Return the microseconds since 1970 of a time that has a zone."""
     return (moment - EPOCH) // _MICROSECOND
+
+
+def from_seconds(seconds: float) -> datetime.datetime:
+    """Return the UTC time so many seconds after 1970, as of a file's modification."""
+    return datetime.datetime.fromtimestamp(seconds, datetime.UTC)

@@ -13,22 +13,20 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql.types import DataType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import LongType, StringType, StructType
+
+from commitlake.schemas.tables.columns import column
 
 if TYPE_CHECKING:
     from commitlake.connectors.formats.engine.plan import Snapshot, StoreRange
 
 
-def _column(name: str, data_type: DataType, comment: str) -> StructField:
-    return StructField(name, data_type, nullable=True, metadata={"comment": comment})
-
-
 RANGES = StructType(
     [
-        _column("broker", StringType(), "the store's name"),
-        _column("start", LongType(), "physical offset of the first byte"),
-        _column("end", LongType(), "physical offset behind the last record, or where the next one begins"),
-        _column("last_record", LongType(), "physical offset of the last record; null where it is not known"),
+        column("broker", StringType(), "the store's name"),
+        column("start", LongType(), "physical offset of the first byte"),
+        column("end", LongType(), "physical offset behind the last record, or where the next one begins"),
+        column("last_record", LongType(), "physical offset of the last record; null where it is not known"),
     ]
 )
 

@@ -16,6 +16,7 @@ from commitlake.connectors.formats.engine.files import OpenSegment, resolve_file
 from commitlake.connectors.formats.engine.layouts import StoreLayout, rules_of
 from commitlake.connectors.formats.engine.stores import Segment, Store
 from commitlake.schemas.layouts.segments import segment_name
+from commitlake.schemas.times import from_seconds
 
 _BLOCK_BYTES = 512  # what st_blocks counts in
 _PROBE_BYTES = 64 << 10
@@ -98,16 +99,12 @@ def _find(store: Store, base_offset: int) -> Segment:
 def _look_at(segment: Segment) -> tuple[int, int, datetime.datetime]:
     if "://" not in segment.path:
         status = Path(segment.path).lstat()
-        return status.st_size, status.st_blocks * _BLOCK_BYTES, _time(status.st_mtime)
+        return status.st_size, status.st_blocks * _BLOCK_BYTES, from_seconds(status.st_mtime)
     filesystem, path = resolve_filesystem(segment.path)
     (info,) = filesystem.get_file_info([path])
     if info.type == pafs.FileType.NotFound:
         raise FileNotFoundError(path)
-    return info.size, info.size, _time(info.mtime_ns / 1e9)
-
-
-def _time(seconds: float) -> datetime.datetime:
-    return datetime.datetime.fromtimestamp(seconds, datetime.UTC)
+    return info.size, info.size, from_seconds(info.mtime_ns / 1e9)
 
 
 def _archived(layout: StoreLayout, segment: Segment, archived_end: int) -> Archived:

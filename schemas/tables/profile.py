@@ -24,7 +24,6 @@ from __future__ import annotations
 
 from pyspark.sql.types import (
     ArrayType,
-    DataType,
     IntegerType,
     LongType,
     StringType,
@@ -32,6 +31,8 @@ from pyspark.sql.types import (
     StructType,
     TimestampType,
 )
+
+from commitlake.schemas.tables.columns import column
 
 WINDOW_SECONDS = 600
 """Length of a window; windows begin at multiples of it since 1970, UTC."""
@@ -53,19 +54,15 @@ NULL_NUMBER = -(1 << 63)
 """What a null counts as in the last two checksums."""
 
 
-def _column(name: str, data_type: DataType, comment: str) -> StructField:
-    return StructField(name, data_type, nullable=True, metadata={"comment": comment})
-
-
 def _count(name: str, comment: str) -> StructField:
-    return _column(name, LongType(), comment)
+    return column(name, LongType(), comment)
 
 
 _KEY = [
-    _column("broker", StringType(), "the store's name"),
-    _column("topic", StringType(), "as in messages"),
-    _column("queue_id", IntegerType(), "as in messages"),
-    _column("window_start", TimestampType(), "UTC; of messages without a store_timestamp null"),
+    column("broker", StringType(), "the store's name"),
+    column("topic", StringType(), "as in messages"),
+    column("queue_id", IntegerType(), "as in messages"),
+    column("window_start", TimestampType(), "UTC; of messages without a store_timestamp null"),
 ]
 _AMOUNTS = [
     _count("messages", "rows"),
@@ -74,18 +71,18 @@ _AMOUNTS = [
     _count("checksum", "of all rows, in any order; see the module's docstring"),
 ]
 _EXTREMES = [
-    _column("first_queue_offset", LongType(), "the least"),
-    _column("last_queue_offset", LongType(), "the greatest"),
-    _column("first_physical_offset", LongType(), "the least"),
-    _column("last_physical_offset", LongType(), "the greatest"),
-    _column("min_store_timestamp", TimestampType(), "UTC"),
-    _column("max_store_timestamp", TimestampType(), "UTC"),
+    column("first_queue_offset", LongType(), "the least"),
+    column("last_queue_offset", LongType(), "the greatest"),
+    column("first_physical_offset", LongType(), "the least"),
+    column("last_physical_offset", LongType(), "the greatest"),
+    column("min_store_timestamp", TimestampType(), "UTC"),
+    column("max_store_timestamp", TimestampType(), "UTC"),
 ]
 _MORE_EXTREMES = [
-    _column("min_born_timestamp", TimestampType(), "UTC"),
-    _column("max_born_timestamp", TimestampType(), "UTC"),
-    _column("min_size", LongType(), "bytes of the smallest record"),
-    _column("max_size", LongType(), "bytes of the largest record"),
+    column("min_born_timestamp", TimestampType(), "UTC"),
+    column("max_born_timestamp", TimestampType(), "UTC"),
+    column("min_size", LongType(), "bytes of the smallest record"),
+    column("max_size", LongType(), "bytes of the largest record"),
 ]
 _NULLS = [
     _count("null_msg_id", "rows without an offset message id"),
@@ -122,20 +119,20 @@ _CHECKSUMS = [
 ]
 RUN = StructType(
     [
-        _column("first_physical_offset", LongType(), "of its first row"),
-        _column("last_physical_offset", LongType(), "of its last row"),
-        _column("first_queue_offset", LongType(), "of its first row"),
-        _column("last_queue_offset", LongType(), "of its last row; an inner batch's last message"),
+        column("first_physical_offset", LongType(), "of its first row"),
+        column("last_physical_offset", LongType(), "of its last row"),
+        column("first_queue_offset", LongType(), "of its first row"),
+        column("last_queue_offset", LongType(), "of its last row; an inner batch's last message"),
     ]
 )
-RUNS = _column(
+RUNS = column(
     "queue_runs",
     ArrayType(RUN, containsNull=False),
     "in the log's order, stretches in which each row's queue offset follows on the one before; null for too many",
 )
 
 PROFILE = StructType([*_KEY, *_AMOUNTS, *_EXTREMES, *_MORE_EXTREMES, *_NULLS, *_VIOLATIONS, *_QUEUE, RUNS, *_CHECKSUMS])
-RUN_ID = _column("run_id", StringType(), "the archive run, as in archive_runs")
+RUN_ID = column("run_id", StringType(), "the archive run, as in archive_runs")
 PROFILES = StructType([*PROFILE, RUN_ID])
 KEY_COLUMNS = tuple(field.name for field in _KEY)
 AUDIT = StructType([*_KEY, *_AMOUNTS, *_EXTREMES, *_CHECKSUMS])

@@ -25,6 +25,7 @@ from commitlake.schemas.store_files import (
     remove_file,
     sync_folder,
 )
+from commitlake.schemas.times import from_seconds
 
 _TEMPORARY = re.compile(r"\.[0-9]{20}-[0-9]{20}-[0-9a-f]{16}\.zst\.[0-9]+-[0-9a-f]{16}\.tmp")
 
@@ -150,7 +151,7 @@ class LocalPackStore:
                 name = path.relative_to(self._root).as_posix()
                 with suppress(PackNameError, FileNotFoundError):  # another's file; or deleted meanwhile
                     store_date, status = parse_pack_name(name).store_date, path.lstat()
-                    yield PackFile(name, store_date, status.st_size, _moment(status.st_mtime))
+                    yield PackFile(name, store_date, status.st_size, from_seconds(status.st_mtime))
 
     def _folders(self) -> Iterator[Path]:
         """The folders of packs, by date and broker."""
@@ -177,7 +178,7 @@ class LocalPackStore:
         count = 0
         for path in [path for folder in self._folders() for path in folder.iterdir()]:
             with suppress(FileNotFoundError):  # its writer has just given it its name
-                if is_temporary(path.name) and _moment(path.lstat().st_mtime) < before:
+                if is_temporary(path.name) and from_seconds(path.lstat().st_mtime) < before:
                     self._unlink(path)
                     count += 1
         return count
@@ -272,7 +273,3 @@ def _make_folder(folder: Path, root: Path) -> None:
     make_folders(folder, below=root)
     for new in reversed(missing):
         sync_folder(new.parent)
-
-
-def _moment(seconds: float) -> datetime.datetime:
-    return datetime.datetime.fromtimestamp(seconds, datetime.UTC)
