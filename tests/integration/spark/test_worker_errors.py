@@ -1,0 +1,88 @@
+"""Errors of ours in all of Spark's processes are raised in the driver as themselves."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+
+from commitlake.connectors.formats.engine.errors import DamagedLogError, DataLossError, OptionError, StoreError
+from commitlake.connectors.runtime.running import run_tasks
+from commitlake.connectors.worker_errors import raise_worker_errors, raised_in_worker
+from commitlake.schemas.layouts.numbers import NumberError, require_int
+from tests.logs import closed_segment, messages, open_segment, write_store
+
+SIZE = 16384
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """A store of two segments, of which the first is damaged."""
+    damaged = bytearray(closed_segment(messages(20), SIZE))
+    damaged[300] ^= 1
+    return write_store(
+        tmp_path / "broker-a" / "store", [(0, bytes(damaged)), (SIZE, open_segment(messages(5), SIZE, SIZE))]
+    )
+
+
+def read(spark: SparkSession, path: Path, **options: str) -> DataFrame:
+    return spark.read.format("commitlog").options(**options).load(str(path))
+
+
+@pytest.mark.parametrize(
+    ("function", "kind", "said"),
+    [
+        (
+            partial(require_int, name="queue", minimum=0, maximum=9),
+            NumberError,
+            "queue: expected a whole number from 0 to",
+        ),
+        (int, ValueError, "invalid literal for int"),
+    ],
+)
+def test_a_task_that_fails_raises_its_error(
+    spark: SparkSession, function: Callable[[str], int], kind: type[Exception], said: str
+) -> None:
+    with pytest.raises(kind, match=said) as raised:
+        list(run_tasks(function, ["1", "x"], spark=spark))
+    assert type(raised.value) is kind
+    assert isinstance(raised.value.__cause__, PySparkException)
+
+
+def test_a_source_that_fails_where_it_reads_raises_its_error(spark: SparkSession, store: Path) -> None:
+    with pytest.raises(DamagedLogError, match="physical offset"), raise_worker_errors():
+        read(spark, store).collect()
+
+
+def test_a_source_that_fails_where_it_plans_raises_its_error(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="does not exist"), raise_worker_errors():
+        read(spark, tmp_path / "nowhere").collect()
+
+
+def test_a_source_with_a_wrong_option_raises_its_error(spark: SparkSession, store: Path) -> None:
+    with pytest.raises(OptionError, match="expected FAILFAST"), raise_worker_errors():
+        read(spark, store, mode="LOUD").collect()
+
+
+def test_a_stream_that_fails_tells_its_error(spark: SparkSession, store: Path, tmp_path: Path) -> None:
+    def run() -> None:
+        stream = spark.readStream.format("commitlog").option("mode", "DROPMALFORMED").load(str(store))
+        writer = stream.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint"))
+        writer.trigger(availableNow=True).start().awaitTermination(60)
+
+    run()
+    shutil.rmtree(store / "commitlog")
+    write_store(store, [(8 * SIZE, open_segment(messages(5), SIZE, 8 * SIZE))])
+    with pytest.raises(StreamingQueryException) as raised:
+        run()
+    assert isinstance(raised_in_worker(raised.value), DataLossError)
+
+
+def test_an_error_of_sparks_own_is_raised_as_it_is(spark: SparkSession) -> None:
+    with pytest.raises(PySparkException, match="nothing"), raise_worker_errors():
+        spark.sql("SELECT nothing").collect()
