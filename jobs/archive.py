@@ -159,7 +159,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
         print(name.told, file=sys.stderr)
     if arguments.follow or arguments.available_now:
         return _follow(arguments, config)
-    work = find_work(config.store, config.broker, lake, layouts=config.layout.layouts)
+    work = find_work(config.store, config.broker, lake, formats=config.layout.formats)
     check_bodies(lake, config.bodies)
     if work.is_nothing and config.hbase is None:
         result = Result(0, work.snapshot.ranges)
@@ -179,7 +179,7 @@ def _name_of(arguments: argparse.Namespace, lake: LakePaths) -> BrokerName:
     known = () if last is None else tuple(last.stores)
     try:
         return broker_name(
-            arguments.store, arguments.broker, arguments.broker_conf, known, layout_of(arguments).layouts
+            arguments.store, arguments.broker, arguments.broker_conf, known, layout_of(arguments).formats
         )
     except EmptyStoreError:  # nothing to archive yet, which is told later, or waited for
         return BrokerName(arguments.broker)

@@ -24,9 +24,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from commitlake.connectors.formats.engine.errors import EmptyStoreError
-from commitlake.connectors.formats.engine.layouts import LayoutChoice
 from commitlake.connectors.formats.engine.plan import Snapshot
 from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.connectors.formats.registry import ANY_FORMAT
 from commitlake.connectors.lake.archive_log import read_last_commit
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.object_store.spark import spark_uri
@@ -144,8 +144,8 @@ class Follower:
     def _archive(self, offered: Snapshot) -> None:
         """Archive what of an offer the lake does not have; what rivals take meanwhile need not be taken."""
         config = self._config
-        lake, layouts = LakePaths(config.lake), config.layout.layouts
-        work = find_work(config.store, config.broker, lake, until=offered, layouts=layouts)
+        lake, layouts = LakePaths(config.lake), config.layout.formats
+        work = find_work(config.store, config.broker, lake, until=offered, formats=layouts)
         if not work.is_nothing:
             self._told(archive_beside_others(self._spark, config, work, wait=self._stop.wait))
 
@@ -182,8 +182,8 @@ def find_left(config: Config) -> ArchiveWork | None:
         CommitLogError: as for `find_work`.
     """
     try:
-        lake, layouts = LakePaths(config.lake), config.layout.layouts
-        left = find_work(config.store, config.broker, lake, until=Snapshot({}), layouts=layouts)
+        lake, layouts = LakePaths(config.lake), config.layout.formats
+        left = find_work(config.store, config.broker, lake, until=Snapshot({}), formats=layouts)
     except EmptyStoreError:
         return None
     return left if left.unfinished or config.hbase is not None else None
@@ -197,7 +197,7 @@ def _first_line(error: Exception) -> str:
 def checkpoint_folder(config: Config) -> str:
     """Where the stream over a path keeps how far it is: in the lake, one for each path."""
     path = config.store if "://" in config.store else str(Path(config.store).absolute())
-    layout = "" if config.layout is LayoutChoice.ANY else f"\n{config.layout}"
+    layout = "" if config.layout == ANY_FORMAT else f"\n{config.layout}"
     name = hashlib.blake2b(f"{path}\n{config.broker or ''}{layout}".encode(), digest_size=8).hexdigest()
     return spark_uri(f"{LakePaths(config.lake).streams}/{name}")
 
@@ -208,7 +208,7 @@ def _lake_offsets(config: Config) -> dict[str, int]:
     if last is None:
         return {}
     try:
-        brokers = {store.broker for store in find_stores(config.store, config.broker, config.layout.layouts)}
+        brokers = {store.broker for store in find_stores(config.store, config.broker, config.layout.formats)}
     except EmptyStoreError:
         return {}
     return {broker: progress.end for broker, progress in last.stores.items() if broker in brokers}

@@ -100,7 +100,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     bodies = _bodies_of(arguments, lake)
     moment = read_moment(lake)
     if arguments.store:
-        known, layouts = moment.commit.stores, layout_of(arguments).layouts
+        known, layouts = moment.commit.stores, layout_of(arguments).formats
         arguments.broker = broker_name(arguments.store, arguments.broker, None, known, layouts).name
     ranges, store_notes = _ranges_of(arguments, moment)
     findings = [*damaged_files(lake, deep=arguments.deep)]

@@ -10,9 +10,9 @@ from typing import Self
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from commitlake.connectors.formats.engine.layouts import LayoutChoice
 from commitlake.connectors.formats.engine.plan import Snapshot, StoreRange
 from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.connectors.formats.registry import ANY_FORMAT, FormatChoice
 from commitlake.connectors.lake.archive_log import StoreProgress
 from commitlake.connectors.lake.packs.check import with_found_bodies
 from commitlake.connectors.lake.packs.location import pack_location
@@ -155,7 +155,7 @@ class Sides:
         return to_profile(rows), with_found_bodies(rows, pack_location(self.bodies))
 
     def store(
-        self, path: str, broker: str | None, ranges: Mapping[str, StoreRange], layout: LayoutChoice = LayoutChoice.ANY
+        self, path: str, broker: str | None, ranges: Mapping[str, StoreRange], layout: FormatChoice = ANY_FORMAT
     ) -> DataFrame:
         """What the store holds in these ranges of the brokers' logs."""
         reader = self.spark.read.format("commitlog").option("mode", "PERMISSIVE").option("layout", str(layout))
@@ -197,7 +197,7 @@ class Sides:
 
 
 def ranges_in_store(
-    path: str, broker: str | None, progress: Mapping[str, StoreProgress], layout: LayoutChoice = LayoutChoice.ANY
+    path: str, broker: str | None, progress: Mapping[str, StoreProgress], layout: FormatChoice = ANY_FORMAT
 ) -> tuple[dict[str, StoreRange], Sequence[str]]:
     """Of each broker's log, what is archived and still in its store.
 
@@ -208,7 +208,7 @@ def ranges_in_store(
         CommitLogError: for a store that cannot be read.
     """
     ranges, notes, there = {}, [], set()
-    for store in find_stores(path, broker, layout.layouts):
+    for store in find_stores(path, broker, layout.formats):
         there.add(store.broker)
         known = progress.get(store.broker)
         start = store.segments[0].base_offset

@@ -81,15 +81,13 @@ def run(arguments: argparse.Namespace) -> ExitCode:
 def _find_store(arguments: argparse.Namespace) -> Store:
     from commitlake.connectors.formats.engine.stores import find_stores
 
-    stores = find_stores(arguments.store, arguments.broker, layout_of(arguments).layouts)
+    stores = find_stores(arguments.store, arguments.broker, layout_of(arguments).formats)
     if len(stores) > 1:
         raise JobError(f"{arguments.store} names {len(stores)} stores: expected one", "dump them one by one")
     return stores[0]
 
 
 def _run_indexes(arguments: argparse.Namespace) -> ExitCode:
-    from commitlake.connectors.formats.engine.layouts import StoreLayout
-    from commitlake.connectors.formats.rocketmq.dialects import why_no_key_index
     from commitlake.jobs.dump_rows import dump_index_files, dump_queues
     from commitlake.schemas.layouts.rocketmq.indexfile import Geometry
 
@@ -101,10 +99,10 @@ def _run_indexes(arguments: argparse.Namespace) -> ExitCode:
         damage += 1
         print(f"damage: {sentence}", file=sys.stderr)
 
-    if arguments.index and store.layout is not StoreLayout.COMMITLOG:
-        raise JobError(f"{arguments.store} has no IndexFiles: expected a RocketMQ store, found a {store.layout}")
+    if arguments.index and not store.format.has_index_files:
+        raise JobError(f"{arguments.store} has no IndexFiles: expected a RocketMQ store, found a {store.format.folder}")
     if arguments.index:
-        if (reason := why_no_key_index(store)) is not None:
+        if (reason := store.format.why_no_key_index(store)) is not None:
             print(f"note: no key can be looked up in this index: {reason}", file=sys.stderr)
         geometry = None if arguments.index_slots is None else Geometry(arguments.index_slots, arguments.index_entries)
         count = _print(dump_index_files(root, geometry))

@@ -10,11 +10,9 @@ from typing import Any
 
 from commitlake.connectors.formats.engine.bodies import decompress
 from commitlake.connectors.formats.engine.errors import BodyError
-from commitlake.connectors.formats.engine.layouts import StoreLayout, rules_of
 from commitlake.connectors.formats.engine.records import Found, walk_store
 from commitlake.connectors.formats.engine.stores import Store
-from commitlake.connectors.formats.jmq.queue_files import walk_queue_files
-from commitlake.connectors.formats.rocketmq.indexes import walk_consume_queues, walk_index_files
+from commitlake.connectors.formats.rocketmq.indexes import walk_index_files
 from commitlake.schemas.layouts.rocketmq.indexfile import Geometry
 from commitlake.schemas.layouts.rocketmq.scan import SpanKind
 
@@ -56,7 +54,7 @@ def dump_records(store: Store, segment_bytes: int, body: str, report: DumpReport
 
 def record_row(message: Any, store: Store, segment: str, body: str) -> Row:
     """A record as `dump` prints it."""
-    row: Row = {**rules_of(store.layout).row_of(message, store.broker), "segment": segment}
+    row: Row = {**store.format.rules.row_of(message, store.broker), "segment": segment}
     if body == "base64":
         row["body"] = base64.b64encode(message.body).decode()
     elif body == "text":
@@ -106,36 +104,9 @@ def dump_queues(store: Store, topic: str | None, queue_id: int | None, damage: C
         store: from `find_stores`.
         topic: only this one.
         queue_id: only these queues.
-        damage: is told of what is no entry, in a sentence; RocketMQ's entries have nothing to prove themselves by.
+        damage: is told of what is no entry, in a sentence, where entries prove themselves.
     """
-    if store.layout is StoreLayout.JOURNAL:
-        return _dump_queue_files(Path(store.root), topic, queue_id, damage)
-    return _dump_consume_queues(Path(store.root), topic, queue_id)
-
-
-def _dump_consume_queues(root: Path, topic: str | None, queue_id: int | None) -> Iterator[Row]:
-    for found in walk_consume_queues(root, topic, queue_id):
-        yield {
-            "topic": found.topic,
-            "queue_id": found.queue_id,
-            "queue_offset": found.queue_offset,
-            "physical_offset": found.entry.physical_offset,
-            "size": found.entry.size,
-            "tags_code": found.entry.tags_code,
-        }
-
-
-def _dump_queue_files(
-    root: Path, topic: str | None, queue_id: int | None, damage: Callable[[str], None]
-) -> Iterator[Row]:
-    for found in walk_queue_files(root, damage, topic, queue_id):
-        yield {
-            "topic": found.topic,
-            "queue_id": found.queue_id,
-            "queue_offset": found.queue_offset,
-            "physical_offset": found.entry.journal_offset,
-            "size": found.entry.size,
-        }
+    return store.format.walk_queues(Path(store.root), topic, queue_id, damage)
 
 
 def dump_index_files(root: Path, geometry: Geometry | None) -> Iterator[Row]:

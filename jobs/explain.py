@@ -95,7 +95,7 @@ def _warn_of_unknown_names(arguments: argparse.Namespace) -> None:
     from commitlake.connectors.formats.engine.stores import find_stores
     from commitlake.jobs.store_queues import unknown_names
 
-    stores = find_stores(arguments.store, arguments.broker, layout_of(arguments).layouts)
+    stores = find_stores(arguments.store, arguments.broker, layout_of(arguments).formats)
     for sentence in unknown_names(stores, arguments.topic, arguments.queue):
         warn("commitlake explain", f"there is {sentence}")
 

@@ -84,7 +84,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
 
     now = datetime.datetime.now(datetime.UTC)
     progress = _read_progress(lake_of(arguments))
-    layouts = layout_of(arguments).layouts
+    layouts = layout_of(arguments).formats
     name = broker_name(arguments.store, arguments.broker, arguments.broker_conf, progress or {}, layouts)
     stores = find_stores(arguments.store, name.name, layouts)
     if progress and arguments.broker is not None and arguments.broker not in progress:

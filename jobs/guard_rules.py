@@ -8,9 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from commitlake.connectors.formats.engine.layouts import StoreLayout
 from commitlake.connectors.formats.engine.stores import Store
-from commitlake.connectors.formats.rocketmq.dialects import dialects_of
 from commitlake.jobs.cli.broker_conf import BROKER_PLACEHOLDER, read_broker_conf
 from commitlake.jobs.cli.command import JobError
 from commitlake.pipelines.retention.rules import Rules
@@ -20,7 +18,6 @@ from commitlake.schemas.layouts.rocketmq.broker_conf import BrokerConf, BrokerCo
 
 _ABORT = "abort"
 _BOLTMQ_IS_AS_ROCKETMQ = 4
-_JMQ_TOLD = "RocketMQ's rules, by which broker_lite deletes files of a journal; JMQ's own are not published"
 
 
 def read_rules(arguments: argparse.Namespace, now: datetime.datetime) -> Callable[[Store], Rules]:
@@ -68,14 +65,14 @@ def _rules_of(store: Store, common: Rules, path: str, text: str, now: datetime.d
     except BrokerConfError as error:
         hint = "the broker ignores a value that it cannot read, and uses its default: correct the file"
         raise JobError(f"{path}: {error}", hint) from None
-    return replace(common, conf=conf, told=_JMQ_TOLD if store.layout is StoreLayout.JOURNAL else "")
+    return replace(common, conf=conf, told=store.format.retention_note)
 
 
 def _is_boltmq(store: Store, text: str) -> bool:
     """Whose a store without a record is, its settings tell."""
-    if store.layout is not StoreLayout.COMMITLOG:
+    if not store.format.has_dialects:
         return False
-    dialects = dialects_of(store)
+    dialects = store.format.dialects_of(store)
     return dialects == {BOLTMQ} if dialects else is_boltmq_conf(text)
 
 

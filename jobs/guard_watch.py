@@ -10,16 +10,12 @@ from enum import StrEnum
 from pathlib import Path
 
 from commitlake.connectors.formats.engine.continuity import StoreReplacedError, check_continuity
-from commitlake.connectors.formats.engine.layouts import StoreLayout
 from commitlake.connectors.formats.engine.stores import Store
 from commitlake.connectors.lake.archive_log import StoreProgress
 from commitlake.pipelines.retention.disk import Disk, read_disk
 from commitlake.pipelines.retention.forecast import Forecast, forecast
 from commitlake.pipelines.retention.rules import Rules
 from commitlake.pipelines.retention.segments import Archived, StoredSegment, growth, read_segments
-from commitlake.schemas.layouts.jmq import queue as jmq_queue
-
-_QUEUES = {StoreLayout.COMMITLOG: "consumequeue", StoreLayout.JOURNAL: jmq_queue.FOLDER}
 
 
 class Verdict(StrEnum):
@@ -137,7 +133,7 @@ def _disks_of(store: Store, rules: Rules) -> list[Disk]:
     if "://" in store.root:
         return []
     log = Path(store.root)
-    queues = Path(rules.conf.store_path or log.parent) / _QUEUES[store.layout]
+    queues = Path(rules.conf.store_path or log.parent) / store.format.queue_folders[0]
     disks = [read_disk(log)]
     if queues.is_dir() and queues.stat().st_dev != disks[0].device:
         disks.append(read_disk(queues))

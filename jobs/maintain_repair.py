@@ -68,7 +68,7 @@ def _first_offsets(arguments: argparse.Namespace, lake: LakePaths) -> dict[str, 
     except LakeError:  # damaged: then the first offsets are not needed
         commit = None
     known = {} if commit is None else commit.stores
-    layouts = layout_of(arguments).layouts
+    layouts = layout_of(arguments).formats
     name = broker_name(arguments.store, arguments.broker, None, known, layouts).name
     stores = find_stores(arguments.store, name, layouts)
     for store in stores if known else ():

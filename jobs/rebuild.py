@@ -88,7 +88,6 @@ def build_parser() -> argparse.ArgumentParser:
 
 def job(arguments: argparse.Namespace) -> ExitCode:
     """Rebuild one store, and tell what came of it."""
-    from commitlake.connectors.formats.engine.layouts import StoreLayout
     from commitlake.connectors.formats.engine.stores import find_stores
     from commitlake.pipelines.rebuild.errors import (
         BusyStoreError,
@@ -97,7 +96,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     )
 
     _check_combinations(arguments)
-    stores = find_stores(arguments.store, None, layout_of(arguments).layouts)
+    stores = find_stores(arguments.store, None, layout_of(arguments).formats)
     if len(stores) != 1:
         raise JobError(f"{arguments.store}: expected one store, found {len(stores)}")
     _check(arguments, stores[0])
@@ -109,7 +108,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
         hint = "'commitlake verify' tells all that is wrong"
         if not error.is_of_log:
             hint = f"a queue of which the log has no message keeps its files: move damaged ones elsewhere; {hint}"
-        elif stores[0].layout is not StoreLayout.JOURNAL:
+        elif not stores[0].format.steps_over_damage:
             hint = f"a damaged log: --salvage with --out writes a clean one; {hint}"
         raise JobError(str(error), hint, ExitCode.DAMAGE) from None
     except UnknownDelaysError as error:
@@ -139,25 +138,21 @@ def _check(arguments: argparse.Namespace, store: Store) -> None:
 
 
 def _check_index_options(arguments: argparse.Namespace, store: Store) -> None:
-    from commitlake.connectors.formats.engine.layouts import StoreLayout
-
-    if store.layout is not StoreLayout.JOURNAL:
+    if store.format.has_index_files:
         return
     for option in ("index-slots", "index-entries", "index-tags"):
         if getattr(arguments, option.replace("-", "_")) is not None and variable_of(option) not in os.environ:
-            raise JobError(f"--{option} has no effect: a JMQ store has no IndexFiles", "leave it out")
+            raise JobError(f"--{option} has no effect: a {store.format.title} store has no IndexFiles", "leave it out")
 
 
 def _check_salvage(store: Store) -> None:
-    from commitlake.connectors.formats.engine.layouts import StoreLayout
-    from commitlake.connectors.formats.rocketmq.dialects import dialect_of
-
-    if store.layout is StoreLayout.JOURNAL:
+    if store.format.steps_over_damage:
+        title, folder = store.format.title, store.format.folder
         raise JobError(
-            "--salvage writes RocketMQ's log: a JMQ broker steps over what it cannot read of its journal",
+            f"--salvage writes RocketMQ's log: a {title} broker steps over what it cannot read of its {folder}",
             "leave --salvage out: queue files are made for all that is intact",
         )
-    if not (dialect := dialect_of(store)).is_rocketmq:
+    if not (dialect := store.format.dialect_of(store)).is_rocketmq:
         raise JobError(
             f"--salvage writes RocketMQ's log, and {store.root} is one of {dialect.name}'s",
             "leave --salvage out: queues are made for all that is intact",
@@ -216,11 +211,10 @@ def _say(arguments: argparse.Namespace, line: str) -> None:
 
 def summary(rebuilt: Rebuilt) -> list[str]:
     """What was made, and what of the log speaks against it."""
-    from commitlake.connectors.formats.engine.layouts import StoreLayout
     from commitlake.jobs.cli.sizes import size_text
 
-    totals, is_jmq = rebuilt.totals, rebuilt.settings.layout is StoreLayout.JOURNAL
-    keys = "" if is_jmq else f", {totals.keys:,} keys in {rebuilt.index_files:,} index files"
+    totals, log_format = rebuilt.totals, rebuilt.settings.format
+    keys = "" if not log_format.has_index_files else f", {totals.keys:,} keys in {rebuilt.index_files:,} index files"
     first = (
         f"{totals.records:,} records in {size_text(rebuilt.bytes)}: {rebuilt.entries:,} entries of {rebuilt.queues:,} "
         f"queues{keys}; in {rebuilt.out}"
@@ -230,7 +224,7 @@ def summary(rebuilt: Rebuilt) -> list[str]:
         what = "ends its log at the first of them; --salvage writes one that it reads to its end"
         lines.append(
             f"{totals.bad_ranges:,} ranges of the log, {size_text(totals.bad_bytes)}, hold no intact record: a broker "
-            f"{'steps over them' if is_jmq else what}"
+            f"{'steps over them' if log_format.steps_over_damage else what}"
         )
     if rebuilt.lost:
         lines.append(f"{rebuilt.lost:,} messages are not in the journal: entries of size 0 have their numbers")

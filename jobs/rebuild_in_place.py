@@ -35,7 +35,7 @@ def rebuild_in_place(arguments: argparse.Namespace, store: Store, wanted: Wanted
     except StoreLockedError as error:
         raise BusyStoreError(str(error)) from None
     try:
-        replacement = Replacement(root, store.layout, log_range(store, is_live=False), wanted)
+        replacement = Replacement(root, store.format, log_range(store, is_live=False), wanted)
         replacement.check_places()
         if replacement.clear():
             _say(arguments, "the log is not the one of the run that was interrupted: all is made anew")

@@ -9,13 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from commitlake.connectors.formats.engine.stores import Store, find_stores
-from commitlake.connectors.formats.facts.queue_layouts import queues_of
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.names import did_you_mean, there_are
 from commitlake.jobs.cli.progress import counted_progress, spark_progress
-from commitlake.pipelines.rebuild.plan import WRITTEN
 from commitlake.pipelines.rebuild.run import Rebuilt, rebuild_store
-from commitlake.pipelines.rebuild.settings import BATCH_QUEUES, Wanted
+from commitlake.pipelines.rebuild.settings import Wanted
 from commitlake.pipelines.salvage.run import Salvaged, salvage_store
 from commitlake.schemas.store_files import remove_tree
 
@@ -55,7 +53,7 @@ def _check_topics(store: Store, out: Path, wanted: Wanted) -> None:
     """
     if not wanted.topics:
         return
-    names = [name for name in (queues_of(store.layout).folder, BATCH_QUEUES) if name in WRITTEN[store.layout]]
+    names = store.format.queue_folders
     root = Path(store.root).parent
     made = {topic for name in names for topic in _folders(out / name)}
     had = {topic for name in names for topic in _folders(root / name)}
@@ -83,10 +81,9 @@ def run_salvage(arguments: argparse.Namespace, store: Store, wanted: Wanted) -> 
 
 def with_settings_of(store: Store, wanted: Wanted) -> Wanted:
     """What the user says, and what is left of the damaged store says where the user does not."""
-    from commitlake.connectors.formats.rocketmq.dialects import dialect_of
     from commitlake.pipelines.rebuild.settings import find_settings
 
-    found = find_settings(Path(store.root).parent, wanted, store.layout, dialect_of(store), store.segments)
+    found = find_settings(Path(store.root).parent, wanted, store.format, store.format.dialect_of(store), store.segments)
     return Wanted(
         wanted.topics,
         found.queue_file_size,

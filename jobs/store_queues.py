@@ -6,11 +6,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from commitlake.connectors.formats.engine.stores import Store
-from commitlake.connectors.formats.facts.queue_layouts import queues_of
 from commitlake.jobs.cli.names import did_you_mean
 from commitlake.schemas.layouts.numbers import INT32_MAX, parse_int
 
-_BATCH_QUEUES = "batchconsumequeue"
 _SHOWN = 8
 
 
@@ -18,7 +16,7 @@ def queues_by_topic(store: Store) -> dict[str, set[int]]:
     """Return the queue ids of each topic that has a folder; nothing of a store without folders of queues."""
     root = Path(store.root).parent
     found: dict[str, set[int]] = {}
-    for name in (queues_of(store.layout).folder, _BATCH_QUEUES):
+    for name in store.format.queue_folders:
         for topic in _folders(root / name):
             queues = found.setdefault(topic.name, set())
             queues |= {number for each in _folders(topic) if (number := parse_int(each.name, 0, INT32_MAX)) is not None}

@@ -86,7 +86,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
         raise JobError("--lake needs Spark, and --local goes without", "leave --local out")
     if arguments.lake:
         arguments.broker = _name_in_lake(arguments)
-    stores = find_stores(arguments.store, arguments.broker, layout_of(arguments).layouts)
+    stores = find_stores(arguments.store, arguments.broker, layout_of(arguments).formats)
     confs = {store.broker: read_store_conf(arguments.broker_conf, store.broker) for store in stores}
     options = Options(
         arguments.delay_levels,
@@ -115,7 +115,7 @@ def _name_in_lake(arguments: argparse.Namespace) -> str | None:
 
     last = read_last_commit(lake_of(arguments).messages)
     known = () if last is None else tuple(last.stores)
-    layouts = layout_of(arguments).layouts
+    layouts = layout_of(arguments).formats
     return broker_name(arguments.store, arguments.broker, arguments.broker_conf, known, layouts).name
 
 

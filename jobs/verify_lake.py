@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from commitlake.connectors.formats.engine.layouts import LayoutChoice
 from commitlake.connectors.formats.engine.plan import StoreRange
+from commitlake.connectors.formats.registry import FormatChoice
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.jobs.audit_moment import read_moment
 from commitlake.jobs.audit_sides import Sides, Span, ranges_in_store
@@ -26,7 +26,7 @@ def add_lake_findings(
     path: str,
     broker: str | None,
     reports: Sequence[StoreReport],
-    layout: LayoutChoice,
+    layout: FormatChoice,
 ) -> None:
     """Add, to each store's report, the windows in which the lake has not what the store has of what is archived.
 
@@ -64,7 +64,7 @@ def add_lake_findings(
 
 
 def _differing(
-    sides: Sides, path: str, broker: str | None, ranges: Mapping[str, StoreRange], layout: LayoutChoice
+    sides: Sides, path: str, broker: str | None, ranges: Mapping[str, StoreRange], layout: FormatChoice
 ) -> DataFrame:
     """Windows that differ, cached; a broker that deletes its oldest segments meanwhile is no difference."""
     while True:

@@ -11,9 +11,9 @@ import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from commitlake.connectors.formats.engine.layouts import ALL_LAYOUTS
 from commitlake.connectors.formats.engine.plan import take_snapshot
 from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.connectors.formats.registry import all_formats
 from commitlake.schemas.layouts.segments import segment_name
 
 SECRET = b"canary-9f3c-secret"
@@ -175,7 +175,7 @@ def replacing(*paths: str) -> Plant:
     """The control file of a rebuild that was interrupted while it replaced; `{canary}` stands for the tree's path."""
 
     def plant(store: Path, canary: Path) -> None:
-        (found,) = find_stores(str(store), "a", ALL_LAYOUTS)
+        (found,) = find_stores(str(store), "a", all_formats())
         log = take_snapshot([found]).ranges["a"]
         work = store / ".rebuilt-in-place"
         work.mkdir()

@@ -32,9 +32,10 @@ from pyspark.sql.types import StructType
 
 from commitlake.connectors.formats.engine.errors import OptionError
 from commitlake.connectors.formats.engine.filters import narrow
-from commitlake.connectors.formats.engine.layouts import LayoutChoice
 from commitlake.connectors.formats.engine.options import BodyForm, Content, Options
 from commitlake.connectors.formats.engine.splits import Split
+from commitlake.connectors.formats.registry import FormatChoice
+from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
 from commitlake.connectors.sources.predicates import push
 from commitlake.connectors.sources.schema_choice import check_columns, choose_columns
 from commitlake.connectors.sources.stream_ranges import RANGES
@@ -52,7 +53,7 @@ PUSHDOWN_SETTING = "spark.sql.python.filterPushdown.enabled"
 class LogDataSource(DataSource):
     """Reads the logs of stores of one layout, unless the option `layout` says otherwise; see the module."""
 
-    layout: ClassVar[LayoutChoice]
+    layout: ClassVar[FormatChoice]
 
     def _parse(self) -> Options:
         return Options.parse(self.options, self.layout)
@@ -83,7 +84,7 @@ class LogDataSource(DataSource):
 class CommitLogDataSource(LogDataSource):
     """Reads RocketMQ's CommitLog, BoltMQ's and broker_lite's; see the module and its options."""
 
-    layout = LayoutChoice.COMMITLOG
+    layout = FormatChoice(ROCKETMQ)
 
     @classmethod
     def name(cls) -> str:

@@ -11,14 +11,15 @@ the journal is read by its queue files. What the columns hold is told in `connec
 
 from __future__ import annotations
 
-from commitlake.connectors.formats.engine.layouts import LayoutChoice
+from commitlake.connectors.formats.jmq.format import FORMAT as JMQ
+from commitlake.connectors.formats.registry import FormatChoice
 from commitlake.connectors.sources.commitlog import LogDataSource, Pushdown
 
 
 class JournalDataSource(LogDataSource):
     """Reads JMQ's journal, and broker_lite's; see the module."""
 
-    layout = LayoutChoice.JOURNAL
+    layout = FormatChoice(JMQ)
 
     @classmethod
     def name(cls) -> str:

@@ -11,11 +11,10 @@ from __future__ import annotations
 import numpy as np
 
 from commitlake.connectors.formats.engine.files import OpenSegment, SegmentFile
-from commitlake.connectors.formats.engine.layouts import StoreLayout
 from commitlake.connectors.formats.engine.plan import StoreRange, TailKind, end_of_segment, take_snapshot
 from commitlake.connectors.formats.engine.stores import Segment, Store
+from commitlake.connectors.formats.format import Format
 from commitlake.connectors.sources.stream_offsets import StorePosition, known_record, segment_at, size_of
-from commitlake.schemas.layouts.rocketmq.commitlog import BLANK
 from commitlake.schemas.layouts.rocketmq.scan import any_data
 
 AHEAD_BYTES = 4 << 20
@@ -59,15 +58,15 @@ class LogEnd:
 
     def _look_on(self, store: Store, known: StorePosition) -> StorePosition:
         segment = segment_at(store, known.offset)
-        while segment is not None and _has_data(segment, known.offset):
-            found = self._end_of_new(store.layout, segment, known.offset, size_of(store, segment))
+        while segment is not None and _has_data(segment, known.offset, store.format.rules.head_bytes):
+            found = self._end_of_new(store.format, segment, known.offset, size_of(store, segment))
             before, known = known, _position(store, found, known)
             if found.tail is not TailKind.CLOSED or known.offset <= before.offset:
                 break
             segment = segment_at(store, known.offset)
         return known
 
-    def _end_of_new(self, layout: StoreLayout, segment: Segment, begin: int, size: int) -> StoreRange:
+    def _end_of_new(self, log_format: Format, segment: Segment, begin: int, size: int) -> StoreRange:
         """Where the data of a segment ends, looking no further than it takes to know."""
         file_end = segment.base_offset + segment.file_size
         found = StoreRange(begin, begin)
@@ -76,7 +75,7 @@ class LogEnd:
             with OpenSegment(segment.path) as file:
                 while True:
                     reach = min(file_end, found.end + ahead)
-                    step = end_of_segment(file, segment, found.end, size, self._max_record_bytes, reach, layout)
+                    step = end_of_segment(file, segment, found.end, size, self._max_record_bytes, log_format, reach)
                     if step is None:
                         return found
                     last_record = found.last_record if step.last_record is None else step.last_record
@@ -93,14 +92,14 @@ def _newest_begun(store: Store, offset: int) -> Segment | None:
     for segment in reversed(store.segments):
         if segment.base_offset <= offset:
             break
-        if _has_data(segment, segment.base_offset):
+        if _has_data(segment, segment.base_offset, store.format.rules.head_bytes):
             return segment
     return None
 
 
-def _has_data(segment: Segment, offset: int) -> bool:
+def _has_data(segment: Segment, offset: int, head_bytes: int) -> bool:
     """Whether something is written at an offset."""
-    head = np.zeros(BLANK.size, np.uint8)
+    head = np.zeros(head_bytes, np.uint8)
     try:
         with OpenSegment(segment.path) as file:
             file.read_into(head, offset - segment.base_offset)

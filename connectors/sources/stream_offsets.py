@@ -25,7 +25,6 @@ import numpy as np
 from commitlake.connectors.formats.engine.continuity import StoreReplacedError
 from commitlake.connectors.formats.engine.errors import CheckpointError
 from commitlake.connectors.formats.engine.files import OpenSegment
-from commitlake.connectors.formats.engine.layouts import rules_of
 from commitlake.connectors.formats.engine.stores import Segment, Store, segment_sizes
 from commitlake.schemas.layouts.numbers import INT64_MAX, int_within
 
@@ -161,7 +160,7 @@ def known_record(store: Store, offset: int) -> KnownRecord | None:
     segment = segment_at(store, offset)
     if segment is None:
         return None
-    rules = rules_of(store.layout)
+    rules = store.format.rules
     head = np.empty(rules.known_bytes, np.uint8)
     try:
         with OpenSegment(segment.path) as file:

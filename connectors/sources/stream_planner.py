@@ -142,7 +142,7 @@ class StreamPlanner:
         return self._options.mode is Mode.PERMISSIVE
 
     def _find_stores(self) -> list[Store]:
-        return find_stores(self._options.path, self._options.broker, self._options.layout.layouts)
+        return find_stores(self._options.path, self._options.broker, self._options.layout.formats)
 
     def _list(self, start: Mapping[str, StorePosition]) -> None:
         """See which stores there are now."""

@@ -59,7 +59,7 @@ def _cut(store: Store, start: StorePosition, end: int, at: int, max_record_bytes
     segment_end = base + size_of(store, segment)
     begin = max(base, start.offset)
     reach = min(segment_end, end)
-    whole = Split(store.broker, segment.path, base, begin, reach, segment_end, file_end, layout=store.layout)
+    whole = Split(store.broker, segment.path, base, begin, reach, segment_end, file_end, format=store.format)
     try:
         with OpenSegment(segment.path) as file:
             last = find_cut(file, whole, at, max_record_bytes)

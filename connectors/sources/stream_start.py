@@ -95,7 +95,7 @@ def _segment_range(store: Store, offset: int) -> Split | None:
         return None
     base, file_end = segment.base_offset, segment.base_offset + segment.file_size
     end = base + size_of(store, segment)
-    return Split(store.broker, segment.path, base, base, file_end, end, file_end, layout=store.layout)
+    return Split(store.broker, segment.path, base, base, file_end, end, file_end, format=store.format)
 
 
 def _at_offset(store: Store, offset: int, options: Options) -> StorePosition:
@@ -157,7 +157,7 @@ def _first_since(whole: Split, milliseconds: int, options: Options) -> int | Non
     try:
         with OpenSegment(whole.path) as file:
             for step in walk(file, whole, _WINDOW_BYTES, options.max_record_bytes, End(), verify=False):
-                since = np.flatnonzero(store_times(step, whole.layout) >= milliseconds)
+                since = np.flatnonzero(store_times(step, whole.format) >= milliseconds)
                 if len(since):
                     return step.origin + int(step.parts[hop.START, since[0]])
     except FileNotFoundError:

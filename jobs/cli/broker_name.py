@@ -16,8 +16,8 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from commitlake.connectors.formats.engine.layouts import StoreLayout
 from commitlake.connectors.formats.engine.stores import Store, find_stores, is_glob
+from commitlake.connectors.formats.format import Format
 from commitlake.connectors.lake.packs.names import fits_folder
 from commitlake.connectors.printable import printable_line
 from commitlake.jobs.cli.broker_conf import MAX_BYTES, read_store_conf
@@ -47,7 +47,7 @@ class BrokerName:
 
 
 def broker_name(
-    path: str, given: str | None, conf: str | None, known: Collection[str], layouts: Sequence[StoreLayout]
+    path: str, given: str | None, conf: str | None, known: Collection[str], formats: Sequence[Format]
 ) -> BrokerName:
     """Return the name under which a path's store is, or is to be, in a lake.
 
@@ -56,7 +56,7 @@ def broker_name(
         given: `--broker`.
         conf: `--broker-conf`.
         known: names of the stores that the lake has.
-        layouts: as for `find_stores`.
+        formats: as for `find_stores`.
 
     Raises:
         JobError: if the file of `--broker-conf` cannot be read, or the name is none that a broker can have.
@@ -66,7 +66,7 @@ def broker_name(
         if given is not None and given not in known:
             _check_name(given, "--broker")
         return BrokerName(given)
-    (store,) = find_stores(path, None, layouts)
+    (store,) = find_stores(path, None, formats)
     if store.broker in known:
         return BrokerName(None)
     for file, name in _named_by(store, conf):

@@ -1,10 +1,10 @@
-"""The argument that says which layout stores have."""
+"""The argument that says which format stores have."""
 
 from __future__ import annotations
 
 import argparse
 
-from commitlake.connectors.formats.engine.layouts import LayoutChoice, StoreLayout
+from commitlake.connectors.formats.registry import ANY_FORMAT, FormatChoice, all_formats, format_called
 
 FOLDERS = "commitlog/ or journal/"
 """What a store folder holds, for a help text."""
@@ -12,15 +12,21 @@ _HELP = (
     "of a folder that holds both, RocketMQ's commitlog/ or JMQ's journal/ is meant; else found from the folder; "
     "rocketmq, boltmq and jmq, as `commitlake broker` names them, are taken, too"
 )
-_OF_BROKERS = {"rocketmq": StoreLayout.COMMITLOG, "boltmq": StoreLayout.COMMITLOG, "jmq": StoreLayout.JOURNAL}
 
 
 def add_layout_argument(parser: argparse.ArgumentParser) -> None:
     """Add `--layout`."""
-    choices = tuple(map(str, StoreLayout))
-    parser.add_argument("--layout", type=lambda name: str(_OF_BROKERS.get(name, name)), choices=choices, help=_HELP)
+    choices = tuple(log_format.folder for log_format in all_formats())
+    parser.add_argument("--layout", type=_folder_of, choices=choices, help=_HELP)
 
 
-def layout_of(arguments: argparse.Namespace) -> LayoutChoice:
-    """What it says; a job without it finds the layout from the folder alone."""
-    return LayoutChoice(getattr(arguments, "layout", None) or LayoutChoice.ANY)
+def _folder_of(name: str) -> str:
+    """Return the folder of the format with a name; the name itself where there is none."""
+    log_format = format_called(name)
+    return name if log_format is None else log_format.folder
+
+
+def layout_of(arguments: argparse.Namespace) -> FormatChoice:
+    """Return what it says; a job without it finds the format from the folder alone."""
+    text = getattr(arguments, "layout", None)
+    return ANY_FORMAT if text is None else FormatChoice.parse(text)

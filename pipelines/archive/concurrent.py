@@ -58,6 +58,6 @@ def archive_beside_others(
         if attempt:  # the first time, what is left is mostly little or nothing
             wait(wait_seconds(attempt))
         own = find_work(
-            config.store, config.broker, LakePaths(config.lake), until=wanted, layouts=config.layout.layouts
+            config.store, config.broker, LakePaths(config.lake), until=wanted, formats=config.layout.formats
         )
     raise AssertionError  # the last try has returned or raised

@@ -26,9 +26,9 @@ from enum import StrEnum
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from commitlake.connectors.formats.engine.layouts import LayoutChoice
 from commitlake.connectors.formats.engine.plan import StoreRange
 from commitlake.connectors.formats.engine.splits import Split
+from commitlake.connectors.formats.registry import ANY_FORMAT, FormatChoice
 from commitlake.connectors.hbase.errors import ConcurrentFollowError
 from commitlake.connectors.hbase.follower import Followed as FollowedInHBase
 from commitlake.connectors.hbase.follower import follow
@@ -104,7 +104,7 @@ class Config:
     store: str
     lake: str
     broker: str | None = None
-    layout: LayoutChoice = LayoutChoice.ANY
+    layout: FormatChoice = ANY_FORMAT
     bodies: str | None = None
     bodies_moved: bool = False
     max_partition_bytes: int = 32 * MIB
@@ -188,7 +188,7 @@ def run_archive(
     lake = LakePaths(config.lake)
     if work is None:
         check_bodies(lake, config.bodies)
-        work = find_work(config.store, config.broker, lake, layouts=config.layout.layouts)
+        work = find_work(config.store, config.broker, lake, formats=config.layout.formats)
     recovered = [commit.sequence for commit in work.unfinished]
     followed = _NO_KEYS
     if not work.snapshot.size:

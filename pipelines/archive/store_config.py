@@ -20,17 +20,14 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from commitlake.connectors.formats.engine.layouts import StoreLayout
+from commitlake.connectors.formats.engine.log_records import LogRecords
 from commitlake.connectors.formats.engine.stores import Store, segment_size
-from commitlake.connectors.formats.facts.queue_layouts import QueueLayout, queues_of
-from commitlake.connectors.formats.rocketmq import batch_queues
-from commitlake.connectors.formats.rocketmq.dialects import dialect_of
+from commitlake.connectors.formats.facts.queue_layouts import QueueLayout
 from commitlake.connectors.formats.rocketmq.topic_configs import GROUPS, GROUPS_TABLE, TABLE, TOPICS, read_table
 from commitlake.connectors.lake.data_files import DataFile
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.plain_files import write_plain_file
 from commitlake.connectors.lake.store_config import GROUP, SETTING, TOPIC, Key, read_store_config
-from commitlake.pipelines.verify.log_records import LogRecords
 from commitlake.pipelines.verify.observed_delays import MAX_LEVELS, observe_delays
 from commitlake.pipelines.verify.store_view import likely_file_size
 from commitlake.schemas.layouts.errors import LayoutError
@@ -39,7 +36,7 @@ from commitlake.schemas.layouts.rocketmq.indexfile import geometry_of
 from commitlake.schemas.store_files import UnsafeFileError
 from commitlake.schemas.tables.store_config import STORE_CONFIG
 
-_QUEUES, _INDEX = "consumequeue", "index"
+_INDEX = "index"
 _LOGGER = logging.getLogger(__name__)
 _LOOKED_AT = 100
 """Topics at most whose queue files are looked at."""
@@ -112,19 +109,20 @@ def _json(value: object) -> str:
 
 def _settings(root: Path, store: Store) -> dict[str, Any]:
     """Return what the files of a store tell of its broker's settings."""
-    if store.layout is not StoreLayout.COMMITLOG:
+    if not store.format.has_archived_settings:
         return {}
     found: dict[str, Any] = {}
     if len(store.segments) > 1:  # the size of a single file may be that of a cut copy
         found["segment_size_bytes"] = segment_size(store)
-    queues, dialect = queues_of(store.layout), dialect_of(store)
+    queues, dialect = store.format.queues, store.format.dialect_of(store)
     if size := _file_size(root, queues):
         found["queue_file_size_bytes"] = size
-        folders = [(dialect.schedule_topic, number) for number in _numbers(root / _QUEUES / dialect.schedule_topic)]
-        records = LogRecords(store.segments, store.layout)
+        levels = _numbers(root / queues.folder / dialect.schedule_topic)
+        folders = [(dialect.schedule_topic, number) for number in levels]
+        records = LogRecords(store.segments, store.format)
         if delays := observe_delays(root, folders, dialect.schedule_topic, size, queues, records):
             found["delay_levels_ms"] = {str(level): delay for level, delay in sorted(delays.items())}
-    if size := _file_size(root, batch_queues.QUEUES):
+    if (batches := store.format.batch_queues) and (size := _file_size(root, batches)):
         found["batch_queue_file_size_bytes"] = size
     for entry in _entries(root / _INDEX, 1):
         with suppress(OSError, LayoutError):

@@ -11,10 +11,11 @@ from typing import TypeVar
 
 from commitlake.connectors.formats.engine.continuity import check_continuity, record_digest
 from commitlake.connectors.formats.engine.errors import StoreError
-from commitlake.connectors.formats.engine.layouts import ALL_LAYOUTS, StoreLayout
 from commitlake.connectors.formats.engine.plan import Snapshot, StoreRange, TailKind, plan_splits, take_snapshot
 from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.engine.stores import Store, find_stores
+from commitlake.connectors.formats.format import Format
+from commitlake.connectors.formats.registry import all_formats
 from commitlake.connectors.lake.archive_log import (
     ArchiveCommit,
     CommittedRange,
@@ -73,7 +74,7 @@ def find_work(
     broker: str | None,
     lake: LakePaths,
     until: Snapshot | None = None,
-    layouts: Sequence[StoreLayout] = ALL_LAYOUTS,
+    formats: Sequence[Format] | None = None,
 ) -> ArchiveWork:
     """See how far the lake has come, and what the stores have beyond that.
 
@@ -83,7 +84,7 @@ def find_work(
         lake: where the tables lie.
         until: how far to go in each store, as a stream offers it; all that is there where not given. Where to begin is
             the lake's to say: what is offered again adds nothing. A stream has seen to it that the lake may be written.
-        layouts: which stores of the path are meant.
+        formats: which stores of the path are meant; those of every format where not given.
 
     Raises:
         CommitLogError: for a store that cannot be read, or is another than the one that was archived.
@@ -91,7 +92,7 @@ def find_work(
     """
     if until is None:
         check_writable(lake)
-    stores = find_stores(path, broker, layouts)
+    stores = find_stores(path, broker, all_formats() if formats is None else formats)
     for store in stores:
         _check_name(store)
     last = read_last_commit(lake.messages) or ArchiveCommit(0, "")

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.formats.jmq.rows import ID_MARK
+from commitlake.connectors.formats.registry import all_formats
 from commitlake.pipelines.quality.checksums import lake_hashes, row_hashes
 from commitlake.pipelines.quality.errors import ProfileError
 from commitlake.pipelines.quality.kernel import (
@@ -121,8 +121,7 @@ class Rows:
         taken = np.ones(self.count, np.int32)
         flags = _filled(self._column("sys_flag"), 0)
         if (flags & (INNER_BATCH | TransactionType.PREPARED)).any():
-            # In JMQ's records the bits are among those that mean nothing yet.
-            flags = np.where(self._are_jmqs(), 0, flags)
+            flags = np.where(self._lack_transaction_flags(), 0, flags)
         taken[flags & TransactionType.PREPARED != 0] = 0  # a bit that a rollback has, too, and a commit has not
         batches = (flags & INNER_BATCH != 0) & (taken > 0)
         if not batches.any():
@@ -132,10 +131,13 @@ class Rows:
             taken[place] = _inner_count(properties.as_py() or ())
         return self._in_order(taken), self._in_order(batches)
 
-    def _are_jmqs(self) -> Array:
-        found = pc.match_substring(self._column("msg_id").cast(pa.string()), ID_MARK).fill_null(False)
-        flags: Array = found.to_numpy(zero_copy_only=False)
-        return flags
+    def _lack_transaction_flags(self) -> Array:
+        """Rows of formats in which these bits of sysFlag mean nothing."""
+        ids, found = self._column("msg_id").cast(pa.string()), np.zeros(self.count, np.bool_)
+        for log_format in all_formats():
+            if not log_format.has_transaction_flags:
+                found |= pc.match_substring_regex(ids, log_format.id_pattern).fill_null(False).to_numpy(False)
+        return found
 
     def marks(self) -> dict[str, Array]:
         """Rows that count in a column of the profile, as booleans; a column in which none counts is left out."""

@@ -11,8 +11,7 @@ First pass, a task for each range of the log
     collect    the entries of every queue and the keys of every record, into a part file (parts)
 
 Second pass, tasks for groups of queues and for index files
-    queues     ConsumeQueues and BatchConsumeQueues, by the broker's rules (rules, entries); queue_folder: their files
-    journal_queues  JMQ's queue files, by that broker's rules
+    queues     the files of queues, by the broker's rules (the format's `queue_writer`); queue_folder: their files
     index      IndexFiles (chaining: compiled)
 
 At the end

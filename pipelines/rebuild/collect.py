@@ -15,7 +15,6 @@ from commitlake.connectors.formats.facts.reading import read_facts
 from commitlake.connectors.formats.facts.records import Facts
 from commitlake.connectors.formats.facts.topic_kinds import evidence_of
 from commitlake.pipelines.rebuild.chaining import merge_tags
-from commitlake.pipelines.rebuild.entries import layout_of
 from commitlake.pipelines.rebuild.parts import (
     KeyBlock,
     Keys,
@@ -142,7 +141,7 @@ class _Collecting:
             if len(batches) and not queue.is_batch:
                 self._add_evidence(queue.topic, evidence_of(columns, batches))
             rows = self._queues.setdefault(queue, _Rows())
-            entries = layout_of(self._settings, is_batch=queue.is_batch).to_entries(columns)
+            entries = self._settings.queues_of_kind(is_batch=queue.is_batch).to_entries(columns)
             rows.entries.append(entries.view(np.uint8))  # joined as they are, numpy would turn their bytes round
             rows.numbers.append(columns.queue_offset)
             # A record can be in a light queue twice, of which a broker enters one.

@@ -13,7 +13,6 @@ import numpy as np
 
 from commitlake.connectors.formats.engine.cuts import find_last_cut
 from commitlake.connectors.formats.engine.files import OpenSegment
-from commitlake.connectors.formats.engine.layouts import StoreLayout
 from commitlake.connectors.formats.engine.plan import StoreRange, divide, segment_ranges, take_snapshot
 from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.engine.stores import Store, segment_sizes
@@ -21,9 +20,7 @@ from commitlake.connectors.formats.rocketmq.topic_configs import TOPICS
 from commitlake.connectors.runtime.running import cores
 from commitlake.connectors.whole_files import write_synced
 from commitlake.pipelines.rebuild.errors import RebuildError
-from commitlake.pipelines.rebuild.settings import BATCH_QUEUES, CHECKPOINT, INDEX, QUEUES, Settings
-from commitlake.schemas.layouts.jmq import queue as jmq_queue
-from commitlake.schemas.layouts.rocketmq.commitlog import BLANK
+from commitlake.pipelines.rebuild.settings import Settings
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES
 from commitlake.schemas.store_files import check_own_folder, make_folders, read_json
 
@@ -31,11 +28,6 @@ WORK = ".rebuild"
 PARTITION_BYTES = 128 << 20
 """Of the log, for one task; its entries are held in memory until all are there, at most a third of that."""
 PLAN, _VERSION = "plan.json", 1
-WRITTEN = {
-    StoreLayout.COMMITLOG: (QUEUES, BATCH_QUEUES, INDEX, CHECKPOINT, TOPICS),
-    StoreLayout.JOURNAL: (jmq_queue.FOLDER, CHECKPOINT),
-}
-"""What a run makes."""
 
 
 @dataclass(frozen=True)
@@ -78,14 +70,16 @@ class Plan:
             return [split for splits in divided for split in splits]
 
     def to_document(self) -> dict[str, Any]:
-        """What is written of it."""
+        """What is written of it; the format is called by its folder."""
+        settings = json.loads(json.dumps({**asdict(self.settings), "format": self.settings.format.folder}))
+        settings["layout"] = settings.pop("format")
         return {
             "version": _VERSION,
             "root": str(self.root),
             "start": self.start,
             "end": self.end,
             "partition_bytes": self.partition_bytes,
-            "settings": json.loads(json.dumps(asdict(self.settings))),
+            "settings": settings,
         }
 
 
@@ -110,7 +104,7 @@ def begin_or_go_on(
     check_own_folder(plan.parts)
     known = _read(plan.work / PLAN)
     if known is None:
-        for name in WRITTEN[settings.layout]:
+        for name in settings.format.rebuilt_files:
             if os.path.lexists(out / name) and not (name == TOPICS and out == root):
                 raise RebuildError(f"{out} holds {name}: expected a folder without, as nothing is overwritten")
         make_folders(plan.parts, below=out)
@@ -130,13 +124,13 @@ def log_range(store: Store, partition_bytes: int = PARTITION_BYTES, *, is_live: 
     The end is looked for from the last place on that the newest segment can be divided at: to hop through all of it
     would take as long as half of the rest of the run.
     """
-    is_stopped = not is_live and store.layout is StoreLayout.COMMITLOG
+    is_stopped = not is_live and store.format.accepts_zero_texts
     for segment, size in zip(reversed(store.segments), reversed(segment_sizes(store)), strict=True):
         base = segment.base_offset
         file_end = base + min(segment.file_size, size)
-        whole = Split(store.broker, segment.path, base, base, file_end, base + size, file_end, layout=store.layout)
+        whole = Split(store.broker, segment.path, base, base, file_end, base + size, file_end, format=store.format)
         with OpenSegment(segment.path) as file:
-            head = np.zeros(BLANK.size, np.uint8)
+            head = np.zeros(store.format.rules.head_bytes, np.uint8)
             file.read_into(head, 0)
             if not head.any():
                 continue  # made in advance, without a record yet

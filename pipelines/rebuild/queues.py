@@ -1,4 +1,4 @@
-"""The second pass for queues: their files, from what all parts have of them; and how RocketMQ fills them.
+"""The second pass for queues: their files, from what all parts have of them.
 
 A queue's folder is written beside its place and renamed when all of it is on the disk, so that a folder which is there
 is whole.
@@ -12,22 +12,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
-from commitlake.connectors.arrays import Array
-from commitlake.connectors.formats.engine.layouts import StoreLayout
-from commitlake.connectors.formats.rocketmq.consume_queues import ENTRY_DTYPE as ENTRY
+from commitlake.connectors.formats.queue_writing import NewQueue, QueueWriter
 from commitlake.connectors.whole_files import move_synced, write_synced
-from commitlake.pipelines.rebuild import rules
-from commitlake.pipelines.rebuild.entries import fillers, layout_of
-from commitlake.pipelines.rebuild.journal_queues import JournalQueueWriter
 from commitlake.pipelines.rebuild.parts import PartReader, Queue
 from commitlake.pipelines.rebuild.queue_folder import QueueFolder
 from commitlake.pipelines.rebuild.settings import Settings
 from commitlake.schemas.store_files import check_folder, read_json
 
-_MOST_NUMBER = (1 << 63) // 40
-"""A larger number, times 20, would not be an offset; only a damaged or forged record has it."""
 _Note = tuple[str, int, bool, int, int, int]
 """A queue; entries that are skipped, shifted, lost."""
 
@@ -76,7 +67,7 @@ class QueuesBuilt:
 
 def folder_of(out: Path, queue: Queue, settings: Settings) -> Path:
     """Where a queue's files belong."""
-    return out / layout_of(settings, is_batch=queue.is_batch).folder / queue.topic / str(queue.queue_id)
+    return out / settings.queues_of_kind(is_batch=queue.is_batch).folder / queue.topic / str(queue.queue_id)
 
 
 def build_queues(task: QueueTask) -> QueuesBuilt:
@@ -86,25 +77,26 @@ def build_queues(task: QueueTask) -> QueuesBuilt:
         RebuildError: if a part is damaged.
     """
     out, work = Path(task.out), Path(task.work)
-    writers = {
-        queue: _writer_of(task, queue, work / f"queue-{task.number}-{place}")
+    folders = {
+        queue: QueueFolder(work / f"queue-{task.number}-{place}", _file_size(task.settings, queue))
         for place, queue in enumerate(task.queues)
         if not check_folder(folder_of(out, queue, task.settings))
     }
+    writers = {queue: _writer_of(task, queue, folder) for queue, folder in folders.items()}
     for path in task.parts if writers else ():
         reader = PartReader(Path(path))
         for queue in writers.keys() & reader.table.queues.keys():
             block = reader.table.queues[queue]
             writers[queue].add(
-                *reader.queue(queue, layout_of(task.settings, is_batch=queue.is_batch).entry_size), block.first
+                *reader.queue(queue, task.settings.queues_of_kind(is_batch=queue.is_batch).entry_size), block.first
             )
     notes = _note(work / f"queues-{task.number}.json", writers)
-    for queue, writer in writers.items():
-        writer.folder.finish()
-        if writer.folder.files:  # else nothing of the log can be in it
-            move_synced(writer.folder.path, folder_of(out, queue, task.settings), below=out)
+    for queue, folder in folders.items():
+        folder.finish()
+        if folder.files:  # else nothing of the log can be in it
+            move_synced(folder.path, folder_of(out, queue, task.settings), below=out)
     return QueuesBuilt(
-        sum(writer.folder.files for writer in writers.values()),
+        sum(folder.files for folder in folders.values()),
         sum(skipped for _, _, _, skipped, _, _ in notes),
         sum(shifted for _, _, _, _, shifted, _ in notes),
         tuple(f"{topic}/{queue_id}" for topic, queue_id, _, _, shifted, _ in notes if shifted),
@@ -112,7 +104,7 @@ def build_queues(task: QueueTask) -> QueuesBuilt:
     )
 
 
-def _note(path: Path, writers: Mapping[Queue, _Writer | JournalQueueWriter]) -> list[_Note]:
+def _note(path: Path, writers: Mapping[Queue, QueueWriter]) -> list[_Note]:
     """What of the queues is not as their numbers say, those included that an interrupted run has made.
 
     It is written down before the first queue has its place: who goes on does not make that again, and has to tell it.
@@ -131,97 +123,14 @@ def _note(path: Path, writers: Mapping[Queue, _Writer | JournalQueueWriter]) -> 
     return notes
 
 
-def _writer_of(task: QueueTask, queue: Queue, path: Path) -> _Writer | JournalQueueWriter:
+def _writer_of(task: QueueTask, queue: Queue, folder: QueueFolder) -> QueueWriter:
     settings = task.settings
-    file_size = settings.batch_file_size if queue.is_batch else settings.queue_file_size
-    folder = QueueFolder(path, file_size)
-    if settings.layout is StoreLayout.JOURNAL:
-        return JournalQueueWriter(folder, task.log_start)
-    size = layout_of(settings, is_batch=queue.is_batch).entry_size
-    return _Writer(folder, file_size, size, is_batch=queue.is_batch, closes_head=settings.close_heads)
+    new = NewQueue(_file_size(settings, queue), queue.is_batch, settings.close_heads, task.log_start)
+    return settings.format.queue_writer(folder, new)
 
 
-class _Writer:
-    """Appends to the files of one of RocketMQ's queues.
-
-    Attributes:
-        folder: its files.
-        lost: 0, as no entry stands for a message that the log lacks.
-    """
-
-    lost = 0
-
-    def __init__(
-        self, folder: QueueFolder, file_size: int, entry_size: int, *, is_batch: bool, closes_head: bool
-    ) -> None:
-        self.folder = folder
-        self._is_batch = is_batch
-        self._closes_head = closes_head
-        self._entry_size = entry_size
-        self._file_size = file_size
-        self._state = np.zeros(rules.STATE_SIZE, np.int64)
-        self._state[rules.BEHIND] = -1
-        self._position = -1  # of the next entry, in bytes; none before the first
-
-    @property
-    def skipped(self) -> int:
-        """Entries that were passed over."""
-        return int(self._state[rules.SKIPPED])
-
-    @property
-    def shifted(self) -> int:
-        """Entries that stand in front of their numbers."""
-        return int(self._state[rules.SHIFTED])
-
-    def add(self, entries: Array, numbers: Array | None, first: int) -> None:
-        """Append the entries of a part.
-
-        Args:
-            entries: uint8[entries, bytes].
-            numbers: their queue offsets.
-            first: of the first, where there are no numbers.
-        """
-        if self._is_batch:
-            self._add_batches(entries)
-            return
-        if self._position < 0:
-            self._begin(first if numbers is None else int(numbers[0]))
-        if numbers is None and first == self._state[rules.END]:
-            last = entries[-1].view(ENTRY)[0]
-            self._state[rules.END] += len(entries)
-            self._state[rules.BEHIND] = int(last["physical_offset"]) + int(last["size"])
-        else:
-            following = np.arange(len(entries), dtype=np.int64)  # `arange` from a large number on gives floats
-            entries = self._chosen(entries, first + following if numbers is None else numbers)
-        self._append(entries)
-
-    def _add_batches(self, entries: Array) -> None:
-        """BatchConsumeQueues begin at byte 0, and take what comes: their entries say which messages they hold."""
-        self._position = max(0, self._position)
-        self._append(entries)
-
-    def _begin(self, number: int) -> None:
-        """The first file is the one that the first entry belongs in; what is before it there is filled."""
-        number = number if 0 <= number <= _MOST_NUMBER and not self._closes_head else 0
-        self._state[rules.END] = number
-        self._position = number * self._entry_size
-        before = self._position % self._file_size // self._entry_size
-        self._position -= before * self._entry_size
-        if before:
-            self._append(np.ascontiguousarray(fillers(before)).view(np.uint8).reshape(before, -1))
-
-    def _chosen(self, entries: Array, numbers: Array) -> Array:
-        fields = entries.reshape(-1).view(ENTRY)
-        kept = np.empty(len(entries), np.bool_)
-        offsets, sizes = fields["physical_offset"].astype(np.int64), fields["size"].astype(np.int64)
-        rules.choose_entries(numbers.astype(np.int64), offsets, sizes, self._state, kept)
-        chosen: Array = entries[kept]
-        return chosen
-
-    def _append(self, entries: Array) -> None:
-        data = np.ascontiguousarray(entries).reshape(-1).data
-        self.folder.write(self._position, data)
-        self._position += len(data)
+def _file_size(settings: Settings, queue: Queue) -> int:
+    return settings.batch_file_size if queue.is_batch else settings.queue_file_size
 
 
 def group_queues(counts: dict[Queue, int], tasks: int) -> list[tuple[Queue, ...]]:

@@ -23,15 +23,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from commitlake.connectors.formats.engine.layouts import StoreLayout
 from commitlake.connectors.formats.engine.plan import StoreRange
 from commitlake.connectors.formats.engine.stores import Store, find_stores
-from commitlake.connectors.formats.facts.queue_layouts import queues_of
+from commitlake.connectors.formats.format import Format
+from commitlake.connectors.formats.small_files import CHECKPOINT
 from commitlake.connectors.whole_files import remove_but_last, write_synced
 from commitlake.pipelines.rebuild.checkpoint import count_again
 from commitlake.pipelines.rebuild.errors import DisagreementError
-from commitlake.pipelines.rebuild.plan import PLAN, WORK, WRITTEN
-from commitlake.pipelines.rebuild.settings import BATCH_QUEUES, CHECKPOINT, Settings, Wanted
+from commitlake.pipelines.rebuild.plan import PLAN, WORK
+from commitlake.pipelines.rebuild.settings import Settings, Wanted
 from commitlake.pipelines.verify.admission import Options
 from commitlake.pipelines.verify.classes import CLASSES, Severity
 from commitlake.pipelines.verify.doctor import verify_stores
@@ -66,7 +66,7 @@ _OF_THE_LOG = frozenset({"log_lost_messages", "log_torn_tail", "log_torn_clean",
 _STEPPED_OVER = frozenset(
     {"log_bad_magic", "log_bad_size", "log_bad_offset", "log_bad_lengths", "log_bad_crc", "log_hole"}
 )
-"""What RocketMQ's broker would end its log at, and JMQ's does not."""
+"""What a broker steps over, or ends its log at, by its format."""
 
 
 class Replacement:
@@ -75,7 +75,7 @@ class Replacement:
     def __init__(
         self,
         root: Path,
-        layout: StoreLayout = StoreLayout.COMMITLOG,
+        log_format: Format,
         log: StoreRange | None = None,
         wanted: Wanted | None = None,
     ) -> None:
@@ -83,15 +83,15 @@ class Replacement:
 
         Args:
             root: the store's folder.
-            layout: how it keeps its log.
+            log_format: of the store.
             log: where that begins and ends now; a run goes on with what another has made for the same only.
             wanted: what the user asks for.
         """
         self._root = root
         self._log = None if log is None else [log.start, log.end]
         self._wanted = None if wanted is None else json.loads(json.dumps(asdict(wanted)))
-        self._layout = layout
-        self._queues = [name for name in (queues_of(layout).folder, BATCH_QUEUES) if name in WRITTEN[layout]]
+        self._format = log_format
+        self._queues = log_format.queue_folders
         self.out = root / FOLDER
 
     def check_places(self) -> None:
@@ -102,7 +102,7 @@ class Replacement:
         """
         check_own_folder(self.out)
         hint = ", which --in-place does not replace: give --out, and put the new files in their places yourself"
-        for name in WRITTEN[self._layout]:
+        for name in self._format.rebuilt_files:
             path = self._root / name
             if path.parent != self._root:
                 check_folder(path.parent, hint)
@@ -158,7 +158,7 @@ class Replacement:
                     if names and not check_folder(new):
                         self._copy_synced([folder / name for name in names], new)
                         count += 1
-        if count and topics is None and self._layout is StoreLayout.JOURNAL:
+        if count and topics is None and self._format.counts_entries:
             count_again(self.out, settings)
         return count
 
@@ -180,15 +180,15 @@ class Replacement:
         Raises:
             DisagreementError: naming the first that does not.
         """
-        link = self.out / self._layout
+        link = self.out / self._format.folder
         remove_tree(link)
-        link.symlink_to(self._root / self._layout, target_is_directory=True)
+        link.symlink_to(self._root / self._format.folder, target_is_directory=True)
         try:
-            stores = find_stores(str(self.out), store.broker, (self._layout,))
+            stores = find_stores(str(self.out), store.broker, (self._format,))
             (report,) = verify_stores(stores, Options(delay_levels_ms, limit=_FINDINGS), processes=1)
         finally:
             link.unlink()
-        allowed = _OF_THE_LOG | (_STEPPED_OVER if self._layout is StoreLayout.JOURNAL else frozenset())
+        allowed = _OF_THE_LOG | (_STEPPED_OVER if self._format.steps_over_damage else frozenset())
         _refuse(report.findings, allowed, frozenset(shifted), None if topics is None else frozenset(topics))
 
     def replace(self, stamp: str) -> list[Path]:
@@ -243,7 +243,7 @@ class Replacement:
         paths = [Path(check_relative(name)) for name in names]
         for place in paths:
             is_of_topic = len(place.parts) == 2 and place.parts[0] in self._queues
-            if not is_of_topic and str(place) not in WRITTEN[self._layout]:
+            if not is_of_topic and str(place) not in self._format.rebuilt_files:
                 found = f"{str(place)[:100]!r}: remove {self.out}, and run again"
                 raise UnsafeFileError.of(path, "paths of queues, index, checkpoint or topics.json", found, errno.EINVAL)
         return str(stamp), paths
@@ -272,7 +272,7 @@ class Replacement:
         mark deletes the newest IndexFile, and enters again only what the newest segments have; its compacted topics,
         which are not rebuilt, may need it.
         """
-        if self._layout is not StoreLayout.COMMITLOG or not os.path.lexists(self._root / ABORT):
+        if not self._format.repairs_after_abort or not os.path.lexists(self._root / ABORT):
             return False
         return not any((self._root / _COMPACTED).glob("*"))
 
@@ -287,7 +287,7 @@ class Replacement:
     def _new_paths(self) -> list[Path]:
         """What is there to be renamed: whole folders where all was rebuilt, else those of topics."""
         if os.path.lexists(self.out / CHECKPOINT):
-            return [Path(name) for name in WRITTEN[self._layout] if os.path.lexists(self.out / name)]
+            return [Path(name) for name in self._format.rebuilt_files if os.path.lexists(self.out / name)]
         return [Path(kind) / topic for kind in self._queues for topic in folders_in(self.out / kind)]
 
 

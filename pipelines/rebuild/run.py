@@ -12,22 +12,21 @@ from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from commitlake.connectors.formats.engine.layouts import StoreLayout
 from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.engine.stores import Store
-from commitlake.connectors.formats.facts.topic_kinds import read_topic_kinds
-from commitlake.connectors.formats.rocketmq.dialects import dialect_of
+from commitlake.connectors.formats.format import Format
 from commitlake.connectors.formats.rocketmq.topic_configs import TOPICS
+from commitlake.connectors.formats.small_files import CHECKPOINT
 from commitlake.connectors.runtime.running import cores
 from commitlake.connectors.whole_files import remove_but_last, write_synced
-from commitlake.pipelines.rebuild.checkpoint import checkpoint_of, journal_checkpoint_of
+from commitlake.pipelines.rebuild.checkpoint import new_checkpoint
 from commitlake.pipelines.rebuild.collect import Collected, CollectTask, collect
 from commitlake.pipelines.rebuild.errors import RebuildError
 from commitlake.pipelines.rebuild.index import IndexBuilt, IndexTask, build_index, name_files, plan_index
 from commitlake.pipelines.rebuild.parts import Queue, Totals
 from commitlake.pipelines.rebuild.plan import PARTITION_BYTES, PLAN, Plan, begin_or_go_on
 from commitlake.pipelines.rebuild.queues import QueuesBuilt, QueueTask, build_queues, group_queues
-from commitlake.pipelines.rebuild.settings import CHECKPOINT, Settings, Wanted, find_settings
+from commitlake.pipelines.rebuild.settings import Settings, Wanted, find_settings
 from commitlake.pipelines.rebuild.topics import topics_of, unlikely_queues
 from commitlake.pipelines.rebuild.work import run_work
 from commitlake.pipelines.verify.store_view import is_locked
@@ -120,12 +119,12 @@ def rebuild_store(
     if "://" in store.root:
         raise RebuildError(f"{store.root}: expected a store on a local or mounted disk")
     root = Path(store.root).parent.resolve()  # not the parent of what its log's folder may be a link to
-    settings = find_settings(root, wanted, store.layout, dialect_of(store), store.segments)
+    settings = find_settings(root, wanted, store.format, store.format.dialect_of(store), store.segments)
     is_live = not owns_lock and is_locked(root)
     plan = begin_or_go_on(store, root, out.resolve(), settings, partition_bytes, is_live=is_live)
     splits = plan.splits(store)
     collected, counts = _collect(plan, splits, spark, threads, advance)
-    shown = _topics_shown_to_hold_batches(root, collected, counts)
+    shown = _topics_shown_to_hold_batches(root, settings.format, collected, counts)
     batch_topics = tuple(sorted({*plan.settings.batch_topics, *shown}))
     plan = replace(plan, settings=replace(plan.settings, batch_topics=batch_topics))
     if any(queue.topic in shown and not queue.is_batch for queue in counts):
@@ -158,7 +157,9 @@ def _collect(
     return collected, dict(counts)
 
 
-def _topics_shown_to_hold_batches(root: Path, collected: Sequence[Collected], counts: Mapping[Queue, int]) -> set[str]:
+def _topics_shown_to_hold_batches(
+    root: Path, log_format: Format, collected: Sequence[Collected], counts: Mapping[Queue, int]
+) -> set[str]:
     """Return the topics of BatchConsumeQueues that only the log tells of, or that have entries of that kind already.
 
     Entries of the other kind may be from an earlier run, which was interrupted in its second reading of the log.
@@ -170,7 +171,7 @@ def _topics_shown_to_hold_batches(root: Path, collected: Sequence[Collected], co
             evidence[topic] = evidence.get(topic, BatchEvidence()).joined(of_range)
     if not evidence:
         return shown
-    kinds = read_topic_kinds(root)
+    kinds = log_format.topic_kinds(root)
     records = Counter[str]()
     for queue, count in counts.items():
         records[queue.topic] += count
@@ -204,15 +205,13 @@ def _build(
     built = dict(run_work(_build_one, tasks, spark=spark, threads=threads or _THREADS_A_CORE * cores()))
     queues = [each for each in built.values() if isinstance(each, QueuesBuilt)]
     files = [each for _, each in sorted(built.items()) if isinstance(each, IndexBuilt)]
-    if is_whole and settings.layout is StoreLayout.JOURNAL:
-        data = journal_checkpoint_of(totals, plan.start, plan.out, settings)
-        write_synced(plan.out / CHECKPOINT, data, below=plan.out)
-    elif is_whole:
+    if is_whole:
         name_files(files, plan.out)
         index_time = max((each.header.end_timestamp for each in files if each.is_full), default=0)
-        checkpoint = checkpoint_of(plan.root, totals, index_time, plan.end, has_physical=settings.index_tags)
-        topics = topics_of(plan.root, counts.keys() - unlikely, totals.last_time, settings.dialect)
-        write_synced(plan.out / TOPICS, topics, below=plan.out)
+        checkpoint = new_checkpoint(plan, totals, index_time)
+        if settings.format.has_topic_configs:
+            topics = topics_of(plan.root, counts.keys() - unlikely, totals.last_time, settings.dialect)
+            write_synced(plan.out / TOPICS, topics, below=plan.out)
         write_synced(plan.out / CHECKPOINT, checkpoint, below=plan.out)
     remove_but_last(plan.work, PLAN)
     return Rebuilt(

@@ -13,24 +13,21 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from commitlake.connectors.formats.engine.kernels import kernel_of
-from commitlake.connectors.formats.engine.layouts import StoreLayout
+from commitlake.connectors.formats.engine.log_records import LogRecords
 from commitlake.connectors.formats.engine.stores import Segment
-from commitlake.connectors.formats.facts.queue_layouts import QueueLayout, queues_of
-from commitlake.connectors.formats.facts.topic_kinds import read_topic_kinds
-from commitlake.connectors.formats.rocketmq import batch_queues
+from commitlake.connectors.formats.facts.queue_layouts import QueueLayout
+from commitlake.connectors.formats.format import Format
+from commitlake.connectors.formats.rocketmq.small_files import read_checkpoint
 from commitlake.pipelines.rebuild.errors import RebuildError
 from commitlake.pipelines.rebuild.index_tags import index_has_tags
-from commitlake.pipelines.verify.log_records import LogRecords
 from commitlake.pipelines.verify.observed_delays import observe_delays, with_observed
-from commitlake.pipelines.verify.store_view import has_rocksdb_queues, list_queues, queue_file_size
+from commitlake.pipelines.verify.store_view import list_queues, queue_file_size
 from commitlake.schemas.layouts.boltmq.dialect import DIALECTS, ROCKETMQ, Dialect
 from commitlake.schemas.layouts.errors import LayoutError
-from commitlake.schemas.layouts.rocketmq.checkpoint import Checkpoint, parse_checkpoint
 from commitlake.schemas.layouts.rocketmq.indexfile import Geometry, geometry_of
-from commitlake.schemas.store_files import files_in, read_file
+from commitlake.schemas.store_files import files_in
 
-CHECKPOINT, INDEX, QUEUES, BATCH_QUEUES = "checkpoint", "index", "consumequeue", "batchconsumequeue"
+INDEX = "index"
 _INDEX_NAME_LENGTH = 17
 
 
@@ -63,9 +60,10 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The broker's settings.
+    """The broker's settings; 0, or nothing, for what the format does not have.
 
     Attributes:
+        format: of the store.
         queue_file_size: bytes of a ConsumeQueue's file.
         batch_file_size: bytes of a BatchConsumeQueue's file.
         index_slots: slots of an IndexFile.
@@ -79,10 +77,10 @@ class Settings:
             which leads to offset 0: where the log begins there, it passes over the queue's messages in the first
             segment, as of a file that is gone.
         batch_topics: whose queues are BatchConsumeQueues.
-        layout: how the store keeps its log. In JMQ's there is no index, no filler, and no BatchConsumeQueue.
         dialect_name: of the CommitLog's dialect.
     """
 
+    format: Format
     queue_file_size: int
     batch_file_size: int
     index_slots: int
@@ -92,7 +90,6 @@ class Settings:
     topics: tuple[str, ...] | None
     close_heads: bool
     batch_topics: tuple[str, ...] = ()
-    layout: StoreLayout = StoreLayout.COMMITLOG
     dialect_name: str = ROCKETMQ.name
     observed_levels: tuple[int, ...] | None = None
 
@@ -104,12 +101,18 @@ class Settings:
     @property
     def has_key_index(self) -> bool:
         """Whether the store has IndexFiles in which keys can be found."""
-        return kernel_of(self.layout).has_key_index and self.dialect.has_key_index
+        return self.format.has_index_files and self.dialect.has_key_index
 
     @property
     def queues(self) -> QueueLayout:
         """What the store's queues are."""
-        return queues_of(self.layout)
+        return self.format.queues
+
+    def queues_of_kind(self, *, is_batch: bool) -> QueueLayout:
+        """Return what the store's queues of one kind are."""
+        layout = self.format.batch_queues if is_batch else self.queues
+        assert layout is not None  # no topic of the store has batches otherwise
+        return layout
 
     @property
     def geometry(self) -> Geometry:
@@ -120,7 +123,7 @@ class Settings:
 def find_settings(
     root: Path,
     wanted: Wanted,
-    layout: StoreLayout = StoreLayout.COMMITLOG,
+    log_format: Format,
     dialect: Dialect = ROCKETMQ,
     segments: Sequence[Segment] = (),
 ) -> Settings:
@@ -129,63 +132,72 @@ def find_settings(
     Args:
         root: The store's folder.
         wanted: What the user says of them.
-        layout: How the store keeps its log.
+        log_format: Of the store.
         dialect: Of its CommitLog.
         segments: Its log; the schedule queues' delays are read only with it.
 
     Raises:
-        RebuildError: for sizes that no broker takes, for what the layout has no place for, and for a store whose queues
+        RebuildError: for sizes that no broker takes, for what the format has no place for, and for a store whose queues
             are in RocksDB.
     """
-    if layout is StoreLayout.JOURNAL:
-        return _journal_settings(root, wanted)
-    if has_rocksdb_queues(root):
+    _check_options(root, wanted, log_format)
+    if log_format.has_rocksdb_queues(root):
         raise RebuildError(f"{root}: expected queues in files, found queues in RocksDB, which the broker makes itself")
-    size = _file_size(root, wanted.queue_file_size, queues_of(layout))
+    batch_queues = log_format.batch_queues
+    size = _file_size(root, wanted.queue_file_size, log_format.queues)
+    batch_size = 0 if batch_queues is None else _file_size(root, wanted.batch_file_size, batch_queues)
+    index = _index_settings(root, wanted) if log_format.has_index_files else _IndexSettings(0, 0, has_tags=False)
+    delays: dict[int, int] = {}
+    if log_format.has_delay_levels and not wanted.delay_levels_ms:
+        delays = _observed_delays(root, size, log_format, dialect, segments)
+    observed = wanted.observed_levels if wanted.delay_levels_ms else tuple(sorted(delays))
+    return Settings(
+        format=log_format,
+        queue_file_size=size,
+        batch_file_size=batch_size,
+        index_slots=index.slots,
+        index_entries=index.entries,
+        index_tags=index.has_tags,
+        delay_levels_ms=(wanted.delay_levels_ms or with_observed(delays)) if log_format.has_delay_levels else (),
+        observed_levels=observed if log_format.has_delay_levels else None,
+        topics=wanted.topics,
+        close_heads=wanted.close_heads,
+        batch_topics=tuple(sorted(log_format.topic_kinds(root).batch)),
+        dialect_name=dialect.name,
+    )
+
+
+def _check_options(root: Path, wanted: Wanted, log_format: Format) -> None:
+    index = (wanted.index_slots, wanted.index_entries, wanted.index_tags)
+    has_index_options = any(each is not None for each in index) and not log_format.has_index_files
+    if has_index_options or (wanted.delay_levels_ms and not log_format.has_delay_levels):
+        title = log_format.title
+        raise RebuildError(f"{root}: expected no option of an index or of delay levels: a {title} store has neither")
+
+
+@dataclass(frozen=True, slots=True)
+class _IndexSettings:
+    slots: int
+    entries: int
+    has_tags: bool
+
+
+def _index_settings(root: Path, wanted: Wanted) -> _IndexSettings:
     files = _index_files(root)
     found = _geometry_of(files)
     slots, entries = wanted.index_slots or found.slots, wanted.index_entries or found.entries
     if slots < 1 or entries < 2:  # entry 0 is never used
         raise RebuildError(f"IndexFile: expected 1 slot and 2 entries or more, found {slots} and {entries}")
-    delays = {} if wanted.delay_levels_ms else _observed_delays(root, size, layout, dialect, segments)
-    return Settings(
-        queue_file_size=size,
-        batch_file_size=_file_size(root, wanted.batch_file_size, batch_queues.QUEUES),
-        index_slots=slots,
-        index_entries=entries,
-        index_tags=_has_tags(root, files, found) if wanted.index_tags is None else wanted.index_tags,
-        delay_levels_ms=wanted.delay_levels_ms or with_observed(delays),
-        observed_levels=wanted.observed_levels if wanted.delay_levels_ms else tuple(sorted(delays)),
-        topics=wanted.topics,
-        close_heads=wanted.close_heads,
-        batch_topics=tuple(sorted(read_topic_kinds(root).batch)),
-        dialect_name=dialect.name,
-    )
-
-
-def _journal_settings(root: Path, wanted: Wanted) -> Settings:
-    index = (wanted.index_slots, wanted.index_entries, wanted.index_tags)
-    if any(each is not None for each in index) or wanted.delay_levels_ms:
-        raise RebuildError(f"{root}: expected no option of an index or of delay levels: a JMQ store has neither")
-    return Settings(
-        queue_file_size=_file_size(root, wanted.queue_file_size, queues_of(StoreLayout.JOURNAL)),
-        batch_file_size=0,
-        index_slots=0,
-        index_entries=0,
-        index_tags=False,
-        delay_levels_ms=(),
-        topics=wanted.topics,
-        close_heads=False,
-        layout=StoreLayout.JOURNAL,
-    )
+    has_tags = _has_tags(root, files, found) if wanted.index_tags is None else wanted.index_tags
+    return _IndexSettings(slots, entries, has_tags)
 
 
 def _observed_delays(
-    root: Path, file_size: int, layout: StoreLayout, dialect: Dialect, segments: Sequence[Segment]
+    root: Path, file_size: int, log_format: Format, dialect: Dialect, segments: Sequence[Segment]
 ) -> dict[int, int]:
-    queues = queues_of(layout)
+    queues = log_format.queues
     found = list_queues(root, queues)
-    return observe_delays(root, found, dialect.schedule_topic, file_size, queues, LogRecords(segments, layout))
+    return observe_delays(root, found, dialect.schedule_topic, file_size, queues, LogRecords(segments, log_format))
 
 
 def _file_size(root: Path, wanted: int | None, layout: QueueLayout) -> int:
@@ -196,13 +208,6 @@ def _file_size(root: Path, wanted: int | None, layout: QueueLayout) -> int:
             f"size of files in {layout.folder}: expected a multiple of {layout.entry_size}, found {size}"
         )
     return size
-
-
-def read_checkpoint(root: Path) -> Checkpoint | None:
-    """The store's checkpoint, or None where there is none that can be read."""
-    with suppress(OSError, LayoutError):
-        return parse_checkpoint(read_file(root / CHECKPOINT))
-    return None
 
 
 def _has_tags(root: Path, index_files: list[Path], geometry: Geometry) -> bool:

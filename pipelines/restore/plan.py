@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from commitlake.connectors.formats.engine.stores import COMMITLOG
+from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
 from commitlake.connectors.whole_files import write_synced
 from commitlake.pipelines.restore.errors import RestoreError
 from commitlake.pipelines.restore.rows import Chosen, LogRange
@@ -51,7 +51,7 @@ class Plan:
     @property
     def commitlog(self) -> Path:
         """Where the segments are until all are there."""
-        return self.work / COMMITLOG
+        return self.work / ROCKETMQ.folder
 
     @property
     def bases(self) -> range:
@@ -98,7 +98,7 @@ def check_out(out: Path) -> bool:
     """
     if check_own_folder(out / WORK):
         check_folder(out / WORK / _DONE)
-        check_folder(out / WORK / COMMITLOG)
+        check_folder(out / WORK / ROCKETMQ.folder)
         if os.path.lexists(out / WORK / PLAN):
             return True
     if out.exists() and not out.is_dir():

@@ -11,7 +11,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.formats.jmq.rows import ID_MARK
+from commitlake.connectors.formats.registry import format_of_id
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import date_literal, microseconds_literal, text_literal, timestamp_literal
 from commitlake.pipelines.restore.arrow import numbers
@@ -94,10 +94,11 @@ def find_range(table: DeltaTable, chosen: Chosen) -> LogRange:
     # Of any other record the time may be later by a damage, which no checksum tells: all delays would seem to be done.
     of_last = [f"broker = {text_literal(chosen.broker)}", f"physical_offset = {last}"]
     behind, time, own_id = _one(table, "max(size), max(store_timestamp), max(msg_id)", of_last)
-    if own_id is not None and ID_MARK in own_id:
+    log_format = None if own_id is None else format_of_id(own_id)
+    if log_format is not None and not log_format.can_be_restored:
         raise RestoreError(
-            f"the records of {chosen.broker!r} are from a JMQ store: expected RocketMQ's or BoltMQ's, as a log of "
-            "RocketMQ's is made. 'commitlake query' and Spark read them from the lake"
+            f"the records of {chosen.broker!r} are from a {log_format.title} store: expected RocketMQ's or BoltMQ's, "
+            "as a log of RocketMQ's is made. 'commitlake query' and Spark read them from the lake"
         )
     if first < 0 or behind is None or not 0 < behind <= _LAST_OFFSET - last:
         raise LakeRowsError(f"the lake has records from {first} to {last}: expected physical offsets of a log")

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from deltalake import DeltaTable
 
-from commitlake.connectors.formats.engine.layouts import StoreLayout
-from commitlake.connectors.formats.engine.stores import COMMITLOG, find_stores
+from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
 from commitlake.connectors.formats.rocketmq.topic_configs import TOPICS
 from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.packs.stores import open_store
@@ -23,7 +23,6 @@ from commitlake.connectors.whole_files import remove_but_last, write_synced
 from commitlake.pipelines.message_keys.opening import open_messages
 from commitlake.pipelines.rebuild.plan import PLAN as REBUILD_PLAN
 from commitlake.pipelines.rebuild.plan import WORK as REBUILD_WORK
-from commitlake.pipelines.rebuild.plan import WRITTEN
 from commitlake.pipelines.rebuild.run import Rebuilt, rebuild_store
 from commitlake.pipelines.rebuild.settings import Wanted, find_settings
 from commitlake.pipelines.restore.bodies import Bodies
@@ -147,7 +146,7 @@ def restore_store(
     plan = Plan(out, lake.root, chosen, _NOTHING, segment_size or 0, skip)
     known = read_known_config(lake, chosen.broker, chosen.end)
     settings = known.complete(settings or Wanted())
-    find_settings(out, settings)  # refuses what no broker takes
+    find_settings(out, settings, ROCKETMQ)  # refuses what no broker takes
     segment_size = segment_size or known.segment_size
     if is_begun:
         plan = go_on(plan)
@@ -219,7 +218,7 @@ def _restore_log(plan: Plan, table: DeltaTable, bodies: Bodies, begin: Begin | N
     if not any(each.records for each in done):
         raise RestoreError(f"none of {plan.log.records:,} records could be restored: there is no log without one")
     if plan.commitlog.exists():
-        plan.commitlog.rename(plan.out / COMMITLOG)
+        plan.commitlog.rename(plan.out / ROCKETMQ.folder)
         sync_folder(plan.out)
     return done
 
@@ -249,7 +248,7 @@ def _write_config(
 def _rebuild(plan: Plan, settings: Wanted, threads: int, known: KnownConfig) -> Rebuilt:
     """All that follows from the log."""
     if not (plan.out / REBUILD_WORK / REBUILD_PLAN).exists():
-        for name in WRITTEN[StoreLayout.COMMITLOG]:  # of a run that was interrupted behind its rebuild
+        for name in ROCKETMQ.rebuilt_files:  # of a run that was interrupted behind its rebuild
             remove_tree(plan.out / name)
         if known.topics:  # the rebuild adds the topics of the log that are not in it
             write_synced(plan.out / TOPICS, known.topics_file(plan.log.last_time), below=plan.out)

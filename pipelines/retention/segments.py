@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow.fs as pafs
 
 from commitlake.connectors.formats.engine.files import OpenSegment, resolve_filesystem
-from commitlake.connectors.formats.engine.layouts import StoreLayout, rules_of
 from commitlake.connectors.formats.engine.stores import Segment, Store
+from commitlake.connectors.formats.format import Format
 from commitlake.schemas.layouts.segments import segment_name
 from commitlake.schemas.times import from_seconds
 
@@ -79,8 +79,8 @@ def read_segments(store: Store, archived_end: int) -> list[StoredSegment]:
     for segment in store.segments:
         try:
             size, allocated, modified = _look_at(segment)
-            head = _read_head(store.layout, segment, 0)
-            archived = _archived(store.layout, segment, archived_end)
+            head = _read_head(store.format, segment, 0)
+            archived = _archived(store.format, segment, archived_end)
         except FileNotFoundError:
             continue
         begun = any(head)
@@ -107,20 +107,20 @@ def _look_at(segment: Segment) -> tuple[int, int, datetime.datetime]:
     return info.size, info.size, from_seconds(info.mtime_ns / 1e9)
 
 
-def _archived(layout: StoreLayout, segment: Segment, archived_end: int) -> Archived:
+def _archived(log_format: Format, segment: Segment, archived_end: int) -> Archived:
     if archived_end <= segment.base_offset:
         return Archived.NO
     if archived_end >= segment.base_offset + segment.file_size:
         return Archived.YES
     # Behind its last message a segment has zeros as long as it is being written, and a filler when it is closed.
-    head = _read_head(layout, segment, archived_end - segment.base_offset)
-    rules = rules_of(layout)
+    head = _read_head(log_format, segment, archived_end - segment.base_offset)
+    rules = log_format.rules
     is_filler = len(head) == rules.head_bytes and rules.is_filler(memoryview(head))
     return Archived.YES if is_filler or not any(head) else Archived.PARTLY
 
 
-def _read_head(layout: StoreLayout, segment: Segment, position: int) -> bytes:
-    window = np.zeros(rules_of(layout).head_bytes, np.uint8)
+def _read_head(log_format: Format, segment: Segment, position: int) -> bytes:
+    window = np.zeros(log_format.rules.head_bytes, np.uint8)
     with OpenSegment(segment.path) as file:
         return window[: file.read_into(window, position)].tobytes()
 

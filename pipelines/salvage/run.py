@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from commitlake.connectors.formats.engine.plan import StoreRange, segment_ranges
 from commitlake.connectors.formats.engine.splits import Split
-from commitlake.connectors.formats.engine.stores import COMMITLOG, Store, segment_size
+from commitlake.connectors.formats.engine.stores import Store, segment_size
+from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
 from commitlake.connectors.whole_files import write_synced
 from commitlake.pipelines.rebuild.work import run_work
 from commitlake.pipelines.salvage.errors import SalvageError
@@ -92,15 +93,15 @@ def salvage_store(
     """
     if "://" in store.root:
         raise SalvageError(f"{store.root}: expected a store on a local or mounted disk")
-    if os.path.lexists(out / COMMITLOG):
+    if os.path.lexists(out / ROCKETMQ.folder):
         return _known(store, out)
     config = _read_config(Path(store.root).parent)
     work = out / _WORK
     if check_own_folder(work):
         remove_tree(work)
-    make_folders(work / COMMITLOG, below=out)
+    make_folders(work / ROCKETMQ.folder, below=out)
     found = range_of(store, is_live=is_locked(Path(store.root).parent))
-    tasks = _tasks(store, found, work / COMMITLOG)
+    tasks = _tasks(store, found, work / ROCKETMQ.folder)
     done: dict[int, SegmentSalvaged] = {}
     for number, result in run_work(salvage_segment, tasks, spark=spark, threads=threads):
         done[number] = result
@@ -126,10 +127,10 @@ def salvage_store(
         len(moved),
         dropped,
     )
-    sync_folder(work / COMMITLOG)
+    sync_folder(work / ROCKETMQ.folder)
     document = _source(store) | {"salvaged": _counts(salvaged)}
     write_synced(out / _SUMMARY, json.dumps(document).encode(), below=out)
-    (work / COMMITLOG).rename(out / COMMITLOG)
+    (work / ROCKETMQ.folder).rename(out / ROCKETMQ.folder)
     sync_folder(out)
     work.rmdir()
     return salvaged
@@ -150,7 +151,7 @@ def _counts(salvaged: Salvaged) -> dict[str, int]:
 def _known(store: Store, out: Path) -> Salvaged:
     """What an earlier run has made of the same log."""
     try:
-        check_folder(out / COMMITLOG)
+        check_folder(out / ROCKETMQ.folder)
         document = read_json(out / _SUMMARY)
         salvaged = Salvaged(out, **document.pop("salvaged"))
     except UnsafeFileError:
@@ -158,7 +159,7 @@ def _known(store: Store, out: Path) -> Salvaged:
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         document = None
     if document != _source(store):
-        raise SalvageError(f"{out} holds {COMMITLOG}: expected a folder without, as nothing is overwritten")
+        raise SalvageError(f"{out} holds {ROCKETMQ.folder}: expected a folder without, as nothing is overwritten")
     return salvaged
 
 

@@ -222,7 +222,7 @@ class _Writer:
         """Give records that move their new offsets."""
         split = Split(
             self._task.split.broker, self._task.split.path, self._base, stretch.start, stretch.end,
-            self._task.split.segment_end, self._task.split.file_end,
+            self._task.split.segment_end, self._task.split.file_end, self._task.split.format,
         )  # fmt: skip
         for step in walk(file, split, _WINDOW_BYTES, DEFAULT_MAX_RECORD_BYTES, End()):
             for start in (step.origin + step.parts[h.START]).tolist():

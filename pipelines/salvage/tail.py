@@ -34,7 +34,8 @@ def dropped_tail(store: Store, found: StoreRange) -> tuple[list[Damage], int]:
         start, stop = max(found.end, base), min(end, base + segment.file_size)
         if start >= stop:
             continue
-        split = Split(store.broker, segment.path, base, start, stop, base + size, base + segment.file_size)
+        file_end = base + segment.file_size
+        split = Split(store.broker, segment.path, base, start, stop, base + size, file_end, store.format)
         with OpenSegment(segment.path) as file:
             for step in walk(file, split, _WINDOW_BYTES, DEFAULT_MAX_RECORD_BYTES, End()):
                 records += step.parts.shape[1]

@@ -6,7 +6,6 @@ What is said
 
 What is looked at
     store_view   a store before its log is read: the log's end, what is dispatched, its index files
-    layouts      what differs between RocketMQ's stores (commitlog_checks) and JMQ's (journal_checks)
     queue_files  entries of a queue by number                 index_files  header, slots, entries of an IndexFile
     log_check    a range of the log, each record against its entries: queue_check, index_check
     chains       compiled: the chains of an IndexFile         runs         each queue's numbers over the whole log

@@ -7,27 +7,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from commitlake.connectors.formats.engine.layouts import StoreLayout
+from commitlake.connectors.formats.engine.log_records import LogRecords
 from commitlake.connectors.formats.engine.plan import TailKind
 from commitlake.connectors.formats.engine.stores import Store, segment_size
-from commitlake.connectors.formats.facts.queue_layouts import queues_of
-from commitlake.connectors.formats.facts.topic_kinds import TopicKinds, read_topic_kinds
-from commitlake.connectors.formats.rocketmq import batch_queues
-from commitlake.connectors.formats.rocketmq.dialects import dialect_of
-from commitlake.connectors.formats.rocketmq.topic_configs import known_topics
+from commitlake.connectors.formats.small_files import SmallFiles
 from commitlake.pipelines.verify import index_files
 from commitlake.pipelines.verify.findings import DEFAULT_LIMIT, Finding, Findings
 from commitlake.pipelines.verify.index_files import IndexPart, open_part, read_between
-from commitlake.pipelines.verify.layouts import checks_of
-from commitlake.pipelines.verify.log_records import LogRecords
 from commitlake.pipelines.verify.observed_delays import differing_levels, observe_delays, with_observed
 from commitlake.pipelines.verify.queue_folders import check_kinds
-from commitlake.pipelines.verify.small_files import SmallFiles
 from commitlake.pipelines.verify.store_view import (
     ABORT,
     StoreView,
     folder_of,
-    has_rocksdb_queues,
     is_locked,
     last_dispatched,
     list_queues,
@@ -93,25 +85,22 @@ def admit(store: Store, options: Options) -> Admitted:
     root = folder_of(store)
     findings = Findings(options.limit)
     is_live, was_aborted = is_locked(root), os.path.lexists(root / ABORT)
-    small = checks_of(store.layout).read_small_files(root, options.limit, is_live)
-    findings.merge(small.findings)
+    small = store.format.read_small_files(root, findings, is_live=is_live)
     log = range_of(store, is_live=is_live)
-    queue_layout = queues_of(store.layout)
+    queue_layout = store.format.queues
     queues = list_queues(root, queue_layout)
     file_size = queue_file_size(root, queues, queue_layout)
-    is_rocketmq = store.layout is StoreLayout.COMMITLOG
-    batches = list_queues(root, batch_queues.QUEUES) if is_rocketmq else []
-    batch_file_size = queue_file_size(root, batches, batch_queues.QUEUES)
-    kinds = read_topic_kinds(root) if is_rocketmq else TopicKinds()
-    if is_rocketmq:
-        check_kinds(root, queues, queue_layout, findings)
-        check_kinds(root, batches, batch_queues.QUEUES, findings)
-    dispatched = log.end
-    if is_live or was_aborted:
-        dispatched = max(
-            last_dispatched(root, queues, file_size, log.end, queue_layout),
-            last_dispatched(root, batches, batch_file_size, log.end, batch_queues.QUEUES),
-        )
+    is_behind = is_live or was_aborted
+    dispatched = last_dispatched(root, queues, file_size, log.end, queue_layout) if is_behind else log.end
+    batches, batch_file_size = [], 0
+    kinds = store.format.topic_kinds(root)
+    if (batch_layout := store.format.batch_queues) is not None:
+        batches = list_queues(root, batch_layout)
+        batch_file_size = queue_file_size(root, batches, batch_layout)
+        check_kinds(root, queues, queue_layout, findings, are_batches=False)
+        check_kinds(root, batches, batch_layout, findings, are_batches=True)
+        if is_behind:
+            dispatched = max(dispatched, last_dispatched(root, batches, batch_file_size, log.end, batch_layout))
     view = StoreView(
         broker=store.broker,
         root=str(root),
@@ -127,14 +116,14 @@ def admit(store: Store, options: Options) -> Admitted:
         dispatched_end=dispatched,
         index=(),
         kinds=kinds,
-        queues_in_rocksdb=is_rocketmq and has_rocksdb_queues(root),
+        queues_in_rocksdb=store.format.has_rocksdb_queues(root),
         delay_levels_ms=options.delay_levels_of(store.broker) or DEFAULT_DELAY_LEVELS_MS,
         limit=options.limit,
-        topics=known_topics(root) if is_rocketmq else None,
-        layout=store.layout,
-        dialect=dialect_of(store),
+        topics=store.format.known_topics(root),
+        format=store.format,
+        dialect=store.format.dialect_of(store),
     )
-    if is_rocketmq and options.delay_levels_of(store.broker) is None:
+    if store.format.has_delay_levels and options.delay_levels_of(store.broker) is None:
         view = _with_observed_delays(view, queues, findings)
     _check_segments(store, view, small, findings)
     index = tuple(_index_parts(store, view, findings)) if view.has_key_index else ()
@@ -143,7 +132,7 @@ def admit(store: Store, options: Options) -> Admitted:
 
 def _with_observed_delays(view: StoreView, queues: Sequence[tuple[str, int]], findings: Findings) -> StoreView:
     """Return a view with the delay levels that the store's schedule queues show."""
-    records = LogRecords(view.segments, view.layout)
+    records = LogRecords(view.segments, view.format)
     topic = view.dialect.schedule_topic
     observed = observe_delays(Path(view.root), queues, topic, view.queue_file_size, view.queues, records)
     for level in differing_levels(observed):
@@ -261,5 +250,5 @@ def _compare_span(
 
 def _record_time(store: Store, offset: int) -> int | None:
     """The store time of the record at an offset, if one proves itself there."""
-    message = LogRecords(store.segments, store.layout).at(offset)
+    message = LogRecords(store.segments, store.format).at(offset)
     return None if message is None else int(message.store_timestamp)

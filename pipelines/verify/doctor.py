@@ -7,9 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from commitlake.connectors.formats.engine.log_records import LogRecords
 from commitlake.connectors.formats.engine.plan import StoreRange, divide, segment_ranges
 from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.engine.stores import Store
+from commitlake.connectors.formats.small_files import CheckedLog
 from commitlake.connectors.runtime.running import run_tasks
 from commitlake.pipelines.verify import index_files
 from commitlake.pipelines.verify.admission import Admitted, Options, admit
@@ -17,7 +19,6 @@ from commitlake.pipelines.verify.batch_ends import BatchEnds
 from commitlake.pipelines.verify.findings import Finding, Findings
 from commitlake.pipelines.verify.index_check import check_chains
 from commitlake.pipelines.verify.index_files import IndexPart
-from commitlake.pipelines.verify.layouts import checks_of
 from commitlake.pipelines.verify.log_check import LogReport, check_range, time_back
 from commitlake.pipelines.verify.loose import QueueEnds
 from commitlake.pipelines.verify.queue_check import Run
@@ -145,7 +146,14 @@ def _conclude(patient: _Patient) -> StoreReport:
         bounds[topic, queue_id] = of_kind.check(topic, queue_id, runs)
     newest = max((report.newest_time for report in reports), default=0)
     check_marks(view, admitted.small, newest, findings)
-    checks_of(view.layout).check_checkpoint(view, admitted.small, bounds, findings)
+    log = CheckedLog(
+        records=LogRecords(view.segments, view.format),
+        start=view.start,
+        end=view.end,
+        entries=sum(queue.end for queue in bounds.values()),
+        may_lag=view.may_lag,
+    )
+    view.format.check_checkpoint(log, admitted.small, findings)
     check_offsets(admitted.small, bounds, findings, view.dialect.schedule_topic)
     if view.has_key_index and not view.index and any(report.with_keys for report in reports):
         findings.add(Finding("index_absent", index_files.FOLDER, found="no file with entries", expected="one or more"))

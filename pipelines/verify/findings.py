@@ -75,6 +75,19 @@ class Findings:
         """Count one, and keep it if there is room."""
         self.add_many(finding.code, 1, [finding])
 
+    def note(
+        self,
+        code: str,
+        file: str,
+        position: int | None = None,
+        physical_offset: int | None = None,
+        *,
+        found: str,
+        expected: str,
+    ) -> None:
+        """See `connectors.formats.small_files.Problems`."""
+        self.add(Finding(code, file, position, physical_offset, found=found, expected=expected))
+
     def add_many(self, code: str, count: int, first: Iterable[Finding]) -> None:
         """Count several of a class; of the first, as many are taken as there is room for.
 

@@ -20,7 +20,6 @@ from commitlake.connectors.formats.facts.topic_kinds import evidence_of
 from commitlake.pipelines.verify.batch_check import BatchChecker
 from commitlake.pipelines.verify.findings import Finding, Findings
 from commitlake.pipelines.verify.index_check import IndexChecker
-from commitlake.pipelines.verify.layouts import checks_of
 from commitlake.pipelines.verify.queue_check import QueueChecker, Run
 from commitlake.pipelines.verify.store_view import StoreView
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES, Fault
@@ -172,7 +171,7 @@ def time_back(split: Split, offset: int, time: int, before: int) -> Finding:
 
 def segment_file(split: Split) -> str:
     """A segment, from the store's folder on."""
-    return f"{split.layout}/{split.path.rsplit('/', 1)[-1]}"
+    return f"{split.format.folder}/{split.path.rsplit('/', 1)[-1]}"
 
 
 def _check_bad(bad: Sequence[BadRange], split: Split, findings: Findings, view: StoreView) -> None:
@@ -199,7 +198,7 @@ def _bad_finding(bad: BadRange, split: Split) -> Finding:
         finding, view = look_at(opened, split, bad.start, DEFAULT_MAX_RECORD_BYTES)
     expected, found = finding.expected, f"{finding.found} (no record for {size})"
     if bad.fault is Fault.PHYSICAL_OFFSET:
-        own = checks_of(split.layout).own_offset(view)
+        own = split.format.rules.own_offset(view)
         segment_size = split.segment_end - split.base_offset
         if own is not None and own >= 0 and (own - bad.start) % segment_size == 0:
             code = "log_reused_file"

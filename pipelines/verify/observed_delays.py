@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 
 from commitlake.connectors.arrays import Array
+from commitlake.connectors.formats.engine.log_records import LogRecords
 from commitlake.connectors.formats.facts.queue_layouts import QueueLayout
-from commitlake.pipelines.verify.log_records import LogRecords
 from commitlake.pipelines.verify.queue_files import QueueFiles
 from commitlake.schemas.layouts.rocketmq.delay_levels import DEFAULT_DELAY_LEVELS_MS, DELAY_UNIT_MS
 

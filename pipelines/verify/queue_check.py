@@ -9,9 +9,9 @@ from typing import NamedTuple
 import numpy as np
 
 from commitlake.connectors.arrays import Array
+from commitlake.connectors.formats.engine.log_records import LogRecords
 from commitlake.connectors.formats.facts.entries import QueueEntries
 from commitlake.pipelines.verify.findings import Finding, Findings
-from commitlake.pipelines.verify.log_records import LogRecords
 from commitlake.pipelines.verify.observed_delays import are_delays
 from commitlake.pipelines.verify.queue_files import QueueFiles
 from commitlake.pipelines.verify.store_view import StoreView
@@ -72,7 +72,7 @@ class QueueChecker:
     def __init__(self, view: StoreView, findings: Findings) -> None:
         self._view = view
         self._findings = findings
-        self._records = LogRecords(view.segments, view.layout)
+        self._records = LogRecords(view.segments, view.format)
         self._begins: dict[str, int] = {}
 
     def check(self, entries: QueueEntries) -> list[Run]:

@@ -7,10 +7,8 @@ from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 
-from commitlake.connectors.formats.engine.layouts import StoreLayout
 from commitlake.connectors.formats.facts.queue_layouts import QueueLayout
 from commitlake.connectors.formats.facts.topic_kinds import listed_kinds
-from commitlake.connectors.formats.rocketmq import batch_queues
 from commitlake.pipelines.verify.findings import Finding, Findings
 from commitlake.pipelines.verify.queue_check import Run
 from commitlake.pipelines.verify.queue_files import QueueFiles
@@ -70,7 +68,7 @@ class QueueFolders:
                 name, start = f"{folder}/{found}", parse_segment_name(found)
                 if start is not None:
                     self._check_file(files, name, start, (files.folder / found).lstat().st_size)
-                elif self._view.layout is StoreLayout.COMMITLOG:  # what one of JMQ's does with it is not known
+                elif files.layout.refuses_other_names:
                     expected = "20 digits as a name"
                     self._findings.add(
                         Finding("queue_file_name", name, queue=files.name, found=found, expected=expected)
@@ -86,7 +84,9 @@ class QueueFolders:
             self._findings.add(Finding("queue_file_size", name, queue=files.name, found=found, expected=expected))
 
 
-def check_kinds(root: Path, queues: Sequence[tuple[str, int]], layout: QueueLayout, findings: Findings) -> None:
+def check_kinds(
+    root: Path, queues: Sequence[tuple[str, int]], layout: QueueLayout, findings: Findings, *, are_batches: bool
+) -> None:
     """Check that topics.json says of every topic what the folder of its queues says.
 
     Args:
@@ -94,8 +94,9 @@ def check_kinds(root: Path, queues: Sequence[tuple[str, int]], layout: QueueLayo
         queues: Those that have a folder of this layout.
         layout: ConsumeQueues or BatchConsumeQueues.
         findings: Gets those topics whose queues would keep a broker from starting.
+        are_batches: Whether the layout is that of BatchConsumeQueues.
     """
-    are_batches, listed = layout is batch_queues.QUEUES, listed_kinds(root)
+    listed = listed_kinds(root)
     top = root / layout.folder
     wrong = [queue for queue in queues if listed.get(queue[0], False) is not are_batches]
     for topic in dict.fromkeys(

@@ -6,7 +6,6 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from commitlake.connectors.formats.engine.stores import COMMITLOG
 from commitlake.connectors.formats.engine.walk import BadRange
 from commitlake.pipelines.verify.findings import Finding, Findings
 from commitlake.pipelines.verify.queue_check import MAX_NUMBER, Run
@@ -35,7 +34,7 @@ class BadRanges:
         return bisect_left(self.starts, first) < bisect_left(self.starts, last)
 
 
-def check_order(runs: Sequence[Run], bad: BadRanges, findings: Findings, log: str = COMMITLOG) -> Sequence[Run]:
+def check_order(runs: Sequence[Run], bad: BadRanges, findings: Findings, log: str) -> Sequence[Run]:
     """See that the numbers of one queue rise along the log.
 
     Args:

@@ -15,13 +15,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from commitlake.connectors.formats.engine.kernels import kernel_of
-from commitlake.connectors.formats.engine.layouts import StoreLayout
 from commitlake.connectors.formats.engine.plan import StoreRange, TailKind, take_snapshot
 from commitlake.connectors.formats.engine.stores import Segment, Store
-from commitlake.connectors.formats.facts.queue_layouts import QueueLayout, queues_of
+from commitlake.connectors.formats.facts.queue_layouts import QueueLayout
 from commitlake.connectors.formats.facts.topic_kinds import TopicKinds
-from commitlake.connectors.formats.rocketmq import batch_queues
+from commitlake.connectors.formats.format import Format
 from commitlake.connectors.formats.rocketmq.topic_configs import is_listed
 from commitlake.pipelines.verify.errors import VerifyError
 from commitlake.pipelines.verify.index_files import IndexPart
@@ -31,10 +29,8 @@ from commitlake.schemas.layouts.segments import is_segment_name, parse_queue_fol
 from commitlake.schemas.store_files import files_in, folders_in, open_file
 
 ABORT, LOCK = "abort", "lock"
-CONSUME_QUEUES = "consumequeue"
 MAX_MAPPED_FILE_BYTES = (1 << 31) - 1
 """What a Java broker can map, as its sizes are int: a larger file is none of its queues'."""
-_ROCKSDB_FILE = "CURRENT"
 _FLOCK = "hhqqi4x"  # struct flock on 64-bit Linux: type, whence, start, length, pid
 
 
@@ -60,8 +56,8 @@ class StoreView:
         queues_in_rocksdb: the queues are in RocksDB.
         delay_levels_ms: the broker's messageDelayLevel.
         limit: findings of a class that are kept.
+        format: of its log.
         topics: the names in topics.json; None where it does not tell.
-        layout: how it keeps its log.
         dialect: of its CommitLog.
     """
 
@@ -82,24 +78,24 @@ class StoreView:
     queues_in_rocksdb: bool
     delay_levels_ms: tuple[int, ...]
     limit: int
+    format: Format
     topics: frozenset[str] | None = None
-    layout: StoreLayout = StoreLayout.COMMITLOG
     dialect: Dialect = ROCKETMQ
 
     @property
     def log(self) -> str:
         """The folder of its log."""
-        return str(self.layout)
+        return self.format.folder
 
     @property
     def queues(self) -> QueueLayout:
         """What its queues are."""
-        return queues_of(self.layout)
+        return self.format.queues
 
     @property
     def has_key_index(self) -> bool:
         """Whether the store has IndexFiles in which keys can be found."""
-        return kernel_of(self.layout).has_key_index and self.dialect.has_key_index
+        return self.format.has_index_files and self.dialect.has_key_index
 
     @property
     def may_lag(self) -> bool:
@@ -116,7 +112,9 @@ class StoreView:
 
     def batch_queue(self, topic: str, queue_id: int) -> QueueFiles:
         """A BatchConsumeQueue's files as they are now."""
-        return QueueFiles(Path(self.root), topic, queue_id, self.batch_file_size, batch_queues.QUEUES)
+        layout = self.format.batch_queues
+        assert layout is not None  # no topic of the store has batches otherwise
+        return QueueFiles(Path(self.root), topic, queue_id, self.batch_file_size, layout)
 
 
 def folder_of(store: Store) -> Path:
@@ -164,11 +162,6 @@ def list_queues(root: Path, layout: QueueLayout) -> list[tuple[str, int]]:
     return found
 
 
-def has_rocksdb_queues(root: Path) -> bool:
-    """Whether the queues are kept in RocksDB: its file CURRENT is there then."""
-    return os.path.lexists(root / CONSUME_QUEUES / _ROCKSDB_FILE)
-
-
 def queue_file_size(root: Path, queues: list[tuple[str, int]], layout: QueueLayout) -> int:
     """Return the size that most of the queues' files have: one setting is for all of them."""
     sizes: Counter[int] = Counter()
@@ -202,7 +195,7 @@ def likely_file_size(sizes: Counter[int], layout: QueueLayout) -> int | None:
 
 def range_of(store: Store, *, is_live: bool) -> StoreRange:
     """Return where the log begins, and where it ends for the broker that has it open, or that starts with it."""
-    is_stopped = not is_live and store.layout is StoreLayout.COMMITLOG
+    is_stopped = not is_live and store.format.accepts_zero_texts
     return take_snapshot([store], is_stopped=is_stopped).ranges[store.broker]
 
 

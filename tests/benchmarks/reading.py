@@ -22,12 +22,12 @@ from pyspark.sql.types import StructType
 
 from commitlake.connectors.formats.engine.batches import read_split
 from commitlake.connectors.formats.engine.files import OpenSegment
-from commitlake.connectors.formats.engine.layouts import ALL_LAYOUTS
 from commitlake.connectors.formats.engine.plan import plan_splits, take_snapshot
 from commitlake.connectors.formats.engine.request import Request
 from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.formats.engine.walk import End, walk
+from commitlake.connectors.formats.registry import all_formats
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES
 from commitlake.schemas.tables.messages import BODY, CORRUPT_RECORD, SOURCE
 from tests.benchmarks.runs import Run
@@ -105,7 +105,7 @@ PASSES: Mapping[str, Callable[[Reading], int]] = {
 
 def find_splits(store: Path) -> list[Split]:
     """The splits of all that a store has."""
-    (found,) = find_stores(str(store), BROKER, ALL_LAYOUTS)
+    (found,) = find_stores(str(store), BROKER, all_formats())
     return plan_splits(found, take_snapshot([found]).ranges[BROKER], _SPLIT_BYTES)
 
 

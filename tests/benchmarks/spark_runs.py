@@ -10,9 +10,9 @@ from pathlib import Path
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
 
-from commitlake.connectors.formats.engine.layouts import ALL_LAYOUTS
 from commitlake.connectors.formats.engine.plan import take_snapshot
 from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.connectors.formats.registry import all_formats
 from commitlake.pipelines.archive.run import Config, run_archive
 from commitlake.schemas.tables.messages import PARTITION_COLUMNS, SORT_COLUMNS, STORE_DATE
 from tests.benchmarks.memory import WorkerMemory
@@ -47,7 +47,7 @@ class SparkRuns:
         self._written = work / "written"
         self._rows = work / "rows"
         self._messages = messages
-        self._bytes = take_snapshot(find_stores(str(store), BROKER, ALL_LAYOUTS)).size
+        self._bytes = take_snapshot(find_stores(str(store), BROKER, all_formats())).size
         self.lake_bytes: Mapping[str, int] = {}
         self.worker_mib = 0.0
         self.worker_peak_mib = 0.0

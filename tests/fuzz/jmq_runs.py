@@ -14,8 +14,8 @@ from commitlake.broker_lite.handlers.dispatcher import Dispatcher
 from commitlake.broker_lite.protocol import Channel
 from commitlake.broker_lite.stores.jmq import JournalOptions, JournalStore
 from commitlake.broker_lite.stores.jmq_adapter import JmqStore
-from commitlake.connectors.formats.engine.layouts import ALL_LAYOUTS
 from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.connectors.formats.registry import all_formats
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.jobs import rebuild
 from commitlake.pipelines.rebuild.run import rebuild_store
@@ -95,7 +95,7 @@ class PlantedJmq(Target):
             assert intact <= int(found) <= self._count, f"{found} rows of {intact} intact and {self._count} records"
             for question in _QUERIES:
                 ask(lake, *question)
-        (store,) = find_stores(str(root), "a", ALL_LAYOUTS)
+        (store,) = find_stores(str(root), "a", all_formats())
         with step("verify"):
             assert verify(root).records == int(found)
         with step("rebuild"):

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from commitlake.connectors.formats.engine.layouts import ALL_LAYOUTS
 from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.connectors.formats.registry import all_formats
 from commitlake.connectors.lake.committer import open_for_append
 from commitlake.connectors.lake.follower import finish_runs
 from commitlake.connectors.lake.packs.location import PackLocation
@@ -105,6 +105,6 @@ def ask(lake: LakePaths, *arguments: str) -> list[str]:
 
 def verify(root: Path) -> StoreReport:
     """Verify a store."""
-    (store,) = find_stores(str(root), "a", ALL_LAYOUTS)
+    (store,) = find_stores(str(root), "a", all_formats())
     (report,) = verify_stores([store], Options(), processes=1)
     return report

@@ -15,9 +15,10 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from commitlake.connectors.formats.engine.batches import read_split
 from commitlake.connectors.formats.engine.options import Mode
-from commitlake.connectors.formats.engine.records import row_of
 from commitlake.connectors.formats.engine.request import Request
 from commitlake.connectors.formats.engine.splits import Split
+from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
+from commitlake.connectors.formats.rocketmq.rows import row_of
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage, parse_message, serialize_message
 from commitlake.schemas.layouts.rocketmq.scan import Bounds, SegmentScanner, SpanKind
 from commitlake.schemas.tables.messages import SOURCE
@@ -48,7 +49,7 @@ class Slice:
             file.seek(self.position)
             file.write(self.data)
         end = self.start + len(self.data)
-        return Split("b", str(path), self.base_offset, self.start, end, self.base_offset + SEGMENT_BYTES, end)
+        return Split("b", str(path), self.base_offset, self.start, end, self.base_offset + SEGMENT_BYTES, end, ROCKETMQ)
 
 
 def load(path: Path) -> Slice:

@@ -14,6 +14,7 @@ from commitlake.connectors.formats.engine.plan import segment_ranges, take_snaps
 from commitlake.connectors.formats.engine.queue_index import QueueIndex
 from commitlake.connectors.formats.engine.read_plan import Way
 from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
 from commitlake.schemas.layouts.rocketmq.commitlog import Message
 from tests.indexed_stores import plan_of, read_by_plan, read_splits, wanted, without_seeks
 from tests.servers.recording import RecordedStore
@@ -37,7 +38,7 @@ def test_queues_claim_every_record(
 ) -> None:
     monkeypatch.setattr(index_answer, "MOST_SHARE", 1)  # all is wanted here, which no reader would look up
     (store,) = find_stores(str(recorded_store.store))
-    index = QueueIndex(Path(recorded_store.store), Filters(), 1 << 26)
+    index = QueueIndex(Path(recorded_store.store), Filters(), 1 << 26, ROCKETMQ.kernel.queues)
     open_ranges = [
         each
         for whole in segment_ranges(store, take_snapshot([store]).ranges[store.broker])

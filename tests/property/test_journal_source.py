@@ -18,13 +18,14 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from commitlake.broker_lite.stores.jmq import JournalOptions, JournalStore
 from commitlake.connectors.formats.engine.batches import read_split
 from commitlake.connectors.formats.engine.errors import DamagedLogError
-from commitlake.connectors.formats.engine.layouts import ALL_LAYOUTS, StoreLayout, rules_of
 from commitlake.connectors.formats.engine.options import Mode
 from commitlake.connectors.formats.engine.plan import plan_splits, take_snapshot
 from commitlake.connectors.formats.engine.records import walk_store
 from commitlake.connectors.formats.engine.request import Request
 from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.connectors.formats.jmq.format import FORMAT as JMQ
+from commitlake.connectors.formats.registry import all_formats
 from commitlake.schemas.layouts.jmq.body import original_body
 from commitlake.schemas.layouts.jmq.journal import NewJournalMessage
 from commitlake.schemas.layouts.rocketmq.hosts import Host
@@ -39,7 +40,7 @@ load()
 SIZE = 4096
 SCHEMA = to_arrow_schema(SOURCE, timezone="UTC")
 SOFT = {str(fault) for fault in (Fault.TOPIC_ENCODING, Fault.PROPERTIES_ENCODING, Fault.TIMESTAMP)}
-ROW_OF = rules_of(StoreLayout.JOURNAL).row_of
+ROW_OF = JMQ.rules.row_of
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=40)
 ODD = st.sampled_from(["a", "ü", "a=b", "a\\", "\n", "\\=", "jmq.app", "_jmq.app", "jmq.receive_timestamp", "=app"])
 PAIRS = st.lists(st.tuples(ODD | NAMES, st.text("ab\\=\nü", max_size=70)), max_size=8)
@@ -103,7 +104,7 @@ def test_compiled_reader_agrees_with_the_plain_one_on_hostile_bodies(
     root = write_journal(tmp_path_factory.mktemp("store"), files)
     check_store(root, window, partition)
     if not faults:
-        (store,) = find_stores(str(root), "b", ALL_LAYOUTS)
+        (store,) = find_stores(str(root), "b", all_formats())
         rows = read_all(plan_splits(store, take_snapshot([store]).ranges["b"], partition), Mode.DROPMALFORMED)
         assert [row["physical_offset"] for row in rows][: len(starts)] == starts
 
@@ -150,7 +151,7 @@ def test_what_a_broker_stores_comes_back_through_the_source(
             found = broker.get(message.topic, result.queue_id, result.queue_offset, 1).messages[0]
             assert original_body(found) == message.body
             stored.append((ROW_OF(found, "broker-a"), found.body, message))
-    (store,) = find_stores(str(root), "broker-a", ALL_LAYOUTS)
+    (store,) = find_stores(str(root), "broker-a", all_formats())
     rows = read_all(plan_splits(store, take_snapshot([store]).ranges["broker-a"], partition), Mode.FAILFAST)
     assert len(rows) == len(stored)
     for row, (plain, body, message) in zip(rows, stored, strict=True):
@@ -176,7 +177,7 @@ def _is_accepted(message: NewJournalMessage) -> bool:
 
 def check_store(root: Path, window: int, partition: int) -> None:
     """Compare the two readers on one store."""
-    (store,) = find_stores(str(root), "b", ALL_LAYOUTS)
+    (store,) = find_stores(str(root), "b", all_formats())
     store_range = take_snapshot([store]).ranges["b"]
     plain = list(walk_store(store, SIZE))
     read = [found for found in plain if found.message is not None]

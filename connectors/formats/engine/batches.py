@@ -16,7 +16,6 @@ from commitlake.connectors.formats.engine.decoded import DecodedBatch, Texts
 from commitlake.connectors.formats.engine.errors import SplitError, no_progress
 from commitlake.connectors.formats.engine.files import OpenSegment, SegmentFile
 from commitlake.connectors.formats.engine.kernel import hop as kernel
-from commitlake.connectors.formats.engine.kernels import kernel_of
 from commitlake.connectors.formats.engine.keys import KEY_COLUMNS, rows_with_keys, rows_with_topics
 from commitlake.connectors.formats.engine.listed import walk_listed, wanted_parts
 from commitlake.connectors.formats.engine.options import Mode
@@ -96,7 +95,7 @@ def _read_listed(
     file: SegmentFile, split: ListedSplit, request: Request, refused: Refused, reader: _Rows
 ) -> Iterator[pa.RecordBatch]:
     for step in walk_listed(file, split, request.max_batch_bytes, request.max_record_bytes):
-        parts = wanted_parts(step, request.filters, split.layout)
+        parts = wanted_parts(step, request.filters, split.format)
         if step.bad and request.mode is Mode.FAILFAST:
             parts = parts[:, : np.searchsorted(parts[kernel.START], step.bad[0].start - step.origin)]
         yield from reader.batches_of(step.window, step.origin, parts)
@@ -116,7 +115,7 @@ class _Rows:
             columns |= KEY_COLUMNS
         if request.filters.topics_by_text:
             columns.add("topic")
-        decoder = kernel_of(split.layout).decoder
+        decoder = split.format.kernel.decoder
         self.decoder = decoder(columns, split.broker, request.filters, encoded=request.encoded)
 
     def batches_of(self, window: Array, origin: int, parts: Array) -> Iterator[pa.RecordBatch]:

@@ -13,7 +13,6 @@ import numpy as np
 
 from commitlake.connectors.formats.engine.errors import StoreError
 from commitlake.connectors.formats.engine.files import OpenSegment
-from commitlake.connectors.formats.engine.layouts import rules_of
 from commitlake.connectors.formats.engine.stores import Segment, Store
 from commitlake.schemas.errors import ExitCode
 
@@ -31,7 +30,7 @@ def record_digest(store: Store, physical_offset: int) -> tuple[int, str] | None:
     segment = _segment_at(store, physical_offset)
     if segment is None:
         return None
-    position, rules = physical_offset - segment.base_offset, rules_of(store.layout)
+    position, rules = physical_offset - segment.base_offset, store.format.rules
     try:
         with OpenSegment(segment.path) as file:
             head = np.empty(rules.head_bytes, np.uint8)

@@ -18,7 +18,6 @@ import numpy as np
 from commitlake.connectors.formats.engine.files import SegmentFile
 from commitlake.connectors.formats.engine.kernel import hop
 from commitlake.connectors.formats.engine.kernel.borders import NONE_AT_ALL, find_border
-from commitlake.connectors.formats.engine.kernels import kernel_of
 from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.engine.walk import End, walk
 from commitlake.connectors.formats.engine.windows import Windows
@@ -74,7 +73,7 @@ def _looked_up(file: SegmentFile, whole: Split, at: int, max_record_bytes: int) 
     begin = at - LOOK_BACK_BYTES
     end = min(whole.end, at + LOOK_BACK_BYTES)
     windows = Windows(file, whole.base_offset, LOOK_BACK_BYTES + _WINDOW_BYTES, end - begin)
-    kernel = kernel_of(whole.layout)
+    kernel = whole.format.kernel
     parts = np.empty((kernel.part_count, 1), np.int64)
     while True:
         with windows.open(begin, end) as opened:

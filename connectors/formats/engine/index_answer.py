@@ -154,7 +154,7 @@ def _listed(answer: Answer, kept: Array, whole: Split, max_bytes: int) -> Iterat
             int(answer.offsets[rows[-1]] + answer.sizes[rows[-1]]),
             whole.segment_end,
             whole.file_end,
-            layout=whole.layout,
+            format=whole.format,
             offsets=answer.offsets[rows].astype(np.int64).tobytes(),
             sizes=answer.sizes[rows].astype(np.int64).tobytes(),
             queues=answer.queues,

@@ -8,14 +8,12 @@ from pathlib import Path
 from commitlake.connectors.formats.engine.files import OpenSegment
 from commitlake.connectors.formats.engine.filters import Filters
 from commitlake.connectors.formats.engine.index_answer import Index, IndexUnusable
-from commitlake.connectors.formats.engine.kernels import kernel_of
 from commitlake.connectors.formats.engine.key_index import KeyIndex
 from commitlake.connectors.formats.engine.look import message_at
 from commitlake.connectors.formats.engine.options import Options
 from commitlake.connectors.formats.engine.plan import StoreRange, segment_ranges
 from commitlake.connectors.formats.engine.queue_index import QueueIndex
 from commitlake.connectors.formats.engine.stores import Store
-from commitlake.connectors.formats.rocketmq.dialects import why_no_key_index
 from commitlake.schemas.layouts.rocketmq.commitlog import Message
 
 
@@ -30,7 +28,7 @@ class Indexes:
 def open_indexes(store: Store, store_range: StoreRange, options: Options, filters: Filters) -> Indexes:
     """The indexes that lie beside a store's log and know what a read wants; none for one that wants all topics."""
     by_queue = filters.topics is not None or filters.queue_ids is not None
-    kernel = kernel_of(store.layout)
+    kernel = store.format.kernel
     by_key = filters.keys is not None and filters.topics is not None
     if not (by_queue or by_key):
         return Indexes()
@@ -41,9 +39,7 @@ def open_indexes(store: Store, store_range: StoreRange, options: Options, filter
     folder = Path(store.root).parent
     usable: list[Index] = []
     reasons: list[str] = []
-    if by_key and not kernel.has_key_index:
-        reasons.append(f"{KeyIndex.name}: a {store.layout} has no index of keys")
-    elif by_key and (reason := why_no_key_index(store)):
+    if by_key and (reason := store.format.why_no_key_index(store)):
         reasons.append(f"{KeyIndex.name}: {reason}")
     elif by_key:
         try:

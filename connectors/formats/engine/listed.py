@@ -20,10 +20,9 @@ from commitlake.connectors.formats.engine.files import SegmentFile, Window
 from commitlake.connectors.formats.engine.filters import Filters
 from commitlake.connectors.formats.engine.kernel import hop
 from commitlake.connectors.formats.engine.kernel.memory import PADDING
-from commitlake.connectors.formats.engine.kernels import kernel_of
-from commitlake.connectors.formats.engine.layouts import StoreLayout, rules_of
 from commitlake.connectors.formats.engine.splits import ListedSplit, groups
 from commitlake.connectors.formats.engine.walk import BadRange, Step
+from commitlake.connectors.formats.format import Format
 from commitlake.schemas.layouts.rocketmq.scan import Fault, SpanKind
 
 _WINDOW_SPAN = 64 << 20
@@ -52,9 +51,9 @@ def walk_listed(file: SegmentFile, split: ListedSplit, window_bytes: int, max_re
         yield Step(buffer, origin, parts, bad)
 
 
-def wanted_parts(step: Step, filters: Filters, layout: StoreLayout) -> Array:
+def wanted_parts(step: Step, filters: Filters, log_format: Format) -> Array:
     """The parts of those records of a step that pass the filters by topic, queue, offset and time."""
-    parts, kernel = step.parts, kernel_of(layout)
+    parts, kernel = step.parts, log_format.kernel
     starts = parts[hop.START]
     kept = np.ones(parts.shape[1], bool)
     if filters.topics is not None:
@@ -106,7 +105,7 @@ class _Reader:
         self._read_to = np.zeros(len(self.offsets), np.int64)
         self._state = np.zeros(hop.STATE_SIZE, np.int64)
         self._faults = np.empty((2, 3), np.int64)
-        self._kernel = kernel_of(split.layout)
+        self._kernel = split.format.kernel
         self._parts = np.empty((self._kernel.part_count, 0), np.int64)
 
     def fill(self, window: Window, file: SegmentFile, first: int, last: int) -> None:
@@ -182,7 +181,7 @@ class _Reader:
             return BadRange(start, start + size, Fault.CUT)
         bounds = self._split.bounds(self._max_record_bytes)
         view = window.data[: start + size - origin]
-        finding = rules_of(self._split.layout).examine(view, start - origin, start, bounds)
+        finding = self._split.format.rules.examine(view, start - origin, start, bounds)
         if finding.fault is Fault.BODY_CRC and finding.size == size:
             return BadRange(start, start + size, Fault.BODY_CRC)
         if finding.kind is SpanKind.RECORD:

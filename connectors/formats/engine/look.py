@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from commitlake.connectors.formats.engine.files import SegmentFile
-from commitlake.connectors.formats.engine.layouts import rules_of
 from commitlake.connectors.formats.engine.splits import Split
 from commitlake.schemas.layouts.rocketmq.scan import Finding, SpanKind
 
@@ -23,7 +22,7 @@ def look_at(file: SegmentFile, split: Split, offset: int, max_record_bytes: int)
         offset: where to look.
         max_record_bytes: larger sizes are faults.
     """
-    bounds, rules = split.bounds(max_record_bytes), rules_of(split.layout)
+    bounds, rules = split.bounds(max_record_bytes), split.format.rules
     view = _read(file, split, offset, _FIRST_LOOK)
     finding = rules.examine(view, 0, offset, bounds)
     if finding.kind is SpanKind.MORE and len(view) >= rules.head_bytes:
@@ -37,7 +36,7 @@ def message_at(file: SegmentFile, split: Split, offset: int, max_record_bytes: i
     finding, view = look_at(file, split, offset, max_record_bytes)
     if finding.kind is not SpanKind.RECORD:
         return None
-    found = rules_of(split.layout).parse(view)
+    found = split.format.rules.parse(view)
     return None if found is None else found[0]
 
 

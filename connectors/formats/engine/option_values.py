@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import TypeVar
 
 from commitlake.connectors.formats.engine.errors import OptionError
+from commitlake.connectors.formats.registry import FormatChoice
 from commitlake.schemas.layouts.numbers import parse_int64
 from commitlake.schemas.times import epoch_ms, with_zone
 
@@ -41,6 +42,16 @@ class OptionValues:
             return enum(text.upper() if upper else text.lower())
         except ValueError:
             raise OptionError(f"option {name}: expected {', '.join(enum)}, found {text!r}") from None
+
+    def format_choice(self, name: str, default: FormatChoice) -> FormatChoice:
+        """A log format, or any."""
+        text = self._values.get(name)
+        if text is None:
+            return default
+        try:
+            return FormatChoice.parse(text.lower())
+        except ValueError:
+            raise OptionError(f"option {name}: expected {', '.join(FormatChoice.words())}, found {text!r}") from None
 
     def number(self, name: str) -> int | None:
         """A whole number."""

@@ -46,8 +46,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from commitlake.connectors.formats.engine.errors import OptionError
-from commitlake.connectors.formats.engine.layouts import LayoutChoice
 from commitlake.connectors.formats.engine.option_values import OptionValues, Start
+from commitlake.connectors.formats.registry import FormatChoice
+from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
 from commitlake.connectors.option_names import known_options
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES
 
@@ -59,6 +60,7 @@ _KNOWN = (
     "startingOffset", "endingOffset", "useIndexes", "snapshot", "maxBytesPerTrigger", "failOnDataLoss", "content",
 )  # fmt: skip
 
+_DEFAULT_FORMAT = FormatChoice(ROCKETMQ)
 _FOR_STREAMS = ("maxBytesPerTrigger", "failOnDataLoss", "content")
 _FOR_BATCHES = ("endingTimestamp", "endingOffset", "snapshot")
 
@@ -99,7 +101,7 @@ class Options:
 
     path: str
     broker: str | None = None
-    layout: LayoutChoice = LayoutChoice.COMMITLOG
+    layout: FormatChoice = _DEFAULT_FORMAT
     mode: Mode = Mode.FAILFAST
     columns: tuple[str, ...] | None = None
     body: BodyForm = BodyForm.NONE
@@ -124,7 +126,7 @@ class Options:
     given: frozenset[str] = frozenset()
 
     @classmethod
-    def parse(cls, given: Mapping[str, str], layout: LayoutChoice = LayoutChoice.COMMITLOG) -> Options:
+    def parse(cls, given: Mapping[str, str], layout: FormatChoice = _DEFAULT_FORMAT) -> Options:
         """Options as Spark hands them over: strings, names in any case.
 
         Args:
@@ -146,7 +148,7 @@ class Options:
         return cls(
             path=values["path"],
             broker=values.get("broker"),
-            layout=read.choice("layout", LayoutChoice, layout),
+            layout=read.format_choice("layout", layout),
             mode=read.choice("mode", Mode, Mode.FAILFAST, upper=True),
             columns=read.names("columns"),
             body=read.choice("body", BodyForm, BodyForm.NONE),

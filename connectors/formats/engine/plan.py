@@ -24,13 +24,12 @@ from commitlake.connectors.formats.engine.cuts import find_cuts
 from commitlake.connectors.formats.engine.errors import OptionError, StoreError
 from commitlake.connectors.formats.engine.files import LocalFile, OpenSegment, SegmentFile
 from commitlake.connectors.formats.engine.kernel import hop
-from commitlake.connectors.formats.engine.kernels import kernel_of
-from commitlake.connectors.formats.engine.layouts import StoreLayout, rules_of
 from commitlake.connectors.formats.engine.look import look_at
 from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.engine.stores import Segment, Store, segment_size, segment_sizes
 from commitlake.connectors.formats.engine.walk import End, walk
 from commitlake.connectors.formats.engine.written import lacks_blocks, vouched_for
+from commitlake.connectors.formats.format import Format
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES, SpanKind
 from commitlake.schemas.layouts.segments import segment_name
 
@@ -147,21 +146,19 @@ def _range_of(
             if (
                 until is not None
                 and until <= segment.base_offset
-                and _has_begun(file, store.layout, segment, size, max_record_bytes)
+                and _has_begun(file, store.format, segment, size, max_record_bytes)
             ):
                 return StoreRange(first, max(first, segment.base_offset), TailKind.CLOSED)
-            found = end_of_segment(
-                file, segment, begin, size, max_record_bytes, layout=store.layout, is_stopped=is_stopped
-            )
+            found = end_of_segment(file, segment, begin, size, max_record_bytes, store.format, is_stopped=is_stopped)
         if found is not None:
             return replace(found, start=first)
     return StoreRange(first, first)
 
 
-def _has_begun(file: SegmentFile, layout: StoreLayout, segment: Segment, size: int, max_record_bytes: int) -> bool:
+def _has_begun(file: SegmentFile, log_format: Format, segment: Segment, size: int, max_record_bytes: int) -> bool:
     """Whether a segment's first record proves itself."""
     base, file_end = segment.base_offset, segment.base_offset + segment.file_size
-    split = Split("", segment.path, base, base, file_end, base + size, file_end, layout=layout)
+    split = Split("", segment.path, base, base, file_end, base + size, file_end, format=log_format)
     return look_at(file, split, base, max_record_bytes)[0].kind is SpanKind.RECORD
 
 
@@ -171,8 +168,8 @@ def end_of_segment(
     begin: int,
     size: int,
     max_record_bytes: int,
+    log_format: Format,
     reach: int | None = None,
-    layout: StoreLayout = StoreLayout.COMMITLOG,
     *,
     is_stopped: bool = False,
 ) -> StoreRange | None:
@@ -187,8 +184,8 @@ def end_of_segment(
         begin: a physical offset at which a record begins, or will.
         size: bytes of this segment, see `stores.segment_sizes`.
         max_record_bytes: larger sizes are faults.
+        log_format: what its records are.
         reach: a physical offset behind which nobody looks, but for the rest of a record that begins before it.
-        layout: what its records are.
         is_stopped: see `take_snapshot`.
     """
     file_end = segment.base_offset + segment.file_size
@@ -196,8 +193,8 @@ def end_of_segment(
     if isinstance(file, LocalFile) and file.next_data(begin - segment.base_offset) is None:
         return None
     base, segment_end = segment.base_offset, segment.base_offset + size
-    split = Split("", segment.path, base, begin, reach, segment_end, file_end, layout=layout)
-    end, records, bad_end = End(), _LastRecords(layout, needs_texts=not is_stopped), begin
+    split = Split("", segment.path, base, begin, reach, segment_end, file_end, format=log_format)
+    end, records, bad_end = End(), _LastRecords(log_format, needs_texts=not is_stopped), begin
     for step in walk(file, split, _WINDOW_BYTES, max_record_bytes, end, verify=False):
         if step.parts.shape[1]:
             records.add(step.origin, step.parts)
@@ -218,12 +215,12 @@ def end_of_segment(
 class _LastRecords:
     """The records seen last: enough to step back over those that did not get to disk as a whole."""
 
-    def __init__(self, layout: StoreLayout, *, needs_texts: bool) -> None:
+    def __init__(self, log_format: Format, *, needs_texts: bool) -> None:
         self._origin = 0
         self._needs_texts = needs_texts
-        self._rules = rules_of(layout)
-        self._texts = kernel_of(layout).texts
-        self._parts = np.empty((kernel_of(layout).part_count, 0), np.int64)
+        self._rules = log_format.rules
+        self._texts = log_format.kernel.texts
+        self._parts = np.empty((log_format.kernel.part_count, 0), np.int64)
 
     def add(self, origin: int, parts: Array) -> None:
         """Remember the records of one step instead of those before.
@@ -336,7 +333,7 @@ def _segment_ranges(store: Store, store_range: StoreRange) -> Iterator[Split]:
             logger.warning("%s has %d bytes, %d more than its neighbours leave room for: they are not read",
                            segment.path, segment.file_size, segment.file_size - size)  # fmt: skip
         base, path = segment.base_offset, segment.path
-        yield Split(store.broker, path, base, start, end, segment_end, file_end, layout=store.layout)
+        yield Split(store.broker, path, base, start, end, segment_end, file_end, format=store.format)
         expected = end
     if expected < store_range.end:
         yield _missing(store, expected, store_range.end, common)
@@ -345,7 +342,7 @@ def _segment_ranges(store: Store, store_range: StoreRange) -> Iterator[Split]:
 def _missing(store: Store, start: int, end: int, size: int) -> Split:
     base_offset = start - start % size
     path = f"{store.root}/{segment_name(base_offset)}"
-    return Split(store.broker, path, base_offset, start, end, end, end, missing=True, layout=store.layout)
+    return Split(store.broker, path, base_offset, start, end, end, end, missing=True, format=store.format)
 
 
 def divide(whole: Split, max_partition_bytes: int, max_record_bytes: int, until: int | None = None) -> list[Split]:

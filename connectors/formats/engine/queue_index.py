@@ -22,8 +22,8 @@ import numpy as np
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.filters import Filters
 from commitlake.connectors.formats.engine.index_answer import Answer, IndexUnusable, check_that_it_pays
+from commitlake.connectors.formats.engine.queue_format import BEHIND_ALL, QueueFormat
 from commitlake.connectors.formats.engine.splits import Split
-from commitlake.connectors.formats.rocketmq.queue_formats import BEHIND_ALL, CONSUME_QUEUES, QueueFormat
 from commitlake.schemas.layouts.segments import is_segment_name, parse_queue_folder
 from commitlake.schemas.store_files import files_in, folders_in, open_file
 
@@ -37,9 +37,7 @@ class QueueIndex:
         name: what a plan calls it.
     """
 
-    def __init__(
-        self, store_folder: Path, filters: Filters, max_record_bytes: int, queues: QueueFormat = CONSUME_QUEUES
-    ) -> None:
+    def __init__(self, store_folder: Path, filters: Filters, max_record_bytes: int, queues: QueueFormat) -> None:
         """List the queues; no entry is read.
 
         Args:

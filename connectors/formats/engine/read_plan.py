@@ -187,7 +187,7 @@ def plan_read(options: Options, narrowing: Narrowing) -> ReadPlan:
     Raises:
         StoreError: where the path gives no store, or the snapshot names one that is not there.
     """
-    stores = find_stores(options.path, options.broker, options.layout.layouts)
+    stores = find_stores(options.path, options.broker, options.layout.formats)
     if options.snapshot is None:
         wanted = [store for store in stores if narrowing.brokers is None or store.broker in narrowing.brokers]
         until = narrowing.filters.end_offset

@@ -6,7 +6,6 @@ opinion.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -15,12 +14,9 @@ import numpy as np
 
 from commitlake.connectors.formats.engine.errors import no_progress
 from commitlake.connectors.formats.engine.files import LocalFile, OpenSegment, SegmentFile
-from commitlake.connectors.formats.engine.layouts import StoreLayout, rules_of
 from commitlake.connectors.formats.engine.stores import Segment, Store, own_size
-from commitlake.schemas.layouts.rocketmq import properties as props
-from commitlake.schemas.layouts.rocketmq.commitlog import CRC_MASK, Message
+from commitlake.connectors.formats.format import Format
 from commitlake.schemas.layouts.rocketmq.scan import Bounds, Fault, Span, SpanKind
-from commitlake.schemas.layouts.rocketmq.topics import kind_of
 from commitlake.schemas.layouts.segments import segment_name
 
 _WINDOW_BYTES = 1 << 20
@@ -53,7 +49,7 @@ def walk_store(store: Store, segment_bytes: int) -> Iterator[Found]:
         base = segment.base_offset
         name = segment_name(base)
         size = own_size(segment, following, segment_bytes)
-        for found in _walk_segment(store.layout, segment, name, size):
+        for found in _walk_segment(store.format, segment, name, size):
             if found.span.kind is SpanKind.UNWRITTEN:
                 if not (torn and found.span.start == base):  # a segment made ahead hides no torn end
                     zeros = zeros or found
@@ -97,14 +93,14 @@ def _fault(segment: str, start: int, end: int, fault: Fault, expected: str, foun
     return Found(segment, Span(SpanKind.FAULT, start, end, fault, expected, found))
 
 
-def _walk_segment(layout: StoreLayout, segment: Segment, name: str, segment_bytes: int) -> Iterator[Found]:
+def _walk_segment(log_format: Format, segment: Segment, name: str, segment_bytes: int) -> Iterator[Found]:
     with OpenSegment(segment.path) as file:
         base = segment.base_offset
         file_end = base + segment.file_size
         if isinstance(file, LocalFile) and file.next_data(0) is None:
             yield Found(name, Span(SpanKind.UNWRITTEN, base, file_end))
             return
-        rules = rules_of(layout)
+        rules = log_format.rules
         scanner = rules.scanner(base, Bounds(base + segment_bytes, file_end))
         size = _WINDOW_BYTES
         while not scanner.done:
@@ -129,36 +125,3 @@ def _walk_segment(layout: StoreLayout, segment: Segment, name: str, segment_byte
 def _read(file: SegmentFile, position: int, size: int) -> memoryview:
     window = np.empty(size, np.uint8)
     return window.data[: file.read_into(window, position)]
-
-
-def row_of(message: Message, broker: str) -> dict[str, object]:
-    """A message under the column names of the table `messages`; timestamps as ms, without the body."""
-    properties = message.properties
-    return {
-        "broker": broker,
-        "physical_offset": message.physical_offset,
-        "size": message.size,
-        "topic": message.topic,
-        "queue_id": message.queue_id,
-        "queue_offset": message.queue_offset,
-        "msg_id": message.msg_id,
-        "unique_key": message.unique_key,
-        "keys": message.keys,
-        "tags": message.tags,
-        "kind": str(kind_of(message.topic)),
-        "born_timestamp": message.born_timestamp,
-        "store_timestamp": message.store_timestamp,
-        "born_host": str(message.born_host),
-        "store_host": str(message.store_host),
-        "sys_flag": message.sys_flag,
-        "flag": message.flag,
-        "reconsume_times": message.reconsume_times,
-        "priority": props.parse_priority(properties.get(props.PRIORITY)),
-        "prepared_transaction_offset": message.prepared_transaction_offset,
-        "body_size": len(message.body),
-        "body_crc": message.body_crc & CRC_MASK,
-        "body_codec": str(message.body_codec),
-        "properties": properties,
-        "magic": int(message.magic),
-        "body_sha256": hashlib.sha256(message.body).hexdigest(),
-    }

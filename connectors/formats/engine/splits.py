@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.formats.engine.layouts import StoreLayout
+from commitlake.connectors.formats.format import Format
 from commitlake.schemas.layouts.rocketmq.scan import Bounds
 
 
@@ -23,8 +23,8 @@ class Split:
         end: physical offset behind the range.
         segment_end: physical offset behind the segment.
         file_end: physical offset behind the bytes that the file has.
+        format: what its records are.
         missing: there is no such segment: all of the range is a gap.
-        layout: what its records are.
     """
 
     broker: str
@@ -34,8 +34,8 @@ class Split:
     end: int
     segment_end: int
     file_end: int
+    format: Format
     missing: bool = False
-    layout: StoreLayout = StoreLayout.COMMITLOG
 
     @property
     def size(self) -> int:

@@ -1,6 +1,6 @@
 """Which stores a path names, and which segments they have.
 
-A store is a folder with a `commitlog` or a `journal` folder in it, which tells its layout; either may be named. The
+A store is a folder with a `commitlog` or a `journal` folder in it, which tells its format; either may be named. The
 broker's name is, in this order: the option `broker`, the path component that `{broker}` stands for, the store folder's
 name, or its parent's where that is just `store`. Nothing that is read from a store becomes part of a path.
 """
@@ -20,21 +20,19 @@ import pyarrow.fs as pafs
 
 from commitlake.connectors.formats.engine.errors import EmptyStoreError, OptionError, StoreError
 from commitlake.connectors.formats.engine.files import resolve_filesystem
-from commitlake.connectors.formats.engine.layouts import ALL_LAYOUTS, ROCKETMQ, StoreLayout, folder_names
+from commitlake.connectors.formats.format import Format, folder_names
+from commitlake.connectors.formats.registry import all_formats
+from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
 from commitlake.schemas.layouts.segments import is_segment_name, parse_segment_name
 from commitlake.schemas.store_files import UnsafeFileError, files_in
 
 logger = logging.getLogger(__name__)
 
-COMMITLOG = str(StoreLayout.COMMITLOG)
 _GENERIC_STORE_NAME = "store"
 _MOST_PARTS = 1000  # segments between two that are there; more than that says nothing about their size
 _PLACEHOLDER = "{broker}"
 _PERMISSION_HINT = "run as the broker's user, or give read permission"
 _WILDCARDS = re.compile(r"[*?\[]|" + re.escape(_PLACEHOLDER))
-_NEVER_HOLDS_A_STORE = frozenset(
-    {*ALL_LAYOUTS, "consumequeue", "consumequeue_ext", "batchconsumequeue", "index", "config", "queue", "consume"}
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +58,13 @@ class Store:
         broker: the store's name.
         root: its `commitlog` or `journal` folder, as a path or URI.
         segments: its files, in order of their offsets.
-        layout: what its records are.
+        format: what its records and indexes are.
     """
 
     broker: str
     root: str
     segments: tuple[Segment, ...]
-    layout: StoreLayout = StoreLayout.COMMITLOG
+    format: Format
 
 
 def segment_size(store: Store) -> int:
@@ -115,7 +113,7 @@ def own_size(segment: Segment, following: int | None, common: int) -> int:
     return min(-(-segment.file_size // common) * common, distance)
 
 
-def find_stores(path: str, broker: str | None = None, layouts: Sequence[StoreLayout] = ROCKETMQ) -> list[Store]:
+def find_stores(path: str, broker: str | None = None, formats: Sequence[Format] = (ROCKETMQ,)) -> list[Store]:
     """The stores that a path, a glob or a comma-separated list of them names, in order of their names.
 
     A store without a segment is an error where it is named, and passed over where a glob found it.
@@ -123,7 +121,7 @@ def find_stores(path: str, broker: str | None = None, layouts: Sequence[StoreLay
     Args:
         path: see above.
         broker: the store's name, where the path gives one store.
-        layouts: what the caller can read; what else there is is not looked for.
+        formats: those that the caller can read; stores of others are not looked for.
 
     Raises:
         StoreError: where nothing is there, where it is no store, or where it may not be read.
@@ -135,9 +133,9 @@ def find_stores(path: str, broker: str | None = None, layouts: Sequence[StoreLay
         raise StoreError(f"{path!r} is no path that can be read: expected one in UTF-8") from None
     found: dict[str, Store] = {}
     for pattern in (part.strip() for part in path.split(",") if part.strip()):
-        for root, name in _expand(pattern, layouts):
+        for root, name in _expand(pattern, formats):
             try:
-                store = _list_store(pattern, root, broker or name)
+                store = _list_store(pattern, root, broker or name, formats)
             except EmptyStoreError as error:
                 if not is_glob(pattern):
                     raise
@@ -150,7 +148,7 @@ def find_stores(path: str, broker: str | None = None, layouts: Sequence[StoreLay
                 )
             found[store.broker] = store
     if not found:
-        raise StoreError(f"no store matches {path!r}: expected folders with a {folder_names(layouts)} folder in them")
+        raise StoreError(f"no store matches {path!r}: expected folders with a {folder_names(formats)} folder in them")
     return [found[name] for name in sorted(found)]
 
 
@@ -159,19 +157,19 @@ def is_glob(pattern: str) -> bool:
     return bool(_WILDCARDS.search(pattern))
 
 
-def _expand(pattern: str, layouts: Sequence[StoreLayout]) -> Iterator[tuple[str, str]]:
+def _expand(pattern: str, formats: Sequence[Format]) -> Iterator[tuple[str, str]]:
     """The logs' folders (inner path) that a pattern names, each with its broker's name."""
     filesystem, inner_path = resolve_filesystem(pattern)
     if not is_glob(inner_path):
-        root = _log_folder(filesystem, pattern, inner_path, layouts)
+        root = _log_folder(filesystem, pattern, inner_path, formats)
         yield root, _default_name(root)
         return
     parts = inner_path.rstrip("/").split("/")
-    wanted = layouts
-    if parts[-1] in layouts:
-        wanted = [StoreLayout(parts.pop())]
+    wanted = [log_format.folder for log_format in formats]
+    if parts[-1] in wanted:
+        wanted = [parts.pop()]
     fixed = next(number for number, part in enumerate(parts) if _WILDCARDS.search(part))
-    matchers = [_matcher([*parts, layout]) for layout in wanted]
+    matchers = [_matcher([*parts, folder]) for folder in wanted]
     for folders in _walk(filesystem, "/".join(parts[:fixed]) or "/", wanted):
         found = [match for folder in folders for matcher in matchers if (match := matcher.fullmatch(folder))]
         if found:
@@ -181,10 +179,10 @@ def _expand(pattern: str, layouts: Sequence[StoreLayout]) -> Iterator[tuple[str,
 
 
 def _check_one(folder: str, found: Sequence[str]) -> None:
-    """Refuse a folder with logs of two layouts: which one a user means is not for us to say."""
+    """Refuse a folder with logs of two formats: the user has to say which one is meant."""
     if len(found) > 1:
         names = " and ".join(f"'{path.rsplit('/', 1)[1]}'" for path in found)
-        choices = ", ".join(f"--layout {layout}" for layout in StoreLayout)
+        choices = ", ".join(f"--layout {log_format.folder}" for log_format in all_formats())
         raise StoreError(
             f"{folder} holds {names}: expected one of them. Say which one is meant ({choices}; the source's option "
             "layout), or name the folder itself"
@@ -204,7 +202,7 @@ def _matcher(parts: list[str]) -> re.Pattern[str]:
     return re.compile("".join(pieces).removesuffix("/"))
 
 
-def _walk(filesystem: pafs.FileSystem, folder: str, layouts: Sequence[StoreLayout]) -> Iterator[list[str]]:
+def _walk(filesystem: pafs.FileSystem, folder: str, names: Sequence[str]) -> Iterator[list[str]]:
     """The logs' folders in each folder below one; what cannot hold one is not entered."""
     try:
         entries = filesystem.get_file_info(pafs.FileSelector(folder))
@@ -215,10 +213,11 @@ def _walk(filesystem: pafs.FileSystem, folder: str, layouts: Sequence[StoreLayou
     inner = sorted(
         (entry.path, entry.base_name) for entry in _nameable(folder, entries) if entry.type == pafs.FileType.Directory
     )
-    yield [path for path, name in inner if name in layouts]
+    yield [path for path, name in inner if name in names]
+    never_hold_a_store = frozenset().union(*(log_format.store_folders for log_format in all_formats()))
     for path, name in inner:
-        if name not in _NEVER_HOLDS_A_STORE:
-            yield from _walk(filesystem, path, layouts)
+        if name not in never_hold_a_store:
+            yield from _walk(filesystem, path, names)
 
 
 def _nameable(folder: str, entries: Iterable[pafs.FileInfo]) -> Iterator[pafs.FileInfo]:
@@ -233,26 +232,27 @@ def _nameable(folder: str, entries: Iterable[pafs.FileInfo]) -> Iterator[pafs.Fi
         yield entry
 
 
-def _log_folder(filesystem: pafs.FileSystem, given: str, path: str, layouts: Sequence[StoreLayout]) -> str:
+def _log_folder(filesystem: pafs.FileSystem, given: str, path: str, formats: Sequence[Format]) -> str:
     path = path.rstrip("/")
+    wanted, known = ([log_format.folder for log_format in some] for some in (formats, all_formats()))
     try:
-        info, *inside = filesystem.get_file_info([path, *(f"{path}/{layout}" for layout in ALL_LAYOUTS)])
+        info, *inside = filesystem.get_file_info([path, *(f"{path}/{folder}" for folder in known)])
     except PermissionError:
         raise StoreError(f"{given} may not be read: {_PERMISSION_HINT}") from None
     there = [str(folder.path) for folder in inside if folder.type == pafs.FileType.Directory]
-    found = [folder for folder in there if folder.rsplit("/", 1)[1] in layouts]
+    found = [folder for folder in there if folder.rsplit("/", 1)[1] in wanted]
     if found:
         _check_one(given, found)
         return found[0]
-    names = folder_names(layouts)
+    names = folder_names(formats)
     if info.type == pafs.FileType.NotFound:
         raise StoreError(f"{given} does not exist: expected a broker's store folder, the one that holds {names}")
     if info.type == pafs.FileType.File:
         raise StoreError(f"{given} is a file: expected the store folder, the one that holds {names}")
-    if info.base_name in layouts:
+    if info.base_name in wanted:
         return path
     for other in [*there, path]:
-        if (layout := other.rsplit("/", 1)[-1]) in ALL_LAYOUTS:
+        if (layout := other.rsplit("/", 1)[-1]) in known:
             raise StoreError(
                 f"{given} holds a store's {layout!r}: expected {names}, as was asked for. Ask for this one (--layout "
                 f"{layout}, or without --layout; in Spark format({layout!r}), or its option layout)"
@@ -267,7 +267,7 @@ def _default_name(root: str) -> str:
     return parts[-1] or _GENERIC_STORE_NAME
 
 
-def _list_store(given: str, root: str, broker: str) -> Store:
+def _list_store(given: str, root: str, broker: str, formats: Sequence[Format]) -> Store:
     filesystem, _ = resolve_filesystem(given)
     prefix = given.split("://", maxsplit=1)[0] + "://" if "://" in given else ""
     try:
@@ -284,7 +284,8 @@ def _list_store(given: str, root: str, broker: str) -> Store:
     if not segments:
         raise EmptyStoreError(f"{prefix}{root} holds no segment: the broker has not stored a message yet")
     in_order = tuple(sorted(segments, key=lambda segment: segment.base_offset))
-    return Store(broker, prefix + root, in_order, StoreLayout(root.rsplit("/", 1)[1]))
+    log_format = next(each for each in formats if each.folder == root.rsplit("/", 1)[1])
+    return Store(broker, prefix + root, in_order, log_format)
 
 
 def _check_files(root: str) -> None:

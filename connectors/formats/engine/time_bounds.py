@@ -25,11 +25,10 @@ from typing import NamedTuple
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.files import OpenSegment, SegmentFile
-from commitlake.connectors.formats.engine.kernels import kernel_of
-from commitlake.connectors.formats.engine.layouts import StoreLayout
 from commitlake.connectors.formats.engine.look import message_at
 from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.engine.walk import End, Step, walk
+from commitlake.connectors.formats.format import Format
 
 _READERS = 16  # behind a URI every look is a request, and they are waited for together
 PROBES = 16
@@ -136,14 +135,14 @@ def _extremes(file: SegmentFile, part: Split, max_record_bytes: int) -> list[int
     found: list[int] = []
     for step in walk(file, part, _PROBE_BYTES, max_record_bytes, End(), verify=False):
         if step.parts.shape[1]:
-            times = store_times(step, part.layout)
+            times = store_times(step, part.format)
             found += [int(times.min()), int(times.max())]
     return found
 
 
-def store_times(step: Step, layout: StoreLayout) -> Array:
+def store_times(step: Step, log_format: Format) -> Array:
     """The store times of a step's records, in ms."""
-    return kernel_of(layout).store_times(step.window, step.parts)
+    return log_format.kernel.store_times(step.window, step.parts)
 
 
 def _time_at(whole: Split, offset: int, max_record_bytes: int) -> int | None:

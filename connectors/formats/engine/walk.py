@@ -16,13 +16,11 @@ from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.errors import SegmentCutError
 from commitlake.connectors.formats.engine.files import LocalFile, SegmentFile, Window
 from commitlake.connectors.formats.engine.kernel import hop as kernel
-from commitlake.connectors.formats.engine.kernels import kernel_of
-from commitlake.connectors.formats.engine.layouts import StoreLayout
 from commitlake.connectors.formats.engine.place import Place
 from commitlake.connectors.formats.engine.progress import WalkProgress
 from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.engine.windows import Windows
-from commitlake.schemas.layouts.rocketmq.commitlog import BLANK
+from commitlake.connectors.formats.format import Format
 from commitlake.schemas.layouts.rocketmq.scan import Fault
 
 _FAULT_ROOM = 1024
@@ -72,9 +70,9 @@ Hop = Callable[[Place, Array, Array], Array]
 """Goes on from `state[POSITION]`, by `(place, state, faults)`; gives the places of the records it found."""
 
 
-def find_places(layout: StoreLayout) -> Hop:
+def find_places(log_format: Format) -> Hop:
     """The hop that finds records, and no more."""
-    compiled = kernel_of(layout)
+    compiled = log_format.kernel
     parts = np.empty((compiled.part_count, _PLACES + 1), np.int64)
 
     def hop(place: Place, state: Array, faults: Array) -> Array:
@@ -112,7 +110,7 @@ def walk(
         SegmentCutError: if the file was cut while the caller looked at a step.
         NoProgressError: if the hop does not get on, or asks for the same window again.
     """
-    hop = hop or find_places(split.layout)
+    hop = hop or find_places(split.format)
     state = np.zeros(kernel.STATE_SIZE, np.int64)
     state[kernel.POSITION] = split.start
     state[kernel.BAD_START] = -1
@@ -124,7 +122,7 @@ def walk(
     progress = WalkProgress(split.path, split.base_offset)
     while state[kernel.STOP] == kernel.STOP_WINDOW:
         if state[kernel.BAD_START] >= 0:
-            _skip_hole(file, split.base_offset, limit, state)
+            _skip_hole(file, split, limit, state)
         origin = int(state[kernel.POSITION])
         progress.check_window(origin, reach, *windows.sizes)
         with windows.open(origin, reach) as opened:
@@ -168,14 +166,14 @@ def walk(
         )
 
 
-def _skip_hole(file: SegmentFile, base_offset: int, limit: int, state: Array) -> None:
+def _skip_hole(file: SegmentFile, split: Split, limit: int, state: Array) -> None:
     """Go on behind what a sparse file does not have: to read all of it would fill the memory with zeros."""
     if isinstance(file, LocalFile):
         position = int(state[kernel.POSITION])
-        data = file.next_data(position - base_offset)
-        following = limit if data is None else min(limit, base_offset + data)
+        data = file.next_data(position - split.base_offset)
+        following = limit if data is None else min(limit, split.base_offset + data)
         # A landmark may begin in the zeros before the data.
-        state[kernel.POSITION] = max(position, following - BLANK.size)
+        state[kernel.POSITION] = max(position, following - split.format.rules.head_bytes)
 
 
 def _bad_ranges(faults: Array) -> list[BadRange]:

@@ -19,7 +19,7 @@ import numpy as np
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.errors import StoreError
 from commitlake.connectors.formats.engine.files import OpenSegment
-from commitlake.connectors.formats.engine.layouts import LayoutRules
+from commitlake.connectors.formats.format import RecordRules
 
 BLOCK_BYTES = 512
 """What a disk writes as a whole; pages are multiples of it."""
@@ -44,7 +44,7 @@ def lacks_blocks(window: Array, begin: int, end: int, offset: int) -> bool:
     return not blocks.any(axis=1).all()
 
 
-def vouched_for(segment_path: str, message: Any, rules: LayoutRules) -> bool:
+def vouched_for(segment_path: str, message: Any, rules: RecordRules) -> bool:
     """Whether the files beside a log say that a message's record was on the disk."""
     root = segment_path.rsplit("/", 2)[0]
     was_closed = _read(f"{root}/{_ABORT}") is None

@@ -1,24 +1,21 @@
-"""What the queues of a layout are, for those who compare or make many entries at once."""
+"""The queues of a format, for code that compares or makes many entries at once."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.formats.engine.layouts import StoreLayout
 from commitlake.connectors.formats.facts.entries import QueueEntries
 
 
 @dataclass(frozen=True)
 class QueueLayout:
-    """The queues of a layout.
+    """The queues of a format, of one kind.
 
     Attributes:
         folder: where they lie, beside the log.
@@ -30,6 +27,7 @@ class QueueLayout:
             entry's, and the others follow it.
         is_written: which entries a broker takes for written; the first that it does not ends the queue.
         is_filler: which of them stand for no message.
+        refuses_other_names: whether a broker stops at a file among a queue's whose name is not a number.
         fills_gaps: whether these stand wherever the log has lost a message; else only before the first one.
         to_entries: columns as entries.
         words: an entry, in words.
@@ -43,6 +41,7 @@ class QueueLayout:
     is_aligned: bool
     is_written: Callable[[Array], Array]
     is_filler: Callable[[Array], Array]
+    refuses_other_names: bool
     fills_gaps: bool
     to_entries: Callable[[QueueEntries], Array]
     words: Callable[[Any], str]
@@ -66,16 +65,3 @@ class QueueLayout:
         any_bytes = entries.view(np.uint8).reshape(len(entries), self.entry_size).any(axis=1)
         empty: Array = ~any_bytes | self.is_filler(entries)
         return empty
-
-
-_QUEUES = {
-    StoreLayout.COMMITLOG: "commitlake.connectors.formats.rocketmq.consume_queues",
-    StoreLayout.JOURNAL: "commitlake.connectors.formats.jmq.queue_facts",
-}
-
-
-@cache
-def queues_of(layout: StoreLayout) -> QueueLayout:
-    """The queues of a layout."""
-    queues: QueueLayout = import_module(_QUEUES[layout]).QUEUES
-    return queues

@@ -1,4 +1,4 @@
-"""A range of the log as the columns from which indexes are made, chunk by chunk: of each layout by its own reader."""
+"""A range of the log as the columns from which indexes are made, chunk by chunk: of each format by its own reader."""
 
 from __future__ import annotations
 
@@ -8,12 +8,10 @@ from typing import Protocol
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.files import OpenSegment
 from commitlake.connectors.formats.engine.kernel import hop as h
-from commitlake.connectors.formats.engine.layouts import StoreLayout
 from commitlake.connectors.formats.engine.place import Place
 from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.engine.walk import BadRange, End, walk
-from commitlake.connectors.formats.facts.records import CommitLogReader, Facts
-from commitlake.connectors.formats.jmq.facts import JournalReader
+from commitlake.connectors.formats.facts.records import Facts
 from commitlake.schemas.layouts.rocketmq.delay_levels import DEFAULT_DELAY_LEVELS_MS
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES, Fault
 
@@ -23,7 +21,7 @@ _WINDOW_BYTES = 4 << 20
 
 
 class FactsReader(Protocol):
-    """Collects chunks of one range of a log, of one layout."""
+    """Collects chunks of one range of a log."""
 
     def hop(self, place: Place, state: Array, faults: Array) -> Array:
         """See `walk.Hop`; what it finds counts once `commit` is told of it."""
@@ -67,7 +65,7 @@ def read_facts(
     if split.missing:
         yield _missing(split)
         return
-    reader = _reader_of(split, delay_levels_ms, chunk_rows)
+    reader = split.format.facts_reader(split.start, delay_levels_ms, chunk_rows)
     end = End()
     try:
         with OpenSegment(split.path) as file:
@@ -83,13 +81,7 @@ def read_facts(
     yield reader.finish(split.end)
 
 
-def _reader_of(split: Split, delay_levels_ms: Sequence[int], chunk_rows: int) -> FactsReader:
-    if split.layout is StoreLayout.JOURNAL:
-        return JournalReader(split.start, chunk_rows)
-    return CommitLogReader(split.start, delay_levels_ms, chunk_rows)
-
-
 def _missing(split: Split) -> Facts:
-    reader = _reader_of(split, (0,), 1)
+    reader = split.format.facts_reader(split.start, (0,), 1)
     reader.add_bad(BadRange(split.start, split.end, Fault.MISSING_SEGMENT))
     return reader.finish(split.end)

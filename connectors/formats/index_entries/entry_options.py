@@ -37,9 +37,10 @@ from enum import StrEnum
 
 from commitlake.connectors.formats.engine.errors import OptionError
 from commitlake.connectors.formats.engine.filters import Filters, Narrowing
-from commitlake.connectors.formats.engine.layouts import LayoutChoice
 from commitlake.connectors.formats.engine.option_values import OptionValues
 from commitlake.connectors.formats.engine.options import BY_SIZE, Mode
+from commitlake.connectors.formats.registry import ANY_FORMAT, FormatChoice
+from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
 from commitlake.connectors.option_names import known_options
 from commitlake.schemas.layouts.rocketmq.indexfile import MAX_FILE_BYTES, Geometry, key_hash
 
@@ -66,7 +67,7 @@ class EntryOptions:
 
     path: str
     broker: str | None
-    layout: LayoutChoice
+    layout: FormatChoice
     mode: Mode
     columns: tuple[str, ...] | None
     max_partition_bytes: int
@@ -105,7 +106,7 @@ def parse_queue_options(given: Mapping[str, str]) -> EntryOptions:
         min_offset=read.number("startingOffset"),
         end_offset=read.number("endingOffset"),
     )
-    return _common(values, read, filters, read.choice("layout", LayoutChoice, LayoutChoice.ANY))
+    return _common(values, read, filters, read.format_choice("layout", ANY_FORMAT))
 
 
 def parse_index_options(given: Mapping[str, str]) -> IndexFileOptions:
@@ -118,11 +119,11 @@ def parse_index_options(given: Mapping[str, str]) -> IndexFileOptions:
         if name in values and content is not IndexContent.ENTRIES:
             raise OptionError(f"option {name} is for entries: expected content entries, found {content}")
     return IndexFileOptions(
-        _common(values, read, filters, LayoutChoice.COMMITLOG), content, _key_hashes(read), _geometry(read)
+        _common(values, read, filters, FormatChoice(ROCKETMQ)), content, _key_hashes(read), _geometry(read)
     )
 
 
-def _common(values: Mapping[str, str], read: OptionValues, filters: Filters, layout: LayoutChoice) -> EntryOptions:
+def _common(values: Mapping[str, str], read: OptionValues, filters: Filters, layout: FormatChoice) -> EntryOptions:
     if not values.get("path"):
         raise OptionError("the option 'path' is missing: load(PATH), a broker's store folder or a glob")
     return EntryOptions(

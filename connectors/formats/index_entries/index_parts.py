@@ -89,7 +89,7 @@ def plan_index_files(options: IndexFileOptions, narrowing: Narrowing) -> list[li
     """
     read = options.read
     parts: list[IndexPart] = []
-    for store in find_stores(read.path, read.broker, read.layout.layouts):
+    for store in find_stores(read.path, read.broker, read.layout.formats):
         if narrowing.brokers is None or store.broker in narrowing.brokers:
             try:
                 parts += _parts_of_store(store, options)

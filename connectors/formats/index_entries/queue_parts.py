@@ -15,14 +15,12 @@ from pathlib import Path
 from commitlake.connectors.formats.engine.errors import StoreError
 from commitlake.connectors.formats.engine.files import LocalFile
 from commitlake.connectors.formats.engine.filters import Narrowing
-from commitlake.connectors.formats.engine.layouts import StoreLayout
 from commitlake.connectors.formats.engine.stores import Store, find_stores
-from commitlake.connectors.formats.facts.queue_layouts import QueueLayout, queues_of
+from commitlake.connectors.formats.facts.queue_layouts import QueueLayout
 from commitlake.connectors.formats.index_entries.entry_damage import BadEntries, Reason
 from commitlake.connectors.formats.index_entries.entry_options import EntryOptions
 from commitlake.connectors.formats.index_entries.entry_windows import find_data
 from commitlake.connectors.formats.index_entries.partitions import MAX_FILE_BYTES, divide_range, group_parts, local_root
-from commitlake.connectors.formats.rocketmq import batch_queues
 from commitlake.schemas.layouts.segments import is_segment_name, parse_queue_folder, parse_segment_name
 from commitlake.schemas.store_files import UnsafeFileError, files_in, folders_in
 
@@ -31,8 +29,8 @@ _ROCKSDB_FILE = "CURRENT"
 
 def queue_layouts(store: Store) -> tuple[QueueLayout, ...]:
     """Return the kinds of queues that a store may have, the usual one first."""
-    usual = queues_of(store.layout)
-    return (usual, batch_queues.QUEUES) if store.layout is StoreLayout.COMMITLOG else (usual,)
+    usual, batches = store.format.queues, store.format.batch_queues
+    return (usual,) if batches is None else (usual, batches)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +106,7 @@ def plan_queues(options: EntryOptions, narrowing: Narrowing) -> list[list[QueueP
         StoreError: where the path gives no store with queues on a local disk, or a link lies among their files.
     """
     parts: list[QueuePart] = []
-    for store in find_stores(options.path, options.broker, options.layout.layouts):
+    for store in find_stores(options.path, options.broker, options.layout.formats):
         if narrowing.brokers is None or store.broker in narrowing.brokers:
             try:
                 parts += _parts_of_store(store, narrowing)

@@ -14,12 +14,11 @@ from commitlake.connectors.formats.engine.files import Window
 from commitlake.connectors.formats.engine.kernel import hop as h
 from commitlake.connectors.formats.engine.kernel.buffers import is_crowded, make_interner
 from commitlake.connectors.formats.engine.kernel.columns import intern_spans
-from commitlake.connectors.formats.engine.kernels import kernel_of
-from commitlake.connectors.formats.engine.layouts import StoreLayout
 from commitlake.connectors.formats.engine.place import Place
 from commitlake.connectors.formats.engine.walk import BadRange
 from commitlake.connectors.formats.engine.windows import numbers_at
 from commitlake.connectors.formats.facts.records import SEED, Facts, topic_names
+from commitlake.connectors.formats.jmq.reading import KERNEL
 from commitlake.schemas.layouts.jmq.journal import HEAD
 
 _STEP_ROWS = 2048
@@ -37,7 +36,7 @@ class JournalReader:
             start: journal offset of the range's first byte.
             chunk_rows: records of a chunk at most.
         """
-        self._kernel = kernel_of(StoreLayout.JOURNAL)
+        self._kernel = KERNEL
         self._rows = chunk_rows
         self._start = self._behind = start
         self._parts = np.empty((self._kernel.part_count, min(_STEP_ROWS, chunk_rows) + 1), np.int64)

@@ -81,6 +81,7 @@ QUEUES = QueueLayout(
     is_aligned=False,
     is_written=is_written,
     is_filler=is_lost,
+    refuses_other_names=False,
     fills_gaps=True,
     to_entries=to_entries,
     words=_words,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from commitlake.connectors.formats.rocketmq.queue_formats import BEHIND_ALL, QueueFormat
+from commitlake.connectors.formats.engine.queue_format import BEHIND_ALL, QueueFormat
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.jmq.journal import MIN_RECORD_SIZE
 from commitlake.schemas.layouts.jmq.queue import ENTRY, FOLDER, parse_entry

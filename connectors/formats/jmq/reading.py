@@ -1,11 +1,11 @@
-"""The compiled side of JMQ's journal; see `connectors.formats.engine.kernels`."""
+"""The compiled side of JMQ's journal; see `connectors.formats.engine.format_kernel`."""
 
 from __future__ import annotations
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.files import Window
+from commitlake.connectors.formats.engine.format_kernel import FormatKernel
 from commitlake.connectors.formats.engine.kernel import hop
-from commitlake.connectors.formats.engine.kernels import LayoutKernel
 from commitlake.connectors.formats.engine.windows import numbers_at
 from commitlake.connectors.formats.jmq.decoder import JournalDecoder
 from commitlake.connectors.formats.jmq.kernel.records import (
@@ -35,7 +35,7 @@ def _queue_offsets(window: Window, parts: Array) -> Array:
     return numbers_at(window, parts[hop.START] + HEAD.offset_of("queue_offset"), ">i8")
 
 
-KERNEL = LayoutKernel(
+KERNEL = FormatKernel(
     tag=JOURNAL,
     part_count=JOURNAL_PART_COUNT,
     texts=(
@@ -49,5 +49,4 @@ KERNEL = LayoutKernel(
     queue_offsets=_queue_offsets,
     decoder=JournalDecoder,
     queues=QUEUE_FILES,
-    has_key_index=False,
 )

@@ -30,8 +30,6 @@ from commitlake.schemas.layouts.rocketmq.topics import Kind
 
 APP = "jmq.app"
 RECEIVE_TIMESTAMP = "jmq.receive_timestamp"
-ID_MARK = "@"
-"""In the `msg_id` of every row of a journal, and of none of a CommitLog, where it is hexadecimal."""
 _RESERVED = re.compile(rf"_*(?:{re.escape(APP)}|{re.escape(RECEIVE_TIMESTAMP)})")
 _BITS = 64
 _MASK = (1 << _BITS) - 1
@@ -44,7 +42,7 @@ def shown_name(name: str) -> str:
 
 def unique_key(topic: str, queue_id: int, queue_offset: int, broker: str) -> str:
     """A message's id; `queue_offset` is unsigned."""
-    return f"{topic}/{queue_id}/{queue_offset}{ID_MARK}{broker}"
+    return f"{topic}/{queue_id}/{queue_offset}@{broker}"
 
 
 def signed(value: int) -> int:

@@ -67,6 +67,7 @@ QUEUES = QueueLayout(
     is_aligned=True,
     is_written=is_written,
     is_filler=_is_filler,
+    refuses_other_names=True,
     fills_gaps=False,
     to_entries=to_entries,
     words=_words,

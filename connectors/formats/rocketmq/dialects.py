@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from commitlake.connectors.formats.engine.files import OpenSegment, SegmentFile
-from commitlake.connectors.formats.engine.layouts import StoreLayout
 from commitlake.connectors.formats.engine.stores import Store
-from commitlake.schemas.layouts.boltmq.dialect import ROCKETMQ, Dialect
+from commitlake.schemas.layouts.boltmq.dialect import Dialect
 from commitlake.schemas.layouts.rocketmq.commitlog import BLANK, dialect_of_segment
 
 
@@ -18,19 +17,13 @@ def dialects_of(store: Store) -> frozenset[Dialect]:
     bytes of each segment.
     """
     found = set()
-    for segment in store.segments if store.layout is StoreLayout.COMMITLOG else ():
+    for segment in store.segments:
         try:
             with OpenSegment(segment.path) as file:
                 found.add(_dialect_of(file, segment.file_size))
         except FileNotFoundError:
             continue  # deleted since it was listed
     return frozenset(dialect for dialect in found if dialect is not None)
-
-
-def dialect_of(store: Store) -> Dialect:
-    """The dialect of a store, RocketMQ's where its segments do not tell another."""
-    found = dialects_of(store)
-    return ROCKETMQ if ROCKETMQ in found or not found else min(found, key=lambda dialect: dialect.name)
 
 
 def _dialect_of(file: SegmentFile, file_size: int) -> Dialect | None:

@@ -1,12 +1,12 @@
-"""The compiled side of RocketMQ's CommitLog; see `kernels`."""
+"""The compiled side of RocketMQ's CommitLog; see `engine.format_kernel`."""
 
 from __future__ import annotations
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.decoder import Decoder
 from commitlake.connectors.formats.engine.files import Window
+from commitlake.connectors.formats.engine.format_kernel import FormatKernel
 from commitlake.connectors.formats.engine.kernel import hop
-from commitlake.connectors.formats.engine.kernels import LayoutKernel
 from commitlake.connectors.formats.engine.windows import numbers_at
 from commitlake.connectors.formats.rocketmq.kernel.records import COMMITLOG
 from commitlake.connectors.formats.rocketmq.queue_formats import CONSUME_QUEUES
@@ -25,7 +25,7 @@ def _queue_offsets(window: Window, parts: Array) -> Array:
     return numbers_at(window, parts[hop.START] + HEAD.offset_of("queue_offset"), ">i8")
 
 
-KERNEL = LayoutKernel(
+KERNEL = FormatKernel(
     tag=COMMITLOG,
     part_count=hop.PART_COUNT,
     texts=((hop.TOPIC, hop.TOPIC_LENGTH), (hop.PROPERTIES, hop.PROPERTIES_LENGTH)),
@@ -34,5 +34,4 @@ KERNEL = LayoutKernel(
     queue_offsets=_queue_offsets,
     decoder=Decoder,
     queues=CONSUME_QUEUES,
-    has_key_index=True,
 )

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
 from commitlake.connectors.rocketmq.options import Options
 from commitlake.connectors.rocketmq.puller import Puller
 from commitlake.jobs.rebuild import main
@@ -38,7 +39,7 @@ _LOOK_UPS = 40
 
 def rebuild(root: Path, out: Path, like: Path | None = None, *, close_heads: bool = False) -> Rebuilt:
     """Rebuild a store; where nothing is left of its indexes, with the settings of another."""
-    found = find_settings(like or root, Wanted(delay_levels_ms=LEVELS))
+    found = find_settings(like or root, Wanted(delay_levels_ms=LEVELS), ROCKETMQ)
     sizes = found.queue_file_size, found.index_slots, found.index_entries
     wanted = Wanted(None, *sizes, found.index_tags, LEVELS, close_heads)
     (store,) = find_stores(str(root), "a")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
 from commitlake.connectors.formats.rocketmq.topic_configs import TABLE, read_topics
 from commitlake.connectors.lake.committer import commit_run, open_for_append
 from commitlake.connectors.lake.packs.location import PackLocation
@@ -42,7 +43,7 @@ def lake(recorded_store: RecordedStore, tmp_path_factory: pytest.TempPathFactory
 
 def restore(lake: LakePaths, like: RecordedStore, out: Path, chosen: Chosen | None = None) -> Restored:
     """Restore with the settings that a store's files tell."""
-    found = find_settings(like.store, Wanted(delay_levels_ms=LEVELS))
+    found = find_settings(like.store, Wanted(delay_levels_ms=LEVELS), ROCKETMQ)
     sizes = found.queue_file_size, found.index_slots, found.index_entries
     wanted = Wanted(None, *sizes, like.version == "5.5.0", LEVELS)
     path = like.store / "config" / "consumerOffset.json"

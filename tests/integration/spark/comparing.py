@@ -10,8 +10,9 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from commitlake.connectors.formats.engine.records import row_of, walk_store
+from commitlake.connectors.formats.engine.records import walk_store
 from commitlake.connectors.formats.engine.stores import find_stores, segment_size
+from commitlake.connectors.formats.rocketmq.rows import row_of
 from commitlake.schemas.tables.messages import BODY, CORRUPT_RECORD, SOURCE
 
 Row = dict[str, Any]

@@ -14,8 +14,9 @@ from pyspark.sql import functions as F
 from commitlake import register
 from commitlake.broker_lite.delivery import Delivery
 from commitlake.broker_lite.stores.rocketmq import MessageStore
-from commitlake.connectors.formats.engine.records import row_of, walk_store
+from commitlake.connectors.formats.engine.records import walk_store
 from commitlake.connectors.formats.engine.stores import find_stores, segment_size
+from commitlake.connectors.formats.rocketmq.rows import row_of
 from commitlake.connectors.lake.packs.spark_reader import with_bodies
 from commitlake.jobs import archive, audit, dump, explain, guard, query
 from commitlake.pipelines.archive.run import Config, run_archive

@@ -12,9 +12,9 @@ from pyspark.sql import functions as F
 
 from commitlake import register
 from commitlake.broker_lite.stores.jmq import JournalOptions, JournalStore
-from commitlake.connectors.formats.engine.layouts import ALL_LAYOUTS, rules_of
 from commitlake.connectors.formats.engine.records import walk_store
 from commitlake.connectors.formats.engine.stores import find_stores, segment_size
+from commitlake.connectors.formats.registry import all_formats
 from commitlake.connectors.lake.packs.spark_reader import with_bodies
 from commitlake.jobs import archive, audit, dump, explain, guard, query
 from commitlake.pipelines.archive.run import Config, run_archive
@@ -47,9 +47,9 @@ def store(tmp_path: Path) -> Path:
 
 def plain_rows(path: Path) -> list[Row]:
     """Every record as the plain reader sees it."""
-    (store,) = find_stores(str(path), layouts=ALL_LAYOUTS)
+    (store,) = find_stores(str(path), formats=all_formats())
     rows = [
-        rules_of(store.layout).row_of(found.message, store.broker)
+        store.format.rules.row_of(found.message, store.broker)
         for found in walk_store(store, segment_size(store))
         if found.message is not None
     ]
@@ -121,7 +121,7 @@ def test_archive_takes_a_journal_once_with_its_bodies(spark: SparkSession, store
 
 def walk(store: Path) -> list:  # type: ignore[type-arg]
     """The messages."""
-    (found,) = find_stores(str(store), layouts=ALL_LAYOUTS)
+    (found,) = find_stores(str(store), formats=all_formats())
     return [each.message for each in walk_store(found, segment_size(found)) if each.message is not None]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.formats.engine.layouts import ALL_LAYOUTS
+from commitlake.connectors.formats.registry import all_formats
 from commitlake.jobs.cli.broker_name import BrokerName, broker_name
 from commitlake.jobs.cli.command import JobError
 from tests.logs import messages, open_segment, write_store
@@ -21,7 +21,7 @@ def store(tmp_path: Path) -> Path:
 
 def name_of(store: Path, *known: str, given: str | None = None, conf: Path | None = None) -> BrokerName:
     """The name of a store, where the lake has these."""
-    return broker_name(str(store), given, str(conf) if conf else None, known, ALL_LAYOUTS)
+    return broker_name(str(store), given, str(conf) if conf else None, known, all_formats())
 
 
 def write_conf(file: Path, name: str) -> Path:
@@ -64,7 +64,7 @@ def test_a_name_that_is_given_goes_before_all(store: Path) -> None:
 
 
 def test_a_path_of_many_stores_names_them_itself(store: Path) -> None:
-    assert broker_name(f"{store.parent.parent}/{{broker}}/store", None, None, (), ALL_LAYOUTS) == BrokerName(None)
+    assert broker_name(f"{store.parent.parent}/{{broker}}/store", None, None, (), all_formats()) == BrokerName(None)
 
 
 def test_a_file_that_is_not_there_is_an_error(store: Path, tmp_path: Path) -> None:

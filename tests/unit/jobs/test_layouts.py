@@ -6,11 +6,13 @@ import argparse
 
 import pytest
 
-from commitlake.connectors.formats.engine.layouts import LayoutChoice
+from commitlake.connectors.formats.jmq.format import FORMAT as JMQ
+from commitlake.connectors.formats.registry import ANY_FORMAT, FormatChoice
+from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
 from commitlake.jobs.cli.layouts import add_layout_argument, layout_of
 
 
-def parse(*arguments: str) -> LayoutChoice:
+def parse(*arguments: str) -> FormatChoice:
     parser = argparse.ArgumentParser()
     add_layout_argument(parser)
     return layout_of(parser.parse_args(arguments))
@@ -19,8 +21,8 @@ def parse(*arguments: str) -> LayoutChoice:
 def test_a_layout_has_the_readers_name_or_that_of_a_broker() -> None:
     of_commitlog = {parse("--layout", name) for name in ("commitlog", "rocketmq", "boltmq")}
     of_journal = {parse("--layout", name) for name in ("journal", "jmq")}
-    assert (of_commitlog, of_journal) == ({LayoutChoice.COMMITLOG}, {LayoutChoice.JOURNAL})
-    assert parse() is LayoutChoice.ANY
+    assert (of_commitlog, of_journal) == ({FormatChoice(ROCKETMQ)}, {FormatChoice(JMQ)})
+    assert parse() == ANY_FORMAT
 
 
 def test_another_name_is_refused_with_those_that_there_are(capsys: pytest.CaptureFixture[str]) -> None:

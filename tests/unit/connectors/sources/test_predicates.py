@@ -19,6 +19,7 @@ from pyspark.sql.datasource import (
 from commitlake.connectors.formats.engine.filters import Filters, narrow
 from commitlake.connectors.formats.engine.options import Options
 from commitlake.connectors.formats.engine.splits import Split
+from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
 from commitlake.connectors.sources.predicates import push
 
 NOON = datetime.datetime(2026, 11, 20, 12, tzinfo=datetime.UTC)
@@ -69,15 +70,15 @@ def test_predicates_and_options_are_narrowed_to_what_all_allow() -> None:
     ("low", "high", "expected"), [(0, 10, False), (0, 101, True), (150, 160, True), (200, 300, False)]
 )
 def test_split_is_read_where_it_can_hold_a_wanted_record(low: int, high: int, expected: bool) -> None:
-    split = Split("b", "/store/x", 0, 100, 200, 1000, 1000)
+    split = Split("b", "/store/x", 0, 100, 200, 1000, 1000, ROCKETMQ)
     narrowing = narrow(Options.parse({"path": "/store", "startingOffset": str(low), "endingOffset": str(high)}))
     assert narrowing.may_hold(split) is expected
 
 
 def test_other_brokers_are_not_read() -> None:
     narrowing = push(narrow(Options.parse({"path": "/store"})), [EqualTo(("broker",), "a")])
-    assert narrowing.may_hold(Split("a", "", 0, 0, 1, 1, 1))
-    assert not narrowing.may_hold(Split("b", "", 0, 0, 1, 1, 1))
+    assert narrowing.may_hold(Split("a", "", 0, 0, 1, 1, 1, ROCKETMQ))
+    assert not narrowing.may_hold(Split("b", "", 0, 0, 1, 1, 1, ROCKETMQ))
 
 
 def test_keys_are_a_filter_by_content() -> None:

@@ -16,8 +16,9 @@ import pytest
 
 from commitlake.connectors.formats.engine.errors import SegmentCutError
 from commitlake.connectors.formats.engine.plan import plan_splits, take_snapshot
-from commitlake.connectors.formats.engine.records import Found, row_of, walk_store
+from commitlake.connectors.formats.engine.records import Found, walk_store
 from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.connectors.formats.rocketmq.rows import row_of
 from commitlake.connectors.lake.manifest import ManifestRow
 from commitlake.connectors.lake.packs.frames import BodyRef
 from commitlake.connectors.lake.packs.location import PackLocation

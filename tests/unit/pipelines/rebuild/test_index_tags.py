@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from commitlake.broker_lite.stores.rocketmq import MessageStore
+from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
 from commitlake.pipelines.rebuild.index_tags import index_has_tags
 from commitlake.pipelines.rebuild.settings import Wanted, find_settings
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
@@ -42,7 +43,7 @@ def test_the_newest_file_tells(tmp_path: Path, tags: bool) -> None:
     root = write(tmp_path / "store", tags=tags)
     assert told(root) is tags
     (root / "checkpoint").unlink(missing_ok=True)
-    assert find_settings(root, Wanted()).index_tags is tags
+    assert find_settings(root, Wanted(), ROCKETMQ).index_tags is tags
 
 
 def test_a_file_of_two_records_says_nothing_and_the_one_before_tells(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from commitlake.broker_lite.stores.jmq import JournalStore
-from commitlake.connectors.formats.engine.layouts import StoreLayout
 from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.connectors.formats.jmq.format import FORMAT as JMQ
 from commitlake.pipelines.rebuild.errors import RebuildError
 from commitlake.pipelines.rebuild.run import Rebuilt, rebuild_store
 from commitlake.pipelines.rebuild.settings import Wanted, find_settings
@@ -36,7 +36,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def rebuild(root: Path, out: Path, wanted: Wanted = SIZES, **changes: int) -> Rebuilt:
-    (found,) = find_stores(str(root), "a", (StoreLayout.JOURNAL,))
+    (found,) = find_stores(str(root), "a", (JMQ,))
     return rebuild_store(found, out, wanted, **{"threads": 1, **changes})  # type: ignore[arg-type]
 
 
@@ -172,7 +172,7 @@ def test_a_run_that_was_interrupted_goes_on(store: Path, tmp_path: Path) -> None
     def stop(_: int) -> None:
         raise StoppedError
 
-    (found,) = find_stores(str(store), "a", (StoreLayout.JOURNAL,))
+    (found,) = find_stores(str(store), "a", (JMQ,))
     with pytest.raises(StoppedError):
         rebuild_store(found, tmp_path / "out", SIZES, threads=1, partition_bytes=5000, advance=stop)
     assert (tmp_path / "out" / ".rebuild").is_dir()
@@ -221,10 +221,10 @@ def test_a_journal_that_ends_with_a_filler_has_its_end_behind_its_last_record(tm
 
 
 def test_sizes_are_those_of_the_files_that_are_left(store: Path, tmp_path: Path) -> None:
-    assert find_settings(store, Wanted(), StoreLayout.JOURNAL).queue_file_size == OPTIONS.queue_file_size_bytes
-    assert find_settings(tmp_path, Wanted(), StoreLayout.JOURNAL).queue_file_size == 300_000 * ENTRY.size
+    assert find_settings(store, Wanted(), JMQ).queue_file_size == OPTIONS.queue_file_size_bytes
+    assert find_settings(tmp_path, Wanted(), JMQ).queue_file_size == 300_000 * ENTRY.size
     with pytest.raises(RebuildError, match="expected a multiple of 22, found 40"):
-        find_settings(store, Wanted(queue_file_size=40), StoreLayout.JOURNAL)
+        find_settings(store, Wanted(queue_file_size=40), JMQ)
 
 
 @pytest.mark.parametrize(
@@ -232,4 +232,4 @@ def test_sizes_are_those_of_the_files_that_are_left(store: Path, tmp_path: Path)
 )
 def test_what_a_jmq_store_has_not_is_refused(store: Path, wanted: Wanted) -> None:
     with pytest.raises(RebuildError, match="expected no option of an index or of delay levels"):
-        find_settings(store, wanted, StoreLayout.JOURNAL)
+        find_settings(store, wanted, JMQ)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from commitlake.broker_lite.stores.jmq import JournalStore
-from commitlake.connectors.formats.engine.layouts import StoreLayout
 from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.connectors.formats.jmq.format import FORMAT as JMQ
 from commitlake.pipelines.rebuild.errors import DisagreementError
 from commitlake.pipelines.rebuild.replace import Replacement
 from commitlake.pipelines.rebuild.run import rebuild_store
@@ -39,8 +39,8 @@ def store(intact: Path, tmp_path: Path) -> Path:
 
 def replaced(root: Path, topics: tuple[str, ...] | None = None) -> Replacement:
     """What is rebuilt of a store, and verified."""
-    (found,) = find_stores(str(root), "a", (StoreLayout.JOURNAL,))
-    replacement = Replacement(root, StoreLayout.JOURNAL)
+    (found,) = find_stores(str(root), "a", (JMQ,))
+    replacement = Replacement(root, JMQ)
     rebuilt = rebuild_store(found, replacement.out, Wanted(topics=topics), threads=1)
     replacement.take_over_old_queues(rebuilt.settings)
     replacement.verify(found, rebuilt.shifted_queues, topics)
@@ -102,8 +102,8 @@ def test_a_journal_that_lacks_a_file_replaces_nothing(store: Path) -> None:
 
 
 def test_files_that_do_not_agree_with_the_journal_replace_nothing(store: Path) -> None:
-    (found,) = find_stores(str(store), "a", (StoreLayout.JOURNAL,))
-    replacement = Replacement(store, StoreLayout.JOURNAL)
+    (found,) = find_stores(str(store), "a", (JMQ,))
+    replacement = Replacement(store, JMQ)
     rebuild_store(found, replacement.out, Wanted(), threads=1)
     path = replacement.out / "queue" / "rare" / "0" / segment_name(0)
     path.write_bytes(bytes(path.stat().st_size))

@@ -10,6 +10,7 @@ import pytest
 
 from commitlake.connectors.formats.engine.plan import take_snapshot
 from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
 from commitlake.pipelines.rebuild import replace
 from commitlake.pipelines.rebuild.errors import DisagreementError, RebuildError
 from commitlake.pipelines.rebuild.parts import PartReader, read_table
@@ -137,22 +138,22 @@ def test_nothing_is_overwritten(store: Path, rebuild: Rebuild, tmp_path: Path, n
 
 
 def test_settings_are_those_of_the_files_that_are_left(intact: Path, tmp_path: Path) -> None:
-    found = find_settings(intact, Wanted())
+    found = find_settings(intact, Wanted(), ROCKETMQ)
     assert (found.queue_file_size, found.index_slots, found.index_entries) == (320, 50, 200)
-    nothing = find_settings(tmp_path, Wanted(index_slots=7))
+    nothing = find_settings(tmp_path, Wanted(index_slots=7), ROCKETMQ)
     assert (nothing.queue_file_size, nothing.batch_file_size) == (6_000_000, 13_800_000)
     assert (nothing.index_slots, nothing.index_entries, nothing.index_tags) == (7, 20_000_000, True)
 
 
 def test_settings_that_no_broker_takes_are_refused(intact: Path, tmp_path: Path) -> None:
     with pytest.raises(RebuildError, match="expected a multiple of 20, found 30"):
-        find_settings(intact, Wanted(queue_file_size=30))
+        find_settings(intact, Wanted(queue_file_size=30), ROCKETMQ)
     with pytest.raises(RebuildError, match="expected 1 slot and 2 entries or more"):
-        find_settings(intact, Wanted(index_entries=1))
+        find_settings(intact, Wanted(index_entries=1), ROCKETMQ)
     (tmp_path / "consumequeue").mkdir()
     (tmp_path / "consumequeue" / "CURRENT").touch()
     with pytest.raises(RebuildError, match="found queues in RocksDB"):
-        find_settings(tmp_path, Wanted())
+        find_settings(tmp_path, Wanted(), ROCKETMQ)
 
 
 @pytest.mark.parametrize("kept", [0, 1, 100, 3000, 7000, SEGMENT_BYTES - 200])
@@ -169,7 +170,7 @@ def test_the_logs_end_is_where_a_read_of_all_of_it_finds_it(store: Path, kept: i
 def replaced(root: Path, topics: tuple[str, ...] | None = None) -> Replacement:
     """What is rebuilt of a store, and verified."""
     (store,) = find_stores(str(root), "a")
-    replacement = Replacement(root)
+    replacement = Replacement(root, ROCKETMQ)
     rebuilt = rebuild_store(store, replacement.out, Wanted(topics=topics), threads=1)
     replacement.take_over_old_queues(rebuilt.settings)
     replacement.verify(store, rebuilt.shifted_queues, topics)
@@ -199,7 +200,7 @@ def test_a_replacement_that_was_interrupted_is_finished(
     with pytest.raises(StoppedError):
         replacement.replace(STAMP)
     monkeypatch.undo()
-    again = Replacement(store)
+    again = Replacement(store, ROCKETMQ)
     assert again.has_started
     assert store / f"consumequeue.old-{STAMP}" not in again.replace("another stamp")
     same_files(intact, store)
@@ -237,7 +238,7 @@ def test_queues_without_a_record_in_the_log_carry_their_numbers_on(store: Path) 
 
 def test_files_that_do_not_agree_with_the_log_replace_nothing(store: Path) -> None:
     (found,) = find_stores(str(store), "a")
-    replacement = Replacement(store)
+    replacement = Replacement(store, ROCKETMQ)
     rebuild_store(found, replacement.out, Wanted(), threads=1)
     (replacement.out / "consumequeue" / "rare" / "0" / segment_name(0)).write_bytes(bytes(320))
     with pytest.raises(DisagreementError, match="nothing was replaced: queue_missing_entry at consumequeue/rare/0"):

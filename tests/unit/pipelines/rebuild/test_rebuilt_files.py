@@ -139,7 +139,7 @@ def test_a_run_that_goes_on_tells_of_the_queues_that_are_done(
         raise StopIteration
 
     with monkeypatch.context() as patched:
-        patched.setattr(run, "checkpoint_of", stop)
+        patched.setattr(run, "new_checkpoint", stop)
         with pytest.raises(StopIteration):
             rebuild(root)
     assert (tmp_path / "out" / "consumequeue" / "orders" / "0").is_dir()

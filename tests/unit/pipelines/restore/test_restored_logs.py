@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from commitlake.connectors.formats.engine.splits import Split
+from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
 from commitlake.connectors.lake.archive_log import ArchiveCommit, CommittedRange, StoreProgress
 from commitlake.connectors.lake.committer import commit_run, open_for_append
 from commitlake.connectors.lake.packs.location import PackLocation
@@ -179,7 +180,7 @@ def test_properties_that_a_broker_repeats_for_a_batch_are_the_same_bytes(
 def _archive_beside(root: Path, folder: Path) -> LakePaths:
     """What is archived of a restored store."""
     (path,) = (root / "commitlog").iterdir()
-    return _archive_split(folder, Split("a", str(path), 0, 0, _end_of(path), SIZE, SIZE))
+    return _archive_split(folder, Split("a", str(path), 0, 0, _end_of(path), SIZE, SIZE, ROCKETMQ))
 
 
 def _end_of(path: Path) -> int:
@@ -230,7 +231,7 @@ def test_what_real_brokers_wrote_comes_out_as_it_was(tmp_path: Path, restore: Re
     base, start, data = int(segment), int(segment) + int(position), path.read_bytes()
     copy = tmp_path / segment_name(base)
     copy.write_bytes(bytes(int(position)) + data)
-    split = Split("a", str(copy), base, start, start + len(data), base + SIZE, start + len(data))
+    split = Split("a", str(copy), base, start, start + len(data), base + SIZE, start + len(data), ROCKETMQ)
     restored = restore(_archive_split(tmp_path, split), segment_size=SIZE)
     assert restored.lost == 0
     found = (restored.out / "commitlog" / segment_name(base)).read_bytes()[int(position) :][: len(data)]

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.formats.engine.layouts import ALL_LAYOUTS
 from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.connectors.formats.registry import all_formats
 from commitlake.pipelines.verify.admission import Options
 from commitlake.pipelines.verify.classes import CLASSES
 from commitlake.pipelines.verify.doctor import StoreReport, verify_stores
@@ -31,7 +31,7 @@ def store(intact_jmq: Path, tmp_path: Path) -> Path:
 
 
 def report_of(root: Path, **options: int) -> StoreReport:
-    (store,) = find_stores(str(root), "a", ALL_LAYOUTS)
+    (store,) = find_stores(str(root), "a", all_formats())
     (report,) = verify_stores([store], Options(**options), processes=1)  # type: ignore[arg-type]
     return report
 

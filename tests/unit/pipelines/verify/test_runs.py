@@ -39,7 +39,7 @@ def runs(*numbers: tuple[int, int]) -> list[Run]:
 )
 def test_numbers_that_go_back_are_named(numbers: list[tuple[int, int]], expected: dict[str, int]) -> None:
     findings = Findings()
-    check_order(runs(*numbers), NO_DAMAGE, findings)
+    check_order(runs(*numbers), NO_DAMAGE, findings, "commitlog")
     assert findings.counts == expected
 
 
@@ -48,7 +48,7 @@ def test_behind_damage_they_are_stale() -> None:
     first, second = runs((0, 9), (3, 12))
     second = second._replace(first_offset=second.first_offset + 500)
     bad = BadRanges.of([BadRange(900, 1400, Fault.MAGIC)])
-    check_order([first, second], bad, findings)
+    check_order([first, second], bad, findings, "commitlog")
     assert findings.counts == {"log_stale_records": 1}
 
 

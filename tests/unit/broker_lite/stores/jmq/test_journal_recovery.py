@@ -12,10 +12,10 @@ import pytest
 from commitlake.broker_lite.stores.jmq import JournalStore
 from commitlake.broker_lite.stores.jmq.checkpoint_file import JournalCheckpointFile
 from commitlake.broker_lite.stores.rocketmq import ConfigFileError
-from commitlake.connectors.formats.engine.layouts import ALL_LAYOUTS
 from commitlake.connectors.formats.engine.options import Mode
 from commitlake.connectors.formats.engine.plan import TailKind, plan_splits, take_snapshot
 from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.connectors.formats.registry import all_formats
 from commitlake.schemas.layouts.jmq.journal import HEAD, JournalMessage, serialize_message
 from commitlake.schemas.layouts.jmq.offsets import ConsumedQueue
 from commitlake.schemas.layouts.jmq.queue import ENTRY, Entry, parse_entry, serialize_entry
@@ -235,7 +235,7 @@ def test_messages_with_a_nul_are_all_there_again_and_in_a_reader(root: Path, end
             store.put(replace(message(number), properties=(("a", value),)), 0)
         if end is crash:
             crash(store)
-    (log,) = find_stores(str(root), "b", ALL_LAYOUTS)
+    (log,) = find_stores(str(root), "b", all_formats())
     assert take_snapshot([log]).ranges["b"].tail is TailKind.UNWRITTEN
     assert [dict(one.property_pairs)["a"] for one in found(root)] == list(values)
     rows = rows_of(plan_splits(log, take_snapshot([log]).ranges["b"], 1 << 20), Mode.FAILFAST, "properties")

@@ -14,6 +14,7 @@ from commitlake.connectors.formats.engine.kernel import hop
 from commitlake.connectors.formats.engine.listed import walk_listed
 from commitlake.connectors.formats.engine.splits import ListedSplit
 from commitlake.connectors.formats.engine.walk import BadRange
+from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
 from commitlake.schemas.layouts.rocketmq.commitlog import parse_message
 from commitlake.schemas.layouts.rocketmq.scan import Fault
 from tests.logs import new_message, open_segment, records, write_store
@@ -38,6 +39,7 @@ def listed(root: Path, rows: list[int], data: bytes | None = None) -> ListedSpli
         int(STARTS[rows[-1]] + SIZES[rows[-1]]),
         SIZE,
         SIZE,
+        ROCKETMQ,
         offsets=STARTS[rows].astype(np.int64).tobytes(),
         sizes=SIZES[rows].astype(np.int64).tobytes(),
         queues=queues,

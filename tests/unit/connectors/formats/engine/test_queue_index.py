@@ -14,6 +14,7 @@ from commitlake.connectors.formats.engine.errors import IndexMismatchError
 from commitlake.connectors.formats.engine.index_answer import IndexUnusable, check_that_it_pays
 from commitlake.connectors.formats.engine.read_plan import Way
 from commitlake.connectors.formats.engine.splits import ListedSplit, Split
+from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
 from commitlake.schemas.layouts.rocketmq.consumequeue import ENTRY, PRE_BLANK, serialize_entry
 from tests.indexed_stores import RARE, SEGMENT_BYTES, plan_of, read_by_plan, read_by_scan, read_splits
 
@@ -57,7 +58,7 @@ def test_what_lies_too_close_together_is_scanned(plain: Path, monkeypatch: pytes
 
 def test_a_look_up_pays_where_little_of_much_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
-    whole = Split("b", "/store/x", 0, 0, 1 << 30, 1 << 30, 1 << 30)
+    whole = Split("b", "/store/x", 0, 0, 1 << 30, 1 << 30, 1 << 30, ROCKETMQ)
     offsets = np.arange(0, 1 << 30, 1 << 20)
     sizes = np.full(len(offsets), 1000)
     check_that_it_pays(offsets[::4], sizes[::4], (), whole)

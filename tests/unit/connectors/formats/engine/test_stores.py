@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from commitlake.connectors.formats.engine.errors import EmptyStoreError, OptionError, StoreError
-from commitlake.connectors.formats.engine.layouts import StoreLayout
 from commitlake.connectors.formats.engine.stores import Segment, Store, find_stores, segment_size, segment_sizes
+from commitlake.connectors.formats.format import Format
+from commitlake.connectors.formats.jmq.format import FORMAT as JMQ
+from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
 from tests.logs import closed_segment, messages, open_segment, write_store
 
 SIZE = 2048
@@ -85,12 +87,14 @@ def test_folder_without_a_log_is_no_store(tmp_path: Path) -> None:
         find_stores(str(tmp_path))
 
 
-@pytest.mark.parametrize(("there", "asked"), [("journal", StoreLayout.COMMITLOG), ("commitlog", StoreLayout.JOURNAL)])
-def test_a_store_of_another_layout_is_told_with_the_way_to_it(tmp_path: Path, there: str, asked: StoreLayout) -> None:
+@pytest.mark.parametrize(("there", "asked"), [("journal", ROCKETMQ), ("commitlog", JMQ)])
+def test_a_store_of_another_layout_is_told_with_the_way_to_it(tmp_path: Path, there: str, asked: Format) -> None:
     (tmp_path / there).mkdir()
     for path in (tmp_path, tmp_path / there):
-        with pytest.raises(StoreError, match=rf"holds a store's '{there}': expected '{asked}'.*\(--layout {there}, or"):
-            find_stores(str(path), layouts=[asked])
+        with pytest.raises(
+            StoreError, match=rf"holds a store's '{there}': expected '{asked.folder}'.*\(--layout {there}, or"
+        ):
+            find_stores(str(path), formats=[asked])
 
 
 def test_file_is_no_store(tmp_path: Path) -> None:
@@ -134,7 +138,7 @@ def test_glob_that_matches_nothing_is_an_error(tmp_path: Path) -> None:
 )
 def test_segment_size_follows_from_names_and_lengths(files: list[tuple[int, int]], size: int) -> None:
     segments = tuple(Segment(f"{base}", base, length) for base, length in files)
-    assert segment_size(Store("b", "root", segments)) == size
+    assert segment_size(Store("b", "root", segments, ROCKETMQ)) == size
 
 
 @pytest.mark.parametrize(
@@ -151,7 +155,7 @@ def test_segment_size_follows_from_names_and_lengths(files: list[tuple[int, int]
 )
 def test_a_segment_reaches_as_far_as_its_file(files: list[tuple[int, int]], sizes: list[int]) -> None:
     segments = tuple(Segment(f"{base}", base, length) for base, length in files)
-    assert segment_sizes(Store("b", "root", segments)) == sizes
+    assert segment_sizes(Store("b", "root", segments, ROCKETMQ)) == sizes
 
 
 def test_a_folder_whose_name_is_not_utf8_is_passed_over(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -19,6 +19,7 @@ from commitlake.connectors.formats.engine.options import Options
 from commitlake.connectors.formats.engine.request import Request
 from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
 from commitlake.connectors.sources.stream import TASK_BYTES, grouped
 from commitlake.connectors.sources.stream_offsets import Positions, from_checkpoint, to_checkpoint
 from commitlake.connectors.sources.stream_planner import StreamPlanner
@@ -257,7 +258,7 @@ def test_where_the_logs_end_is_known_beside_the_limit(root: Path) -> None:
 
 def test_small_splits_share_a_task_and_large_ones_do_not() -> None:
     def split(size: int) -> Split:
-        return Split("b", "/s", 0, 0, size, 1 << 30, 1 << 30)
+        return Split("b", "/s", 0, 0, size, 1 << 30, 1 << 30, ROCKETMQ)
 
     sizes = [1, 2, TASK_BYTES, TASK_BYTES + 1, 5, TASK_BYTES - 5, 1]
     groups = list(grouped([split(size) for size in sizes]))

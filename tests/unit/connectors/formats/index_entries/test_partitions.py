@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import pytest
 
 from commitlake.connectors.formats.engine.errors import StoreError
-from commitlake.connectors.formats.engine.layouts import StoreLayout
 from commitlake.connectors.formats.engine.stores import Store
 from commitlake.connectors.formats.index_entries.partitions import divide_range, group_parts, local_root
+from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
 
 
 @dataclass(frozen=True)
@@ -36,4 +36,4 @@ def test_parts_are_grouped_by_bytes_and_files() -> None:
 
 def test_stores_elsewhere_are_refused() -> None:
     with pytest.raises(StoreError, match="s3://b/store/commitlog: expected a store on a local disk"):
-        local_root(Store("b", "s3://b/store/commitlog", (), StoreLayout.COMMITLOG))
+        local_root(Store("b", "s3://b/store/commitlog", (), ROCKETMQ))

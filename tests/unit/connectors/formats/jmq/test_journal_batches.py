@@ -8,12 +8,12 @@ import pytest
 
 from commitlake.connectors.formats.engine.batches import read_split
 from commitlake.connectors.formats.engine.errors import DamagedLogError
-from commitlake.connectors.formats.engine.layouts import ALL_LAYOUTS
 from commitlake.connectors.formats.engine.options import Mode
 from commitlake.connectors.formats.engine.plan import plan_splits, take_snapshot
 from commitlake.connectors.formats.engine.request import Request
 from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.connectors.formats.registry import all_formats
 from tests.journals import new_message, open_file, write_journal
 from tests.unit.connectors.formats.engine.test_batches import arrow_schema, rows_of
 
@@ -26,7 +26,7 @@ def splits_with(tmp_path: Path, properties: bytes) -> list[Split]:
     text = (MARK * (len(properties) - 2)).decode()
     sent = [new_message(0), new_message(1, properties=(("k", text),)), new_message(2)]
     data = open_file(sent, 1 << 18).replace(b"k=" + text.encode(), properties)
-    (store,) = find_stores(str(write_journal(tmp_path, [(0, data)])), "b", ALL_LAYOUTS)
+    (store,) = find_stores(str(write_journal(tmp_path, [(0, data)])), "b", all_formats())
     return plan_splits(store, take_snapshot([store]).ranges["b"], 1 << 20)
 
 

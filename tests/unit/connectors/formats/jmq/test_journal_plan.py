@@ -12,12 +12,14 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from commitlake.connectors.formats.engine.batches import read_split
 from commitlake.connectors.formats.engine.errors import IndexMismatchError, StoreError
 from commitlake.connectors.formats.engine.filters import narrow
-from commitlake.connectors.formats.engine.layouts import ALL_LAYOUTS, LayoutChoice, StoreLayout
 from commitlake.connectors.formats.engine.options import Options
 from commitlake.connectors.formats.engine.read_plan import ReadPlan, Way, plan_read
 from commitlake.connectors.formats.engine.request import Request
 from commitlake.connectors.formats.engine.splits import ListedSplit
 from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.connectors.formats.jmq.format import FORMAT as JMQ
+from commitlake.connectors.formats.registry import FormatChoice, all_formats
+from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
 from commitlake.schemas.layouts.jmq.queue import ENTRY, Entry, parse_entry, serialize_entry
 from commitlake.schemas.tables.messages import SOURCE
 from tests.indexed_stores import STEP_MS, STORED_MS, without_seeks
@@ -43,7 +45,7 @@ def store(plain: Path, tmp_path: Path) -> Path:
 def plan_of(root: Path, **given: object) -> tuple[ReadPlan, Options]:
     """The plan of a read with these options."""
     texts = {"path": str(root), **{name: str(value) for name, value in given.items()}}
-    options = Options.parse(texts, LayoutChoice.JOURNAL)
+    options = Options.parse(texts, FormatChoice(JMQ))
     return plan_read(options, narrow(options)), options
 
 
@@ -58,9 +60,9 @@ def rows_of(root: Path, **given: object) -> list[Row]:
 
 def test_the_folder_tells_the_layout(plain: Path, tmp_path: Path) -> None:
     log = write_store(tmp_path / "rocketmq", [(0, open_segment(messages(3), 4096))])
-    found = {store.broker: store.layout for store in find_stores(f"{plain},{log}", layouts=ALL_LAYOUTS)}
-    assert found == {plain.name: StoreLayout.JOURNAL, "rocketmq": StoreLayout.COMMITLOG}
-    assert find_stores(str(plain / "journal"), layouts=ALL_LAYOUTS)[0].layout is StoreLayout.JOURNAL
+    found = {store.broker: store.format for store in find_stores(f"{plain},{log}", formats=all_formats())}
+    assert found == {plain.name: JMQ, "rocketmq": ROCKETMQ}
+    assert find_stores(str(plain / "journal"), formats=all_formats())[0].format is JMQ
 
 
 def test_a_glob_finds_stores_of_the_layouts_that_are_asked_for(tmp_path: Path) -> None:
@@ -68,9 +70,9 @@ def test_a_glob_finds_stores_of_the_layouts_that_are_asked_for(tmp_path: Path) -
     write_journal(tmp_path / "b" / "store", [(0, open_file([new_message()], 4096))])
     pattern = f"{tmp_path}/{{broker}}/store"
     assert [store.broker for store in find_stores(pattern)] == ["a"]
-    assert [store.broker for store in find_stores(pattern, layouts=(StoreLayout.JOURNAL,))] == ["b"]
-    assert [store.broker for store in find_stores(pattern, layouts=ALL_LAYOUTS)] == ["a", "b"]
-    assert [store.broker for store in find_stores(f"{pattern}/journal", layouts=ALL_LAYOUTS)] == ["b"]
+    assert [store.broker for store in find_stores(pattern, formats=(JMQ,))] == ["b"]
+    assert [store.broker for store in find_stores(pattern, formats=all_formats())] == ["a", "b"]
+    assert [store.broker for store in find_stores(f"{pattern}/journal", formats=all_formats())] == ["b"]
 
 
 @pytest.mark.parametrize("pattern", ["{root}/both", "{root}/*"])
@@ -79,8 +81,8 @@ def test_a_folder_with_both_layouts_is_refused_until_one_is_named(tmp_path: Path
     write_journal(tmp_path / "both", [(0, open_file([new_message()], 4096))])
     path = pattern.format(root=tmp_path)
     with pytest.raises(StoreError, match="--layout journal"):
-        find_stores(path, layouts=ALL_LAYOUTS)
-    assert find_stores(path, layouts=(StoreLayout.JOURNAL,))[0].layout is StoreLayout.JOURNAL
+        find_stores(path, formats=all_formats())
+    assert find_stores(path, formats=(JMQ,))[0].format is JMQ
 
 
 def test_a_store_of_the_other_layout_is_told_apart(plain: Path) -> None:

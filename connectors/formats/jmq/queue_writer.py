@@ -14,7 +14,7 @@ import numpy as np
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.jmq.queue_facts import ENTRY_DTYPE, is_lost, make_entries
-from commitlake.pipelines.rebuild.queue_folder import QueueFolder
+from commitlake.connectors.formats.queue_writing import NewQueueFiles
 from commitlake.schemas.layouts.jmq.journal import MIN_RECORD_SIZE
 
 _SIZE = ENTRY_DTYPE.itemsize
@@ -24,10 +24,9 @@ _AT_ONCE = 1 << 16
 
 
 class JournalQueueWriter:
-    """Makes one queue.
+    """Writes one queue; see `connectors.formats.queue_writing.QueueWriter`.
 
     Attributes:
-        folder: its files.
         skipped: records that got no entry.
         lost: entries that stand for messages which the journal lacks.
         shifted: 0, as every entry stands at its number.
@@ -35,14 +34,14 @@ class JournalQueueWriter:
 
     shifted = 0
 
-    def __init__(self, folder: QueueFolder, journal_start: int) -> None:
+    def __init__(self, files: NewQueueFiles, journal_start: int) -> None:
         """Begin.
 
         Args:
-            folder: an empty one.
+            files: none yet.
             journal_start: journal offset of the first byte that is left.
         """
-        self.folder = folder
+        self._files = files
         self.skipped = 0
         self.lost = 0
         self._journal_start = journal_start
@@ -73,8 +72,8 @@ class JournalQueueWriter:
         first, entries = first + begin, entries[begin:end]
         if self._must_begin_at(first):
             self.skipped += self._end - self._first
-            self.folder.clear()
-            self.folder.start = first * _SIZE
+            self._files.clear()
+            self._files.start = first * _SIZE
             self._first = self._end = first
             self.lost = 0
         known = max(0, min(len(entries), self._end - first))
@@ -118,7 +117,7 @@ class JournalQueueWriter:
         self.skipped += begin
         for at in range(begin, len(entries), _AT_ONCE):
             chosen = entries[at : min(at + _AT_ONCE, len(entries))]
-            known = np.frombuffer(self.folder.read((first + at) * _SIZE, len(chosen) * _SIZE), ENTRY_DTYPE)
+            known = np.frombuffer(self._files.read((first + at) * _SIZE, len(chosen) * _SIZE), ENTRY_DTYPE)
             places = np.flatnonzero(is_lost(known))
             for place in places.tolist():
                 self._write(first + at + place, chosen[place])
@@ -126,4 +125,4 @@ class JournalQueueWriter:
             self.skipped += len(chosen) - len(places)
 
     def _write(self, number: int, entries: Array) -> None:
-        self.folder.write(number * _SIZE, np.ascontiguousarray(entries).reshape(-1).data)
+        self._files.write(number * _SIZE, np.ascontiguousarray(entries).reshape(-1).data)

@@ -1,25 +1,22 @@
-"""The compiled side of each layout: what `layouts` says of it, for those who read many records."""
+"""The compiled loops of a log format."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.files import Window
-from commitlake.connectors.formats.engine.layouts import StoreLayout
-from commitlake.connectors.formats.rocketmq.queue_formats import QueueFormat
+from commitlake.connectors.formats.engine.queue_format import QueueFormat
 
 if TYPE_CHECKING:
     from commitlake.connectors.formats.engine.decoder import Decoder
 
 
 @dataclass(frozen=True)
-class LayoutKernel:
-    """What differs between layouts for those who read many records.
+class FormatKernel:
+    """What differs between formats for code that reads many records.
 
     Attributes:
         tag: chooses the implementations, see `kernel.layouts`.
@@ -31,7 +28,6 @@ class LayoutKernel:
         queue_offsets: likewise.
         decoder: finds and decodes the records of a split.
         queues: what its queues are.
-        has_key_index: whether RocketMQ's IndexFiles may lie beside it.
     """
 
     tag: Any
@@ -42,17 +38,3 @@ class LayoutKernel:
     queue_offsets: Callable[[Window, Array], Array]
     decoder: type[Decoder]
     queues: QueueFormat
-    has_key_index: bool
-
-
-_KERNELS = {
-    StoreLayout.COMMITLOG: "commitlake.connectors.formats.rocketmq.reading",
-    StoreLayout.JOURNAL: "commitlake.connectors.formats.jmq.reading",
-}
-
-
-@cache
-def kernel_of(layout: StoreLayout) -> LayoutKernel:
-    """The compiled side of a layout."""
-    kernel: LayoutKernel = import_module(_KERNELS[layout]).KERNEL
-    return kernel

@@ -7,29 +7,29 @@ from collections.abc import Sequence
 from typing import Any
 
 from commitlake.connectors.formats.engine.files import OpenSegment
-from commitlake.connectors.formats.engine.layouts import StoreLayout
 from commitlake.connectors.formats.engine.look import message_at
 from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.engine.stores import Segment
+from commitlake.connectors.formats.format import Format
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES
 
 
 class LogRecords:
     """The records of some segments."""
 
-    def __init__(self, segments: Sequence[Segment], layout: StoreLayout) -> None:
+    def __init__(self, segments: Sequence[Segment], log_format: Format) -> None:
         """Nothing is opened yet.
 
         Args:
             segments: in order of their offsets.
-            layout: what their records are.
+            log_format: what their records are.
         """
-        self._layout = layout
+        self._format = log_format
         self._segments = segments
         self._bases = [segment.base_offset for segment in segments]
 
     def at(self, offset: int) -> Any:
-        """The record at a physical offset, a message of its layout; None where none proves itself, or no segment is."""
+        """The record at a physical offset, a message of its format; None where none proves itself, or no segment is."""
         place = bisect_right(self._bases, offset) - 1
         if place < 0:
             return None
@@ -38,7 +38,7 @@ class LogRecords:
         if offset >= end:
             return None
         # The segment's end matters to fillers only.
-        split = Split("", segment.path, base, base, end, end, end, layout=self._layout)
+        split = Split("", segment.path, base, base, end, end, end, format=self._format)
         try:
             with OpenSegment(segment.path) as file:
                 return message_at(file, split, offset, DEFAULT_MAX_RECORD_BYTES)

@@ -1,0 +1,37 @@
+"""The queues of a format, for `queue_index`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from commitlake.schemas.layouts.base import Layout
+
+BEFORE_ALL, BEHIND_ALL = -1, 1 << 63
+"""Where an entry sorts that stands for no record, and where one that ends its queue."""
+
+
+@dataclass(frozen=True)
+class QueueFormat:
+    """The queues of a format.
+
+    Attributes:
+        name: what a plan calls them.
+        folder: where they lie, beside the log.
+        entry: one message of a queue.
+        offset_field: the entry's field that says where its record begins; `size` says how many bytes it has.
+        place_of: where an entry's bytes sort: the offset that it has, BEFORE_ALL or BEHIND_ALL.
+        min_record_size: what a size is at least.
+        topics: names that a broker gives to topics.
+        no_queues: how names of folders begin that hold no queue of their own.
+    """
+
+    name: str
+    folder: str
+    entry: Layout
+    offset_field: str
+    place_of: Callable[[bytes], int]
+    min_record_size: int
+    topics: re.Pattern[str]
+    no_queues: str | None = None

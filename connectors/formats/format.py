@@ -1,0 +1,241 @@
+"""A log format as one object: everything that differs between the formats of brokers' logs.
+
+Each package beside this module (`rocketmq`, `jmq`) exports one `FORMAT`, and `registry` lists them. Code outside such a
+package never asks which format it has; it asks the object. Importing this module, and a format's own `format` module,
+needs the standard library only: what takes long to import (numpy, the compiled loops) is loaded when it is first asked.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from commitlake.schemas.layouts.boltmq.dialect import ROCKETMQ, Dialect
+from commitlake.schemas.layouts.rocketmq.scan import Bounds, Finding, SegmentScanner
+
+if TYPE_CHECKING:
+    from commitlake.connectors.formats.engine.format_kernel import FormatKernel
+    from commitlake.connectors.formats.engine.stores import Store
+    from commitlake.connectors.formats.facts.queue_layouts import QueueLayout
+    from commitlake.connectors.formats.facts.reading import FactsReader
+    from commitlake.connectors.formats.facts.topic_kinds import TopicKinds
+    from commitlake.connectors.formats.queue_writing import NewQueue, NewQueueFiles, QueueWriter
+    from commitlake.connectors.formats.small_files import CheckedLog, Problems, RebuiltLog, SmallFiles
+
+
+@dataclass(frozen=True)
+class RecordRules:
+    """The rules for one record of a format, in plain Python.
+
+    Attributes:
+        examine: tells what stands at a position, as `schemas.layouts.rocketmq.scan.examine` does.
+        scanner: makes what turns windows of a segment into spans, from a physical offset on.
+        parse: the message at the start of these bytes, and its size; its checksum is not compared.
+        vouches: whether the bytes of a store's `checkpoint` say that a message's record is on the disk; the last
+            argument tells whether a broker has closed the store since.
+        row_of: a message and its broker's name as a row of `messages`, timestamps as ms, without the body.
+        size_of: what the first bytes of a record or a filler say of its size.
+        is_filler: whether these first bytes are those of a filler.
+        own_offset: the physical offset that a record says of itself, from its first bytes; None where they are too few.
+        head_bytes: how many first bytes `size_of` and `is_filler` look at. They are not all zeros.
+        known_bytes: how many first bytes of a record tell it from every other one, and lie before its body.
+    """
+
+    examine: Callable[[memoryview, int, int, Bounds], Finding]
+    scanner: Callable[[int, Bounds], SegmentScanner]
+    parse: Callable[[memoryview], tuple[Any, int] | None]
+    vouches: Callable[[bytes, Any, bool], bool]
+    row_of: Callable[[Any, str], dict[str, object]]
+    size_of: Callable[[memoryview], int]
+    is_filler: Callable[[memoryview], bool]
+    own_offset: Callable[[memoryview], int | None]
+    head_bytes: int
+    known_bytes: int
+
+
+class Format(ABC):
+    """A log format; pickled by its name.
+
+    Attributes:
+        name: the format's name: `rocketmq`, `jmq`.
+        title: the broker's name as people write it.
+        folder: the folder of a store that holds its segments; a store is recognised by it. Checkpoints, snapshots and
+            control files call the format by this.
+        aliases: other names that options accept for it.
+        id_pattern: matches the `msg_id` of each row of this format, and of no other.
+        store_folders: folders of a store that never hold another store.
+        queue_folders: those of them that hold queues, the usual kind first.
+        rebuilt_files: what a rebuild makes, as paths from the store's folder on.
+        has_dialects: whether brokers write the format in several dialects, see `dialects_of`.
+        has_index_files: whether IndexFiles may lie beside the log.
+        has_delay_levels: whether a broker delivers delayed messages by levels, from queues of a schedule topic.
+        has_topic_configs: whether a store has a `config/topics.json`, which a broker must find.
+        has_transaction_flags: whether a record's sys_flag tells an inner batch, and a transaction's state.
+        has_archived_settings: whether the archive records what a store's files tell of its broker's settings.
+        accepts_zero_texts: whether a broker that starts takes zeros for a record's texts, and not for missing pages.
+        steps_over_damage: whether a broker reads on behind a bad range; else its log ends there.
+        repairs_after_abort: whether a broker that finds the mark `abort` makes parts of its indexes anew.
+        counts_entries: whether a checkpoint has the count of the entries of all queues.
+        can_be_restored: whether a log can be made from the rows of a lake.
+        retention_note: a remark on the rules by which `guard` foresees what a broker deletes; empty for none.
+    """
+
+    name: str
+    title: str
+    folder: str
+    aliases: tuple[str, ...] = ()
+    id_pattern: str
+    store_folders: frozenset[str]
+    queue_folders: tuple[str, ...]
+    rebuilt_files: tuple[str, ...]
+    has_dialects: bool = False
+    has_index_files: bool = False
+    has_delay_levels: bool = False
+    has_topic_configs: bool = False
+    has_transaction_flags: bool = False
+    has_archived_settings: bool = False
+    accepts_zero_texts: bool = False
+    steps_over_damage: bool = False
+    repairs_after_abort: bool = False
+    counts_entries: bool = False
+    can_be_restored: bool = False
+    retention_note: str = ""
+
+    def __reduce__(self) -> tuple[Callable[[str], Format], tuple[str]]:
+        """Pickle the name only: the other process has the object."""
+        from commitlake.connectors.formats.registry import format_named  # noqa: PLC0415 (it imports this module)
+
+        return format_named, (self.name,)
+
+    def __repr__(self) -> str:
+        return f"<format {self.name}>"
+
+    # Records
+
+    @property
+    @abstractmethod
+    def rules(self) -> RecordRules:
+        """The rules for one record."""
+
+    @property
+    @abstractmethod
+    def kernel(self) -> FormatKernel:
+        """The compiled loops, for code that reads many records."""
+
+    @abstractmethod
+    def sample_segment(self, size: int) -> bytes:
+        """Return a segment of three messages: one is damaged, and one has a property that is not UTF-8.
+
+        Set-up reads it, so that the format's loops are compiled.
+        """
+
+    # Dialects
+
+    def dialects_of(self, store: Store) -> frozenset[Dialect]:  # noqa: ARG002
+        """Return the dialects that a store's segments begin in; none where the format has no dialects."""
+        return frozenset()
+
+    def dialect_of(self, store: Store) -> Dialect:
+        """Return the dialect of a store, RocketMQ's where its segments do not tell another."""
+        found = self.dialects_of(store)
+        return ROCKETMQ if ROCKETMQ in found or not found else min(found, key=lambda dialect: dialect.name)
+
+    # Indexes
+
+    @property
+    @abstractmethod
+    def queues(self) -> QueueLayout:
+        """The queues."""
+
+    @property
+    def batch_queues(self) -> QueueLayout | None:
+        """The queues of topics of batches; None where the format has no queues of their own for them."""
+        return None
+
+    @abstractmethod
+    def facts_reader(self, start: int, delay_levels_ms: Sequence[int], chunk_rows: int) -> FactsReader:
+        """Return a reader of what the indexes must say of a range of the log.
+
+        Args:
+            start: physical offset of the range's first byte.
+            delay_levels_ms: the broker's messageDelayLevel, where the format has delay levels.
+            chunk_rows: records of a chunk at most.
+        """
+
+    @abstractmethod
+    def why_no_key_index(self, store: Store) -> str | None:
+        """Return why keys cannot be looked up in the indexes beside a store; None where they can."""
+
+    @abstractmethod
+    def walk_queues(
+        self, log_folder: Path, topic: str | None, queue_id: int | None, damage: Callable[[str], None]
+    ) -> Iterator[dict[str, object]]:
+        """Yield the entries of a store's queues as rows, in order of topic, queue and offset.
+
+        Args:
+            log_folder: the folder of the store's segments.
+            topic: only this one.
+            queue_id: only these queues.
+            damage: is told, in a sentence, of what is no entry, where entries prove themselves.
+
+        Raises:
+            StoreError: where the store has no queues that can be read.
+        """
+
+    @abstractmethod
+    def queue_writer(self, files: NewQueueFiles, queue: NewQueue) -> QueueWriter:
+        """Return what writes a queue's files anew."""
+
+    def has_rocksdb_queues(self, root: Path) -> bool:  # noqa: ARG002
+        """Return whether the queues of a store are in RocksDB, and not in files."""
+        return False
+
+    def topic_kinds(self, root: Path) -> TopicKinds:  # noqa: ARG002
+        """Return what a store says of its topics' kinds of queues; nothing where the format has one kind only.
+
+        Raises:
+            UnsafeFileError: for a link among the files and folders that tell it.
+        """
+        from commitlake.connectors.formats.facts.topic_kinds import TopicKinds  # noqa: PLC0415 (it needs numpy)
+
+        return TopicKinds()
+
+    def known_topics(self, root: Path) -> frozenset[str] | None:  # noqa: ARG002
+        """Return the topics that a store's configuration names; None where it does not tell."""
+        return None
+
+    # Small files
+
+    @abstractmethod
+    def read_small_files(self, root: Path, problems: Problems, *, is_live: bool) -> SmallFiles:
+        """Read a store's checkpoint and offsets; what cannot be read is a problem, and otherwise as if not there.
+
+        Args:
+            root: the store's folder.
+            problems: takes what is wrong with them.
+            is_live: a broker has the store open, and may not have come to write all of them.
+        """
+
+    def check_checkpoint(self, log: CheckedLog, files: SmallFiles, problems: Problems) -> None:  # noqa: B027
+        """Compare a checkpoint with records and queues, besides what its claims say of the log."""
+
+    @abstractmethod
+    def new_checkpoint(self, root: Path, log: RebuiltLog) -> bytes:
+        """Return a checkpoint that says that all is on the disk, as after a clean stop.
+
+        Args:
+            root: the store's folder, whose own checkpoint may tell what the log does not.
+            log: what is on the disk.
+        """
+
+    def with_entry_count(self, checkpoint: bytes, entries: int) -> bytes | None:  # noqa: ARG002
+        """Return a checkpoint with another count of entries; None where it has no count, or cannot be read."""
+        return None
+
+
+def folder_names(formats: Sequence[Format]) -> str:
+    """Return the formats' folders, for a message."""
+    return " or ".join(f"'{log_format.folder}'" for log_format in formats)

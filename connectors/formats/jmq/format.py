@@ -1,0 +1,118 @@
+"""JMQ's journal as a `Format`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from commitlake.connectors.formats.format import Format, RecordRules
+
+if TYPE_CHECKING:
+    from commitlake.connectors.formats.engine.format_kernel import FormatKernel
+    from commitlake.connectors.formats.engine.stores import Store
+    from commitlake.connectors.formats.facts.queue_layouts import QueueLayout
+    from commitlake.connectors.formats.facts.reading import FactsReader
+    from commitlake.connectors.formats.queue_writing import NewQueue, NewQueueFiles, QueueWriter
+    from commitlake.connectors.formats.small_files import CheckedLog, Problems, RebuiltLog, SmallFiles
+
+
+class JmqFormat(Format):
+    """The format of JMQ; see `Format`."""
+
+    name = "jmq"
+    title = "JMQ"
+    folder = "journal"
+    id_pattern = "@"
+    store_folders = frozenset({"journal", "queue", "consume"})
+    queue_folders = ("queue",)
+    rebuilt_files = (*queue_folders, "checkpoint")
+    steps_over_damage = True
+    counts_entries = True
+    retention_note = "RocketMQ's rules, by which broker_lite deletes files of a journal; JMQ's own are not published"
+
+    @cached_property
+    def rules(self) -> RecordRules:
+        """See `Format`."""
+        from commitlake.connectors.formats.jmq.rules import RULES
+
+        return RULES
+
+    @cached_property
+    def kernel(self) -> FormatKernel:
+        """See `Format`."""
+        from commitlake.connectors.formats.jmq.reading import KERNEL
+
+        return KERNEL
+
+    def sample_segment(self, size: int) -> bytes:
+        """See `Format`."""
+        from commitlake.connectors.formats.jmq.samples import sample_segment
+
+        return sample_segment(size)
+
+    @cached_property
+    def queues(self) -> QueueLayout:
+        """See `Format`."""
+        from commitlake.connectors.formats.jmq.queue_facts import QUEUES
+
+        return QUEUES
+
+    def facts_reader(self, start: int, delay_levels_ms: Sequence[int], chunk_rows: int) -> FactsReader:  # noqa: ARG002
+        """See `Format`."""
+        from commitlake.connectors.formats.jmq.facts import JournalReader
+
+        return JournalReader(start, chunk_rows)
+
+    def why_no_key_index(self, store: Store) -> str | None:  # noqa: ARG002
+        """See `Format`."""
+        return f"a {self.folder} has no index of keys"
+
+    def walk_queues(
+        self, log_folder: Path, topic: str | None, queue_id: int | None, damage: Callable[[str], None]
+    ) -> Iterator[dict[str, object]]:
+        """See `Format`."""
+        from commitlake.connectors.formats.jmq.queue_files import walk_queue_files
+
+        for found in walk_queue_files(log_folder, damage, topic, queue_id):
+            yield {
+                "topic": found.topic,
+                "queue_id": found.queue_id,
+                "queue_offset": found.queue_offset,
+                "physical_offset": found.entry.journal_offset,
+                "size": found.entry.size,
+            }
+
+    def queue_writer(self, files: NewQueueFiles, queue: NewQueue) -> QueueWriter:
+        """See `Format`."""
+        from commitlake.connectors.formats.jmq.queue_writer import JournalQueueWriter
+
+        return JournalQueueWriter(files, queue.log_start)
+
+    def read_small_files(self, root: Path, problems: Problems, *, is_live: bool) -> SmallFiles:
+        """See `Format`."""
+        from commitlake.connectors.formats.jmq.small_files import read_small_files
+
+        return read_small_files(root, problems, is_live=is_live)
+
+    def check_checkpoint(self, log: CheckedLog, files: SmallFiles, problems: Problems) -> None:
+        """See `Format`."""
+        from commitlake.connectors.formats.jmq.small_files import check_checkpoint
+
+        check_checkpoint(log, files, problems)
+
+    def new_checkpoint(self, root: Path, log: RebuiltLog) -> bytes:  # noqa: ARG002
+        """See `Format`."""
+        from commitlake.connectors.formats.jmq.small_files import new_checkpoint
+
+        return new_checkpoint(log)
+
+    def with_entry_count(self, checkpoint: bytes, entries: int) -> bytes | None:
+        """See `Format`."""
+        from commitlake.connectors.formats.jmq.small_files import with_entry_count
+
+        return with_entry_count(checkpoint, entries)
+
+
+FORMAT = JmqFormat()

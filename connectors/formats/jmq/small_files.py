@@ -1,0 +1,122 @@
+"""Checkpoint and offsets of applications, as JMQ keeps them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from commitlake.connectors.formats.small_files import (
+    CheckedLog,
+    Claim,
+    GroupOffset,
+    Problems,
+    RebuiltLog,
+    SmallFiles,
+    read_checkpoint_file,
+)
+from commitlake.schemas.layouts.errors import LayoutError
+from commitlake.schemas.layouts.jmq import offsets as jmq_offsets
+from commitlake.schemas.layouts.jmq.checkpoint import (
+    FILE_NAME,
+    LAYOUT,
+    JournalCheckpoint,
+    parse_journal_checkpoint,
+    serialize_journal_checkpoint,
+)
+from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX
+from commitlake.schemas.store_files import read_file
+
+OFFSETS = f"{jmq_offsets.FOLDER}/{jmq_offsets.FILE_NAME}"
+_TIME = "store_timestamp"
+
+
+def read_small_files(root: Path, problems: Problems, *, is_live: bool) -> SmallFiles:
+    """Read them; what cannot be read is a problem, and otherwise as if it were not there.
+
+    Args:
+        root: the store's folder.
+        problems: takes what is wrong with them.
+        is_live: a broker has it open, and may not have come to write all of them.
+    """
+    offsets = _read_offsets(root, problems)
+    checkpoint = _read_checkpoint(root, problems, is_live=is_live)
+    if checkpoint is None:
+        return SmallFiles((), OFFSETS, offsets, {})
+    return SmallFiles(
+        claims=tuple(Claim(name, getattr(checkpoint, name), name == _TIME) for name in ("journal_end", _TIME)),
+        offsets_file=OFFSETS,
+        group_offsets=offsets,
+        delay_offsets={},
+        log_end=checkpoint.journal_end,
+        last_record=checkpoint.last_record,
+        entries=checkpoint.entries,
+    )
+
+
+def _read_checkpoint(root: Path, problems: Problems, *, is_live: bool) -> JournalCheckpoint | None:
+    data = read_checkpoint_file(root / FILE_NAME, problems, is_live=is_live)
+    checkpoint = None if data is None else parse_journal_checkpoint(data)
+    if data is not None and checkpoint is None:
+        found = f"{len(data)} bytes" if len(data) < LAYOUT.size else "other bytes"
+        expected = f"{LAYOUT.size} bytes that have their CRC"
+        problems.note("checkpoint_unreadable", FILE_NAME, 0, found=found, expected=expected)
+    return checkpoint
+
+
+def _read_offsets(root: Path, problems: Problems) -> tuple[GroupOffset, ...]:
+    """How far applications have acknowledged; retries and dead letters, which are in no queue's files, left out."""
+    try:
+        positions, _ = jmq_offsets.parse_offsets(read_file(root / OFFSETS, below=root))
+    except FileNotFoundError:
+        return ()
+    except OSError as error:
+        expected = "a file of at most 64 MiB"
+        problems.note("offsets_unreadable", OFFSETS, found=str(error.strerror), expected=expected)
+        return ()
+    except LayoutError as error:
+        found, expected = f"{error.field}: {error.found}", error.expected
+        problems.note("offsets_unreadable", OFFSETS, error.offset, found=found, expected=expected)
+        return ()
+    return tuple(
+        GroupOffset(place.topic, place.app, place.queue_id, position.ack)
+        for place, position in positions.items()
+        if not place.topic.startswith((RETRY_PREFIX, DLQ_PREFIX))
+    )
+
+
+def check_checkpoint(log: CheckedLog, files: SmallFiles, problems: Problems) -> None:
+    """Compare its last record, and, of a broker that was shut down cleanly, how many entries there are."""
+    if files.log_end is None or files.last_record is None or not log.start < files.log_end <= log.end:
+        return
+    record = log.records.at(files.last_record)
+    if record is None or files.last_record + record.size != files.log_end:
+        found = "none" if record is None else f"one up to {files.last_record + record.size}"
+        problems.note(
+            "checkpoint_disagrees",
+            FILE_NAME,
+            LAYOUT.offset_of("last_record"),
+            files.last_record,
+            found=f"at {files.last_record} {found}",
+            expected=f"a record up to {files.log_end}",
+        )
+    is_counted = not log.may_lag and "queue_beyond_log" not in problems.codes  # these a broker drops before it counts
+    if is_counted and files.entries != log.entries:
+        problems.note(
+            "checkpoint_disagrees",
+            FILE_NAME,
+            LAYOUT.offset_of("entries"),
+            found=f"{files.entries} entries",
+            expected=f"{log.entries}, the ends of all queues added up",
+        )
+
+
+def new_checkpoint(log: RebuiltLog) -> bytes:
+    """Return a checkpoint that says that all is on the disk up to the journal's end, as after a clean stop."""
+    if log.last_offset < 0:
+        return serialize_journal_checkpoint(JournalCheckpoint(log.start, log.start, 0, log.entries))
+    return serialize_journal_checkpoint(JournalCheckpoint(log.last_end, log.last_offset, log.last_time, log.entries))
+
+
+def with_entry_count(checkpoint: bytes, entries: int) -> bytes | None:
+    """Return a checkpoint with another count of entries; None for bytes that are no checkpoint."""
+    known = parse_journal_checkpoint(checkpoint)
+    return None if known is None else serialize_journal_checkpoint(known._replace(entries=entries))

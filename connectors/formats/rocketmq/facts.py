@@ -1,0 +1,155 @@
+"""The columns from which a RocketMQ store's indexes are made, out of its CommitLog; no Python object per record."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from commitlake.connectors.arrays import Array
+from commitlake.connectors.formats.engine.kernel import hop as h
+from commitlake.connectors.formats.engine.kernel.buffers import make_interner
+from commitlake.connectors.formats.engine.kernel.memory import PADDING
+from commitlake.connectors.formats.engine.kernel.strings import TEXT_END
+from commitlake.connectors.formats.engine.place import Place
+from commitlake.connectors.formats.engine.walk import BadRange
+from commitlake.connectors.formats.facts.records import SEED, Facts, topic_names
+from commitlake.connectors.formats.rocketmq.kernel import facts as k
+from commitlake.connectors.formats.rocketmq.odd import OddRecord, odd_record
+from commitlake.schemas.layouts.boltmq.dialect import DIALECT_BY_MAGIC, DIALECTS
+from commitlake.schemas.layouts.rocketmq.indexfile import TAGS_KEY_PREFIX
+from commitlake.schemas.layouts.rocketmq.properties import MAX_SIZE
+
+_KEYS = 1 << 21
+_STEP_ROWS = 1 << 14
+_MOST_TOPIC_BYTES = 1 << 16
+_TAGS_KEY = np.frombuffer(TAGS_KEY_PREFIX.encode(), np.uint8).copy()
+
+
+class CommitLogReader:
+    """Collects chunks of one range of RocketMQ's log; see `reading.FactsReader`."""
+
+    def __init__(self, start: int, delay_levels_ms: Sequence[int], chunk_rows: int) -> None:
+        """Begin.
+
+        Args:
+            start: physical offset of the range's first byte.
+            delay_levels_ms: the broker's messageDelayLevel.
+            chunk_rows: records of a chunk at most.
+        """
+        self._levels = np.array(delay_levels_ms, np.int64)
+        self._rows = chunk_rows
+        self._start = self._behind = start
+        self._parts = np.empty((h.PART_COUNT, _STEP_ROWS + 1), np.int64)
+        self._renew()
+
+    def _renew(self) -> None:
+        # Memory that is not touched is not taken: only a chunk that fills its arrays has their size.
+        self._topics = make_interner()
+        self._out = k.Out(
+            used=np.zeros(3, np.int64),
+            longs=np.empty((4, self._rows), np.int64),
+            ints=np.empty((8, self._rows), np.int32),
+            key_hashes=np.empty(_KEYS, np.int32),
+            tags_key=_TAGS_KEY,
+            odd=np.empty((6, self._rows), np.int64),
+            topic_hashes=np.empty(self._rows, np.uint64),
+            topic_kinds=np.empty(self._rows, np.uint8),
+        )
+        self._committed = np.zeros(3, np.int64)
+        self._bad: list[BadRange] = []
+        self._odd: dict[int, OddRecord] = {}
+
+    def hop(self, place: Place, state: Array, faults: Array) -> Array:
+        """See `walk.Hop`; what it finds counts once `commit` is told of it."""
+        self._out.used[:] = self._committed
+        k.read_facts(*place, state, self._parts, faults, SEED, self._topics, self._out)
+        parts: Array = self._parts[:, : state[h.RECORDS]]
+        return parts
+
+    def commit(self, window: Array, parts: Array, origin: int, bad: Sequence[BadRange]) -> None:
+        """Keep what the last `hop` found, while its window is there."""
+        for row, topic, topic_length, properties, length, magic in self._out.odd[:, : self._out.used[k.ODD]].T.tolist():
+            self._odd[row] = odd_record(
+                window[topic : topic + topic_length].tobytes(),
+                window[properties : properties + length].tobytes(),
+                int(self._out.ints[k.SYS_FLAG, row]),
+                DIALECT_BY_MAGIC[magic],
+            )
+        self._out.used[k.ODD] = 0
+        self._committed[:] = self._out.used
+        self._bad += bad
+        if parts.shape[1]:
+            self._behind = origin + int(parts[h.PROPERTIES, -1] + parts[h.PROPERTIES_LENGTH, -1])
+        if bad:
+            self._behind = max(self._behind, bad[-1].end)
+
+    def add_bad(self, bad: BadRange) -> None:
+        """Note a bad range that the walk does not tell."""
+        self._bad.append(bad)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the next record may find no room."""
+        free = len(self._topics.texts) - int(self._topics.counts[TEXT_END])
+        return (
+            int(self._committed[k.ROWS]) >= self._rows
+            or int(self._committed[k.KEYS]) + MAX_SIZE > _KEYS
+            or free < _MOST_TOPIC_BYTES + 2 * PADDING
+        )
+
+    def finish(self, end: int | None = None) -> Facts:
+        """The chunk so far; the next one begins where it ends."""
+        rows, keys = int(self._committed[k.ROWS]), int(self._committed[k.KEYS])
+        longs, ints = self._out.longs[:, :rows], self._out.ints[:, :rows]
+        topics = topic_names(self._topics)
+        key_hashes, key_ends = self._out.key_hashes[:keys], ints[k.KEY_END]
+        if self._odd:
+            key_hashes, key_ends = self._with_odd(ints, longs, key_hashes)
+        self._to_delivery_times(topics, ints, longs)
+        facts = Facts(
+            start=self._start,
+            end=self._behind if end is None else end,
+            topics=topics,
+            physical_offset=longs[k.PHYSICAL_OFFSET],
+            size=ints[k.SIZE],
+            topic=ints[k.TOPIC],
+            queue_id=ints[k.QUEUE_ID],
+            queue_offset=longs[k.QUEUE_OFFSET],
+            store_timestamp=longs[k.STORE_TIMESTAMP],
+            tags_code=longs[k.TAGS_CODE],
+            sys_flag=ints[k.SYS_FLAG],
+            batch_size=ints[k.BATCH_SIZE],
+            tags_hash=ints[k.TAGS_HASH],
+            key_ends=key_ends,
+            key_hashes=key_hashes,
+            multi_dispatch={row: odd.other_queues for row, odd in self._odd.items() if odd.other_queues},
+            bad=tuple(self._bad),
+        )
+        self._start = facts.end
+        self._renew()
+        return facts
+
+    def _with_odd(self, ints: Array, longs: Array, key_hashes: Array) -> tuple[Array, Array]:
+        """Put in what Python found of the odd records."""
+        counts = np.diff(ints[k.KEY_END], prepend=0)
+        places: list[int] = []
+        values: list[int] = []
+        for row, odd in self._odd.items():
+            longs[k.TAGS_CODE, row] = odd.tags_code
+            ints[k.DELAY_LEVEL, row], ints[k.BATCH_SIZE, row] = odd.delay_level, odd.batch_size
+            ints[k.TAGS_HASH, row] = odd.tags_hash
+            places += [int(ints[k.KEY_END, row])] * len(odd.key_hashes)
+            values += odd.key_hashes
+            counts[row] = len(odd.key_hashes)
+        ends = np.cumsum(counts, dtype=np.int32)
+        return np.insert(key_hashes, places, np.array(values, np.int32)), ends
+
+    def _to_delivery_times(self, topics: Sequence[str], ints: Array, longs: Array) -> None:
+        """In a schedule topic an entry's code is the time of delivery."""
+        for dialect in DIALECTS:
+            if dialect.schedule_topic in topics:
+                number = topics.index(dialect.schedule_topic)
+                rows = np.flatnonzero((ints[k.TOPIC] == number) & (ints[k.DELAY_LEVEL] > 0))
+                levels = np.minimum(ints[k.DELAY_LEVEL, rows], len(self._levels))
+                longs[k.TAGS_CODE, rows] = longs[k.STORE_TIMESTAMP, rows] + self._levels[levels - 1]

@@ -1,0 +1,154 @@
+"""RocketMQ's CommitLog, and BoltMQ's dialect of it, as a `Format`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from commitlake.connectors.formats.format import Format, RecordRules
+from commitlake.schemas.layouts.boltmq.dialect import BOLTMQ, Dialect
+
+if TYPE_CHECKING:
+    from commitlake.connectors.formats.engine.format_kernel import FormatKernel
+    from commitlake.connectors.formats.engine.stores import Store
+    from commitlake.connectors.formats.facts.queue_layouts import QueueLayout
+    from commitlake.connectors.formats.facts.reading import FactsReader
+    from commitlake.connectors.formats.facts.topic_kinds import TopicKinds
+    from commitlake.connectors.formats.queue_writing import NewQueue, NewQueueFiles, QueueWriter
+    from commitlake.connectors.formats.small_files import Problems, RebuiltLog, SmallFiles
+
+_ROCKSDB_FILE = "CURRENT"
+
+
+class RocketmqFormat(Format):
+    """The format of RocketMQ and BoltMQ; see `Format`."""
+
+    name = "rocketmq"
+    title = "RocketMQ"
+    folder = "commitlog"
+    aliases = (BOLTMQ.name.lower(),)
+    id_pattern = "^[0-9A-Fa-f]+$"
+    store_folders = frozenset({"commitlog", "consumequeue", "consumequeue_ext", "batchconsumequeue", "index", "config"})
+    queue_folders = ("consumequeue", "batchconsumequeue")
+    rebuilt_files = (*queue_folders, "index", "checkpoint", "config/topics.json")
+    has_dialects = True
+    has_index_files = True
+    has_delay_levels = True
+    has_topic_configs = True
+    has_transaction_flags = True
+    has_archived_settings = True
+    accepts_zero_texts = True
+    repairs_after_abort = True
+    can_be_restored = True
+
+    @cached_property
+    def rules(self) -> RecordRules:
+        """See `Format`."""
+        from commitlake.connectors.formats.rocketmq.rules import RULES
+
+        return RULES
+
+    @cached_property
+    def kernel(self) -> FormatKernel:
+        """See `Format`."""
+        from commitlake.connectors.formats.rocketmq.reading import KERNEL
+
+        return KERNEL
+
+    def sample_segment(self, size: int) -> bytes:
+        """See `Format`."""
+        from commitlake.connectors.formats.rocketmq.samples import sample_segment
+
+        return sample_segment(size)
+
+    def dialects_of(self, store: Store) -> frozenset[Dialect]:
+        """See `Format`."""
+        from commitlake.connectors.formats.rocketmq.dialects import dialects_of
+
+        return dialects_of(store)
+
+    @cached_property
+    def queues(self) -> QueueLayout:
+        """See `Format`."""
+        from commitlake.connectors.formats.rocketmq.consume_queues import QUEUES
+
+        return QUEUES
+
+    @cached_property
+    def batch_queues(self) -> QueueLayout:
+        """See `Format`."""
+        from commitlake.connectors.formats.rocketmq.batch_queues import QUEUES
+
+        return QUEUES
+
+    def facts_reader(self, start: int, delay_levels_ms: Sequence[int], chunk_rows: int) -> FactsReader:
+        """See `Format`."""
+        from commitlake.connectors.formats.rocketmq.facts import CommitLogReader
+
+        return CommitLogReader(start, delay_levels_ms, chunk_rows)
+
+    def why_no_key_index(self, store: Store) -> str | None:
+        """See `Format`."""
+        from commitlake.connectors.formats.rocketmq.dialects import why_no_key_index
+
+        return why_no_key_index(store)
+
+    def walk_queues(
+        self,
+        log_folder: Path,
+        topic: str | None,
+        queue_id: int | None,
+        damage: Callable[[str], None],  # noqa: ARG002 (an entry has nothing to prove itself by)
+    ) -> Iterator[dict[str, object]]:
+        """See `Format`."""
+        from commitlake.connectors.formats.rocketmq.indexes import walk_consume_queues
+
+        for found in walk_consume_queues(log_folder, topic, queue_id):
+            yield {
+                "topic": found.topic,
+                "queue_id": found.queue_id,
+                "queue_offset": found.queue_offset,
+                "physical_offset": found.entry.physical_offset,
+                "size": found.entry.size,
+                "tags_code": found.entry.tags_code,
+            }
+
+    def queue_writer(self, files: NewQueueFiles, queue: NewQueue) -> QueueWriter:
+        """See `Format`."""
+        from commitlake.connectors.formats.rocketmq.queue_writer import RocketmqQueueWriter
+
+        return RocketmqQueueWriter(files, queue)
+
+    def has_rocksdb_queues(self, root: Path) -> bool:
+        """Return whether RocksDB's file CURRENT lies among the queues."""
+        return os.path.lexists(root / self.queue_folders[0] / _ROCKSDB_FILE)
+
+    def topic_kinds(self, root: Path) -> TopicKinds:
+        """See `Format`."""
+        from commitlake.connectors.formats.facts.topic_kinds import read_topic_kinds
+
+        return read_topic_kinds(root)
+
+    def known_topics(self, root: Path) -> frozenset[str] | None:
+        """See `Format`."""
+        from commitlake.connectors.formats.rocketmq.topic_configs import known_topics
+
+        return known_topics(root)
+
+    def read_small_files(self, root: Path, problems: Problems, *, is_live: bool) -> SmallFiles:
+        """See `Format`."""
+        from commitlake.connectors.formats.rocketmq.small_files import read_small_files
+
+        return read_small_files(root, problems, is_live=is_live)
+
+    def new_checkpoint(self, root: Path, log: RebuiltLog) -> bytes:
+        """See `Format`."""
+        from commitlake.connectors.formats.rocketmq.small_files import new_checkpoint
+
+        return new_checkpoint(root, log)
+
+
+FORMAT = RocketmqFormat()

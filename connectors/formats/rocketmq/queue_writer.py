@@ -1,0 +1,106 @@
+"""The queue files of a RocketMQ store, by the rules by which its broker fills them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from commitlake.connectors.arrays import Array
+from commitlake.connectors.formats.queue_writing import NewQueue, NewQueueFiles
+from commitlake.connectors.formats.rocketmq import batch_queues, consume_queues
+from commitlake.connectors.formats.rocketmq import queue_rules as rules
+from commitlake.connectors.formats.rocketmq.consume_queues import ENTRY_DTYPE as ENTRY
+from commitlake.schemas.layouts.rocketmq.consumequeue import PRE_BLANK
+
+_MOST_NUMBER = (1 << 63) // 40
+"""A larger number, times 20, would not be an offset; only a damaged or forged record has it."""
+
+
+class RocketmqQueueWriter:
+    """Appends to the files of one queue; see `connectors.formats.queue_writing.QueueWriter`.
+
+    Attributes:
+        lost: 0, as no entry stands for a message that the log lacks.
+    """
+
+    lost = 0
+
+    def __init__(self, files: NewQueueFiles, queue: NewQueue) -> None:
+        """Begin.
+
+        Args:
+            files: none yet.
+            queue: what they are.
+        """
+        self._files = files
+        self._is_batch = queue.is_batch
+        self._closes_head = queue.closes_head
+        self._entry_size = (batch_queues if queue.is_batch else consume_queues).ENTRY_DTYPE.itemsize
+        self._file_size = queue.file_size
+        self._state = np.zeros(rules.STATE_SIZE, np.int64)
+        self._state[rules.BEHIND] = -1
+        self._position = -1  # of the next entry, in bytes; none before the first
+
+    @property
+    def skipped(self) -> int:
+        """Entries that were passed over."""
+        return int(self._state[rules.SKIPPED])
+
+    @property
+    def shifted(self) -> int:
+        """Entries that stand in front of their numbers."""
+        return int(self._state[rules.SHIFTED])
+
+    def add(self, entries: Array, numbers: Array | None, first: int) -> None:
+        """Append the entries of a part.
+
+        Args:
+            entries: uint8[entries, bytes].
+            numbers: their queue offsets.
+            first: of the first, where there are no numbers.
+        """
+        if self._is_batch:
+            self._add_batches(entries)
+            return
+        if self._position < 0:
+            self._begin(first if numbers is None else int(numbers[0]))
+        if numbers is None and first == self._state[rules.END]:
+            last = entries[-1].view(ENTRY)[0]
+            self._state[rules.END] += len(entries)
+            self._state[rules.BEHIND] = int(last["physical_offset"]) + int(last["size"])
+        else:
+            following = np.arange(len(entries), dtype=np.int64)  # `arange` from a large number on gives floats
+            entries = self._chosen(entries, first + following if numbers is None else numbers)
+        self._append(entries)
+
+    def _add_batches(self, entries: Array) -> None:
+        """BatchConsumeQueues begin at byte 0, and take what comes: their entries say which messages they hold."""
+        self._position = max(0, self._position)
+        self._append(entries)
+
+    def _begin(self, number: int) -> None:
+        """The first file is the one that the first entry belongs in; what is before it there is filled."""
+        number = number if 0 <= number <= _MOST_NUMBER and not self._closes_head else 0
+        self._state[rules.END] = number
+        self._position = number * self._entry_size
+        before = self._position % self._file_size // self._entry_size
+        self._position -= before * self._entry_size
+        if before:
+            self._append(np.ascontiguousarray(_fillers(before)).view(np.uint8).reshape(before, -1))
+
+    def _chosen(self, entries: Array, numbers: Array) -> Array:
+        fields = entries.reshape(-1).view(ENTRY)
+        kept = np.empty(len(entries), np.bool_)
+        offsets, sizes = fields["physical_offset"].astype(np.int64), fields["size"].astype(np.int64)
+        rules.choose_entries(numbers.astype(np.int64), offsets, sizes, self._state, kept)
+        chosen: Array = entries[kept]
+        return chosen
+
+    def _append(self, entries: Array) -> None:
+        data = np.ascontiguousarray(entries).reshape(-1).data
+        self._files.write(self._position, data)
+        self._position += len(data)
+
+
+def _fillers(count: int) -> Array:
+    """Entries that stand for no message, at the head of a queue that begins late."""
+    return np.broadcast_to(np.array([tuple(PRE_BLANK)], ENTRY), count)

@@ -1,0 +1,120 @@
+"""Checkpoint and offsets of groups and delay levels, as RocketMQ and BoltMQ keep them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from commitlake.connectors.formats.small_files import (
+    CHECKPOINT,
+    Claim,
+    GroupOffset,
+    Problems,
+    RebuiltLog,
+    SmallFiles,
+    read_checkpoint_file,
+)
+from commitlake.schemas.layouts.boltmq.config import offsets_from_boltmq
+from commitlake.schemas.layouts.errors import LayoutError
+from commitlake.schemas.layouts.numbers import INT32_MAX, INT64_MAX, INT64_MIN, int_within, parse_int, parse_int32
+from commitlake.schemas.layouts.rocketmq.checkpoint import Checkpoint, parse_checkpoint, serialize_checkpoint
+from commitlake.schemas.layouts.rocketmq.offset_keys import OFFSETS_FILES, split_offset_key
+from commitlake.schemas.remoting.fastjson import parse_fastjson
+from commitlake.schemas.store_files import newest_file, read_file
+
+CONFIG, DELAY_OFFSETS = "config", "config/delayOffset.json"
+_TABLE = "offsetTable"
+
+
+def read_small_files(root: Path, problems: Problems, *, is_live: bool) -> SmallFiles:
+    """Read them; what cannot be read is a problem, and otherwise as if it were not there.
+
+    Args:
+        root: the store's folder.
+        problems: takes what is wrong with them.
+        is_live: a broker has it open, and may not have come to write all of them.
+    """
+    claims: tuple[Claim, ...] = ()
+    data = read_checkpoint_file(root / CHECKPOINT, problems, is_live=is_live)
+    if data is not None:
+        try:
+            checkpoint = parse_checkpoint(data)
+            names = ("physic_msg_timestamp", "logics_msg_timestamp", "index_msg_timestamp", "logics_physical_offset")
+            claims = tuple(Claim(name, getattr(checkpoint, name), name.endswith("timestamp")) for name in names)
+        except LayoutError as error:
+            problems.note("checkpoint_unreadable", CHECKPOINT, 0, found=error.found, expected=error.expected)
+    offsets_file = f"{CONFIG}/{newest_file(root / CONFIG, OFFSETS_FILES)}"
+    groups = tuple(
+        GroupOffset(*split_offset_key(str(name)), int(queue), int(offset))
+        for name, offsets in _table(root, offsets_file, problems, _are_offsets).items()
+        for queue, offset in offsets.items()
+    )
+    levels = {int(level): int(offset) for level, offset in _table(root, DELAY_OFFSETS, problems, _is_level).items()}
+    return SmallFiles(claims, offsets_file, groups, levels)
+
+
+def _table(root: Path, name: str, problems: Problems, is_pair: Callable[[object, object], bool]) -> dict[Any, Any]:
+    try:
+        document = parse_fastjson(read_file(root / name, below=root))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        problems.note("offsets_unreadable", name, found=_why(error), expected=f"JSON with {_TABLE}")
+        return {}
+    table = offsets_from_boltmq(document).get(_TABLE, {}) if isinstance(document, dict) else None
+    if isinstance(table, dict) and all(itertools.starmap(is_pair, table.items())):
+        return table
+    problems.note("offsets_unreadable", name, found="another document", expected=f"{_TABLE} with numbers")
+    return {}
+
+
+def _why(error: Exception) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+
+def _is_level(level: object, offset: object) -> bool:
+    return parse_int32(str(level)) is not None and int_within(offset, INT64_MIN, INT64_MAX) is not None
+
+
+def _are_offsets(_: object, offsets: object) -> bool:
+    return isinstance(offsets, dict) and all(
+        int_within(offset, INT64_MIN, INT64_MAX) is not None and parse_int(str(queue), 0, INT32_MAX) is not None
+        for queue, offset in offsets.items()
+    )
+
+
+def read_checkpoint(root: Path) -> Checkpoint | None:
+    """Return a store's checkpoint, or None where there is none that can be read."""
+    with suppress(OSError, LayoutError):
+        return parse_checkpoint(read_file(root / CHECKPOINT))
+    return None
+
+
+def new_checkpoint(root: Path, log: RebuiltLog) -> bytes:
+    """Return a checkpoint that says that all is on the disk up to the log's end, as after a clean stop.
+
+    Its two offsets that the log does not tell, the master's flushed one and the confirmed one, are taken over where
+    there is one to take them from.
+
+    Args:
+        root: the store's folder.
+        log: what is on the disk.
+    """
+    before = read_checkpoint(root) or Checkpoint()
+    return serialize_checkpoint(
+        Checkpoint(
+            log.last_time,
+            log.queued_time,
+            log.index_time,
+            _within(before.master_flushed_offset, log.end),
+            _within(before.confirm_physical_offset, log.end),
+            max(0, log.queued_offset) if log.has_index_tags else 0,
+        )
+    )
+
+
+def _within(offset: int, end: int) -> int:
+    return offset if -1 <= offset <= end else 0

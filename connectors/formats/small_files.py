@@ -1,0 +1,151 @@
+"""The small files beside a log, checkpoint and offsets of groups, in a form that all formats share."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from commitlake.schemas.store_files import read_file
+
+if TYPE_CHECKING:
+    from commitlake.connectors.formats.engine.log_records import LogRecords
+
+CHECKPOINT = "checkpoint"
+
+
+class Problems(Protocol):
+    """Collects what is wrong with a store."""
+
+    @property
+    def codes(self) -> Collection[str]:
+        """The classes of the problems so far."""
+
+    def note(
+        self,
+        code: str,
+        file: str,
+        position: int | None = None,
+        physical_offset: int | None = None,
+        *,
+        found: str,
+        expected: str,
+    ) -> None:
+        """Add a problem.
+
+        Args:
+            code: its class, see `pipelines.verify.classes`.
+            file: the file, from the store's folder on.
+            position: byte in that file.
+            physical_offset: place in the log that the problem is about.
+            found: what stands there.
+            expected: what must.
+        """
+
+
+class Claim(NamedTuple):
+    """Something that a checkpoint says of the log.
+
+    Attributes:
+        name: of the field.
+        value: ms of a record's store time, or a physical offset.
+        is_time: which of the two.
+    """
+
+    name: str
+    value: int
+    is_time: bool
+
+
+class GroupOffset(NamedTuple):
+    """Where a group goes on in a queue."""
+
+    topic: str
+    group: str
+    queue_id: int
+    offset: int
+
+
+@dataclass(frozen=True)
+class SmallFiles:
+    """The small files as they were before the log was read.
+
+    Attributes:
+        claims: what the checkpoint says; none where it is missing or cannot be read.
+        offsets_file: where groups' offsets are kept, from the store's folder on.
+        group_offsets: these.
+        delay_offsets: level to offset.
+        log_end: physical offset at which the log ended when the checkpoint was written; None where it does not tell.
+        last_record: of the record before that, likewise.
+        entries: next queue offsets of all queues at that time, added up, likewise.
+    """
+
+    claims: tuple[Claim, ...]
+    offsets_file: str
+    group_offsets: tuple[GroupOffset, ...]
+    delay_offsets: Mapping[int, int]
+    log_end: int | None = None
+    last_record: int | None = None
+    entries: int | None = None
+
+
+@dataclass(frozen=True)
+class CheckedLog:
+    """What is known of a log once it and its queues have been read.
+
+    Attributes:
+        records: its records, by their physical offsets.
+        start: physical offset of its first byte.
+        end: behind its last record.
+        entries: next queue offsets of all queues, added up.
+        may_lag: whether the indexes may be behind the log.
+    """
+
+    records: LogRecords
+    start: int
+    end: int
+    entries: int
+    may_lag: bool
+
+
+@dataclass(frozen=True)
+class RebuiltLog:
+    """What a new checkpoint is made from, once all indexes are.
+
+    Attributes:
+        start: physical offset of the log's first byte.
+        end: behind the log.
+        last_offset: of the last record; below 0 where there is none.
+        last_end: behind that record.
+        last_time: its store time, ms.
+        queued_offset: of the last record that has a queue entry; below 0 where there is none.
+        queued_time: its store time, ms.
+        index_time: end of the last full IndexFile, ms; 0 for none.
+        has_index_tags: whether the IndexFiles are those of a broker that enters tags.
+        entries: next queue offsets of all queues, added up; 0 where the format's checkpoint does not count them.
+    """
+
+    start: int
+    end: int
+    last_offset: int
+    last_end: int
+    last_time: int
+    queued_offset: int
+    queued_time: int
+    index_time: int
+    has_index_tags: bool
+    entries: int
+
+
+def read_checkpoint_file(path: Path, problems: Problems, *, is_live: bool) -> bytes | None:
+    """Read a checkpoint; a missing one is a problem, but where a broker may not have come to write it."""
+    try:
+        return read_file(path)
+    except FileNotFoundError:
+        if not is_live:
+            problems.note("checkpoint_missing", CHECKPOINT, found="no such file", expected="4096 bytes")
+        return None
+    except OSError as error:
+        problems.note("checkpoint_unreadable", CHECKPOINT, 0, found=error.strerror or str(error), expected="4096 bytes")
+        return None
