@@ -14,7 +14,6 @@ import pyarrow.parquet as pq
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from commitlake.connectors.formats.engine.batches import read_split
-from commitlake.connectors.formats.engine.kernel.borders import find_border
 from commitlake.connectors.formats.engine.mapping import Mapping
 from commitlake.connectors.formats.engine.options import Mode
 from commitlake.connectors.formats.engine.plan import plan_splits, take_snapshot
@@ -80,7 +79,7 @@ def _find_border(log_format: Format) -> None:
     """Look for a border, as the plan of a large segment does."""
     kernel = log_format.kernel
     parts = np.empty((kernel.part_count, 1), np.int64)
-    find_border(kernel.tag, np.zeros(_SEGMENT_BYTES, np.uint8), 8, 0, 0, _SEGMENT_BYTES, _SEGMENT_BYTES, 1 << 20, parts)
+    kernel.find_border(np.zeros(_SEGMENT_BYTES, np.uint8), 8, 0, 0, _SEGMENT_BYTES, _SEGMENT_BYTES, 1 << 20, parts)
 
 
 def _map(path: Path) -> None:

@@ -25,6 +25,7 @@ from commitlake.connectors.formats.engine.files import OpenSegment, SegmentFile
 from commitlake.connectors.formats.engine.kernel import hop as h
 from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.engine.walk import End, Step, walk
+from commitlake.connectors.formats.rocketmq.kernel.records import STORE_HOST
 from commitlake.pipelines.salvage.fillers import MIN_FILLER_BYTES, fillers
 from commitlake.schemas.layouts.rocketmq.commitlog import HEAD, STORED, serialize_blank
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES, Fault
@@ -274,6 +275,6 @@ def _pieces(step: Step) -> Iterator[_Stretch]:
 
 
 def _store_time(step: Step, row: int) -> int:
-    at = int(step.parts[h.STORE_HOST, row]) - STORED.size
+    at = int(step.parts[STORE_HOST, row]) - STORED.size
     time: int = STORED.unpack(step.window[at : at + STORED.size].tobytes())[0]
     return time

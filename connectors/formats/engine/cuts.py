@@ -17,7 +17,7 @@ import numpy as np
 
 from commitlake.connectors.formats.engine.files import SegmentFile
 from commitlake.connectors.formats.engine.kernel import hop
-from commitlake.connectors.formats.engine.kernel.borders import NONE_AT_ALL, find_border
+from commitlake.connectors.formats.engine.kernel.borders import NONE_AT_ALL
 from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.engine.walk import End, walk
 from commitlake.connectors.formats.engine.windows import Windows
@@ -77,8 +77,8 @@ def _looked_up(file: SegmentFile, whole: Split, at: int, max_record_bytes: int) 
     parts = np.empty((kernel.part_count, 1), np.int64)
     while True:
         with windows.open(begin, end) as opened:
-            found = find_border(
-                kernel.tag, opened.window, opened.length, begin, at, whole.segment_end, whole.file_end,
+            found = kernel.find_border(
+                opened.window, opened.length, begin, at, whole.segment_end, whole.file_end,
                 max_record_bytes, parts,
             )  # fmt: skip
             is_all = opened.is_end_of_file or opened.length >= end - begin

@@ -21,39 +21,7 @@ from commitlake.connectors.formats.engine.kernel import buffers as b
 from commitlake.connectors.formats.engine.kernel import decode as kernel
 from commitlake.connectors.formats.engine.kernel import hop as h
 from commitlake.connectors.formats.engine.place import Place
-from commitlake.connectors.formats.rocketmq.kernel import columns as fields
-from commitlake.connectors.formats.rocketmq.kernel.records import COMMITLOG
-from commitlake.schemas.layouts.rocketmq.commitlog import CRC_MASK, HEAD, STORED, TAIL
 
-FIELDS32 = {
-    "size": (fields.FROM_START, HEAD.offset_of("total_size"), fields.ALL_BITS),
-    "queue_id": (fields.FROM_START, HEAD.offset_of("queue_id"), fields.ALL_BITS),
-    "flag": (fields.FROM_START, HEAD.offset_of("flag"), fields.ALL_BITS),
-    "body_crc": (fields.FROM_START, HEAD.offset_of("body_crc"), CRC_MASK),
-    "reconsume_times": (fields.FROM_BODY, TAIL.offset_of("reconsume_times") - TAIL.size, fields.ALL_BITS),
-}
-FIELDS64 = {
-    "physical_offset": (fields.FROM_START, HEAD.offset_of("physical_offset")),
-    "queue_offset": (fields.FROM_START, HEAD.offset_of("queue_offset")),
-    "born_timestamp": (fields.FROM_START, HEAD.offset_of("born_timestamp")),
-    "store_timestamp": (fields.FROM_STORE_HOST, -STORED.size),
-    "prepared_transaction_offset": (
-        fields.FROM_BODY,
-        TAIL.offset_of("prepared_transaction_offset") - TAIL.size,
-    ),
-}
-_BITS = {
-    "topic": b.WANT_TOPIC,
-    "kind": b.WANT_TOPIC,
-    "born_host": b.WANT_BORN_HOST,
-    "store_host": b.WANT_STORE_HOST,
-    "msg_id": b.WANT_MESSAGE_ID,
-    "unique_key": b.WANT_TEXT | b.WANT_UNIQUE_KEY,
-    "keys": b.WANT_TEXT | b.WANT_KEYS,
-    "tags": b.WANT_TEXT | b.WANT_TAGS,
-    "priority": b.WANT_TEXT | b.WANT_PRIORITY,
-    "properties": b.WANT_TEXT | b.WANT_ENTRIES,
-}
 _SEED = np.uint64(secrets.randbits(64))  # a producer who could foresee the hashes could make them collide
 
 
@@ -62,7 +30,7 @@ def _table(places: list[tuple[int, ...]]) -> Array:
 
 
 class Decoder:
-    """Finds and decodes the records of one split.
+    """Finds and decodes the records of one split; each format has its own.
 
     Args:
         columns: names of the columns that are going to be asked for.
@@ -71,12 +39,12 @@ class Decoder:
         encoded: give repeated strings as dictionary arrays.
     """
 
-    # What differs by layout.
-    _layout: ClassVar[Any] = COMMITLOG
-    _part_count: ClassVar[int] = h.PART_COUNT
-    _fields32: ClassVar[Mapping[str, tuple[int, ...]]] = FIELDS32
-    _fields64: ClassVar[Mapping[str, tuple[int, ...]]] = FIELDS64
-    _bits: ClassVar[Mapping[str, int]] = _BITS
+    # What differs by format.
+    _layout: ClassVar[Any]
+    _part_count: ClassVar[int]
+    _fields32: ClassVar[Mapping[str, tuple[int, ...]]]
+    _fields64: ClassVar[Mapping[str, tuple[int, ...]]]
+    _bits: ClassVar[Mapping[str, int]]
     _most_entries: ClassVar[int] = b.MOST_ENTRIES
     _batch: ClassVar[type[DecodedBatch]] = DecodedBatch
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.files import Window
@@ -19,7 +19,8 @@ class FormatKernel:
     """What differs between formats for code that reads many records.
 
     Attributes:
-        tag: chooses the implementations, see `kernel.layouts`.
+        hop: walks from record to record; see `kernel.hop.hop`, whose first argument it has.
+        find_border: looks for a place where a record begins for sure; see `kernel.borders.find_border`, likewise.
         part_count: rows of `parts`.
         texts: of each text that a record may lack on the disk although its sizes are there, the rows of `parts` with
             its place and its length.
@@ -30,7 +31,8 @@ class FormatKernel:
         queues: what its queues are.
     """
 
-    tag: Any
+    hop: Callable[..., None]
+    find_border: Callable[..., int]
     part_count: int
     texts: tuple[tuple[int, int], ...]
     store_times: Callable[[Window, Array], Array]

@@ -150,8 +150,8 @@ class _Reader:
         if stop > self._read_to[begin]:
             return False
         state[hop.POSITION], state[hop.BAD_START], state[hop.FAULTS] = self.offsets[begin], -1, 0
-        hop.hop(
-            self._kernel.tag, window, stop - origin, origin, stop, split.segment_end, split.file_end,
+        self._kernel.hop(
+            window, stop - origin, origin, stop, split.segment_end, split.file_end,
             self._max_record_bytes, True, state, self._parts, self._faults,
         )  # fmt: skip
         return bool(

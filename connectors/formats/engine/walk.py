@@ -76,7 +76,7 @@ def find_places(log_format: Format) -> Hop:
     parts = np.empty((compiled.part_count, _PLACES + 1), np.int64)
 
     def hop(place: Place, state: Array, faults: Array) -> Array:
-        kernel.hop(compiled.tag, *place, state, parts, faults)
+        compiled.hop(*place, state, parts, faults)
         found: Array = parts[:, : state[kernel.RECORDS]]
         return found
 
@@ -161,7 +161,7 @@ def walk(
         yield Step(
             np.empty(0, np.uint8),
             start,
-            np.empty((kernel.PART_COUNT, 0), np.int64),
+            np.empty((split.format.kernel.part_count, 0), np.int64),
             [BadRange(start, split.end, Fault.CUT)],
         )
 

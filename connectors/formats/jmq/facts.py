@@ -50,7 +50,7 @@ class JournalReader:
 
     def hop(self, place: Place, state: Array, faults: Array) -> Array:
         """See `walk.Hop`."""
-        h.hop(self._kernel.tag, *place, state, self._parts, faults)
+        self._kernel.hop(*place, state, self._parts, faults)
         parts: Array = self._parts[:, : state[h.RECORDS]]
         return parts
 

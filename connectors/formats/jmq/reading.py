@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.files import Window
 from commitlake.connectors.formats.engine.format_kernel import FormatKernel
 from commitlake.connectors.formats.engine.kernel import hop
+from commitlake.connectors.formats.engine.kernel.borders import find_border
 from commitlake.connectors.formats.engine.windows import numbers_at
 from commitlake.connectors.formats.jmq.decoder import JournalDecoder
 from commitlake.connectors.formats.jmq.kernel.records import (
@@ -36,7 +39,8 @@ def _queue_offsets(window: Window, parts: Array) -> Array:
 
 
 KERNEL = FormatKernel(
-    tag=JOURNAL,
+    hop=partial(hop.hop, JOURNAL),
+    find_border=partial(find_border, JOURNAL),
     part_count=JOURNAL_PART_COUNT,
     texts=(
         (hop.TOPIC, hop.TOPIC_LENGTH),

@@ -15,6 +15,7 @@ from commitlake.connectors.formats.engine.place import Place
 from commitlake.connectors.formats.engine.walk import BadRange
 from commitlake.connectors.formats.facts.records import SEED, Facts, topic_names
 from commitlake.connectors.formats.rocketmq.kernel import facts as k
+from commitlake.connectors.formats.rocketmq.kernel.records import COMMITLOG_PART_COUNT
 from commitlake.connectors.formats.rocketmq.odd import OddRecord, odd_record
 from commitlake.schemas.layouts.boltmq.dialect import DIALECT_BY_MAGIC, DIALECTS
 from commitlake.schemas.layouts.rocketmq.indexfile import TAGS_KEY_PREFIX
@@ -40,7 +41,7 @@ class CommitLogReader:
         self._levels = np.array(delay_levels_ms, np.int64)
         self._rows = chunk_rows
         self._start = self._behind = start
-        self._parts = np.empty((h.PART_COUNT, _STEP_ROWS + 1), np.int64)
+        self._parts = np.empty((COMMITLOG_PART_COUNT, _STEP_ROWS + 1), np.int64)
         self._renew()
 
     def _renew(self) -> None:

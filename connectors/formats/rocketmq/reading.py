@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.formats.engine.decoder import Decoder
 from commitlake.connectors.formats.engine.files import Window
 from commitlake.connectors.formats.engine.format_kernel import FormatKernel
 from commitlake.connectors.formats.engine.kernel import hop
+from commitlake.connectors.formats.engine.kernel.borders import find_border
 from commitlake.connectors.formats.engine.windows import numbers_at
-from commitlake.connectors.formats.rocketmq.kernel.records import COMMITLOG
+from commitlake.connectors.formats.rocketmq.decoder import CommitLogDecoder
+from commitlake.connectors.formats.rocketmq.kernel.records import COMMITLOG, COMMITLOG_PART_COUNT, STORE_HOST
 from commitlake.connectors.formats.rocketmq.queue_formats import CONSUME_QUEUES
 from commitlake.schemas.layouts.rocketmq.commitlog import HEAD, STORED
 
 
 def _store_times(window: Window, parts: Array) -> Array:
-    return numbers_at(window, parts[hop.STORE_HOST] - STORED.size, ">i8")
+    return numbers_at(window, parts[STORE_HOST] - STORED.size, ">i8")
 
 
 def _queue_ids(window: Window, parts: Array) -> Array:
@@ -26,12 +29,13 @@ def _queue_offsets(window: Window, parts: Array) -> Array:
 
 
 KERNEL = FormatKernel(
-    tag=COMMITLOG,
-    part_count=hop.PART_COUNT,
+    hop=partial(hop.hop, COMMITLOG),
+    find_border=partial(find_border, COMMITLOG),
+    part_count=COMMITLOG_PART_COUNT,
     texts=((hop.TOPIC, hop.TOPIC_LENGTH), (hop.PROPERTIES, hop.PROPERTIES_LENGTH)),
     store_times=_store_times,
     queue_ids=_queue_ids,
     queue_offsets=_queue_offsets,
-    decoder=Decoder,
+    decoder=CommitLogDecoder,
     queues=CONSUME_QUEUES,
 )

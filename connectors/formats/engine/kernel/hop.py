@@ -19,8 +19,8 @@ from commitlake.connectors.formats.engine.kernel.memory import any_set
 from commitlake.schemas.layouts.rocketmq.scan import Fault
 
 # Rows of `parts`.
-START, STORE_HOST, BODY, BODY_LENGTH, TOPIC, TOPIC_LENGTH, PROPERTIES, PROPERTIES_LENGTH = range(8)
-PART_COUNT = 8  # more, in a layout that has more parts
+START, BODY, BODY_LENGTH, TOPIC, TOPIC_LENGTH, PROPERTIES, PROPERTIES_LENGTH = range(7)
+PART_COUNT = 7  # more, in a format that has more parts
 
 # Places in `state`.
 POSITION = 0  # physical offset to go on at

@@ -23,7 +23,6 @@ from commitlake.connectors.formats.engine.kernel.hop import (
     PROPERTIES_LENGTH,
     RECORD,
     START,
-    STORE_HOST,
     TOPIC,
     TOPIC_LENGTH,
     UNWRITTEN,
@@ -49,7 +48,7 @@ class JournalLayout(NamedTuple):
 
 JOURNAL = JournalLayout(1)
 
-# More rows of `parts`; STORE_HOST, which a journal has at a fixed place, stays empty.
+# More rows of `parts`.
 APP, APP_LENGTH, BUSINESS_ID, BUSINESS_ID_LENGTH = range(PART_COUNT, PART_COUNT + 4)
 JOURNAL_PART_COUNT = PART_COUNT + 4
 
@@ -160,7 +159,6 @@ def _locate(window, position, size):
 def _note(parts, row, position, located):
     body, body_length, topic, topic_length, app, app_length, key, key_length, properties, properties_length = located
     parts[START, row] = position
-    parts[STORE_HOST, row] = 0
     parts[BODY, row] = body
     parts[BODY_LENGTH, row] = body_length
     parts[TOPIC, row] = topic

@@ -9,17 +9,17 @@ from commitlake.connectors.formats.engine.kernel.columns import (
     gather_i64,
     intern_hosts,
     intern_spans,
-    write_message_ids,
 )
 from commitlake.connectors.formats.engine.kernel.compiled import compiled
 from commitlake.connectors.formats.engine.kernel.layouts import implement
 from commitlake.connectors.formats.engine.kernel.memory import load_be_i32, load_be_i64
+from commitlake.connectors.formats.rocketmq.kernel.message_ids import write_message_ids
 from commitlake.connectors.formats.rocketmq.kernel.properties import split_properties
-from commitlake.connectors.formats.rocketmq.kernel.records import CommitLogLayout
+from commitlake.connectors.formats.rocketmq.kernel.records import STORE_HOST, CommitLogLayout
 from commitlake.schemas.layouts.rocketmq.commitlog import HEAD, STORED
 from commitlake.schemas.layouts.rocketmq.sysflag import BORN_HOST_V6, STORE_HOST_V6
 
-FROM_START, FROM_STORE_HOST, FROM_BODY = h.START, h.STORE_HOST, h.BODY
+FROM_START, FROM_STORE_HOST, FROM_BODY = h.START, STORE_HOST, h.BODY
 """Rows of `parts` that fields are found from."""
 
 # Columns of `fields32` and `fields64`: a row of `parts`, and how far from there the field lies; of `fields32` also
@@ -41,7 +41,7 @@ def filtered_by(window, parts, row):
     start = parts[h.START, row]
     return (
         load_be_i64(window, start + _PHYSICAL_OFFSET),
-        load_be_i64(window, parts[h.STORE_HOST, row] + _STORE_TIME),
+        load_be_i64(window, parts[STORE_HOST, row] + _STORE_TIME),
         load_be_i32(window, start + _QUEUE_ID),
     )
 
@@ -79,7 +79,7 @@ def decode(window, parts, first, count, plan, interners, scratch, out, text):
         )  # fmt: skip
     if wanted & b.WANT_STORE_HOST:
         intern_hosts(
-            window, parts[h.STORE_HOST, first:end], 0, flags, STORE_HOST_V6, seed, store_hosts,
+            window, parts[STORE_HOST, first:end], 0, flags, STORE_HOST_V6, seed, store_hosts,
             out.codes[b.STORE_HOST, first:end],
         )  # fmt: skip
     if wanted & b.WANT_MESSAGE_ID:

@@ -26,7 +26,7 @@ from commitlake.connectors.formats.engine.kernel.memory import (
 )
 from commitlake.connectors.formats.engine.kernel.strings import DISTINCT, TEXT_END, intern_span
 from commitlake.connectors.formats.engine.kernel.utf8 import is_utf8
-from commitlake.connectors.formats.rocketmq.kernel.records import COMMITLOG
+from commitlake.connectors.formats.rocketmq.kernel.records import COMMITLOG, STORE_HOST
 from commitlake.schemas.layouts.boltmq.dialect import Magic
 from commitlake.schemas.layouts.rocketmq import properties as props
 from commitlake.schemas.layouts.rocketmq.commitlog import HEAD, STORED
@@ -214,7 +214,7 @@ def _note_records(window: Array, parts: Array, first: Any, count: int, seed: Any
         sys_flag = load_be_i32(window, start + _SYS_FLAG)
         longs[PHYSICAL_OFFSET, row] = load_be_i64(window, start + _AT_OFFSET)
         longs[QUEUE_OFFSET, row] = load_be_i64(window, start + _AT_QUEUE_OFFSET)
-        longs[STORE_TIMESTAMP, row] = load_be_i64(window, parts[h.STORE_HOST, number] + _STORE_TIME)
+        longs[STORE_TIMESTAMP, row] = load_be_i64(window, parts[STORE_HOST, number] + _STORE_TIME)
         ints[SIZE, row] = load_be_i32(window, start)
         ints[TOPIC, row] = likely
         ints[QUEUE_ID, row] = load_be_i32(window, start + _QUEUE_ID)
@@ -329,7 +329,7 @@ def read_facts(
         max_record: see `hop`.
         verify: see `hop`.
         state: see `hop`.
-        parts: int64[PART_COUNT, room + 1] out.
+        parts: int64[COMMITLOG_PART_COUNT, room + 1] out.
         faults: int64[room, 3] out.
         seed: of the hashes by which topics are told apart.
         topics: their interner.

@@ -14,11 +14,11 @@ from commitlake.connectors.formats.engine.kernel.hop import (
     BODY_LENGTH,
     CODE_BY_FAULT,
     MORE,
+    PART_COUNT,
     PROPERTIES,
     PROPERTIES_LENGTH,
     RECORD,
     START,
-    STORE_HOST,
     TOPIC,
     TOPIC_LENGTH,
     UNWRITTEN,
@@ -46,6 +46,10 @@ class CommitLogLayout(NamedTuple):
 
 
 COMMITLOG = CommitLogLayout(0)
+
+# One more row of `parts`.
+STORE_HOST = PART_COUNT
+COMMITLOG_PART_COUNT = PART_COUNT + 1
 
 _FAULT = CODE_BY_FAULT
 _MAGIC, _SIZE, _PHYSICAL_OFFSET = _FAULT[Fault.MAGIC], _FAULT[Fault.SIZE], _FAULT[Fault.PHYSICAL_OFFSET]

@@ -15,7 +15,6 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from commitlake.connectors.formats.engine.batches import read_split
-from commitlake.connectors.formats.engine.decoder import Decoder
 from commitlake.connectors.formats.engine.errors import DamagedLogError, StoreError
 from commitlake.connectors.formats.engine.files import OpenSegment
 from commitlake.connectors.formats.engine.filters import Filters
@@ -27,6 +26,7 @@ from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.formats.engine.walk import BadRange, End, walk
 from commitlake.connectors.formats.engine.windows import OpenWindow, Windows
+from commitlake.connectors.formats.rocketmq.decoder import CommitLogDecoder
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES, Fault
 from commitlake.schemas.tables.messages import SOURCE
 from tests.logs import closed_segment, messages, new_message, records, write_store
@@ -83,7 +83,7 @@ def test_file_that_is_cut_between_two_steps_is_a_bad_range(split: Split, kept: i
     starts: list[int] = []
     bad: list[BadRange] = []
     with OpenSegment(split.path) as file:
-        hop = Decoder({"physical_offset", "properties"}, "b", Filters()).hop
+        hop = CommitLogDecoder({"physical_offset", "properties"}, "b", Filters()).hop
         for number, step in enumerate(walk(file, split, 1 << 16, DEFAULT_MAX_RECORD_BYTES, End(), hop=hop)):
             if number == 0:
                 os.truncate(split.path, kept)

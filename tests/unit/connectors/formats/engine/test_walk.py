@@ -20,10 +20,11 @@ from commitlake.connectors.formats.engine.options import Mode
 from commitlake.connectors.formats.engine.place import Place
 from commitlake.connectors.formats.engine.request import Request
 from commitlake.connectors.formats.engine.walk import End, walk
+from commitlake.connectors.formats.rocketmq.kernel.records import COMMITLOG_PART_COUNT
 from tests.logs import messages, new_message, open_segment
 from tests.unit.connectors.formats.engine.test_batches import arrow_schema, log_of, rows_of, splits_of
 
-NOTHING = np.empty((kernel.PART_COUNT, 0), np.int64)
+NOTHING = np.empty((COMMITLOG_PART_COUNT, 0), np.int64)
 
 
 @pytest.mark.parametrize("stop", [kernel.STOP_ROOM, kernel.STOP_WINDOW])

@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from commitlake.connectors.formats.engine.decoded import DecodedBatch
-from commitlake.connectors.formats.engine.decoder import Decoder
 from commitlake.connectors.formats.engine.filters import Filters
 from commitlake.connectors.formats.engine.kernel import hop
 from commitlake.connectors.formats.engine.kernel.memory import PADDING
+from commitlake.connectors.formats.rocketmq.decoder import CommitLogDecoder
+from commitlake.connectors.formats.rocketmq.kernel.records import COMMITLOG_PART_COUNT
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage, serialize_message
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 from commitlake.schemas.layouts.rocketmq.properties import (
@@ -41,10 +42,10 @@ def decode(properties: list[bytes]) -> list[DecodedBatch]:
     """Records with these properties, decoded in as many batches as it takes."""
     ends = np.cumsum([0, *map(len, properties)])
     window = np.frombuffer(RECORD + b"".join(properties) + bytes(PADDING), np.uint8)
-    parts = np.zeros((hop.PART_COUNT, len(properties)), np.int64)
+    parts = np.zeros((COMMITLOG_PART_COUNT, len(properties)), np.int64)
     parts[hop.PROPERTIES] = len(RECORD) + ends[:-1]
     parts[hop.PROPERTIES_LENGTH] = np.diff(ends)
-    decoder, batches, done = Decoder(PROPERTY_COLUMNS, "b", Filters()), [], 0
+    decoder, batches, done = CommitLogDecoder(PROPERTY_COLUMNS, "b", Filters()), [], 0
     while done < len(properties):
         batches.append(decoder.decode(window, 0, parts[:, done:]))
         done += batches[-1].rows
