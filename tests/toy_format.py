@@ -1,0 +1,339 @@
+"""A log format that exists only in tests: as small as a format can be, and all in plain Python.
+
+A record: total size (int32), magic `TY`, its own offset, store time in ms and queue offset (int64 each), length of the
+topic (1 byte), topic, body. All numbers are big-endian; every topic has one queue, 0. A filler: size, magic `TF`.
+A queue file `toyqueue/<topic>/0/<20 digits>` has an entry of 12 bytes for each message: offset and size of its record.
+The checkpoint is the offset behind the log, in 8 bytes.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from commitlake.connectors.formats.engine.decoder import Decoder
+from commitlake.connectors.formats.engine.format_kernel import FormatKernel
+from commitlake.connectors.formats.engine.kernel import hop as h
+from commitlake.connectors.formats.engine.kernel.borders import NONE_HERE
+from commitlake.connectors.formats.engine.place import Place
+from commitlake.connectors.formats.engine.queue_format import BEHIND_ALL, QueueFormat
+from commitlake.connectors.formats.engine.stores import Store
+from commitlake.connectors.formats.engine.walk import BadRange
+from commitlake.connectors.formats.facts.entries import QueueEntries
+from commitlake.connectors.formats.facts.queue_layouts import QueueLayout
+from commitlake.connectors.formats.facts.records import Facts
+from commitlake.connectors.formats.format import Format, RecordRules
+from commitlake.connectors.formats.queue_writing import NewQueue, NewQueueFiles
+from commitlake.connectors.formats.small_files import Claim, Problems, RebuiltLog, SmallFiles, read_checkpoint_file
+from commitlake.schemas.layouts.base import Field, Layout
+from commitlake.schemas.layouts.rocketmq.scan import Bounds, Fault, Finding, Rules, SegmentScanner, SpanKind
+
+Array = np.ndarray[Any, Any]
+HEAD = struct.Struct(">i2sqqqB")
+RECORD, FILLER = b"TY", b"TF"
+_SHORT = struct.Struct(">i2s")
+_AT_TIME, _AT_NUMBER = 14, 22
+ENTRY = Layout(Field("offset", "q", "of the record"), Field("size", "i", "its bytes"))
+FILE_SIZE = 10 * ENTRY.size
+
+
+@dataclass(frozen=True)
+class ToyMessage:
+    """A parsed record."""
+
+    size: int
+    physical_offset: int
+    store_timestamp: int
+    queue_offset: int
+    topic: str
+    body: bytes
+    queue_id: int = 0
+
+
+def serialize(topic: str, body: bytes, offset: int, number: int, time: int = 1) -> bytes:
+    """Return a record."""
+    name = topic.encode()
+    return HEAD.pack(HEAD.size + len(name) + len(body), RECORD, offset, time, number, len(name)) + name + body
+
+
+def _parse(data: memoryview) -> tuple[ToyMessage, int] | None:
+    if len(data) < HEAD.size:
+        return None
+    size, _, offset, time, number, length = HEAD.unpack_from(data)
+    text = bytes(data[HEAD.size : size])
+    return ToyMessage(size, offset, time, number, text[:length].decode(), text[length:]), size
+
+
+def _examine(window: memoryview, position: int, offset: int, bounds: Bounds) -> Finding:  # noqa: PLR0911
+    left = bounds.file_end - offset
+    if len(window) - position < min(HEAD.size, left):
+        return Finding(SpanKind.MORE)
+    if left < HEAD.size:
+        return Finding(SpanKind.UNWRITTEN if not any(window[position:]) else SpanKind.FAULT, 0, Fault.CUT)
+    size, magic, own_offset, *_ = HEAD.unpack_from(window, position)
+    if magic == FILLER and size == bounds.segment_end - offset:
+        return Finding(SpanKind.BLANK, size)
+    if (size, magic) == (0, bytes(2)):
+        return Finding(SpanKind.UNWRITTEN)
+    if magic != RECORD:
+        return Finding(SpanKind.FAULT, 0, Fault.MAGIC, "TY", magic.hex())
+    if own_offset != offset:
+        return Finding(SpanKind.FAULT, 0, Fault.PHYSICAL_OFFSET, f"{offset}", f"{own_offset}")
+    if not HEAD.size <= size <= left:
+        return Finding(SpanKind.FAULT, 0, Fault.SIZE, f"{HEAD.size} to {left} bytes", f"{size}")
+    return Finding(SpanKind.RECORD if size <= len(window) - position else SpanKind.MORE, size)
+
+
+class _Scanner(SegmentScanner):
+    def __init__(self, start: int, bounds: Bounds) -> None:
+        super().__init__(start, bounds, Rules(_examine, re.compile(rb"T[YF]"), 4, 2))
+
+
+def _row_of(message: ToyMessage, broker: str) -> dict[str, object]:
+    return {"broker": broker, "physical_offset": message.physical_offset, "topic": message.topic}
+
+
+RULES = RecordRules(
+    examine=_examine,
+    scanner=_Scanner,
+    parse=_parse,
+    vouches=lambda checkpoint, message, _: message.physical_offset + message.size <= int.from_bytes(checkpoint[:8]),
+    row_of=_row_of,
+    size_of=lambda head: int(_SHORT.unpack(head)[0]),
+    is_filler=lambda head: _SHORT.unpack(head)[1] == FILLER,
+    own_offset=lambda head: int(HEAD.unpack_from(head)[2]) if len(head) >= HEAD.size else None,
+    head_bytes=_SHORT.size,
+    known_bytes=HEAD.size,
+)
+
+
+def _hop(*place_and_results: Any) -> None:
+    """See `kernel.hop.hop`; a window must hold all of a bad range, as it does in a log of some KiB."""
+    *place, state, parts, faults = place_and_results
+    at = Place(*place)
+    view, bounds = at.window.data[: at.length], Bounds(at.segment_end, at.file_end, at.max_record_bytes)
+    state[h.STOP] = -1
+    while state[h.STOP] < 0:
+        offset = int(state[h.POSITION])
+        if state[h.RECORDS] >= parts.shape[1] - 1 or state[h.FAULTS] >= len(faults):
+            state[h.STOP] = h.STOP_ROOM
+        elif offset >= at.limit:
+            state[h.STOP] = h.STOP_LIMIT
+        else:
+            _step(view, at, bounds, offset, state, parts, faults)
+
+
+def _step(view: memoryview, at: Place, bounds: Bounds, offset: int, state: Array, parts: Array, faults: Array) -> None:
+    position = offset - at.origin
+    finding = _examine(view, position, offset, bounds)
+    if finding.kind is SpanKind.RECORD:
+        topic = view[position + HEAD.size - 1]
+        body = position + HEAD.size + topic
+        end = position + finding.size
+        # Texts at the end of a record are a toy's own affair: its properties are empty, and lie there.
+        parts[: h.PART_COUNT, state[h.RECORDS]] = 0
+        for row, value in (
+            (h.START, position),
+            (h.BODY, body),
+            (h.BODY_LENGTH, end - body),
+            (h.TOPIC, position + HEAD.size),
+            (h.TOPIC_LENGTH, topic),
+            (h.PROPERTIES, end),
+        ):
+            parts[row, state[h.RECORDS]] = value
+        state[h.RECORDS] += 1
+        state[h.POSITION] += finding.size
+    elif finding.kind is SpanKind.MORE:
+        state[h.STOP] = h.STOP_WINDOW
+    elif finding.kind is SpanKind.BLANK:
+        state[h.POSITION] += finding.size
+        state[h.STOP] = h.STOP_BLANK
+    elif not any(view[position:]):
+        state[h.UNWRITTEN_START] = offset
+        state[h.STOP] = h.STOP_UNWRITTEN
+    else:
+        end = _next_record(view, at, bounds, offset + 1)
+        faults[state[h.FAULTS]] = offset, end, h.CODE_BY_FAULT[finding.fault or Fault.HOLE]
+        state[h.FAULTS] += 1
+        state[h.POSITION] = end
+
+
+def _next_record(view: memoryview, at: Place, bounds: Bounds, offset: int) -> int:
+    while offset < at.limit and _examine(view, offset - at.origin, offset, bounds).kind is not SpanKind.RECORD:
+        offset += 1
+    return offset
+
+
+def _numbers(window: Array, parts: Array, place: int) -> Array:
+    starts = parts[h.START].tolist()
+    return np.array([int.from_bytes(window[start + place : start + place + 8].tobytes()) for start in starts], np.int64)
+
+
+def _place_of(data: bytes) -> int:
+    return int(ENTRY.unpack(data)[0]) if len(data) == ENTRY.size and any(data) else BEHIND_ALL
+
+
+KERNEL = FormatKernel(
+    hop=_hop,
+    find_border=lambda *_: NONE_HERE,
+    part_count=h.PART_COUNT,
+    texts=((h.TOPIC, h.TOPIC_LENGTH),),
+    store_times=lambda window, parts: _numbers(window, parts, _AT_TIME),
+    queue_ids=lambda _, parts: np.zeros(parts.shape[1], np.int64),
+    queue_offsets=lambda window, parts: _numbers(window, parts, _AT_NUMBER),
+    decoder=Decoder,  # of RocketMQ's records: nothing here decodes any
+    queues=QueueFormat("toy queue", "toyqueue", ENTRY, "offset", _place_of, HEAD.size, re.compile("[a-z]+")),
+)
+_DTYPE = np.dtype([("physical_offset", ">i8"), ("size", ">i4")])
+
+
+def _to_entries(columns: QueueEntries) -> Array:
+    entries = np.zeros(len(columns), _DTYPE)
+    entries["physical_offset"], entries["size"] = columns.physical_offset, columns.size
+    return entries
+
+
+def _is_written(entries: Array) -> Array:
+    written: Array = entries["size"] > 0
+    return written
+
+
+QUEUES = QueueLayout(
+    folder="toyqueue",
+    topics=None,
+    dtype=_DTYPE,
+    code_field=None,
+    default_file_size=FILE_SIZE,
+    is_aligned=True,
+    is_written=_is_written,
+    is_filler=lambda entries: np.zeros(len(entries), np.bool_),
+    refuses_other_names=False,
+    fills_gaps=False,
+    to_entries=_to_entries,
+    words=lambda entry: f"offset {entry['physical_offset']}, {entry['size']} bytes",
+)
+
+
+class _Reader:
+    """Collects what the queues must say; see `facts.reading.FactsReader`."""
+
+    is_full = False
+
+    def __init__(self, start: int) -> None:
+        self._start = start
+        self._messages: list[ToyMessage] = []
+        self._bad: list[BadRange] = []
+        self._parts = np.zeros((h.PART_COUNT, 1000), np.int64)
+
+    def hop(self, place: Place, state: Array, faults: Array) -> Array:
+        _hop(*place, state, self._parts, faults)
+        found: Array = self._parts[:, : state[h.RECORDS]]
+        return found
+
+    def commit(self, window: Array, parts: Array, origin: int, bad: Sequence[BadRange]) -> None:
+        found = (_parse(window.data[start:]) for start in parts[h.START].tolist())
+        self._messages += [parsed[0] for parsed in found if parsed]
+        self._bad += bad
+
+    def add_bad(self, bad: BadRange) -> None:
+        self._bad.append(bad)
+
+    def finish(self, end: int | None = None) -> Facts:
+        messages, count = self._messages, len(self._messages)
+        topics = sorted({message.topic for message in messages})
+        nothing = np.zeros(count, np.int32)
+        return Facts(
+            start=self._start,
+            end=self._start if end is None else end,
+            topics=topics,
+            physical_offset=np.array([message.physical_offset for message in messages], np.int64),
+            size=np.array([message.size for message in messages], np.int32),
+            topic=np.array([topics.index(message.topic) for message in messages], np.int32),
+            queue_id=nothing,
+            queue_offset=np.array([message.queue_offset for message in messages], np.int64),
+            store_timestamp=np.array([message.store_timestamp for message in messages], np.int64),
+            tags_code=np.zeros(count, np.int64),
+            sys_flag=nothing,
+            batch_size=nothing,
+            tags_hash=np.full(count, -1, np.int32),
+            key_ends=nothing,
+            key_hashes=np.empty(0, np.int32),
+            multi_dispatch={},
+            bad=tuple(self._bad),
+        )
+
+
+class _Writer:
+    """Writes each entry at its number."""
+
+    skipped = shifted = lost = 0
+
+    def __init__(self, files: NewQueueFiles) -> None:
+        self._files = files
+
+    def add(self, entries: Array, numbers: Array | None, first: int) -> None:
+        places = np.arange(first, first + len(entries)) if numbers is None else numbers
+        for number, entry in zip(places.tolist(), entries, strict=True):
+            self._files.write(number * ENTRY.size, np.ascontiguousarray(entry).data)
+
+
+class ToyFormat(Format):
+    """See the module."""
+
+    name = "toy"
+    title = "Toy"
+    folder = "toylog"
+    id_pattern = "^toy:"
+    store_folders = frozenset({"toylog", "toyqueue"})
+    queue_folders = ("toyqueue",)
+    rebuilt_files = ("toyqueue", "checkpoint")
+
+    @cached_property
+    def rules(self) -> RecordRules:
+        return RULES
+
+    @cached_property
+    def kernel(self) -> FormatKernel:
+        return KERNEL
+
+    @cached_property
+    def queues(self) -> QueueLayout:
+        return QUEUES
+
+    def sample_segment(self, size: int) -> bytes:
+        return serialize("orders", b"first", 0, 0).ljust(size, b"\0")
+
+    def facts_reader(self, start: int, delay_levels_ms: Sequence[int], chunk_rows: int) -> _Reader:
+        return _Reader(start)
+
+    def why_no_key_index(self, store: Store) -> str | None:
+        return "a toy has no index of keys"
+
+    def walk_queues(
+        self, log_folder: Path, topic: str | None, queue_id: int | None, damage: Callable[[str], None]
+    ) -> Iterator[dict[str, object]]:
+        for path in sorted((log_folder.parent / "toyqueue").glob(f"{topic or '*'}/0/*")):
+            for entry in np.frombuffer(path.read_bytes(), _DTYPE):
+                if entry["size"]:
+                    yield {"topic": path.parts[-3], "physical_offset": int(entry["physical_offset"])}
+
+    def queue_writer(self, files: NewQueueFiles, queue: NewQueue) -> _Writer:
+        return _Writer(files)
+
+    def read_small_files(self, root: Path, problems: Problems, *, is_live: bool) -> SmallFiles:
+        data = read_checkpoint_file(root / "checkpoint", problems, is_live=is_live)
+        claims = () if data is None else (Claim("end", int.from_bytes(data[:8]), is_time=False),)
+        return SmallFiles(claims, "offsets", (), {})
+
+    def new_checkpoint(self, root: Path, log: RebuiltLog) -> bytes:
+        return log.end.to_bytes(8)
+
+
+FORMAT = ToyFormat()
