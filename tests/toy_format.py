@@ -24,7 +24,6 @@ from commitlake.connectors.formats.engine.kernel import hop as h
 from commitlake.connectors.formats.engine.kernel.borders import NONE_HERE
 from commitlake.connectors.formats.engine.place import Place
 from commitlake.connectors.formats.engine.queue_format import BEHIND_ALL, QueueFormat
-from commitlake.connectors.formats.engine.stores import Store
 from commitlake.connectors.formats.engine.walk import BadRange
 from commitlake.connectors.formats.facts.entries import QueueEntries
 from commitlake.connectors.formats.facts.queue_layouts import QueueLayout
@@ -312,9 +311,6 @@ class ToyFormat(Format):
 
     def facts_reader(self, start: int, delay_levels_ms: Sequence[int], chunk_rows: int) -> _Reader:
         return _Reader(start)
-
-    def why_no_key_index(self, store: Store) -> str | None:
-        return "a toy has no index of keys"
 
     def walk_queues(
         self, log_folder: Path, topic: str | None, queue_id: int | None, damage: Callable[[str], None]

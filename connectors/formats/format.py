@@ -17,7 +17,9 @@ from commitlake.schemas.layouts.boltmq.dialect import ROCKETMQ, Dialect
 from commitlake.schemas.layouts.rocketmq.scan import Bounds, Finding, SegmentScanner
 
 if TYPE_CHECKING:
+    from commitlake.connectors.formats.engine.filters import Filters
     from commitlake.connectors.formats.engine.format_kernel import FormatKernel
+    from commitlake.connectors.formats.engine.index_answer import KeyIndex
     from commitlake.connectors.formats.engine.stores import Store
     from commitlake.connectors.formats.facts.queue_layouts import QueueLayout
     from commitlake.connectors.formats.facts.reading import FactsReader
@@ -29,6 +31,10 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class RecordRules:
     """The rules for one record of a format, in plain Python.
+
+    A record is one message. For a format whose records hold several, `parse` and `row_of` would give a list, the
+    kernel's decoder a row for each message, and `facts_reader` a queue offset and a count for each record, as it does
+    for RocketMQ's inner batches (`Facts.batch_size`).
 
     Attributes:
         examine: tells what stands at a position, as `schemas.layouts.rocketmq.scan.examine` does.
@@ -165,9 +171,22 @@ class Format(ABC):
             chunk_rows: records of a chunk at most.
         """
 
-    @abstractmethod
-    def why_no_key_index(self, store: Store) -> str | None:
+    def why_no_key_index(self, store: Store) -> str | None:  # noqa: ARG002
         """Return why keys cannot be looked up in the indexes beside a store; None where they can."""
+        return f"a {self.folder} has no index of keys"
+
+    def open_key_index(self, folder: Path, filters: Filters, message_at: Callable[[int], Any]) -> KeyIndex:
+        """Look up keys in the indexes beside a log, where `why_no_key_index` does not say why not.
+
+        Args:
+            folder: the store's folder.
+            filters: with keys and topics.
+            message_at: reads the record at a physical offset.
+
+        Raises:
+            IndexUnusable: where the indexes are not there, may not be read, or do not tell.
+        """
+        raise NotImplementedError(f"{self.name} has no index of keys")
 
     @abstractmethod
     def walk_queues(

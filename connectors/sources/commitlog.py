@@ -51,7 +51,7 @@ PUSHDOWN_SETTING = "spark.sql.python.filterPushdown.enabled"
 
 
 class LogDataSource(DataSource):
-    """Reads the logs of stores of one layout, unless the option `layout` says otherwise; see the module."""
+    """Reads the logs of stores of one format, unless the option `layout` says otherwise; see the module."""
 
     layout: ClassVar[FormatChoice]
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from commitlake.connectors.formats.facts.queue_layouts import QueueLayout
-from commitlake.connectors.formats.facts.topic_kinds import listed_kinds
+from commitlake.connectors.formats.rocketmq.topic_kinds import listed_kinds
 from commitlake.pipelines.verify.findings import Finding, Findings
 from commitlake.pipelines.verify.queue_check import Run
 from commitlake.pipelines.verify.queue_files import QueueFiles

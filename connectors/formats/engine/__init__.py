@@ -1,16 +1,15 @@
-"""The Spark source `commitlog`: RocketMQ's CommitLog, and BoltMQ's, as rows.
+"""Reads the log of any format as rows; what differs between formats it asks the `Format`.
 
 What to read
     options   what a user can ask for              stores     which stores a path names
     filters   predicates that drop records early   plan       where the log ends; cuts: where it may be divided
-    read_plan segments by time and offset, topics and keys by the broker's indexes (queue_index, key_index, listed)
+    read_plan segments by time and offset, topics and keys by the broker's indexes (queue_index, listed)
 
 How it is read
     files     bytes of segments                    windows    mapped (mapping) or read, one after the other
     kernel/   compiled: records and columns        walk       windows through the kernel
-    layouts   what is known of RocketMQ's logs and of JMQ's (rules, records); kernels: the same, compiled (reading)
-    dialects  whose a whole store is, RocketMQ's or BoltMQ's; records tell by themselves
+    format_kernel  what a format gives for it: its compiled loops
     decoder   the kernel's buffers for a split     decoded    Arrow arrays around them; distinct: values that repeat
     batches   a split as Arrow batches (rows)      refused    what is not intact
-    source    the glue to Spark                    records    the same in plain Python: a second opinion
+    records   the same in plain Python: a second opinion
 """

@@ -71,6 +71,16 @@ class Index(Protocol):
         ...
 
 
+class KeyIndex(Index, Protocol):
+    """An index in which some keys of some topics have been looked up.
+
+    Attributes:
+        notes: files that were not believed, and why.
+    """
+
+    notes: list[str]
+
+
 def check_that_it_pays(offsets: Array, sizes: Array, unknown: Sequence[tuple[int, int]], whole: Split) -> None:
     """Compare what is read by an index with a scan: all bytes that are read, wanted or not, and beginning anew.
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from commitlake.connectors.formats.engine.files import OpenSegment
 from commitlake.connectors.formats.engine.filters import Filters
 from commitlake.connectors.formats.engine.index_answer import Index, IndexUnusable
-from commitlake.connectors.formats.engine.key_index import KeyIndex
 from commitlake.connectors.formats.engine.look import message_at
 from commitlake.connectors.formats.engine.options import Options
 from commitlake.connectors.formats.engine.plan import StoreRange, segment_ranges
 from commitlake.connectors.formats.engine.queue_index import QueueIndex
 from commitlake.connectors.formats.engine.stores import Store
-from commitlake.schemas.layouts.rocketmq.commitlog import Message
+
+_KEY_INDEX = "IndexFile"
 
 
 @dataclass(frozen=True)
@@ -40,15 +41,16 @@ def open_indexes(store: Store, store_range: StoreRange, options: Options, filter
     usable: list[Index] = []
     reasons: list[str] = []
     if by_key and (reason := store.format.why_no_key_index(store)):
-        reasons.append(f"{KeyIndex.name}: {reason}")
+        reasons.append(f"{_KEY_INDEX}: {reason}")
     elif by_key:
         try:
-            index = KeyIndex(folder, filters, _Log(store, store_range, options.max_record_bytes).message_at)
+            log = _Log(store, store_range, options.max_record_bytes)
+            index = store.format.open_key_index(folder, filters, log.message_at)
         except IndexUnusable as unusable:
-            reasons.append(f"{KeyIndex.name}: {unusable}")
+            reasons.append(f"{_KEY_INDEX}: {unusable}")
         else:
             usable.append(index)
-            reasons += [f"{KeyIndex.name}: {note}" for note in index.notes]
+            reasons += [f"{_KEY_INDEX}: {note}" for note in index.notes]
     if by_queue:
         try:
             usable.append(QueueIndex(folder, filters, options.max_record_bytes, kernel.queues))
@@ -64,14 +66,13 @@ class _Log:
         self._wholes = segment_ranges(store, store_range)
         self._max_record_bytes = max_record_bytes
 
-    def message_at(self, offset: int) -> Message | None:
+    def message_at(self, offset: int) -> Any:
         """The record at a physical offset, or None where the snapshot has none that proves itself."""
         for whole in self._wholes:
             if whole.start <= offset < whole.end and not whole.missing:
                 try:
                     with OpenSegment(whole.path) as file:
-                        message: Message | None = message_at(file, whole, offset, self._max_record_bytes)
-                        return message
+                        return message_at(file, whole, offset, self._max_record_bytes)
                 except FileNotFoundError:
                     return None  # deleted since it was listed
         return None

@@ -32,7 +32,7 @@ def look_at(file: SegmentFile, split: Split, offset: int, max_record_bytes: int)
 
 
 def message_at(file: SegmentFile, split: Split, offset: int, max_record_bytes: int) -> Any:
-    """The record at a physical offset, a message of its layout; None where none proves itself."""
+    """The record at a physical offset, a message of its format; None where none proves itself."""
     finding, view = look_at(file, split, offset, max_record_bytes)
     if finding.kind is not SpanKind.RECORD:
         return None

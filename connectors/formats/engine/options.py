@@ -23,7 +23,7 @@
 | | | stored then; 31536000000 leaves out no such segment; see `connectors.formats.engine.time_bounds` |
 | startingOffset, endingOffset | all | physical offsets, for every store that is read |
 | useIndexes | true | whether topics, queues and keys may be looked up in the ConsumeQueues and IndexFiles beside the |
-| | | log; see `connectors.formats.engine.queue_index` and `key_index` |
+| | | log; see `connectors.formats.engine.queue_index` and `rocketmq.key_index` |
 | snapshot | taken when planned | JSON of `connectors.formats.engine.plan.Snapshot`: exactly what to read |
 
 A stream (`readStream`) takes the same, except for endingTimestamp, endingOffset and snapshot, and with these:

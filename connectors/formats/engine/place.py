@@ -8,7 +8,7 @@ from commitlake.connectors.formats.engine.files import Window
 
 
 class Place(NamedTuple):
-    """Where the kernel looks: arguments of `kernel.hop` behind the layout, in its order."""
+    """Where the kernel looks: arguments of `kernel.hop` after the first, in its order."""
 
     window: Window
     length: int

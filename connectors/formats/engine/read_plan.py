@@ -6,7 +6,7 @@ A plan is made on the driver, from the options and the filters, in this order:
 2. segments outside the offsets that are wanted are left out, and not opened;
 3. of the others the bounds of their store times are found (`time_bounds`), where times are filtered, and segments
    outside them are left out, after a look at a few more of their records: a clock may have been wrong for a while;
-4. in what remains, keys are looked up in the IndexFiles (`key_index`), else topics and queues in the queues
+4. in what remains, keys are looked up in the IndexFiles (`rocketmq.key_index`), else topics and queues in the queues
    (`queue_index`), segment by segment, where the index is sound and it pays; else the segment is scanned.
 
 A place where a segment is missing is left out only where it could hold nothing that is wanted. Damage in what is left

@@ -24,7 +24,7 @@ _WINDOW_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A stretch of a store: a message of its layout where it is a record, else what the span says."""
+    """A stretch of a store: a message of its format where it is a record, else what the span says."""
 
     segment: str
     span: Span

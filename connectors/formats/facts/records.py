@@ -42,7 +42,7 @@ class Facts:
         bad: ranges that hold no intact record.
         is_dated: bool, whether `store_timestamp` is told; None where it is for all. JMQ keeps it as a distance from the
             send time, and of one that is too large the limit.
-        receive_timestamp: int64, ms, where the layout tells it.
+        receive_timestamp: int64, ms, where the format tells it.
     """
 
     start: int

@@ -8,24 +8,18 @@ a client sets it, and no checksum covers it. Source: ConsumeQueueStore.load, doF
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.facts.entries import QueueEntries
-from commitlake.connectors.formats.rocketmq import batch_queues, consume_queues
-from commitlake.connectors.formats.rocketmq.topic_configs import TABLE, read_topics
 from commitlake.schemas.layouts.rocketmq.batch_evidence import BatchEvidence
-from commitlake.schemas.layouts.rocketmq.inner_batch import has_batch_queues
 from commitlake.schemas.layouts.rocketmq.light_queues import LIGHT_PREFIX
 from commitlake.schemas.layouts.rocketmq.topics import Kind, kind_of
-from commitlake.schemas.store_files import folders_in
 
 
-def _can_hold_batches(topic: str) -> bool:
+def can_hold_batches(topic: str) -> bool:
     """Return whether a topic's queues can be BatchConsumeQueues; those of light queues and of the broker never are."""
     return kind_of(topic) is Kind.NORMAL and not topic.startswith(LIGHT_PREFIX)
 
@@ -44,34 +38,7 @@ class TopicKinds:
 
     def is_unknown(self, topic: str) -> bool:
         """Return whether neither topics.json nor a folder tells a topic's kind."""
-        return topic not in self.batch and topic not in self.simple and _can_hold_batches(topic)
-
-
-def read_topic_kinds(root: Path) -> TopicKinds:
-    """Return what a store's topics.json says of its topics, and what its folders say of the others.
-
-    Args:
-        root: The store's folder.
-
-    Raises:
-        UnsafeFileError: for a link among topics.json and the folders, or another file in their place.
-    """
-    listed = listed_kinds(root)
-    in_simple = frozenset(folders_in(root / consume_queues.QUEUES.folder)) - listed.keys()
-    in_batch = frozenset(folders_in(root / batch_queues.QUEUES.folder)) - listed.keys()
-    batch = {topic for topic, is_batch in listed.items() if is_batch}
-    simple = listed.keys() - batch
-    possible = {topic for topic in in_batch - in_simple if _can_hold_batches(topic)}
-    return TopicKinds(frozenset(batch | possible), frozenset(simple | (in_simple - in_batch)))
-
-
-def listed_kinds(root: Path) -> Mapping[str, bool]:
-    """Return the topics of topics.json, with whether their queues are BatchConsumeQueues."""
-    table = read_topics(root).get(TABLE, {})
-    return {
-        str(topic): isinstance(config, dict) and has_batch_queues(config.get("attributes"))
-        for topic, config in table.items()
-    }
+        return topic not in self.batch and topic not in self.simple and can_hold_batches(topic)
 
 
 def evidence_of(entries: QueueEntries, batches: Array) -> BatchEvidence:

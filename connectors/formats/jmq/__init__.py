@@ -1,7 +1,8 @@
-"""The Spark source `journal`: JMQ's journal as rows, by the same machinery as RocketMQ's CommitLog.
+"""JMQ's format: what differs from the engine, and nothing else.
 
-What differs from `connectors.formats.engine`, and nothing else
-    source    the format's name            rules    what stands where, in plain Python (standard library only)
-    rows      a message as a row           reading  the same, compiled, of `connectors.formats.jmq.kernel`
-    queues    topics by the queue files    decoder  columns that a journal has otherwise, or not at all
+format    all of this as one object    rules    a record in plain Python (standard library only)
+rows      a message as a row           reading  the same, compiled, of `connectors.formats.jmq.kernel`
+queues    topics by the queue files    decoder  columns that a journal has otherwise, or not at all
+facts     what queues must say         queue_facts, queue_files, queue_writer  queues: compared, read, written
+small_files  checkpoint and offsets    samples  a small journal, for set-up
 """

@@ -11,7 +11,6 @@ from commitlake.connectors.formats.format import Format, RecordRules
 
 if TYPE_CHECKING:
     from commitlake.connectors.formats.engine.format_kernel import FormatKernel
-    from commitlake.connectors.formats.engine.stores import Store
     from commitlake.connectors.formats.facts.queue_layouts import QueueLayout
     from commitlake.connectors.formats.facts.reading import FactsReader
     from commitlake.connectors.formats.queue_writing import NewQueue, NewQueueFiles, QueueWriter
@@ -64,10 +63,6 @@ class JmqFormat(Format):
         from commitlake.connectors.formats.jmq.facts import JournalReader
 
         return JournalReader(start, chunk_rows)
-
-    def why_no_key_index(self, store: Store) -> str | None:  # noqa: ARG002
-        """See `Format`."""
-        return f"a {self.folder} has no index of keys"
 
     def walk_queues(
         self, log_folder: Path, topic: str | None, queue_id: int | None, damage: Callable[[str], None]

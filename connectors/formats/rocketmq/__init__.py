@@ -1,9 +1,13 @@
 """RocketMQ's format: what differs from the engine, and nothing else. BoltMQ's dialect is in here, too.
 
-rules            a record in plain Python                 reading       the same, compiled, of `kernel`
+format           all of this as one object
+rules, rows      a record in plain Python                 reading       the same, compiled, of `kernel`; decoder
 queue_formats    queues, for reads of topics              indexes       ConsumeQueues and IndexFiles, entry by entry
 consume_queues   queues, for many entries at once         batch_queues  the same of BatchConsumeQueues
+queue_writer     queues, written anew (queue_rules)       key_index     keys, looked up in IndexFiles
 dialects         whether a store is RocketMQ's or BoltMQ's
+facts            what indexes must say of records         small_files   checkpoint, offsets
 odd              records that the compiled code leaves to Python
-topic_configs    topics.json and subscriptionGroup.json
+topic_configs    topics.json and subscriptionGroup.json   topic_kinds   which topics have queues of batches
+samples          a small log, for set-up
 """

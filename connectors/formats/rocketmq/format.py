@@ -6,13 +6,15 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from commitlake.connectors.formats.format import Format, RecordRules
 from commitlake.schemas.layouts.boltmq.dialect import BOLTMQ, Dialect
 
 if TYPE_CHECKING:
+    from commitlake.connectors.formats.engine.filters import Filters
     from commitlake.connectors.formats.engine.format_kernel import FormatKernel
+    from commitlake.connectors.formats.engine.index_answer import KeyIndex
     from commitlake.connectors.formats.engine.stores import Store
     from commitlake.connectors.formats.facts.queue_layouts import QueueLayout
     from commitlake.connectors.formats.facts.reading import FactsReader
@@ -96,6 +98,12 @@ class RocketmqFormat(Format):
 
         return why_no_key_index(store)
 
+    def open_key_index(self, folder: Path, filters: Filters, message_at: Callable[[int], Any]) -> KeyIndex:
+        """See `Format`."""
+        from commitlake.connectors.formats.rocketmq.key_index import IndexFiles
+
+        return IndexFiles(folder, filters, message_at)
+
     def walk_queues(
         self,
         log_folder: Path,
@@ -128,7 +136,7 @@ class RocketmqFormat(Format):
 
     def topic_kinds(self, root: Path) -> TopicKinds:
         """See `Format`."""
-        from commitlake.connectors.formats.facts.topic_kinds import read_topic_kinds
+        from commitlake.connectors.formats.rocketmq.topic_kinds import read_topic_kinds
 
         return read_topic_kinds(root)
 

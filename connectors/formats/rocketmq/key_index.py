@@ -70,8 +70,8 @@ class _Part:
     hits: frozenset[int]
 
 
-class KeyIndex:
-    """The IndexFiles of one store, in which some keys of some topics have been looked up.
+class IndexFiles:
+    """The IndexFiles of one store; see `engine.index_answer.KeyIndex`.
 
     Attributes:
         name: what a plan calls it.

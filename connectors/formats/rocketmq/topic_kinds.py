@@ -1,0 +1,39 @@
+"""What a RocketMQ store says of its topics' kinds: topics.json, and the folders of their queues."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from commitlake.connectors.formats.facts.topic_kinds import TopicKinds, can_hold_batches
+from commitlake.connectors.formats.rocketmq import batch_queues, consume_queues
+from commitlake.connectors.formats.rocketmq.topic_configs import TABLE, read_topics
+from commitlake.schemas.layouts.rocketmq.inner_batch import has_batch_queues
+from commitlake.schemas.store_files import folders_in
+
+
+def read_topic_kinds(root: Path) -> TopicKinds:
+    """Return what a store's topics.json says of its topics, and what its folders say of the others.
+
+    Args:
+        root: The store's folder.
+
+    Raises:
+        UnsafeFileError: for a link among topics.json and the folders, or another file in their place.
+    """
+    listed = listed_kinds(root)
+    in_simple = frozenset(folders_in(root / consume_queues.QUEUES.folder)) - listed.keys()
+    in_batch = frozenset(folders_in(root / batch_queues.QUEUES.folder)) - listed.keys()
+    batch = {topic for topic, is_batch in listed.items() if is_batch}
+    simple = listed.keys() - batch
+    possible = {topic for topic in in_batch - in_simple if can_hold_batches(topic)}
+    return TopicKinds(frozenset(batch | possible), frozenset(simple | (in_simple - in_batch)))
+
+
+def listed_kinds(root: Path) -> Mapping[str, bool]:
+    """Return the topics of topics.json, with whether their queues are BatchConsumeQueues."""
+    table = read_topics(root).get(TABLE, {})
+    return {
+        str(topic): isinstance(config, dict) and has_batch_queues(config.get("attributes"))
+        for topic, config in table.items()
+    }
