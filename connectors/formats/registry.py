@@ -21,6 +21,9 @@ def register(log_format: Format) -> None:
 register(ROCKETMQ)
 register(JMQ)
 
+DEFAULT_FORMAT: Format = ROCKETMQ
+"""The format that is meant where a caller does not say which."""
+
 
 def all_formats() -> tuple[Format, ...]:
     """Return the registered formats, in the order in which they were registered."""

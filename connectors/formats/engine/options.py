@@ -47,8 +47,7 @@ from enum import StrEnum
 
 from commitlake.connectors.formats.engine.errors import OptionError
 from commitlake.connectors.formats.engine.option_values import OptionValues, Start
-from commitlake.connectors.formats.registry import FormatChoice
-from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
+from commitlake.connectors.formats.registry import DEFAULT_FORMAT, FormatChoice
 from commitlake.connectors.option_names import known_options
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES
 
@@ -60,7 +59,7 @@ _KNOWN = (
     "startingOffset", "endingOffset", "useIndexes", "snapshot", "maxBytesPerTrigger", "failOnDataLoss", "content",
 )  # fmt: skip
 
-_DEFAULT_FORMAT = FormatChoice(ROCKETMQ)
+_DEFAULT_CHOICE = FormatChoice(DEFAULT_FORMAT)
 _FOR_STREAMS = ("maxBytesPerTrigger", "failOnDataLoss", "content")
 _FOR_BATCHES = ("endingTimestamp", "endingOffset", "snapshot")
 
@@ -101,7 +100,7 @@ class Options:
 
     path: str
     broker: str | None = None
-    layout: FormatChoice = _DEFAULT_FORMAT
+    layout: FormatChoice = _DEFAULT_CHOICE
     mode: Mode = Mode.FAILFAST
     columns: tuple[str, ...] | None = None
     body: BodyForm = BodyForm.NONE
@@ -126,7 +125,7 @@ class Options:
     given: frozenset[str] = frozenset()
 
     @classmethod
-    def parse(cls, given: Mapping[str, str], layout: FormatChoice = _DEFAULT_FORMAT) -> Options:
+    def parse(cls, given: Mapping[str, str], layout: FormatChoice = _DEFAULT_CHOICE) -> Options:
         """Options as Spark hands them over: strings, names in any case.
 
         Args:

@@ -21,8 +21,7 @@ import pyarrow.fs as pafs
 from commitlake.connectors.formats.engine.errors import EmptyStoreError, OptionError, StoreError
 from commitlake.connectors.formats.engine.files import resolve_filesystem
 from commitlake.connectors.formats.format import Format, folder_names
-from commitlake.connectors.formats.registry import all_formats
-from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
+from commitlake.connectors.formats.registry import DEFAULT_FORMAT, all_formats
 from commitlake.schemas.layouts.segments import is_segment_name, parse_segment_name
 from commitlake.schemas.store_files import UnsafeFileError, files_in
 
@@ -113,7 +112,7 @@ def own_size(segment: Segment, following: int | None, common: int) -> int:
     return min(-(-segment.file_size // common) * common, distance)
 
 
-def find_stores(path: str, broker: str | None = None, formats: Sequence[Format] = (ROCKETMQ,)) -> list[Store]:
+def find_stores(path: str, broker: str | None = None, formats: Sequence[Format] = (DEFAULT_FORMAT,)) -> list[Store]:
     """The stores that a path, a glob or a comma-separated list of them names, in order of their names.
 
     A store without a segment is an error where it is named, and passed over where a glob found it.
