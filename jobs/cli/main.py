@@ -53,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 0
         case [name, *rest] if name in JOBS:
             set_command_name(f"commitlake {name}")
-            return int(importlib.import_module(f"commitlake.jobs.{name}").main(rest))
+            return int(importlib.import_module(f"commitlake.jobs.{name}.command").main(rest))
     print(f"commitlake: error: there is no job {arguments[0]!r}.{_suggestion(arguments[0])}", file=sys.stderr)
     print("  commitlake --help lists the jobs", file=sys.stderr)
     return 2

@@ -99,7 +99,7 @@ def options_of(parser: argparse.ArgumentParser) -> set[str]:
 
 def variables_of_all_jobs() -> set[str]:
     """Return the variables of the options of all jobs, from their parsers."""
-    parsers = (importlib.import_module(f"commitlake.jobs.{name}").build_parser() for name in JOBS)
+    parsers = (importlib.import_module(f"commitlake.jobs.{name}.command").build_parser() for name in JOBS)
     return {variable_of(option) for parser in parsers for option in options_of(parser)}
 
 

@@ -31,8 +31,8 @@ from commitlake.connectors.hbase.options import Options
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.runtime.spark_session import get_session
-from commitlake.jobs.query_keys import where_keys_are
 from commitlake.pipelines.message_keys.follow import follow_keys
+from commitlake.pipelines.query.keys import where_keys_are
 from tests.benchmarks.machine import machine
 from tests.integration.hbase.making import START, append, chunks
 from tests.servers.hbase import HBase

@@ -17,7 +17,7 @@ from commitlake.broker_lite.stores.jmq_adapter import JmqStore
 from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.formats.registry import all_formats
 from commitlake.connectors.lake.paths import LakePaths
-from commitlake.jobs import rebuild
+from commitlake.jobs.rebuild import command as rebuild
 from commitlake.pipelines.rebuild.run import rebuild_store
 from commitlake.pipelines.rebuild.settings import Wanted
 from commitlake.pipelines.restore.errors import RestoreError

@@ -18,7 +18,7 @@ from commitlake.connectors.lake.committer import open_for_append
 from commitlake.connectors.lake.follower import finish_runs
 from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.paths import LakePaths
-from commitlake.jobs import query
+from commitlake.jobs.query import command as query
 from commitlake.pipelines.archive.judging import judge_run
 from commitlake.pipelines.archive.run import Config, _commit
 from commitlake.pipelines.archive.staged import staging

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.jobs import guard
+from commitlake.jobs.guard import command as guard
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.segments import parse_segment_name, segment_name
 from tests.logs import closed_segment, messages, open_segment, write_store

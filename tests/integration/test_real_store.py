@@ -21,7 +21,7 @@ from commitlake.connectors.formats.engine.options import BodyForm, Mode
 from commitlake.connectors.formats.engine.plan import plan_splits, take_snapshot
 from commitlake.connectors.formats.engine.request import Request
 from commitlake.connectors.formats.engine.stores import find_stores
-from commitlake.jobs import dump
+from commitlake.jobs.dump import command as dump
 from commitlake.schemas.layouts.rocketmq import indexfile
 from commitlake.schemas.layouts.rocketmq.consumequeue import tags_code
 from commitlake.schemas.tables.messages import SOURCE

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from commitlake.jobs import archive, audit, query
+from commitlake.jobs.archive import command as archive
+from commitlake.jobs.audit import command as audit
+from commitlake.jobs.query import command as query
 from tests.jmq_stores import write_jmq_store
 from tests.journals import new_message
 from tests.servers.hbase import HBase

@@ -13,7 +13,9 @@ from commitlake.connectors.hbase.cells import VALUE
 from commitlake.connectors.hbase.client import Client
 from commitlake.connectors.hbase.keys import MESSAGE, end_of
 from commitlake.connectors.hbase.options import Options
-from commitlake.jobs import archive, audit, query
+from commitlake.jobs.archive import command as archive
+from commitlake.jobs.audit import command as audit
+from commitlake.jobs.query import command as query
 from tests.logs import messages
 from tests.servers.hbase import HBase
 

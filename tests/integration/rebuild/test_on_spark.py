@@ -9,7 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from commitlake.connectors.formats.engine.stores import find_stores
-from commitlake.jobs import rebuild, verify
+from commitlake.jobs.rebuild import command as rebuild
+from commitlake.jobs.verify import command as verify
 from commitlake.pipelines.rebuild.run import rebuild_store
 from commitlake.pipelines.rebuild.settings import Wanted
 from commitlake.pipelines.salvage.run import salvage_store

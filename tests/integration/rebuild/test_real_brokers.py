@@ -18,7 +18,7 @@ from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
 from commitlake.connectors.rocketmq.options import Options
 from commitlake.connectors.rocketmq.puller import Puller
-from commitlake.jobs.rebuild import main
+from commitlake.jobs.rebuild.command import main
 from commitlake.pipelines.rebuild.run import Rebuilt, rebuild_store
 from commitlake.pipelines.rebuild.settings import Wanted, find_settings
 from commitlake.pipelines.salvage.run import salvage_store

@@ -10,7 +10,7 @@ from commitlake.connectors.lake.committer import commit_run, open_for_append
 from commitlake.connectors.lake.packs.location import pack_location
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.lake.paths import LakePaths
-from commitlake.jobs.restore import main
+from commitlake.jobs.restore.command import main
 from commitlake.pipelines.archive.task import ArchiveTasks
 from commitlake.pipelines.archive.work import find_work
 from commitlake.schemas.errors import ExitCode

@@ -19,7 +19,7 @@ from commitlake.connectors.lake.paths import LakeError, LakePaths
 from commitlake.connectors.lake.reader import open_table
 from commitlake.connectors.object_store import clients
 from commitlake.connectors.object_store.errors import S3Error
-from commitlake.jobs import query
+from commitlake.jobs.query import command as query
 from commitlake.schemas.tables.messages import MESSAGES, PARTITION_COLUMNS
 from tests.logs import new_message, open_segment, write_store
 from tests.servers.fault_proxy import Fault, FaultProxy
@@ -36,7 +36,7 @@ from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.packs.spark_reader import with_bodies
 from commitlake.connectors.object_store.spark import spark_uri
 from commitlake.connectors.runtime.spark_session import get_session
-from commitlake.jobs import archive
+from commitlake.jobs.archive import command as archive
 
 def rows_of(spark, store, lake, bodies):
     paths = LakePaths(lake)

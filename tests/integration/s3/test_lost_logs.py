@@ -13,7 +13,7 @@ from commitlake.connectors.lake.follower import finish_runs
 from commitlake.connectors.lake.log_check import LogDamagedError
 from commitlake.connectors.lake.log_files import LOG, entry_name
 from commitlake.connectors.lake.paths import LakePaths
-from commitlake.jobs import query
+from commitlake.jobs.query import command as query
 from commitlake.pipelines.archive.work import find_work
 from commitlake.pipelines.maintenance.repair import plan_repair, repair_lake
 from commitlake.pipelines.message_keys.check import check_keys

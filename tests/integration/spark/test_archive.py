@@ -24,8 +24,9 @@ from commitlake.connectors.lake.committer import ConcurrentArchiveError, commit_
 from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.packs.spark_reader import with_bodies
 from commitlake.connectors.lake.paths import LakeError, LakePaths
-from commitlake.jobs import archive, query
-from commitlake.jobs.archive_summary import summary
+from commitlake.jobs.archive import command as archive
+from commitlake.jobs.archive.summary import summary
+from commitlake.jobs.query import command as query
 from commitlake.pipelines.archive import run as archive_run
 from commitlake.pipelines.archive.concurrent import archive_beside_others
 from commitlake.pipelines.archive.run import Config, Result, run_archive

@@ -13,9 +13,10 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
-from commitlake.jobs import audit, maintain
-from commitlake.jobs.audit_sides import Sides
+from commitlake.jobs.audit import command as audit
+from commitlake.jobs.maintain import command as maintain
 from commitlake.pipelines.archive.run import Config, run_archive
+from commitlake.pipelines.audit.sides import Sides
 from tests.logs import messages
 from tests.unit.pipelines.maintenance.lakes import GrowingLake, shop_messages
 

@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.jobs import audit, demo, query, verify
+from commitlake.jobs.audit import command as audit
+from commitlake.jobs.demo import command as demo
+from commitlake.jobs.query import command as query
+from commitlake.jobs.verify import command as verify
 
 
 @pytest.mark.usefixtures("spark")

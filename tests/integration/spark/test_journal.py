@@ -16,7 +16,12 @@ from commitlake.connectors.formats.engine.records import walk_store
 from commitlake.connectors.formats.engine.stores import find_stores, segment_size
 from commitlake.connectors.formats.registry import all_formats
 from commitlake.connectors.lake.packs.spark_reader import with_bodies
-from commitlake.jobs import archive, audit, dump, explain, guard, query
+from commitlake.jobs.archive import command as archive
+from commitlake.jobs.audit import command as audit
+from commitlake.jobs.dump import command as dump
+from commitlake.jobs.explain import command as explain
+from commitlake.jobs.guard import command as guard
+from commitlake.jobs.query import command as query
 from commitlake.pipelines.archive.run import Config, run_archive
 from tests.indexed_stores import Clock
 from tests.integration.spark.comparing import COLUMNS, Row, intact, spark_rows

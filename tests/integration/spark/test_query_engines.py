@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import Row, SparkSession
 
-from commitlake.jobs import query
+from commitlake.jobs.query import command as query
 from commitlake.schemas.tables.messages import MESSAGES, PARTITION_COLUMNS
 
 UTC = datetime.UTC

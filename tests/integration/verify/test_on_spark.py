@@ -13,9 +13,9 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from commitlake.connectors.formats.engine.stores import find_stores
-from commitlake.jobs import verify
-from commitlake.jobs.audit_sides import Sides
+from commitlake.jobs.verify import command as verify
 from commitlake.pipelines.archive.run import Config, run_archive
+from commitlake.pipelines.audit.sides import Sides
 from commitlake.pipelines.verify.admission import Options
 from commitlake.pipelines.verify.doctor import verify_stores
 from tests.indexed_stores import SEGMENT_BYTES, write_indexed_store

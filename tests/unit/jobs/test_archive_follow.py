@@ -20,8 +20,9 @@ from commitlake.connectors.lake.packs.errors import PackStoreUnavailableError
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.object_store.errors import S3Error, S3UnavailableError
 from commitlake.connectors.worker_errors import carry_errors
-from commitlake.jobs import archive, archive_follow
-from commitlake.jobs.archive_follow import Follower, find_left, may_go_well_later
+from commitlake.jobs.archive import command as archive
+from commitlake.jobs.archive import follow as archive_follow
+from commitlake.jobs.archive.follow import Follower, find_left, may_go_well_later
 from commitlake.pipelines.archive.run import Config, Result
 from commitlake.pipelines.archive.work import ArchiveWork, find_work
 from tests.logs import messages, open_segment, write_store

@@ -13,11 +13,15 @@ from deltalake import DeltaTable
 from commitlake.connectors.formats.engine.plan import StoreRange
 from commitlake.connectors.lake.archive_log import StoreProgress
 from commitlake.connectors.lake.paths import LakeError, LakePaths
-from commitlake.jobs import audit, audit_moment, maintain, query, restore
-from commitlake.jobs.audit_moment import Moment, read_moment, wait_for_hbase
-from commitlake.jobs.audit_sides import Span, ranges_in_store
-from commitlake.jobs.audit_verdicts import Verdict, as_text
+from commitlake.jobs.audit import command as audit
 from commitlake.jobs.cli.command import JobError
+from commitlake.jobs.maintain import command as maintain
+from commitlake.jobs.query import command as query
+from commitlake.jobs.restore import command as restore
+from commitlake.pipelines.audit import moment as audit_moment
+from commitlake.pipelines.audit.moment import Moment, read_moment, wait_for_hbase
+from commitlake.pipelines.audit.sides import Span, ranges_in_store
+from commitlake.pipelines.audit.verdicts import Verdict, as_text
 from commitlake.pipelines.maintenance.expiry import announce_expiry
 from commitlake.schemas.errors import ExitCode
 from tests.unit.pipelines.maintenance.lakes import GrowingLake, shop_messages

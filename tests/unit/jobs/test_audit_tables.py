@@ -17,10 +17,11 @@ from commitlake.connectors.lake.archive_log import RunCounts
 from commitlake.connectors.lake.committer import commit_run
 from commitlake.connectors.lake.follower import finish_runs
 from commitlake.connectors.lake.plain_files import write_plain_file
-from commitlake.jobs import audit, maintain
-from commitlake.jobs.audit_moment import read_moment
-from commitlake.jobs.audit_tables import compare_runs, damaged_files
+from commitlake.jobs.audit import command as audit
+from commitlake.jobs.maintain import command as maintain
 from commitlake.pipelines.archive.work import find_work
+from commitlake.pipelines.audit.moment import read_moment
+from commitlake.pipelines.audit.tables import compare_runs, damaged_files
 from commitlake.pipelines.message_keys.follow import follow_keys
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.tables.profile import PROFILES

@@ -9,7 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.jobs import dump, explain, rebuild, verify
+from commitlake.jobs.dump import command as dump
+from commitlake.jobs.explain import command as explain
+from commitlake.jobs.rebuild import command as rebuild
+from commitlake.jobs.verify import command as verify
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.boltmq.dialect import BOLTMQ, Magic
 from commitlake.schemas.layouts.rocketmq.consumequeue import ENTRY

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from commitlake.broker_lite.stores.rocketmq import MessageStore
-from commitlake.jobs.broker import main
+from commitlake.jobs.broker.command import main
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.boltmq.dialect import BOLTMQ, ROCKETMQ, Dialect
 from tests.indexed_stores import OPTIONS, write_indexed_store

@@ -110,7 +110,7 @@ def shell_words(command: str) -> list[str]:
 
 @pytest.mark.parametrize("name", sorted(cli.JOBS))
 def test_the_examples_of_a_job_are_understood_by_its_parser(name: str) -> None:
-    module = importlib.import_module(f"commitlake.jobs.{name}")
+    module = importlib.import_module(f"commitlake.jobs.{name}.command")
     assert module.EXAMPLES
     for command, purpose in module.EXAMPLES:
         assert purpose
@@ -240,7 +240,7 @@ def test_quiet_and_verbose_exclude_each_other() -> None:
 
 
 def test_a_query_begins_two_hours_ago_by_environment_as_by_argument(monkeypatch: pytest.MonkeyPatch) -> None:
-    from commitlake.jobs import query
+    from commitlake.jobs.query import command as query
 
     monkeypatch.setenv("COMMITLAKE_FROM", "-2h")
     assert query.build_parser().parse_args(["--lake", "l"]).start is not None

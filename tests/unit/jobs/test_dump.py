@@ -19,7 +19,7 @@ import pyarrow as pa
 import pytest
 
 from commitlake.connectors.formats.engine.stores import find_stores, segment_size
-from commitlake.jobs import dump
+from commitlake.jobs.dump import command as dump
 from commitlake.schemas.layouts.boltmq.dialect import Magic
 from commitlake.schemas.layouts.rocketmq import consumequeue, indexfile
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
@@ -546,7 +546,7 @@ def dump_as_nobody(readable: Path, *arguments: str) -> tuple[int, str, str]:
     # Python's own library may be closed to nobody: what a run imports, a first run has imported.
     program = (
         "import contextlib, io, os, sys\n"
-        "from commitlake.jobs import dump\n"
+        "from commitlake.jobs.dump import command as dump\n"
         "with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):\n"
         "    dump.main(['/nowhere'])\n"
         "    assert dump.main([sys.argv[1]]) == 0\n"

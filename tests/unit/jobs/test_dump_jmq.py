@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.jobs import dump
+from commitlake.jobs.dump import command as dump
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.jmq.queue import ENTRY
 from tests.jmq_stores import QUEUE_FILE_ENTRIES, write_jmq_store

@@ -31,7 +31,7 @@ NEEDED = {
 
 def options_of(job: str) -> set[str]:
     """Long names of the options of a job, without those that every job has."""
-    parser = importlib.import_module(f"commitlake.jobs.{job}").build_parser()
+    parser = importlib.import_module(f"commitlake.jobs.{job}.command").build_parser()
     names = {name[2:] for action in parser._actions for name in action.option_strings if name.startswith("--")}
     return names - {"help", "config", "quiet", "verbose", "raw"}
 
@@ -50,7 +50,7 @@ def test_every_job_has_a_table() -> None:
 
 @pytest.mark.parametrize("job", JOBS)
 def test_documented_settings_are_taken(job: str, tmp_path: Path) -> None:
-    parser = importlib.import_module(f"commitlake.jobs.{job}").build_parser()
+    parser = importlib.import_module(f"commitlake.jobs.{job}.command").build_parser()
     arguments = vars(parser.parse_args([*NEEDED.get(job, []), "--config", str(EXAMPLE)]))
     for name, value in tomllib.loads(EXAMPLE.read_text())[job].items():
         assert arguments[name.replace("-", "_")] == parsed(parser, name, value)

@@ -63,7 +63,7 @@ def test_the_nightly_script_keeps_to_the_exit_codes(
 def check_arguments(job: str, arguments: list[str]) -> None:
     """A job's parser takes these arguments, with the example of settings."""
     if job in JOBS:
-        importlib.import_module(f"commitlake.jobs.{job}").build_parser().parse_args(
+        importlib.import_module(f"commitlake.jobs.{job}.command").build_parser().parse_args(
             [*arguments, "--config", str(SETTINGS)]
         )
 

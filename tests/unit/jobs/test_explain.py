@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.jobs import explain
+from commitlake.jobs.explain import command as explain
 from commitlake.schemas.layouts.segments import segment_name
 from tests.indexed_stores import RARE, SEGMENT_BYTES, STORED_MS, unique_key, without_seeks, write_indexed_store
 
@@ -140,7 +140,7 @@ def test_help_has_examples(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_it_needs_no_jvm(store: Path) -> None:
-    code = f"import sys\nfrom commitlake.jobs import explain\nsys.exit(explain.main([{str(store)!r}]))"
+    code = f"import sys\nfrom commitlake.jobs.explain import command\nsys.exit(command.main([{str(store)!r}]))"
     environment = {"PATH": "", "HOME": str(store), "JAVA_HOME": "/nowhere"}
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True, check=False

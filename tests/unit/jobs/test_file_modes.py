@@ -12,7 +12,11 @@ import pytest
 from commitlake.connectors.lake.committer import commit_run, open_for_append
 from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.paths import LakePaths
-from commitlake.jobs import maintain, query, rebuild, restore, verify
+from commitlake.jobs.maintain import command as maintain
+from commitlake.jobs.query import command as query
+from commitlake.jobs.rebuild import command as rebuild
+from commitlake.jobs.restore import command as restore
+from commitlake.jobs.verify import command as verify
 from commitlake.pipelines.archive.task import ArchiveTasks
 from commitlake.pipelines.archive.work import find_work
 from commitlake.schemas.errors import ExitCode

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from commitlake.jobs import guard
+from commitlake.jobs.guard import command as guard
 from commitlake.schemas.errors import ExitCode
 from tests.logs import closed_segment, messages, open_segment, write_store
 from tests.unit.pipelines.maintenance.lakes import GrowingLake, shop_messages
@@ -238,7 +238,7 @@ def test_a_lake_in_another_kind_of_store_is_refused_and_not_taken_for_none(
 def test_neither_spark_nor_compiled_code_is_loaded(tmp_path: Path) -> None:
     store = write_aged(tmp_path / "broker-a", 1, 0)
     program = (
-        "import sys; from commitlake.jobs import guard; "
+        "import sys; from commitlake.jobs.guard import command as guard; "
         f"code = guard.main(['--store', {str(store)!r}, '--lake', {str(tmp_path / 'lake')!r}, '--quiet']); "
         "print(code, sorted({name.partition('.')[0] for name in sys.modules} & {'pyspark', 'py4j', 'pandas'}))"
     )

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.jobs import guard
+from commitlake.jobs.guard import command as guard
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.boltmq.dialect import BOLTMQ
 from tests.indexed_stores import OPTIONS, write_indexed_store

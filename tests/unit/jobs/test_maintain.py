@@ -20,9 +20,9 @@ from commitlake.connectors.lake.archive_log import read_last_commit
 from commitlake.connectors.lake.committer import commit_messages
 from commitlake.connectors.lake.data_files import DataFile
 from commitlake.connectors.lake.packs.reader import read_body
-from commitlake.jobs import maintain
-from commitlake.jobs.maintain_work import SORTED_TABLES
+from commitlake.jobs.maintain import command as maintain
 from commitlake.pipelines.maintenance.expiry import read_expiries
+from commitlake.pipelines.maintenance.sorted_tables import SORTED_TABLES
 from commitlake.pipelines.message_keys.follow import follow_keys
 from commitlake.pipelines.message_keys.lookup import find_keys
 from commitlake.schemas.errors import ExitCode
@@ -294,7 +294,7 @@ def and_die(*arguments, **named):
     result = whole(*arguments, **named) if step == "_merge" else None
     os.kill(os.getpid(), signal.SIGKILL)
 setattr(compaction, step, and_die)
-from commitlake.jobs import maintain
+from commitlake.jobs.maintain import command as maintain
 maintain.main(["--lake", lake, "--quiet"])
 """
 

@@ -15,10 +15,14 @@ from commitlake.connectors.rocketmq.options import (
     SECURITY_TOKEN_VARIABLE,
     TLS_CONFIG_VARIABLE,
 )
-from commitlake.jobs import dump, explain, guard, rebuild, verify
 from commitlake.jobs.cli.command import job_parser, run_job
 from commitlake.jobs.cli.names import did_you_mean, there_are
 from commitlake.jobs.cli.settings_check import OTHER_VARIABLES, VARIABLES, variables_of_all_jobs
+from commitlake.jobs.dump import command as dump
+from commitlake.jobs.explain import command as explain
+from commitlake.jobs.guard import command as guard
+from commitlake.jobs.rebuild import command as rebuild
+from commitlake.jobs.verify import command as verify
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.rocketmq.sysflag import INNER_BATCH
 from commitlake.schemas.remoting.tls_properties import CLIENT_PASSWORD_VARIABLE, SERVER_PASSWORD_VARIABLE

@@ -20,11 +20,11 @@ import importlib, os, sys
 sys.path.insert(0, sys.argv[1])
 # Whatever a job loads is loaded before it may no longer be.
 import commitlake.connectors.lake.reader
-import commitlake.jobs.audit_moment
-import commitlake.jobs.guard_report
-import commitlake.jobs.guard_rules
-import commitlake.jobs.guard_watch
-import commitlake.jobs.maintain_work
+import commitlake.pipelines.audit.moment
+import commitlake.jobs.guard.report
+import commitlake.jobs.guard.rules
+import commitlake.pipelines.retention.watch
+import commitlake.jobs.maintain.work
 import commitlake.jobs.cli.settings_check
 import commitlake.pipelines.restore.run
 import commitlake.jobs.cli.permissions
@@ -32,7 +32,7 @@ import commitlake.jobs.cli.broker_name
 import commitlake.jobs.cli.names
 modules = {}
 for name in ("query", "guard", "maintain", "audit", "restore"):
-    modules[name] = importlib.import_module(f"commitlake.jobs.{name}")
+    modules[name] = importlib.import_module(f"commitlake.jobs.{name}.command")
 if os.geteuid() == 0:
     os.seteuid(65534)
 for name, *arguments in (line.split() for line in sys.argv[2].splitlines()):

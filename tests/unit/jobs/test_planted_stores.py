@@ -17,8 +17,17 @@ from commitlake.connectors.formats.engine.errors import CommitLogError
 from commitlake.connectors.lake.packs.errors import PackStoreError
 from commitlake.connectors.lake.paths import LakeError, LakePaths
 from commitlake.connectors.runtime import spark_session
-from commitlake.jobs import audit, audit_moment, dump, explain, guard, maintain, query, rebuild, restore, verify
+from commitlake.jobs.audit import command as audit
 from commitlake.jobs.cli.command import JobError
+from commitlake.jobs.dump import command as dump
+from commitlake.jobs.explain import command as explain
+from commitlake.jobs.guard import command as guard
+from commitlake.jobs.maintain import command as maintain
+from commitlake.jobs.query import command as query
+from commitlake.jobs.rebuild import command as rebuild
+from commitlake.jobs.restore import command as restore
+from commitlake.jobs.verify import command as verify
+from commitlake.pipelines.audit import moment as audit_moment
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.jmq.offsets import ConsumedQueue
 from commitlake.schemas.store_files import UnsafeFileError

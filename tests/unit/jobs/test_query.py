@@ -22,7 +22,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from commitlake.connectors.lake.follower import FOLLOWING
-from commitlake.jobs import query
+from commitlake.jobs.query import command as query
 from commitlake.pipelines.message_keys.progress import APPLICATION_ID
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 from commitlake.schemas.layouts.rocketmq.message_id import serialize_message_id

@@ -20,7 +20,7 @@ from deltalake import write_deltalake
 
 from commitlake.connectors.lake.packs.stores import LocalPackStore
 from commitlake.connectors.lake.packs.writer import write_pack
-from commitlake.jobs import query
+from commitlake.jobs.query import command as query
 from commitlake.schemas.layouts.rocketmq.commitlog import body_crc
 from commitlake.schemas.tables.messages import MESSAGES, PARTITION_COLUMNS
 from tests.unit.connectors.lake.packs.making import NAME, TOKEN, append

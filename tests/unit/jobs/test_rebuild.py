@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from commitlake.broker_lite.stores.rocketmq import MessageStore
-from commitlake.jobs import verify
-from commitlake.jobs.rebuild import main
+from commitlake.jobs.rebuild.command import main
+from commitlake.jobs.verify import command as verify
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.segments import segment_name
 from commitlake.schemas.store_files import rename_file

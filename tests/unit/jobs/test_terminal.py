@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 from commitlake.connectors.printable import printable, printable_json, printable_line
-from commitlake.jobs import dump
 from commitlake.jobs.cli.command import JobError, job_parser, run_job
+from commitlake.jobs.cli.rows_output import write_csv, write_jsonl, write_table
 from commitlake.jobs.cli.terminal import guarded_streams, trusted
-from commitlake.jobs.query_output import write_csv, write_jsonl, write_table
+from commitlake.jobs.dump import command as dump
 from commitlake.schemas.errors import ExitCode
 from tests.logs import new_message, open_segment, write_store
 

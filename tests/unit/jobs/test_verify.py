@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.jobs.verify import main
+from commitlake.jobs.verify.command import main
 from commitlake.schemas.errors import ExitCode
 from tests.indexed_stores import write_indexed_store
 from tests.jmq_stores import write_jmq_store

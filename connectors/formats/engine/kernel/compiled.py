@@ -1,6 +1,6 @@
 """How the kernel's functions are compiled.
 
-Compiled code is kept, see `function_cache`; `jobs.warm` fills that cache at set-up.
+Compiled code is kept, see `function_cache`; `jobs.cli.warm` fills that cache at set-up.
 """
 
 from __future__ import annotations

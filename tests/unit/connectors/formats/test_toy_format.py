@@ -12,7 +12,7 @@ from commitlake.connectors.formats.engine.plan import StoreRange, TailKind, plan
 from commitlake.connectors.formats.engine.records import walk_store
 from commitlake.connectors.formats.engine.stores import Store, find_stores
 from commitlake.connectors.formats.registry import FormatChoice, all_formats
-from commitlake.jobs.store_queues import queues_by_topic
+from commitlake.jobs.cli.store_queues import queues_by_topic
 from commitlake.pipelines.rebuild.run import rebuild_store
 from commitlake.pipelines.rebuild.settings import Wanted
 from commitlake.pipelines.verify.admission import Options

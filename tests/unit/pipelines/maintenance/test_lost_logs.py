@@ -15,10 +15,12 @@ from commitlake.connectors.lake.log_check import LogDamagedError
 from commitlake.connectors.lake.log_files import LogFolder, entry_name
 from commitlake.connectors.lake.newest_versions import read_newest
 from commitlake.connectors.lake.paths import LakeError, LakePaths
-from commitlake.jobs import maintain, query, restore
-from commitlake.jobs.audit_moment import read_moment
-from commitlake.jobs.audit_tables import compare_runs
+from commitlake.jobs.maintain import command as maintain
+from commitlake.jobs.query import command as query
+from commitlake.jobs.restore import command as restore
 from commitlake.pipelines.archive.work import find_work
+from commitlake.pipelines.audit.moment import read_moment
+from commitlake.pipelines.audit.tables import compare_runs
 from commitlake.pipelines.maintenance.data_adoption import Extents
 from commitlake.pipelines.maintenance.repair import plan_repair, repair_lake
 from commitlake.pipelines.message_keys.check import check_keys

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.jobs.rebuild import summary
+from commitlake.jobs.rebuild.command import summary
 from commitlake.pipelines.rebuild import run
 from commitlake.pipelines.rebuild.index import index_file_name
 from commitlake.pipelines.rebuild.run import Rebuilt

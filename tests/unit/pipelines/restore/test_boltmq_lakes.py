@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from commitlake.broker_lite.stores.rocketmq import MessageStore
-from commitlake.jobs.restore import summary
+from commitlake.jobs.restore.command import summary
 from commitlake.pipelines.restore.config import parse_offsets
 from commitlake.schemas.layouts.boltmq.dialect import BOLTMQ, ROCKETMQ
 from commitlake.schemas.layouts.rocketmq.commitlog import in_dialect

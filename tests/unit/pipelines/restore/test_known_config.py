@@ -24,7 +24,7 @@ from commitlake.connectors.lake.committer import commit_run, open_for_append
 from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.store_config import SETTING, TOPIC, read_store_config
-from commitlake.jobs.restore import summary
+from commitlake.jobs.restore.command import summary
 from commitlake.pipelines.archive.task import ArchiveTasks
 from commitlake.pipelines.archive.work import ArchiveWork, find_work
 from commitlake.pipelines.rebuild.settings import Wanted

@@ -10,8 +10,8 @@ import pytest
 
 from commitlake.broker_lite.stores.rocketmq import MessageStore
 from commitlake.connectors.formats.engine.stores import find_stores
-from commitlake.jobs.rebuild import main as rebuild
-from commitlake.jobs.verify import main as verify
+from commitlake.jobs.rebuild.command import main as rebuild
+from commitlake.jobs.verify.command import main as verify
 from commitlake.pipelines.verify.admission import Options
 from commitlake.pipelines.verify.doctor import verify_stores
 from commitlake.pipelines.verify.findings import Findings

@@ -9,7 +9,7 @@ import pytest
 from commitlake.broker_lite.stores.rocketmq import MessageStore
 from commitlake.connectors.formats.engine.plan import TailKind, take_snapshot
 from commitlake.connectors.formats.engine.stores import find_stores
-from commitlake.jobs.rebuild import main as rebuild
+from commitlake.jobs.rebuild.command import main as rebuild
 from commitlake.pipelines.verify.admission import Options
 from commitlake.pipelines.verify.doctor import StoreReport, verify_stores
 from commitlake.schemas.errors import ExitCode

@@ -15,7 +15,7 @@ from commitlake.connectors.formats.engine.errors import StoreError
 from commitlake.connectors.formats.engine.plan import StoreRange, plan_splits, take_snapshot
 from commitlake.connectors.formats.engine.request import Request
 from commitlake.connectors.formats.engine.stores import find_stores
-from commitlake.jobs.warm import warm
+from commitlake.jobs.cli.warm import warm
 from commitlake.schemas.tables.messages import SOURCE
 
 SCHEMA = to_arrow_schema(StructType([SOURCE["physical_offset"], SOURCE["size"], SOURCE["keys"]]), timezone="UTC")

@@ -1,0 +1,1 @@
+"""`commitlake archive`: take what is new in broker stores into the lake."""

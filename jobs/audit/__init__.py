@@ -1,0 +1,1 @@
+"""`commitlake audit`: compare what was archived with stores, packs and HBase."""

@@ -1,0 +1,1 @@
+"""`commitlake broker`: run broker_lite and a name server."""

@@ -1,0 +1,357 @@
+"""A message broker that RocketMQ's clients use, with a name server beside it: one process, one folder.
+
+It writes the files that RocketMQ writes, so its store can be archived while it runs, and be taken over by RocketMQ;
+with `--layout jmq` it writes JMQ's, with `--layout boltmq` BoltMQ's. It listens on the loopback address unless it is
+told otherwise. SIGTERM and Ctrl-C end it in order; whatever else ends it, the next start recovers the store. Exit
+codes: 0 it was asked to end, 2 a wrong option, a port that is not free or a store that cannot be opened.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import faulthandler
+import ipaddress
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from commitlake.jobs.broker.settings import settle_settings
+from commitlake.jobs.broker.store import add_store_arguments, open_store
+from commitlake.jobs.broker.tls import add_tls_arguments, asking_options, ports_tls, tls_properties
+from commitlake.jobs.cli.command import JobError, job_parser, run_job
+from commitlake.jobs.cli.durations import parse_duration
+from commitlake.jobs.cli.store_arguments import at_least, positive
+from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.layouts.numbers import parse_int
+
+if TYPE_CHECKING:
+    from commitlake.broker_lite.broker.accounts import Accounts
+    from commitlake.broker_lite.broker.options import BrokerOptions
+    from commitlake.broker_lite.replication.options import ReplicationOptions
+    from commitlake.broker_lite.server import Address, ServerOptions
+    from commitlake.schemas.remoting.tls_properties import TlsProperties
+
+DESCRIPTION = (
+    "Run a small broker that RocketMQ's own clients can use, and a name server with it. Its store is the same as "
+    "RocketMQ's, or JMQ's, or BoltMQ's."
+)
+EXAMPLES = (
+    ("broker --store store", "a broker on 127.0.0.1:10911 with a name server on 127.0.0.1:9876"),
+    ("broker --store store --flush sync", "every acknowledged message is on the disk"),
+    ("broker --store store --layout jmq", "the same, with the files of JMQ"),
+    ("broker --store store --tls-config tls.properties --tls-mode enforcing", "clients must speak TLS"),
+    ("broker --store store --namesrv none --register 127.0.0.1:9876", "a broker for another name server"),
+    (
+        "broker --store store --role SYNC_MASTER --ha-listen 127.0.0.1:10912",
+        "answers wait until a slave has the message",
+    ),
+    (
+        "broker --store copy --listen 127.0.0.1:10921 --role SLAVE --broker-id 1 --register 127.0.0.1:9876",
+        "its slave: a copy of the log, for consumers",
+    ),
+)
+_NONE = "none"
+_NAME_SERVER = "127.0.0.1:9876"
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The job's arguments."""
+    parser = job_parser("broker", DESCRIPTION, EXAMPLES)
+    parser.add_argument("--store", required=True, metavar="DIR", help="the store's folder; made where it is not there")
+    network = parser.add_argument_group("network")
+    network.add_argument("--listen", default="127.0.0.1:10911", metavar="IP:PORT", help="for clients")
+    network.add_argument(
+        "--namesrv", metavar="IP:PORT",
+        help=f"the name server's port, or {_NONE!r} (default: {_NAME_SERVER}; none for a slave)",
+    )  # fmt: skip
+    network.add_argument(
+        "--register", action="append", default=[], metavar="IP:PORT", help="a name server to tell of the broker"
+    )
+    network.add_argument(
+        "--advertise", metavar="IP", help="the address that clients are given (default: that of --listen)"
+    )
+    network.add_argument(
+        "--max-connections",
+        type=positive,
+        default=20_000,
+        metavar="N",
+        help="connections on one port, as far as the system has file descriptors for them (default: 20000)",
+    )
+    network.add_argument(
+        "--max-connections-per-address", type=positive, default=5_000, metavar="N",
+        help="those of them from one address, this machine's, too (default: 5000)",
+    )  # fmt: skip
+    network.add_argument(
+        "--accounts", metavar="FILE",
+        help="TOML file with the accounts that may use the broker and change the name server's routes; else "
+        "COMMITLAKE_BROKER_ACCESS_KEY and …_SECRET_KEY; else everybody may",
+    )  # fmt: skip
+    add_tls_arguments(network)
+    names = parser.add_argument_group("broker")
+    names.add_argument("--name", help="the broker's name (default: broker-a)")
+    names.add_argument("--cluster", default="DefaultCluster", help="its cluster's (default: DefaultCluster)")
+    names.add_argument(
+        "--no-auto-create", action="store_true", help="topics and groups are made by administrators only"
+    )
+    names.add_argument(
+        "--max-topics", type=positive, default=20_000, metavar="N",
+        help="topics that there may be, with those of retries and dead letters (default: 20000)",
+    )  # fmt: skip
+    names.add_argument(
+        "--max-groups", type=positive, default=10_000, metavar="N", help="consumer groups (default: 10000)"
+    )
+    names.add_argument(
+        "--transaction-timeout", type=parse_duration,
+        default="6s", metavar="TIME",
+        help="when a producer is first asked about a transaction (default: 6s)",
+    )  # fmt: skip
+    names.add_argument(
+        "--transaction-check-interval", type=_interval,
+        default="30s", metavar="TIME",
+        help="time between two such questions (default: 30s)",
+    )  # fmt: skip
+    names.add_argument(
+        "--transaction-check-max", type=at_least(0), default=15, metavar="N", help="how many (default: 15)"
+    )
+    _add_replication(parser)
+    add_store_arguments(parser)
+    return parser
+
+
+def _interval(text: str) -> datetime.timedelta:
+    if not (length := parse_duration(text)):
+        raise argparse.ArgumentTypeError(f"{text!r}: expected 1s or more")
+    return length
+
+
+def _add_replication(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("master and slave")
+    group.add_argument(
+        "--role", choices=("ASYNC_MASTER", "SYNC_MASTER", "SLAVE"), default="ASYNC_MASTER",
+        help="a SYNC_MASTER answers a send when a slave has the message; a SLAVE keeps a copy of its master's log",
+    )  # fmt: skip
+    group.add_argument(
+        "--broker-id", type=int, metavar="N", help="0 for a master, above 0 for a slave (default: 0, or 1 for a slave)"
+    )
+    group.add_argument(
+        "--ha-listen", metavar="IP:PORT",
+        help="where slaves get a master's log, in plain text; clients are served two ports below --listen then, too, "
+        "where RocketMQ's slaves ask (default: nowhere)",
+    )  # fmt: skip
+    group.add_argument(
+        "--ha-allow", metavar="IP[/N],…",
+        help="addresses or networks of the slaves; without it whoever can connect to --ha-listen can read the log, and "
+        "let a SYNC_MASTER believe that a slave has it",
+    )  # fmt: skip
+    group.add_argument(
+        "--ha-master", metavar="IP:PORT",
+        help="where a slave gets the log (default: where its name server says that its master gives it)",
+    )  # fmt: skip
+    group.add_argument(
+        "--slave-read", action="store_true", help="send consumers that are far behind to a slave, as their group says"
+    )
+    group.add_argument(
+        "--slave-timeout", type=parse_duration, default="3s", metavar="TIME",
+        help="how long a SYNC_MASTER's answer waits for a slave (default: 3s)",
+    )  # fmt: skip
+
+
+def job(arguments: argparse.Namespace) -> ExitCode:
+    """Open the store, and serve."""
+    from commitlake.broker_lite.server import ListenError, ServerOptions, run_server
+    from commitlake.broker_lite.server.limits import Limits
+    from commitlake.broker_lite.server.service import FAST_PORT_DISTANCE
+    from commitlake.broker_lite.stores.rocketmq import StoreError
+
+    settle_settings(arguments)
+    listen = _address("--listen", arguments.listen)
+    if arguments.ha_listen and listen.port <= FAST_PORT_DISTANCE:
+        raise JobError(
+            f"--listen {listen}: with --ha-listen clients are served {FAST_PORT_DISTANCE} ports below it, too",
+            "choose a larger port",
+        )
+    is_slave = arguments.role == "SLAVE"
+    namesrv = arguments.namesrv or (_NONE if is_slave else _NAME_SERVER)
+    name_server = None if namesrv == _NONE else _address("--namesrv", namesrv)
+    tls = tls_properties(arguments)
+    replication = _replication_options(arguments, tls)
+    try:
+        options = ServerOptions(
+            listen=listen,
+            name_server=name_server,
+            register_at=tuple(_address("--register", text) for text in arguments.register),
+            broker=_broker_options(arguments, listen),
+            accounts=_accounts(arguments.accounts),
+            limits=Limits(
+                connections=arguments.max_connections,
+                connections_of_one=min(arguments.max_connections_per_address, arguments.max_connections),
+            ),
+            replication=replication,
+            tls=ports_tls(arguments, tls),
+        )
+        store = open_store(arguments, options.broker)
+    except StoreError as error:
+        raise JobError(str(error)) from error
+
+    _warn_of_open_ports(options)
+
+    def ready() -> None:
+        if not arguments.quiet:
+            beside = f", name server on {name_server}" if name_server else ""
+            what = "slave of broker" if is_slave else "broker"
+            print(f"{what} {arguments.name} on {listen}{beside}, store {arguments.store}", file=sys.stderr, flush=True)
+
+    if not faulthandler.is_enabled():
+        # A page that the disk has no room for ends the process by SIGBUS, which else says nothing.
+        faulthandler.enable()
+    try:
+        run_server(store, options, ready)
+    except ListenError as error:
+        raise JobError(str(error), "choose another port") from error
+    except (StoreError, OSError) as error:
+        raise JobError(
+            f"{arguments.store}: the store could not be put on the disk at the end: {error}",
+            "the next start recovers it",
+            ExitCode.FAILED,
+        ) from error
+    return ExitCode.OK
+
+
+def _warn_of_open_ports(options: ServerOptions) -> None:
+    """Say which ports other machines reach, if nobody needs an account there, or anybody may be a slave."""
+    log = options.replication.listen
+    if log is not None and not options.replication.allowed and not ipaddress.ip_address(log[0]).is_loopback:
+        print(
+            f"warning: --ha-listen {log[0]}:{log[1]} without --ha-allow: whoever can connect may read the whole log",
+            file=sys.stderr, flush=True,
+        )  # fmt: skip
+    if options.accounts is not None:
+        return
+    for option, address in (("--listen", options.listen), ("--namesrv", options.name_server)):
+        if address is not None and not ipaddress.ip_address(address.host).is_loopback:
+            print(
+                f"warning: {option} {address} without --accounts: whoever can connect may send and read messages",
+                file=sys.stderr, flush=True,
+            )  # fmt: skip
+
+
+def _replication_options(arguments: argparse.Namespace, tls: TlsProperties | None) -> ReplicationOptions:
+    from commitlake.broker_lite.replication.options import ReplicationOptions, Role
+
+    role = Role(arguments.role)
+    is_slave = role is Role.SLAVE
+    if is_slave and arguments.ha_listen:
+        raise JobError(
+            f"--ha-listen {arguments.ha_listen}: a slave has no slaves", "leave it out, or choose another --role"
+        )
+    if arguments.ha_allow and not arguments.ha_listen:
+        raise JobError(f"--ha-allow {arguments.ha_allow}: there is no port for slaves", "add --ha-listen IP:PORT")
+    if not is_slave and arguments.ha_master:
+        raise JobError(f"--ha-master {arguments.ha_master}: only a slave has a master", "add --role SLAVE")
+    if role is Role.SYNC_MASTER and not arguments.ha_listen:
+        raise JobError(
+            "--role SYNC_MASTER: its slaves need a port to get the log from", "give one with --ha-listen IP:PORT"
+        )
+    if is_slave and not (arguments.ha_master or arguments.register):
+        raise JobError(
+            "--role SLAVE: it needs to know its master", "give --register IP:PORT of the master's name server"
+        )
+    if (_broker_id(arguments) > 0) is not is_slave:
+        raise JobError(
+            f"--broker-id: expected {'more than 0' if is_slave else '0'} for {role}, found {arguments.broker_id}"
+        )
+    return ReplicationOptions(
+        role=role,
+        listen=_address("--ha-listen", arguments.ha_listen) if arguments.ha_listen else None,
+        allowed=_networks("--ha-allow", arguments.ha_allow),
+        master=_address("--ha-master", arguments.ha_master) if arguments.ha_master else None,
+        slave_timeout_ms=round(arguments.slave_timeout.total_seconds() * 1000),
+        asking=asking_options(arguments, tls),
+    )
+
+
+def _broker_id(arguments: argparse.Namespace) -> int:
+    default = 1 if arguments.role == "SLAVE" else 0
+    return default if arguments.broker_id is None else int(arguments.broker_id)
+
+
+def _ha_address(arguments: argparse.Namespace, ip: str) -> str:
+    """Where slaves get the log, as name servers tell them; empty where they do not."""
+    from commitlake.schemas.layouts.rocketmq.hosts import Host
+
+    if not arguments.ha_listen:
+        return ""
+    listen = _address("--ha-listen", arguments.ha_listen)
+    return str(Host.of(ip if ipaddress.ip_address(listen.host).is_unspecified else listen.host, listen.port))
+
+
+def _accounts(file: str | None) -> Accounts | None:
+    from commitlake.broker_lite.broker.accounts import Accounts, AccountsError
+
+    try:
+        return Accounts.of_file(Path(file)) if file else Accounts.of_environment(os.environ)
+    except AccountsError as error:
+        raise JobError(str(error)) from error
+
+
+def _address(option: str, text: str) -> Address:
+    from commitlake.broker_lite.server import Address
+
+    host, _, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    number = parse_int(port, 1, 0xFFFF)
+    if number is None:
+        raise JobError(f"{option}: expected IP:PORT, found {text[:100]!r}")
+    return Address(_ip(option, host), number)
+
+
+def _networks(option: str, text: str | None) -> tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]:
+    try:
+        return tuple(ipaddress.ip_network(part.strip()) for part in text.split(",")) if text else ()
+    except ValueError as error:
+        raise JobError(f"{option}: expected addresses or networks, with commas between them, found {error}") from None
+
+
+def _ip(option: str, text: str) -> str:
+    try:
+        return str(ipaddress.ip_address(text))
+    except ValueError:
+        raise JobError(f"{option}: expected an IP address, found {text!r}") from None
+
+
+def _broker_options(arguments: argparse.Namespace, listen: Address) -> BrokerOptions:
+    from commitlake.broker_lite.broker.options import BrokerOptions
+    from commitlake.broker_lite.stores.rocketmq.topic_names import is_valid_topic
+    from commitlake.schemas.layouts.rocketmq.hosts import Host
+
+    for option, name in (("--name", arguments.name), ("--cluster", arguments.cluster)):
+        if not is_valid_topic(name):
+            raise JobError(f"{option}: expected 1 to 127 characters of %|a-zA-Z0-9_-, found {name[:100]!r}")
+    ip = listen.host if arguments.advertise is None else _ip("--advertise", arguments.advertise)
+    if ipaddress.ip_address(ip).is_unspecified:
+        raise JobError(f"--listen {listen}: clients need an address to connect to", "give it with --advertise IP")
+    return BrokerOptions(
+        cluster=arguments.cluster,
+        name=arguments.name,
+        broker_id=_broker_id(arguments),
+        role=arguments.role,
+        slave_read=arguments.slave_read,
+        address=Host.of(ip, listen.port),
+        ha_address=_ha_address(arguments, ip),
+        auto_create_topics=not arguments.no_auto_create,
+        auto_create_groups=not arguments.no_auto_create,
+        max_topics=arguments.max_topics,
+        max_groups=arguments.max_groups,
+        sync_flush=arguments.flush == "sync",
+        transaction_timeout_ms=round(arguments.transaction_timeout.total_seconds() * 1000),
+        transaction_check_interval_ms=round(arguments.transaction_check_interval.total_seconds() * 1000),
+        transaction_check_max=arguments.transaction_check_max,
+    )
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """`commitlake broker`."""
+    return run_job(build_parser(), job, argv)

@@ -1,0 +1,93 @@
+"""Compiles the kernel, and leaves it in numba's cache: `python -m commitlake.jobs.cli.warm`, once, at set-up.
+
+The cache lies beside the source, or in the user's cache folder where that may not be written; a worker's first batch
+then finds everything compiled.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from commitlake.connectors.formats.engine.batches import read_split
+from commitlake.connectors.formats.engine.mapping import Mapping
+from commitlake.connectors.formats.engine.options import Mode
+from commitlake.connectors.formats.engine.plan import plan_splits, take_snapshot
+from commitlake.connectors.formats.engine.request import Request
+from commitlake.connectors.formats.engine.stores import Store, find_stores
+from commitlake.connectors.formats.facts.entries import queue_entries
+from commitlake.connectors.formats.facts.reading import read_facts
+from commitlake.connectors.formats.format import Format
+from commitlake.connectors.formats.registry import all_formats
+from commitlake.connectors.lake.packs.frames import PackRefs
+from commitlake.connectors.lake.packs.location import pack_location
+from commitlake.connectors.lake.packs.reader import read_bodies
+from commitlake.connectors.lake.packs.stores import open_store
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.pipelines.archive.task import ArchiveTasks
+from commitlake.pipelines.rebuild.run import rebuild_store
+from commitlake.pipelines.rebuild.settings import Wanted
+from commitlake.schemas.layouts.segments import segment_name
+from commitlake.schemas.tables.messages import SOURCE
+
+_SEGMENT_BYTES = 4096
+
+
+def warm() -> int:
+    """Archive, verify, rebuild and read a small log of each format; the rows that were read."""
+    with tempfile.TemporaryDirectory() as scratch:
+        return sum(_warm(log_format, Path(scratch) / log_format.name) for log_format in all_formats())
+
+
+def _warm(log_format: Format, root: Path) -> int:
+    segment = root / log_format.folder / segment_name(0)
+    segment.parent.mkdir(parents=True)
+    segment.write_bytes(log_format.sample_segment(_SEGMENT_BYTES))
+    (store,) = find_stores(str(root), formats=(log_format,))
+    _archive(store, str(root))
+    _map(segment)
+    _find_border(log_format)
+    splits = plan_splits(store, take_snapshot([store]).ranges[store.broker], 64)
+    queues = log_format.queues
+    for split in splits:  # as `verify` does
+        for facts in read_facts(split):
+            for entries in queue_entries(facts):
+                queues.is_written(queues.to_entries(entries))
+    wanted = Wanted(index_slots=4, index_entries=16) if log_format.has_index_files else Wanted()
+    rebuild_store(store, root / "rebuilt", wanted, threads=1)
+    request = Request(to_arrow_schema(SOURCE, timezone="UTC"), Mode.PERMISSIVE)
+    return sum(batch.num_rows for split in splits for batch in read_split(split, request))
+
+
+def _archive(store: Store, scratch: str) -> None:
+    """What an archive run's tasks do, and read a body back."""
+    splits = plan_splits(store, take_snapshot([store]).ranges[store.broker], _SEGMENT_BYTES)
+    lake = LakePaths(scratch)
+    tasks = ArchiveTasks(splits, lake, pack_location(lake.bodies), "warm", "")
+    (row,) = (row for row in tasks.run([0]) if row.table == "messages")
+    rows = pq.ParquetFile(f"{lake.messages}/{row.path}").read(["body_ref", "body_crc"])
+    pack, *places = rows.column("body_ref").combine_chunks().flatten()
+    refs = PackRefs(*(place.to_numpy(zero_copy_only=False) for place in places))
+    read_bodies(open_store(tasks.bodies), pack[0].as_py(), refs, rows.column("body_crc").to_numpy().astype(np.int64))
+
+
+def _find_border(log_format: Format) -> None:
+    """Look for a border, as the plan of a large segment does."""
+    kernel = log_format.kernel
+    parts = np.empty((kernel.part_count, 1), np.int64)
+    kernel.find_border(np.zeros(_SEGMENT_BYTES, np.uint8), 8, 0, 0, _SEGMENT_BYTES, _SEGMENT_BYTES, 1 << 20, parts)
+
+
+def _map(path: Path) -> None:
+    with path.open("rb") as file:
+        mapping = Mapping.of(file.fileno(), 0, _SEGMENT_BYTES)
+        if mapping is not None:
+            mapping.close()
+
+
+if __name__ == "__main__":
+    warm()

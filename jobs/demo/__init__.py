@@ -1,0 +1,1 @@
+"""`commitlake demo`: a small shop's broker, archived and looked at."""

@@ -1,0 +1,114 @@
+"""The main job on a small shop's traffic: fill a broker's store, archive it, look at the result.
+
+Writes a folder of its own (`commitlake-demo` where you are, or --dir) with a store and a lake in it, and leaves them
+there to play with. Run again, it begins anew. Exit codes: as for `archive`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+from commitlake.broker_lite.shop_journal import fill_shop_journal
+from commitlake.broker_lite.shop_traffic import BOLTMQ_SHOP_OPTIONS, fill_shop_store
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.reader import open_table, run_sql
+from commitlake.jobs.archive.command import VERSION, archive_progress, page_in
+from commitlake.jobs.archive.summary import summary
+from commitlake.jobs.cli.command import JobError, job_parser, run_job
+from commitlake.jobs.cli.rows_output import plain_rows, write_table
+from commitlake.pipelines.archive.run import Config, run_archive
+from commitlake.schemas.errors import ExitCode
+
+DESCRIPTION = (
+    "Fill a small shop's message broker (orders, payments, shipments; delayed, failed and dead messages, "
+    "transactions), archive its log into a lake, and show what is in it."
+)
+EXAMPLES = (
+    ("demo", "all of it, in the folder commitlake-demo"),
+    ("demo --layout jmq", "the same shop on JMQ"),
+    ("demo --layout boltmq", "and on BoltMQ"),
+    ("demo --orders 20000 --dir /tmp/big-shop", "a larger shop"),
+)
+_FILL: Mapping[str, Callable[..., object]] = {
+    "rocketmq": fill_shop_store,
+    "jmq": fill_shop_journal,
+    "boltmq": partial(fill_shop_store, options=BOLTMQ_SHOP_OPTIONS),
+}
+_MARK = ".commitlake-demo"
+_ORDER = "order-4711"
+_BY_TOPIC = (
+    "SELECT topic, kind, count(*) AS messages, sum(body_size) AS body_bytes FROM messages GROUP BY 1, 2 ORDER BY 2, 1"
+)
+_BY_KEY = (
+    "SELECT store_timestamp, topic, kind, tags, reconsume_times, keys, msg_id FROM messages "
+    f"WHERE array_contains(keys, '{_ORDER}') ORDER BY store_timestamp, physical_offset"
+)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The job's arguments."""
+    parser = job_parser("demo", DESCRIPTION, EXAMPLES)
+    parser.add_argument(
+        "--dir", default="commitlake-demo", metavar="DIR", help="the demo's folder (default: commitlake-demo)"
+    )
+    parser.add_argument("--layout", choices=tuple(_FILL), default="rocketmq",
+                        help="whose files the shop's broker writes (default: rocketmq)")  # fmt: skip
+    parser.add_argument("--orders", type=int, default=400, metavar="N", help="orders of the shop (default: 400)")
+    return parser
+
+
+def job(arguments: argparse.Namespace) -> ExitCode:
+    """Fill, archive, show."""
+    from commitlake.connectors.runtime.spark_session import get_session
+
+    if arguments.orders < 1:
+        raise JobError(f"--orders: expected at least 1, found {arguments.orders}")
+    folder = _clean_folder(Path(arguments.dir))
+    store, lake = folder / "broker-a" / "store", LakePaths(str(folder / "lake"))
+    started = time.monotonic()
+    _FILL[arguments.layout](store, orders=arguments.orders)
+    _say(f"a shop's broker, with {arguments.orders} orders, in {store} ({time.monotonic() - started:.1f} s)")
+    config = Config(str(store), lake.root, parser_version=VERSION, page=page_in(lake))
+    result = run_archive(get_session("demo"), config, progress=partial(archive_progress, quiet=arguments.quiet))
+    _say("\n".join(summary(result)))
+    _show(lake, "What lies in the log, by topic and kind:", _BY_TOPIC)
+    _show(lake, f"What happened to {_ORDER}:", _BY_KEY)
+    _say("\nGo on with, for example:")
+    if arguments.layout != "jmq":
+        _say(f"  .venv/bin/commitlake query --lake {lake.root} --kind dlq")
+    _say(f"  .venv/bin/commitlake query --lake {lake.root} --topic orders --where \"properties['city'] = '北京'\"")
+    _say(f"  .venv/bin/commitlake dump {store} --body text | head -n 1")
+    return ExitCode.DAMAGE if result.verdict.is_damage else ExitCode.OK
+
+
+def _clean_folder(folder: Path) -> Path:
+    """The demo's folder, without what an earlier demo left; a folder of anybody else is refused."""
+    if folder.exists() and not (folder / _MARK).exists() and any(folder.iterdir()):
+        raise JobError(f"{folder} holds something that no demo made", "name another folder with --dir")
+    for name in ("broker-a", "lake"):
+        shutil.rmtree(folder / name, ignore_errors=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / _MARK).touch()
+    return folder
+
+
+def _show(lake: LakePaths, title: str, sql: str) -> None:
+    print(f"\n{title}\n")
+    reader = run_sql(open_table(lake, "messages"), "messages", sql)
+    write_table(plain_rows(reader, 0), reader.schema.names, sys.stdout)
+    sys.stdout.flush()
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """`commitlake demo`."""
+    return run_job(build_parser(), job, argv)

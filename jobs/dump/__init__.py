@@ -1,0 +1,1 @@
+"""`commitlake dump`: print records, queues or indexes as JSON lines."""

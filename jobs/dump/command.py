@@ -1,0 +1,152 @@
+"""Print what a store holds, as JSON lines: records, queue entries or index entries. No Spark, no lake.
+
+Reads a store; writes to standard output, one object a line in physical order, and says on standard error where and
+why it stopped. Exit codes: 0 where the log is intact (a torn end is not damage), 3 where bad ranges lie before its
+end, or, of a JMQ store's queues, where an entry has not its CRC or is missing before others.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from commitlake.connectors.printable import printable_json
+from commitlake.jobs.cli.command import JobError, job_parser, run_job
+from commitlake.jobs.cli.layouts import FOLDERS, add_layout_argument, layout_of
+from commitlake.jobs.cli.names import some_names
+from commitlake.jobs.cli.store_arguments import at_least
+from commitlake.jobs.cli.terminal import trusted
+from commitlake.schemas.errors import ExitCode
+
+if TYPE_CHECKING:
+    from commitlake.connectors.formats.engine.stores import Store
+
+DESCRIPTION = (
+    "Print a store's records as JSON lines, in physical order: every column of the table messages, timestamps as ms, "
+    "and segment, magic and body_sha256 (of the stored bytes). Bad ranges, and where the log ends, are told on "
+    "standard error."
+)
+EXAMPLES = (
+    ("dump /data/rocketmq/store | head -3", "the oldest records"),
+    ("dump /data/rocketmq/store --body text | jq 'select(.topic == \"orders\")'", "one topic, bodies decompressed"),
+    ("dump /data/rocketmq/store --consumequeue --topic orders --queue 0", "a queue's entries"),
+    ("dump /data/rocketmq/store --index", "what the broker's index holds"),
+)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The job's arguments."""
+    parser = job_parser("dump", DESCRIPTION, EXAMPLES)
+    parser.add_argument("store", metavar="STORE", help=f"store folder (the one that holds {FOLDERS})")
+    parser.add_argument("--broker", help="the store's name; the folder's where not given")
+    add_layout_argument(parser)
+    body_help = "print bodies: as stored, in base64; or decompressed, as UTF-8 text (default: none)"
+    parser.add_argument("--body", choices=("base64", "text", "none"), default="none", help=body_help)
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument(
+        "--consumequeue",
+        action="store_true",
+        help="print the entries of the queues instead",
+    )
+    what.add_argument("--index", action="store_true", help="print the entries of the IndexFiles instead")
+    parser.add_argument("--topic", help="with --consumequeue: this topic only")
+    parser.add_argument("--queue", type=at_least(0), help="with --consumequeue: this queue only")
+    parser.add_argument("--index-slots", type=int, metavar="N", help="with --index: the broker's maxHashSlotNum")
+    parser.add_argument("--index-entries", type=int, metavar="N", help="with --index: the broker's maxIndexNum")
+    return parser
+
+
+def run(arguments: argparse.Namespace) -> ExitCode:
+    """Print what was asked for."""
+    _check(arguments)
+    if arguments.consumequeue or arguments.index:
+        return _run_indexes(arguments)
+    from commitlake.connectors.formats.engine.stores import segment_size
+    from commitlake.jobs.dump.rows import DumpReport, dump_records, how_it_ended
+
+    store = _find_store(arguments)
+    report = DumpReport()
+    _print(dump_records(store, segment_size(store), arguments.body, report))
+    for sentence in report.damage:
+        print(f"damage: {sentence}", file=sys.stderr)
+    damage = f", {len(report.damage)} bad ranges" if report.damage else ""
+    print(f"{report.records} records{damage}; {how_it_ended(report)}", file=sys.stderr)
+    return ExitCode.DAMAGE if report.damage else ExitCode.OK
+
+
+def _find_store(arguments: argparse.Namespace) -> Store:
+    from commitlake.connectors.formats.engine.stores import find_stores
+
+    stores = find_stores(arguments.store, arguments.broker, layout_of(arguments).formats)
+    if len(stores) > 1:
+        raise JobError(f"{arguments.store} names {len(stores)} stores: expected one", "dump them one by one")
+    return stores[0]
+
+
+def _run_indexes(arguments: argparse.Namespace) -> ExitCode:
+    from commitlake.jobs.dump.rows import dump_index_files, dump_queues
+    from commitlake.schemas.layouts.rocketmq.indexfile import Geometry
+
+    store = _find_store(arguments)
+    root, damage = Path(store.root), 0
+
+    def tell(sentence: str) -> None:
+        nonlocal damage
+        damage += 1
+        print(f"damage: {sentence}", file=sys.stderr)
+
+    if arguments.index and not store.format.has_index_files:
+        raise JobError(f"{arguments.store} has no IndexFiles: expected a RocketMQ store, found a {store.format.folder}")
+    if arguments.index:
+        if (reason := store.format.why_no_key_index(store)) is not None:
+            print(f"note: no key can be looked up in this index: {reason}", file=sys.stderr)
+        geometry = None if arguments.index_slots is None else Geometry(arguments.index_slots, arguments.index_entries)
+        count = _print(dump_index_files(root, geometry))
+    else:
+        _check_names(store, arguments.topic, arguments.queue)
+        count = _print(dump_queues(store, arguments.topic, arguments.queue, tell))
+    print(f"{count} entries" + (f", {damage} bad places" if damage else ""), file=sys.stderr)
+    return ExitCode.DAMAGE if damage else ExitCode.OK
+
+
+def _check_names(store: Store, topic: str | None, queue: int | None) -> None:
+    """Refuse a topic or a queue that has no folder."""
+    from commitlake.jobs.cli.store_queues import queues_by_topic, unknown_names
+
+    unknown = unknown_names([store], [] if topic is None else [topic], [] if queue is None else [queue])
+    if unknown:
+        raise JobError(f"the store has {unknown[0]}", f"topics with queues: {some_names(queues_by_topic(store))}")
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    if (arguments.topic is not None or arguments.queue is not None) and not arguments.consumequeue:
+        raise JobError(
+            "--topic and --queue go with --consumequeue", "to pick records, filter the JSON, or use 'query' on a lake"
+        )
+    if arguments.body != "none" and (arguments.consumequeue or arguments.index):
+        raise JobError("--body has no effect with --consumequeue and --index: their entries have no bodies")
+    if (arguments.index_slots is None) != (arguments.index_entries is None):
+        raise JobError("--index-slots and --index-entries go together")
+    if arguments.index_slots is not None and min(arguments.index_slots, arguments.index_entries) < 1:
+        raise JobError("--index-slots and --index-entries: expected at least 1 of each")
+    if arguments.index_slots is not None and not arguments.index:
+        raise JobError("--index-slots and --index-entries go with --index")
+
+
+def _print(rows: Iterable[dict[str, object]]) -> int:
+    encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+    write = trusted(sys.stdout).write
+    count = 0
+    for row in rows:
+        write(printable_json(encode(row)) + "\n")
+        count += 1
+    return count
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """`commitlake dump`."""
+    return run_job(build_parser(), run, argv)

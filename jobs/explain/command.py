@@ -1,0 +1,198 @@
+"""Tell what a read of broker stores would read, what it would leave out, and why; of the log it reads next to nothing.
+
+    commitlake explain /data/rocketmq/store --topic orders --from -2h
+
+Reads stores; writes a table or a JSON array to standard output, one row a store. Exit codes: 0; 3 where a segment is
+missing in the part that would be read, as a read in mode FAILFAST would fail there; 2 for a wrong path or option.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from commitlake.connectors.printable import printable_json, printable_line
+from commitlake.jobs.cli.command import JobError, job_parser, run_job
+from commitlake.jobs.cli.layouts import FOLDERS, add_layout_argument, layout_of
+from commitlake.jobs.cli.names import warn
+from commitlake.jobs.cli.store_arguments import at_least
+from commitlake.jobs.cli.times import join_times, parse_time
+from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.times import epoch_ms
+
+if TYPE_CHECKING:
+    from commitlake.connectors.formats.engine.read_plan import ReadPlan
+
+DESCRIPTION = (
+    "Tell what a read of stores would do: which segments it would skip by offset and by time, whether a queue "
+    "or an IndexFile would answer it or a scan, and why an index would not be used. Options are those of the Spark "
+    "source; an option given twice takes either value. Times are store times in UTC, --from inclusive, --to exclusive."
+)
+EXAMPLES = (
+    ("explain /data/rocketmq/store --topic orders", "what it costs to read a topic"),
+    ("explain /data/rocketmq/store --topic orders --key order-4711", "whether the broker's index knows a key"),
+    ("explain '/mnt/brokers/{broker}/store' --from -2h", "which segments of a cluster have the last two hours"),
+    ("explain /data/rocketmq/store --topic orders --queue 3 --output json | jq '.[].reasons'", "why no index helps"),
+)
+_BY_TIME = (
+    "by time: no record near these times at either end nor in 16 places between; a clock that was wrong for less than "
+    "that shows in none of them (see --clock-tolerance)"
+)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The job's arguments."""
+    parser = job_parser("explain", DESCRIPTION, EXAMPLES)
+    parser.add_argument("store", metavar="STORE", help=f"store folder (the one that holds {FOLDERS}), or a glob")
+    parser.add_argument("--broker", help="the store's name; the folder's where not given")
+    add_layout_argument(parser)
+    parser.add_argument("--topic", action="append", default=[], help="stored topic")
+    parser.add_argument("--queue", action="append", default=[], type=at_least(0), help="queue id")
+    parser.add_argument("--key", action="append", default=[], help="business key or unique key; needs --topic")
+    parser.add_argument("--from", dest="start", type=parse_time, metavar="TIME",
+                        help="stored then or later: 2026-11-20T14:00, 2026-11-20, ms since 1970, now, -2h")  # fmt: skip
+    parser.add_argument("--to", dest="end", type=parse_time, metavar="TIME", help="stored before")
+    parser.add_argument("--from-offset", type=int, metavar="N", help="physical offset, inclusive")
+    parser.add_argument("--to-offset", type=int, metavar="N", help="physical offset, exclusive")
+    parser.add_argument("--clock-tolerance", type=int, metavar="MS",
+                        help="by how much a broker's clock may have been wrong; one that was further out for less than "
+                        "a sixteenth of a segment, and right around it, can hide records from --from and --to "
+                        "(default: 600000)")  # fmt: skip
+    parser.add_argument("--no-indexes", action="store_true", help="as with useIndexes=false")
+    parser.add_argument("--output", choices=("table", "json"), default="table", help="(default: table)")
+    return parser
+
+
+def job(arguments: argparse.Namespace) -> ExitCode:
+    """Plan, and print the plan."""
+    _check(arguments)
+    from commitlake.connectors.formats.engine.filters import narrow
+    from commitlake.connectors.formats.engine.options import Options
+    from commitlake.connectors.formats.engine.read_plan import plan_read
+
+    options = Options.parse(_options(arguments))
+    plan = plan_read(options, narrow(options))
+    _warn_of_unknown_names(arguments)
+    rows = [store.to_row() for store in plan.stores]
+    if arguments.output == "json":
+        print(printable_json(json.dumps(rows, ensure_ascii=False, indent=2)))
+    else:
+        _print_table(rows)
+    missing = _missing(plan)
+    for sentence in missing:
+        print(f"damage: {sentence}", file=sys.stderr)
+    return ExitCode.DAMAGE if missing else ExitCode.OK
+
+
+def _warn_of_unknown_names(arguments: argparse.Namespace) -> None:
+    """Warn of topics and queues that no store has a folder of: the log may have messages of them all the same."""
+    if not arguments.topic and not arguments.queue:
+        return
+    from commitlake.connectors.formats.engine.stores import find_stores
+    from commitlake.jobs.cli.store_queues import unknown_names
+
+    stores = find_stores(arguments.store, arguments.broker, layout_of(arguments).formats)
+    for sentence in unknown_names(stores, arguments.topic, arguments.queue):
+        warn("commitlake explain", f"there is {sentence}")
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    if arguments.key and not arguments.topic:
+        raise JobError("--key needs --topic", "a broker's index knows keys by topic")
+    if arguments.start and arguments.end and arguments.start >= arguments.end:
+        raise JobError(f"--from {arguments.start} is not before --to {arguments.end}")
+    low, high = arguments.from_offset, arguments.to_offset
+    if low is not None and high is not None and low >= high:
+        raise JobError(f"--from-offset {low} is not before --to-offset {high}")
+    for name in ("topic", "key"):
+        for value in getattr(arguments, name):
+            if not value.strip():
+                raise JobError(f"--{name}: expected a {name}, found {value!r}", "leave the option out to take all")
+            if not _is_text(value):
+                raise JobError(f"--{name}: expected text in UTF-8, found {value!r}")
+            if "," in value:
+                raise JobError(f"--{name}: expected no comma, found {value!r}", "give the option twice")
+
+
+def _is_text(value: str) -> bool:
+    """Whether an argument is UTF-8, and not bytes that the command line could not decode."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _options(arguments: argparse.Namespace) -> dict[str, str]:
+    """The options of the Spark source that say the same."""
+    given = {
+        "path": arguments.store,
+        "broker": arguments.broker,
+        "layout": str(layout_of(arguments)),
+        "topics": ",".join(arguments.topic) or None,
+        "queueIds": ",".join(map(str, arguments.queue)) or None,
+        "keys": ",".join(arguments.key) or None,
+        "startingTimestamp": _milliseconds(arguments.start),
+        "endingTimestamp": _milliseconds(arguments.end),
+        "startingOffset": arguments.from_offset,
+        "endingOffset": arguments.to_offset,
+        "clockTolerance": arguments.clock_tolerance,
+        "useIndexes": "false" if arguments.no_indexes else None,
+    }
+    return {name: str(value) for name, value in given.items() if value is not None}
+
+
+def _milliseconds(moment: datetime.datetime | None) -> int | None:
+    return None if moment is None else epoch_ms(moment)
+
+
+def _missing(plan: ReadPlan) -> list[str]:
+    return [
+        f"store {store.broker}: no segment from {segment.whole.start} to {segment.whole.end}"
+        for store in plan.stores
+        for segment in store.planned
+        if segment.whole.missing
+    ]
+
+
+def _print_table(rows: list[dict[str, object]]) -> None:
+    """A paragraph a store: a plan has more to say than a line holds."""
+    for number, row in enumerate(rows):
+        print(("\n" if number else "") + f"{printable_line(str(row['broker']))}  {printable_line(str(row['path']))}")
+        for name, value in _lines(row):
+            print(f"  {name.ljust(12)}{value}")
+
+
+def _lines(row: dict[str, object]) -> list[tuple[str, str]]:
+    segments = f"{row['segments_planned']} of {row['segments']}"
+    skipped = [
+        f"{row[f'segments_skipped_by_{what}']} skipped by {what}"
+        for what in ("offset", "time")
+        if row[f"segments_skipped_by_{what}"]
+    ]
+    answered = row["answered_by"]
+    reasons = row["reasons"]
+    assert isinstance(answered, list)
+    assert isinstance(reasons, dict)
+    lines = [
+        ("answered by", " and ".join(answered) or "nothing: no segment can hold what is wanted"),
+        ("segments", ", ".join([segments, *skipped])),
+        *([("", _BY_TIME)] if row["segments_skipped_by_time"] else []),
+        ("bytes", f"{row['bytes_planned']:,} of {row['bytes']:,} in {row['splits']} splits"),
+    ]
+    if row["records"] is not None:
+        lines.append(("records", f"{row['records']:,} to look at"))
+    lines += [
+        ("no index" if not place else "", f"{printable_line(str(reason))} ({count} segments)")
+        for place, (reason, count) in enumerate(reasons.items())
+    ]
+    return lines
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """`commitlake explain`."""
+    return run_job(build_parser(), job, join_times(sys.argv[1:] if argv is None else argv, "--from", "--to"))

@@ -1,0 +1,140 @@
+"""Tell which segments a broker is going to delete, when, and whether they are archived by then.
+
+    commitlake guard --store /data/rocketmq/store --lake /data/lake --within 12h
+
+Reads stores, their disks, RocketMQ's broker.conf or BoltMQ's broker.toml, and the lake's log; writes nothing but its
+report: a row for each segment on standard output, what it means on standard error. It is done in a second, and never
+starts Spark. Exit codes: 0 where everything lives long enough to be archived; 3 where a segment would go unarchived
+within the time given, or one has gone; 4 where a store is not the one that was archived; 2 for a wrong store, lake,
+file of settings or option.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from commitlake.jobs.cli.command import job_parser, run_job
+from commitlake.jobs.cli.durations import parse_duration
+from commitlake.jobs.cli.layouts import FOLDERS, add_layout_argument, layout_of
+from commitlake.jobs.cli.names import did_you_mean, warn
+from commitlake.jobs.cli.places import lake_of
+from commitlake.schemas.errors import ExitCode
+
+if TYPE_CHECKING:
+    from commitlake.connectors.lake.archive_log import StoreProgress
+    from commitlake.connectors.lake.paths import LakePaths
+
+DESCRIPTION = (
+    "Tell for each store which segments the broker will delete, when and why, and whether they are archived. The rule "
+    "is the broker's own: age, hour of the day, and how full the disk is; its settings are read from RocketMQ's "
+    "broker.conf, or BoltMQ's broker.toml. Moments are the earliest ones, in UTC."
+)
+EXAMPLES = (
+    ("guard --store /data/rocketmq/store --lake /data/lake", "a broker with default settings"),
+    ("guard --store '/mnt/{broker}/store' --broker-conf '/mnt/{broker}/broker.conf' --lake lake",
+     "a cluster, each broker with its settings"),
+    ("guard --store /data/rocketmq/store --lake lake --within 2h --quiet", "from cron: only what is wrong"),
+)  # fmt: skip
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The job's arguments."""
+    parser = job_parser("guard", DESCRIPTION, EXAMPLES)
+    store_help = (
+        f"store folder (the one that holds {FOLDERS}), a glob, or several with commas between; {{broker}} stands for "
+        "the path component that names the broker"
+    )
+    parser.add_argument("--store", required=True, metavar="PATH", help=store_help)
+    parser.add_argument("--lake", required=True, metavar="PLACE",
+                        help="the lake: a folder, which need not be there yet, or s3://bucket/prefix")  # fmt: skip
+    parser.add_argument("--s3-endpoint", metavar="URL", help="object store other than Amazon's")
+    parser.add_argument("--s3-region", metavar="NAME", help="region of the bucket")
+    parser.add_argument("--broker", help="the store's name; the folder's where not given")
+    add_layout_argument(parser)
+    parser.add_argument("--broker-conf", metavar="FILE",
+                        help="the broker's settings, RocketMQ's broker.conf or BoltMQ's broker.toml ({broker}: its "
+                        "name); else its defaults")  # fmt: skip
+    parser.add_argument("--within", type=parse_duration, default="12h", metavar="TIME",
+                        help="what is not archived must live as long as this: 90m, 12h, 2d (default: 12h)")  # fmt: skip
+    parser.add_argument("--broker-version", type=int, choices=(4, 5), default=5, metavar="4|5",
+                        help="RocketMQ's major version (default: 5)")  # fmt: skip
+    parser.add_argument("--broker-time-zone", type=_time_zone, metavar="ZONE",
+                        help="in which deleteWhen is meant, as Asia/Shanghai (default: this machine's)")  # fmt: skip
+    parser.add_argument("--clean-forcibly-ratio", type=_ratio, metavar="RATIO",
+                        help="the broker's -Drocketmq.broker.diskSpaceCleanForciblyRatio")  # fmt: skip
+    parser.add_argument("--warning-level-ratio", type=_ratio, metavar="RATIO",
+                        help="the broker's -Drocketmq.broker.diskSpaceWarningLevelRatio")  # fmt: skip
+    parser.add_argument("--output", choices=("table", "json", "csv"), default="table", help="(default: table)")
+    return parser
+
+
+def job(arguments: argparse.Namespace) -> ExitCode:
+    """Look, and tell."""
+    from commitlake.connectors.formats.engine.stores import find_stores
+    from commitlake.jobs.cli.broker_name import broker_name
+    from commitlake.jobs.guard.report import disk_lines, print_report, rule_lines, summary, verdict_of, warning_lines
+    from commitlake.jobs.guard.rules import read_rules
+    from commitlake.pipelines.retention.watch import watch_stores
+
+    now = datetime.datetime.now(datetime.UTC)
+    progress = _read_progress(lake_of(arguments))
+    layouts = layout_of(arguments).formats
+    name = broker_name(arguments.store, arguments.broker, arguments.broker_conf, progress or {}, layouts)
+    stores = find_stores(arguments.store, name.name, layouts)
+    if progress and arguments.broker is not None and arguments.broker not in progress:
+        warn(
+            "commitlake guard",
+            f"the lake has no store {arguments.broker!a}, so nothing of it is archived."
+            f"{did_you_mean(arguments.broker, progress)}",
+        )
+    watched = watch_stores(stores, progress or {}, read_rules(arguments, now), now, arguments.within)
+    print_report(arguments.output, watched, now)
+    for line in warning_lines(watched):
+        print(line, file=sys.stderr)
+    if not arguments.quiet:
+        lines = [*rule_lines(watched), *disk_lines(watched, now), summary(watched, arguments.within)]
+        if progress is None:
+            lines.insert(0, f"there is no lake in {arguments.lake} yet: nothing is archived")
+        print("\n".join(lines), file=sys.stderr)
+    return verdict_of(watched).exit_code
+
+
+def _read_progress(lake: LakePaths) -> dict[str, StoreProgress] | None:
+    """How far the lake has each store, or None where there is no lake yet."""
+    from commitlake.connectors.lake.archive_log import read_last_commit
+    from commitlake.connectors.lake.reader import open_table
+
+    folder = Path(lake.root)
+    if lake.s3 is None and (not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))):
+        return None
+    open_table(lake, "messages")  # says so where this is something else than a lake
+    commit = read_last_commit(lake.messages)
+    return {} if commit is None else dict(commit.stores)
+
+
+def _time_zone(text: str) -> ZoneInfo:
+    try:
+        return ZoneInfo(text)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise argparse.ArgumentTypeError(f"{text!r} is no time zone: expected one like UTC or Asia/Shanghai") from None
+
+
+def _ratio(text: str) -> float:
+    try:
+        ratio = float(text)
+    except ValueError:
+        ratio = 0.0
+    if not 0 < ratio <= 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no ratio: expected more than 0, at most 1, as in 0.85")
+    return ratio
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """`commitlake guard`."""
+    return run_job(build_parser(), job, argv)

@@ -1,0 +1,178 @@
+"""What guard prints: a row for each segment, and sentences about stores and their disks."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from commitlake.connectors.printable import printable_json
+from commitlake.jobs.cli.durations import duration_text
+from commitlake.jobs.cli.rows_output import Row, write_csv, write_table
+from commitlake.jobs.cli.sizes import size_text
+from commitlake.pipelines.retention.disk import Disk
+from commitlake.pipelines.retention.rules import Rules
+from commitlake.pipelines.retention.watch import Verdict, WatchedStore
+from commitlake.schemas.errors import ExitCode
+
+_HOUR_SECONDS = 3600
+COLUMNS = (
+    "broker", "segment", "size", "modified", "archived", "expires_at", "deleted_at", "cause", "verdict",
+)  # fmt: skip
+
+
+def print_report(form: str, stores: Sequence[WatchedStore], now: datetime.datetime) -> None:
+    """All segments to standard output: as a table, JSON (an array with an object for each store) or CSV."""
+    match form:
+        case "json":
+            print(
+                printable_json(json.dumps([_to_object(store, now) for store in stores], ensure_ascii=False, indent=2))
+            )
+        case "csv":
+            write_csv(_rows(stores), list(COLUMNS), sys.stdout)
+        case _:
+            rows = ({**row, "size": size_text(row["size"])} for row in _rows(stores))
+            write_table(rows, list(COLUMNS), sys.stdout)
+
+
+def _rows(stores: Sequence[WatchedStore]) -> Iterator[Row]:
+    return ({"broker": store.broker, **row} for store in stores for row in _segment_rows(store))
+
+
+def _segment_rows(store: WatchedStore) -> Iterator[Row]:
+    for watched in store.segments:
+        fate, segment = watched.fate, watched.fate.segment
+        yield {
+            "segment": segment.name,
+            "size": segment.size,
+            "modified": _time_text(segment.modified),
+            "archived": str(segment.archived) if segment.begun else None,
+            "expires_at": _time_text(fate.expires_at),
+            "deleted_at": _time_text(fate.deleted_at),
+            "cause": None if fate.cause is None else str(fate.cause),
+            "verdict": str(watched.verdict),
+        }
+
+
+def _to_object(store: WatchedStore, now: datetime.datetime) -> dict[str, Any]:
+    return {
+        "broker": store.broker,
+        "root": store.root,
+        "rules": store.rules.told or "RocketMQ's",
+        "growth_bytes_per_hour": round(store.growth * _HOUR_SECONDS),
+        "disks": [
+            {
+                "used_bytes": disk.used,
+                "entire_bytes": disk.entire,
+                "used_percent": round(disk.used_percent, 2),
+                "growth_bytes_per_hour": round(disk.growth * _HOUR_SECONDS),
+                "limits": [
+                    {"percent": percent, "then": then, "exceeded_at": _time_text(disk.time_of_excess(percent, now))}
+                    for percent, then in _limits(store.rules)
+                ],
+            }
+            for disk in store.disks
+        ],
+        "lost": None if store.lost is None else {"start_offset": store.lost[0], "end_offset": store.lost[1]},
+        "replaced": store.replaced or None,
+        "segments": list(_segment_rows(store)),
+    }
+
+
+def _limits(rules: Rules) -> Iterator[tuple[int, str]]:
+    yield rules.conf.disk_max_used_percent, "expired segments are deleted at any hour"
+    if rules.conf.cleans_forcibly:
+        yield rules.forcibly_percent, "segments are deleted at any age"
+    yield rules.warning_percent, "the broker refuses messages"
+
+
+def rule_lines(stores: Sequence[WatchedStore]) -> Iterator[str]:
+    """A sentence for each store whose rules are not simply RocketMQ's."""
+    return (f"rules of {store.broker}: {store.rules.told}" for store in stores if store.rules.told)
+
+
+def disk_lines(stores: Sequence[WatchedStore], now: datetime.datetime) -> Iterator[str]:
+    """A sentence for each disk, and one for each limit that it exceeds or is going to exceed."""
+    told = set()
+    for store in stores:
+        for disk in store.disks:
+            limits = tuple(_limits(store.rules))
+            if (disk.device, limits) not in told:
+                told.add((disk.device, limits))
+                yield f"disk of {store.broker}: {_disk_text(disk)}"
+                yield from (line for percent, then in limits for line in _limit_line(disk, percent, then, now))
+
+
+def _disk_text(disk: Disk) -> str:
+    used = f"{disk.used_percent:.1f} % of {size_text(disk.entire)} used"
+    if disk.growth <= 0:
+        return f"{used}; the segments do not tell how fast it fills"
+    return f"{used}, {size_text(disk.growth * _HOUR_SECONDS)} an hour are written"
+
+
+def _limit_line(disk: Disk, percent: int, then: str, now: datetime.datetime) -> Iterator[str]:
+    moment = disk.time_of_excess(percent, now)
+    if moment is not None and moment <= now:
+        yield f"  over {percent} %: {then}"
+    elif moment is not None:
+        yield f"  at the present rate over {percent} % in {duration_text(moment - now)}: then {then}"
+
+
+def warning_lines(stores: Sequence[WatchedStore]) -> Iterator[str]:
+    """A sentence for each store that has lost something, is another than it was, or is about to lose something."""
+    for store in stores:
+        if store.replaced:
+            yield store.replaced
+        if store.lost is not None:
+            start, end = store.lost
+            yield (
+                f"lost: {store.broker}: offsets {start} to {end} ({size_text(end - start)}) were deleted before they "
+                "were archived"
+            )
+        at_risk = [watched.fate for watched in store.segments if watched.verdict is Verdict.AT_RISK]
+        if at_risk:
+            size = size_text(sum(fate.segment.size for fate in at_risk))
+            first = min(fate.deleted_at for fate in at_risk if fate.deleted_at is not None)
+            yield (
+                f"at risk: {store.broker}: {len(at_risk)} segments ({size}) go from {_time_text(first)} on, and are "
+                "not archived: run 'commitlake archive' now"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class GuardVerdict:
+    """What a look came to: the end of the summary, and the exit code."""
+
+    text: str
+    exit_code: ExitCode
+
+
+def verdict_of(stores: Sequence[WatchedStore]) -> GuardVerdict:
+    """Return the verdict: first what is being lost, then what an archive run would refuse."""
+    lost = sum(store.lost is not None for store in stores)
+    at_risk = sum(store.count(Verdict.AT_RISK) > 0 for store in stores)
+    replaced = sum(bool(store.replaced) for store in stores)
+    counts = {"have lost segments": lost, "have segments at risk": at_risk, "are not the ones archived": replaced}
+    found = [f"{count} stores {what}" for what, count in counts.items() if count]
+    if not found:
+        return GuardVerdict("nothing is lost or at risk", ExitCode.OK)
+    return GuardVerdict(", ".join(found), ExitCode.DAMAGE if lost or at_risk else ExitCode.REFUSED)
+
+
+def summary(stores: Sequence[WatchedStore], within: datetime.timedelta) -> str:
+    """The last line."""
+    count = {verdict: sum(store.count(verdict) for store in stores) for verdict in Verdict}
+    segments = sum(count.values()) - count[Verdict.UNUSED]
+    return (
+        f"{segments} segments of {len(stores)} stores: {count[Verdict.ARCHIVED]} archived, {count[Verdict.WAITS]} not "
+        f"yet, {count[Verdict.AT_RISK]} at risk within {duration_text(within)}; {verdict_of(stores).text}"
+    )
+
+
+def _time_text(moment: datetime.datetime | None) -> str | None:
+    if moment is None:
+        return None
+    return moment.astimezone(datetime.UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -1,0 +1,1 @@
+"""`commitlake maintain`: compact, expire, clean up and repair a lake."""

@@ -1,0 +1,200 @@
+"""Keep a lake's tables in shape: few and sorted files, nothing older than wanted, nothing left of killed runs.
+
+    commitlake maintain --lake /data/lake --keep messages=400d --keep bodies=30d
+
+Reads and writes a lake, without Spark; a running archive is not disturbed, and does not disturb it. Run it every night
+behind the archive, or every hour beside one that follows its broker. With --repair it brings damaged tables back, see
+`pipelines.maintenance.repair`. Exit codes: 0; 2 for a wrong lake or option; 3 where a table is damaged, or --repair
+could not bring all back; 4 where another maintain, or an OPTIMIZE, has replaced files meanwhile: what was done until
+then stays done.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import sys
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from commitlake.jobs.cli.combinations import check_has_effect
+from commitlake.jobs.cli.command import JobError, job_parser, run_job
+from commitlake.jobs.cli.durations import duration_text, parse_duration
+from commitlake.jobs.cli.layouts import add_layout_argument
+from commitlake.jobs.cli.names import did_you_mean
+from commitlake.jobs.cli.places import add_place_arguments, bodies_of, lake_of
+from commitlake.schemas.errors import ExitCode
+
+if TYPE_CHECKING:
+    from commitlake.connectors.lake.paths import LakePaths
+    from commitlake.jobs.maintain.work import PackCare, TableCare
+    from commitlake.pipelines.maintenance.expiry import Expired
+
+MIB = 1 << 20
+DESCRIPTION = (
+    "Keep a lake in shape: merge small data files into large ones that stay sorted by topic and queue, drop what is "
+    "older than you want to keep, delete files that nobody can read any more and what killed runs have left, and make "
+    "checkpoints. The rows stay the same, but for those that are too old."
+)
+EXAMPLES = (
+    ("maintain --lake /data/lake --dry-run", "what would be done"),
+    ("maintain --lake /data/lake", "merge and clean; keep all rows"),
+    ("maintain --lake /data/lake --repair --dry-run", "what is damaged, and what can be brought back"),
+    (
+        "maintain --lake /data/lake --repair --store '/mnt/brokers/{broker}/store'",
+        "bring back what can be; what is lost, and still in the stores, comes with the next archive",
+    ),
+    ("maintain --lake /data/lake --keep messages=400d --keep quarantine=90d --keep bodies=30d", "and drop what is old"),
+)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The job's arguments."""
+    parser = job_parser("maintain", DESCRIPTION, EXAMPLES)
+    add_place_arguments(parser)
+    parser.add_argument("--keep", action="append", default=[], type=_parse_keep, metavar="TABLE=TIME",
+                        help="drop what is older, by date: messages=400d, bodies=30d; else all is kept")  # fmt: skip
+    parser.add_argument("--vacuum-after", type=parse_duration, default="7d", metavar="TIME",
+                        help="delete files that no version names, from this age on (default: 7d)")  # fmt: skip
+    parser.add_argument("--target-mib", type=int, default=128, metavar="N",
+                        help="size of a merged data file, MiB; those of half of it stay (default: 128)")  # fmt: skip
+    parser.add_argument("--repair", action="store_true",
+                        help="bring damaged tables back, and do nothing else; stop other jobs before")  # fmt: skip
+    parser.add_argument("--store", metavar="PATH",
+                        help="with --repair: stores, as for archive, to take lost messages from again")  # fmt: skip
+    parser.add_argument("--broker", help="with --store: the store's name, where the path does not tell it")
+    add_layout_argument(parser)
+    parser.add_argument("--dry-run", action="store_true", help="only tell what would be done")
+    return parser
+
+
+def _parse_keep(text: str) -> tuple[str, datetime.timedelta]:
+    table, equals, length = text.partition("=")
+    if not equals or not table:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a table and a time, as in messages=400d")
+    return table, parse_duration(length)
+
+
+def job(arguments: argparse.Namespace) -> ExitCode:
+    """Care, and tell what was done."""
+    from commitlake.connectors.lake.packs.stores import open_store
+    from commitlake.connectors.lake.reader import open_table
+    from commitlake.jobs.maintain.work import Plan, care_for_packs, care_for_tables
+
+    started = time.monotonic()
+    _check(arguments)
+    check_has_effect(arguments, ("broker", "layout"), "store")
+    check_has_effect(arguments, ("store",), "repair")
+    lake = lake_of(arguments)
+    if arguments.repair:
+        from commitlake.jobs.maintain.repair import run_repair
+
+        return run_repair(arguments, lake)
+    store = open_store(bodies_of(arguments, lake))  # a place that cannot be one is told before a table has changed
+    open_table(lake, "messages")  # says so where this is something else than a lake
+    _check_bodies(lake, arguments.bodies)
+    now = datetime.datetime.now(datetime.UTC)
+    plan = Plan(
+        lake,
+        dict(arguments.keep),
+        arguments.vacuum_after,
+        arguments.target_mib * MIB,
+        arguments.dry_run,
+        arguments.quiet,
+        now,
+    )
+    for care in care_for_tables(plan):
+        _tell(table_lines(care, dry_run=arguments.dry_run), quiet=arguments.quiet)
+    packs = care_for_packs(plan, store)
+    _tell(pack_lines(packs, dry_run=arguments.dry_run), quiet=arguments.quiet)
+    took = duration_text(datetime.timedelta(seconds=round(time.monotonic() - started)))
+    _tell([f"nothing was changed: this was a dry run ({took})" if arguments.dry_run else f"done in {took}"],
+          quiet=arguments.quiet)  # fmt: skip
+    return ExitCode.OK
+
+
+def _check_bodies(lake: LakePaths, given: str | None) -> None:
+    """Refuse to clean up around packs that lie in a table's folder, where no version names them."""
+    from commitlake.connectors.lake.archive_log import read_last_commit
+    from commitlake.connectors.lake.body_places import WAY_OUT, folder_around
+    from commitlake.pipelines.archive.places import IN_LAKE
+
+    last = read_last_commit(lake.messages)
+    remembered = last.bodies if last is not None and last.bodies != IN_LAKE else None
+    for bodies in (given, remembered):
+        folder = folder_around(lake, bodies) if bodies else None
+        if folder is not None:
+            raise JobError(f"the bodies of this lake lie in {folder}, and would be deleted with it as garbage", WAY_OUT)
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    from commitlake.jobs.maintain.work import BODIES
+    from commitlake.pipelines.maintenance.log_care import SHORTEST_RETENTION
+    from commitlake.pipelines.maintenance.sorted_tables import SORTED_TABLES
+
+    names = (*SORTED_TABLES, BODIES)
+    for table, _ in arguments.keep:
+        if table not in names:
+            raise JobError(
+                f"--keep: there is no table {table!r}.{did_you_mean(table, names)}",
+                f"expected one of: {', '.join(names)}",
+            )
+    if arguments.vacuum_after < SHORTEST_RETENTION:
+        raise JobError(
+            f"--vacuum-after: expected at least 1d, found {duration_text(arguments.vacuum_after)}",
+            "a running archive must have committed its files by then, and a reader be done with its version",
+        )
+    if arguments.target_mib < 1:
+        raise JobError(f"--target-mib: expected at least 1, found {arguments.target_mib}")
+
+
+def table_lines(care: TableCare, *, dry_run: bool) -> list[str]:
+    """What was done to a table, or would be; what needed nothing is one line, too."""
+    from commitlake.jobs.cli.sizes import size_text
+
+    line = f"{care.table}: {care.files_before} files, {size_text(care.bytes_before)}"
+    if not dry_run and (care.files_after, care.bytes_after) != (care.files_before, care.bytes_before):
+        line += f" -> {care.files_after} files, {size_text(care.bytes_after)}"
+    lines = [line]
+    if care.expired.count:
+        lines.append(f"  too old: {_expired_text(care.expired)}")
+    if care.compaction.merged:
+        merged = care.compaction
+        after = "" if dry_run else f" -> {size_text(merged.bytes_after)}"
+        sizes = f"{size_text(merged.bytes_before)}{after}"
+        lines.append(f"  {'to merge' if dry_run else 'merged'}: {merged.merged} files into {merged.written} ({sizes})")
+    if care.garbage.count:
+        gone = "to delete" if dry_run else "deleted"
+        lines.append(f"  {gone}: {care.garbage.count} files no version needs ({size_text(care.garbage.bytes)})")
+    return [*lines, *(f"  {note}" for note in care.notes)]
+
+
+def pack_lines(care: PackCare, *, dry_run: bool) -> list[str]:
+    """What was done to the packs, or would be."""
+    from commitlake.jobs.cli.sizes import size_text
+
+    lines = []
+    if care.expired.count:
+        lines.append(f"  too old: {care.expired.count} packs ({size_text(care.expired.bytes)})")
+    if care.orphans.count:
+        lines.append(f"  named by no row: {care.orphans.count} packs ({size_text(care.orphans.bytes)})")
+    if care.unfinished:
+        lines.append(f"  left unfinished by killed runs: {care.unfinished} packs")
+    return [f"bodies: {'to delete' if dry_run else 'deleted'}", *lines] if lines else ["bodies: nothing to delete"]
+
+
+def _expired_text(expired: Expired) -> str:
+    from commitlake.jobs.cli.sizes import size_text
+
+    return f"{expired.rows:,} rows in {expired.count} files ({size_text(expired.bytes)})"
+
+
+def _tell(lines: Sequence[str], *, quiet: bool) -> None:
+    if not quiet:
+        print("\n".join(lines), file=sys.stderr, flush=True)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """`commitlake maintain`."""
+    return run_job(build_parser(), job, argv)

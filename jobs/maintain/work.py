@@ -1,0 +1,181 @@
+"""What maintain does, step by step; each step is safe beside a running archive, and safe to be killed in.
+
+The order matters little, but for two things: rows go before their bodies, so that no row of the newest version names a
+pack that is gone sooner than it should be; and VACUUM comes behind what takes files out of tables.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from deltalake.exceptions import TableNotFoundError
+
+from commitlake.connectors.lake.archive_log import ArchiveCommit, read_last_commit
+from commitlake.connectors.lake.delta import delta_table
+from commitlake.connectors.lake.follower import FOLLOWING, unfinished_commits
+from commitlake.connectors.lake.packs.stores import PackStore
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.jobs.cli.progress import counted_progress
+from commitlake.pipelines.maintenance.compaction import Compaction, compact, plan_compaction
+from commitlake.pipelines.maintenance.expiry import (
+    Expired,
+    announce_expiry,
+    delete_packs,
+    expire_files,
+    expired_files,
+    expired_packs,
+    measure,
+)
+from commitlake.pipelines.maintenance.log_care import Garbage, clean_log, find_garbage, vacuum, write_checkpoint
+from commitlake.pipelines.maintenance.orphans import find_orphans
+from commitlake.pipelines.maintenance.sorted_tables import SORTED_TABLES
+from commitlake.pipelines.maintenance.table_files import read_table_files
+
+BODIES = "bodies"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What one run is asked to do.
+
+    Attributes:
+        lake: where the tables lie.
+        keep: how long rows of a table, or `bodies`, are kept; what is not in it is kept for ever.
+        retention: what no version names any more, or none yet, is left alone as long.
+        target_bytes: size of a merged file.
+        dry_run: only tell.
+        quiet: no progress.
+        now: the moment from which ages count.
+    """
+
+    lake: LakePaths
+    keep: Mapping[str, datetime.timedelta]
+    retention: datetime.timedelta
+    target_bytes: int
+    dry_run: bool
+    quiet: bool
+    now: datetime.datetime
+
+    def before(self, table: str) -> datetime.date | None:
+        """The first date that is kept, or None where all are."""
+        return (self.now - self.keep[table]).date() if table in self.keep else None
+
+
+@dataclass(frozen=True, slots=True)
+class TableCare:
+    """What was done, or would be, to one table.
+
+    Attributes:
+        table: its name.
+        files_before: its data files before.
+        bytes_before: their bytes.
+        files_after: its data files after; of a dry run the same as before.
+        bytes_after: their bytes.
+        expired: what was too old.
+        compaction: what was merged; of a dry run without bytes after it.
+        garbage: files that were deleted.
+        notes: what was left undone, and why.
+    """
+
+    table: str
+    files_before: int
+    bytes_before: int
+    files_after: int
+    bytes_after: int
+    expired: Expired = field(default_factory=Expired)
+    compaction: Compaction = field(default_factory=Compaction)
+    garbage: Garbage = field(default_factory=Garbage)
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PackCare:
+    """What was done, or would be, to the packs of bodies."""
+
+    expired: Expired = field(default_factory=Expired)
+    orphans: Expired = field(default_factory=Expired)
+    unfinished: int = 0
+
+
+def care_for_tables(plan: Plan) -> Iterator[TableCare]:
+    """Expire, merge, vacuum and checkpoint every table that is there.
+
+    Raises:
+        ConcurrentMaintenanceError: if somebody else does the same.
+    """
+    last = read_last_commit(plan.lake.messages)
+    unfinished = bool(last and unfinished_commits(plan.lake, last.sequence))
+    for table, sort_columns in SORTED_TABLES.items():
+        uri = getattr(plan.lake, table)
+        try:
+            before = measure(read_table_files(delta_table(uri)))
+        except TableNotFoundError:
+            continue
+        expired = _expire(plan, table, uri)
+        compaction = _compact(plan, table, uri, sort_columns)
+        notes = (
+            [f"{compaction.unsorted} files are in another order and stay as they are"] if compaction.unsorted else []
+        )
+        garbage = Garbage()
+        if unfinished and table in FOLLOWING:
+            notes.append("not vacuumed: a stopped archive run has files for it; 'commitlake archive' finishes that run")
+        else:
+            garbage = _vacuum(plan, uri)
+        if not plan.dry_run:
+            write_checkpoint(uri)
+            notes.extend(filter(None, [clean_log(uri, plan.now)]))
+        after = measure(read_table_files(delta_table(uri)))
+        yield TableCare(
+            table, before.count, before.bytes, after.count, after.bytes, expired, compaction, garbage, tuple(notes)
+        )
+
+
+def _expire(plan: Plan, table: str, uri: str) -> Expired:
+    before = plan.before(table)
+    if before is None:
+        return Expired()
+    files = expired_files(uri, before)
+    if files and not plan.dry_run:
+        announce_expiry(plan.lake.messages, table, before)
+        expire_files(uri, files, before)
+    return measure(files)
+
+
+def _compact(plan: Plan, table: str, uri: str, sort_columns: tuple[str, ...]) -> Compaction:
+    bins = plan_compaction(uri, plan.target_bytes)
+    size = sum(found.size for found in bins)
+    if plan.dry_run:
+        return Compaction(sum(len(found.files) for found in bins), len(bins), size)
+    with counted_progress(f"merging {table}", size, "bytes", quiet=plan.quiet) as advance:
+        return compact(uri, bins, sort_columns, advance)
+
+
+def _vacuum(plan: Plan, uri: str) -> Garbage:
+    found = find_garbage(uri, plan.retention)
+    if found.count and not plan.dry_run:
+        vacuum(uri, plan.retention)
+    return found
+
+
+def care_for_packs(plan: Plan, store: PackStore) -> PackCare:
+    """Delete packs that are too old, that no row names, or that were not finished.
+
+    Raises:
+        PackStoreError: if they may not be listed or deleted.
+        ConcurrentMaintenanceError: if somebody else does the same.
+    """
+    last = read_last_commit(plan.lake.messages) or ArchiveCommit(0, "")
+    packs = list(store.list_packs())
+    dates = [date for table in ("messages", BODIES) if (date := plan.before(table)) is not None]
+    expired = expired_packs(packs, max(dates), last.stores) if dates else []
+    orphans = find_orphans(plan.lake.messages, packs, last.stores, plan.now, plan.retention)
+    orphans = [pack for pack in orphans if pack not in expired]
+    unfinished = 0
+    if not plan.dry_run:
+        if expired:
+            announce_expiry(plan.lake.messages, BODIES, max(dates))
+        delete_packs(store, [*expired, *orphans])
+        unfinished = store.delete_unfinished(plan.now - plan.retention)
+    return PackCare(measure(expired), measure(orphans), unfinished)

@@ -1,0 +1,1 @@
+"""`commitlake query`: ask the lake."""

@@ -1,0 +1,107 @@
+"""What `query` can be asked on a command line, and what does not go together."""
+
+from __future__ import annotations
+
+import argparse
+
+from commitlake.connectors.lake.sql import Engine
+from commitlake.jobs.cli.command import JobError
+from commitlake.jobs.cli.places import add_place_arguments
+from commitlake.jobs.cli.times import parse_time
+from commitlake.jobs.query.bodies import MOST_ROWS
+from commitlake.schemas.layouts.rocketmq.topics import Kind
+
+TABLES = (
+    "messages", "quarantine", "gaps", "archive_runs", "quality_results", "message_keys", "profiles", "store_config",
+)  # fmt: skip
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `query`."""
+    add_place_arguments(parser)
+    parser.add_argument("--table", choices=TABLES, default="messages", help="which table (default: messages)")
+    parser.add_argument("--topic", action="append", default=[], help="stored topic")
+    parser.add_argument("--queue", type=int, help="queue id")
+    parser.add_argument(
+        "--kind", action="append", default=[], choices=[str(kind) for kind in Kind], help="kind of record"
+    )
+    parser.add_argument("--key", action="append", default=[], help="business key")
+    parser.add_argument("--id", help="offset message id, or client message id (UNIQ_KEY)")
+    parser.add_argument("--broker", action="append", default=[], help="the store's name")
+    parser.add_argument("--from", dest="start", type=parse_time, metavar="TIME",
+                        help="stored then or later: 2026-11-20T14:00, 2026-11-20, ms since 1970, now, -2h")  # fmt: skip
+    parser.add_argument("--to", dest="end", type=parse_time, metavar="TIME", help="stored before")
+    parser.add_argument("--where", metavar="SQL", help="any predicate over the table's columns")
+    parser.add_argument("--columns", metavar="A,B", help="which columns; a table shows the main ones, else all")
+    parser.add_argument(
+        "--order-by",
+        metavar="A,B",
+        help="sort by these columns, 'A desc' for the last ones first (default: store time)",
+    )
+    parser.add_argument("--count", action="store_true", help="print how many there are, and nothing else")
+    parser.add_argument(
+        "--limit", type=int, default=100, metavar="N", help="at most so many rows, 0 for all (default: 100)"
+    )
+    parser.add_argument("--body", action="store_true", help="the body of the one message that is found, and nothing "
+                        "else; with --output jsonl or csv the body of each row")  # fmt: skip
+    parser.add_argument("--body-out", metavar="FILE", help="write the one body to a file; implies --body")
+    parser.add_argument("--stored-body", action="store_true", help="as the broker stored it, perhaps compressed")
+    parser.add_argument("--output", choices=("table", "jsonl", "csv"), default="table", help="(default: table)")
+    parser.add_argument("--via", choices=("delta", "hbase"), default="delta",
+                        help="where to look: the lake's table, or HBase (default: delta)")  # fmt: skip
+    parser.add_argument("--hbase", metavar="HOST[:PORT]", help="HBase's Thrift server (default: localhost:9090)")
+    parser.add_argument("--hbase-table", metavar="NAME", help="the table there (default: commitlake_messages)")
+    parser.add_argument("--engine", choices=[str(engine) for engine in Engine], default=str(Engine.DELTALAKE),
+                        help="what answers (default: deltalake)")  # fmt: skip
+
+
+def check(arguments: argparse.Namespace) -> None:
+    """Refuse what does not go together.
+
+    Raises:
+        JobError: naming it.
+    """
+    if arguments.limit < 0:
+        raise JobError(f"--limit: expected 0 or more, found {arguments.limit}")
+    if arguments.start and arguments.end and arguments.start >= arguments.end:
+        raise JobError(f"--from {arguments.start} is not before --to {arguments.end}")
+    conditions = ("topic", "queue", "kind", "key", "id", "broker", "start", "end")
+    if arguments.table != "messages" and any(getattr(arguments, name) not in (None, []) for name in conditions):
+        raise JobError(f"the table {arguments.table} takes --where only", "the other conditions are of messages")
+    if arguments.via == "hbase":
+        _check_hbase(arguments)
+    elif arguments.hbase or arguments.hbase_table:
+        raise JobError("--hbase and --hbase-table go with --via hbase")
+    if arguments.body:
+        _check_body(arguments)
+    elif arguments.stored_body:
+        raise JobError("--stored-body goes with --body")
+
+
+def _check_hbase(arguments: argparse.Namespace) -> None:
+    if arguments.table != "messages":
+        raise JobError(f"--via hbase is of messages, found --table {arguments.table}")
+    for option in ("where", "order_by"):
+        if getattr(arguments, option) is not None:
+            raise JobError(f"--{option.replace('_', '-')} is for --via delta", "HBase looks up by id, key, or topic")
+    if arguments.engine != Engine.DELTALAKE:
+        raise JobError(f"--via hbase and --engine {arguments.engine} do not go together")
+    if not (arguments.id or arguments.key or arguments.topic):
+        raise JobError("--via hbase needs one of --id, --key and --topic", "HBase has no other keys to look by")
+
+
+def _check_body(arguments: argparse.Namespace) -> None:
+    if arguments.table != "messages":
+        raise JobError(f"--body is of messages, found --table {arguments.table}")
+    if arguments.count:
+        raise JobError("--body and --count do not go together")
+    if arguments.output == "table":
+        if arguments.columns is not None:
+            raise JobError("--body prints no columns", "with --output jsonl or csv it adds the body to them")
+    elif arguments.body_out is not None:
+        raise JobError(f"--body-out is for one body, found --output {arguments.output}")
+    elif not 1 <= arguments.limit <= MOST_ROWS:
+        raise JobError(
+            f"--body with --output {arguments.output}: expected --limit 1 to {MOST_ROWS}, found {arguments.limit}",
+            "for more, commitlake.connectors.lake.packs.spark_reader.with_bodies reads pack by pack",
+        )

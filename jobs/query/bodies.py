@@ -1,0 +1,125 @@
+"""Bodies of messages that a question has found: of one as it is, or of each row as a column."""
+
+from __future__ import annotations
+
+import base64
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from commitlake.connectors.printable import printable
+from commitlake.jobs.cli.command import JobError
+from commitlake.jobs.cli.rows_output import Row
+from commitlake.jobs.cli.terminal import GuardedStream, trusted
+
+COLUMNS = ("broker", "physical_offset", "msg_id", "topic", "body_ref", "body_crc", "body_codec")
+BODY_COLUMNS = ("body", "body_base64")
+MOST_ROWS = 1000
+_SHOWN = 3
+
+Fetch = Callable[[Row], bytes | None]
+
+
+def body_fetcher(root: str, *, stored: bool) -> Fetch:
+    """A function that gives a row's body, None where the lake has none.
+
+    Args:
+        root: where the packs are.
+        stored: whether bodies are wanted as the broker stored them.
+
+    Raises:
+        S3Error: if the root is in an object store and names no bucket.
+        PackStoreError: if the root is in a place that packs cannot be in.
+    """
+    from commitlake.connectors.lake.packs.body import fetch_body
+    from commitlake.connectors.lake.packs.stores import open_store
+
+    store = open_store(root)
+    return lambda row: fetch_body(store, row, stored=stored)
+
+
+def rows_with_bodies(rows: Iterable[Row], fetch: Fetch, hidden: Iterable[str]) -> Iterator[Row]:
+    """The same rows with `body`, where it is text in UTF-8, or else `body_base64`.
+
+    Args:
+        rows: with `COLUMNS`.
+        fetch: from `body_fetcher`.
+        hidden: columns that nobody has asked for.
+    """
+    for row in rows:
+        body = fetch(row)
+        text, encoded = None, None
+        if body is not None:
+            try:
+                text = body.decode()
+            except UnicodeDecodeError:
+                encoded = base64.b64encode(body).decode()
+        kept = {name: value for name, value in row.items() if name not in set(hidden)}
+        yield kept | dict(zip(BODY_COLUMNS, (text, encoded), strict=True))
+
+
+def write_one_body(rows: Iterator[Row], fetch: Fetch, to: str | None) -> int:
+    """Write the body of the only row, and nothing else; its bytes.
+
+    Args:
+        rows: with `COLUMNS`.
+        fetch: from `body_fetcher`.
+        to: a file, or None for standard output.
+
+    Raises:
+        JobError: if there is no such message, if there are several, or if it has no body in the lake.
+    """
+    found = list(islice(rows, _SHOWN + 1))
+    if not found:
+        raise JobError("no message matches: expected one, for --body")
+    if len(found) > 1:
+        which = ", ".join(str(row["msg_id"]) for row in found[:_SHOWN])
+        more = " and more" if len(found) > _SHOWN else ""
+        raise JobError(
+            f"--body is of one message, found {which}{more}",
+            "choose by --id; or add --limit 1 for the first, or --output jsonl for the bodies of all",
+        )
+    body = fetch(found[0])
+    if body is None:
+        raise JobError(f"message {found[0]['msg_id']} has no body in the lake: its body_ref is null")
+    if to is not None:
+        _write_file(Path(to), body)
+    else:
+        _write_out(body)
+    return len(body)
+
+
+def _write_file(path: Path, body: bytes) -> None:
+    from commitlake.connectors.whole_files import write_whole
+
+    try:
+        with write_whole(path) as file:
+            file.write(body)
+    except OSError as error:
+        raise JobError(f"--body-out {path}: {error.strerror}") from None
+
+
+def _write_to(out: Any, body: bytes) -> None:
+    if hasattr(out, "buffer"):
+        out.buffer.write(body)
+        return
+    try:
+        out.write(body.decode())
+    except UnicodeDecodeError:
+        raise JobError("the body is not text: a notebook's output takes no other", "add --body-out FILE") from None
+
+
+def _write_out(body: bytes) -> None:
+    out: Any = sys.stdout
+    if not isinstance(out, GuardedStream) or not out.isatty():  # a file or a pipe, or --raw
+        _write_to(trusted(out), body)
+        return
+    text = body.decode(errors="replace")
+    if printable(text) != text or "\ufffd" in text:
+        raise JobError(
+            "the body is not text: a terminal would not show it",
+            "add --body-out FILE, send it to a pipe, or let it through with --raw",
+        )
+    out.write(text if text.endswith("\n") else text + "\n")

@@ -1,0 +1,309 @@
+"""Ask the lake: by topic, queue, key, id, time, or any SQL predicate.
+
+    commitlake query --lake /data/lake --key order-4711
+
+Reads a table of the lake; writes rows to standard output, and on standard error how many and whether a limit cut
+them. It answers without a JVM; `--engine spark` is for results that outgrow one process. `--body` gets the body of the
+one message that is found, by one ranged read of its pack. Exit codes: 0, also where nothing matches; 2 for a wrong
+lake, option or predicate, or a body that cannot be had; 3 for a damaged table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from commitlake.connectors.lake.followed_runs import check_follows
+from commitlake.connectors.lake.log_check import LogDamagedError
+from commitlake.connectors.lake.paths import LakeError, LakePaths
+from commitlake.connectors.lake.reader import NoTableError, QueryError, open_table
+from commitlake.connectors.lake.sql import Engine
+from commitlake.jobs.cli.command import JobError, job_parser, run_job
+from commitlake.jobs.cli.damaged_files import refuse_damaged_files
+from commitlake.jobs.cli.names import did_you_mean, warn
+from commitlake.jobs.cli.places import bodies_of, lake_of
+from commitlake.jobs.cli.rows_output import Row, plain_rows, write
+from commitlake.jobs.cli.times import join_times
+from commitlake.jobs.query.arguments import add_arguments, check
+from commitlake.jobs.query.bodies import BODY_COLUMNS, COLUMNS, body_fetcher, rows_with_bodies, write_one_body
+from commitlake.pipelines.message_keys.opening import open_messages
+from commitlake.pipelines.query.engines import ask_deltalake, ask_hbase, ask_spark
+from commitlake.pipelines.query.sql import Conditions, Question
+from commitlake.schemas.errors import ExitCode
+
+DESCRIPTION = (
+    "Ask the lake for messages: by topic, queue, kind, key, id, time, or any SQL predicate. All conditions must hold; "
+    "an option given twice takes either value. Times are store times in UTC, --from inclusive, --to exclusive."
+)
+EXAMPLES = (
+    ("query --lake lake --key order-4711", "what happened to an order"),
+    ("query --lake lake --topic orders --from 2026-11-20T14:00 --to 2026-11-20T14:20", "a topic, twenty minutes"),
+    ("query --lake lake --id 0A00000100002A9F0000000000001000", "an offset message id, or a client's UNIQ_KEY"),
+    ("query --lake lake --from -2h --where \"properties['city'] = 'Berlin'\" --output jsonl", "any predicate"),
+    ("query --lake lake --topic orders --limit 0 --output csv --engine spark", "more than one process should hold"),
+    ("query --lake lake --table quarantine", "what could not be read"),
+    (
+        "query --lake lake --id 0A00000100002A9F0000000000001000 --body | jq .",
+        "the body of one message, as it was sent",
+    ),
+    ("query --lake lake --key order-4711 --limit 1 --order-by 'store_timestamp desc' --body", "the last one of a key"),
+    ("query --lake lake --key order-4711 --via hbase --hbase hbase-thrift:9090", "by HBase, in milliseconds"),
+    ("query --lake lake --key order-4711 --body --output jsonl", "the bodies of all, each as text, or else in base64"),
+    (
+        "query --lake s3://archive/lake --s3-endpoint https://s3.example.org --key order-4711",
+        "a lake in an object store",
+    ),
+)
+SHORT_COLUMNS = (
+    "store_timestamp", "topic", "queue_id", "queue_offset", "kind", "keys", "tags", "reconsume_times", "body_size",
+    "msg_id",
+)  # fmt: skip
+MADE_WHEN_NEEDED = ("quarantine", "gaps", "profiles", "quality_results", "store_config")
+_ORDER = {
+    "messages": ("store_timestamp", "broker", "physical_offset"),
+    "quarantine": ("broker", "start_offset"),
+    "gaps": ("broker", "start_offset"),
+    "archive_runs": ("sequence",),
+    "quality_results": ("judged_at", "suite", "expectation"),
+    "store_config": ("broker", "kind", "name", "recorded_at"),
+    "message_keys": ("key_hash", "key", "store_timestamp"),
+    "profiles": ("broker", "topic", "queue_id", "window_start"),
+}
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The job's arguments."""
+    parser = job_parser("query", DESCRIPTION, EXAMPLES)
+    add_arguments(parser)
+    return parser
+
+
+def job(arguments: argparse.Namespace) -> ExitCode:
+    """Ask, print, and say how many there were."""
+    arguments.body = arguments.body or arguments.body_out is not None
+    check(arguments)
+    lake = lake_of(arguments)
+    started = time.monotonic()
+    fetch = body_fetcher(bodies_of(arguments, lake), stored=arguments.stored_body) if arguments.body else None
+    try:
+        table = _hbase_or_lake(arguments, lake) if arguments.via == "hbase" else _open(lake, arguments.table)
+    except NoTableError:
+        if arguments.table not in MADE_WHEN_NEEDED:
+            raise
+        return _nothing(arguments, started)
+    if arguments.broker and table is not None:
+        from commitlake.jobs.cli.lake_names import check_brokers
+
+        check_brokers(lake, arguments.broker)
+    known = _known_columns(table)
+    columns = _columns(arguments, known)
+    hidden = [name for name in COLUMNS if name not in columns] if fetch else []
+    question = _question(arguments, [*columns, *hidden], known)
+    if arguments.table == "messages" and table is not None:
+        question = _with_places(question, lake)
+    try:
+        batches = _ask(arguments, question, lake, table)
+        if arguments.count:
+            found = sum(batch.column(0)[0].as_py() for batch in batches if batch.num_rows)
+            print(found)
+            _explain_empty(arguments, lake, table, found)
+            return ExitCode.OK
+        rows = _Counted(plain_rows(batches, 0), arguments.limit)
+        if fetch and arguments.output == "table":
+            size = write_one_body(iter(rows), fetch, arguments.body_out)
+            if arguments.body_out and not arguments.quiet:
+                print(f"{size:,} bytes in {arguments.body_out}", file=sys.stderr)
+            return ExitCode.OK
+        shown: Iterable[Row] = rows_with_bodies(rows, fetch, hidden) if fetch else rows
+        count = write(arguments.output, shown, [*columns, *BODY_COLUMNS] if fetch else columns)
+    except QueryError as error:
+        if table is not None:
+            refuse_damaged_files(getattr(lake, arguments.table), str(error))
+        raise JobError(f"the engine refused the question: {error}", f"columns are: {', '.join(known)}") from None
+    _explain_empty(arguments, lake, table, count)
+    if not arguments.quiet:
+        print(_summary(count, rows.cut, arguments, time.monotonic() - started), file=sys.stderr)
+    return ExitCode.OK
+
+
+def _explain_empty(arguments: argparse.Namespace, lake: LakePaths, table: DeltaTable | None, count: int) -> None:
+    """Warn of names that the lake does not have, where nothing was found."""
+    if count or arguments.table != "messages" or not (arguments.topic or arguments.queue is not None):
+        return
+    from commitlake.jobs.cli.lake_names import unknown_queues, unknown_topics
+
+    if table is None:  # HBase was asked
+        try:
+            table = _open(lake, arguments.table)
+        except LakeError:
+            return
+    sentences = unknown_topics(lake, table, arguments.topic)
+    if arguments.queue is not None and not sentences:
+        sentences = unknown_queues(table, arguments.topic, arguments.queue)
+    for sentence in sentences:
+        _warn(sentence)
+
+
+def _open(lake: LakePaths, table: str) -> DeltaTable:
+    if table == "messages":
+        return open_messages(lake)
+    if table in MADE_WHEN_NEEDED:
+        check_follows(lake, table)
+    return open_table(lake, table)
+
+
+def _nothing(arguments: argparse.Namespace, started: float) -> ExitCode:
+    """The answer of a table that is made with its first row: where nothing is damaged, there is no quarantine."""
+    from commitlake.connectors.lake.follower import FOLLOWING
+
+    columns = _columns(arguments, list(FOLLOWING[arguments.table].names))
+    if arguments.count:
+        print(0)
+        return ExitCode.OK
+    count = write(arguments.output, iter(()), columns)
+    if not arguments.quiet:
+        print(_summary(count, False, arguments, time.monotonic() - started), file=sys.stderr)
+    return ExitCode.OK
+
+
+def _hbase_or_lake(arguments: argparse.Namespace, lake: LakePaths) -> DeltaTable | None:
+    """The table to ask instead of HBase, where HBase has not followed it; None where HBase is asked."""
+    from commitlake.pipelines.query.hbase import missing_in_hbase
+
+    try:
+        table = open_messages(lake)
+    except LogDamagedError:
+        raise
+    except LakeError as error:
+        _warn(f"whether HBase has all that was archived is not known: {error}")
+        return None
+    lacks = missing_in_hbase(table, arguments.hbase or "localhost", arguments.hbase_table)
+    if not lacks:
+        return None
+    _warn(f"{lacks}: the lake answers instead. 'commitlake archive --hbase' lets HBase follow")
+    return table
+
+
+def _warn(message: str) -> None:
+    warn("commitlake query", message)
+
+
+def _known_columns(table: DeltaTable | None) -> list[str]:
+    if table is not None:
+        return [field.name for field in table.schema().fields]
+    from commitlake.schemas.tables.messages import MESSAGES
+
+    return list(MESSAGES.names)
+
+
+def _ask(
+    arguments: argparse.Namespace, question: Question, lake: LakePaths, table: DeltaTable | None
+) -> Iterator[pa.RecordBatch]:
+    if table is None:
+        return ask_hbase(question, arguments.hbase or "localhost", arguments.hbase_table)
+    return ask_spark(question, lake) if arguments.engine == Engine.SPARK else ask_deltalake(question, table)
+
+
+def _with_places(question: Question, lake: LakePaths) -> Question:
+    """The same question, with where the messages are, if the table of keys can tell."""
+    from commitlake.pipelines.query.keys import where_keys_are, where_unique_key_is
+
+    keys, message_id = question.conditions.keys, question.message_id
+    return replace(
+        question,
+        key_places=where_keys_are(lake, keys) if keys else None,
+        unique_key_places=where_unique_key_is(lake, message_id) if message_id is not None else None,
+    )
+
+
+def _question(arguments: argparse.Namespace, columns: Sequence[str], known: Sequence[str]) -> Question:
+    return Question(
+        table=arguments.table,
+        conditions=Conditions(
+            topics=arguments.topic,
+            queue_id=arguments.queue,
+            kinds=arguments.kind,
+            keys=arguments.key,
+            brokers=arguments.broker,
+            start=arguments.start,
+            end=arguments.end,
+            where=arguments.where,
+        ),
+        message_id=arguments.id,
+        columns=columns,
+        order=_order(arguments, known),
+        limit=arguments.limit + 1 if arguments.limit else 0,  # one more tells whether there are more
+        count=arguments.count,
+    )
+
+
+def _order(arguments: argparse.Namespace, known: Sequence[str]) -> list[str]:
+    """The columns to sort by, each with `DESC` behind it where that is asked for; what is equal in them, as always."""
+    order: list[str] = []
+    for part in arguments.order_by.split(",") if arguments.order_by else ():
+        match part.split():
+            case [name] if name in known:
+                order.append(name)
+            case [name, direction] if name in known and direction.upper() in {"ASC", "DESC"}:
+                order.append(f"{name} {direction.upper()}")
+            case _:
+                near = did_you_mean((part.split() or [""])[0], known)
+                raise JobError(
+                    f"--order-by: expected a column, or a column and 'desc', found {part.strip()!r}.{near}",
+                    f"columns are: {', '.join(known)}",
+                )
+    return [*order, *(name for name in _ORDER[arguments.table] if name not in {key.split()[0] for key in order})]
+
+
+class _Counted:
+    """Rows up to a limit, which remembers whether there was one more."""
+
+    def __init__(self, rows: Iterator[Row], limit: int) -> None:
+        self._rows = rows
+        self._limit = limit
+        self.cut = False
+
+    def __iter__(self) -> Iterator[Row]:
+        for number, row in enumerate(self._rows):
+            if self._limit and number == self._limit:
+                self.cut = True
+                return
+            yield row
+
+
+def _columns(arguments: argparse.Namespace, known: list[str]) -> list[str]:
+    if arguments.columns is None:
+        if arguments.output == "table" and arguments.body:
+            return []
+        if arguments.output == "table" and arguments.table == "messages":
+            return list(SHORT_COLUMNS)
+        return [name for name in known if name != "store_date"]
+    columns = [name.strip() for name in arguments.columns.split(",") if name.strip()]
+    for name in columns:
+        if name not in known:
+            raise JobError(
+                f"there is no column {name!r}.{did_you_mean(name, known)}", f"columns are: {', '.join(known)}"
+            )
+    if not columns:
+        raise JobError("--columns names no column", f"columns are: {', '.join(known)}")
+    return columns
+
+
+def _summary(count: int, cut: bool, arguments: argparse.Namespace, seconds: float) -> str:
+    if not count:
+        return f"no {'messages match' if arguments.table == 'messages' else 'rows match'} ({seconds:.1f} s)"
+    if cut:
+        why = f"--limit {arguments.limit} cut the result; --limit 0 gives all"
+        return f"{count:,} rows, and there are more: {why} ({seconds:.1f} s)"
+    return f"{count:,} rows ({seconds:.1f} s)"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """`commitlake query`."""
+    return run_job(build_parser(), job, join_times(sys.argv[1:] if argv is None else argv, "--from", "--to"))

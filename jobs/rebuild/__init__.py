@@ -1,0 +1,1 @@
+"""`commitlake rebuild`: make a store's queues and index again from its log, or salvage a damaged log."""

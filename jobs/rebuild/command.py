@@ -1,0 +1,282 @@
+"""Make a store's queues, IndexFiles, checkpoint and topics.json again, from its log.
+
+    commitlake rebuild /data/rocketmq/store --out /data/rebuilt --local
+    commitlake rebuild /data/rocketmq/store --in-place --local
+    commitlake rebuild /data/rocketmq/store --out /data/clean --salvage --local
+
+Every file is byte for byte what the broker would write, but for the names of IndexFiles, which are times of creation,
+and for what the log does not tell: entries of messages that have expired, and the checkpoint's times of flushes.
+Without --in-place nothing is written into the store. Run again after it was interrupted, it goes on. With --salvage a
+damaged log is written anew first: every intact record at its own offset, and between them what a broker steps over.
+Of a JMQ store queue files and checkpoint are made; its broker steps over damage by itself, and there is no salvage.
+Exit codes: 0 where all is made; 3 where the log is damaged, also where a clean one was made of it; 4 where a broker has
+the store open that is to be changed; 2 for a wrong store, folder or option.
+"""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from commitlake.jobs.cli.broker_conf import add_broker_conf_argument, read_store_conf
+from commitlake.jobs.cli.combinations import check_has_effect
+from commitlake.jobs.cli.command import JobError, job_parser, run_job
+from commitlake.jobs.cli.layouts import FOLDERS, add_layout_argument, layout_of
+from commitlake.jobs.cli.settings_check import variable_of
+from commitlake.jobs.cli.store_arguments import delay_levels, positive
+from commitlake.schemas.errors import ExitCode
+
+if TYPE_CHECKING:
+    from commitlake.connectors.formats.engine.stores import Store
+    from commitlake.pipelines.rebuild.run import Rebuilt
+    from commitlake.pipelines.rebuild.settings import Wanted
+    from commitlake.pipelines.salvage.run import Salvaged
+    from commitlake.schemas.layouts.rocketmq.store_conf import StoreConf
+
+_OF_THE_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO})
+_NAMED = 5
+"""Queues that a line of the summary names."""
+DESCRIPTION = (
+    "Make queues, IndexFiles, checkpoint and topics.json from a store's log, RocketMQ's or JMQ's, as its broker would, "
+    "many times faster and in any folder; or, with --salvage, a clean log from a damaged one."
+)
+EXAMPLES = (
+    ("rebuild /data/rocketmq/store --out /data/rebuilt --local", "on this machine's cores, without Spark"),
+    ("rebuild /data/rocketmq/store --in-place --local", "of a stopped broker: verified, then replaced"),
+    ("rebuild /data/rocketmq/store --out /data/rebuilt --topic orders", "the queues of one topic, on Spark"),
+    ("rebuild /data/jmq/store --in-place --local", "queue files and checkpoint of a JMQ store"),
+    ("rebuild /data/rocketmq/store --out /data/clean --salvage --local", "a whole store from a damaged one"),
+)  # fmt: skip
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The job's arguments."""
+    parser = job_parser("rebuild", DESCRIPTION, EXAMPLES)
+    parser.add_argument("store", metavar="STORE", help=f"store folder, the one that holds {FOLDERS}")
+    add_layout_argument(parser)
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument("--out", type=Path, metavar="DIR", help="folder for what is made: new, or of an interrupted run")
+    where.add_argument("--in-place", action="store_true",
+                       help="replace the store's own files, which stay beside as NAME.old-TIME")  # fmt: skip
+    parser.add_argument("--salvage", action="store_true", help="write a clean log into DIR first, and rebuild from it")
+    parser.add_argument(
+        "--topic", action="append", metavar="NAME", help="only the queues of this topic; may be repeated"
+    )
+    parser.add_argument("--local", action="store_true", help="on this machine's cores, without Spark")
+    parser.add_argument("--threads", type=positive, metavar="N",
+                        help="with --local: how many at a time (default: one for each core)")  # fmt: skip
+    add_broker_conf_argument(parser)
+    parser.add_argument("--delay-levels", type=delay_levels, metavar="TEXT",
+                        help="the broker's messageDelayLevel, as '1s 5s 30s' (default: that of --broker-conf, or what "
+                             "the store's schedule queues show)")  # fmt: skip
+    parser.add_argument("--queue-file-size", type=positive, metavar="BYTES",
+                        help="of a queue's file, RocketMQ's mappedFileSizeConsumeQueue (default: that of the store's "
+                             "files, or 6000000; JMQ's: 6600000)")  # fmt: skip
+    parser.add_argument("--index-slots", type=positive, metavar="N",
+                        help="maxHashSlotNum (default: by the size of the store's IndexFiles, or 5000000)")  # fmt: skip
+    parser.add_argument("--index-entries", type=positive, metavar="N",
+                        help="maxIndexNum (default: likewise, or 20000000)")  # fmt: skip
+    parser.add_argument("--index-tags", choices=("yes", "no"),
+                        help="index tags, as brokers since 5.5 do (default: by the checkpoint)")  # fmt: skip
+    return parser
+
+
+def job(arguments: argparse.Namespace) -> ExitCode:
+    """Rebuild one store, and tell what came of it."""
+    from commitlake.connectors.formats.engine.stores import find_stores
+    from commitlake.pipelines.rebuild.errors import (
+        BusyStoreError,
+        DisagreementError,
+        UnknownDelaysError,
+    )
+
+    _check_combinations(arguments)
+    stores = find_stores(arguments.store, None, layout_of(arguments).formats)
+    if len(stores) != 1:
+        raise JobError(f"{arguments.store}: expected one store, found {len(stores)}")
+    _check(arguments, stores[0])
+    try:
+        return _rebuild(arguments, stores[0])
+    except BusyStoreError as error:
+        raise JobError(str(error), "stop the broker, or give --out", ExitCode.REFUSED) from None
+    except DisagreementError as error:
+        hint = "'commitlake verify' tells all that is wrong"
+        if not error.is_of_log:
+            hint = f"a queue of which the log has no message keeps its files: move damaged ones elsewhere; {hint}"
+        elif not stores[0].format.steps_over_damage:
+            hint = f"a damaged log: --salvage with --out writes a clean one; {hint}"
+        raise JobError(str(error), hint, ExitCode.DAMAGE) from None
+    except UnknownDelaysError as error:
+        raise JobError(str(error), "give the broker's settings with --broker-conf, or --delay-levels") from None
+    except OSError as error:
+        if error.errno not in _OF_THE_DISK:
+            raise
+        place = error.filename or arguments.out or stores[0].root
+        hint = "nothing of the store is lost; run again when that is mended: it goes on"
+        raise JobError(f"{place}: {error.strerror}", hint, ExitCode.FAILED) from None
+
+
+def _check_combinations(arguments: argparse.Namespace) -> None:
+    check_has_effect(arguments, ["threads"], "local")
+    if arguments.salvage and arguments.in_place:
+        raise JobError("--salvage changes no store: it writes a new one", "give --out")
+    if arguments.salvage and arguments.topic:
+        raise JobError("--salvage takes all of a log", "leave --topic out")
+
+
+def _check(arguments: argparse.Namespace, store: Store) -> None:
+    _check_index_options(arguments, store)
+    if arguments.salvage:
+        _check_salvage(store)
+    if arguments.out is not None:
+        _check_out(arguments.out, store)
+
+
+def _check_index_options(arguments: argparse.Namespace, store: Store) -> None:
+    if store.format.has_index_files:
+        return
+    for option in ("index-slots", "index-entries", "index-tags"):
+        if getattr(arguments, option.replace("-", "_")) is not None and variable_of(option) not in os.environ:
+            raise JobError(f"--{option} has no effect: a {store.format.title} store has no IndexFiles", "leave it out")
+
+
+def _check_salvage(store: Store) -> None:
+    if store.format.steps_over_damage:
+        title, folder = store.format.title, store.format.folder
+        raise JobError(
+            f"--salvage writes RocketMQ's log: a {title} broker steps over what it cannot read of its {folder}",
+            "leave --salvage out: queue files are made for all that is intact",
+        )
+    if not (dialect := store.format.dialect_of(store)).is_rocketmq:
+        raise JobError(
+            f"--salvage writes RocketMQ's log, and {store.root} is one of {dialect.name}'s",
+            "leave --salvage out: queues are made for all that is intact",
+        )
+
+
+def _check_out(out: Path, store: Store) -> None:
+    if "://" in store.root:
+        return
+    log, root, chosen = Path(store.root).resolve(), Path(store.root).parent.resolve(), out.resolve()
+    if chosen in {root, log.parent} or chosen.is_relative_to(log):
+        raise JobError(
+            f"--out {out} is the store's own folder, which a broker may have open",
+            "--in-place takes the store's lock, and keeps the old files; or give another folder",
+        )
+
+
+def _rebuild(arguments: argparse.Namespace, store: Store) -> ExitCode:
+    from commitlake.jobs.rebuild.in_place import rebuild_in_place
+    from commitlake.jobs.rebuild.run import run_rebuild, run_salvage
+
+    wanted = wanted_of(arguments, read_store_conf(arguments.broker_conf, store.broker))
+    salvaged = None
+    if arguments.in_place:
+        rebuilt = rebuild_in_place(arguments, store, wanted)
+    elif arguments.salvage:
+        salvaged, rebuilt = run_salvage(arguments, store, wanted)
+        _say(arguments, salvage_summary(salvaged))
+    else:
+        rebuilt = run_rebuild(arguments, store, arguments.out, wanted)
+    if rebuilt is not None:
+        for line in summary(rebuilt):
+            _say(arguments, line)
+    return exit_code(rebuilt, salvaged)
+
+
+def wanted_of(arguments: argparse.Namespace, conf: StoreConf) -> Wanted:
+    """Return what the arguments say of the broker's settings, and its settings file where they do not."""
+    from commitlake.pipelines.rebuild.settings import Wanted
+
+    return Wanted(
+        topics=tuple(sorted(set(arguments.topic))) if arguments.topic else None,
+        queue_file_size=arguments.queue_file_size or conf.queue_file_size_bytes,
+        index_slots=arguments.index_slots or conf.index_slots,
+        index_entries=arguments.index_entries or conf.index_entries,
+        index_tags=None if arguments.index_tags is None else arguments.index_tags == "yes",
+        delay_levels_ms=arguments.delay_levels or conf.delay_levels_ms,
+        batch_file_size=conf.batch_queue_file_size_bytes,
+    )
+
+
+def _say(arguments: argparse.Namespace, line: str) -> None:
+    if not arguments.quiet:
+        print(line, file=sys.stderr)
+
+
+def summary(rebuilt: Rebuilt) -> list[str]:
+    """What was made, and what of the log speaks against it."""
+    from commitlake.jobs.cli.sizes import size_text
+
+    totals, log_format = rebuilt.totals, rebuilt.settings.format
+    keys = "" if not log_format.has_index_files else f", {totals.keys:,} keys in {rebuilt.index_files:,} index files"
+    first = (
+        f"{totals.records:,} records in {size_text(rebuilt.bytes)}: {rebuilt.entries:,} entries of {rebuilt.queues:,} "
+        f"queues{keys}; in {rebuilt.out}"
+    )
+    lines = [first]
+    if totals.bad_ranges:
+        what = "ends its log at the first of them; --salvage writes one that it reads to its end"
+        lines.append(
+            f"{totals.bad_ranges:,} ranges of the log, {size_text(totals.bad_bytes)}, hold no intact record: a broker "
+            f"{'steps over them' if log_format.steps_over_damage else what}"
+        )
+    if rebuilt.lost:
+        lines.append(f"{rebuilt.lost:,} messages are not in the journal: entries of size 0 have their numbers")
+    if rebuilt.shifted:
+        lines.append(
+            f"{rebuilt.shifted:,} entries of {len(rebuilt.shifted_queues):,} queues stand in front of their messages' "
+            "numbers, as a broker would put them: the log lacks messages before them"
+        )
+    if rebuilt.skipped:
+        why = "their queues had their numbers, or cannot have them"
+        lines.append(f"{rebuilt.skipped:,} entries are passed over, as brokers do: {why}")
+    if rebuilt.unlikely_queues:
+        named = ", ".join(rebuilt.unlikely_queues[:_NAMED]) + (", ..." if len(rebuilt.unlikely_queues) > _NAMED else "")
+        lines.append(
+            f"{len(rebuilt.unlikely_queues):,} queues have numbers that their topics' other queues speak against, as a "
+            f"record with a damaged header has them; topics.json leaves them out: {named}"
+        )
+    if rebuilt.assumed_delays:
+        levels = ", ".join(str(level) for level, _ in rebuilt.assumed_delays)
+        count = sum(count for _, count in rebuilt.assumed_delays)
+        why = "although this broker has its own" if rebuilt.has_other_delays else "as the store shows no others"
+        lines.append(
+            f"{count:,} delayed messages of levels {levels} have delivery times by the default messageDelayLevel, "
+            f"{why}; --broker-conf gives the broker's"
+        )
+    if totals.refused:
+        why = "no folder can have their topics' names, or their queues are below 0"
+        lines.append(f"{totals.refused:,} entries are left out: {why}")
+    return lines
+
+
+def salvage_summary(salvaged: Salvaged) -> str:
+    """What was saved."""
+    from commitlake.jobs.cli.sizes import size_text
+    from commitlake.pipelines.salvage.run import DAMAGES, MOVED
+
+    text = (
+        f"{salvaged.records:,} intact records of {size_text(salvaged.bytes)} in {salvaged.segments:,} segments; "
+        f"{salvaged.damages:,} damaged ranges, {size_text(salvaged.damaged_bytes)}, listed in {salvaged.out / DAMAGES}"
+    )
+    if salvaged.dropped:
+        text += f"; {salvaged.dropped:,} records at the log's end are left out, as nothing proves their last bytes"
+    return text + (f"; {salvaged.moved:,} records moved, see {salvaged.out / MOVED}" if salvaged.moved else "")
+
+
+def exit_code(rebuilt: Rebuilt | None, salvaged: Salvaged | None = None) -> ExitCode:
+    """What a scheduler is told."""
+    is_damaged = rebuilt is not None and (rebuilt.totals.bad_ranges or rebuilt.totals.refused)
+    is_damaged = is_damaged or (salvaged is not None and salvaged.damages)
+    return ExitCode.DAMAGE if is_damaged else ExitCode.OK
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """`commitlake rebuild`."""
+    return run_job(build_parser(), job, argv)

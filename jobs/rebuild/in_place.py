@@ -1,0 +1,82 @@
+"""A rebuild that takes the place of a store's own files, while nobody else can open the store."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from commitlake.broker_lite.stores.rocketmq.errors import StoreLockedError
+from commitlake.broker_lite.stores.rocketmq.ownership import StoreLock
+from commitlake.connectors.formats.engine.stores import Store
+from commitlake.jobs.rebuild.run import run_rebuild
+from commitlake.pipelines.rebuild.errors import BusyStoreError, RebuildError, UnknownDelaysError
+from commitlake.pipelines.rebuild.plan import log_range
+from commitlake.pipelines.rebuild.replace import Replacement
+from commitlake.pipelines.rebuild.run import Rebuilt
+from commitlake.pipelines.rebuild.settings import Wanted
+
+
+def rebuild_in_place(arguments: argparse.Namespace, store: Store, wanted: Wanted) -> Rebuilt | None:
+    """Build beside, verify, replace; None where an earlier run of the same had come to replacing, and is finished now.
+
+    Raises:
+        BusyStoreError: if a broker has the store open.
+        DisagreementError: if the new files do not agree with the log: nothing is replaced then.
+        RebuildError: if the store is not on a disk.
+    """
+    if "://" in store.root:
+        raise RebuildError(f"{store.root}: expected a store on a local or mounted disk")
+    root = Path(store.root).parent.resolve()  # not the parent of what its log's folder may be a link to
+    try:
+        lock = StoreLock(root)
+    except StoreLockedError as error:
+        raise BusyStoreError(str(error)) from None
+    try:
+        replacement = Replacement(root, store.format, log_range(store, is_live=False), wanted)
+        replacement.check_places()
+        if replacement.clear():
+            _say(arguments, "the log is not the one of the run that was interrupted: all is made anew")
+        if replacement.has_started:
+            is_all = replacement.has_started_this
+            _replace(arguments, replacement)
+            if is_all:
+                return None
+        rebuilt = run_rebuild(arguments, store, replacement.out, wanted, owns_lock=True)
+        taken = replacement.take_over_old_queues(rebuilt.settings)
+        _refuse_assumed_delays(rebuilt)
+        replacement.verify(store, rebuilt.shifted_queues, wanted.topics, rebuilt.settings.delay_levels_ms or None)
+        if taken:
+            _say(arguments, f"{taken} queues without a record in the log keep their files")
+        _replace(arguments, replacement)
+    finally:
+        lock.release()
+    return replace(rebuilt, out=root)
+
+
+def _refuse_assumed_delays(rebuilt: Rebuilt) -> None:
+    """Refuse to replace queues whose delivery times would probably be wrong.
+
+    Raises:
+        UnknownDelaysError: The store's other levels show that the broker has delays of its own.
+    """
+    if rebuilt.assumed_delays and rebuilt.has_other_delays:
+        levels = ", ".join(str(level) for level, _ in rebuilt.assumed_delays)
+        count = sum(count for _, count in rebuilt.assumed_delays)
+        raise UnknownDelaysError(
+            f"this broker has its own messageDelayLevel, and the delays of these levels are not known: {levels} "
+            f"({count:,} messages); nothing was replaced"
+        )
+
+
+def _replace(arguments: argparse.Namespace, replacement: Replacement) -> None:
+    stamp = datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%SZ")
+    for path in replacement.replace(stamp):
+        _say(arguments, f"kept {path}")
+
+
+def _say(arguments: argparse.Namespace, line: str) -> None:
+    if not arguments.quiet:
+        print(line, file=sys.stderr)

@@ -1,0 +1,1 @@
+"""`commitlake restore`: make a store out of the lake."""

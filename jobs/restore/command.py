@@ -1,0 +1,229 @@
+"""Make a store that a broker starts from, out of what the lake has of its log.
+
+    commitlake restore --lake /data/lake --broker broker-a --out /data/restored
+    commitlake restore --lake /data/lake --at 2026-11-20T14:00 --offsets consumerOffset.json --out /data/restored
+
+Reads `messages` and the packs of bodies, and writes a folder that a broker takes as its storePathRootDir: the log,
+every record at its own physical offset and byte for byte as it was; fillers, which brokers step over, for what the lake
+does not have of it; ConsumeQueues, IndexFiles, checkpoint and topics.json, made from the log; and groups' offsets. It
+needs no Spark. Run again after it was interrupted, it goes on. Exit codes: 0 where all of the range is there; 3 where
+the lake lacks records or bodies of it, or is damaged; 2 for a wrong lake, folder or option, or a body that cannot be
+had.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from commitlake.jobs.cli.broker_conf import add_broker_conf_argument, read_store_conf
+from commitlake.jobs.cli.command import JobError, job_parser, run_job
+from commitlake.jobs.cli.damaged_files import refuse_damaged_files
+from commitlake.jobs.cli.names import some_names
+from commitlake.jobs.cli.places import add_place_arguments, bodies_of, lake_of
+from commitlake.jobs.cli.store_arguments import delay_levels, positive
+from commitlake.jobs.cli.times import join_times, parse_time
+from commitlake.jobs.rebuild.command import wanted_of
+from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.layouts.numbers import INT64_MAX, parse_int
+from commitlake.schemas.layouts.rocketmq.batchconsumequeue import DEFAULT_FILE_ENTRIES
+from commitlake.schemas.layouts.rocketmq.batchconsumequeue import ENTRY as BATCH_ENTRY
+from commitlake.schemas.layouts.rocketmq.consumequeue import DEFAULT_FILE_SIZE
+from commitlake.schemas.layouts.rocketmq.delay_levels import format_delay_levels
+from commitlake.schemas.layouts.rocketmq.indexfile import Geometry
+from commitlake.schemas.layouts.segments import DEFAULT_SEGMENT_SIZE
+
+if TYPE_CHECKING:
+    from commitlake.pipelines.restore.run import Restored
+
+DESCRIPTION = (
+    "Make a store that a broker starts from, out of what the lake has of its log: segment files, ConsumeQueues, index, "
+    "topics.json and group offsets, all of it or as it was at a time. Needs no Spark."
+)
+EXAMPLES = (
+    ("restore --lake /data/lake --out /data/restored", "all of a broker's log, from a lake with one broker"),
+    ("restore --lake /data/lake --broker broker-a --at 2026-11-20T14:00 --out /data/restored", "as it was at a time"),
+    ("restore --lake /data/lake --from -2h --to -1h --out /data/hour", "one hour, for a look with a consumer"),
+    ("restore --lake s3://archive/lake --out /data/restored --on-missing skip", "without bodies that have expired"),
+    ("restore --lake /data/lake --offsets config/consumerOffset.json --out /data/restored", "groups go on from there"),
+)  # fmt: skip
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The job's arguments."""
+    parser = job_parser("restore", DESCRIPTION, EXAMPLES)
+    add_place_arguments(parser)
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR",
+                        help="folder for the store: new, empty, or of an interrupted run")  # fmt: skip
+    parser.add_argument("--broker", metavar="NAME", help="the store's name (default: the lake's only one)")
+    parser.add_argument("--from", dest="start", type=parse_time, metavar="TIME",
+                        help="begin with the first record stored then or later: 2026-11-20T14:00, -2h")  # fmt: skip
+    parser.add_argument("--to", dest="end", type=parse_time, metavar="TIME",
+                        help="end with the last record stored before")  # fmt: skip
+    parser.add_argument("--at", type=parse_time, metavar="TIME", help="the store as it was then: all before that time")
+    parser.add_argument("--from-offset", type=_offset, metavar="N", help="begin at this physical offset")
+    parser.add_argument("--to-offset", type=_offset, metavar="N", help="end before this physical offset")
+    parser.add_argument("--segment-size", type=positive, metavar="BYTES",
+                        help="mappedFileSizeCommitLog (default: as the records tell, mostly 1073741824)")  # fmt: skip
+    parser.add_argument("--offsets", type=Path, metavar="FILE",
+                        help="a consumerOffset.json with groups' offsets (default: groups begin anew)")  # fmt: skip
+    parser.add_argument("--on-missing", choices=("fail", "skip"), default="fail",
+                        help="a body that cannot be had: fail, or put a filler there (default: fail)")  # fmt: skip
+    parser.add_argument("--threads", type=positive, default=2, metavar="N", help="how many at a time (default: 2)")
+    add_broker_conf_argument(parser)
+    parser.add_argument("--delay-levels", type=delay_levels, metavar="TEXT",
+                        help="the broker's messageDelayLevel, as '1s 5s 30s' (default: that of --broker-conf, or "
+                             "RocketMQ's)")  # fmt: skip
+    parser.add_argument("--queue-file-size", type=positive, metavar="BYTES",
+                        help="mappedFileSizeConsumeQueue (default: 6000000)")  # fmt: skip
+    parser.add_argument("--index-slots", type=positive, metavar="N", help="maxHashSlotNum (default: 5000000)")
+    parser.add_argument("--index-entries", type=positive, metavar="N", help="maxIndexNum (default: 20000000)")
+    parser.add_argument(
+        "--index-tags", choices=("yes", "no"), help="index tags, as brokers since 5.5 do (default: yes)"
+    )
+    parser.set_defaults(topic=None)
+    return parser
+
+
+def _offset(text: str) -> int:
+    offset = parse_int(text, 0, INT64_MAX)
+    if offset is None:
+        raise argparse.ArgumentTypeError(f"{text[:100]!r}: expected a physical offset, 0 or more")
+    return offset
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise JobError(f"--offsets {path}: {error.strerror or error}") from None
+
+
+def job(arguments: argparse.Namespace) -> ExitCode:
+    """Restore one store, and tell what came of it."""
+    from commitlake.connectors.lake.reader import QueryError
+
+    _check(arguments)
+    try:
+        restored = _restore(arguments)
+    except QueryError as error:
+        refuse_damaged_files(lake_of(arguments).messages, str(error))
+        raise JobError(f"the table messages cannot be read: {error}") from None
+    if not arguments.quiet:
+        print("\n".join(summary(restored)), file=sys.stderr)
+    return ExitCode.DAMAGE if restored.lost or restored.lacking else ExitCode.OK
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    if arguments.at is not None and (arguments.start is not None or arguments.end is not None):
+        raise JobError("--at and --from or --to do not go together", "--at is all before a time")
+    if arguments.start and arguments.end and arguments.start >= arguments.end:
+        raise JobError(f"--from {arguments.start} is not before --to {arguments.end}")
+    first, last = arguments.from_offset, arguments.to_offset
+    if first is not None and last is not None and first >= last:
+        raise JobError(f"--from-offset {first} is not less than --to-offset {last}")
+
+
+def _restore(arguments: argparse.Namespace) -> Restored:
+    from commitlake.jobs.cli.lake_names import check_brokers
+    from commitlake.jobs.restore.progress import shown
+    from commitlake.pipelines.restore.config import parse_offsets
+    from commitlake.pipelines.restore.rows import Chosen
+    from commitlake.pipelines.restore.run import restore_store
+
+    lake = lake_of(arguments)
+    check_brokers(lake, [arguments.broker] if arguments.broker else [])
+    conf = read_store_conf(arguments.broker_conf, arguments.broker or "")
+    offsets = arguments.offsets and parse_offsets(_read(arguments.offsets), str(arguments.offsets))
+    end = arguments.end if arguments.at is None else arguments.at
+    chosen = Chosen(arguments.broker or "", arguments.from_offset, arguments.to_offset, arguments.start, end)
+    with shown(f"restoring into {arguments.out}", quiet=arguments.quiet) as begin:
+        return restore_store(
+            lake,
+            bodies_of(arguments, lake),
+            arguments.out,
+            chosen,
+            settings=wanted_of(arguments, conf),
+            segment_size=arguments.segment_size or conf.segment_size_bytes,
+            offsets=offsets,
+            skip=arguments.on_missing == "skip",
+            threads=arguments.threads,
+            begin=begin,
+        )
+
+
+def summary(restored: Restored) -> list[str]:
+    """What was made, and what is not as the broker had it."""
+    from commitlake.jobs.cli.sizes import size_text
+    from commitlake.pipelines.restore.run import NOTES
+    from commitlake.schemas.layouts.rocketmq.topics import BOLTMQ_SCHEDULE_TOPIC
+
+    log, rebuilt = restored.log, restored.rebuilt
+    made = (
+        f"{restored.broker}: {restored.records:,} records from physical offset {log.start} to {log.end}, in "
+        f"{restored.segments:,} segments of {restored.segment_size:,} bytes; {rebuilt.entries:,} entries of "
+        f"{rebuilt.queues:,} queues, {rebuilt.totals.keys:,} keys; in {restored.out}"
+    )
+    lines = [made]
+    if restored.lacking:
+        lines.append(
+            f"{restored.lacking:,} stretches, {size_text(restored.lacking_bytes)}, hold no record: fillers stand there"
+        )
+    if restored.lost:
+        lines.append(f"{restored.lost:,} records are left out, {restored.lost_bodies:,} of them for want of a body")
+    if restored.made_up:
+        lines.append(
+            f"{restored.made_up:,} records say the same in other bytes: the lake does not have their properties' text"
+        )
+    if restored.lacking or restored.lost or restored.made_up:
+        lines.append(f"{restored.out / NOTES} lists them")
+    if not restored.has_config:
+        lines.append("the lake has no settings of this store's topics: topics.json is made from the log alone")
+    if restored.offsets is None:
+        lines.append("no offsets of groups: each begins as its consumers say; --offsets takes a consumerOffset.json")
+    elif restored.offsets.set_back or restored.offsets.left_out:
+        lines.append(
+            f"{restored.offsets.set_back:,} offsets of groups lay behind the log, and stand at its end now; "
+            f"{restored.offsets.left_out:,} were of queues without a message, and are left out"
+        )
+    if restored.boltmq_delays:
+        lines.append(
+            f"a log of BoltMQ's has become one of RocketMQ's, which delivers nothing out of {BOLTMQ_SCHEDULE_TOPIC}: "
+            "what still waited there is only to be read"
+        )
+    if restored.compacted_topics:
+        lines.append(
+            f"a broker serves topics with cleanup.policy=COMPACTION ({some_names(restored.compacted_topics)}) from "
+            "compaction/, which it makes of the log only after a crash: before its first start, delete checkpoint in "
+            f"{restored.out} and create an empty file abort there"
+        )
+    needed = _settings_of(restored)
+    if needed:
+        lines.append(f"the broker needs {', '.join(f'{name}={value}' for name, value in needed.items())}")
+    return lines
+
+
+def _settings_of(restored: Restored) -> dict[str, object]:
+    """Return the settings in broker.conf without which a broker does not start on the store, or delays otherwise."""
+    settings = restored.rebuilt.settings
+    found = {
+        "mappedFileSizeCommitLog": (restored.segment_size, DEFAULT_SEGMENT_SIZE),
+        "mappedFileSizeConsumeQueue": (settings.queue_file_size, DEFAULT_FILE_SIZE),
+        "maxHashSlotNum": (settings.index_slots, Geometry().slots),
+        "maxIndexNum": (settings.index_entries, Geometry().entries),
+    }
+    if settings.batch_topics:
+        found["mapperFileSizeBatchConsumeQueue"] = settings.batch_file_size, DEFAULT_FILE_ENTRIES * BATCH_ENTRY.size
+    needed: dict[str, object] = {name: value for name, (value, default) in found.items() if value != default}
+    if restored.rebuilt.has_other_delays:
+        needed["messageDelayLevel"] = format_delay_levels(settings.delay_levels_ms)
+    return needed
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """`commitlake restore`."""
+    joined = join_times(sys.argv[1:] if argv is None else argv, "--from", "--to", "--at")
+    return run_job(build_parser(), job, joined)

@@ -1,0 +1,1 @@
+"""`commitlake verify`: look for damage in a store."""

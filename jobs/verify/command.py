@@ -1,0 +1,150 @@
+"""Look for everything in broker stores that is not as it must be, and tell where, why, and what to do.
+
+    commitlake verify /data/rocketmq/store --local
+
+Reads the log with its checksums, the queues, the IndexFiles, the checkpoint, and the offsets of groups, and compares
+each with the others; with --lake the archive, too. Stores are RocketMQ's or JMQ's. Writes nothing but its report. A
+broker may be running.
+Exit codes: 0 where nothing is wrong (what is told may be worth knowing); 3 where something is; 2 for a wrong store or
+option.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from commitlake.jobs.cli.broker_conf import add_broker_conf_argument, read_store_conf
+from commitlake.jobs.cli.combinations import check_has_effect
+from commitlake.jobs.cli.command import JobError, job_parser, run_job
+from commitlake.jobs.cli.layouts import FOLDERS, add_layout_argument, layout_of
+from commitlake.jobs.cli.store_arguments import delay_levels, positive
+from commitlake.schemas.errors import ExitCode
+
+if TYPE_CHECKING:
+    from commitlake.connectors.formats.engine.stores import Store
+    from commitlake.pipelines.verify.admission import Options
+    from commitlake.pipelines.verify.doctor import StoreReport
+
+DESCRIPTION = (
+    "Cross-check stores, RocketMQ's or JMQ's: log, queues, IndexFiles, checkpoint, groups' offsets, each against the "
+    "others. Every finding has its place, what was found and what was expected; every class of findings its cause and "
+    "its cure."
+)
+EXAMPLES = (
+    ("verify /data/rocketmq/store --local", "one store, on this machine's cores, without Spark"),
+    ("verify '/mnt/brokers/{broker}/store' --html report.html", "a cluster, on Spark, with a page for others"),
+    ("verify /data/jmq/store --local", "a JMQ store, found by its journal/"),
+    ("verify /data/rocketmq/store --lake /data/lake", "and whether the archive has all that it should"),
+    ("verify /data/rocketmq/store --local --output json | jq '.[].findings[].code'", "for a program"),
+)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The job's arguments."""
+    parser = job_parser("verify", DESCRIPTION, EXAMPLES)
+    store_help = (
+        f"store folder (the one that holds {FOLDERS}), a glob, or several with commas between; {{broker}} stands for "
+        "the path component that names the broker"
+    )
+    parser.add_argument("store", metavar="STORE", help=store_help)
+    parser.add_argument("--broker", help="the store's name; the folder's where not given")
+    add_layout_argument(parser)
+    parser.add_argument("--local", action="store_true", help="on this machine's cores, without Spark")
+    parser.add_argument("--processes", type=positive, metavar="N",
+                        help="with --local: how many at a time (default: one for each core)")  # fmt: skip
+    add_broker_conf_argument(parser)
+    parser.add_argument("--delay-levels", type=delay_levels, metavar="TEXT",
+                        help="the broker's messageDelayLevel, as '1s 5s 30s' (default: that of --broker-conf, or what "
+                             "the store's schedule queues show)")  # fmt: skip
+    parser.add_argument("--findings", type=positive, default=20, metavar="N",
+                        help="of each class and store that JSON and the page show, and a table three of them; "
+                             "all are counted (default: 20)")  # fmt: skip
+    parser.add_argument("--lake", metavar="PLACE", help="compare with this lake: a folder, or s3://bucket/prefix")
+    parser.add_argument("--s3-endpoint", metavar="URL", help="object store other than Amazon's")
+    parser.add_argument("--s3-region", metavar="NAME", help="region of the bucket")
+    parser.add_argument("--output", choices=("table", "json"), default="table", help="(default: table)")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write a page as well, which needs nothing else")
+    return parser
+
+
+def job(arguments: argparse.Namespace) -> ExitCode:
+    """Look, tell, and say whether anything is wrong."""
+    from commitlake.connectors.formats.engine.stores import find_stores
+    from commitlake.jobs.pages.verify import joined, write_page
+    from commitlake.jobs.verify.report import print_report, summary
+    from commitlake.pipelines.verify.admission import Options
+    from commitlake.pipelines.verify.verdict import verdict_of
+
+    check_has_effect(arguments, ["processes"], "local")
+    check_has_effect(arguments, ["s3-endpoint", "s3-region"], "lake")
+    if arguments.local and arguments.lake:
+        raise JobError("--lake needs Spark, and --local goes without", "leave --local out")
+    if arguments.lake:
+        arguments.broker = _name_in_lake(arguments)
+    stores = find_stores(arguments.store, arguments.broker, layout_of(arguments).formats)
+    confs = {store.broker: read_store_conf(arguments.broker_conf, store.broker) for store in stores}
+    options = Options(
+        arguments.delay_levels,
+        limit=arguments.findings,
+        delay_levels_by_broker={
+            broker: arguments.delay_levels or conf.delay_levels_ms
+            for broker, conf in confs.items()
+            if conf.delay_levels_ms
+        },
+    )
+    reports = _verify(arguments, stores, options)
+    if arguments.html is not None:
+        write_page(arguments.html, reports, datetime.datetime.now(datetime.UTC))
+    print_report(arguments.output, reports)
+    if not arguments.quiet:
+        print(summary(reports), file=sys.stderr)
+    verdict = verdict_of(joined(reports), len(reports))
+    return ExitCode.DAMAGE if verdict.is_damage else ExitCode.OK
+
+
+def _name_in_lake(arguments: argparse.Namespace) -> str | None:
+    """The store's name in the lake that it is compared with."""
+    from commitlake.connectors.lake.archive_log import read_last_commit
+    from commitlake.jobs.cli.broker_name import broker_name
+    from commitlake.jobs.cli.places import lake_of
+
+    last = read_last_commit(lake_of(arguments).messages)
+    known = () if last is None else tuple(last.stores)
+    layouts = layout_of(arguments).formats
+    return broker_name(arguments.store, arguments.broker, arguments.broker_conf, known, layouts).name
+
+
+def _verify(arguments: argparse.Namespace, stores: Sequence[Store], options: Options) -> list[StoreReport]:
+    from commitlake.jobs.cli.progress import counted_progress, spark_progress
+    from commitlake.pipelines.verify.doctor import verify_stores
+
+    what = f"verifying {arguments.store}"
+    if arguments.local:
+        size = sum(segment.file_size for store in stores for segment in store.segments)
+        with counted_progress(what, size, "bytes", quiet=arguments.quiet) as advance:
+            return verify_stores(stores, options, processes=arguments.processes, advance=advance)
+    from commitlake.connectors.runtime.spark_session import get_session
+
+    if not arguments.lake:
+        spark = get_session("verify")
+        with spark_progress(spark, what, quiet=arguments.quiet):
+            return verify_stores(stores, options, spark=spark)
+    from commitlake.jobs.cli.places import lake_of
+    from commitlake.jobs.verify.lake import add_lake_findings
+
+    lake = lake_of(arguments)
+    spark = get_session("verify", lake.s3)
+    with spark_progress(spark, what, quiet=arguments.quiet):
+        reports = verify_stores(stores, options, spark=spark)
+        add_lake_findings(spark, lake, arguments.store, arguments.broker, reports, layout_of(arguments))
+    return reports
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """`commitlake verify`."""
+    return run_job(build_parser(), job, argv)

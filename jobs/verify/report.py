@@ -1,0 +1,105 @@
+"""What verify prints: a row for each class of findings and its first ones, or all as JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from commitlake.connectors.printable import printable_json
+from commitlake.jobs.cli.rows_output import Row, write_table
+from commitlake.jobs.cli.sizes import size_text
+from commitlake.jobs.pages.verify import joined
+from commitlake.pipelines.verify.classes import CLASSES, Severity
+from commitlake.pipelines.verify.doctor import StoreReport
+from commitlake.pipelines.verify.findings import Finding
+from commitlake.pipelines.verify.verdict import verdict_of
+
+_SHOWN = 3
+_COLUMNS = ["severity", "class", "count", "store", "place", "found", "expected"]
+
+
+def print_report(form: str, reports: Sequence[StoreReport]) -> None:
+    """All stores to standard output: as a table with what it means below, or JSON (an object for each store)."""
+    if form == "json":
+        print(printable_json(json.dumps([_to_object(report) for report in reports], ensure_ascii=False, indent=2)))
+        return
+    write_table(_rows(reports), _COLUMNS, sys.stdout)
+    for line in _meanings(reports):
+        print(line)
+
+
+def _rows(reports: Sequence[StoreReport]) -> Iterator[Row]:
+    """The worst first; of each class and store the first findings, and how many more there are."""
+    for severity in Severity:
+        for code, kind in CLASSES.items():
+            if kind.severity is not severity:
+                continue
+            for report in reports:
+                count = report.findings.counts[code]
+                for place, finding in enumerate(report.findings.kept.get(code, ())[:_SHOWN]):
+                    yield _row(finding, f"{count:,}" if place == 0 else "", is_first=place == 0)
+
+
+def _row(finding: Finding, count: str, *, is_first: bool) -> Row:
+    return {
+        "severity": str(finding.kind.severity) if is_first else "",
+        "class": finding.code if is_first else "",
+        "count": count,
+        "store": finding.broker,
+        "place": finding.place,
+        "found": finding.found,
+        "expected": finding.expected,
+    }
+
+
+def _meanings(reports: Sequence[StoreReport]) -> Iterator[str]:
+    codes = joined(reports).codes
+    for severity in Severity:
+        for code, kind in CLASSES.items():
+            if code in codes and kind.severity is severity:
+                yield f"\n{code} ({severity}): {kind.cause}."
+                yield f"  What to do: {kind.action}."
+
+
+def summary(reports: Sequence[StoreReport]) -> str:
+    """The last line."""
+    together = joined(reports)
+    records, size = sum(report.records for report in reports), sum(report.bytes for report in reports)
+    queues = sum(report.queues for report in reports)
+    return f"{records:,} records in {size_text(size)} and {queues:,} queues; {verdict_of(together, len(reports)).text}"
+
+
+def _to_object(report: StoreReport) -> dict[str, Any]:
+    findings = report.findings
+    return {
+        "broker": report.broker,
+        "root": report.root,
+        "is_live": report.is_live,
+        "segments": report.segments,
+        "bytes": report.bytes,
+        "records": report.records,
+        "queues": report.queues,
+        "index_files": report.index_files,
+        "groups": report.groups,
+        "counts": {code: findings.counts[code] for code in CLASSES if code in findings.codes},
+        "findings": [_finding_object(finding) for finding in findings],
+    }
+
+
+def _finding_object(finding: Finding) -> dict[str, Any]:
+    kind = finding.kind
+    return {
+        "code": finding.code,
+        "severity": str(kind.severity),
+        "cause": kind.cause,
+        "action": kind.action,
+        "file": finding.file or None,
+        "position": finding.position,
+        "physical_offset": finding.physical_offset,
+        "queue": finding.queue or None,
+        "number": finding.number,
+        "found": finding.found,
+        "expected": finding.expected,
+    }

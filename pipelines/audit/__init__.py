@@ -1,0 +1,1 @@
+"""Audit: the lake at one moment, compared with stores, packs, HBase and the tables that follow `messages`."""

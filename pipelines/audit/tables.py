@@ -1,0 +1,205 @@
+"""What an audit sees of the tables themselves: their data files, and whether those that follow fit `messages`.
+
+data files       each is there, as large as the log says, with the footer that the log tells of; --deep reads all pages
+archive_runs     a row for each commit of a run, with what the commit counted, and no other row
+gaps, quarantine as many rows of a run as its commit counted
+profiles and     as many rows of a run as its commit names, profiles with the checksums that the run has written
+  others
+message_keys     the keys of messages, no fewer and no others
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from deltalake.exceptions import TableNotFoundError
+
+from commitlake.connectors.lake.archive_log import ArchiveCommit, commits_after
+from commitlake.connectors.lake.data_files import DataFile
+from commitlake.connectors.lake.delta import delta_table
+from commitlake.connectors.lake.follower import FOLLOWING
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.reader import NoTableError, open_table, run_sql
+from commitlake.pipelines.audit.moment import Moment
+from commitlake.pipelines.maintenance.data_check import find_damaged_files
+from commitlake.pipelines.maintenance.sorted_tables import SORTED_TABLES
+from commitlake.schemas.tables.profile import OPTIONAL_CHECKSUMS
+
+if TYPE_CHECKING:
+    from commitlake.pipelines.audit.sides import Sides
+
+SHOWN = 5
+_NEEDED = frozenset({"messages", "profiles", "archive_runs"})  # by the comparisons
+
+
+@dataclass(frozen=True, slots=True)
+class TableFinding:
+    """What is wrong with one table.
+
+    Attributes:
+        table: its name.
+        count: files or rows that are wrong.
+        what: in words, what was compared.
+        notes: the first of them.
+    """
+
+    table: str
+    count: int
+    what: str
+    notes: Sequence[str] = field(default=())
+
+
+def damaged_files(lake: LakePaths, *, deep: bool) -> list[TableFinding]:
+    """Find the data files that are not what the log says, table by table."""
+    found = []
+    for table in SORTED_TABLES:
+        try:
+            damages = list(find_damaged_files(getattr(lake, table), deep=deep))
+        except TableNotFoundError:
+            continue
+        if damages:
+            found.append(TableFinding(table, len(damages), "data files", [str(damage) for damage in damages[:SHOWN]]))
+    return found
+
+
+def prevents_comparison(findings: Sequence[TableFinding]) -> bool:
+    """Whether a table cannot be read whose rows are to be compared."""
+    return any(finding.table in _NEEDED for finding in findings)
+
+
+def compare_runs(lake: LakePaths, moment: Moment) -> list[TableFinding]:
+    """Compare `archive_runs`, `gaps` and `quarantine` with the commits of `messages`, as far as its log goes back."""
+    if {"archive_runs", "gaps", "quarantine"} & moment.expired.keys():
+        return []
+    commits = [made for made in commits_after(lake.messages, 0) if made.sequence <= moment.commit.sequence]
+    wrong = list(_wrong_runs(lake, commits, moment.commit.sequence))
+    found = [TableFinding("archive_runs", len(wrong), "runs", wrong[:SHOWN])] if wrong else []
+    for table in ("gaps", "quarantine"):
+        counts = Counter(row["run_id"] for row in _rows(lake, table, ["run_id"]))
+        wrong = [
+            f"run {made.sequence}: expected {expected} rows, found {counts[made.run_id]}"
+            for made in commits
+            if made.counts is not None and (expected := getattr(made.counts, _COUNTED[table])) != counts[made.run_id]
+        ]
+        if wrong:
+            found.append(TableFinding(table, len(wrong), "runs", wrong[:SHOWN]))
+    others = [table for table in FOLLOWING if table not in _COUNTED and table not in moment.expired]
+    compared = ((table, list(_wrong_row_counts(lake, table, commits))) for table in others)
+    return found + [TableFinding(table, len(wrong), "runs", wrong[:SHOWN]) for table, wrong in compared if wrong]
+
+
+def _wrong_row_counts(lake: LakePaths, table: str, commits: Sequence[ArchiveCommit]) -> Iterator[str]:
+    """Compare the rows of each run in a table that follows with the files that its commit names."""
+    named = {made.run_id: made for made in commits if made.files.get(table)}
+    if not named:
+        return
+    found = {row["run_id"]: row for row in _counts_by_run(lake, table)}
+    for run_id, made in named.items():
+        row = found.get(run_id, {})
+        rows = sum(file.rows for file in made.files[table])
+        if row.get("count", 0) != rows:
+            yield f"run {made.sequence}: expected {rows} rows, found {row.get('count', 0)}"
+            continue
+        for name, count in _written_checksums(made.files[table]).items():
+            if row.get(name, 0) != count:
+                yield f"run {made.sequence}: expected {count} values of {name}, found {row.get(name, 0)}"
+
+
+def _counts_by_run(lake: LakePaths, table: str) -> list[dict[str, Any]]:
+    """The rows of each run in a table, and how many of them have each optional checksum."""
+    try:
+        opened = open_table(lake, table)
+    except NoTableError:
+        return []
+    columns = {field.name for field in opened.schema().fields} & set(OPTIONAL_CHECKSUMS)
+    counts = ", ".join(["count(*) AS count", *(f"count({name}) AS {name}" for name in sorted(columns))])
+    answer = run_sql(opened, table, f"SELECT run_id, {counts} FROM {table} GROUP BY run_id").read_all()
+    rows: list[dict[str, Any]] = answer.to_pylist()
+    return rows
+
+
+def _written_checksums(files: Sequence[DataFile]) -> dict[str, int]:
+    """How many rows have each of the checksums that a profile may lack, as a run has written them."""
+    known = [(file.rows, json.loads(file.statistics).get("nullCount", {})) for file in files]
+    return {
+        name: sum(rows - nulls[name] for rows, nulls in known)
+        for name in OPTIONAL_CHECKSUMS
+        if all(name in nulls for _, nulls in known)
+    }
+
+
+_COUNTED = {"gaps": "gaps", "quarantine": "quarantined"}
+
+
+def _wrong_runs(lake: LakePaths, commits: Sequence[ArchiveCommit], last: int) -> Iterator[str]:
+    rows: dict[str, list[dict[str, Any]]] = {}
+    for row in _rows(lake, "archive_runs", ["sequence", "run_id", "messages", "bytes", "quarantined", "gaps"]):
+        rows.setdefault(row["run_id"], []).append(row)
+    for made in commits:
+        found = rows.get(made.run_id, [])
+        if len(found) != 1:
+            yield f"run {made.sequence}: expected a row, found {len(found)}"
+            continue
+        expected: dict[str, int] = {"sequence": made.sequence, "bytes": made.bytes}
+        if made.counts is not None:
+            expected |= {name: getattr(made.counts, name) for name in ("messages", "quarantined", "gaps")}
+        for name, value in expected.items():
+            if found[0][name] != value:
+                yield f"run {made.sequence}: expected {name} {value}, found {found[0][name]}"
+    named = {made.run_id for made in commits}
+    first = commits[0].sequence if commits else 0
+    for run_id, found in rows.items():
+        for row in found:
+            if run_id not in named and first <= row["sequence"] <= last:
+                yield f"run {row['sequence']}: expected no row, as messages has no commit of {run_id}, found one"
+
+
+def _rows(lake: LakePaths, table: str, columns: list[str]) -> list[dict[str, Any]]:
+    try:
+        rows: list[dict[str, Any]] = delta_table(getattr(lake, table)).to_pyarrow_table(columns=columns).to_pylist()
+    except TableNotFoundError:
+        return []
+    return rows
+
+
+def compare_message_keys(sides: Sides) -> tuple[list[TableFinding], str]:
+    """Compare `message_keys` with the keys of `messages`; and why that was not done, if it was not."""
+    # The check of the files needs no Spark; this does.
+    from commitlake.pipelines.message_keys.progress import APPLICATION_ID  # noqa: PLC0415
+    from commitlake.pipelines.transforms.message_keys import DIFFERENCE, compare_keys, to_totals  # noqa: PLC0415
+
+    if {"messages", "message_keys"} & sides.moment.expired.keys():
+        return [], "message_keys is not compared: some of its rows, or of those of messages, have expired"
+    try:
+        table = delta_table(sides.lake.message_keys)
+    except TableNotFoundError:
+        return [], "message_keys is not compared: it has not followed messages yet"
+    followed = table.transaction_version(APPLICATION_ID)
+    if followed is None or not sides.moment.committed <= followed:
+        return [], f"message_keys is not compared: it has followed messages to version {followed} only"
+    if followed > sides.moment.version:
+        return [], "message_keys is not compared: a run has gone on meanwhile"
+    expected, found = sides.keys(table.version())
+    if to_totals(expected).collect() == to_totals(found).collect():
+        return [], ""
+    differences = compare_keys(expected, found).cache()
+    try:
+        count = differences.count()
+        first = differences.limit(SHOWN).collect()
+    finally:
+        differences.unpersist()
+    shown = [f"{row[DIFFERENCE]}: {row['key']!r} of {row['broker']}, {row['physical_offset']}" for row in first]
+    return ([TableFinding("message_keys", count, "keys", shown)] if count else []), ""
+
+
+def finding_lines(findings: Sequence[TableFinding]) -> Iterator[str]:
+    """Findings for people."""
+    for finding in findings:
+        yield f"DAMAGED     {finding.table}: {finding.count:,} {finding.what}"
+        yield from (f"  {note}" for note in finding.notes)
+    if findings:
+        yield "  'commitlake maintain --repair --dry-run' tells what can be brought back"

@@ -1,0 +1,19 @@
+"""A lake's tables that are compacted, each with the columns that its rows are sorted by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from commitlake.schemas.tables.messages import SORT_COLUMNS
+
+SORTED_TABLES: Mapping[str, tuple[str, ...]] = {
+    "messages": SORT_COLUMNS,
+    "quarantine": (),
+    "gaps": (),
+    "message_keys": ("key_hash",),
+    "profiles": (),
+    "quality_results": (),
+    "store_config": (),
+    "archive_runs": (),
+}
+"""The tables of a lake, and the order of the rows in their files."""

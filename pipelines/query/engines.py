@@ -1,0 +1,71 @@
+"""Who answers a question: the deltalake package in this process, or Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.reader import run_sql
+from commitlake.connectors.lake.sql import Engine
+from commitlake.pipelines.query.sql import Question
+
+
+def ask_deltalake(question: Question, table: DeltaTable) -> Iterator[pa.RecordBatch]:
+    """The answer of the deltalake package's engine, batch by batch."""
+    sorts_all = not question.limit and not question.count
+    statements = question.statements(question.table, Engine.DELTALAKE)
+    return _first_answer(run_sql(table, question.table, sql, sorts_all=sorts_all) for sql in statements)
+
+
+def ask_spark(question: Question, lake: LakePaths) -> Iterator[pa.RecordBatch]:
+    """The answer of Spark, batch by batch."""
+    from commitlake.connectors.lake.spark_reader import run_spark_sql, table_name
+    from commitlake.connectors.runtime.spark_session import get_session
+
+    spark = get_session("query", lake.s3)
+    statements = question.statements(table_name(getattr(lake, question.table)), Engine.SPARK)
+    return _first_answer(run_spark_sql(spark, sql) for sql in statements)
+
+
+def ask_hbase(question: Question, address: str, table: str | None) -> Iterator[pa.RecordBatch]:
+    """The answer of HBase, batch by batch.
+
+    Raises:
+        HBaseError: if it cannot be asked.
+    """
+    from commitlake.connectors.hbase.client import Client
+    from commitlake.connectors.hbase.lookups import Wanted, look_up
+    from commitlake.connectors.hbase.options import Options
+
+    asked = question.conditions
+    wanted = Wanted(
+        message_id=question.message_id,
+        keys=asked.keys,
+        topics=asked.topics,
+        queue_id=asked.queue_id,
+        kinds=asked.kinds,
+        brokers=asked.brokers,
+        start=asked.start,
+        end=asked.end,
+    )
+    with Client(Options.of_address(address, **({"table": table} if table else {}))) as client:
+        batches = look_up(client, wanted, 0 if question.count else question.limit)
+        if question.count:
+            yield pa.RecordBatch.from_pydict({"count": [sum(batch.num_rows for batch in batches)]})
+            return
+        for batch in batches:
+            yield batch.select(list(question.columns))
+
+
+def _first_answer(answers: Iterable[Iterable[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
+    """Batches of the first answer that is not empty."""
+    for answer in answers:
+        found = False
+        for batch in answer:
+            found = found or batch.num_rows > 0
+            yield batch
+        if found:
+            return
