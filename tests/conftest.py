@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import signal
 import sys
 from collections.abc import Iterator
 from importlib.abc import MetaPathFinder
@@ -30,6 +31,10 @@ class _FoldersAreNoPackages(MetaPathFinder):
 
 
 sys.meta_path.insert(0, _FoldersAreNoPackages())
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell's background job ignores Ctrl-C, and so would all processes to which tests send it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

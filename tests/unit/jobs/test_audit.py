@@ -14,11 +14,11 @@ from commitlake.connectors.formats.engine.plan import StoreRange
 from commitlake.connectors.lake.archive_log import StoreProgress
 from commitlake.connectors.lake.paths import LakeError, LakePaths
 from commitlake.jobs.audit import command as audit
-from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.maintain import command as maintain
 from commitlake.jobs.query import command as query
 from commitlake.jobs.restore import command as restore
 from commitlake.pipelines.audit import moment as audit_moment
+from commitlake.pipelines.audit.errors import NotThereYetError
 from commitlake.pipelines.audit.moment import Moment, read_moment, wait_for_hbase
 from commitlake.pipelines.audit.sides import Span, ranges_in_store
 from commitlake.pipelines.audit.verdicts import Verdict, as_text
@@ -112,7 +112,7 @@ def test_hbase_must_have_followed(growing: GrowingLake) -> None:
     moment = read_moment(growing.lake)
     wait_for_hbase(lambda: moment.committed, moment)
     for version_there in (lambda: None, lambda: moment.committed - 1):
-        with pytest.raises(JobError, match="HBase has not followed run 2") as refused:
+        with pytest.raises(NotThereYetError, match="HBase has not followed run 2") as refused:
             wait_for_hbase(version_there, moment)
         assert refused.value.exit_code == ExitCode.FAILED
 
