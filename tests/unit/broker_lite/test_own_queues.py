@@ -281,13 +281,15 @@ def test_a_forged_batch_in_a_light_queue_does_not_keep_the_store_from_opening(ro
 
 
 def test_a_forged_number_of_a_batch_gets_no_entry(root: Path, clock: Clock) -> None:
-    batch = message(0, sys_flag=INNER_BATCH, properties=(("INNER_BASE", "0"), ("INNER_NUM", "3")))
     place: dict[str, Any] = {"physical_offset": 0, "store_timestamp": clock.now_ms, "store_host": PRODUCER}
-    sound = serialize_message(batch, queue_offset=0, **place)
+    sound = []
+    for number in (0, 3):
+        batch = message(0, sys_flag=INNER_BATCH, properties=(("INNER_BASE", str(number)), ("INNER_NUM", "3")))
+        sound.append(serialize_message(batch, queue_offset=number, **place))
     far = serialize_message(message(1), queue_offset=(1 << 63) - 1, **place)
-    write_log(root, [sound, far])
+    write_log(root, [*sound, far])
     with MessageStore.open(root, ROOMY, clock=clock) as store:
-        assert store.max_offset("orders", 0) == 3
+        assert store.max_offset("orders", 0) == 6
 
 
 def test_a_delay_beyond_64_bits_is_a_time_that_has_passed(root: Path, clock: Clock) -> None:
