@@ -24,8 +24,6 @@ from commitlake.connectors.formats.index_entries.partitions import MAX_FILE_BYTE
 from commitlake.schemas.layouts.segments import is_segment_name, parse_queue_folder, parse_segment_name
 from commitlake.schemas.store_files import UnsafeFileError, files_in, folders_in
 
-_ROCKSDB_FILE = "CURRENT"
-
 
 def queue_layouts(store: Store) -> tuple[QueueLayout, ...]:
     """Return the kinds of queues that a store may have, the usual one first."""
@@ -125,15 +123,11 @@ def _parts_of_store(store: Store, narrowing: Narrowing) -> Iterator[QueuePart]:
             f"{root} has no folder '{layouts[0].folder}': expected a broker's queues, which it makes anew from its log "
             "when it starts"
         )
-    _check_no_rocksdb(root / layouts[0].folder)
+    if store.format.has_rocksdb_queues(root):
+        raise StoreError(f"{root}: expected queues in files, found queues in RocksDB, which are not read")
     for layout in layouts:
         for queue in _queues(store.broker, root / layout.folder, layout, narrowing):
             yield from _parts_of_queue(queue)
-
-
-def _check_no_rocksdb(folder: Path) -> None:
-    if os.path.lexists(folder / _ROCKSDB_FILE):
-        raise StoreError(f"{folder}: expected queues in files, found queues in RocksDB, which are not read")
 
 
 def _queues(broker: str, root: Path, layout: QueueLayout, narrowing: Narrowing) -> Iterator[QueueFolder]:
