@@ -1,4 +1,4 @@
-"""Hashes of whole rows of `messages`, for the profile's `row_checksum` and `lake_checksum`.
+"""Hashes of whole rows of `messages`, for the profile's `row_checksum`, `lake_checksum` and `format_checksum`.
 
 Each column gives a number for each row: the value itself, or its hash; `NULL_NUMBER` for a null. The row's hash is
 Spark's `xxhash64` of these numbers. `pipelines.transforms.row_hash` says the same as an expression of Spark's.
@@ -15,7 +15,12 @@ import pyarrow.compute as pc
 from commitlake.connectors.arrays import Array
 from commitlake.pipelines.quality.hashing import SEED, chain, hash_lists, hash_texts
 from commitlake.schemas.tables.messages import BODY_PLACE, BODY_REF
-from commitlake.schemas.tables.profile import LAKE_CHECKSUM_COLUMNS, NULL_NUMBER, ROW_CHECKSUM_COLUMNS
+from commitlake.schemas.tables.profile import (
+    FORMAT_CHECKSUM_COLUMNS,
+    LAKE_CHECKSUM_COLUMNS,
+    NULL_NUMBER,
+    ROW_CHECKSUM_COLUMNS,
+)
 
 _DAY_US = 86_400_000_000
 _NO_DAY = -1  # rows of this day have no partition, see `pipelines.archive.rows`
@@ -51,6 +56,15 @@ def lake_hashes(table: pa.Table) -> Array:
     columns.append(_dates(_column(table, "store_timestamp")))
     assert len(columns) == len(LAKE_CHECKSUM_COLUMNS)
     return _chained(columns, table.num_rows)
+
+
+def format_hashes(table: pa.Table) -> Array:
+    """Hash the format of each message's log.
+
+    Args:
+        table: has `FORMAT_CHECKSUM_COLUMNS`, each in one chunk; no format is null.
+    """
+    return column_hashes(table, FORMAT_CHECKSUM_COLUMNS)
 
 
 def _column(table: pa.Table, name: str) -> pa.Array:

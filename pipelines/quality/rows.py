@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.registry import all_formats
-from commitlake.pipelines.quality.checksums import lake_hashes, row_hashes
+from commitlake.pipelines.quality.checksums import format_hashes, lake_hashes, row_hashes
 from commitlake.pipelines.quality.errors import ProfileError
 from commitlake.pipelines.quality.kernel import (
     NO_QUEUE,
@@ -98,10 +98,14 @@ class Rows:
 
     def codes(self, name: str) -> tuple[Array, pa.Array]:
         """Numbers of a column's strings, -1 for null, and the strings."""
+        codes, values = self._codes(name)
+        return self._in_order(codes), values
+
+    def _codes(self, name: str) -> tuple[Array, pa.Array]:
         column = self._column(name)
         encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
         indices = encoded.indices.fill_null(-1) if encoded.indices.null_count else encoded.indices
-        return self._in_order(indices.cast(pa.int32()).to_numpy()), encoded.dictionary
+        return indices.cast(pa.int32()).to_numpy(), encoded.dictionary
 
     def null_bits(self) -> Array:
         """Which of a row's numbers are null, see `kernel`."""
@@ -133,10 +137,10 @@ class Rows:
 
     def _lack_transaction_flags(self) -> Array:
         """Rows of formats in which these bits of sysFlag mean nothing."""
-        ids, found = self._column("msg_id").cast(pa.string()), np.zeros(self.count, np.bool_)
-        for log_format in all_formats():
-            if not log_format.has_transaction_flags:
-                found |= pc.match_substring_regex(ids, log_format.id_pattern).fill_null(False).to_numpy(False)
+        codes, names = self._codes("format")
+        lacking = {each.name for each in all_formats() if not each.has_transaction_flags}
+        lacks = np.array([name in lacking for name in names.to_pylist()] + [False])  # the last for null
+        found: Array = lacks[codes]
         return found
 
     def marks(self) -> dict[str, Array]:
@@ -156,6 +160,7 @@ class Rows:
         return {
             "row_checksum": self._in_order(row_hashes(self._table)),
             "lake_checksum": self._in_order(lake_hashes(self._table)),
+            "format_checksum": self._in_order(format_hashes(self._table)),
         }
 
     def _nulls(self, names: Iterable[str]) -> Array | None:

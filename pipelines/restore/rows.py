@@ -11,7 +11,8 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.formats.registry import format_of_id
+from commitlake.connectors.formats.format import Format
+from commitlake.connectors.formats.registry import all_formats, format_named, format_of_id
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import date_literal, microseconds_literal, text_literal, timestamp_literal
 from commitlake.pipelines.restore.arrow import numbers
@@ -93,8 +94,8 @@ def find_range(table: DeltaTable, chosen: Chosen) -> LogRange:
     count, size = _one(table, "count(*), sum(size)", between)
     # Of any other record the time may be later by a damage, which no checksum tells: all delays would seem to be done.
     of_last = [f"broker = {text_literal(chosen.broker)}", f"physical_offset = {last}"]
-    behind, time, own_id = _one(table, "max(size), max(store_timestamp), max(msg_id)", of_last)
-    log_format = None if own_id is None else format_of_id(own_id)
+    behind, time = _one(table, "max(size), max(store_timestamp)", of_last)
+    log_format = _format_of(table, of_last)
     if log_format is not None and not log_format.can_be_restored:
         raise RestoreError(
             f"the records of {chosen.broker!r} are from a {log_format.title} store: expected RocketMQ's or BoltMQ's, "
@@ -103,6 +104,22 @@ def find_range(table: DeltaTable, chosen: Chosen) -> LogRange:
     if first < 0 or behind is None or not 0 < behind <= _LAST_OFFSET - last:
         raise LakeRowsError(f"the lake has records from {first} to {last}: expected physical offsets of a log")
     return LogRange(first, last + behind, count, size or 0, _milliseconds(time))
+
+
+def _format_of(table: DeltaTable, of_last: Sequence[str]) -> Format | None:
+    """The format of a record's log; None where the row does not tell."""
+    if "format" in {field.name for field in table.schema().fields}:
+        (name,) = _one(table, "max(format)", of_last)
+        if name is not None:
+            try:
+                return format_named(name)
+            except KeyError:
+                raise RestoreError(
+                    f"the lake's rows are of a log of the format {name!a}, which this version does not know: expected "
+                    f"{' or '.join(known.name for known in all_formats())}"
+                ) from None
+    (own_id,) = _one(table, "max(msg_id)", of_last)  # of an earlier version's row
+    return None if own_id is None else format_of_id(own_id)
 
 
 def brokers_of(table: DeltaTable) -> list[str]:

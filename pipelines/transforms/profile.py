@@ -13,7 +13,7 @@ from operator import and_, or_
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from commitlake.pipelines.transforms.row_hash import lake_hash, row_hash
+from commitlake.pipelines.transforms.row_hash import format_hash, lake_hash, row_hash
 from commitlake.schemas.tables.profile import AUDIT, CHECKSUM_COLUMNS, KEY_COLUMNS, OPTIONAL_CHECKSUMS, WINDOW_SECONDS
 
 FIGURES = tuple(name for name in AUDIT.names if name not in KEY_COLUMNS)
@@ -58,6 +58,7 @@ def to_profile(messages: DataFrame) -> DataFrame:
         _row_hash().alias("checksum"),
         row_hash(messages.schema).alias("row_checksum"),
         lake_hash(messages.schema).alias("lake_checksum"),
+        format_hash(messages.schema).alias("format_checksum"),
     )
     return (
         hashed.groupBy(*KEY_COLUMNS)

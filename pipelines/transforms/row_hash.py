@@ -9,7 +9,12 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, DateType, MapType, StringType, StructType, TimestampType
 
-from commitlake.schemas.tables.profile import LAKE_CHECKSUM_COLUMNS, NULL_NUMBER, ROW_CHECKSUM_COLUMNS
+from commitlake.schemas.tables.profile import (
+    FORMAT_CHECKSUM_COLUMNS,
+    LAKE_CHECKSUM_COLUMNS,
+    NULL_NUMBER,
+    ROW_CHECKSUM_COLUMNS,
+)
 
 
 def row_hash(schema: StructType) -> Column:
@@ -46,6 +51,26 @@ def lake_hash(schema: StructType) -> Column:
         schema: of the rows; null is the result unless it has all of `LAKE_CHECKSUM_COLUMNS`.
     """
     return _hash_of(schema, LAKE_CHECKSUM_COLUMNS)
+
+
+def format_hash(schema: StructType) -> Column:
+    """Hash the format of a message's log.
+
+    >>> rows = spark.sql("select 'a' as broker, 0L as physical_offset, cast(null as string) as format")
+    >>> rows.select("broker", format_hash(rows.schema).alias("format_hash")).show()
+    +------+-----------+
+    |broker|format_hash|
+    +------+-----------+
+    |     a|       NULL|
+    +------+-----------+
+    <BLANKLINE>
+
+    Args:
+        schema: of the rows; null is the result unless it has all of `FORMAT_CHECKSUM_COLUMNS`, and for a row that an
+            earlier version archived, without a format.
+    """
+    hashed = _hash_of(schema, FORMAT_CHECKSUM_COLUMNS)
+    return F.when(F.col("format").isNotNull(), hashed) if "format" in schema.names else hashed
 
 
 def _hash_of(schema: StructType, names: tuple[str, ...]) -> Column:

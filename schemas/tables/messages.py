@@ -55,6 +55,9 @@ _METADATA = [
         MapType(StringType(), StringType(), valueContainsNull=False),
         "all of them; of a repeated key the last",
     ),
+    column(
+        "format", StringType(), "of the log: rocketmq or jmq; null in rows of earlier versions, whose msg_id tells it"
+    ),
 ]
 BODY_PLACE = StructType(
     [

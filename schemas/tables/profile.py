@@ -13,11 +13,12 @@ Checksums are sums modulo 2^64 of a hash of each row, so that the order of rows 
     checksum         physical_offset, queue_offset, size, body_crc, unix_millis(store_timestamp)
     row_checksum     `ROW_CHECKSUM_COLUMNS`: all that a store says of a message
     lake_checksum    `LAKE_CHECKSUM_COLUMNS`: what only the lake says of it
+    format_checksum  `FORMAT_CHECKSUM_COLUMNS`: the format of its log
 
-In the last two a text counts as its own `xxhash64`, a list as that of the list, a map as two lists, its keys and its
+In the last three a text counts as its own `xxhash64`, a list as that of the list, a map as two lists, its keys and its
 values, a timestamp in microseconds, a date in days, and a null as `NULL_NUMBER`. They are null in profiles that were
 written before there were these columns, and in those of rows that lack one of the columns: such windows are compared by
-`checksum` alone. Whoever adds a column to `messages` adds another checksum: these two stay as they are.
+`checksum` alone. Whoever adds a column to `messages` adds another checksum: these stay as they are.
 """
 
 from __future__ import annotations
@@ -50,8 +51,9 @@ LAKE_CHECKSUM_COLUMNS = (
     "body_ref.pack", "body_ref.frame_offset", "body_ref.frame_length", "body_ref.offset", "body_ref.length",
     "store_date",
 )  # fmt: skip
+FORMAT_CHECKSUM_COLUMNS = ("broker", "physical_offset", "format")
 NULL_NUMBER = -(1 << 63)
-"""What a null counts as in the last two checksums."""
+"""What a null counts as in the checksums of columns."""
 
 
 def _count(name: str, comment: str) -> StructField:
@@ -116,6 +118,7 @@ _QUEUE = [
 _CHECKSUMS = [
     _count("row_checksum", "of all that a store says of the rows; see the module's docstring"),
     _count("lake_checksum", "of what only the lake says of the rows; see the module's docstring"),
+    _count("format_checksum", "of the rows' formats; null where a row has none; see the module's docstring"),
 ]
 RUN = StructType(
     [

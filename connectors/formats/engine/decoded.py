@@ -65,6 +65,7 @@ class DecodedBatch:
         origin: physical offset of the window's first byte.
         parts: int64[parts, rows], see `kernel.hop`.
         broker: the store's name.
+        format_name: the name of the store's format.
         columns: what the kernel filled, as is `text`.
         text: see `columns`.
         numbers32: names of the columns in `columns.numbers32`.
@@ -81,6 +82,7 @@ class DecodedBatch:
     origin: int
     parts: Array
     broker: str
+    format_name: str
     columns: b.Columns
     text: b.Text
     numbers32: Sequence[str]
@@ -181,6 +183,10 @@ class DecodedBatch:
     def brokers(self) -> pa.Array:
         """The store's name in every row."""
         return self._repeated(self._broker_dictionary, np.zeros(self.rows, np.int32))
+
+    def formats(self) -> pa.Array:
+        """The format's name in every row."""
+        return self._repeated(Dictionary([self.format_name]), np.zeros(self.rows, np.int32))
 
     @cached_property
     def _broker_dictionary(self) -> Dictionary:
@@ -292,5 +298,6 @@ _BUILDERS: dict[str, str] = {
     "body_size": "body_sizes",
     "body_codec": "body_codecs",
     "properties": "properties",
+    "format": "formats",
     "body": "bodies",
 }

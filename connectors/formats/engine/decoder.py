@@ -40,6 +40,7 @@ class Decoder:
     """
 
     # What differs by format.
+    _format_name: ClassVar[str]
     _layout: ClassVar[Any]
     _part_count: ClassVar[int]
     _fields32: ClassVar[Mapping[str, tuple[int, ...]]]
@@ -105,6 +106,7 @@ class Decoder:
             origin=origin,
             parts=parts,
             broker=self._broker,
+            format_name=self._format_name,
             columns=self._columns,
             text=self._text,
             numbers32=self._numbers32,

@@ -139,6 +139,7 @@ def _escape(text: str) -> str:
 class JournalDecoder(Decoder):
     """Finds and decodes the records of one split of a journal."""
 
+    _format_name: ClassVar[str] = "jmq"
     _layout: ClassVar[Any] = records.JOURNAL
     _part_count: ClassVar[int] = records.JOURNAL_PART_COUNT
     _fields32: ClassVar[Mapping[str, tuple[int, ...]]] = FIELDS32

@@ -82,6 +82,7 @@ def row_of(message: JournalMessage, broker: str) -> dict[str, object]:
         "body_crc": message.body_crc & CRC_MASK,
         "body_codec": str(BodyCodec.ZLIB if message.is_compressed else BodyCodec.NONE),
         "properties": properties,
+        "format": "jmq",
         "magic": int(Magic.MESSAGE),
         "body_sha256": hashlib.sha256(message.body).hexdigest(),
     }

@@ -45,6 +45,7 @@ _BITS = {
 class CommitLogDecoder(Decoder):
     """Finds and decodes the records of one split of a CommitLog."""
 
+    _format_name: ClassVar[str] = "rocketmq"
     _layout: ClassVar[Any] = COMMITLOG
     _part_count: ClassVar[int] = COMMITLOG_PART_COUNT
     _fields32: ClassVar[Mapping[str, tuple[int, ...]]] = FIELDS32

@@ -37,6 +37,7 @@ def row_of(message: Message, broker: str) -> dict[str, object]:
         "body_crc": message.body_crc & CRC_MASK,
         "body_codec": str(message.body_codec),
         "properties": properties,
+        "format": "rocketmq",
         "magic": int(message.magic),
         "body_sha256": hashlib.sha256(message.body).hexdigest(),
     }

@@ -64,6 +64,7 @@ def _row(number: int, chance: random.Random) -> dict[str, Any]:
         "body_crc": chance.getrandbits(31),
         "body_codec": "none",
         "properties": properties,
+        "format": "rocketmq",
         "body_ref": {"pack": f"store_date={time.date()}/broker={broker}/{number // 1000}.zst", "frame_offset": number,
                      "frame_length": 100, "offset": 5, "length": 700},
         "store_date": time.date(),

@@ -145,6 +145,7 @@ def test_a_row_tells_what_the_producer_and_the_broker_wrote(tmp_path: Path, run_
         "body_crc": zlib.crc32("Körper".encode()) & 0x7FFFFFFF,
         "body_codec": "none",
         "properties": dict(sent.properties),
+        "format": "rocketmq",
         "segment": segment_name(SIZE),
         "magic": int(Magic.V1),
         "body_sha256": hashlib.sha256("Körper".encode()).hexdigest(),

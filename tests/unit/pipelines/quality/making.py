@@ -51,6 +51,7 @@ def message(number: int = 0, **changes: object) -> Row:
         "body_crc": 7 + number,
         "body_codec": "none",
         "properties": [("KEYS", "k")],
+        "format": "rocketmq",
         "body_ref": {"pack": "p", "frame_offset": 0, "frame_length": 99, "offset": 0, "length": 50},
     }
     assert changes.keys() <= row.keys()
@@ -65,7 +66,7 @@ def messages(numbers: Iterable[int], **changes: object) -> list[Row]:
 def table_of(rows: Sequence[Row]) -> pa.Table:
     """The rows as a task has them, strings that repeat as dictionaries."""
     table = pa.Table.from_pylist(list(rows), schema=SCHEMA)
-    for name in ("broker", "topic", "tags", "kind", "born_host", "store_host", "body_codec"):
+    for name in ("broker", "topic", "tags", "kind", "born_host", "store_host", "body_codec", "format"):
         place = table.schema.get_field_index(name)
         table = table.set_column(place, name, table.column(name).combine_chunks().dictionary_encode())
     return table

@@ -8,9 +8,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from commitlake.pipelines.quality.checksums import lake_hashes, row_hashes
+from commitlake.pipelines.quality.checksums import format_hashes, lake_hashes, row_hashes
 from commitlake.schemas.tables.messages import BODY_PLACE, BODY_REF, MESSAGES, STORE_DATE
-from commitlake.schemas.tables.profile import LAKE_CHECKSUM_COLUMNS, ROW_CHECKSUM_COLUMNS
+from commitlake.schemas.tables.profile import FORMAT_CHECKSUM_COLUMNS, LAKE_CHECKSUM_COLUMNS, ROW_CHECKSUM_COLUMNS
 from tests.unit.pipelines.quality.making import NOON, SCHEMA, Row, message, messages, profile_of, table_of
 
 _OTHERS: dict[str, list[Any]] = {
@@ -37,8 +37,9 @@ def others(name: str) -> list[Any]:
     return [value + 1, None] if isinstance(value, int) else [f"{value}x", "", None]
 
 
-def test_the_two_checksums_have_every_column_of_the_table() -> None:
-    assert set(ROW_CHECKSUM_COLUMNS) == set(MESSAGES.names) - {BODY_REF.name, STORE_DATE.name}
+def test_the_checksums_have_every_column_of_the_table() -> None:
+    by_row = {*ROW_CHECKSUM_COLUMNS, *FORMAT_CHECKSUM_COLUMNS}
+    assert by_row == set(MESSAGES.names) - {BODY_REF.name, STORE_DATE.name}
     assert set(LAKE_CHECKSUM_COLUMNS) == {*(f"{BODY_REF.name}.{name}" for name in BODY_PLACE.names), STORE_DATE.name}
 
 
@@ -46,6 +47,13 @@ def test_the_two_checksums_have_every_column_of_the_table() -> None:
 def test_another_value_of_any_column_is_another_hash(name: str) -> None:
     rows = [message(), *(message(**{name: value}) for value in others(name))]
     assert len({hash_of(row)[0] for row in rows}) == len(rows)
+
+
+@pytest.mark.parametrize("name", FORMAT_CHECKSUM_COLUMNS)
+def test_another_format_or_place_is_another_hash_of_the_format(name: str) -> None:
+    rows = table_of([message(), *(message(**{name: value}) for value in others(name) if value is not None)])
+    hashes = [int(format_hashes(rows.slice(row, 1).combine_chunks())[0]) for row in range(rows.num_rows)]
+    assert len(set(hashes)) == len(hashes)
 
 
 def test_another_place_of_the_body_is_another_hash() -> None:

@@ -167,7 +167,7 @@ def test_an_inner_batch_that_does_not_tell_its_number_takes_one(told: str) -> No
 
 
 def test_the_bit_of_inner_batches_means_nothing_in_a_jmq_record() -> None:
-    strange = {"sys_flag": INNER_BATCH, "properties": [("INNER_NUM", "5")], "msg_id": "orders/0/1@a"}
+    strange = {"sys_flag": INNER_BATCH, "properties": [("INNER_NUM", "5")], "msg_id": "orders/0/1@a", "format": "jmq"}
     found = only([message(0), message(1, **strange), message(2)])
     assert (found["inner_batches"], found["queue_offsets"], found["missing_offsets"]) == (0, 3, 0)
 

@@ -152,6 +152,27 @@ def test_delays_that_were_due_are_done(tmp_path: Path, archive: Archive) -> None
     assert first_undelivered(table, "a", log, [20], START_MS + 5000) == {1: 25}
 
 
+def test_the_format_of_a_lakes_rows_is_told_by_a_column_and_before_it_by_the_ids(
+    tmp_path: Path, archive: Archive
+) -> None:
+    sent = [new_message(number) for number in range(3)]
+    table = open_table(archive(write_store(tmp_path / "store", [(0, open_segment(sent, 1 << 20))])), "messages")
+    assert table.to_pyarrow_table(columns=["format"])["format"].unique().to_pylist() == ["rocketmq"]
+    table.update({"format": "'jmq'"})
+    with pytest.raises(RestoreError, match="from a JMQ store"):
+        find_range(table, Chosen("a"))
+    table.update({"format": "'kafka'"})
+    with pytest.raises(
+        RestoreError, match="format 'kafka', which this version does not know: expected rocketmq or jmq"
+    ):
+        find_range(table, Chosen("a"))
+    table.update({"format": "NULL"})  # as rows of earlier versions have it
+    assert find_range(table, Chosen("a")).records == 3
+    table.update({"msg_id": "'orders/0/1@a'"})
+    with pytest.raises(RestoreError, match="from a JMQ store"):
+        find_range(table, Chosen("a"))
+
+
 def test_a_damaged_time_lets_no_delay_seem_to_be_done(tmp_path: Path, archive: Archive) -> None:
     sent = [new_message(number, topic=SCHEDULE_TOPIC, queue_id=0) for number in range(20)]
     data = bytearray(open_segment(sent, 1 << 20))

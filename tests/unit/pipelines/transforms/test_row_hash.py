@@ -6,7 +6,7 @@ from chispa import assert_df_equality
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from commitlake.pipelines.transforms.row_hash import lake_hash, row_hash
+from commitlake.pipelines.transforms.row_hash import format_hash, lake_hash, row_hash
 from commitlake.schemas.tables.messages import MESSAGES
 
 
@@ -34,3 +34,9 @@ def test_rows_without_a_column_have_no_hash(spark: SparkSession) -> None:
     rows = empty_message(spark).drop("tags", "body_ref")
     hashes = rows.select(row_hash(rows.schema).alias("row"), lake_hash(rows.schema).alias("lake"))
     assert_df_equality(hashes, spark.createDataFrame([(None, None)], "row long, lake long"))
+
+
+def test_a_row_without_a_format_has_no_hash_of_it(spark: SparkSession) -> None:
+    earlier, known = empty_message(spark), empty_message(spark, format="jmq")
+    assert earlier.select(format_hash(earlier.schema)).first() == (None,)
+    assert known.select(format_hash(known.schema)).first() != (None,)
