@@ -194,6 +194,7 @@ def run_archive(
     if not work.snapshot.size:
         if work.unfinished:
             finish_runs(lake, work.commit.run_id, config.parser_version)
+        if work.last.sequence:  # the run before this one may have been stopped when only its keys were missing
             followed = _follow_keys(lake, config, spark)
         put = _follow_hbase(lake, config, spark)
         return Result(
