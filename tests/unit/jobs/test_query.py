@@ -92,6 +92,7 @@ def message(number: int, **changes: object) -> Row:
         "body_crc": 12345,
         "body_codec": "none",
         "properties": {"city": "Berlin" if number % 2 else "北京", "n": str(number)} if number != 4 else {},
+        "format": "rocketmq" if number % 11 else None,
         "body_ref": body_ref(number) if number % 7 else None,
     }
     row |= changes
