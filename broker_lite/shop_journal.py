@@ -24,8 +24,8 @@ from commitlake.broker_lite.shop.cast import draw_cast
 from commitlake.broker_lite.shop.journal_story import MAX_RETRIES, SHIPPING_APP, JournalStory
 from commitlake.broker_lite.shop.timeline import StoryClock
 from commitlake.broker_lite.shop_traffic import DEFAULT_ORDERS, DEFAULT_START_MS
+from commitlake.broker_lite.stores.engine.errors import StoreFilesError
 from commitlake.broker_lite.stores.jmq import JournalOptions, JournalStore, RetryStatus
-from commitlake.broker_lite.stores.rocketmq import StoreFilesError
 
 SHOP_JOURNAL_OPTIONS = JournalOptions(
     journal_file_size_bytes=256 << 10,

@@ -26,7 +26,8 @@ from pathlib import Path
 from commitlake.broker_lite.shop.cast import Cast, draw_cast
 from commitlake.broker_lite.shop.story import MAX_RETRIES, SHIPPING_GROUP, Story
 from commitlake.broker_lite.shop.timeline import StoryClock
-from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreFilesError, StoreOptions
+from commitlake.broker_lite.stores.engine.errors import StoreFilesError
+from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
 from commitlake.schemas.layouts.boltmq.dialect import BOLTMQ
 from commitlake.schemas.layouts.rocketmq import properties as props
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX

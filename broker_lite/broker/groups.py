@@ -6,8 +6,8 @@ import logging
 from typing import Any
 
 from commitlake.broker_lite.broker.limits import check_limit
+from commitlake.broker_lite.stores.engine.topic_names import VALID_NAME
 from commitlake.broker_lite.stores.rocketmq.config_files import Groups
-from commitlake.broker_lite.stores.rocketmq.topic_names import VALID_NAME
 from commitlake.schemas.layouts.rocketmq.topics import is_system_group
 from commitlake.schemas.remoting.configs import DataVersion, SubscriptionGroupConfig
 from commitlake.schemas.remoting.errors import BodyError

@@ -4,7 +4,7 @@
     ├── SendBackError       there is no such message to retry
     └── TransactionError    no such half message, another producer's, or one that was decided before
 
-Errors of the store, such as a refused message, pass through: see `broker_lite.stores.rocketmq.errors`.
+Errors of the store, such as a refused message, pass through: see `broker_lite.stores.engine.errors`.
 """
 
 from __future__ import annotations

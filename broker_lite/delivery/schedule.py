@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 from commitlake.broker_lite.delivery.rewrites import unpark
 from commitlake.broker_lite.delivery.targets import real_place
-from commitlake.broker_lite.stores.rocketmq import MessageRefusedError, MessageStore, PutResult
+from commitlake.broker_lite.stores.engine.errors import MessageRefusedError
+from commitlake.broker_lite.stores.rocketmq import MessageStore, PutResult
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
 
 _logger = logging.getLogger(__name__)

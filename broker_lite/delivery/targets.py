@@ -9,8 +9,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
+from commitlake.broker_lite.stores.engine.topic_names import is_broker_topic, is_valid_topic
 from commitlake.broker_lite.stores.rocketmq import MAX_QUEUES, MessageStore
-from commitlake.broker_lite.stores.rocketmq.topic_names import is_broker_topic, is_valid_topic
 from commitlake.schemas.errors import CommitLakeError
 from commitlake.schemas.layouts.numbers import parse_int32
 from commitlake.schemas.layouts.rocketmq import properties as props

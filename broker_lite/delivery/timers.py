@@ -19,7 +19,8 @@ from typing import NamedTuple
 from commitlake.broker_lite.delivery import rewrites
 from commitlake.broker_lite.delivery.own_queues import whole_messages
 from commitlake.broker_lite.delivery.targets import TargetError, real_place
-from commitlake.broker_lite.stores.rocketmq import IndexDisabledError, MessageRefusedError, MessageStore, PutResult
+from commitlake.broker_lite.stores.engine.errors import IndexDisabledError, MessageRefusedError
+from commitlake.broker_lite.stores.rocketmq import MessageStore, PutResult
 from commitlake.schemas.layouts.numbers import parse_int, parse_int64
 from commitlake.schemas.layouts.rocketmq import properties as props
 from commitlake.schemas.layouts.rocketmq.commitlog import Message, NewMessage

@@ -17,7 +17,8 @@ from commitlake.broker_lite.delivery import rewrites
 from commitlake.broker_lite.delivery.errors import TransactionError
 from commitlake.broker_lite.delivery.own_queues import numbers_from, whole_message, whole_messages
 from commitlake.broker_lite.delivery.targets import TargetError, real_place
-from commitlake.broker_lite.stores.rocketmq import MessageRefusedError, MessageStore, PutResult
+from commitlake.broker_lite.stores.engine.errors import MessageRefusedError
+from commitlake.broker_lite.stores.rocketmq import MessageStore, PutResult
 from commitlake.schemas.layouts.numbers import parse_int
 from commitlake.schemas.layouts.rocketmq import properties as props
 from commitlake.schemas.layouts.rocketmq.commitlog import Message, NewMessage

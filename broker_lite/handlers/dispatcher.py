@@ -29,7 +29,7 @@ from commitlake.broker_lite.handlers import (
 )
 from commitlake.broker_lite.handlers.kinds import Answering, Handlers
 from commitlake.broker_lite.protocol import Channel
-from commitlake.broker_lite.stores.rocketmq import (
+from commitlake.broker_lite.stores.engine.errors import (
     DiskFullError,
     MessageRefusedError,
     StoreError,

@@ -14,7 +14,7 @@ Answering = Generator[None, None, Command | None]
 Handler = Callable[[Broker, Channel, Command], Command | Answering | None]
 """Gives the answer; None where there is none, or where it comes later by the channel.
 
-Raises what schemas.remoting.errors and broker_lite.stores.rocketmq.errors hold: the caller makes answers of them.
+Raises what schemas.remoting.errors and broker_lite.stores.engine.errors hold: the caller makes answers of them.
 """
 
 Handlers = Mapping[int, Handler]

@@ -14,8 +14,9 @@ from commitlake.broker_lite.broker.holding import HeldPull
 from commitlake.broker_lite.broker.slices import SLICE_SECONDS, Steps
 from commitlake.broker_lite.handlers.kinds import Answering, Handlers
 from commitlake.broker_lite.protocol import Channel
-from commitlake.broker_lite.stores.rocketmq import GetStatus, StoreError
-from commitlake.broker_lite.stores.rocketmq.pulling import PullLimits, PullResult
+from commitlake.broker_lite.stores.engine.errors import StoreError
+from commitlake.broker_lite.stores.engine.pulling import PullLimits, PullResult
+from commitlake.broker_lite.stores.engine.reading import GetStatus
 from commitlake.schemas.layouts.rocketmq.commitlog import HEAD
 from commitlake.schemas.layouts.rocketmq.topics import is_system_group
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode

@@ -11,9 +11,9 @@ from commitlake.broker_lite.broker.unique_keys import new_unique_key
 from commitlake.broker_lite.delivery.timers import asks_for_timer
 from commitlake.broker_lite.handlers.kinds import Answering, Handlers
 from commitlake.broker_lite.protocol import Channel
+from commitlake.broker_lite.stores.engine.topic_names import is_broker_topic, is_valid_topic
 from commitlake.broker_lite.stores.rocketmq import PutResult
 from commitlake.broker_lite.stores.rocketmq.prepared import SentMessage
-from commitlake.broker_lite.stores.rocketmq.topic_names import is_broker_topic, is_valid_topic
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.numbers import parse_int32, parse_int64
 from commitlake.schemas.layouts.rocketmq import properties as props

@@ -10,9 +10,10 @@ from __future__ import annotations
 import logging
 
 from commitlake.broker_lite.replication.errors import CopyError
-from commitlake.broker_lite.stores.rocketmq import DiskFullError, MessageStore, StoreUnusableError
+from commitlake.broker_lite.stores.engine.errors import DiskFullError, StoreUnusableError
+from commitlake.broker_lite.stores.engine.progress import Progress
+from commitlake.broker_lite.stores.rocketmq import MessageStore
 from commitlake.broker_lite.stores.rocketmq.dispatch import Dispatch, Dispatching
-from commitlake.broker_lite.stores.rocketmq.progress import Progress
 from commitlake.broker_lite.stores.rocketmq.queues import AnyQueue
 from commitlake.schemas.layouts.boltmq.dialect import BLANK_MAGICS, MESSAGE_MAGICS
 from commitlake.schemas.layouts.errors import LayoutError

@@ -18,7 +18,8 @@ from commitlake.broker_lite.broker.slices import SLICE_SECONDS
 from commitlake.broker_lite.replication.errors import PeerError
 from commitlake.broker_lite.replication.options import ReplicationOptions
 from commitlake.broker_lite.replication.protocol import MasterSide
-from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreError
+from commitlake.broker_lite.stores.engine.errors import StoreError
+from commitlake.broker_lite.stores.rocketmq import MessageStore
 
 _UNREAD_BYTES = 1 << 20
 """What is on the way to one slave."""

@@ -16,7 +16,8 @@ from commitlake.broker_lite.replication.slave import Slave
 from commitlake.broker_lite.replication.slave_broker import SlaveDispatcher
 from commitlake.broker_lite.replication.sync_master import SyncMasterDispatcher
 from commitlake.broker_lite.replication.synchronize import Synchronizer
-from commitlake.broker_lite.stores.rocketmq import MessageStore, UnsupportedError
+from commitlake.broker_lite.stores.engine.errors import UnsupportedError
+from commitlake.broker_lite.stores.rocketmq import MessageStore
 from commitlake.schemas.remoting.name_server_headers import RegisterBrokerResponse
 
 

@@ -13,7 +13,7 @@ from commitlake.broker_lite.broker.broker import Broker
 from commitlake.broker_lite.broker.groups import is_valid_group
 from commitlake.broker_lite.replication.asking import Asker
 from commitlake.broker_lite.replication.errors import PeerError
-from commitlake.broker_lite.stores.rocketmq.topic_names import is_valid_topic
+from commitlake.broker_lite.stores.engine.topic_names import is_valid_topic
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.rocketmq.offset_keys import split_offset_key
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode, code_name

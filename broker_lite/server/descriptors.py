@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import resource
 
-from commitlake.broker_lite.stores.rocketmq.mapped_file import DEFAULT_MAX_MAPPED_FILES
+from commitlake.broker_lite.stores.engine.mapped_file import DEFAULT_MAX_MAPPED_FILES
 
 RESERVED = DEFAULT_MAX_MAPPED_FILES + 64
 """For mapped files, and those that are opened for a moment."""

@@ -37,7 +37,7 @@ from commitlake.broker_lite.server.limits import Limits
 from commitlake.broker_lite.server.name_server_service import NameServerService
 from commitlake.broker_lite.server.registration import LocalRegistration, Registration, RemoteRegistration
 from commitlake.broker_lite.server.syncing import Syncing
-from commitlake.broker_lite.stores.rocketmq import StoreError
+from commitlake.broker_lite.stores.engine.errors import StoreError
 from commitlake.schemas.errors import CommitLakeError
 from commitlake.schemas.remoting.frames import Command
 from commitlake.schemas.remoting.tls_contexts import ServerTls

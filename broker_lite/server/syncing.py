@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 
 from commitlake.broker_lite.broker.interfaces import BrokerStore
-from commitlake.broker_lite.stores.rocketmq import StoreError
+from commitlake.broker_lite.stores.engine.errors import StoreError
 
 
 class Syncing:

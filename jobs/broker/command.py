@@ -164,7 +164,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     from commitlake.broker_lite.server import ListenError, ServerOptions, run_server
     from commitlake.broker_lite.server.limits import Limits
     from commitlake.broker_lite.server.service import FAST_PORT_DISTANCE
-    from commitlake.broker_lite.stores.rocketmq import StoreError
+    from commitlake.broker_lite.stores.engine.errors import StoreError
 
     settle_settings(arguments)
     listen = _address("--listen", arguments.listen)
@@ -324,7 +324,7 @@ def _ip(option: str, text: str) -> str:
 
 def _broker_options(arguments: argparse.Namespace, listen: Address) -> BrokerOptions:
     from commitlake.broker_lite.broker.options import BrokerOptions
-    from commitlake.broker_lite.stores.rocketmq.topic_names import is_valid_topic
+    from commitlake.broker_lite.stores.engine.topic_names import is_valid_topic
     from commitlake.schemas.layouts.rocketmq.hosts import Host
 
     for option, name in (("--name", arguments.name), ("--cluster", arguments.cluster)):

@@ -17,10 +17,10 @@ from commitlake.schemas.layouts.rocketmq import batchconsumequeue, consumequeue
 if TYPE_CHECKING:
     from commitlake.broker_lite.broker.interfaces import BrokerStore
     from commitlake.broker_lite.broker.options import BrokerOptions
+    from commitlake.broker_lite.stores.engine.errors import FileSizeError
+    from commitlake.broker_lite.stores.engine.options import RetentionOptions
     from commitlake.broker_lite.stores.jmq import JournalOptions
     from commitlake.broker_lite.stores.rocketmq import StoreOptions
-    from commitlake.broker_lite.stores.rocketmq.errors import FileSizeError
-    from commitlake.broker_lite.stores.rocketmq.options import RetentionOptions
 
 _MIB = 1 << 20
 _ROCKETMQ, _JMQ, _BOLTMQ = "rocketmq", "jmq", "boltmq"
@@ -112,7 +112,7 @@ def open_store(arguments: argparse.Namespace, broker: BrokerOptions) -> BrokerSt
         JobError: if the folder holds a store of another layout, or an option does not go with the layout.
         StoreError: if it cannot be opened.
     """
-    from commitlake.broker_lite.stores.rocketmq.errors import FileSizeError
+    from commitlake.broker_lite.stores.engine.errors import FileSizeError
 
     if not arguments.store:
         raise JobError("--store: expected a folder, found nothing")
@@ -185,14 +185,14 @@ def _segment_bytes(arguments: argparse.Namespace) -> int:
 
 
 def _retention(arguments: argparse.Namespace) -> RetentionOptions:
-    from commitlake.broker_lite.stores.rocketmq.options import RetentionOptions
+    from commitlake.broker_lite.stores.engine.options import RetentionOptions
 
     return RetentionOptions(arguments.reserved_hours, arguments.delete_hours, *arguments.disk_percent)
 
 
 def _journal_options(arguments: argparse.Namespace, broker: BrokerOptions) -> JournalOptions:
+    from commitlake.broker_lite.stores.engine.options import FlushMode
     from commitlake.broker_lite.stores.jmq import JournalOptions
-    from commitlake.broker_lite.stores.rocketmq import FlushMode
     from commitlake.schemas.layouts.jmq.queue import ENTRY
 
     return JournalOptions(

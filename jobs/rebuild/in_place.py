@@ -8,8 +8,8 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from commitlake.broker_lite.stores.rocketmq.errors import StoreLockedError
-from commitlake.broker_lite.stores.rocketmq.ownership import StoreLock
+from commitlake.broker_lite.stores.engine.errors import StoreLockedError
+from commitlake.broker_lite.stores.engine.ownership import StoreLock
 from commitlake.connectors.formats.engine.stores import Store
 from commitlake.jobs.rebuild.run import run_rebuild
 from commitlake.pipelines.rebuild.errors import BusyStoreError, RebuildError, UnknownDelaysError

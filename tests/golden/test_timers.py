@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from commitlake.broker_lite.stores.rocketmq.mapped_file import Mappings
+from commitlake.broker_lite.stores.engine.mapped_file import Mappings
 from commitlake.broker_lite.stores.rocketmq.timer_files import TimerFiles
 from commitlake.schemas.layouts.rocketmq.hashing import java_hash
 from commitlake.schemas.layouts.rocketmq.timer_checkpoint import (

@@ -24,7 +24,7 @@ ALLOWED = {
     "schemas/layouts/rocketmq/broker_conf.py": "four hexadecimal digits",
     "schemas/layouts/rocketmq/delay_levels.py": LIMITED,
     "broker_lite/stores/rocketmq/commitlog.py": SEGMENT,
-    "broker_lite/stores/rocketmq/file_queue.py": SEGMENT,
+    "broker_lite/stores/engine/file_queue.py": SEGMENT,
     "broker_lite/stores/rocketmq/message_index.py": "names of 17 digits",
     "connectors/formats/rocketmq/indexes.py": SEGMENT,
     "connectors/formats/engine/queue_index.py": SEGMENT,

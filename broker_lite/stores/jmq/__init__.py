@@ -3,7 +3,6 @@
 from commitlake.broker_lite.stores.jmq.archive import ArchiveView, Produced
 from commitlake.broker_lite.stores.jmq.consuming import Batch, BatchLostError, Consuming
 from commitlake.broker_lite.stores.jmq.options import JournalOptions
-from commitlake.broker_lite.stores.jmq.reading import JournalGetResult
 from commitlake.broker_lite.stores.jmq.recovery import JournalRecovery
 from commitlake.broker_lite.stores.jmq.retry import Retry, RetryStatus, RetryStore, retry_delay_ms
 from commitlake.broker_lite.stores.jmq.store import JournalStore
@@ -14,7 +13,6 @@ __all__ = [
     "Batch",
     "BatchLostError",
     "Consuming",
-    "JournalGetResult",
     "JournalOptions",
     "JournalPutResult",
     "JournalRecovery",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from commitlake.broker_lite.stores.rocketmq.checkpoint_file import read_in_place, write_in_place
+from commitlake.broker_lite.stores.engine.checkpoint_file import read_in_place, write_in_place
 from commitlake.schemas.layouts.jmq.checkpoint import (
     FILE_NAME,
     JournalCheckpoint,

@@ -12,8 +12,8 @@ from __future__ import annotations
 from itertools import takewhile
 from pathlib import Path
 
-from commitlake.broker_lite.stores.rocketmq.file_queue import FileQueue
-from commitlake.broker_lite.stores.rocketmq.mapped_file import Mappings
+from commitlake.broker_lite.stores.engine.file_queue import FileQueue
+from commitlake.broker_lite.stores.engine.mapped_file import Mappings
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.jmq.consumption import FOLDER, MAX_RECORD_SIZE, Consumption, parse_consumption
 

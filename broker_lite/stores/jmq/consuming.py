@@ -18,9 +18,9 @@ import threading
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from commitlake.broker_lite.stores.engine.errors import StoreError
 from commitlake.broker_lite.stores.jmq.retry import Retry, RetryStatus, RetryStore
 from commitlake.broker_lite.stores.jmq.store import JournalStore
-from commitlake.broker_lite.stores.rocketmq.errors import StoreError
 from commitlake.schemas.layouts.jmq.consumption import Consumption, Outcome, serialize_consumption
 from commitlake.schemas.layouts.jmq.journal import JournalMessage
 from commitlake.schemas.layouts.jmq.offsets import ConsumedQueue

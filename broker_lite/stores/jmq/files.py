@@ -6,13 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from commitlake.broker_lite.stores.engine.mapped_file import Mappings
 from commitlake.broker_lite.stores.jmq.checkpoint_file import JournalCheckpointFile
 from commitlake.broker_lite.stores.jmq.consume_log import ConsumeLog
 from commitlake.broker_lite.stores.jmq.journal import Journal
 from commitlake.broker_lite.stores.jmq.offset_file import OffsetFile
 from commitlake.broker_lite.stores.jmq.options import JournalOptions
 from commitlake.broker_lite.stores.jmq.queues import JournalQueues
-from commitlake.broker_lite.stores.rocketmq.mapped_file import Mappings
 from commitlake.schemas.layouts.jmq import consumption as jmq_consumption
 from commitlake.schemas.layouts.jmq import journal
 from commitlake.schemas.layouts.jmq import queue as jmq_queue

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from commitlake.broker_lite.stores.engine.flushing import LogFlusher
 from commitlake.broker_lite.stores.jmq.files import JournalFiles
 from commitlake.broker_lite.stores.jmq.options import JournalOptions
 from commitlake.broker_lite.stores.jmq.writing import JournalWriter
-from commitlake.broker_lite.stores.rocketmq.flushing import LogFlusher
 from commitlake.schemas.layouts.jmq.checkpoint import JournalCheckpoint
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
+from commitlake.broker_lite.stores.engine.file_queue import FileQueue
+from commitlake.broker_lite.stores.engine.mapped_file import Mappings
+from commitlake.broker_lite.stores.engine.record_log import RecordLog
 from commitlake.broker_lite.stores.jmq.options import RECORD_ALLOWANCE_BYTES, JournalOptions
-from commitlake.broker_lite.stores.rocketmq.file_queue import FileQueue
-from commitlake.broker_lite.stores.rocketmq.mapped_file import Mappings
-from commitlake.broker_lite.stores.rocketmq.record_log import RecordLog
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.jmq.journal import (
     END_RESERVE,

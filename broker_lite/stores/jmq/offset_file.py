@@ -11,8 +11,8 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from commitlake.broker_lite.stores.rocketmq.errors import ConfigFileError
-from commitlake.broker_lite.stores.rocketmq.kept_file import KeptFile
+from commitlake.broker_lite.stores.engine.errors import ConfigFileError
+from commitlake.broker_lite.stores.engine.kept_file import KeptFile
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.jmq.offsets import (
     FILE_NAME,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from commitlake.broker_lite.stores.rocketmq.errors import OptionError
-from commitlake.broker_lite.stores.rocketmq.options import FlushMode, RetentionOptions
+from commitlake.broker_lite.stores.engine.errors import OptionError
+from commitlake.broker_lite.stores.engine.options import FlushMode, RetentionOptions, check_range
 from commitlake.schemas.layouts.jmq import consumption as jmq_consumption
 from commitlake.schemas.layouts.jmq import journal
 from commitlake.schemas.layouts.jmq import queue as jmq_queue
@@ -67,18 +67,18 @@ class JournalOptions:
             OptionError: names the option, with what was expected and found.
         """
         most, unit = (1 << 31) - 1, jmq_queue.ENTRY.size
-        _check("journal_file_size_bytes", self.journal_file_size_bytes, _LEAST_FILE_BYTES, most)
-        _check("queue_file_size_bytes", self.queue_file_size_bytes, unit, most)
+        check_range("journal_file_size_bytes", self.journal_file_size_bytes, _LEAST_FILE_BYTES, most)
+        check_range("queue_file_size_bytes", self.queue_file_size_bytes, unit, most)
         if found := self.queue_file_size_bytes % unit:
             raise OptionError(f"queue_file_size_bytes: expected a multiple of {unit}, found {found} bytes more")
-        _check("consume_file_size_bytes", self.consume_file_size_bytes, jmq_consumption.MAX_RECORD_SIZE, most)
-        _check("flush_interval_ms", self.flush_interval_ms, 1, most)
-        _check("max_body_size_bytes", self.max_body_size_bytes, 0, most - RECORD_ALLOWANCE_BYTES)
-        _check("compression_level", self.compression_level, 0, 9)
-        _check("queue_count", self.queue_count, 1, MAX_QUEUES)
-        _check("lock_timeout_ms", self.lock_timeout_ms, 1, most)
-        _check("retry_max_attempts", self.retry_max_attempts, 0, jmq_consumption.MAX_ATTEMPT - 1)
-        _check("retry_expiry_ms", self.retry_expiry_ms, 0, 1 << 53)
+        check_range("consume_file_size_bytes", self.consume_file_size_bytes, jmq_consumption.MAX_RECORD_SIZE, most)
+        check_range("flush_interval_ms", self.flush_interval_ms, 1, most)
+        check_range("max_body_size_bytes", self.max_body_size_bytes, 0, most - RECORD_ALLOWANCE_BYTES)
+        check_range("compression_level", self.compression_level, 0, 9)
+        check_range("queue_count", self.queue_count, 1, MAX_QUEUES)
+        check_range("lock_timeout_ms", self.lock_timeout_ms, 1, most)
+        check_range("retry_max_attempts", self.retry_max_attempts, 0, jmq_consumption.MAX_ATTEMPT - 1)
+        check_range("retry_expiry_ms", self.retry_expiry_ms, 0, 1 << 53)
         if not self.broker_name or "@" in self.broker_name:
             raise OptionError(f"broker_name: expected a name without @, found {self.broker_name!r}")
         if self.server_address.is_v6 or not 0 <= self.server_address.port <= 0xFFFF:
@@ -112,8 +112,3 @@ class JournalOptions:
 
 
 _LEAST_FILE_BYTES = journal.MIN_RECORD_SIZE + journal.END_RESERVE
-
-
-def _check(name: str, value: int, least: int, most: int) -> None:
-    if not least <= value <= most:
-        raise OptionError(f"{name}: expected {least} to {most}, found {value}")

@@ -12,10 +12,10 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
+from commitlake.broker_lite.stores.engine.errors import MessageRefusedError
+from commitlake.broker_lite.stores.engine.topic_names import check_topic
 from commitlake.broker_lite.stores.jmq.options import JournalOptions
 from commitlake.broker_lite.stores.jmq.routing import Routing
-from commitlake.broker_lite.stores.rocketmq.errors import MessageRefusedError
-from commitlake.broker_lite.stores.rocketmq.topic_names import check_topic
 from commitlake.schemas.layouts.errors import UnserializableError
 from commitlake.schemas.layouts.jmq.body import compress_body
 from commitlake.schemas.layouts.jmq.journal import HEAD, NewJournalMessage, delay_of, serialize_message

@@ -13,11 +13,11 @@ import zlib
 from bisect import bisect_left
 from pathlib import Path
 
-from commitlake.broker_lite.stores.rocketmq.errors import StoreFilesError
-from commitlake.broker_lite.stores.rocketmq.file_queue import FileQueue
-from commitlake.broker_lite.stores.rocketmq.mapped_file import Mappings
-from commitlake.broker_lite.stores.rocketmq.queue_table import QueueGapError, QueueTable
-from commitlake.broker_lite.stores.rocketmq.topic_names import is_valid_topic
+from commitlake.broker_lite.stores.engine.errors import StoreFilesError
+from commitlake.broker_lite.stores.engine.file_queue import FileQueue
+from commitlake.broker_lite.stores.engine.mapped_file import Mappings
+from commitlake.broker_lite.stores.engine.queue_table import QueueGapError, QueueTable
+from commitlake.broker_lite.stores.engine.topic_names import is_valid_topic
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.jmq.journal import MIN_RECORD_SIZE, JournalMessage
 from commitlake.schemas.layouts.jmq.queue import CRC_POSITION, ENTRY, FOLDER, Entry, count_valid, parse_entry

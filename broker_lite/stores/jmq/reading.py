@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable
-from typing import NamedTuple
 
+from commitlake.broker_lite.stores.engine.errors import StoreFilesError
+from commitlake.broker_lite.stores.engine.pulling import MAX_EXAMINED, PullLimits, PullResult
+from commitlake.broker_lite.stores.engine.reading import GetResult, GetStatus, place_in
 from commitlake.broker_lite.stores.jmq.files import JournalFiles
-from commitlake.broker_lite.stores.rocketmq.errors import StoreFilesError
-from commitlake.broker_lite.stores.rocketmq.pulling import MAX_EXAMINED, PullLimits, PullResult
-from commitlake.broker_lite.stores.rocketmq.reading import GetStatus, place_in
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.jmq.journal import JournalMessage
 from commitlake.schemas.layouts.jmq.message_id import parse_message_id
@@ -20,24 +19,6 @@ from commitlake.schemas.layouts.jmq.queue import Entry
 
 Form = Callable[[JournalMessage], bytes | None]
 """The form in which a message is handed out; None for one that is not wanted."""
-
-
-class JournalGetResult(NamedTuple):
-    """Messages of a queue.
-
-    Attributes:
-        status: whether there were any, and why not.
-        messages: in order of their queue offsets.
-        next_offset: the queue offset to ask for next.
-        min_offset: of the queue's first message that is kept.
-        max_offset: of the queue's next message.
-    """
-
-    status: GetStatus
-    messages: list[JournalMessage]
-    next_offset: int
-    min_offset: int
-    max_offset: int
 
 
 class JournalReader:
@@ -53,12 +34,12 @@ class JournalReader:
         queue = self._queues.find(topic, queue_id)
         return range(0) if queue is None else range(queue.min_offset(self._journal.start), queue.max_offset)
 
-    def get(self, topic: str, queue_id: int, queue_offset: int, max_messages: int) -> JournalGetResult:
+    def get(self, topic: str, queue_id: int, queue_offset: int, max_messages: int) -> GetResult[JournalMessage]:
         """Messages of a queue from a queue offset on; see `JournalStore.get`."""
         queue = self._queues.find(topic, queue_id)
         where = place_in(queue, self._journal.start, queue_offset)
         if queue is None or where.status is not GetStatus.FOUND:
-            return JournalGetResult(where.status, [], *where[1:])
+            return GetResult(where.status, [], *where[1:])
         following = min(where.max_offset, queue_offset + max(0, max_messages))
         messages = []
         for number in range(queue_offset, following):
@@ -69,7 +50,7 @@ class JournalReader:
             except LayoutError as error:
                 raise StoreFilesError(f"message {number} of {topic}/{queue_id}: {error}") from error
         status = GetStatus.FOUND if messages else GetStatus.NO_MATCHED_MESSAGE
-        return JournalGetResult(status, messages, following, where.min_offset, where.max_offset)
+        return GetResult(status, messages, following, where.min_offset, where.max_offset)
 
     def pull(self, topic: str, queue_id: int, queue_offset: int, limits: PullLimits, form: Form) -> PullResult:
         """Messages of a queue in the form in which they are handed out; see `JournalStore.pull`."""

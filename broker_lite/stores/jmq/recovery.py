@@ -16,9 +16,9 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, field
 
+from commitlake.broker_lite.stores.engine.progress import Progress
+from commitlake.broker_lite.stores.engine.queue_table import QueueGapError
 from commitlake.broker_lite.stores.jmq.files import JournalFiles
-from commitlake.broker_lite.stores.rocketmq.progress import Progress
-from commitlake.broker_lite.stores.rocketmq.queue_table import QueueGapError
 from commitlake.schemas.layouts.errors import LayoutError
 
 _logger = logging.getLogger(__name__)

@@ -19,9 +19,9 @@ from enum import IntEnum
 from pathlib import Path
 from typing import NamedTuple
 
+from commitlake.broker_lite.stores.engine.errors import StoreFilesError
+from commitlake.broker_lite.stores.engine.options import FlushMode
 from commitlake.broker_lite.stores.jmq.options import JournalOptions
-from commitlake.broker_lite.stores.rocketmq.errors import StoreFilesError
-from commitlake.broker_lite.stores.rocketmq.options import FlushMode
 from commitlake.schemas.layouts.jmq.journal import JournalMessage, parse_message
 from commitlake.schemas.store_files import make_folders, open_file, open_or_create
 

@@ -14,8 +14,8 @@ from bisect import bisect_right
 from collections.abc import Callable
 from itertools import accumulate
 
+from commitlake.broker_lite.stores.engine.errors import MessageRefusedError
 from commitlake.broker_lite.stores.jmq.options import JournalOptions
-from commitlake.broker_lite.stores.rocketmq.errors import MessageRefusedError
 from commitlake.schemas.layouts.jmq.journal import NewJournalMessage
 from commitlake.schemas.layouts.rocketmq.hashing import java_hash
 

@@ -16,23 +16,22 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from commitlake.broker_lite.stores.engine.errors import StoreUnusableError
+from commitlake.broker_lite.stores.engine.open_store import OpenStore, system_clock
+from commitlake.broker_lite.stores.engine.options import FlushMode
+from commitlake.broker_lite.stores.engine.ownership import AbortMark, StoreLock
+from commitlake.broker_lite.stores.engine.pulling import PullLimits, PullResult
+from commitlake.broker_lite.stores.engine.reading import DEFAULT_MAX_MESSAGES, GetResult
+from commitlake.broker_lite.stores.engine.retention import Retention
 from commitlake.broker_lite.stores.jmq.files import JournalFiles
 from commitlake.broker_lite.stores.jmq.flushing import JournalFlusher
 from commitlake.broker_lite.stores.jmq.offset_file import OffsetFile
 from commitlake.broker_lite.stores.jmq.options import JournalOptions
 from commitlake.broker_lite.stores.jmq.prepared import JournalPreparing, PreparedMessage
-from commitlake.broker_lite.stores.jmq.reading import Form, JournalGetResult, JournalReader
+from commitlake.broker_lite.stores.jmq.reading import Form, JournalReader
 from commitlake.broker_lite.stores.jmq.recovery import recover
 from commitlake.broker_lite.stores.jmq.routing import Routing
 from commitlake.broker_lite.stores.jmq.writing import JournalPutResult, JournalWriter
-from commitlake.broker_lite.stores.rocketmq import system_clock
-from commitlake.broker_lite.stores.rocketmq.errors import StoreUnusableError
-from commitlake.broker_lite.stores.rocketmq.lookups import DEFAULT_MAX_MESSAGES
-from commitlake.broker_lite.stores.rocketmq.open_store import OpenStore
-from commitlake.broker_lite.stores.rocketmq.options import FlushMode
-from commitlake.broker_lite.stores.rocketmq.ownership import AbortMark, StoreLock
-from commitlake.broker_lite.stores.rocketmq.pulling import PullLimits, PullResult
-from commitlake.broker_lite.stores.rocketmq.retention import Retention
 from commitlake.schemas.layouts.jmq.consumption import Consumption, serialize_consumption
 from commitlake.schemas.layouts.jmq.journal import JournalMessage, NewJournalMessage
 from commitlake.schemas.layouts.jmq.queue import Entry
@@ -172,7 +171,7 @@ class JournalStore(OpenStore):
 
     def get(
         self, topic: str, queue_id: int, queue_offset: int, max_messages: int = DEFAULT_MAX_MESSAGES
-    ) -> JournalGetResult:
+    ) -> GetResult[JournalMessage]:
         """Messages of a queue, from a queue offset on.
 
         Raises:

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from commitlake.broker_lite.stores.engine.errors import MessageRefusedError, StoreUnusableError
+from commitlake.broker_lite.stores.engine.log_writer import LogWriter
+from commitlake.broker_lite.stores.engine.progress import Progress
 from commitlake.broker_lite.stores.jmq.files import JournalFiles
 from commitlake.broker_lite.stores.jmq.options import JournalOptions
 from commitlake.broker_lite.stores.jmq.prepared import PreparedMessage
-from commitlake.broker_lite.stores.rocketmq.errors import MessageRefusedError, StoreUnusableError
-from commitlake.broker_lite.stores.rocketmq.log_writer import LogWriter
-from commitlake.broker_lite.stores.rocketmq.progress import Progress
 from commitlake.schemas.layouts.jmq.message_id import MessagePlace, serialize_message_id
 from commitlake.schemas.layouts.jmq.queue import ENTRY
 

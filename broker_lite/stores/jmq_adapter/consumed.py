@@ -15,10 +15,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from commitlake.broker_lite.stores.engine.errors import UnsupportedError
 from commitlake.broker_lite.stores.jmq import JournalStore
 from commitlake.broker_lite.stores.jmq.retry_queues import retry_queue_of
 from commitlake.broker_lite.stores.jmq_adapter.retrying import Retrying
-from commitlake.broker_lite.stores.rocketmq.errors import UnsupportedError
 from commitlake.schemas.layouts.jmq.consumption import Consumption, Outcome
 from commitlake.schemas.layouts.jmq.offsets import ConsumedQueue
 from commitlake.schemas.layouts.rocketmq.hosts import Host

@@ -6,13 +6,15 @@ import logging
 from collections.abc import Callable, Collection, Container, Mapping
 from typing import Never
 
+from commitlake.broker_lite.stores.engine.errors import StoreFilesError, UnsupportedError
+from commitlake.broker_lite.stores.engine.pulling import MAX_EXAMINED, PullLimits, PullResult
+from commitlake.broker_lite.stores.engine.reading import GetStatus, place_in
 from commitlake.broker_lite.stores.jmq import JournalStore
 from commitlake.broker_lite.stores.jmq.retry_queues import retry_queue_of
 from commitlake.broker_lite.stores.jmq_adapter import wire
 from commitlake.broker_lite.stores.jmq_adapter.retrying import Retrying
-from commitlake.broker_lite.stores.rocketmq import GetStatus, StoreFilesError, UnsupportedError
-from commitlake.broker_lite.stores.rocketmq.pulling import MAX_EXAMINED, PullLimits, PullResult, is_wanted
-from commitlake.broker_lite.stores.rocketmq.reading import DEFAULT_KEY_LIMIT, MAX_TIME_MS, place_in
+from commitlake.broker_lite.stores.rocketmq.pulling import is_wanted
+from commitlake.broker_lite.stores.rocketmq.reading import DEFAULT_KEY_LIMIT, MAX_TIME_MS
 from commitlake.schemas.layouts.jmq.journal import JournalMessage
 from commitlake.schemas.layouts.rocketmq import properties as props
 from commitlake.schemas.layouts.rocketmq.commitlog import Message, parse_message

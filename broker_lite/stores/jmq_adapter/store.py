@@ -16,6 +16,8 @@ from types import TracebackType
 from typing import Never, Self
 
 from commitlake.broker_lite.delivery.timers import asks_for_timer
+from commitlake.broker_lite.stores.engine.errors import UnsupportedError
+from commitlake.broker_lite.stores.engine.open_store import system_clock
 from commitlake.broker_lite.stores.jmq import JournalOptions, JournalPutResult, JournalStore, RetryStatus
 from commitlake.broker_lite.stores.jmq.options import MAX_QUEUES
 from commitlake.broker_lite.stores.jmq.retry_queues import RetryQueue, retry_queue_of, topic_of
@@ -24,7 +26,7 @@ from commitlake.broker_lite.stores.jmq_adapter.config import JmqConfig, Registry
 from commitlake.broker_lite.stores.jmq_adapter.consumed import RECORDED_AT_ONCE, ConsumedOffsets
 from commitlake.broker_lite.stores.jmq_adapter.lookups import LookUps
 from commitlake.broker_lite.stores.jmq_adapter.retrying import Retrying
-from commitlake.broker_lite.stores.rocketmq import PutResult, UnsupportedError, system_clock
+from commitlake.broker_lite.stores.rocketmq import PutResult
 from commitlake.broker_lite.stores.rocketmq.dispatch import parse_delay_level
 from commitlake.broker_lite.stores.rocketmq.prepared import SentMessage
 from commitlake.schemas.layouts.rocketmq import properties as props

@@ -18,9 +18,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from commitlake.broker_lite.stores.engine.errors import MessageRefusedError, UnsupportedError
 from commitlake.broker_lite.stores.jmq.retry import Retry
 from commitlake.broker_lite.stores.jmq.retry_queues import RetryQueue, topic_of
-from commitlake.broker_lite.stores.rocketmq.errors import MessageRefusedError, UnsupportedError
 from commitlake.broker_lite.stores.rocketmq.prepared import SentMessage
 from commitlake.schemas.layouts.jmq.journal import JournalMessage, NewJournalMessage
 from commitlake.schemas.layouts.rocketmq import properties as props

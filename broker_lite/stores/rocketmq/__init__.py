@@ -1,7 +1,6 @@
 """The files of a broker: CommitLog, ConsumeQueue, IndexFile, checkpoint and config, written as RocketMQ writes them."""
 
-from commitlake.broker_lite.stores.rocketmq.config_files import MAX_QUEUES
-from commitlake.broker_lite.stores.rocketmq.errors import (
+from commitlake.broker_lite.stores.engine.errors import (
     ConfigFileError,
     DiskFullError,
     IndexDisabledError,
@@ -13,10 +12,13 @@ from commitlake.broker_lite.stores.rocketmq.errors import (
     StoreUnusableError,
     UnsupportedError,
 )
-from commitlake.broker_lite.stores.rocketmq.options import FlushMode, StoreOptions
-from commitlake.broker_lite.stores.rocketmq.reading import GetResult, GetStatus
+from commitlake.broker_lite.stores.engine.open_store import system_clock
+from commitlake.broker_lite.stores.engine.options import FlushMode
+from commitlake.broker_lite.stores.engine.reading import GetResult, GetStatus
+from commitlake.broker_lite.stores.rocketmq.config_files import MAX_QUEUES
+from commitlake.broker_lite.stores.rocketmq.options import StoreOptions
 from commitlake.broker_lite.stores.rocketmq.recovery import RecoveryReport
-from commitlake.broker_lite.stores.rocketmq.store import MessageStore, system_clock
+from commitlake.broker_lite.stores.rocketmq.store import MessageStore
 from commitlake.broker_lite.stores.rocketmq.writing import PutResult
 
 __all__ = [

@@ -12,12 +12,12 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from commitlake.broker_lite.stores.engine.file_queue import FileQueue
+from commitlake.broker_lite.stores.engine.mapped_file import Mappings
+from commitlake.broker_lite.stores.engine.queue_table import QueueGapError, QueueTable, QueueUnit
 from commitlake.broker_lite.stores.rocketmq.commitlog import CommitLog
 from commitlake.broker_lite.stores.rocketmq.dispatch import Dispatch
 from commitlake.broker_lite.stores.rocketmq.entry_queue import EntryQueue
-from commitlake.broker_lite.stores.rocketmq.file_queue import FileQueue
-from commitlake.broker_lite.stores.rocketmq.mapped_file import Mappings
-from commitlake.broker_lite.stores.rocketmq.queue_table import QueueGapError, QueueTable, QueueUnit
 from commitlake.schemas.layouts.rocketmq.batchconsumequeue import ENTRY, NO_COMPACTED_OFFSET, Entry, parse_entry
 from commitlake.schemas.layouts.rocketmq.consumequeue import Entry as SimpleEntry
 from commitlake.schemas.layouts.segments import MAX_QUEUE_OFFSET

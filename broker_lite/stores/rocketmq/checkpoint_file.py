@@ -5,40 +5,13 @@ Source: org.apache.rocketmq.store.StoreCheckpoint.
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from pathlib import Path
 
+from commitlake.broker_lite.stores.engine.checkpoint_file import read_in_place, write_in_place
 from commitlake.schemas.layouts.rocketmq.checkpoint import FILE_SIZE, parse_checkpoint, serialize_checkpoint
-from commitlake.schemas.store_files import open_file, open_or_create
 
 FILE_NAME = "checkpoint"
-
-
-def read_in_place(path: Path) -> bytes | None:
-    """Read a checkpoint that will be written in place; None where there is none.
-
-    Raises:
-        UnsafeFileError: if it is a link, no regular file, or has several names.
-    """
-    try:
-        descriptor = open_file(path, os.O_RDWR)
-    except FileNotFoundError:
-        return None
-    try:
-        return os.pread(descriptor, FILE_SIZE, 0)
-    finally:
-        os.close(descriptor)
-
-
-def write_in_place(path: Path, data: bytes) -> None:
-    """Write a checkpoint over the old one, or make it, and put it on the disk."""
-    descriptor = open_or_create(path, os.O_WRONLY)
-    try:
-        os.pwrite(descriptor, data, 0)
-        os.fdatasync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 class CheckpointFile:

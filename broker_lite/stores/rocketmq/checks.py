@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import chain
 
+from commitlake.broker_lite.stores.engine.errors import MessageRefusedError
+from commitlake.broker_lite.stores.engine.topic_names import check_topic
 from commitlake.broker_lite.stores.rocketmq.dispatch import parse_delay_level
-from commitlake.broker_lite.stores.rocketmq.errors import MessageRefusedError
-from commitlake.broker_lite.stores.rocketmq.topic_names import check_topic
 from commitlake.schemas.layouts.rocketmq import properties as props
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
 from commitlake.schemas.layouts.rocketmq.sysflag import TransactionType, transaction_type

@@ -9,11 +9,11 @@ import os
 from functools import partial
 from pathlib import Path
 
-from commitlake.broker_lite.stores.rocketmq.errors import StoreFilesError
-from commitlake.broker_lite.stores.rocketmq.file_queue import FileQueue
-from commitlake.broker_lite.stores.rocketmq.mapped_file import Mappings
+from commitlake.broker_lite.stores.engine.errors import StoreFilesError
+from commitlake.broker_lite.stores.engine.file_queue import FileQueue
+from commitlake.broker_lite.stores.engine.mapped_file import Mappings
+from commitlake.broker_lite.stores.engine.record_log import RecordLog
 from commitlake.broker_lite.stores.rocketmq.options import RECORD_ALLOWANCE_BYTES, StoreOptions
-from commitlake.broker_lite.stores.rocketmq.record_log import RecordLog
 from commitlake.schemas.layouts.boltmq.dialect import BLANK_MAGICS, MESSAGE_MAGICS, Dialect
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.rocketmq.commitlog import (

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from commitlake.broker_lite.stores.rocketmq.errors import ConfigFileError
-from commitlake.broker_lite.stores.rocketmq.kept_file import KeptFile
+from commitlake.broker_lite.stores.engine.errors import ConfigFileError
+from commitlake.broker_lite.stores.engine.kept_file import KeptFile
 from commitlake.schemas.layouts.boltmq.dialect import ROCKETMQ, Dialect
 from commitlake.schemas.layouts.numbers import INT64_MAX, INT64_MIN, int_within
 from commitlake.schemas.remoting.fastjson import parse_fastjson, serialize_fastjson

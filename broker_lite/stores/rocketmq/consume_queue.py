@@ -12,12 +12,12 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from commitlake.broker_lite.stores.engine.file_queue import FileQueue
+from commitlake.broker_lite.stores.engine.mapped_file import Mappings
+from commitlake.broker_lite.stores.engine.queue_table import QueueGapError, QueueTable, QueueUnit
 from commitlake.broker_lite.stores.rocketmq.commitlog import CommitLog
 from commitlake.broker_lite.stores.rocketmq.dispatch import Dispatch
 from commitlake.broker_lite.stores.rocketmq.entry_queue import EntryQueue
-from commitlake.broker_lite.stores.rocketmq.file_queue import FileQueue
-from commitlake.broker_lite.stores.rocketmq.mapped_file import Mappings
-from commitlake.broker_lite.stores.rocketmq.queue_table import QueueGapError, QueueTable, QueueUnit
 from commitlake.schemas.layouts.rocketmq.consumequeue import ENTRY, PRE_BLANK, Entry, parse_entry, serialize_entry
 
 FOLDER = "consumequeue"

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from commitlake.broker_lite.stores.engine.mapped_file import Mappings
 from commitlake.broker_lite.stores.rocketmq import commitlog, consume_queue, message_index
 from commitlake.broker_lite.stores.rocketmq.checkpoint_file import CheckpointFile
 from commitlake.broker_lite.stores.rocketmq.commitlog import CommitLog
 from commitlake.broker_lite.stores.rocketmq.config_files import ConfigFiles
-from commitlake.broker_lite.stores.rocketmq.mapped_file import Mappings
 from commitlake.broker_lite.stores.rocketmq.message_index import MessageIndex
 from commitlake.broker_lite.stores.rocketmq.options import StoreOptions
 from commitlake.broker_lite.stores.rocketmq.queues import StoreQueues

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from commitlake.broker_lite.stores.rocketmq.errors import StoreFilesError
-from commitlake.broker_lite.stores.rocketmq.mapped_file import MappedFile, Mappings
+from commitlake.broker_lite.stores.engine.errors import StoreFilesError
+from commitlake.broker_lite.stores.engine.mapped_file import MappedFile, Mappings
 from commitlake.schemas.layouts.rocketmq.indexfile import (
     ENTRY,
     HEADER,

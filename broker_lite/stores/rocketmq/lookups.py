@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Container, Generator, Iterator
 from contextlib import contextmanager
 
-from commitlake.broker_lite.stores.rocketmq.errors import StoreUnusableError
+from commitlake.broker_lite.stores.engine.errors import StoreUnusableError
+from commitlake.broker_lite.stores.engine.open_store import OpenStore
+from commitlake.broker_lite.stores.engine.pulling import PullLimits, PullResult
+from commitlake.broker_lite.stores.engine.reading import DEFAULT_MAX_MESSAGES, GetResult
 from commitlake.broker_lite.stores.rocketmq.files import StoreFiles
-from commitlake.broker_lite.stores.rocketmq.open_store import OpenStore
 from commitlake.broker_lite.stores.rocketmq.options import StoreOptions
-from commitlake.broker_lite.stores.rocketmq.pulling import PullLimits, PullResult, for_clients, low_bits, pull_records
-from commitlake.broker_lite.stores.rocketmq.reading import DEFAULT_KEY_LIMIT, MAX_TIME_MS, GetResult, Reader
+from commitlake.broker_lite.stores.rocketmq.pulling import for_clients, low_bits, pull_records
+from commitlake.broker_lite.stores.rocketmq.reading import DEFAULT_KEY_LIMIT, MAX_TIME_MS, Reader
 from commitlake.broker_lite.stores.rocketmq.writing import Writer
 from commitlake.schemas.layouts.rocketmq.commitlog import Message
 from commitlake.schemas.layouts.rocketmq.consumequeue import Entry
 
 _NO_LIMIT = 1 << 63
-DEFAULT_MAX_MESSAGES = 32
-"""What a consumer asks for at once."""
 
 
 class LookUps(OpenStore):
@@ -28,7 +28,9 @@ class LookUps(OpenStore):
     _writer: Writer
     _reader: Reader
 
-    def get(self, topic: str, queue_id: int, queue_offset: int, max_messages: int = DEFAULT_MAX_MESSAGES) -> GetResult:
+    def get(
+        self, topic: str, queue_id: int, queue_offset: int, max_messages: int = DEFAULT_MAX_MESSAGES
+    ) -> GetResult[Message]:
         """Messages of a queue, from a queue offset on.
 
         Raises:
@@ -149,7 +151,7 @@ class LookUps(OpenStore):
 
     def get_by_time(
         self, topic: str, queue_id: int, timestamp_ms: int, max_messages: int = DEFAULT_MAX_MESSAGES
-    ) -> GetResult:
+    ) -> GetResult[Message]:
         """Messages of a queue from the first on that was stored at or after a time; see `get`."""
         with self._reading() as reader:
             return reader.get(topic, queue_id, reader.offset_by_time(topic, queue_id, timestamp_ms), max_messages)

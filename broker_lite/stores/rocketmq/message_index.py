@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 
+from commitlake.broker_lite.stores.engine.mapped_file import MappedFile, Mappings, check_disk
 from commitlake.broker_lite.stores.rocketmq.dispatch import Dispatch
 from commitlake.broker_lite.stores.rocketmq.index_file import IndexFile
-from commitlake.broker_lite.stores.rocketmq.mapped_file import MappedFile, Mappings, check_disk
 from commitlake.schemas.layouts.rocketmq.indexfile import TAGS_KEY_PREFIX, Geometry, key_hash
 from commitlake.schemas.store_files import files_in
 

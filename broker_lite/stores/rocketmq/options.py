@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import StrEnum
 
-from commitlake.broker_lite.stores.rocketmq.errors import OptionError
+from commitlake.broker_lite.stores.engine.errors import OptionError
+from commitlake.broker_lite.stores.engine.options import FlushMode, RetentionOptions, check_range
 from commitlake.schemas.layouts.boltmq.dialect import ROCKETMQ, Dialect
 from commitlake.schemas.layouts.rocketmq import batchconsumequeue, consumequeue, indexfile, timer_log
 from commitlake.schemas.layouts.rocketmq.commitlog import END_RESERVE, MIN_RECORD_SIZE
@@ -17,48 +17,6 @@ DEFAULT_STORE_HOST = Host.of("127.0.0.1", 10911)
 
 RECORD_ALLOWANCE_BYTES = 64 << 10
 """A record may be this much larger than the largest body: topic and properties are in it too."""
-
-
-class FlushMode(StrEnum):
-    """When a message is on the disk: before `put` returns, or within the flush interval."""
-
-    SYNC = "sync"
-    ASYNC = "async"
-
-
-@dataclass(frozen=True, slots=True)
-class RetentionOptions:
-    """What goes when; names and defaults are those of RocketMQ's MessageStoreConfig.
-
-    Attributes:
-        file_reserved_hours: age from which a segment may go.
-        delete_hours: the hours of the day, local time, in which it does.
-        disk_max_used_percent: on a fuller disk it goes at any hour.
-        clean_forcibly_percent: on a fuller disk segments go at any age.
-        warning_percent: on a fuller disk nothing is stored any more.
-        delete_batch: segments that one turn deletes at most.
-    """
-
-    file_reserved_hours: int = 72
-    delete_hours: tuple[int, ...] = (4,)
-    disk_max_used_percent: int = 75
-    clean_forcibly_percent: int = 85
-    warning_percent: int = 90
-    delete_batch: int = 10
-
-    def __post_init__(self) -> None:
-        """Refuse what makes no sense.
-
-        Raises:
-            OptionError: names the option, with what was expected and found.
-        """
-        if self.file_reserved_hours < 0:
-            raise OptionError(f"file_reserved_hours: expected 0 or more, found {self.file_reserved_hours}")
-        if not all(0 <= hour < 24 for hour in self.delete_hours):
-            raise OptionError(f"delete_hours: expected hours from 0 to 23, found {self.delete_hours}")
-        for name in ("disk_max_used_percent", "clean_forcibly_percent", "warning_percent"):
-            if not 0 < (percent := getattr(self, name)) <= 100:
-                raise OptionError(f"{name}: expected 1 to 100, found {percent}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,19 +63,19 @@ class StoreOptions:
         Raises:
             OptionError: names the option, with what was expected and found.
         """
-        _check("segment_size_bytes", self.segment_size_bytes, MIN_RECORD_SIZE + END_RESERVE, (1 << 31) - 1)
+        check_range("segment_size_bytes", self.segment_size_bytes, MIN_RECORD_SIZE + END_RESERVE, (1 << 31) - 1)
         for name, unit in (
             ("consume_queue_file_size_bytes", consumequeue.ENTRY.size),
             ("batch_queue_file_size_bytes", batchconsumequeue.ENTRY.size),
         ):
-            _check(name, size := getattr(self, name), unit, (1 << 31) - 1)
+            check_range(name, size := getattr(self, name), unit, (1 << 31) - 1)
             if size % unit:
                 raise OptionError(f"{name}: expected a multiple of {unit}, found {size}")
-        _check("timer_log_file_size_bytes", self.timer_log_file_size_bytes, timer_log.MIN_FILE_SIZE, (1 << 31) - 1)
-        _check("index_slots", self.index_slots, 1, (1 << 31) - 1)
-        _check("index_entries", self.index_entries, 2, (1 << 31) - 1)
-        _check("flush_interval_ms", self.flush_interval_ms, 1, 1 << 31)
-        _check("max_message_size_bytes", self.max_message_size_bytes, 0, (1 << 31) - 1 - RECORD_ALLOWANCE_BYTES)
+        check_range("timer_log_file_size_bytes", self.timer_log_file_size_bytes, timer_log.MIN_FILE_SIZE, (1 << 31) - 1)
+        check_range("index_slots", self.index_slots, 1, (1 << 31) - 1)
+        check_range("index_entries", self.index_entries, 2, (1 << 31) - 1)
+        check_range("flush_interval_ms", self.flush_interval_ms, 1, 1 << 31)
+        check_range("max_message_size_bytes", self.max_message_size_bytes, 0, (1 << 31) - 1 - RECORD_ALLOWANCE_BYTES)
         try:
             parse_delay_levels(self.message_delay_level)
         except ValueError as error:
@@ -154,8 +112,3 @@ class StoreOptions:
     def index_geometry(self) -> indexfile.Geometry:
         """Slots and entries of an IndexFile."""
         return indexfile.Geometry(self.index_slots, self.index_entries)
-
-
-def _check(name: str, value: int, least: int, most: int) -> None:
-    if not least <= value <= most:
-        raise OptionError(f"{name}: expected {least} to {most}, found {value}")

@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
+from commitlake.broker_lite.stores.engine.errors import MessageRefusedError
+from commitlake.broker_lite.stores.engine.topic_names import check_topic
 from commitlake.broker_lite.stores.rocketmq.checks import check_message
 from commitlake.broker_lite.stores.rocketmq.dispatch import Dispatching, is_queued
-from commitlake.broker_lite.stores.rocketmq.errors import MessageRefusedError
 from commitlake.broker_lite.stores.rocketmq.options import StoreOptions
-from commitlake.broker_lite.stores.rocketmq.topic_names import check_topic
 from commitlake.schemas.layouts.base import Layout
 from commitlake.schemas.layouts.boltmq.dialect import ROCKETMQ
 from commitlake.schemas.layouts.errors import UnserializableError

@@ -5,62 +5,19 @@ Source: DefaultMessageStore.getMessage, isTheBatchFull.
 
 from __future__ import annotations
 
-import math
-import time
 from collections.abc import Callable, Container
-from typing import NamedTuple
 
+from commitlake.broker_lite.stores.engine.pulling import MAX_EXAMINED, PullLimits, PullResult
+from commitlake.broker_lite.stores.engine.reading import GetStatus, Place, place_in
 from commitlake.broker_lite.stores.rocketmq.batch_queue import BatchConsumeQueue
 from commitlake.broker_lite.stores.rocketmq.files import StoreFiles
-from commitlake.broker_lite.stores.rocketmq.reading import GetStatus, Place, place_in
 from commitlake.schemas.layouts.boltmq.dialect import BLANK_MAGICS, BOLTMQ, ROCKETMQ
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.rocketmq.commitlog import BLANK, in_dialect
 from commitlake.schemas.layouts.rocketmq.consumequeue import ENTRY
 
-MAX_EXAMINED = 800
-"""Entries that one pull looks at where a filter wants few of them."""
 _UNFILTERED_OF_STEP = 16
 _PRE_BLANK_SIZE = 0x7FFFFFFF
-
-
-class PullLimits(NamedTuple):
-    """How much one pull gives; a single record may be larger.
-
-    Attributes:
-        messages: how many at most.
-        bytes: of all records together.
-        deadline: by `time.perf_counter`, when the pull ends with what it has; at least one entry is examined.
-    """
-
-    messages: int
-    bytes: int
-    deadline: float = math.inf
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the deadline has come."""
-        return time.perf_counter() >= self.deadline
-
-
-class PullResult(NamedTuple):
-    """Records of a queue.
-
-    Attributes:
-        status: whether there were any, and why not.
-        records: as clients get them, in order of their queue offsets.
-        next_offset: the queue offset to ask for next.
-        min_offset: of the queue's first message that is kept.
-        max_offset: of the queue's next message.
-        is_cut: whether the deadline came before everything that one pull examines was examined.
-    """
-
-    status: GetStatus
-    records: list[bytes]
-    next_offset: int
-    min_offset: int
-    max_offset: int
-    is_cut: bool = False
 
 
 def pull_records(

@@ -12,6 +12,10 @@ import logging
 from collections.abc import Iterator
 from pathlib import Path
 
+from commitlake.broker_lite.stores.engine.errors import StoreFilesError
+from commitlake.broker_lite.stores.engine.mapped_file import Mappings
+from commitlake.broker_lite.stores.engine.queue_table import QueueGapError
+from commitlake.broker_lite.stores.engine.topic_names import is_broker_topic, is_valid_topic
 from commitlake.broker_lite.stores.rocketmq import batch_queue, consume_queue
 from commitlake.broker_lite.stores.rocketmq.batch_queue import BatchConsumeQueue, BatchConsumeQueues
 from commitlake.broker_lite.stores.rocketmq.batch_topics import BatchTopics
@@ -19,11 +23,7 @@ from commitlake.broker_lite.stores.rocketmq.commitlog import CommitLog
 from commitlake.broker_lite.stores.rocketmq.config_files import MAX_QUEUES, Topics
 from commitlake.broker_lite.stores.rocketmq.consume_queue import ConsumeQueue, ConsumeQueues
 from commitlake.broker_lite.stores.rocketmq.dispatch import Dispatch
-from commitlake.broker_lite.stores.rocketmq.errors import StoreFilesError
-from commitlake.broker_lite.stores.rocketmq.mapped_file import Mappings
 from commitlake.broker_lite.stores.rocketmq.options import StoreOptions
-from commitlake.broker_lite.stores.rocketmq.queue_table import QueueGapError
-from commitlake.broker_lite.stores.rocketmq.topic_names import is_broker_topic, is_valid_topic
 from commitlake.schemas.layouts.rocketmq.inner_batch import BATCH_QUEUE_TYPE, SIMPLE_QUEUE_TYPE
 from commitlake.schemas.layouts.rocketmq.light_queues import LIGHT_PREFIX, LIGHT_QUEUE_ID, can_be_folder
 

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Generator
-from enum import StrEnum
-from typing import NamedTuple, Protocol
 
+from commitlake.broker_lite.stores.engine.errors import IndexDisabledError, StoreFilesError
+from commitlake.broker_lite.stores.engine.queue_table import QueueUnit
+from commitlake.broker_lite.stores.engine.reading import GetResult, GetStatus, place_in
 from commitlake.broker_lite.stores.rocketmq.batch_queue import BatchConsumeQueue
-from commitlake.broker_lite.stores.rocketmq.errors import IndexDisabledError, StoreFilesError
 from commitlake.broker_lite.stores.rocketmq.files import StoreFiles
-from commitlake.broker_lite.stores.rocketmq.queue_table import QueueUnit
 from commitlake.broker_lite.stores.rocketmq.queues import AnyQueue
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.rocketmq.commitlog import Message
@@ -27,79 +26,6 @@ from commitlake.schemas.layouts.rocketmq.properties import UNIQ_KEY
 MAX_TIME_MS = (1 << 63) - 1
 DEFAULT_KEY_LIMIT = 64
 """What a broker answers at most."""
-
-
-class GetStatus(StrEnum):
-    """The answer to a `get`, as RocketMQ's GetMessageStatus."""
-
-    FOUND = "FOUND"
-    NO_MATCHED_MESSAGE = "NO_MATCHED_MESSAGE"
-    NO_MATCHED_LOGIC_QUEUE = "NO_MATCHED_LOGIC_QUEUE"
-    NO_MESSAGE_IN_QUEUE = "NO_MESSAGE_IN_QUEUE"
-    OFFSET_TOO_SMALL = "OFFSET_TOO_SMALL"
-    OFFSET_OVERFLOW_ONE = "OFFSET_OVERFLOW_ONE"
-    OFFSET_OVERFLOW_BADLY = "OFFSET_OVERFLOW_BADLY"
-
-
-class Place(NamedTuple):
-    """Where a queue offset lies.
-
-    Attributes:
-        status: FOUND where there is an entry, else why there is none.
-        next_offset: the queue offset to ask for, or to ask for instead.
-        min_offset: of the queue's first message that is kept.
-        max_offset: of the queue's next message.
-    """
-
-    status: GetStatus
-    next_offset: int
-    min_offset: int
-    max_offset: int
-
-
-class Numbered(Protocol):
-    """A queue, as far as its numbers go."""
-
-    @property
-    def max_offset(self) -> int:
-        """Queue offset of the next message."""
-
-    def min_offset(self, min_physical_offset: int, /) -> int:
-        """Queue offset of the first entry whose record the log still has."""
-
-
-def place_in(queue: Numbered | None, log_start: int, queue_offset: int) -> Place:
-    """Where a queue offset lies in a queue, if there is one, of a log that begins at `log_start`."""
-    if queue is None:
-        return Place(GetStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0)
-    low, high = queue.min_offset(log_start), queue.max_offset
-    if high == 0:
-        return Place(GetStatus.NO_MESSAGE_IN_QUEUE, 0, low, high)
-    if queue_offset < low:
-        return Place(GetStatus.OFFSET_TOO_SMALL, low, low, high)
-    if queue_offset == high:
-        return Place(GetStatus.OFFSET_OVERFLOW_ONE, high, low, high)
-    if queue_offset > high:
-        return Place(GetStatus.OFFSET_OVERFLOW_BADLY, high, low, high)
-    return Place(GetStatus.FOUND, queue_offset, low, high)
-
-
-class GetResult(NamedTuple):
-    """Messages of a queue.
-
-    Attributes:
-        status: whether there were any, and why not.
-        messages: in order of their queue offsets.
-        next_offset: the queue offset to ask for next.
-        min_offset: of the queue's first message that is kept.
-        max_offset: of the queue's next message.
-    """
-
-    status: GetStatus
-    messages: list[Message]
-    next_offset: int
-    min_offset: int
-    max_offset: int
 
 
 class Reader:
@@ -129,7 +55,7 @@ class Reader:
         timestamp = None if entry is None else self._log.store_timestamp_at(entry.physical_offset)
         return -1 if timestamp is None else timestamp
 
-    def get(self, topic: str, queue_id: int, queue_offset: int, max_messages: int) -> GetResult:
+    def get(self, topic: str, queue_id: int, queue_offset: int, max_messages: int) -> GetResult[Message]:
         """Messages of a queue from a queue offset on; see `MessageStore.get`."""
         queue = self._queues.find(topic, queue_id)
         where = place_in(queue, self._log.start, queue_offset)

@@ -10,32 +10,28 @@ The folder holds `commitlog/`, `consumequeue/`, `index/`, `config/`, `checkpoint
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from commitlake.broker_lite.stores.engine.open_store import system_clock
+from commitlake.broker_lite.stores.engine.options import FlushMode
+from commitlake.broker_lite.stores.engine.ownership import AbortMark, StoreLock
+from commitlake.broker_lite.stores.engine.progress import Progress
+from commitlake.broker_lite.stores.engine.retention import Retention
 from commitlake.broker_lite.stores.rocketmq.config_files import MAX_QUEUES, ConfigFiles
 from commitlake.broker_lite.stores.rocketmq.dispatch import Dispatching
 from commitlake.broker_lite.stores.rocketmq.files import StoreFiles
 from commitlake.broker_lite.stores.rocketmq.flushing import Flusher
 from commitlake.broker_lite.stores.rocketmq.lookups import LookUps
-from commitlake.broker_lite.stores.rocketmq.options import FlushMode, StoreOptions
-from commitlake.broker_lite.stores.rocketmq.ownership import AbortMark, StoreLock
+from commitlake.broker_lite.stores.rocketmq.options import StoreOptions
 from commitlake.broker_lite.stores.rocketmq.prepared import Preparing, SentMessage
-from commitlake.broker_lite.stores.rocketmq.progress import Progress
 from commitlake.broker_lite.stores.rocketmq.reading import Reader
 from commitlake.broker_lite.stores.rocketmq.recovery import Recovery
-from commitlake.broker_lite.stores.rocketmq.retention import Retention
 from commitlake.broker_lite.stores.rocketmq.writing import PutResult, Writer, needs_numbers
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
 from commitlake.schemas.layouts.rocketmq.light_queues import LIGHT_PREFIX
 from commitlake.schemas.layouts.rocketmq.timer_checkpoint import TimerCheckpoint
 from commitlake.schemas.store_files import make_folders
-
-
-def system_clock() -> int:
-    """Milliseconds since 1970."""
-    return time.time_ns() // 1_000_000
 
 
 class MessageStore(LookUps):

@@ -12,13 +12,13 @@ from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
+from commitlake.broker_lite.stores.engine.errors import MessageRefusedError, StoreUnusableError
+from commitlake.broker_lite.stores.engine.log_writer import LogWriter
+from commitlake.broker_lite.stores.engine.progress import Progress
 from commitlake.broker_lite.stores.rocketmq.checks import check_batch
-from commitlake.broker_lite.stores.rocketmq.errors import MessageRefusedError, StoreUnusableError
 from commitlake.broker_lite.stores.rocketmq.files import StoreFiles
-from commitlake.broker_lite.stores.rocketmq.log_writer import LogWriter
 from commitlake.broker_lite.stores.rocketmq.options import StoreOptions
 from commitlake.broker_lite.stores.rocketmq.prepared import Prepared, Preparing
-from commitlake.broker_lite.stores.rocketmq.progress import Progress
 from commitlake.broker_lite.stores.rocketmq.queues import AnyQueue
 from commitlake.schemas.layouts.numbers import parse_int
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage

@@ -208,7 +208,7 @@ def test_broken_file_without_a_backup_keeps_the_store_closed(root: Path) -> None
 
 
 def test_changes_are_saved_in_the_background(root: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("commitlake.broker_lite.stores.rocketmq.flushing.CONFIG_SAVE_INTERVAL_SECONDS", 0.0)
+    monkeypatch.setattr("commitlake.broker_lite.stores.engine.flushing.CONFIG_SAVE_INTERVAL_SECONDS", 0.0)
     with MessageStore.open(root, SMALL, clock=clock) as store:
         store.config.consumer_offsets.commit("orders", "CG", 0, 5)
         path = root / "config" / "consumerOffset.json"

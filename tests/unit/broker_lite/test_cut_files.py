@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from commitlake.broker_lite.stores.engine.errors import FileCutError
 from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreError
-from commitlake.broker_lite.stores.rocketmq.errors import FileCutError
 from tests.unit.broker_lite.builders import SMALL, fill, message
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from commitlake.broker_lite.stores.engine.file_queue import FileQueue
+from commitlake.broker_lite.stores.engine.mapped_file import MappedFile, Mappings
 from commitlake.broker_lite.stores.rocketmq import StoreFilesError
-from commitlake.broker_lite.stores.rocketmq.file_queue import FileQueue
-from commitlake.broker_lite.stores.rocketmq.mapped_file import MappedFile, Mappings
 from commitlake.schemas.store_files import remove_file
 
 
@@ -73,7 +73,7 @@ def test_a_process_that_dies_while_files_are_deleted_leaves_no_hole(
         left.pop()
         remove_file(path, below=below)
 
-    monkeypatch.setattr("commitlake.broker_lite.stores.rocketmq.mapped_file.remove_file", remove_one)
+    monkeypatch.setattr("commitlake.broker_lite.stores.engine.mapped_file.remove_file", remove_one)
     with pytest.raises(KilledError):
         remove(files)
     assert opened(tmp_path).end == 40 - 10 * survived

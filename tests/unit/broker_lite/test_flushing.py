@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from commitlake.broker_lite.stores.engine.mapped_file import MappedFile, Mappings, check_disk
 from commitlake.broker_lite.stores.rocketmq import (
     DiskFullError,
     FlushMode,
@@ -19,7 +20,6 @@ from commitlake.broker_lite.stores.rocketmq import (
     StoreUnusableError,
 )
 from commitlake.broker_lite.stores.rocketmq.checkpoint_file import CheckpointFile
-from commitlake.broker_lite.stores.rocketmq.mapped_file import MappedFile, Mappings, check_disk
 from tests.unit.broker_lite.builders import SMALL, STORED_MS, Clock, crash, fill, message
 
 SYNC = StoreOptions(
@@ -263,7 +263,7 @@ QUICK = StoreOptions(segment_size_bytes=4096, consume_queue_file_size_bytes=160,
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EMFILE, errno.EIO])
 def test_tables_that_cannot_be_saved_are_saved_later(root: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
-    monkeypatch.setattr("commitlake.broker_lite.stores.rocketmq.flushing.CONFIG_SAVE_INTERVAL_SECONDS", 0.01)
+    monkeypatch.setattr("commitlake.broker_lite.stores.engine.flushing.CONFIG_SAVE_INTERVAL_SECONDS", 0.01)
     failed = threading.Event()
     with MessageStore.open(root, QUICK) as store:
         with monkeypatch.context() as broken:
@@ -272,7 +272,7 @@ def test_tables_that_cannot_be_saved_are_saved_later(root: Path, monkeypatch: py
                 failed.set()
                 raise OSError(number, os.strerror(number))
 
-            broken.setattr("commitlake.broker_lite.stores.rocketmq.kept_file.sync_folder", fail)
+            broken.setattr("commitlake.broker_lite.stores.engine.kept_file.sync_folder", fail)
             store.config.consumer_offsets.commit("orders", "shipping", 0, 7)
             assert failed.wait(20)
             store.put(message(0))
@@ -284,7 +284,7 @@ def test_tables_that_cannot_be_saved_are_saved_later(root: Path, monkeypatch: py
 def test_a_checkpoint_that_cannot_be_written_is_written_later(
     root: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    monkeypatch.setattr("commitlake.broker_lite.stores.rocketmq.flushing.QUEUE_FLUSH_INTERVAL_SECONDS", 0.01)
+    monkeypatch.setattr("commitlake.broker_lite.stores.engine.flushing.QUEUE_FLUSH_INTERVAL_SECONDS", 0.01)
     failed = threading.Event()
     with MessageStore.open(root, QUICK, clock=Clock()) as store:
         with monkeypatch.context() as broken:

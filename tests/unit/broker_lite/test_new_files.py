@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from commitlake.broker_lite.stores.rocketmq.errors import StoreFilesError
-from commitlake.broker_lite.stores.rocketmq.mapped_file import MappedFile, Mappings
+from commitlake.broker_lite.stores.engine.errors import StoreFilesError
+from commitlake.broker_lite.stores.engine.mapped_file import MappedFile, Mappings
 
 SIZE = 4096
 

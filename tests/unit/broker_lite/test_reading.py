@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from commitlake.broker_lite.stores.engine.mapped_file import Mappings
 from commitlake.broker_lite.stores.rocketmq import (
     GetStatus,
     IndexDisabledError,
@@ -14,7 +15,6 @@ from commitlake.broker_lite.stores.rocketmq import (
     StoreFilesError,
     StoreOptions,
 )
-from commitlake.broker_lite.stores.rocketmq.mapped_file import Mappings
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 from commitlake.schemas.layouts.rocketmq.indexfile import tags_key

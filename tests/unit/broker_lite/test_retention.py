@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from commitlake.broker_lite.stores.engine.options import RetentionOptions
+from commitlake.broker_lite.stores.engine.retention import Retention, used_percent
 from commitlake.broker_lite.stores.rocketmq import MessageStore, OptionError
-from commitlake.broker_lite.stores.rocketmq.options import RetentionOptions
-from commitlake.broker_lite.stores.rocketmq.retention import Retention, used_percent
 from tests.unit.broker_lite.builders import SMALL, all_messages, fill
 
 NOW = time.time()

@@ -211,7 +211,7 @@ def test_a_store_that_others_own_is_told(
     def refuse(path: str, *_: object) -> int:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
 
-    monkeypatch.setattr("commitlake.broker_lite.stores.rocketmq.ownership.os.open", refuse)
+    monkeypatch.setattr("commitlake.broker_lite.stores.engine.ownership.os.open", refuse)
     assert run(tmp_path) == ExitCode.USAGE
     errors = capsys.readouterr().err
     assert f"cannot be opened: Permission denied: {tmp_path / 'store'}" in errors

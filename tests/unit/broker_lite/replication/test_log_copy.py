@@ -169,7 +169,7 @@ def test_a_full_disk_leaves_a_copy_that_goes_on(
         copy(log, data[:3000])
         with monkeypatch.context() as patched:
             full = SimpleNamespace(f_bavail=0, f_frsize=1)
-            patched.setattr("commitlake.broker_lite.stores.rocketmq.mapped_file.os.statvfs", lambda _: full)
+            patched.setattr("commitlake.broker_lite.stores.engine.mapped_file.os.statvfs", lambda _: full)
             with pytest.raises(DiskFullError):
                 copy(log, data[3000:], 3000)
         start = log.end

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from commitlake.broker_lite.stores.engine.options import RetentionOptions
 from commitlake.broker_lite.stores.jmq import JournalStore
-from commitlake.broker_lite.stores.rocketmq.options import RetentionOptions
 from commitlake.schemas.layouts.jmq.journal import JournalMessage
 from commitlake.schemas.layouts.jmq.queue import ENTRY, Entry
 from commitlake.schemas.layouts.segments import segment_name

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from commitlake.broker_lite.stores.engine.options import RetentionOptions
 from commitlake.broker_lite.stores.jmq import ArchiveView, JournalStore
-from commitlake.broker_lite.stores.rocketmq.options import RetentionOptions
 from commitlake.schemas.layouts.jmq.consumption import Consumption, Outcome
 from tests.unit.broker_lite.builders import Clock
 from tests.unit.broker_lite.stores.jmq.builders import CLIENT, SMALL, fill

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from commitlake.broker_lite.stores.engine.pulling import PullLimits
 from commitlake.broker_lite.stores.jmq import JournalOptions, JournalStore
 from commitlake.broker_lite.stores.jmq.checkpoint_file import JournalCheckpointFile
 from commitlake.broker_lite.stores.jmq.routing import Routing, ordered_queue
@@ -23,7 +24,6 @@ from commitlake.broker_lite.stores.rocketmq import (
     StoreLockedError,
     StoreUnusableError,
 )
-from commitlake.broker_lite.stores.rocketmq.pulling import PullLimits
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.jmq.body import original_body
 from commitlake.schemas.layouts.jmq.journal import HEAD, MAX_BODY_SIZE, JournalMessage, parse_message

@@ -10,9 +10,9 @@ from pathlib import Path
 from commitlake.broker_lite.broker.broker import Broker
 from commitlake.broker_lite.broker.options import BrokerOptions
 from commitlake.broker_lite.handlers.dispatcher import Dispatcher
+from commitlake.broker_lite.stores.engine.options import RetentionOptions
 from commitlake.broker_lite.stores.jmq import RetryStatus
 from commitlake.broker_lite.stores.jmq_adapter import JmqStore
-from commitlake.broker_lite.stores.rocketmq.options import RetentionOptions
 from tests.unit.broker_lite.broker_builders import Peer
 from tests.unit.broker_lite.builders import Clock
 from tests.unit.broker_lite.stores.jmq.builders import BROKER

@@ -10,8 +10,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
-from commitlake.broker_lite.stores.rocketmq.errors import MessageRefusedError
-from commitlake.broker_lite.stores.rocketmq.file_queue import FileQueue
+from commitlake.broker_lite.stores.engine.errors import MessageRefusedError
+from commitlake.broker_lite.stores.engine.file_queue import FileQueue
 
 
 class RecordLog(ABC):

@@ -11,8 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
-from commitlake.broker_lite.stores.rocketmq.file_queue import FileQueue
-from commitlake.broker_lite.stores.rocketmq.mapped_file import Mappings
+from commitlake.broker_lite.stores.engine.file_queue import FileQueue
+from commitlake.broker_lite.stores.engine.mapped_file import Mappings
 from commitlake.schemas.errors import CommitLakeError
 from commitlake.schemas.layouts.rocketmq.consumequeue import Entry
 from commitlake.schemas.layouts.segments import parse_queue_folder

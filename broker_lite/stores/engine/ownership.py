@@ -12,7 +12,7 @@ import os
 import threading
 from pathlib import Path
 
-from commitlake.broker_lite.stores.rocketmq.errors import StoreLockedError
+from commitlake.broker_lite.stores.engine.errors import StoreLockedError
 from commitlake.schemas.store_files import create_file, open_or_create, sync_folder
 
 LOCK_FILE = "lock"

@@ -17,7 +17,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from commitlake.broker_lite.stores.rocketmq.errors import DiskFullError, FileCutError, StoreFilesError
+from commitlake.broker_lite.stores.engine.errors import DiskFullError, FileCutError, StoreFilesError
 from commitlake.schemas.store_files import FILE_MODE, create_file, make_folders, open_file, open_parent, remove_file
 
 DEFAULT_MAX_MAPPED_FILES = 256

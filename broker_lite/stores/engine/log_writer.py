@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 
-from commitlake.broker_lite.stores.rocketmq.errors import StoreUnusableError
-from commitlake.broker_lite.stores.rocketmq.progress import Progress
+from commitlake.broker_lite.stores.engine.errors import StoreUnusableError
+from commitlake.broker_lite.stores.engine.progress import Progress
 
 
 class LogWriter:

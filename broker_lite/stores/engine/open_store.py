@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from commitlake.broker_lite.stores.rocketmq.flushing import LogFlusher
-from commitlake.broker_lite.stores.rocketmq.log_writer import LogWriter
-from commitlake.broker_lite.stores.rocketmq.mapped_file import Mappings
-from commitlake.broker_lite.stores.rocketmq.ownership import AbortMark, StoreLock
-from commitlake.broker_lite.stores.rocketmq.retention import Retention
+from commitlake.broker_lite.stores.engine.flushing import LogFlusher
+from commitlake.broker_lite.stores.engine.log_writer import LogWriter
+from commitlake.broker_lite.stores.engine.mapped_file import Mappings
+from commitlake.broker_lite.stores.engine.ownership import AbortMark, StoreLock
+from commitlake.broker_lite.stores.engine.retention import Retention
+
+
+def system_clock() -> int:
+    """Milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
 
 
 class OpenStore(ABC):

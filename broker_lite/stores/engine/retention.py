@@ -16,8 +16,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from commitlake.broker_lite.stores.rocketmq.file_queue import FileQueue
-from commitlake.broker_lite.stores.rocketmq.options import RetentionOptions
+from commitlake.broker_lite.stores.engine.file_queue import FileQueue
+from commitlake.broker_lite.stores.engine.options import RetentionOptions
 
 _HOUR_SECONDS = 3600
 _logger = logging.getLogger(__name__)
