@@ -40,7 +40,7 @@ from commitlake.jobs.cli.sizes import size_text
 from commitlake.jobs.pages.quality import write_page
 from commitlake.pipelines.archive.judging import JudgementPage
 from commitlake.pipelines.archive.places import check_bodies
-from commitlake.pipelines.archive.run import MIB, Config, OnRefusal, Result
+from commitlake.pipelines.archive.run import MIB, Config, OnRefusal, Result, finish_earlier_runs
 from commitlake.pipelines.archive.work import find_work
 from commitlake.schemas.errors import ExitCode
 
@@ -161,8 +161,8 @@ def job(arguments: argparse.Namespace) -> ExitCode:
         return _follow(arguments, config)
     work = find_work(config.store, config.broker, lake, formats=config.layout.formats)
     check_bodies(lake, config.bodies)
-    if work.is_nothing and config.hbase is None:
-        result = Result(0, work.snapshot.ranges)
+    if not work.snapshot.size and config.hbase is None:
+        result = finish_earlier_runs(config, work)
     else:
         from commitlake.connectors.runtime.spark_session import get_session
         from commitlake.pipelines.archive.concurrent import archive_beside_others

@@ -97,7 +97,7 @@ class Follower:
     def _catch_up(self, left: ArchiveWork) -> None:
         """Do what runs before have left: where nothing is new, the stream has no micro-batch to do it."""
         result = run_archive(self._spark, self._config, left)
-        if result.recovered or result.hbase:
+        if result.recovered or result.hbase or result.keys:
             self._told(result)
 
     def _stream(self, interval: datetime.timedelta | None, max_bytes: int) -> None:
@@ -176,7 +176,7 @@ def may_go_well_later(error: Exception) -> bool:
 
 
 def find_left(config: Config) -> ArchiveWork | None:
-    """What runs before have left to do, apart from what is new; None for a store that has nothing yet.
+    """What runs before may have left to do, apart from what is new; None where there was no run yet.
 
     Raises:
         CommitLogError: as for `find_work`.
@@ -186,7 +186,7 @@ def find_left(config: Config) -> ArchiveWork | None:
         left = find_work(config.store, config.broker, lake, until=Snapshot({}), formats=layouts)
     except EmptyStoreError:
         return None
-    return left if left.unfinished or config.hbase is not None else None
+    return left if left.last.sequence else None
 
 
 def _first_line(error: Exception) -> str:

@@ -29,23 +29,27 @@ def _store_line(name: str, part: StoreRange) -> str:
 
 def summary(result: Result) -> list[str]:
     """What a run tells at its end."""
-    lines = [f"run {sequence}, which had been stopped, is finished" for sequence in result.recovered]
+    lines = [f"run {sequence}, which another process had not finished, is finished" for sequence in result.recovered]
     stores = store_lines(result.ranges)
     after = _after(result)
     if not result.sequence:
         if not result.bytes_of_others:
-            lines.append(f"nothing new in {len(result.ranges)} stores")
-        return [*lines, *stores, *after]
+            stores_text = "1 store" if len(result.ranges) == 1 else f"{len(result.ranges)} stores"
+            lines.append(f"nothing new in {stores_text}")
+        return [*lines, *stores, *_keys(result), *after]
     rate = f"{result.messages / result.seconds:,.0f} messages/s, {size_text(result.bytes / result.seconds)}/s"
     done = f"{result.messages:,} messages from {size_text(result.bytes)} in {result.seconds:.1f} s ({rate})"
     sizes = f"  in the lake: metadata {size_text(result.metadata_bytes)}, bodies {size_text(result.pack_bytes)}"
     lines += [f"run {result.sequence}: {done}", sizes, *stores]
-    if result.keys:
-        lines.append(f"  {result.keys:,} keys of messages ({result.keys_seconds:.1f} s)")
+    lines += _keys(result)
     if result.hbase:
         lines.append(f"  {result.hbase:,} messages into HBase ({result.hbase_seconds:.1f} s)")
     lines += [f"  {warning}" for warning in result.warnings]
     return [*lines, *after, f"  verdict: {result.verdict.text}"]
+
+
+def _keys(result: Result) -> list[str]:
+    return [f"  {result.keys:,} keys of messages ({result.keys_seconds:.1f} s)"] if result.keys else []
 
 
 def _after(result: Result) -> list[str]:

@@ -189,23 +189,12 @@ def run_archive(
     if work is None:
         check_bodies(lake, config.bodies)
         work = find_work(config.store, config.broker, lake, formats=config.layout.formats)
-    recovered = [commit.sequence for commit in work.unfinished]
-    followed = _NO_KEYS
     if not work.snapshot.size:
-        if work.unfinished:
-            finish_runs(lake, work.commit.run_id, config.parser_version)
-        if work.last.sequence:  # the run before this one may have been stopped when only its keys were missing
-            followed = _follow_keys(lake, config, spark)
+        result = finish_earlier_runs(config, work, spark)
         put = _follow_hbase(lake, config, spark)
-        return Result(
-            0,
-            work.snapshot.ranges,
-            hbase=put.rows,
-            hbase_seconds=put.seconds,
-            seconds=time.monotonic() - started,
-            recovered=recovered,
-            behind=_behind(followed, put),
-        )
+        behind = (*result.behind, *_behind(_NO_KEYS, put))
+        seconds = time.monotonic() - started
+        return replace(result, hbase=put.rows, hbase_seconds=put.seconds, seconds=seconds, behind=behind)
     started_at = datetime.datetime.now(datetime.UTC)
     if not config.bodies_moved:
         check_same_root(work.last, bodies_root(lake, config.bodies))
@@ -244,12 +233,38 @@ def run_archive(
         hbase_seconds=put.seconds,
         keys=followed.rows,
         keys_seconds=followed.seconds,
-        recovered=recovered,
+        recovered=[commit.sequence for commit in work.unfinished],
         behind=_behind(followed, put),
     )
 
 
-def _follow_keys(lake: LakePaths, config: Config, spark: SparkSession) -> Followed:
+def finish_earlier_runs(config: Config, work: ArchiveWork, spark: SparkSession | None = None) -> Result:
+    """Do what runs that were stopped have left undone: the other tables, and the keys of messages.
+
+    Args:
+        config: as for `run_archive`.
+        work: from `find_work`, with nothing new in any store.
+        spark: for more keys than this process should read alone.
+
+    Returns:
+        A result without a run of its own.
+    """
+    lake = LakePaths(config.lake)
+    if work.unfinished:
+        finish_runs(lake, work.commit.run_id, config.parser_version)
+    # Also without an unfinished run: it may have been stopped when only its keys were missing.
+    followed = _follow_keys(lake, config, spark) if work.last.sequence else _NO_KEYS
+    return Result(
+        0,
+        work.snapshot.ranges,
+        keys=followed.rows,
+        keys_seconds=followed.seconds,
+        recovered=[commit.sequence for commit in work.unfinished],
+        behind=_behind(followed, _NOTHING_IN_HBASE),
+    )
+
+
+def _follow_keys(lake: LakePaths, config: Config, spark: SparkSession | None) -> Followed:
     return catch_up_keys(lake, spark) if config.keys else _NO_KEYS
 
 

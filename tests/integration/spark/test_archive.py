@@ -361,7 +361,7 @@ def test_a_run_that_was_stopped_behind_its_commit_is_made_good(small: Archive) -
         True,
     )
     assert small.table().count() == 21
-    assert "run 1, which had been stopped, is finished" in summary(result)
+    assert "run 1, which another process had not finished, is finished" in summary(result)
     assert list(small.run().recovered) == []
 
 
@@ -551,7 +551,7 @@ def test_a_store_that_is_not_there_leaves_no_lake(small: Archive, capsys: pytest
 def test_a_store_without_a_record_is_nothing_new(small: Archive, capsys: pytest.CaptureFixture[str]) -> None:
     small.write(bytes(SIZE))
     assert archive.main(["--store", str(small.store), "--lake", str(small.lake), "--no-quality"]) == 0
-    assert "nothing new in 1 stores" in capsys.readouterr().err
+    assert "nothing new in 1 store" in capsys.readouterr().err
 
 
 # --- questions to what was archived ---
