@@ -7,7 +7,8 @@ It is in `NUMBA_CACHE_DIR` if that is set, else beside the source, else (for a r
 cache folder. numba's own settings are not changed: functions of other packages are cached where numba puts them.
 
 Several processes may compile at once. A file of code is written under a new name before the index names it, and writers
-of one folder take turns. If a file is damaged or the folder cannot be written, functions are compiled again.
+of one folder take turns. Each file begins with a checksum: LLVM ends the process for some damaged code, and would run
+other. If a file is damaged or the folder cannot be written, functions are compiled again.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import functools
 import hashlib
 import logging
 import os
+import pickle
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -35,6 +37,7 @@ from numba.core.caching import (
 _HERE = Path(__file__).parent
 _PACKAGE = _HERE.parents[3]
 _FOLDERS = ("connectors", "pipelines", "schemas/layouts")
+_CHECKSUM_BYTES = 16
 _logger = logging.getLogger(__name__)
 
 
@@ -106,6 +109,14 @@ class _KernelCacheImpl(CompileResultCacheImpl):
     _locator_classes = [_KernelCacheLocator, ZipCacheLocator]  # noqa: RUF012 (numba's own form)
 
 
+class _DamagedError(Exception):
+    """A file whose checksum is not that of its content."""
+
+
+def _checksum(content: bytes) -> bytes:
+    return hashlib.blake2b(content, digest_size=_CHECKSUM_BYTES).digest()
+
+
 class KernelCacheFile(IndexDataCacheFile):
     """The index of one function's compiled versions, and their files."""
 
@@ -113,8 +124,8 @@ class KernelCacheFile(IndexDataCacheFile):
         """Return the compiled version for a key, or None if it is not there or is damaged."""
         try:
             return super().load(key)
-        except Exception as error:  # noqa: BLE001 (unpickling damaged bytes raises anything)
-            _logger.warning("%s is damaged and will be made again: %r", self._index_path, error)
+        except Exception as error:  # noqa: BLE001 (unpickling what an older version wrote may raise anything)
+            _logger.warning("%s is damaged and will be made again (%s)", self._index_path, type(error).__name__)
             return None
 
     def save(self, key: object, data: object) -> None:
@@ -133,6 +144,34 @@ class KernelCacheFile(IndexDataCacheFile):
             if replaced is not None:
                 with contextlib.suppress(OSError):
                     Path(self._data_path(replaced)).unlink()
+
+    def _load_index(self) -> dict[object, str]:
+        try:
+            version, stamp, names = self._read(self._index_path)
+        except FileNotFoundError:
+            return {}
+        return names if (version, stamp) == (self._version, self._source_stamp) else {}
+
+    def _save_index(self, overloads: dict[object, str]) -> None:
+        self._write(self._index_path, (self._version, self._source_stamp, overloads))
+
+    def _load_data(self, name: str) -> Any:
+        return self._read(self._data_path(name))
+
+    def _save_data(self, name: str, data: object) -> None:
+        self._write(self._data_path(name), data)
+
+    def _read(self, path: str) -> Any:
+        stored = Path(path).read_bytes()
+        checksum, content = stored[:_CHECKSUM_BYTES], stored[_CHECKSUM_BYTES:]
+        if _checksum(content) != checksum:
+            raise _DamagedError(path)
+        return pickle.loads(content)  # noqa: S301 (numba's own form, in a folder that is this user's)
+
+    def _write(self, path: str, value: object) -> None:
+        content = self._dump(value)
+        with self._open_for_write(path) as file:
+            file.write(_checksum(content) + content)
 
     @contextlib.contextmanager
     def _only_writer(self) -> Iterator[None]:

@@ -165,6 +165,18 @@ def test_a_damaged_file_is_replaced(tmp_path: Path, suffix: str, content: bytes)
     assert cache_file(tmp_path).load("key") == "again"
 
 
+@pytest.mark.parametrize("suffix", [".nbi", ".nbc"])
+def test_a_flipped_bit_anywhere_is_found(tmp_path: Path, suffix: str, caplog: pytest.LogCaptureFixture) -> None:
+    cache_file(tmp_path).save("key", b"machine code " * 4)
+    (damaged,) = tmp_path.glob(f"*{suffix}")
+    content = damaged.read_bytes()
+    for at in range(len(content)):
+        damaged.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
+        assert cache_file(tmp_path).load("key") is None
+    assert all("will be made again (_DamagedError)" in line for line in caplog.messages)
+    assert len(caplog.messages) == len(content)
+
+
 PROGRAM = """
 import sys
 import numpy as np
