@@ -24,7 +24,8 @@ def s3_options(endpoint: str | None = None, region: str | None = None) -> S3Opti
 
     Args:
         endpoint: else `AWS_ENDPOINT_URL_S3`, `AWS_ENDPOINT_URL`, or `endpoint_url` of the profile's services or of
-            the profile.
+            the profile. `AWS_IGNORE_CONFIGURED_ENDPOINT_URLS`, or `ignore_configured_endpoint_urls` of the profile, is
+            honoured: then Amazon's endpoint of the region takes the place of one of these.
         region: else `AWS_REGION`, `AWS_DEFAULT_REGION`, or `region` of the profile, or us-east-1.
 
     Raises:
@@ -35,25 +36,30 @@ def s3_options(endpoint: str | None = None, region: str | None = None) -> S3Opti
         profile = session._session.get_scoped_config()  # noqa: SLF001 (boto3 has no other way to its settings)
     except BotoCoreError as error:
         raise trouble_of(error, "").error("the settings for AWS: ") from None
-    endpoint = endpoint or _configured_endpoint(session, profile)
+    region = region or os.environ.get("AWS_REGION") or session.region_name or DEFAULT_REGION
+    endpoint = endpoint or _configured_endpoint(session, profile, region)
     if endpoint is not None:
         _check_endpoint(endpoint)
     style = dict(profile.get("s3") or {}).get("addressing_style")
     return S3Options(
         endpoint,
-        region or os.environ.get("AWS_REGION") or session.region_name or DEFAULT_REGION,
+        region,
         virtual_hosts=style == "virtual" if style in _STYLES else endpoint is None,
     )
 
 
-def _configured_endpoint(session: boto3.session.Session, profile: Mapping[str, Any]) -> str | None:
+def _configured_endpoint(session: boto3.session.Session, profile: Mapping[str, Any], region: str) -> str | None:
     """Return the endpoint of the environment or the profile, in boto3's order: each client must have the same one."""
     core = session._session  # noqa: SLF001 (boto3 has no other way to its settings)
     services = core.full_config.get("services", {}).get(profile.get("services"), {})
     of_service = services.get("s3")
     found = [os.environ.get(name) for name in _ENDPOINT_VARIABLES]
     found += [of_service.get("endpoint_url") if isinstance(of_service, Mapping) else None, profile.get("endpoint_url")]
-    return next(filter(None, found), None)
+    configured = next(filter(None, found), None)
+    if configured is not None and core.get_config_variable("ignore_configured_endpoint_urls"):
+        # Named, and not left out: Delta's own client reads AWS_ENDPOINT_URL and does not know of the variable.
+        return str(session.client("s3", region_name=region).meta.endpoint_url)
+    return configured
 
 
 def _check_endpoint(endpoint: str) -> None:

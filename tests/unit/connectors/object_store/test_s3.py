@@ -85,6 +85,30 @@ def test_credentials_in_a_uri_or_endpoint_are_refused_and_not_repeated(monkeypat
         assert "verysecret" not in repr(raised.value)
 
 
+@pytest.mark.parametrize(
+    ("variables", "config"),
+    [
+        ({"AWS_ENDPOINT_URL_S3": "http://s3.example.org:9000", "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS": "true"}, ""),
+        (
+            {"AWS_ENDPOINT_URL": "http://s3.example.org:9000"},
+            "[default]\nignore_configured_endpoint_urls = true\n",
+        ),
+        (
+            {"AWS_IGNORE_CONFIGURED_ENDPOINT_URLS": "true"},
+            "[default]\nendpoint_url = http://s3.example.org:9000\n",
+        ),
+    ],
+)
+def test_configured_endpoints_are_ignored_where_aws_settings_say_so(
+    variables: dict[str, str], config: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "config").write_text(config)
+    for name, value in {"AWS_REGION": "eu-west-1", **variables}.items():
+        monkeypatch.setenv(name, value)
+    assert s3_options() == S3Options("https://s3.eu-west-1.amazonaws.com", "eu-west-1", virtual_hosts=False)
+    assert s3_options("https://given.example.org").endpoint == "https://given.example.org"
+
+
 SERVICES = "[default]\nservices = local\n[services local]\ns3 =\n  endpoint_url = http://s3.example.org:9000\n"
 
 
