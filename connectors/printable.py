@@ -1,8 +1,9 @@
 r"""Text of somebody else's for a terminal: what would move a cursor, hide or turn text is shown as an escape.
 
-What is shown so: control characters (C0 but newline and tab, DEL, C1), characters without a width or that turn the
-direction of text (U+200B, U+202E and their like), line separators, tags, and surrogates. `\x1b` stands for the first,
-`\u202e` for the others; JSON has them in its own way, so that a reader gets the text as it was.
+Escaped are control characters (C0 but newline and tab, DEL, C1), characters without a width (Unicode's
+Default_Ignorable_Code_Point: U+200B, fillers, variation selectors, tags, …), characters that turn the direction of text
+(U+202E and the like), line separators, and surrogates. `\x1b` stands for the first, `\u202e` for the others; JSON has
+them in its own way, so that a reader gets the text as it was.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ from __future__ import annotations
 import re
 
 _NO_TEXT = (
-    "\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff"
-    "\U000e0000-\U000e007f"
+    "\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164"
+    "\ud800-\udfff\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
+    "\U000e0000-\U000e0fff"
 )
 _UNPRINTABLE = re.compile(f"[\x00-\x08\x0b-\x1f{_NO_TEXT}]")
 _UNPRINTABLE_IN_LINE = re.compile(f"[\x00-\x1f{_NO_TEXT}]")

@@ -54,7 +54,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         case [name, *rest] if name in JOBS:
             set_command_name(f"commitlake {name}")
             return int(importlib.import_module(f"commitlake.jobs.{name}.command").main(rest))
-    print(f"commitlake: error: there is no job {arguments[0]!r}.{_suggestion(arguments[0])}", file=sys.stderr)
+    from commitlake.connectors.printable import printable_line
+
+    shown = printable_line(repr(arguments[0]))
+    print(f"commitlake: error: there is no job {shown}.{_suggestion(arguments[0])}", file=sys.stderr)
     print("  commitlake --help lists the jobs", file=sys.stderr)
     return 2
 

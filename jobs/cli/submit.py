@@ -28,7 +28,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     options, command = split(argv)
     if not command:
-        print(f"spark-submit.sh: error: no job is named after {' '.join(options)}", file=sys.stderr)
+        from commitlake.connectors.printable import printable_line
+
+        shown = printable_line(" ".join(options))
+        print(f"spark-submit.sh: error: no job is named after {shown}", file=sys.stderr)
         print("  ./spark-submit.sh --help lists the jobs", file=sys.stderr)
         return 2
     if "cluster" in _values(options, "--deploy-mode"):

@@ -54,6 +54,13 @@ def test_without_options_the_environment_is_left_alone(started: list[list[str]])
     assert os.environ["PYSPARK_SUBMIT_ARGS"] == "untouched"
 
 
+def test_an_argument_that_names_no_job_is_shown_with_escapes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert submit.main(["--master", "\x1b[31m\u202e\n"]) == 2
+    assert "named after --master \\x1b[31m\\u202e\\n\n" in capsys.readouterr().err
+    assert submit.main(["\u3164\x9b"]) == 2
+    assert "no job '\\u3164\\x9b'" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("options", [["--master", "local"], ["--master"], ["-v"]])
 def test_a_command_line_without_a_job_is_told(
     options: list[str], started: list[list[str]], capsys: pytest.CaptureFixture[str]

@@ -52,6 +52,16 @@ def test_what_a_terminal_would_obey_is_shown_as_an_escape() -> None:
     assert printable("\ud800") == r"\ud800"
 
 
+INVISIBLE = "\u034f\u115f\u17b4\u180b\u3164\ufe0f\uffa0\U0001d173\U000e0101"
+
+
+def test_characters_without_a_width_are_shown_so_that_names_that_look_the_same_can_be_told_apart() -> None:
+    for character in INVISIBLE:
+        assert printable(f"orders{character}") == f"orders{character.encode('unicode_escape').decode()}"
+        assert json.loads(printable_json(json.dumps(character, ensure_ascii=False))) == character
+    assert printable_json(f'"{INVISIBLE}"').isascii()
+
+
 def test_json_has_the_same_characters_in_its_own_way() -> None:
     document = json.dumps({HOSTILE: ["\u2028", "\ud83d", "ü"]}, ensure_ascii=False)
     shown = printable_json(document)
