@@ -9,8 +9,8 @@ from pathlib import Path
 
 from tests.benchmarks.asked import AskedProcess
 from tests.servers.jars import JarsError, java_command
-from tests.servers.java_programs import compiled_programs
-from tests.servers.rocketmq import JAVA_OPENINGS, rocketmq_jars
+from tests.servers.java_programs import programs_class_path
+from tests.servers.rocketmq import JAVA_OPENINGS
 
 ROCKETMQ = "5.5.0"
 PASSES = {"decode": "MessageDecoder.decode", "check": "recovery's check"}
@@ -32,7 +32,7 @@ def decode_log(store: Path, work: Path) -> AskedProcess:
         JarsError: if there is no JDK, or no way to RocketMQ's jars.
     """
     work.mkdir(parents=True, exist_ok=True)
-    classes = f"{compiled_programs(ROCKETMQ)}:{rocketmq_jars(ROCKETMQ)}/*"
+    classes = programs_class_path(ROCKETMQ)
     folders = (f"-Duser.home={work}", f"-Djava.io.tmpdir={work}", f"-Drocketmq.client.logRoot={work}")
     command = [java_command(), *_JVM, *JAVA_OPENINGS, *folders, "-cp", classes, "DecodeLog", str(store), str(work)]
     return AskedProcess(command, {**os.environ, "LC_ALL": "C.UTF-8"})

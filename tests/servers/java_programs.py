@@ -10,15 +10,19 @@ import json
 import os
 import subprocess
 import tempfile
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from tests.servers.cache import build_once, cache_folder, digest
+from tests.servers.class_archives import JAVA_SOURCES, archive_options, rocketmq_archives
 from tests.servers.jars import java_command
 from tests.servers.rocketmq import RocketMQ, rocketmq_jars, write_quiet_logging
 
-SOURCES = Path(__file__).resolve().parents[1] / "java"
+PROGRAMS = "programs"
+"""Names their archive of classes."""
+_JAR = "programs.jar"
 
 Row = dict[str, Any]
 """One line of a program's output."""
@@ -34,26 +38,33 @@ class JavaProgramError(Exception):
     """A program failed or took too long; the message holds what it printed to standard error."""
 
 
-def compiled_programs(version: str) -> Path:
-    """Return the folder of the compiled programs for a RocketMQ version.
+def programs_class_path(version: str) -> str:
+    """Return the class path of the programs for a RocketMQ version, compiled if they are not in the cache.
+
+    It has no folder in it: a JVM takes no archive of classes where one is.
 
     Raises:
         JavaProgramError: A source does not compile against that version.
     """
-    sources = sorted(SOURCES.glob("*.java"))
+    sources = sorted(JAVA_SOURCES.glob("*.java"))
     jars = rocketmq_jars(version)
     name = digest([jars.name, *(source.read_text() for source in sources)])
 
     def build(folder: Path) -> None:
-        command = [java_command("javac"), "-encoding", "UTF-8", "-nowarn", "-proc:none"]
-        command += ["-cp", f"{jars}/*", "-d", str(folder), *map(str, sources)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            raise JavaProgramError(f"javac for RocketMQ {version}:\n{done.stdout}{done.stderr}")
-        # A client warns of every topic that is not there yet.
-        write_quiet_logging(folder, "ERROR")
+        with tempfile.TemporaryDirectory() as made:
+            command = [java_command("javac"), "-encoding", "UTF-8", "-nowarn", "-proc:none"]
+            command += ["-cp", f"{jars}/*", "-d", made, *map(str, sources)]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.returncode != 0:
+                raise JavaProgramError(f"javac for RocketMQ {version}:\n{done.stdout}{done.stderr}")
+            # A client warns of every topic that is not there yet.
+            write_quiet_logging(Path(made), "ERROR")
+            with zipfile.ZipFile(folder / _JAR, "w") as jar:
+                for path in sorted(Path(made).iterdir()):
+                    jar.write(path, path.name)
 
-    return build_once(cache_folder() / "classes" / f"{version}-{name}", build)
+    folder = build_once(cache_folder() / "programs" / f"{version}-{name}", build)
+    return f"{folder / _JAR}:{jars}/*"
 
 
 def run_java(
@@ -76,13 +87,14 @@ def run_java(
         JavaProgramError: It ended with another code than 0, or not in time.
     """
     version = server if isinstance(server, str) else server.version
-    classes = compiled_programs(version)
     with tempfile.TemporaryDirectory() as home:
         # 4.9.x's client writes its log below the user's home; native libraries are unpacked and
         # test certificates made in the folder for temporary files, and left there.
-        command = [java_command(), *jvm, *CLIENT, f"-Duser.home={home}"]
-        command += [f"-Djava.io.tmpdir={home}", f"-Drocketmq.client.logRoot={home}"]
-        command += ["-cp", f"{classes}:{rocketmq_jars(version)}/*", program, *arguments]
+        recording = any(option.startswith("-XX:ArchiveClassesAtExit") for option in jvm)
+        archive = [] if recording else archive_options(rocketmq_archives(version), PROGRAMS)
+        command = [java_command(), *archive, *jvm, *CLIENT]
+        command += [f"-Duser.home={home}", f"-Djava.io.tmpdir={home}", f"-Drocketmq.client.logRoot={home}"]
+        command += ["-cp", programs_class_path(version), program, *arguments]
         try:
             done = subprocess.run(
                 command,

@@ -2,42 +2,35 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.servers.jars import java_command
-from tests.servers.java_programs import CLIENT, JVM, compiled_programs
-from tests.servers.rocketmq import rocketmq_jars, write_quiet_logging
+from tests.servers.java_programs import JVM, run_java
+from tests.servers.rocketmq import write_quiet_logging
 
 
 def mqadmin(
     version: str,
     folder: Path,
-    *arguments: str,
+    *commands: Sequence[str],
     jvm: Sequence[str] = JVM,
     account: tuple[str, str] | None = None,
-) -> str:
-    """Return what a command prints.
+) -> list[str]:
+    """Run commands one after another, in one JVM, and return what each prints.
 
     Args:
         version: RocketMQ's.
         folder: an own folder.
-        arguments: the command and its arguments.
+        commands: each the name of a command and its arguments.
         jvm: settings of the virtual machine.
         account: access key and secret key that sign the requests.
     """
-    classes, jars = compiled_programs(version), rocketmq_jars(version)
     write_quiet_logging(folder / "conf", "ERROR")
     if account is not None:
         (folder / "conf" / "tools.yml").write_text(f"accessKey: {account[0]}\nsecretKey: {account[1]}\n")
-    command = [java_command(), *jvm, *CLIENT, f"-Duser.home={folder}", f"-Drocketmq.client.logRoot={folder}"]
-    command += [f"-Djava.io.tmpdir={folder}", f"-Drocketmq.home.dir={folder}"]
-    command += ["-cp", f"{classes}:{jars}/*", "org.apache.rocketmq.tools.command.MQAdminStartup", *arguments]
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=120, check=False, env={**os.environ, "LC_ALL": "C.UTF-8"}
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert "Exception" not in done.stdout + done.stderr, (done.stdout + done.stderr)[-3000:]
-    return done.stdout
+    words = [word for command in commands for word in ("--", *command)]
+    rows = run_java(version, "Commands", words, jvm=(*jvm, f"-Drocketmq.home.dir={folder}"))
+    assert [row["command"] for row in rows] == [command[0] for command in commands]
+    for row in rows:
+        assert "Exception" not in row["output"], (row["command"], row["output"][-3000:])
+    return [row["output"] for row in rows]

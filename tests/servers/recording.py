@@ -15,7 +15,8 @@ import time
 from pathlib import Path
 
 from tests.servers.cache import build_once, cache_folder, digest
-from tests.servers.java_programs import SOURCES, Row, dump_store, fail_every_message, produce_every_kind
+from tests.servers.class_archives import JAVA_SOURCES
+from tests.servers.java_programs import Row, dump_store, fail_every_message, produce_every_kind
 from tests.servers.process import is_free
 from tests.servers.remoting import max_offset, pop_and_forget
 from tests.servers.rocketmq import SMALL_FILES, RocketMQ
@@ -87,7 +88,7 @@ def recorded(version: str, folder: Path) -> RecordedStore:
     """
     if not os.environ.get("COMMITLAKE_REUSE_RECORDED"):
         return _load(build_once(folder / version, lambda beside: record(version, beside)))
-    sources = sorted([*SOURCES.glob("*.java"), *Path(__file__).parent.glob("*.py")])
+    sources = sorted([*JAVA_SOURCES.glob("*.java"), *Path(__file__).parent.glob("*.py")])
     name = digest([version, *(source.read_text() for source in sources)])
     target = cache_folder() / "recorded" / f"{version}-{name}"
     return _load(build_once(target, lambda beside: record(version, beside)))

@@ -16,6 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tests.servers.class_archives import archive_options, recording_options, rocketmq_archives
 from tests.servers.jars import java_command, resolve_jars
 from tests.servers.process import ServerError, ServerProcess, free_ports
 from tests.servers.remoting import knows_broker
@@ -31,6 +32,9 @@ QUICK_JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 FAST_JVM = ("-XX:+UseSerialGC",)
 """For servers whose speed is measured."""
 
+WITHOUT_TLS = "-Dtls.server.mode=disabled"
+"""For servers that nobody asks by TLS: each start would make a key and a certificate."""
+
 # What RocketMQ's own start scripts open to it on Java 9 and later: it unmaps its files by hand.
 JAVA_OPENINGS = (
     "--add-opens=java.base/java.nio=ALL-UNNAMED",
@@ -40,6 +44,14 @@ JAVA_OPENINGS = (
     "--add-opens=java.base/java.lang=ALL-UNNAMED",
     "--add-opens=java.base/java.util=ALL-UNNAMED",
 )
+IDLE_SETTINGS = {
+    # A thread of 5.x's is busy until this time has passed once: ten seconds of a processor, by default.
+    "transactionMetricFlushInterval": 300,
+    # The whole timer wheel is flushed each time, by default each second.
+    "timerFlushIntervalMs": 5000,
+}
+"""What lets a broker that has nothing to do take no processor time."""
+
 # A broker refuses messages on a disk that is 90 % full; a developer's often is.
 DISK_LIMITS = (
     "-Drocketmq.broker.diskSpaceWarningLevelRatio=0.98",
@@ -166,6 +178,8 @@ class RocketMQ:
         broker_name: str = "broker-a",
         jvm: Sequence[str] = QUICK_JVM,
         name_server_jvm: Sequence[str] = (),
+        has_tls: bool = False,
+        archives_to: Path | None = None,
     ) -> None:
         """Describe the servers; `start`, or entering the context, starts them.
 
@@ -182,6 +196,8 @@ class RocketMQ:
             broker_name: The broker's name.
             jvm: How the virtual machines collect garbage and compile.
             name_server_jvm: Further settings of the name server's virtual machine.
+            has_tls: Whether they serve TLS, too.
+            archives_to: A folder in which the virtual machines leave archives of their classes when they are stopped.
         """
         self.version = version
         self.jars = rocketmq_jars(version)
@@ -193,6 +209,8 @@ class RocketMQ:
         self._broker_port = broker_port
         self._jvm = list(jvm)
         self._name_server_jvm = list(name_server_jvm)
+        self._has_tls = has_tls
+        self._archives_to = archives_to
         self._name_server_port = 0
         self._ha_port = 0
         self._name_server: ServerProcess | None = None
@@ -297,8 +315,8 @@ class RocketMQ:
                 self._broker.stop()
         finally:
             if self._name_server is not None:
-                # It has nothing to flush.
-                self._name_server.kill()
+                # It has nothing to flush, but may have an archive to write.
+                (self._name_server.kill if self._archives_to is None else self._name_server.stop)()
 
     def kill(self) -> None:
         """Kill whatever runs."""
@@ -308,21 +326,25 @@ class RocketMQ:
 
     def _broker_conf(self) -> dict[str, object]:
         """Return the whole broker.conf."""
-        return {
-            "brokerClusterName": "DefaultCluster",
-            "brokerName": self.broker_name,
-            "brokerId": 0,
-            "brokerIP1": self.ip,
-            "brokerIP2": self.ip,
-            "bindAddress": self.ip,
-            "listenPort": self._broker_port,
-            "haListenPort": self._ha_port,
-            "namesrvAddr": self.name_server_address,
-            "storePathRootDir": self.store,
-            "storePathCommitLog": self.store / "commitlog",
-            "autoCreateTopicEnable": True,
-            "diskMaxUsedSpaceRatio": 98,
-        } | self.options.conf()
+        return (
+            {
+                "brokerClusterName": "DefaultCluster",
+                "brokerName": self.broker_name,
+                "brokerId": 0,
+                "brokerIP1": self.ip,
+                "brokerIP2": self.ip,
+                "bindAddress": self.ip,
+                "listenPort": self._broker_port,
+                "haListenPort": self._ha_port,
+                "namesrvAddr": self.name_server_address,
+                "storePathRootDir": self.store,
+                "storePathCommitLog": self.store / "commitlog",
+                "autoCreateTopicEnable": True,
+                "diskMaxUsedSpaceRatio": 98,
+            }
+            | IDLE_SETTINGS
+            | self.options.conf()
+        )
 
     def _launch(self, name: str, main_class: str, conf: Mapping[str, object], jvm: list[str]) -> ServerProcess:
         """Write a server's settings and start it."""
@@ -333,9 +355,16 @@ class RocketMQ:
         settings.write_text("".join(lines))
         command = [java_command(), *jvm, *self._jvm, *JAVA_OPENINGS]
         command += [f"-Duser.home={home}", f"-Drocketmq.home.dir={home}"]
-        # Every start leaves a test certificate among the temporary files.
-        command += [f"-Djava.io.tmpdir={home}"]
-        command += ["-cp", f"{home / 'conf'}:{self.jars}/*"]
+        # Every start with TLS leaves a test certificate among the temporary files.
+        command += [f"-Djava.io.tmpdir={home}", *([] if self._has_tls else [WITHOUT_TLS])]
+        # Not on the class path: a JVM takes no archive of classes where a folder with files is.
+        command += [f"-Dlogback.configurationFile={home / 'conf' / 'logback.xml'}"]
+        command += [f"-Drmq.logback.configurationFile={home / 'conf' / 'rmq.logback.xml'}"]
+        if self._archives_to is None:
+            command += archive_options(rocketmq_archives(self.version), name)
+        else:
+            command += recording_options(self._archives_to, name)
+        command += ["-cp", f"{self.jars}/*"]
         command += [f"org.apache.rocketmq.{name}.{main_class}", "-c", str(settings)]
         log = self.folder / f"{name}.log"
         return ServerProcess(f"RocketMQ {self.version} {name}", command, log, {"ROCKETMQ_HOME": str(home)})

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from tests.servers.cache import build_once, cache_folder, digest
-from tests.servers.jars import java_command
+from tests.servers.class_archives import java_version
 from tests.servers.process import ServerError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -35,16 +35,18 @@ def class_archive() -> Path:
     Raises:
         ServerError: The job failed, or its JVM left no archive.
     """
-    java = subprocess.run([java_command(), "-version"], capture_output=True, text=True, check=True).stderr
     versions = [f"{name} {importlib.metadata.version(name)}" for name in ("pyspark", "delta-spark")]
     # An archive is for the jars at one place.
-    name = digest([java, *versions, sys.prefix, _JOB])
+    name = digest([java_version(), *versions, sys.prefix, _JOB])
     return build_once(cache_folder() / "spark-classes" / name, _build) / _NAME
 
 
 def quick_start(archive: Path) -> str:
-    """Return what SPARK_SUBMIT_OPTS has for a JVM that starts from an archive."""
-    return f"-XX:SharedArchiveFile={archive} -Xlog:disable"
+    """Return what SPARK_SUBMIT_OPTS has for a JVM of tests: its classes are in an archive, and it compiles quickly.
+
+    The optimizing compiler would take more processor time than it saves in the minute or two that such a JVM lives.
+    """
+    return f"-XX:SharedArchiveFile={archive} -Xlog:disable -XX:TieredStopAtLevel=1"
 
 
 def _build(folder: Path) -> None:

@@ -12,9 +12,8 @@ import pytest
 from tests.integration.broker.conftest import QUICK
 from tests.servers.broker_lite import SMALL_FILES, BrokerLite
 from tests.servers.jars import java_command
-from tests.servers.java_programs import CLIENT, JVM, Row, compiled_programs, run_java
+from tests.servers.java_programs import CLIENT, JVM, Row, programs_class_path, run_java
 from tests.servers.process import ServerProcess
-from tests.servers.rocketmq import rocketmq_jars
 
 TOPIC = "EveryVolume"
 VOLUME = 1500
@@ -112,9 +111,18 @@ def test_the_others_take_over_when_a_consumer_goes(
 def test_the_others_take_over_when_a_consumer_is_killed(
     broker_lite: BrokerLite, client_version: str, tmp_path: Path
 ) -> None:
-    classes, jars = compiled_programs(client_version), rocketmq_jars(client_version)
-    command = [java_command(), *JVM, *CLIENT, f"-Duser.home={tmp_path}", "-cp", f"{classes}:{jars}/*", "Consumers"]
-    command += [broker_lite.name_server_address, "forever", TOPIC, "by-concurrent", "*", "1", str(VOLUME), "60"]
+    command = [java_command(), *JVM, *CLIENT, f"-Duser.home={tmp_path}", "-cp", programs_class_path(client_version)]
+    command += [
+        "Consumers",
+        broker_lite.name_server_address,
+        "forever",
+        TOPIC,
+        "by-concurrent",
+        "*",
+        "1",
+        str(VOLUME),
+        "60",
+    ]
     victim = ServerProcess("consumer", command, tmp_path / "consumer.log")
     try:
         first = run_java(client_version, "ProduceEveryKind", [broker_lite.name_server_address, "volume"])

@@ -110,9 +110,13 @@ def test_mqadmin_is_answered(broker_lite: BrokerLite, client_version: str, tmp_p
     run_java(client_version, "ProduceEveryKind", [address, "volume"])
     run_java(client_version, "Consumers", [address, "concurrent", "EveryVolume", "by-all", "*", "1", str(VOLUME), "60"])
     servers, broker = ("-n", address), ("-b", broker_lite.broker_address)
-    assert "putTps" in mqadmin(client_version, tmp_path, "brokerStatus", *broker, *servers)
-    assert "broker-a" in mqadmin(client_version, tmp_path, "topicStatus", "-t", "EveryVolume", *servers)
-    assert "Diff Total: 0" in mqadmin(client_version, tmp_path, "consumerProgress", "-g", "by-all", *servers)
+    asked = (("brokerStatus", *broker), ("topicStatus", "-t", "EveryVolume"), ("consumerProgress", "-g", "by-all"))
+    broker_status, topic_status, progress = mqadmin(
+        client_version, tmp_path, *((*command, *servers) for command in asked)
+    )
+    assert "putTps" in broker_status
+    assert "broker-a" in topic_status
+    assert "Diff Total: 0" in progress
     broker_lite.process.stop()
     with open_journal(broker_lite) as store:
         told, _ = ArchiveView(store).consumed(0, 1 << 20)

@@ -89,7 +89,8 @@ def test_rocketmqs_client_with_a_certificate_is_served_and_one_in_plain_text_is_
 def test_mqadmin_administers_over_tls(enforcing: BrokerLite, java_tls: list[str], tmp_path: Path) -> None:
     account = (ADMIN.access_key, ADMIN.secret_key)
     arguments = ("updateTopic", "-t", "ByCommand", "-b", enforcing.broker_address, "-n", enforcing.name_server_address)
-    assert "success" in mqadmin("5.5.0", tmp_path, *arguments, jvm=java_tls, account=account)
+    (printed,) = mqadmin("5.5.0", tmp_path, arguments, jvm=java_tls, account=account)
+    assert "success" in printed
 
 
 def test_this_projects_client_is_served(enforcing: BrokerLite, client_file: str) -> None:
@@ -157,7 +158,7 @@ def test_a_permissive_server_serves_both(tmp_path: Path, certificates: Certifica
 
 def test_the_broker_registers_over_tls_at_a_real_name_server(tmp_path: Path, certificates: Certificates) -> None:
     tls = certificates.write("register.properties", "tls.test.mode.enable=true\ntls.enable=true\n")
-    real = RocketMQ("5.5.0", tmp_path / "real", name_server_jvm=("-Dtls.server.mode=enforcing",))
+    real = RocketMQ("5.5.0", tmp_path / "real", name_server_jvm=("-Dtls.server.mode=enforcing",), has_tls=True)
     real.start_name_server()
     try:
         options = ("--register", real.name_server_address, "--tls-config", str(tls))

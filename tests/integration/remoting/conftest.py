@@ -25,7 +25,7 @@ _numbers = itertools.count()
 def servers(rocketmq_version: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RocketMQ]:
     """A name server and a broker; ended here, as a broker that has had transactions keeps a processor busy."""
     folder = tmp_path_factory.mktemp(f"client-{rocketmq_version}-")
-    with RocketMQ(rocketmq_version, folder, options=CLIENT_SERVERS) as running:
+    with RocketMQ(rocketmq_version, folder, options=CLIENT_SERVERS, has_tls=True) as running:
         yield running
 
 

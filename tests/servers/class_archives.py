@@ -1,0 +1,51 @@
+"""Archives of the classes that RocketMQ's JVMs load as they start: with them, each takes half the processor time.
+
+`tests.servers.prepare` makes them, by `tests.servers.rocketmq_classes`. Where they are not there, JVMs start without.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from functools import lru_cache
+from pathlib import Path
+
+from tests.servers.cache import cache_folder, digest
+from tests.servers.jars import java_command
+
+JAVA_SOURCES = Path(__file__).resolve().parents[1] / "java"
+"""The tests' own programs, whose classes are in an archive, too."""
+
+_QUIET = "-Xlog:disable"
+"""A JVM starts without an archive that does not fit, and says so on standard output."""
+
+
+@lru_cache
+def java_version() -> str:
+    """Return what the tests' Java says about itself: an archive is for one Java only."""
+    return subprocess.run([java_command(), "-version"], capture_output=True, text=True, check=True).stderr
+
+
+def rocketmq_archives(version: str) -> Path:
+    """Return the folder where the archives for a RocketMQ version are, or will be."""
+    sources = (source.read_text() for source in sorted(JAVA_SOURCES.glob("*.java")))
+    return cache_folder() / "rocketmq-classes" / f"{version}-{digest([java_version(), *sources])}"
+
+
+def archive_options(folder: Path, name: str) -> list[str]:
+    """Return the options of a JVM that takes classes from an archive; none where it is not there.
+
+    Args:
+        folder: of the archives.
+        name: of the archive.
+    """
+    archive = _path(folder, name)
+    return [f"-XX:SharedArchiveFile={archive}", _QUIET] if archive.exists() else []
+
+
+def recording_options(folder: Path, name: str) -> list[str]:
+    """Return the options of a JVM that leaves an archive when it ends by itself, or by SIGTERM."""
+    return [f"-XX:ArchiveClassesAtExit={_path(folder, name)}", _QUIET]
+
+
+def _path(folder: Path, name: str) -> Path:
+    return folder / f"{name}.jsa"
