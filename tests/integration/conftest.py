@@ -1,7 +1,7 @@
 """Real servers for the integration tests: what runs long is made once a session.
 
-Two processes run the tests, as most of the time one of them waits for a server; a file's tests are kept in one of them,
-with the servers that they share. A test that measures seconds is marked `timed` and runs by itself.
+Three processes run the tests on two cores, as often one of them waits for a server. One process runs all tests of a
+file, or of a folder whose tests share a server. A test that measures seconds is marked `timed` and runs by itself.
 """
 
 from __future__ import annotations
@@ -24,24 +24,37 @@ StartBroker = Callable[..., RocketMQ]
 LOCK_TIMEOUT_SECONDS = 400  # within a test's own limit
 VERSION_FIXTURES = ("rocketmq_version", "client_version")
 LONGEST = (
-    "test_killed_archive.py",
+    "hbase",
+    "killed/test_killed_archive.py",
     "test_guard_real_broker.py",
-    "test_stream_kills.py",
-    "test_lake.py",
-    "test_audit.py",
+    "spark/test_stream_kills.py",
+    "spark/test_archive.py",
+    "s3/test_lake.py",
+    "spark/test_audit.py",
+    "rebuild/test_real_brokers.py",
 )
-"""Files that take minutes begin first: at the end one process would have the last of them, and the other nothing."""
+"""What takes minutes begins first: at the end one process would have the last of it, and the others nothing."""
+WITH_ONE_SERVER = ("hbase", "remoting")
+"""Folders whose tests share a server that takes long to start."""
 
 
+def group(item: pytest.Item) -> str:
+    """Name the tests that one process runs: those of a folder with one server, else those of a file."""
+    path = item.path.relative_to(Path(__file__).parent)
+    return path.parts[0] if path.parts[0] in WITH_ONE_SERVER else str(path)
+
+
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put long files first, in that order, and leave the older RocketMQ versions of most tests to the long run."""
+    """Group the tests, put long groups first, and leave the older RocketMQ versions of most tests to the long run."""
     for item in items:
         call = getattr(item, "callspec", None)
         versions = {call.params.get(name) for name in VERSION_FIXTURES} if call is not None else set()
         if versions & set(VERSIONS[1:]) and item.get_closest_marker("each_version") is None:
             item.add_marker(pytest.mark.long("the same path as with the newest RocketMQ"))
+        item.add_marker(pytest.mark.xdist_group(group(item)))
     places = {name: place for place, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: places.get(item.path.name, len(places)))
+    items.sort(key=lambda item: places.get(group(item), len(places)))
 
 
 @pytest.fixture(scope="session", params=VERSIONS)
