@@ -144,7 +144,7 @@ class JournalModel(RuleBasedStateMachine):
 
 
 TestJournalModel = JournalModel.TestCase
-TestJournalModel.settings = settings(max_examples=settings().max_examples // 8, stateful_step_count=25)
+TestJournalModel.settings = settings(max_examples=max(7, settings().max_examples // 8), stateful_step_count=25)
 
 
 @given(st.lists(messages(), max_size=12))

@@ -151,6 +151,6 @@ class BoltmqStoreModel(StoreModel):
 
 
 TestStoreModel = StoreModel.TestCase
-TestStoreModel.settings = settings(max_examples=settings().max_examples // 8, stateful_step_count=25)
+TestStoreModel.settings = settings(max_examples=max(7, settings().max_examples // 8), stateful_step_count=25)
 TestBoltmqStoreModel = BoltmqStoreModel.TestCase
-TestBoltmqStoreModel.settings = settings(max_examples=settings().max_examples // 16, stateful_step_count=25)
+TestBoltmqStoreModel.settings = settings(max_examples=max(3, settings().max_examples // 16), stateful_step_count=25)

@@ -11,6 +11,7 @@ from tests.benchmarks.__main__ import main
 from tests.benchmarks.reading import PASSES
 
 
+@pytest.mark.long("a benchmark, from end to end; its parts have tests of their own")
 def test_the_kernel_is_measured_and_its_store_kept(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -148,6 +148,7 @@ print(rows, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 102
 """
 
 
+@pytest.mark.long("1.6 GB of rows; another version of deltalake alone would sort them in another way")
 def test_an_answer_larger_than_its_memory_is_sorted_on_disk(tmp_path: Path) -> None:
     """1.6 GB of rows in a table; the engine may keep 512 MiB of them."""
     rows, wide = 200_000, 1000

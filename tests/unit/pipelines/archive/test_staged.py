@@ -62,7 +62,7 @@ def test_many_tasks_send_less_each() -> None:
 
 
 @pytest.mark.parametrize("most_inline", [0, 16 << 10, 1 << 30], ids=["staged", "mixed", "inline"])
-@pytest.mark.parametrize("most", [60, 1000, 10**6])
+@pytest.mark.parametrize("most", [60, pytest.param(1000, marks=pytest.mark.long("pieces of another size")), 10**6])
 def test_what_is_gathered_is_the_whole(lake: LakePaths, most_inline: int, most: int) -> None:
     manifest = manifest_of(lake, most_inline, [*SMALL, *LARGE])
     assert len(files_of(lake)) == {0: 8, 16 << 10: 6, 1 << 30: 0}[most_inline]
