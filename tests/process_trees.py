@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Iterable
 from contextlib import suppress
 
 from commitlake.jobs.cli.process import descendants
+from tests.support.waiting import wait_until
 
 
 def kill_tree(root: int) -> None:
@@ -24,12 +24,8 @@ def wait_until_gone(processes: Iterable[int], patience_seconds: float) -> None:
     Raises:
         TimeoutError: One of them is still there.
     """
-    deadline = time.monotonic() + patience_seconds
-    for process in processes:
-        while _exists(process):
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"process {process} does not end")
-            time.sleep(0.05)
+    left = list(processes)
+    wait_until(lambda: not any(map(_exists, left)), patience_seconds)
 
 
 def _exists(process: int) -> bool:

@@ -6,12 +6,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from commitlake.jobs.cli.process import descendants
+from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[1]
 PATIENCE_SECONDS = 240
@@ -47,11 +47,15 @@ class MarkedProcess:
         Args:
             holds: whether it has happened.
         """
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while not holds():
-            assert self.process.poll() is None, self.error()
-            assert time.monotonic() < deadline, f"did not happen within {PATIENCE_SECONDS} s"
-            time.sleep(0.005)
+
+        def happened() -> bool:
+            has_ended = self.process.poll() is not None
+            if holds():
+                return True
+            assert not has_ended, self.error()
+            return False
+
+        wait_until(happened, PATIENCE_SECONDS, look_seconds=0.005)
 
     def wait_for_handler(self) -> None:
         """Wait until it handles SIGTERM: that is the first moment that the project answers for."""

@@ -8,12 +8,13 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from commitlake.jobs.cli.main import JOBS
+from tests.process_trees import wait_until_gone
+from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 JAVA = """#!/bin/sh
@@ -207,24 +208,11 @@ def test_a_signal_ends_the_set_up_and_its_step(project: Path, number: signal.Sig
     with subprocess.Popen(
         [str(project / "spark-submit.sh"), "demo"], env=environment, stderr=subprocess.PIPE, text=True
     ) as started:
-        while not (step.exists() and step.read_text()):
-            assert started.poll() is None
-            time.sleep(0.01)
+        wait_until(lambda: started.poll() is not None or (step.exists() and bool(step.read_text())))
+        assert started.poll() is None
         started.send_signal(number)
         assert started.wait(30) == code
         assert started.stderr is not None
         *_, last = started.stderr.read().splitlines()
     assert last.startswith("spark-submit.sh: the set-up was ")
-    wait_until_gone(int(step.read_text()))
-
-
-def wait_until_gone(process: int) -> None:
-    """Return once a process that was sent SIGTERM has ended."""
-    deadline = time.monotonic() + 10
-    while time.monotonic() < deadline:
-        try:
-            os.kill(process, 0)
-        except ProcessLookupError:
-            return
-        time.sleep(0.01)
-    pytest.fail(f"process {process} is still there")
+    wait_until_gone([int(step.read_text())], 60)

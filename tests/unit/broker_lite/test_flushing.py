@@ -5,8 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,6 +18,7 @@ from commitlake.broker_lite.stores.rocketmq import (
     StoreUnusableError,
 )
 from commitlake.broker_lite.stores.rocketmq.checkpoint_file import CheckpointFile
+from tests.support.waiting import wait_until
 from tests.unit.broker_lite.builders import SMALL, STORED_MS, Clock, crash, fill, message
 
 SYNC = StoreOptions(
@@ -29,14 +28,6 @@ NEVER_MS = 3_600_000
 LAZY = StoreOptions(
     segment_size_bytes=4096, consume_queue_file_size_bytes=160, keep_index=False, flush_interval_ms=NEVER_MS
 )
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    """Wait for the background thread, not for ever."""
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def text_of(path: Path) -> str:

@@ -10,7 +10,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -365,7 +364,6 @@ def test_an_option_that_is_not_there_is_a_wrong_usage(name: str, capsys: pytest.
 
 
 def test_an_archive_of_nothing_is_refused_before_spark_starts(tmp_path: Path) -> None:
-    started = time.monotonic()
     done = run_python(
         "import sys\nfrom commitlake.jobs.cli import main as cli\ncode = cli.main(sys.argv[1:])\n"
         "assert 'pyspark.core.context' not in sys.modules or not "
@@ -376,7 +374,6 @@ def test_an_archive_of_nothing_is_refused_before_spark_starts(tmp_path: Path) ->
     assert "nowhere does not exist" in done.stderr
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "lake").exists()
-    assert time.monotonic() - started < 20
 
 
 # --- start ---
@@ -395,7 +392,7 @@ def test_the_command_imports_no_job_and_nothing_heavy() -> None:
 @pytest.mark.parametrize("name", ["query", "dump"])
 def test_jobs_without_a_jvm_do_not_import_spark(name: str) -> None:
     done = run_python(
-        f"import sys\nimport jobs.{name}\n"
+        f"import sys\nimport commitlake.jobs.{name}.command\n"
         "print(sorted({n.split('.')[0] for n in sys.modules} & {'pyspark', 'py4j', 'pandas', 'numba'}))"
     )
     assert (done.returncode, done.stdout) == (0, "[]\n")

@@ -9,7 +9,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
@@ -808,14 +807,12 @@ def test_it_starts_at_once_and_without_spark(tmp_path: Path) -> None:
         "heavy = {'pyspark', 'deltalake', 'pandas', 'numba'} & set(sys.modules)\n"
         "assert not heavy, heavy\nsys.exit(code)\n"
     )
-    started = time.monotonic()
     done = subprocess.run(
         [sys.executable, "-c", program, "dump", str(root)],
         cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert len(done.stdout.splitlines()) == 2
-    assert time.monotonic() - started < 10
 
 
 def test_dump_and_the_store_agree_on_the_segment_size(tmp_path: Path) -> None:

@@ -242,15 +242,11 @@ def test_many_small_commits_become_one_file(tmp_path: Path, capsys: pytest.Captu
         commit_messages(DeltaTable(growing.lake.messages), [file], last)
     before = rows_of(growing.lake.messages)
     assert (len(before), len(data_files(growing.lake.messages))) == (10 * commits, commits)
-    started = time.monotonic()
-    code, told = run(capsys, growing)
-    seconds = time.monotonic() - started
-    assert code == ExitCode.OK
+    assert run(capsys, growing)[0] == ExitCode.OK
     assert rows_of(growing.lake.messages) == before
     assert len(data_files(growing.lake.messages)) == 1
     assert read_last_commit(growing.lake.messages) == last
     assert (Path(growing.lake.messages) / "_delta_log" / "_last_checkpoint").exists()
-    assert seconds < 30, told
 
 
 def _maintain(lake: str, codes: multiprocessing.Queue[int], count: int) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +25,7 @@ from commitlake.schemas.remoting.headers import OffsetResponse, QueueRequest
 from commitlake.schemas.remoting.routes import TopicList
 from commitlake.schemas.remoting.signing import Credentials, check_signature
 from tests.servers.process import free_ports
+from tests.support.waiting import wait_until
 from tests.unit.connectors.rocketmq.peer import Answering, Peer, reply
 
 QUICK = Options("127.0.0.1:1", connect_seconds=1, request_seconds=0.5)
@@ -80,10 +80,8 @@ def test_a_peer_that_misbehaves_ends_in_the_right_error(
     network: Network, answer: Answering, error: type[Exception], message: str
 ) -> None:
     with Peer(answer) as peer:
-        began = time.monotonic()
         with pytest.raises(error, match=message) as caught:
             network.call(peer.address, 31, QueueRequest("T", 1))
-        assert time.monotonic() - began < 5
         assert peer.address in str(caught.value)
 
 
@@ -122,10 +120,8 @@ def test_a_peer_that_reads_nothing_does_not_hold_the_caller(network: Network) ->
         return b""
 
     with Peer(stand_still) as peer:
-        began = time.monotonic()
         with pytest.raises(UnreachableError, match="expected to send"):
             _fill(network, peer.address)
-        assert time.monotonic() - began < 10
         release.set()
 
 
@@ -139,10 +135,7 @@ def test_idle_connections_are_closed(network: Network, monkeypatch: pytest.Monke
     with Peer(reply) as peer:
         network.call(peer.address, 31)
         (used,) = network._connections.values()
-        deadline = time.monotonic() + 10
-        while used.is_open and time.monotonic() < deadline:
-            time.sleep(0.05)
-        assert not used.is_open
+        wait_until(lambda: not used.is_open)
         network.call(peer.address, 31)
         assert peer.connections == 2
 
@@ -196,7 +189,7 @@ def test_headers_are_written_as_the_options_say() -> None:
 def test_a_tls_handshake_that_comes_to_nothing_ends_in_time(tmp_path: Path, answer: bytes | None) -> None:
     settings = tmp_path / "tls.properties"
     settings.write_text("tls.test.mode.enable=true\n")
-    network = Network(replace(QUICK, connect_seconds=0.3, tls_config=str(settings)))
+    network, given_up = Network(replace(QUICK, connect_seconds=0.3, tls_config=str(settings))), threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
 
@@ -204,13 +197,14 @@ def test_a_tls_handshake_that_comes_to_nothing_ends_in_time(tmp_path: Path, answ
             peer, _ = server.accept()
             with peer:
                 if answer is None:
-                    time.sleep(0.5)
+                    given_up.wait(60)
                 peer.sendall(answer or b"")
 
         thread = threading.Thread(target=serve)
         thread.start()
         with pytest.raises(UnreachableError, match=f"{address}: expected a TLS handshake within 0.3 s"):
             network.call(address, 31)
+        given_up.set()
         thread.join(10)
     network.close()
 

@@ -6,7 +6,6 @@ import os
 import shlex
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ import pytest
 from commitlake.connectors.runtime import jvm
 from commitlake.connectors.runtime.java import JavaError
 from commitlake.jobs.cli.process import descendants
+from tests.support.waiting import wait_until
 
 SETTINGS = {"spark.master": "local[*]", "spark.jars": "/delta.jar", "spark.driver.memory": "2g"}
 OURS = ["--conf", "spark.master=local[*]", "--conf", "spark.jars=/delta.jar", "--conf", "spark.driver.memory=2g"]
@@ -97,6 +97,4 @@ def test_a_start_that_is_interrupted_leaves_no_process(monkeypatch: pytest.Monke
     monkeypatch.setattr(jvm, "_connect", interrupt)
     with pytest.raises(KeyboardInterrupt):
         jvm.launch(SETTINGS)
-    deadline = time.monotonic() + 10
-    while set(descendants()) - before:
-        assert time.monotonic() < deadline
+    wait_until(lambda: not set(descendants()) - before)

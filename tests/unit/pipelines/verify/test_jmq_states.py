@@ -49,7 +49,7 @@ def test_a_store_that_is_written_meanwhile_has_no_finding(tmp_path: Path) -> Non
                 put(store, clock, range(number, number + 1), seed=number)
                 number += 1
                 written.set()
-                time.sleep(0.002)
+                stop.wait(0.002)
 
         writer = threading.Thread(target=write)
         writer.start()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -38,7 +37,7 @@ def test_a_store_that_is_written_meanwhile_has_no_finding(tmp_path: Path) -> Non
                 store.put(message(number, chance))
                 number += 1
                 written.set()
-                time.sleep(0.002)
+                stop.wait(0.002)
 
         writer = threading.Thread(target=write)
         writer.start()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -57,7 +56,6 @@ def test_reads_of_a_growing_store_take_every_record_once(tmp_path: Path) -> None
                 try:
                     found, new = read_range(store, start)
                 except StoreError:  # the writer has not begun
-                    time.sleep(0.01)
                     continue
                 start, reads = found.end, reads + 1
                 keys += new

@@ -1,0 +1,1 @@
+"""What tests share: builders of stores, lakes and messages, fixtures, and waiting. Servers are in `tests.servers`."""
