@@ -4,10 +4,12 @@ Files and folders:
 
     mapped_file       a file of a fixed size, read and written through memory
     file_queue        a run of bytes in files of one size
-    record_log        records in such files, and how one is found at its offset
+    record_log        records in such files, none across the end of one
     queue_table       the queues of a store, a folder for each
     entry_queue       one queue: entries of one size
+    message_log       the log of messages, found at their offsets
     kept_file         a small file that is written as a whole, with a `.bak`
+    kept_table        a table in memory that such a file keeps
     checkpoint_file   a small file that is written in place
 
 An open store:

@@ -82,6 +82,10 @@ class FileQueue:
         """Bytes left in the files that are there: 0 where the next append creates one."""
         return self.start + len(self._files) * self.file_size - self.end
 
+    def file_end(self, offset: int) -> int:
+        """The offset at which the file of an offset ends, and the next one begins."""
+        return offset - (offset - self.start) % self.file_size + self.file_size
+
     def locate(self, offset: int) -> tuple[mmap.mmap, int]:
         """The memory that holds an offset below `end`, and the position in it."""
         number, position = divmod(offset - self.start, self.file_size)

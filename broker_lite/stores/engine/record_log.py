@@ -56,12 +56,13 @@ class RecordLog(ABC):
                 f"record: expected at most {largest} bytes, for a file of {self.files.file_size}, found {size}"
             )
 
-    def append(self, records: Sequence[bytes | bytearray], relocate: Callable[[int], None]) -> int:
+    def append(self, records: Sequence[bytes | bytearray], relocate: Callable[[int], None] | None = None) -> int:
         """Append records that must stand together, and whose size was checked.
 
         Args:
             records: as they are at the log's end.
-            relocate: makes them what they are at another offset; their sizes do not depend on it.
+            relocate: makes them what they are at another offset; their sizes do not depend on it. None for records
+                that do not say where they are.
 
         Returns:
             The offset of the first record.
@@ -73,7 +74,8 @@ class RecordLog(ABC):
             self._clear_rest()
         if 0 < self.files.room < sum(map(len, records)) + self._end_reserve:
             self._fill_file()
-            relocate(self.end)
+            if relocate is not None:
+                relocate(self.end)
         offset = self.end
         self.files.append(records[0] if len(records) == 1 else b"".join(records))
         return offset

@@ -14,16 +14,13 @@ from pathlib import Path
 
 from commitlake.broker_lite.stores.engine.file_queue import FileQueue
 from commitlake.broker_lite.stores.engine.mapped_file import Mappings
+from commitlake.broker_lite.stores.engine.record_log import RecordLog
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.jmq.consumption import FOLDER, MAX_RECORD_SIZE, Consumption, parse_consumption
 
 
-class ConsumeLog:
-    """The files of consume records; the caller holds the store's lock.
-
-    Attributes:
-        files: the files.
-    """
+class ConsumeLog(RecordLog):
+    """The files of consume records; the caller holds the store's lock."""
 
     def __init__(self, root: Path, file_size: int, mappings: Mappings) -> None:
         """Open the files, and find the end of the last.
@@ -31,7 +28,8 @@ class ConsumeLog:
         Raises:
             StoreFilesError: if they do not have the size given, or one is missing.
         """
-        self.files = FileQueue(root / FOLDER, file_size, "consume_file_size_bytes", mappings)
+        files = FileQueue(root / FOLDER, file_size, "consume_file_size_bytes", mappings)
+        super().__init__(files, end_reserve=0, max_record_bytes=MAX_RECORD_SIZE)
         if not self.files.is_empty:
             self._find_end()
 
@@ -43,7 +41,11 @@ class ConsumeLog:
             if end == start + self.files.file_size:
                 break
         self.files.truncate(end)
-        self.files.clear_rest()
+        self._clear_rest()
+
+    def _fill_file(self) -> None:
+        """Leave zeros."""
+        self.files.end += self.files.room
 
     def _parse(self, offset: int) -> tuple[Consumption, int] | None:
         memory, position = self.files.locate(offset)
@@ -51,18 +53,6 @@ class ConsumeLog:
             return parse_consumption(memory[position : position + MAX_RECORD_SIZE])
         except LayoutError:
             return None
-
-    def append(self, record: bytes) -> int:
-        """Append a record; gives its offset.
-
-        Raises:
-            DiskFullError: if there is no room for the next file.
-        """
-        if 0 < self.files.room < len(record):
-            self.files.end += self.files.room
-        offset = self.files.end
-        self.files.append(record)
-        return offset
 
     def delete_expired(self, written_seconds: float) -> None:
         """Remove the files that were not written to since the last message was stored that is gone.
@@ -91,7 +81,7 @@ class ConsumeLog:
             parsed = self._parse(offset)
             if parsed is None:
                 # The rest of a file is zeros, or damaged: nothing says where the next record would begin.
-                following = offset - (offset - self.files.start) % self.files.file_size + self.files.file_size
+                following = self.files.file_end(offset)
                 if following > end:
                     break
                 offset = following

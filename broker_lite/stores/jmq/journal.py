@@ -10,7 +10,7 @@ from pathlib import Path
 
 from commitlake.broker_lite.stores.engine.file_queue import FileQueue
 from commitlake.broker_lite.stores.engine.mapped_file import Mappings
-from commitlake.broker_lite.stores.engine.record_log import RecordLog
+from commitlake.broker_lite.stores.engine.message_log import MessageLog
 from commitlake.broker_lite.stores.jmq.options import RECORD_ALLOWANCE_BYTES, JournalOptions
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.jmq.journal import (
@@ -29,12 +29,15 @@ _SEARCH_BYTES = 1 << 20
 _logger = logging.getLogger(__name__)
 
 
-class Journal(RecordLog):
+class Journal(MessageLog[JournalMessage]):
     """The journal files of a store.
 
     Attributes:
         lost_bytes: damaged ones that `next_message` has gone past.
     """
+
+    filler = FILLER
+    offset_field = "journal_offset"
 
     def __init__(self, root: Path, options: JournalOptions, mappings: Mappings) -> None:
         """Open the files of the store at `root`; `files.truncate` must tell where the journal ends.
@@ -53,36 +56,11 @@ class Journal(RecordLog):
             room -= FILLER.size
         self.files.end += room
 
-    def parse_at(self, journal_offset: int, *, verify_crc: bool = True) -> JournalMessage:
-        """The message whose record begins at an offset.
-
-        Raises:
-            LayoutError: if no whole record proves itself there.
-        """
-        if not self.start <= journal_offset <= self.end - FILLER.size:
-            raise LayoutError("magic", journal_offset, f"a record from {self.start} to {self.end}", "an offset outside")
-        memory, position = self.files.locate(journal_offset)
-        size = FILLER.unpack(memory, position)[0] if len(memory) - position >= FILLER.size else 0
-        try:
-            # Of a file's memory, so a lie about the size costs no more than that.
-            parsed = parse_message(memory[position : position + max(size, FILLER.size)], verify_crc=verify_crc)
-        except LayoutError as error:
-            raise LayoutError(error.field, journal_offset + error.offset, error.expected, error.found) from None
-        if parsed is None or journal_offset + size > self.end:
-            raise LayoutError("total_size", journal_offset, "a record within its file", "one that goes on behind it")
-        message = parsed[0]
-        if message.journal_offset != journal_offset:
-            raise LayoutError("journal_offset", journal_offset, f"{journal_offset}", f"{message.journal_offset}")
-        if not message.topic:
-            raise LayoutError("topic_length", journal_offset, "1 to 255", "0")
-        return message
-
-    def message_at(self, journal_offset: int, *, verify_crc: bool = True) -> JournalMessage | None:
-        """The message whose record begins at an offset; None where no whole record proves itself there."""
-        try:
-            return self.parse_at(journal_offset, verify_crc=verify_crc)
-        except LayoutError:
-            return None
+    def _parse(self, record: bytes, *, verify_crc: bool) -> tuple[JournalMessage, int] | None:
+        parsed = parse_message(record, verify_crc=verify_crc)
+        if parsed is not None and not parsed[0].topic:
+            raise LayoutError("topic_length", 0, "1 to 255", "0")
+        return parsed
 
     def next_message(self, position: int, sound_end: int) -> JournalMessage:
         """The first message at or behind an offset.
@@ -111,22 +89,19 @@ class Journal(RecordLog):
                     raise
                 position = following
 
-    def _file_end(self, position: int) -> int:
-        return position - (position - self.start) % self.files.file_size + self.files.file_size
-
     def _behind_filler(self, position: int) -> int | None:
         """Where the next file begins, if nothing more can be in this one."""
         if not self.start <= position < self.end:
             return None
         memory, at = self.files.locate(position)
         if len(memory) - at < FILLER.size:
-            return None if any(memory[at:]) else self._file_end(position)
+            return None if any(memory[at:]) else self.files.file_end(position)
         is_filler = FILLER.unpack(memory, at) == (len(memory) - at, Magic.FILLER)
-        return self._file_end(position) if is_filler else None
+        return self.files.file_end(position) if is_filler else None
 
     def _behind_damage(self, position: int) -> int | None:
         """Where the next record begins that proves itself, in this file or at the start of the next."""
-        end = self._file_end(position)
+        end = self.files.file_end(position)
         scanner, size = JournalScanner(position, Bounds(end, end)), _SEARCH_BYTES
         while not scanner.done:
             before = scanner.position

@@ -7,13 +7,10 @@ the file itself is missing or broken.
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from commitlake.broker_lite.stores.engine.errors import ConfigFileError
-from commitlake.broker_lite.stores.engine.kept_file import KeptFile
-from commitlake.schemas.layouts.errors import LayoutError
+from commitlake.broker_lite.stores.engine.kept_table import KeptTable
 from commitlake.schemas.layouts.jmq.offsets import (
     FILE_NAME,
     FOLDER,
@@ -28,7 +25,7 @@ _logger = logging.getLogger(__name__)
 _START = Position(0, 0, 0)
 
 
-class OffsetFile:
+class OffsetFile(KeptTable):
     """The positions, in memory and on the disk; several threads may use it.
 
     What was handed out and not acknowledged when the store was closed is handed out again.
@@ -40,30 +37,10 @@ class OffsetFile:
         Raises:
             ConfigFileError: if neither it nor its `.bak` can be read.
         """
-        self._file = KeptFile(root, FOLDER, FILE_NAME)
-        self.path, self.backup = self._file.path, self._file.backup
+        super().__init__(root, FOLDER, FILE_NAME)
         self._clock = clock
-        self._guard = threading.RLock()
-        self._positions = {place: position._replace(pull=position.ack) for place, position in self._load().items()}
-        self._is_changed = False
-
-    def _load(self) -> Positions:
-        problems = []
-        for path in (self.path, self.backup):
-            data = self._file.read(path)
-            if data is None:
-                continue
-            try:
-                positions, _ = parse_offsets(data)
-            except LayoutError as error:
-                problems.append(f"{path}: {error}")
-                continue
-            if problems:
-                _logger.warning("%s; its .bak is used", problems[0])
-            return positions
-        if problems:
-            raise ConfigFileError("; ".join(problems))
-        return {}
+        stored = self._read(lambda data: parse_offsets(data)[0]) or {}
+        self._positions = {place: position._replace(pull=position.ack) for place, position in stored.items()}
 
     @property
     def positions(self) -> Positions:
@@ -84,14 +61,14 @@ class OffsetFile:
         with self._guard:
             for place in [place for place in self._positions if is_gone(place)]:
                 del self._positions[place]
-                self._is_changed = True
+                self.is_changed = True
 
     def hand_out(self, place: ConsumedQueue, following: int) -> None:
         """Note that all messages before a queue offset were given to somebody."""
         with self._guard:
             position = self.get(place)
             self._positions[place] = position._replace(pull=max(following, position.pull))
-            self._is_changed = True
+            self.is_changed = True
 
     def acknowledge(self, place: ConsumedQueue, following: int) -> None:
         """Note that all messages before a queue offset are done with."""
@@ -99,13 +76,13 @@ class OffsetFile:
             position = self.get(place)
             ack = max(following, position.ack)
             self._positions[place] = Position(ack, max(ack, position.pull), max(0, self._clock()))
-            self._is_changed = True
+            self.is_changed = True
 
     def set_back(self, place: ConsumedQueue, queue_offset: int) -> None:
         """Let an application go on at a queue offset, before or behind where it is."""
         with self._guard:
             self._positions[place] = Position(queue_offset, queue_offset, max(0, self._clock()))
-            self._is_changed = True
+            self.is_changed = True
 
     def clamp(self, max_offset_of: Callable[[str, int], int]) -> None:
         """Set positions back that are behind the end of their queue: what comes there next is new."""
@@ -115,15 +92,5 @@ class OffsetFile:
                     _logger.warning("%s: expected at most %d to be acknowledged, found %d", place, end, position.ack)
                     self.set_back(place, end)
 
-    def save_changed(self) -> None:
-        """Write the file if it is behind."""
-        with self._guard:
-            if not self._is_changed:
-                return
-            data = serialize_offsets(self._positions, max(0, self._clock()))
-            self._is_changed = False
-        try:
-            self._file.write(data)
-        except OSError:
-            self._is_changed = True
-            raise
+    def _serialize(self) -> bytes:
+        return serialize_offsets(self._positions, max(0, self._clock()))

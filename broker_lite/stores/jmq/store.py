@@ -259,7 +259,7 @@ class JournalStore(OpenStore):
         records = [serialize_consumption(consumption) for consumption in consumptions]
         with self._reading():
             for record in records:
-                self._files.consume_log.append(record)
+                self._files.consume_log.append((record,))
 
     def read_consumptions(self, offset: int, max_records: int) -> tuple[list[Consumption], int]:
         """Consume records that are on the disk, from an offset on, and where to go on; see `ArchiveView`."""

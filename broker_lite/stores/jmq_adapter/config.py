@@ -36,8 +36,7 @@ class Registry:
     def save_changed(self) -> None:
         """Write what has changed."""
         for file in (self.topics, self.groups):
-            if file.is_changed:
-                file.save()
+            file.save_changed()
 
 
 class JmqConfig:

@@ -12,10 +12,9 @@ from pathlib import Path
 from commitlake.broker_lite.stores.engine.errors import StoreFilesError
 from commitlake.broker_lite.stores.engine.file_queue import FileQueue
 from commitlake.broker_lite.stores.engine.mapped_file import Mappings
-from commitlake.broker_lite.stores.engine.record_log import RecordLog
+from commitlake.broker_lite.stores.engine.message_log import MessageLog
 from commitlake.broker_lite.stores.rocketmq.options import RECORD_ALLOWANCE_BYTES, StoreOptions
 from commitlake.schemas.layouts.boltmq.dialect import BLANK_MAGICS, MESSAGE_MAGICS, Dialect
-from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.rocketmq.commitlog import (
     BLANK,
     END_RESERVE,
@@ -49,8 +48,11 @@ def dialect_of(root: Path) -> Dialect | None:
     return None
 
 
-class CommitLog(RecordLog):
+class CommitLog(MessageLog[Message]):
     """The segments of a store."""
+
+    filler = BLANK
+    offset_field = "physical_offset"
 
     def __init__(self, root: Path, options: StoreOptions, mappings: Mappings) -> None:
         """Open the segments of the store at `root`; `files.truncate` must tell where the log ends.
@@ -115,33 +117,8 @@ class CommitLog(RecordLog):
         memory, position = self.files.locate(physical_offset)
         return len(memory) - position >= BLANK.size and BLANK.unpack(memory, position)[1] in BLANK_MAGICS
 
-    def parse_at(self, physical_offset: int, *, verify_crc: bool = True) -> Message:
-        """The message whose record begins at an offset.
-
-        Raises:
-            LayoutError: if no whole record proves itself there.
-        """
-        if not self.start <= physical_offset <= self.end - BLANK.size:
-            raise LayoutError(
-                "magic", physical_offset, f"a record from {self.start} to {self.end}", "an offset outside"
-            )
-        try:
-            parsed = parse_message(self._bytes_at(physical_offset), verify_crc=verify_crc)
-        except LayoutError as error:
-            raise LayoutError(error.field, physical_offset + error.offset, error.expected, error.found) from None
-        if parsed is None:
-            raise LayoutError(
-                "total_size", physical_offset, "a record within its segment", "one that goes on behind it"
-            )
-        if (own := parsed[0].physical_offset) != physical_offset:
-            raise LayoutError("physical_offset", physical_offset, f"{physical_offset}", f"{own}")
-        return parsed[0]
-
-    def _bytes_at(self, physical_offset: int) -> bytes:
-        """The bytes that a record claims; of a segment's memory, so a lie about the size costs no more than that."""
-        memory, position = self.files.locate(physical_offset)
-        size = BLANK.unpack(memory, position)[0] if len(memory) - position >= BLANK.size else 0
-        return memory[position : position + max(size, BLANK.size)]
+    def _parse(self, record: bytes, *, verify_crc: bool) -> tuple[Message, int] | None:
+        return parse_message(record, verify_crc=verify_crc)
 
     def store_timestamp_at(self, physical_offset: int) -> int | None:
         """When the message whose record begins at an offset was stored; None where no record does.
@@ -164,10 +141,3 @@ class CommitLog(RecordLog):
         stored_at = position + HEAD.size + host_size(is_v6=bool(sys_flag & BORN_HOST_V6))
         timestamp: int = STORED.unpack(memory, stored_at)[0]
         return timestamp
-
-    def message_at(self, physical_offset: int, *, verify_crc: bool = True) -> Message | None:
-        """The message whose record begins at an offset; None where no whole record proves itself there."""
-        try:
-            return self.parse_at(physical_offset, verify_crc=verify_crc)
-        except LayoutError:
-            return None

@@ -8,28 +8,23 @@ forms are read in any store, and written in one of its dialect; here they are Ro
 from __future__ import annotations
 
 import json
-import logging
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from commitlake.broker_lite.stores.engine.errors import ConfigFileError
-from commitlake.broker_lite.stores.engine.kept_file import KeptFile
+from commitlake.broker_lite.stores.engine.kept_table import KeptTable
 from commitlake.schemas.layouts.boltmq.dialect import ROCKETMQ, Dialect
 from commitlake.schemas.layouts.numbers import INT64_MAX, INT64_MIN, int_within
 from commitlake.schemas.remoting.fastjson import parse_fastjson, serialize_fastjson
 
 FOLDER = "config"
-_logger = logging.getLogger(__name__)
 
 
-class ConfigFile:
+class ConfigFile(KeptTable):
     """One JSON file; several threads may use it.
 
     Attributes:
         document: all that is in it.
-        is_changed: whether the file on the disk is behind.
     """
 
     name: str
@@ -49,37 +44,24 @@ class ConfigFile:
             ConfigFileError: if neither it nor its `.bak` can be read.
             UnsafeFileError: if one of them is a link or no file.
         """
-        self._file = KeptFile(root, FOLDER, self.name)
-        self.path, self.backup = self._file.path, self._file.backup
+        super().__init__(root, FOLDER, self.name)
         self._clock = clock
         self._dialect = dialect
-        self._guard = threading.RLock()
-        self.document = self._load()
+        others = () if self.other_name is None else (self.path.with_name(self.other_name),)
+        self.document = self._read(self._parse, *others) or {}
         version = {"counter": 0, "stateVersion": 0, "timestamp": clock()}
         self.document["dataVersion"] = version | self.document.get("dataVersion", {})
         self.document[self.table] = self._normal(self.document.get(self.table, {}))
         self.is_changed = not self._file.exists
 
-    def _load(self) -> dict[str | int, Any]:
-        problems = []
-        others = () if self.other_name is None else (self.path.with_name(self.other_name),)
-        for path in (self.path, self.backup, *others):
-            data = self._file.read(path)
-            if data is None:
-                continue
-            try:
-                document = parse_fastjson(data.decode())
-                document = self._from_boltmq(document) if isinstance(document, dict) else document
-                self._check(document)
-            except ValueError as error:
-                problems.append(f"{path}: expected a config file of RocketMQ's, found: {error}")
-                continue
-            if problems:
-                _logger.warning("%s; its .bak is used", problems[0])
-            return dict(document)
-        if problems:
-            raise ConfigFileError("; ".join(problems))
-        return {}
+    def _parse(self, data: bytes) -> dict[str | int, Any]:
+        try:
+            document = parse_fastjson(data.decode())
+            document = self._from_boltmq(document) if isinstance(document, dict) else document
+            self._check(document)
+        except ValueError as error:
+            raise ValueError(f"expected a config file of RocketMQ's, found: {error}") from None
+        return dict(document)
 
     def _check(self, document: Any) -> None:
         for field, is_entry in (("dataVersion", is_number), (self.table, self._is_entry)):
@@ -136,21 +118,10 @@ class ConfigFile:
         version["timestamp"] = self._clock()
         self.is_changed = True
 
-    def _text(self) -> str:
+    def _serialize(self) -> bytes:
         if self._dialect.is_rocketmq:
-            return serialize_fastjson(self.document)
-        return json.dumps(self._to_boltmq(), ensure_ascii=False, separators=(",", ":"))
-
-    def save(self) -> None:
-        """Write the file; what was there becomes the `.bak`."""
-        with self._guard:
-            text = self._text()
-            self.is_changed = False
-        try:
-            self._file.write(text.encode())
-        except OSError:
-            self.is_changed = True
-            raise
+            return serialize_fastjson(self.document).encode()
+        return json.dumps(self._to_boltmq(), ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def is_number(value: Any) -> bool:

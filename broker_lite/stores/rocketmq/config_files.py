@@ -278,8 +278,7 @@ class ConfigFiles:
     def save_changed(self) -> None:
         """Write those that have changed."""
         for file in self._files:
-            if file.is_changed:
-                file.save()
+            file.save_changed()
 
     def save(self) -> None:
         """Write all of them, as a broker does at its end."""

@@ -138,5 +138,5 @@ class Recovery:
         files = self._log.files
         if position >= files.end or not self._log.is_blank_at(position):
             return None
-        following = position - (position - files.start) % files.file_size + files.file_size
+        following = files.file_end(position)
         return following if following < files.end else None
