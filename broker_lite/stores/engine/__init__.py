@@ -5,9 +5,9 @@ Files and folders:
     mapped_file       a file of a fixed size, read and written through memory
     file_queue        a run of bytes in files of one size
     record_log        records in such files, none across the end of one
-    queue_table       the queues of a store, a folder for each
-    entry_queue       one queue: entries of one size
     message_log       the log of messages, found at their offsets
+    entry_queue       one queue: entries of one size that lead into the log
+    queue_table       the queues of a store, a folder for each
     kept_file         a small file that is written as a whole, with a `.bak`
     kept_table        a table in memory that such a file keeps
     checkpoint_file   a small file that is written in place

@@ -26,6 +26,25 @@ class LogWriter:
         self.last = last
         self.arrived: set[tuple[str, int]] = set()
 
+    def check_writable(self) -> None:
+        """Refuse to append to a store that is closed, or not sound; the lock is held.
+
+        Raises:
+            StoreUnusableError: if it was closed, or failed before.
+        """
+        if self.is_closed:
+            raise StoreUnusableError("expected an open store, found it closed")
+        if self.failure is not None:
+            self.check_usable()
+
+    def fail(self, error: BaseException, found: str) -> StoreUnusableError:
+        """Make the store unusable: the log has messages that lack what leads to them. Return what to raise.
+
+        The next message would get the same queue offset; recovery alone can bring log and queues together again.
+        """
+        self.failure = error
+        return StoreUnusableError(f"{found}: {error}")
+
     def check_usable(self) -> None:
         """Refuse to write to a store whose files are not what they should be.
 

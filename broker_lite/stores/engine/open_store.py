@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Generic, Self, TypeVar
 
-from commitlake.broker_lite.stores.engine.flushing import LogFlusher
+from commitlake.broker_lite.stores.engine.errors import StoreUnusableError
+from commitlake.broker_lite.stores.engine.flushing import FlushOptions, LogFlusher
 from commitlake.broker_lite.stores.engine.log_writer import LogWriter
 from commitlake.broker_lite.stores.engine.mapped_file import Mappings
+from commitlake.broker_lite.stores.engine.message_log import StoredMessage
+from commitlake.broker_lite.stores.engine.options import FlushMode
 from commitlake.broker_lite.stores.engine.ownership import AbortMark, StoreLock
+from commitlake.broker_lite.stores.engine.reading import QueueReader
 from commitlake.broker_lite.stores.engine.retention import Retention
+
+M = TypeVar("M", bound=StoredMessage)
+R = TypeVar("R", bound=QueueReader[Any, Any])
 
 
 def system_clock() -> int:
@@ -21,16 +29,23 @@ def system_clock() -> int:
     return time.time_ns() // 1_000_000
 
 
-class OpenStore(ABC):
-    """A store that is open; a subclass loads and recovers its files, and says what is in them."""
+class OpenStore(ABC, Generic[M, R]):
+    """A store that is open; several threads may use it. A subclass loads and recovers its files.
+
+    Attributes:
+        path: its folder.
+        options: its settings.
+    """
 
     path: Path
+    options: FlushOptions
     _lock: StoreLock
     _abort: AbortMark
     _writer: LogWriter
     _flusher: LogFlusher
     _retention: Retention
     _mappings: Mappings
+    _reader: R
 
     def __enter__(self) -> Self:
         return self
@@ -79,9 +94,18 @@ class OpenStore(ABC):
         with self._flusher.paused(), self._reading():
             return self._retention.clean(now_seconds)
 
-    @abstractmethod
-    def _reading(self) -> AbstractContextManager[Any]:
+    @contextmanager
+    def _reading(self) -> Iterator[R]:
         """Hold the lock of a store that is open."""
+        with self._writer.lock:
+            if self._writer.is_closed:
+                raise StoreUnusableError(f"{self.path}: expected an open store, found it closed")
+            yield self._reader
+
+    def _wait_for(self, log_end: int) -> None:
+        """Return when the log is on the disk up to an offset, in a store whose producers wait for that."""
+        if self.options.flush_mode is FlushMode.SYNC:
+            self._flusher.wait_for(log_end)
 
     @property
     def is_disk_full(self) -> bool:
@@ -97,3 +121,38 @@ class OpenStore(ABC):
         """Topic and number of the queues that got messages since the last call."""
         arrived, self._writer.arrived = self._writer.arrived, set()
         return arrived
+
+    @property
+    def queues(self) -> list[tuple[str, int]]:
+        """Topic and number of every queue that has entries, in order."""
+        with self._reading() as reader:
+            return reader.queues()
+
+    def bounds(self, topic: str, queue_id: int) -> range:
+        """The queue offsets of a queue's messages whose records the log has; empty for an unknown queue."""
+        with self._reading() as reader:
+            return reader.bounds(topic, queue_id)
+
+    def min_offset(self, topic: str, queue_id: int) -> int:
+        """Queue offset of a queue's first message whose record the log has; 0 for an unknown queue."""
+        return self.bounds(topic, queue_id).start
+
+    def max_offset(self, topic: str, queue_id: int) -> int:
+        """Queue offset of a queue's next message; 0 for an unknown queue."""
+        return self.bounds(topic, queue_id).stop
+
+    def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
+        """Queue offset of the first message stored at or after a time; the queue's end where there is none."""
+        with self._reading() as reader:
+            return reader.offset_by_time(topic, queue_id, timestamp_ms)
+
+    def get_at(self, log_offset: int) -> M | None:
+        """The message whose record begins at an offset of the log; None where none does."""
+        with self._reading() as reader:
+            found: M | None = reader.message_at(log_offset)
+            return found
+
+    def record_at(self, log_offset: int, size: int) -> bytes:
+        """The bytes of a record whose place and size are known."""
+        with self._reading() as reader:
+            return reader.record_at(log_offset, size)

@@ -10,10 +10,12 @@ from __future__ import annotations
 import fcntl
 import os
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from commitlake.broker_lite.stores.engine.errors import StoreLockedError
-from commitlake.schemas.store_files import create_file, open_or_create, sync_folder
+from commitlake.schemas.store_files import create_file, make_folders, open_or_create, sync_folder
 
 LOCK_FILE = "lock"
 ABORT_FILE = "abort"
@@ -62,6 +64,23 @@ class StoreLock:
         with _held_here_guard:
             os.close(self._descriptor)
             _held_here.discard(self._key)
+
+
+@contextmanager
+def holding(root: Path) -> Iterator[StoreLock]:
+    """Hold a folder's lock, which is given back if the store in it cannot be opened; the folder is made if need be.
+
+    Raises:
+        StoreLockedError: if it is held by another process, or by another store in this one.
+        UnsafeFileError: if `lock` is a link or no regular file.
+    """
+    make_folders(root)
+    lock = StoreLock(root)
+    try:
+        yield lock
+    except BaseException:
+        lock.release()
+        raise
 
 
 class AbortMark:

@@ -9,49 +9,18 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, TypeVar
 
+from commitlake.broker_lite.stores.engine.entry_queue import EntryQueue
 from commitlake.broker_lite.stores.engine.file_queue import FileQueue
 from commitlake.broker_lite.stores.engine.mapped_file import Mappings
-from commitlake.schemas.errors import CommitLakeError
-from commitlake.schemas.layouts.rocketmq.consumequeue import Entry
 from commitlake.schemas.layouts.segments import parse_queue_folder
 from commitlake.schemas.store_files import folders_in, open_parent
 
 _logger = logging.getLogger(__name__)
 
-FILES_READ_ON_RECOVERY = 3
-"""The last files of a queue, in which its end is looked for; those before them are full."""
 
-
-class QueueGapError(CommitLakeError):
-    """A queue ends before the entry that should come next: it must be built anew. Recovery handles it."""
-
-
-class QueueUnit(NamedTuple):
-    """A record of a queue.
-
-    Attributes:
-        entry: where it stands in the log.
-        first_number: queue offset of its first message.
-        following: queue offset after its last message.
-    """
-
-    entry: Entry
-    first_number: int
-    following: int
-
-
-class Queue(Protocol):
-    """What the queues of every layout have."""
-
-    files: FileQueue
-
-    def delete_expired(self, log_offset: int, /) -> None:
-        """Remove the files that only lead before an offset of the log."""
-
-
-Q = TypeVar("Q", bound=Queue)
+Q = TypeVar("Q", bound=EntryQueue)
 
 
 def _is_text(name: str) -> bool:

@@ -3,7 +3,6 @@
 from commitlake.broker_lite.stores.jmq.archive import ArchiveView, Produced
 from commitlake.broker_lite.stores.jmq.consuming import Batch, BatchLostError, Consuming
 from commitlake.broker_lite.stores.jmq.options import JournalOptions
-from commitlake.broker_lite.stores.jmq.recovery import JournalRecovery
 from commitlake.broker_lite.stores.jmq.retry import Retry, RetryStatus, RetryStore, retry_delay_ms
 from commitlake.broker_lite.stores.jmq.store import JournalStore
 from commitlake.broker_lite.stores.jmq.writing import JournalPutResult
@@ -15,7 +14,6 @@ __all__ = [
     "Consuming",
     "JournalOptions",
     "JournalPutResult",
-    "JournalRecovery",
     "JournalStore",
     "Produced",
     "Retry",

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import logging
 import zlib
-from bisect import bisect_left
 from pathlib import Path
 
+from commitlake.broker_lite.stores.engine.entry_queue import NumberedQueue
 from commitlake.broker_lite.stores.engine.errors import StoreFilesError
 from commitlake.broker_lite.stores.engine.file_queue import FileQueue
 from commitlake.broker_lite.stores.engine.mapped_file import Mappings
-from commitlake.broker_lite.stores.engine.queue_table import QueueGapError, QueueTable
+from commitlake.broker_lite.stores.engine.queue_table import QueueTable
+from commitlake.broker_lite.stores.engine.recovery import QueueGapError
 from commitlake.broker_lite.stores.engine.topic_names import is_valid_topic
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.jmq.journal import MIN_RECORD_SIZE, JournalMessage
@@ -28,49 +29,21 @@ _pack_entry = ENTRY.struct.pack_into
 _logger = logging.getLogger(__name__)
 
 
-class JournalQueue:
-    """The entries of one queue.
+class JournalQueue(NumberedQueue):
+    """The entries of one queue; `recover` must tell where it ends."""
 
-    Attributes:
-        topic: its topic.
-        queue_id: its number within the topic.
-        files: its bytes.
-    """
+    entry_size = ENTRY.size
 
-    def __init__(self, topic: str, queue_id: int, files: FileQueue) -> None:
-        """Take the files as they are; `recover` must tell where the queue ends."""
-        self.topic = topic
-        self.queue_id = queue_id
-        self.files = files
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether it has no entry."""
-        return self.files.end == self.files.start
-
-    @property
-    def first_number(self) -> int:
-        """Queue offset of the first entry in the files."""
-        return self.files.start // ENTRY.size
-
-    @property
-    def max_offset(self) -> int:
-        """Queue offset of the next message."""
-        return self.files.end // ENTRY.size
-
-    def min_offset(self, min_journal_offset: int) -> int:
-        """Queue offset of the first entry whose record the journal still has; `max_offset` where there is none."""
-        return self._first_from(min_journal_offset)
-
-    def _first_from(self, journal_offset: int) -> int:
-        """Number of the first entry that does not lead before an offset of the journal."""
-        first = self.first_number
-        if self.is_empty or self._offset_of(first) >= journal_offset:
-            return first  # as nearly always: nothing has expired
-        return first + bisect_left(range(first, self.max_offset), journal_offset, key=self._offset_of)
-
-    def _offset_of(self, number: int) -> int:
+    def log_offset_at(self, number: int) -> int:
+        """Offset of the record that an entry leads to."""
         return self.entry(number).journal_offset
+
+    def _leads_before(self, place: int, log_offset: int) -> bool:
+        return self.entry(place).journal_offset < log_offset
+
+    @staticmethod
+    def _count_valid(data: bytes) -> int:
+        return count_valid(data)
 
     def entry(self, number: int) -> Entry:
         """The entry with a queue offset from `first_number` to `max_offset` - 1.
@@ -85,7 +58,7 @@ class JournalQueue:
             entry, found = None, str(error)
         if entry is None:
             hint = f"remove {self.files.folder} and open the store anew, which builds it again"
-            raise StoreFilesError(f"message {number} of {self._name}: {found}; {hint}")
+            raise StoreFilesError(f"message {number} of {self.name}: {found}; {hint}")
         return entry
 
     def append(self, journal_offset: int, size: int) -> None:
@@ -119,20 +92,20 @@ class JournalQueue:
         """
         number, offset = message.queue_offset, message.journal_offset
         if number > self.max_offset and not from_journal_start:
-            raise QueueGapError(f"{self._name}: expected message {self.max_offset}, found {number}")
+            raise QueueGapError(f"{self.name}: expected message {self.max_offset}, found {number}")
         if self._must_begin_at(number, journal_start):
             self.files.delete()
             self.files.begin_at(number * ENTRY.size, exactly=True)
         missing = number - self.max_offset
         behind = journal_start if self.is_empty else self.entry(self.max_offset - 1).journal_offset
         if missing > (most := max(0, offset - behind) // MIN_RECORD_SIZE) or not self._is_free(number):
-            expected = f"a message of {self._name} that is not there, from {self.first_number} to"
+            expected = f"a message of {self.name} that is not there, from {self.first_number} to"
             raise LayoutError("queue_offset", offset, f"{expected} {self.max_offset + most}", f"{number}")
         if missing < 0:
             self._write(number * ENTRY.size, offset, message.size)
             return
         if missing:
-            _logger.warning("%s: %d messages from %d on are not in the journal", self._name, missing, self.max_offset)
+            _logger.warning("%s: %d messages from %d on are not in the journal", self.name, missing, self.max_offset)
         for _ in range(missing):
             self.append(offset, 0)
         self.append(offset, message.size)
@@ -146,10 +119,6 @@ class JournalQueue:
     def _is_free(self, number: int) -> bool:
         return number >= self.max_offset or (number >= self.first_number and self.entry(number).is_lost)
 
-    @property
-    def _name(self) -> str:
-        return f"{self.topic}/{self.queue_id}"
-
     def recover(self, journal_offset: int) -> None:
         """Find the end, and drop the entries of records at or behind an offset of the journal.
 
@@ -158,36 +127,17 @@ class JournalQueue:
         """
         starts = self.files.file_starts
         first = next(
-            (start for start in reversed(starts) if self._leads_before(start, journal_offset)), self.files.start
+            (start for start in reversed(starts) if self._file_leads_before(start, journal_offset)), self.files.start
         )
-        end = first
-        for start in starts[(first - self.files.start) // self.files.file_size :]:
-            end = start + ENTRY.size * count_valid(self.files.read(start, self.files.file_size))
-            if end < start + self.files.file_size:
-                break
-        self.files.end = end
-        self.truncate_to(self._first_from(journal_offset) * ENTRY.size)
+        self.files.end = self._end_of_entries(starts[(first - self.files.start) // self.files.file_size :])
+        self.truncate_physically(journal_offset)
 
-    def _leads_before(self, position: int, journal_offset: int) -> bool:
+    def _file_leads_before(self, position: int, journal_offset: int) -> bool:
         try:
             entry = parse_entry(*self.files.locate(position))
         except LayoutError:
             return False
         return entry is not None and entry.journal_offset < journal_offset
-
-    def delete_expired(self, journal_offset: int) -> None:
-        """Remove the files that only lead before an offset of the journal; the last stays, for its numbers."""
-        count = 0
-        for start in self.files.file_starts[:-1]:
-            if self._offset_of((start + self.files.file_size) // ENTRY.size - 1) >= journal_offset:
-                break
-            count += 1
-        self.files.delete_first(count)
-
-    def truncate_to(self, end: int) -> None:
-        """Let the queue end at a byte position; what was behind it is erased."""
-        self.files.truncate(end)
-        self.files.clear_rest()
 
 
 class JournalQueues(QueueTable[JournalQueue]):

@@ -5,13 +5,13 @@ Queues lead to records; every record that is handed out has proved itself (magic
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable
 
 from commitlake.broker_lite.stores.engine.errors import StoreFilesError
 from commitlake.broker_lite.stores.engine.pulling import MAX_EXAMINED, PullLimits, PullResult
-from commitlake.broker_lite.stores.engine.reading import GetResult, GetStatus, place_in
+from commitlake.broker_lite.stores.engine.reading import GetResult, GetStatus, QueueReader, place_in
 from commitlake.broker_lite.stores.jmq.files import JournalFiles
+from commitlake.broker_lite.stores.jmq.queues import JournalQueue
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.jmq.journal import JournalMessage
 from commitlake.schemas.layouts.jmq.message_id import parse_message_id
@@ -21,18 +21,13 @@ Form = Callable[[JournalMessage], bytes | None]
 """The form in which a message is handed out; None for one that is not wanted."""
 
 
-class JournalReader:
+class JournalReader(QueueReader[JournalMessage, JournalQueue]):
     """Looks things up; the caller holds the store's lock."""
 
     def __init__(self, files: JournalFiles, broker_name: str) -> None:
+        super().__init__(files.journal, files.queues)
         self._journal = files.journal
-        self._queues = files.queues
         self._broker = broker_name
-
-    def bounds(self, topic: str, queue_id: int) -> range:
-        """The queue offsets of a queue's messages; empty for an unknown queue."""
-        queue = self._queues.find(topic, queue_id)
-        return range(0) if queue is None else range(queue.min_offset(self._journal.start), queue.max_offset)
 
     def get(self, topic: str, queue_id: int, queue_offset: int, max_messages: int) -> GetResult[JournalMessage]:
         """Messages of a queue from a queue offset on; see `JournalStore.get`."""
@@ -118,23 +113,6 @@ class JournalReader:
             messages.append(message)
             position = following
         return messages, position
-
-    def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
-        """Queue offset of the first message stored at or after a time; the queue's end where there is none."""
-        queue = self._queues.find(topic, queue_id)
-        if queue is None:
-            return 0
-        numbers = self.bounds(topic, queue_id)
-
-        def stored(number: int) -> int:
-            message = self._journal.message_at(queue.entry(number).journal_offset, verify_crc=False)
-            return message.store_timestamp if message else 0
-
-        return numbers.start + bisect_left(numbers, timestamp_ms, key=stored)
-
-    def message_at(self, journal_offset: int) -> JournalMessage | None:
-        """The message whose record begins at a journal offset, if one does."""
-        return self._journal.message_at(journal_offset)
 
     def by_id(self, message_id: str) -> JournalMessage | None:
         """The message with an id, if the broker that the id names is this one."""

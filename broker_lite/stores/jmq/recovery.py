@@ -14,43 +14,16 @@ put.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
 
 from commitlake.broker_lite.stores.engine.progress import Progress
-from commitlake.broker_lite.stores.engine.queue_table import QueueGapError
+from commitlake.broker_lite.stores.engine.recovery import QueueGapError, RecoveryReport
 from commitlake.broker_lite.stores.jmq.files import JournalFiles
 from commitlake.schemas.layouts.errors import LayoutError
 
 _logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class JournalRecovery:
-    """What was found when a store was opened.
-
-    Attributes:
-        crashed: whether the store was not closed by whoever had it open before.
-        start: journal offset at which reading began.
-        records: how many records were read.
-        progress: where the journal ends, and its last record.
-        stopped_by: what stands at the end, in words.
-        lost_bytes: how many bytes before the end were damaged, of those that were read.
-    """
-
-    crashed: bool
-    start: int = 0
-    records: int = 0
-    progress: Progress = field(default_factory=Progress)
-    stopped_by: str = "no journal"
-    lost_bytes: int = 0
-
-    @property
-    def end(self) -> int:
-        """Journal offset at which the journal ends."""
-        return self.progress.log_end
-
-
-def recover(files: JournalFiles, *, crashed: bool) -> JournalRecovery:
+def recover(files: JournalFiles, *, crashed: bool) -> RecoveryReport:
     """Find the journal's end, and make the queues agree with the journal.
 
     Args:
@@ -60,7 +33,7 @@ def recover(files: JournalFiles, *, crashed: bool) -> JournalRecovery:
     journal, queues = files.journal, files.queues
     if journal.files.is_empty:
         queues.recover(0)
-        return JournalRecovery(crashed)
+        return RecoveryReport(crashed, stopped_by="no journal")
     known = _known_progress(files)
     if known.log_end:
         queues.recover(known.log_end)
@@ -87,7 +60,7 @@ def _known_progress(files: JournalFiles) -> Progress:
     return Progress(checkpoint.journal_end, last.store_timestamp, last.journal_offset)
 
 
-def _read(files: JournalFiles, crashed: bool, known: Progress) -> JournalRecovery:
+def _read(files: JournalFiles, crashed: bool, known: Progress) -> RecoveryReport:
     journal, queues = files.journal, files.queues
     is_from_start = not known.log_end
     last = Progress(journal.start) if is_from_start else known
@@ -99,7 +72,7 @@ def _read(files: JournalFiles, crashed: bool, known: Progress) -> JournalRecover
         try:
             message = journal.next_message(last.log_end, journal.end)
         except LayoutError as error:
-            return JournalRecovery(crashed, start, records, last, str(error), journal.lost_bytes)
+            return RecoveryReport(crashed, start, records, last, str(error), journal.lost_bytes)
         queues.dispatch_again(message, from_journal_start=is_from_start, journal_start=journal.start)
         last = Progress(message.journal_offset + message.size, message.store_timestamp, message.journal_offset)
         records += 1

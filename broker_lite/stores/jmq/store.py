@@ -12,14 +12,11 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from commitlake.broker_lite.stores.engine.errors import StoreUnusableError
 from commitlake.broker_lite.stores.engine.open_store import OpenStore, system_clock
-from commitlake.broker_lite.stores.engine.options import FlushMode
-from commitlake.broker_lite.stores.engine.ownership import AbortMark, StoreLock
+from commitlake.broker_lite.stores.engine.ownership import AbortMark, StoreLock, holding
 from commitlake.broker_lite.stores.engine.pulling import PullLimits, PullResult
 from commitlake.broker_lite.stores.engine.reading import DEFAULT_MAX_MESSAGES, GetResult
 from commitlake.broker_lite.stores.engine.retention import Retention
@@ -36,10 +33,9 @@ from commitlake.schemas.layouts.jmq.consumption import Consumption, serialize_co
 from commitlake.schemas.layouts.jmq.journal import JournalMessage, NewJournalMessage
 from commitlake.schemas.layouts.jmq.queue import Entry
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX
-from commitlake.schemas.store_files import make_folders
 
 
-class JournalStore(OpenStore):
+class JournalStore(OpenStore[JournalMessage, JournalReader]):
     """An open store; several threads may use it.
 
     Attributes:
@@ -50,6 +46,7 @@ class JournalStore(OpenStore):
         preparing: makes records of messages, for `append`.
     """
 
+    options: JournalOptions
     _writer: JournalWriter
 
     def __init__(
@@ -112,14 +109,9 @@ class JournalStore(OpenStore):
             ConfigFileError: if the offset file is broken, and its `.bak` too.
         """
         root = Path(path)
-        make_folders(root)
-        lock = StoreLock(root)
-        try:
+        with holding(root) as lock:
             options = options or JournalOptions()
             store = cls(root, options, clock, lock, Routing(options, chance, queue_count_of), save_beside)
-        except BaseException:
-            lock.release()
-            raise
         store._flusher.start()
         return store
 
@@ -152,8 +144,7 @@ class JournalStore(OpenStore):
         return self._waited(self._writer.append(prepared))
 
     def _waited(self, results: list[JournalPutResult]) -> list[JournalPutResult]:
-        if self.options.flush_mode is FlushMode.SYNC:
-            self._flusher.wait_for(results[-1].journal_offset + results[-1].size)
+        self._wait_for(results[-1].journal_offset + results[-1].size)
         return results
 
     def append(self, message: PreparedMessage) -> JournalPutResult:
@@ -194,11 +185,6 @@ class JournalStore(OpenStore):
         with self._reading() as reader:
             return reader.entries(topic, queue_id, numbers)
 
-    def get_at(self, journal_offset: int) -> JournalMessage | None:
-        """The message whose record begins at a journal offset; None where none does."""
-        with self._reading() as reader:
-            return reader.message_at(journal_offset)
-
     def get_by_id(self, message_id: str) -> JournalMessage | None:
         """The message with an id; None where this store has none.
 
@@ -208,46 +194,17 @@ class JournalStore(OpenStore):
         with self._reading() as reader:
             return reader.by_id(message_id)
 
-    def record_at(self, journal_offset: int, size: int) -> bytes:
-        """The bytes of a record whose place and size are known."""
-        with self._reading():
-            return self._files.journal.files.read(journal_offset, size)
-
-    def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
-        """Queue offset of the first message stored at or after a time; the queue's end where there is none."""
-        with self._reading() as reader:
-            return reader.offset_by_time(topic, queue_id, timestamp_ms)
-
     @property
     def min_journal_offset(self) -> int:
         """Journal offset of the first byte that the journal has."""
-        with self._reading():
-            return self._files.journal.start
+        with self._reading() as reader:
+            return reader.log_start
 
     @property
     def max_journal_offset(self) -> int:
         """Journal offset behind the last record: where the next one goes, unless it must go to a new file."""
-        with self._reading():
-            return self._files.journal.end
-
-    @property
-    def queues(self) -> list[tuple[str, int]]:
-        """Topic and number of every queue that has entries, in order."""
-        with self._reading():
-            return sorted((queue.topic, queue.queue_id) for queue in self._files.queues if not queue.is_empty)
-
-    def bounds(self, topic: str, queue_id: int) -> range:
-        """The queue offsets of a queue's messages whose records the journal has; empty for an unknown queue."""
         with self._reading() as reader:
-            return reader.bounds(topic, queue_id)
-
-    def min_offset(self, topic: str, queue_id: int) -> int:
-        """Queue offset of a queue's first message whose record the journal has; 0 for an unknown queue."""
-        return self.bounds(topic, queue_id).start
-
-    def max_offset(self, topic: str, queue_id: int) -> int:
-        """Queue offset of a queue's next message; 0 for an unknown queue."""
-        return self.bounds(topic, queue_id).stop
+            return reader.log_end
 
     def log_consumption(self, consumptions: Sequence[Consumption]) -> None:
         """Append consume records.
@@ -271,10 +228,3 @@ class JournalStore(OpenStore):
         """Messages that are on the disk, from a journal offset on, and where to go on; see `ArchiveView`."""
         with self._reading() as reader:
             return reader.read_journal(journal_offset, max_messages)
-
-    @contextmanager
-    def _reading(self) -> Iterator[JournalReader]:
-        with self._writer.lock:
-            if self._writer.is_closed:
-                raise StoreUnusableError(f"{self.path}: expected an open store, found it closed")
-            yield self._reader

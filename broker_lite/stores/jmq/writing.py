@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from commitlake.broker_lite.stores.engine.errors import MessageRefusedError, StoreUnusableError
+from commitlake.broker_lite.stores.engine.errors import MessageRefusedError
 from commitlake.broker_lite.stores.engine.log_writer import LogWriter
 from commitlake.broker_lite.stores.engine.progress import Progress
 from commitlake.broker_lite.stores.jmq.files import JournalFiles
@@ -67,10 +67,7 @@ class JournalWriter(LogWriter):
             raise MessageRefusedError(f"batch: expected messages of one queue, found {sorted(places)}")
         (place,) = places
         with self.lock:
-            if self.is_closed:
-                raise StoreUnusableError("expected an open store, found it closed")
-            if self.failure is not None:
-                self.check_usable()
+            self.check_writable()
             results = self._append(messages, *place)
             self.arrived.add(place)
         return results
@@ -98,11 +95,7 @@ class JournalWriter(LogWriter):
                 results.append(JournalPutResult(topic, queue_id, number, offset, size, store_timestamp, self._broker))
                 offset += size
         except BaseException as error:
-            # The journal has the messages and the queue does not: the next would get the same queue offset.
-            self.failure = error
-            raise StoreUnusableError(
-                f"the message at {first} is in the journal, but not in its queue: {error}"
-            ) from error
+            raise self.fail(error, f"the message at {first} is in the journal, but not in its queue") from error
         recorded = messages[-1].recorded_timestamp(store_timestamp)
         self.last = Progress(journal.end, recorded, results[-1].journal_offset)
         return results

@@ -15,9 +15,9 @@ from commitlake.broker_lite.stores.engine.errors import (
 from commitlake.broker_lite.stores.engine.open_store import system_clock
 from commitlake.broker_lite.stores.engine.options import FlushMode
 from commitlake.broker_lite.stores.engine.reading import GetResult, GetStatus
+from commitlake.broker_lite.stores.engine.recovery import RecoveryReport
 from commitlake.broker_lite.stores.rocketmq.config_files import MAX_QUEUES
 from commitlake.broker_lite.stores.rocketmq.options import StoreOptions
-from commitlake.broker_lite.stores.rocketmq.recovery import RecoveryReport
 from commitlake.broker_lite.stores.rocketmq.store import MessageStore
 from commitlake.broker_lite.stores.rocketmq.writing import PutResult
 

@@ -11,13 +11,16 @@ import logging
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from commitlake.broker_lite.stores.engine.file_queue import FileQueue
 from commitlake.broker_lite.stores.engine.mapped_file import Mappings
-from commitlake.broker_lite.stores.engine.queue_table import QueueGapError, QueueTable, QueueUnit
+from commitlake.broker_lite.stores.engine.message_log import MessageLog
+from commitlake.broker_lite.stores.engine.queue_table import QueueTable
+from commitlake.broker_lite.stores.engine.recovery import QueueGapError
 from commitlake.broker_lite.stores.rocketmq.commitlog import CommitLog
 from commitlake.broker_lite.stores.rocketmq.dispatch import Dispatch
-from commitlake.broker_lite.stores.rocketmq.entry_queue import EntryQueue
+from commitlake.broker_lite.stores.rocketmq.entry_queue import CommitLogQueue, QueueUnit
 from commitlake.schemas.layouts.rocketmq.batchconsumequeue import ENTRY, NO_COMPACTED_OFFSET, Entry, parse_entry
 from commitlake.schemas.layouts.rocketmq.consumequeue import Entry as SimpleEntry
 from commitlake.schemas.layouts.segments import MAX_QUEUE_OFFSET
@@ -27,7 +30,7 @@ _pack_entry = ENTRY.struct.pack_into
 _logger = logging.getLogger(__name__)
 
 
-class BatchConsumeQueue(EntryQueue):
+class BatchConsumeQueue(CommitLogQueue):
     """The entries of one queue.
 
     Attributes:
@@ -41,25 +44,17 @@ class BatchConsumeQueue(EntryQueue):
         self.max_offset = 0
         super().__init__(topic, queue_id, files)
 
-    @property
-    def _places(self) -> range:
-        """The places of the entries in the files, by which `_entry` finds them."""
-        return range(self.files.start // ENTRY.size, self.files.end // ENTRY.size)
-
     def _entry(self, place: int) -> Entry:
         return parse_entry(*self.files.locate(place * ENTRY.size))
 
     def min_offset(self, min_physical_offset: int) -> int:
         """Return the queue offset of the first message that the log still has; `max_offset` where there is none."""
-        places = self._places
-        first = places.start + bisect_left(
-            places, min_physical_offset, key=lambda place: self._entry(place).physical_offset
-        )
-        return self._entry(first).message_base_offset if first < places.stop else self.max_offset
+        place = self.first_place(min_physical_offset)
+        return self._entry(place).message_base_offset if place < self.places.stop else self.max_offset
 
     def units_from(self, queue_offset: int) -> Iterator[QueueUnit]:
         """Yield the records from the one with a message's number on, or from the next one where no record has it."""
-        places = self._places
+        places = self.places
         after = bisect_right(places, queue_offset, key=lambda place: self._entry(place).message_base_offset)
         first = max(places.start, places.start + after - 1)
         for place in range(first, places.stop):
@@ -67,11 +62,12 @@ class BatchConsumeQueue(EntryQueue):
             if base + count > queue_offset:
                 yield QueueUnit(SimpleEntry(physical_offset, size, tags_code), base, base + count)
 
-    def number_by_time(self, timestamp_ms: int) -> int:
+    def number_by_time(self, timestamp_ms: int, log: MessageLog[Any]) -> int:
         """Return the queue offset of the first message stored at or after a time; `max_offset` where there is none."""
-        places = self._places
+        places = self.places
         after = bisect_left(places, timestamp_ms, key=lambda place: self._entry(place).store_timestamp)
-        return self._entry(places[after]).message_base_offset if after < len(places) else self.max_offset
+        found = self._entry(places[after]).message_base_offset if after < len(places) else self.max_offset
+        return max(found, self.min_offset(log.start))
 
     def append(
         self, physical_offset: int, size: int, tags_code: int, store_timestamp: int, message_count: int = 1
@@ -105,11 +101,11 @@ class BatchConsumeQueue(EntryQueue):
         if record.physical_offset <= self.last_record or record.base_offset < self.max_offset:
             return
         if record.base_offset > MAX_QUEUE_OFFSET:
-            found = f"{self.topic}/{self.queue_id}: expected a message up to {MAX_QUEUE_OFFSET}"
+            found = f"{self.name}: expected a message up to {MAX_QUEUE_OFFSET}"
             _logger.warning("%s, found %d, which gets no entry", found, record.base_offset)
             return
         if record.base_offset > self.max_offset and not (self.is_empty and from_log_start):
-            found = f"{self.topic}/{self.queue_id}: expected message {self.max_offset}, found {record.base_offset}"
+            found = f"{self.name}: expected message {self.max_offset}, found {record.base_offset}"
             if not from_log_start:
                 raise QueueGapError(found)
             _logger.warning("%s", found)  # the log itself lacks messages of this queue
@@ -135,28 +131,20 @@ class BatchConsumeQueue(EntryQueue):
 
     def truncate_to(self, end: int) -> None:
         """Let the queue end at a byte position; entries after it are erased."""
-        self.files.truncate(end)
-        self.files.clear_rest()
+        super().truncate_to(end)
         if self.is_empty:
             self.last_record = self.max_physical_offset = -1
             self.max_offset = 0
         else:
-            self._note_last(self._entry(self._places[-1]))
+            self._note_last(self._entry(self.places[-1]))
 
     def clear(self) -> None:
         """Remove all entries: the queue begins anew."""
-        self.files.delete()
-        self.last_record = self.max_physical_offset = -1
+        super().clear()
         self.max_offset = 0
 
-    def _may_have_expired(self, place: int, min_physical_offset: int) -> bool:
-        return self._entry(place).physical_offset < min_physical_offset
-
-    def truncate_physically(self, physical_offset: int) -> None:
-        """Drop the entries of records at or after an offset of the log."""
-        places = self._places
-        keep = bisect_left(places, physical_offset, key=lambda place: self._entry(place).physical_offset)
-        self.truncate_to((places.start + keep) * ENTRY.size)
+    def _leads_before(self, place: int, log_offset: int) -> bool:
+        return self._entry(place).physical_offset < log_offset
 
     @staticmethod
     def _count_valid(data: bytes) -> int:

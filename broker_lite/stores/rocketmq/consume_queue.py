@@ -8,16 +8,17 @@ begins with filler. Source: org.apache.rocketmq.store.ConsumeQueue, ConsumeQueue
 from __future__ import annotations
 
 import logging
-from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from commitlake.broker_lite.stores.engine.entry_queue import NumberedQueue
 from commitlake.broker_lite.stores.engine.file_queue import FileQueue
 from commitlake.broker_lite.stores.engine.mapped_file import Mappings
-from commitlake.broker_lite.stores.engine.queue_table import QueueGapError, QueueTable, QueueUnit
+from commitlake.broker_lite.stores.engine.queue_table import QueueTable
+from commitlake.broker_lite.stores.engine.recovery import QueueGapError
 from commitlake.broker_lite.stores.rocketmq.commitlog import CommitLog
 from commitlake.broker_lite.stores.rocketmq.dispatch import Dispatch
-from commitlake.broker_lite.stores.rocketmq.entry_queue import EntryQueue
+from commitlake.broker_lite.stores.rocketmq.entry_queue import CommitLogQueue, QueueUnit
 from commitlake.schemas.layouts.rocketmq.consumequeue import ENTRY, PRE_BLANK, Entry, parse_entry, serialize_entry
 
 FOLDER = "consumequeue"
@@ -27,32 +28,10 @@ _pack_entry = ENTRY.struct.pack_into
 _logger = logging.getLogger(__name__)
 
 
-class ConsumeQueue(EntryQueue):
+class ConsumeQueue(NumberedQueue, CommitLogQueue):
     """The entries of one queue."""
 
     entry_size = ENTRY.size
-
-    @property
-    def first_number(self) -> int:
-        """Queue offset of the first entry in the files, filler or not."""
-        return self.files.start // ENTRY.size
-
-    @property
-    def max_offset(self) -> int:
-        """Queue offset of the next message."""
-        return self.files.end // ENTRY.size
-
-    def min_offset(self, min_physical_offset: int) -> int:
-        """Queue offset of the first entry whose record the log still has; `max_offset` where there is none."""
-        first = self.first_number
-        if self.is_empty or self._order_of(first) >= (min_physical_offset, True):
-            return first  # as nearly always: nothing has expired
-        return first + bisect_left(range(first, self.max_offset), (min_physical_offset, True), key=self._order_of)
-
-    def _order_of(self, number: int) -> tuple[int, bool]:
-        """Sorts an entry by its place in the log, with filler before everything."""
-        entry = self.entry(number)
-        return (entry.physical_offset, entry != PRE_BLANK)
 
     def entry(self, number: int) -> Entry:
         """The entry with a queue offset from `first_number` to `max_offset` - 1."""
@@ -98,7 +77,7 @@ class ConsumeQueue(EntryQueue):
         if record.physical_offset + record.size <= self.max_physical_offset or position < self.files.end:
             return
         if position > self.files.end:
-            found = f"{self.topic}/{self.queue_id}: expected message {self.max_offset}, found {record.queue_offset}"
+            found = f"{self.name}: expected message {self.max_offset}, found {record.queue_offset}"
             if not from_log_start:
                 raise QueueGapError(found)
             if self.is_empty and record.queue_offset <= _MAX_QUEUE_OFFSET:
@@ -129,27 +108,19 @@ class ConsumeQueue(EntryQueue):
 
     def truncate_to(self, end: int) -> None:
         """Let the queue end at a byte position; entries after it are erased."""
-        self.files.truncate(end)
-        self.files.clear_rest()
+        super().truncate_to(end)
         self.last_record = self.max_physical_offset = -1
         if not self.is_empty and (last := self.entry(self.max_offset - 1)) != PRE_BLANK:
             self.last_record = last.physical_offset
             self.max_physical_offset = last.physical_offset + last.size
 
-    def clear(self) -> None:
-        """Remove all entries: the queue begins anew."""
-        self.files.delete()
-        self.last_record = self.max_physical_offset = -1
+    def log_offset_at(self, number: int) -> int:
+        """Offset of the record that an entry leads to."""
+        return self.entry(number).physical_offset
 
-    def _may_have_expired(self, place: int, min_physical_offset: int) -> bool:
+    def _leads_before(self, place: int, log_offset: int) -> bool:
         entry = self.entry(place)
-        return entry == PRE_BLANK or entry.physical_offset < min_physical_offset
-
-    def truncate_physically(self, physical_offset: int) -> None:
-        """Drop the entries of records at or behind an offset of the log."""
-        numbers = range(self.first_number, self.max_offset)
-        keep = bisect_left(numbers, (physical_offset, False), key=self._order_of)
-        self.truncate_to((self.first_number + keep) * ENTRY.size)
+        return entry == PRE_BLANK or entry.physical_offset < log_offset
 
     @staticmethod
     def _count_valid(data: bytes) -> int:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Container, Generator
 
-from commitlake.broker_lite.stores.engine.errors import StoreUnusableError
 from commitlake.broker_lite.stores.engine.open_store import OpenStore
 from commitlake.broker_lite.stores.engine.pulling import PullLimits, PullResult
 from commitlake.broker_lite.stores.engine.reading import DEFAULT_MAX_MESSAGES, GetResult
@@ -20,7 +18,7 @@ from commitlake.schemas.layouts.rocketmq.consumequeue import Entry
 _NO_LIMIT = 1 << 63
 
 
-class LookUps(OpenStore):
+class LookUps(OpenStore[Message, Reader]):
     """The part of a store that reads; each method takes the store's lock."""
 
     options: StoreOptions
@@ -57,11 +55,6 @@ class LookUps(OpenStore):
         with self._reading() as reader:
             return reader.entry_at(topic, queue_id, queue_offset)
 
-    def get_at(self, physical_offset: int) -> Message | None:
-        """The message whose record begins at a physical offset; None where none does."""
-        with self._reading() as reader:
-            return reader.message_at(physical_offset)
-
     def queue_codes(self, tags: Collection[str], codes: Collection[int]) -> frozenset[int] | None:
         """The hashes by which the queues know tags; None where a consumer has sent hashes alone, of another kind.
 
@@ -73,11 +66,6 @@ class LookUps(OpenStore):
         if dialect.is_rocketmq:
             return frozenset(codes)
         return frozenset(low_bits(dialect.tags_code(tag)) for tag in tags) or None
-
-    def record_at(self, physical_offset: int, size: int) -> bytes:
-        """The bytes of a record whose place and size are known."""
-        with self._reading():
-            return self._files.log.files.read(physical_offset, size)
 
     def record_of(self, message: Message) -> bytes:
         """The bytes of a message that was found, as clients get it."""
@@ -144,11 +132,6 @@ class LookUps(OpenStore):
         with self._reading() as reader:
             return reader.timestamp_at(topic, queue_id, queue_offset)
 
-    def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
-        """Queue offset of the first message stored at or after a time; the queue's end where there is none."""
-        with self._reading() as reader:
-            return reader.offset_by_time(topic, queue_id, timestamp_ms)
-
     def get_by_time(
         self, topic: str, queue_id: int, timestamp_ms: int, max_messages: int = DEFAULT_MAX_MESSAGES
     ) -> GetResult[Message]:
@@ -159,34 +142,11 @@ class LookUps(OpenStore):
     @property
     def min_physical_offset(self) -> int:
         """Physical offset of the first byte that the log has."""
-        with self._reading():
-            return self._files.log.start
+        with self._reading() as reader:
+            return reader.log_start
 
     @property
     def max_physical_offset(self) -> int:
         """Physical offset behind the last record: where the next one goes, unless it must go to a new segment."""
-        with self._reading():
-            return self._files.log.end
-
-    @property
-    def queues(self) -> list[tuple[str, int]]:
-        """Topic and number of every queue that has entries, in order."""
-        with self._reading():
-            return sorted((queue.topic, queue.queue_id) for queue in self._files.queues if not queue.is_empty)
-
-    def min_offset(self, topic: str, queue_id: int) -> int:
-        """Queue offset of a queue's first message whose record the log has; 0 for an unknown queue."""
         with self._reading() as reader:
-            return reader.bounds(topic, queue_id).start
-
-    def max_offset(self, topic: str, queue_id: int) -> int:
-        """Queue offset of a queue's next message; 0 for an unknown queue."""
-        with self._reading() as reader:
-            return reader.bounds(topic, queue_id).stop
-
-    @contextmanager
-    def _reading(self) -> Iterator[Reader]:
-        with self._writer.lock:
-            if self._writer.is_closed:
-                raise StoreUnusableError(f"{self.path}: expected an open store, found it closed")
-            yield self._reader
+            return reader.log_end

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from commitlake.broker_lite.stores.engine.errors import StoreFilesError
 from commitlake.broker_lite.stores.engine.mapped_file import Mappings
-from commitlake.broker_lite.stores.engine.queue_table import QueueGapError
+from commitlake.broker_lite.stores.engine.recovery import QueueGapError
 from commitlake.broker_lite.stores.engine.topic_names import is_broker_topic, is_valid_topic
 from commitlake.broker_lite.stores.rocketmq import batch_queue, consume_queue
 from commitlake.broker_lite.stores.rocketmq.batch_queue import BatchConsumeQueue, BatchConsumeQueues

@@ -7,13 +7,11 @@ queryMessage.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Generator
 
 from commitlake.broker_lite.stores.engine.errors import IndexDisabledError, StoreFilesError
-from commitlake.broker_lite.stores.engine.queue_table import QueueUnit
-from commitlake.broker_lite.stores.engine.reading import GetResult, GetStatus, place_in
-from commitlake.broker_lite.stores.rocketmq.batch_queue import BatchConsumeQueue
+from commitlake.broker_lite.stores.engine.reading import GetResult, GetStatus, QueueReader, place_in
+from commitlake.broker_lite.stores.rocketmq.entry_queue import QueueUnit
 from commitlake.broker_lite.stores.rocketmq.files import StoreFiles
 from commitlake.broker_lite.stores.rocketmq.queues import AnyQueue
 from commitlake.schemas.layouts.errors import LayoutError
@@ -28,18 +26,12 @@ DEFAULT_KEY_LIMIT = 64
 """What a broker answers at most."""
 
 
-class Reader:
+class Reader(QueueReader[Message, AnyQueue]):
     """Looks things up; the caller holds the store's lock."""
 
     def __init__(self, files: StoreFiles) -> None:
-        self._log = files.log
-        self._queues = files.queues
+        super().__init__(files.log, files.queues)
         self._index = files.index
-
-    def bounds(self, topic: str, queue_id: int) -> range:
-        """The queue offsets of a queue's messages; empty for an unknown queue."""
-        queue = self._queues.find(topic, queue_id)
-        return range(0) if queue is None else range(queue.min_offset(self._log.start), queue.max_offset)
 
     def entry_at(self, topic: str, queue_id: int, queue_offset: int) -> Entry | None:
         """The entry of a message; None where the queue has none, or only filler."""
@@ -80,24 +72,6 @@ class Reader:
         except LayoutError as error:
             found = f"message {unit.first_number} of {queue.topic}/{queue.queue_id}"
             raise StoreFilesError(f"{found}: {error}") from error
-
-    def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
-        """Queue offset of the first message stored at or after a time; the queue's end where there is none."""
-        queue = self._queues.find(topic, queue_id)
-        if queue is None:
-            return 0
-        if isinstance(queue, BatchConsumeQueue):
-            return max(queue.number_by_time(timestamp_ms), queue.min_offset(self._log.start))
-        numbers = self.bounds(topic, queue_id)
-
-        def stored(number: int) -> int:
-            return self._log.store_timestamp_at(queue.entry(number).physical_offset) or 0
-
-        return numbers.start + bisect_left(numbers, timestamp_ms, key=stored)
-
-    def message_at(self, physical_offset: int) -> Message | None:
-        """The message whose record begins at a physical offset, if one does."""
-        return self._log.message_at(physical_offset)
 
     def by_id(self, msg_id: str) -> Message | None:
         """The message with an offset message id, if the store that the id names is this one."""

@@ -20,39 +20,14 @@ Source: DefaultMessageStore.load, CommitLog.recoverNormally, recoverAbnormally (
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
 
 from commitlake.broker_lite.stores.engine.progress import Progress
-from commitlake.broker_lite.stores.engine.queue_table import QueueGapError
+from commitlake.broker_lite.stores.engine.recovery import QueueGapError, RecoveryReport
 from commitlake.broker_lite.stores.rocketmq.dispatch import Dispatching
 from commitlake.broker_lite.stores.rocketmq.files import StoreFiles
 from commitlake.schemas.layouts.errors import LayoutError
 
 _logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class RecoveryReport:
-    """What was found when a store was opened.
-
-    Attributes:
-        crashed: whether the store was not closed by whoever had it open before.
-        start: physical offset at which reading began.
-        records: how many records were read.
-        progress: where the log ends, and its last record.
-        stopped_by: what stands at the end, in words.
-    """
-
-    crashed: bool
-    start: int = 0
-    records: int = 0
-    progress: Progress = field(default_factory=Progress)
-    stopped_by: str = "no log"
-
-    @property
-    def end(self) -> int:
-        """Physical offset at which the log ends."""
-        return self.progress.log_end
 
 
 class Recovery:

@@ -14,8 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from commitlake.broker_lite.stores.engine.open_store import system_clock
-from commitlake.broker_lite.stores.engine.options import FlushMode
-from commitlake.broker_lite.stores.engine.ownership import AbortMark, StoreLock
+from commitlake.broker_lite.stores.engine.ownership import AbortMark, StoreLock, holding
 from commitlake.broker_lite.stores.engine.progress import Progress
 from commitlake.broker_lite.stores.engine.retention import Retention
 from commitlake.broker_lite.stores.rocketmq.config_files import MAX_QUEUES, ConfigFiles
@@ -31,7 +30,6 @@ from commitlake.broker_lite.stores.rocketmq.writing import PutResult, Writer, ne
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
 from commitlake.schemas.layouts.rocketmq.light_queues import LIGHT_PREFIX
 from commitlake.schemas.layouts.rocketmq.timer_checkpoint import TimerCheckpoint
-from commitlake.schemas.store_files import make_folders
 
 
 class MessageStore(LookUps):
@@ -111,13 +109,8 @@ class MessageStore(LookUps):
             ConfigFileError: if a file under `config/` is broken, and its `.bak` too.
         """
         root = Path(path)
-        make_folders(root)
-        lock = StoreLock(root)
-        try:
+        with holding(root) as lock:
             store = cls(root, options or StoreOptions(), clock, lock, is_copy=is_copy)
-        except BaseException:
-            lock.release()
-            raise
         store._flusher.start()
         return store
 
@@ -144,8 +137,7 @@ class MessageStore(LookUps):
             StoreUnusableError: if the store is closed, or its disk failed.
         """
         result = self._writer.put([message])[0]
-        if self.options.flush_mode is FlushMode.SYNC:
-            self._flusher.wait_for(result.physical_offset + result.size)
+        self._wait_for(result.physical_offset + result.size)
         return result
 
     @property
@@ -172,8 +164,7 @@ class MessageStore(LookUps):
             StoreUnusableError: if the store is closed, or its disk failed.
         """
         results = self._writer.put_batch(messages)
-        if self.options.flush_mode is FlushMode.SYNC:
-            self._flusher.wait_for(results[-1].physical_offset + results[-1].size)
+        self._wait_for(results[-1].physical_offset + results[-1].size)
         return results
 
     def delete_queues(self, topic: str) -> None:

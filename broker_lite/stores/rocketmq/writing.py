@@ -144,9 +144,7 @@ class Writer(LogWriter):
         """Append prepared messages of one queue, together; see `put`."""
         first = messages[0]
         with self.lock:
-            if self.is_closed:
-                raise StoreUnusableError("expected an open store, found it closed")
-            self.check_usable()
+            self.check_writable()
             queue = self._queues.find_or_create(first.topic, first.queue_id)
             results = self._append(queue, messages)
             self._topics.ensure(first.topic, first.queue_id)
@@ -158,10 +156,7 @@ class Writer(LogWriter):
         topic, queue_id, record, _, queued, tags_code, is_due_later, index_keys, message_count, names = message
         size = len(record)
         with self.lock:
-            if self.is_closed:
-                raise StoreUnusableError("expected an open store, found it closed")
-            if self.failure is not None:
-                self.check_usable()
+            self.check_writable()
             log, index = self._log, self._index
             queue = self._queues.find_or_create(topic, queue_id)
             store_timestamp = self._clock()
@@ -192,9 +187,7 @@ class Writer(LogWriter):
         return PutResult(offset, size, queue_offset, store_timestamp, self._options.store_host)
 
     def _fail(self, offset: int, error: BaseException) -> StoreUnusableError:
-        # The log has the messages and the queue does not: the next would get the same queue offset.
-        self.failure = error
-        return StoreUnusableError(f"the message at {offset} is in the log, but not in its queue or the index: {error}")
+        return self.fail(error, f"the message at {offset} is in the log, but not in its queue or the index")
 
     def put_batch(self, messages: Sequence[NewMessage]) -> list[PutResult]:
         """Append a batch, as `put`; a batch has rules of its own."""
