@@ -145,11 +145,6 @@ def read_batch(
         decode(layout, window, parts, rows, fitting, plan, interners, scratch, out, text)
         rows += fitting
         if fitting < found:
-            # Take the others again, with whatever was found behind them.
-            state[h.POSITION] = origin + parts[h.START, rows]
-            while state[h.FAULTS] > 0 and faults[state[h.FAULTS] - 1, 0] >= state[h.POSITION]:
-                state[h.FAULTS] -= 1
-            state[h.BAD_START] = -1
-            state[h.STOP] = h.STOP_ROOM
+            h.go_back(origin + parts[h.START, rows], state, faults)
             break
     state[h.RECORDS] = rows

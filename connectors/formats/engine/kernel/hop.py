@@ -112,6 +112,16 @@ def _search(layout, window, length, origin, limit, segment_end, file_end, max_re
 
 
 @compiled
+def go_back(position, state, faults):
+    """Forget what was found from a record on that there was no room for: the next hop finds it again."""
+    state[POSITION] = position
+    while state[FAULTS] > 0 and faults[state[FAULTS] - 1, 0] >= position:
+        state[FAULTS] -= 1
+    state[BAD_START] = -1
+    state[STOP] = STOP_ROOM
+
+
+@compiled
 def hop(layout, window, length, origin, limit, segment_end, file_end, max_record, verify, state, parts, faults):
     """Walk on from `state[POSITION]` until `state[STOP]`.
 

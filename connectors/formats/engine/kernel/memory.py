@@ -86,22 +86,22 @@ def _mask_of(builder: Any, flags: Any) -> Any:
 
 
 @emitted
-def find_separators(typing_context, window, position):
-    """Of the next 64 bytes, as bits: which are 0x01 or 0x02, and which are not ASCII."""
+def find_marks(typing_context, window, position, first, second, third):
+    """Of the next 64 bytes, as bits: which are one of three values, and which are not ASCII."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         vector = ir.VectorType(_BYTE, 64)
-        loaded = builder.load(
-            _address(context, builder, signature.args[0], arguments[0], arguments[1], vector), align=1
-        )
-        shifted = builder.sub(loaded, ir.Constant(vector, [1] * 64))
-        separators = builder.icmp_unsigned("<", shifted, ir.Constant(vector, [2] * 64))
+        address = _address(context, builder, signature.args[0], arguments[0], arguments[1], vector)
+        loaded = builder.load(address, align=1)
+        equal = [builder.icmp_signed("==", loaded, _all_of(builder, vector, value)) for value in arguments[2:]]
+        marks = builder.or_(builder.or_(equal[0], equal[1]), equal[2])
         others = builder.icmp_signed("<", loaded, ir.Constant(vector, [0] * 64))
         pair = context.get_value_type(signature.return_type)
-        found = builder.insert_value(ir.Constant(pair, ir.Undefined), _mask_of(builder, separators), 0)
+        found = builder.insert_value(ir.Constant(pair, ir.Undefined), _mask_of(builder, marks), 0)
         return builder.insert_value(found, _mask_of(builder, others), 1)
 
-    return types.UniTuple(types.uint64, 2)(window, types.int64), generate
+    result = types.UniTuple(types.uint64, 2)
+    return result(window, types.int64, types.uint8, types.uint8, types.uint8), generate
 
 
 @emitted

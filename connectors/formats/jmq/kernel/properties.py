@@ -11,10 +11,19 @@ import numpy as np
 from commitlake.connectors.formats.engine.kernel import buffers as b
 from commitlake.connectors.formats.engine.kernel import hop as h
 from commitlake.connectors.formats.engine.kernel.compiled import compiled
-from commitlake.connectors.formats.engine.kernel.memory import load_be_i32, load_be_i64, lowest_bit
-from commitlake.connectors.formats.engine.kernel.strings import DISTINCT, copy_span, intern_span
+from commitlake.connectors.formats.engine.kernel.memory import load_be_i32, load_be_i64
+from commitlake.connectors.formats.engine.kernel.properties import (
+    MAX_ENTRIES,
+    Grammar,
+    copy_values,
+    first_entry,
+    intern_name,
+    next_entry,
+    note_value,
+    place_of,
+)
+from commitlake.connectors.formats.engine.kernel.strings import copy_span
 from commitlake.connectors.formats.engine.kernel.utf8 import is_utf8
-from commitlake.connectors.formats.jmq.kernel.marks import BACKSLASH, EQUALS, NEWLINE, find_marks
 from commitlake.connectors.formats.jmq.kernel.numbers import write_signed
 from commitlake.connectors.formats.jmq.kernel.records import APP, APP_LENGTH, BUSINESS_ID, BUSINESS_ID_LENGTH
 from commitlake.schemas.layouts.jmq import properties as layout
@@ -26,48 +35,14 @@ OWN_NAMES = ("=app", "=receive_timestamp")
 """Names of what is shown beside the properties, as no record can store a name: it would end at the `=`."""
 NAME_APP, NAME_RECEIVE_TIMESTAMP = range(len(OWN_NAMES))
 
-_NONE = np.int64(-1)
+GRAMMAR = Grammar(ord("\n"), ord("="), escape=ord("\\"))
 _SENT, _RECEIVE_DELAY = HEAD.offset_of("send_timestamp"), HEAD.offset_of("receive_delay")
-_ENTRY_BITS = 15  # of a mark in `seen`; MOST_ENTRIES fits
-_ENTRY_MASK = (1 << _ENTRY_BITS) - 1
-assert MOST_ENTRIES <= _ENTRY_MASK
-
-
-@compiled
-def _entry_of(name, count, serial, seen):
-    """Which entry of the record a name has: `count` where it is new."""
-    mark = seen[name]
-    if mark >> _ENTRY_BITS == serial:
-        return mark & _ENTRY_MASK
-    seen[name] = (serial << _ENTRY_BITS) | count
-    return count
-
-
-@compiled
-def _copy_unescaped(window, position, length, out, target):
-    """Copy a value without the backslashes that stand before something; how many bytes it has then."""
-    end, begin = position + length, target
-    while position < end:
-        if window[position] == BACKSLASH and position + 1 < end:
-            position += 1
-        out[target] = window[position]
-        target += 1
-        position += 1
-    return target - begin
+assert MOST_ENTRIES <= MAX_ENTRIES
 
 
 @compiled
 def _receive_timestamp(window, start):
     return load_be_i64(window, start + _SENT) + load_be_i32(window, start + _RECEIVE_DELAY)
-
-
-@compiled
-def _is_canonical(window, at, end):
-    """Whether a backslash stands where JMQ writes one: before what means something."""
-    if at + 1 >= end:
-        return False
-    following = window[at + 1]
-    return following == NEWLINE or following == EQUALS or following == BACKSLASH
 
 
 @compiled
@@ -100,63 +75,25 @@ def split_properties(window, parts, first_row, count, seed, wanted, names, scrat
         serials[0] = serial
         first = used[b.ENTRIES]
         entries = np.int64(0)
-        others = np.uint64(0)
         is_odd = False
-        begin, equals, escaped = position, _NONE, _NONE
-        name_is_odd, has_escapes = False, False
-        block = position
-        while block < end:
-            mask, not_ascii = find_marks(window, block)
-            if end - block < 64:
-                inside = (np.uint64(1) << np.uint64(end - block)) - np.uint64(1)
-                mask &= inside
-                not_ascii &= inside
-            others |= not_ascii
-            while True:
-                if mask != 0:
-                    at = block + lowest_bit(mask)
-                    mask &= mask - np.uint64(1)
-                    mark = window[at]
-                    if at == escaped:
-                        continue  # the backslash before it takes it along
-                    if mark == BACKSLASH:
-                        escaped = at + 1
-                        if equals >= 0:
-                            has_escapes = True
-                        elif not _is_canonical(window, at, end):
-                            name_is_odd = True
-                        continue
-                    if mark == EQUALS:
-                        if equals < 0:
-                            equals = at
-                        continue
-                elif block + 64 >= end and begin < end:
-                    at = end  # the last entry has no newline
-                else:
-                    break
-                if equals > begin:
-                    is_odd |= name_is_odd
-                    if wanted & b.WANT_ENTRIES:
-                        likely = likely_names[entries]
-                        if likely >= name_counts[DISTINCT]:
-                            likely = _NONE
-                        name = intern_span(
-                            window, begin, equals - begin, seed, likely, name_counts, name_table, name_starts,
-                            name_texts,
-                        )  # fmt: skip
-                        entry = _entry_of(name, entries, serial, seen)
-                        if entry == entries:
-                            likely_names[entries] = name
-                            entry_names[first + entries] = name
-                            entries += 1
-                        spans[0, entry] = equals + 1
-                        spans[1, entry] = ~(at - equals - 1) if has_escapes else at - equals - 1
-                begin, equals = at + 1, _NONE
-                name_is_odd, has_escapes = False, False
-            block += 64
+        cursor = first_entry(position)
+        while True:
+            entry, cursor = next_entry(GRAMMAR, window, end, cursor)
+            if not entry.is_there:
+                break
+            begin, separator = entry.begin, entry.separator
+            if separator > begin:
+                is_odd |= entry.name_is_odd
+                if wanted & b.WANT_ENTRIES:
+                    name = intern_name(
+                        window, begin, separator - begin, seed, entries, likely_names, name_counts, name_table,
+                        name_starts, name_texts,
+                    )  # fmt: skip
+                    place, entries = place_of(name, entries, first, serial, seen, likely_names, entry_names)
+                    note_value(entry, place, spans)
         key, key_length = parts[BUSINESS_ID, row], parts[BUSINESS_ID_LENGTH, row]
         app, app_length = parts[APP, row], parts[APP_LENGTH, row]
-        is_text = others == 0 or is_utf8(window, position, end - position)
+        is_text = cursor.others == 0 or is_utf8(window, position, end - position)
         is_text = is_text and is_utf8(window, key, key_length) and is_utf8(window, app, app_length)
         if is_odd or not is_text:
             not_utf8[used[b.NOT_UTF8]] = row
@@ -164,15 +101,7 @@ def split_properties(window, parts, first_row, count, seed, wanted, names, scrat
             entries = np.int64(0)
             key_length = np.int64(0)
         if wanted & b.WANT_ENTRIES:
-            target = used[b.VALUE_BYTES]
-            for entry in range(entries):
-                length = spans[1, entry]
-                if length < 0:
-                    target += _copy_unescaped(window, spans[0, entry], ~length, values, target)
-                else:
-                    copy_span(window, spans[0, entry], length, values, target)
-                    target += length
-                value_offsets[first + entry + 1] = target
+            target = copy_values(GRAMMAR, window, spans, entries, first, values, value_offsets, used[b.VALUE_BYTES])
             if is_text and not is_odd:
                 if app_length > 0:
                     copy_span(window, app, app_length, values, target)

@@ -18,14 +18,14 @@ from commitlake.connectors.formats.engine.kernel import hop as h
 from commitlake.connectors.formats.engine.kernel.compiled import compiled
 from commitlake.connectors.formats.engine.kernel.memory import (
     PADDING,
-    find_separators,
     load_be_i32,
     load_be_i64,
     load_le_u64,
-    lowest_bit,
 )
+from commitlake.connectors.formats.engine.kernel.properties import first_entry, next_entry
 from commitlake.connectors.formats.engine.kernel.strings import DISTINCT, TEXT_END, intern_span
 from commitlake.connectors.formats.engine.kernel.utf8 import is_utf8
+from commitlake.connectors.formats.rocketmq.kernel.properties import GRAMMAR
 from commitlake.connectors.formats.rocketmq.kernel.records import COMMITLOG, STORE_HOST
 from commitlake.schemas.layouts.boltmq.dialect import Magic
 from commitlake.schemas.layouts.rocketmq import properties as props
@@ -51,7 +51,6 @@ _SYS_FLAG, _QUEUE_ID = HEAD.offset_of("sys_flag"), HEAD.offset_of("queue_id")
 _AT_OFFSET, _AT_QUEUE_OFFSET = HEAD.offset_of("physical_offset"), HEAD.offset_of("queue_offset")
 _STORE_TIME = -STORED.size
 _ROLLBACK = int(TransactionType.ROLLBACK)
-_NAME_SEPARATOR = props.NAME_VALUE_SEPARATOR
 _SPACE = ord(props.KEY_SEPARATOR)
 _HASH_SIGN = np.uint64(ord("#"))
 _SCHEDULE_LENGTH, _BOLTMQ_SCHEDULE_LENGTH = len(SCHEDULE_TOPIC), len(BOLTMQ_SCHEDULE_TOPIC)
@@ -190,9 +189,8 @@ def _note_records(window: Array, parts: Array, first: Any, count: int, seed: Any
     likely = np.int64(-1)
     taken = 0
     for number in range(first, first + count):
-        begin = parts[h.PROPERTIES, number]
-        properties, properties_length = begin, parts[h.PROPERTIES_LENGTH, number]
-        end = begin + properties_length
+        properties, properties_length = parts[h.PROPERTIES, number], parts[h.PROPERTIES_LENGTH, number]
+        end = properties + properties_length
         topic, topic_length = parts[h.TOPIC, number], parts[h.TOPIC_LENGTH, number]
         if (
             row >= longs.shape[1]
@@ -224,53 +222,35 @@ def _note_records(window: Array, parts: Array, first: Any, count: int, seed: Any
         unique, unique_length = np.int64(0), np.int64(0)
         level, batch = np.int64(0), np.int64(0)
         is_odd = kind == NOT_TEXT
-        others = np.uint64(0)
-        separator = np.int64(-1)
-        block = begin
-        while block < end:
-            mask, not_ascii = find_separators(window, block)
-            if end - block < 64:
-                inside = (np.uint64(1) << np.uint64(end - block)) - np.uint64(1)
-                mask &= inside
-                not_ascii &= inside
-            others |= not_ascii
-            while True:
-                if mask != 0:
-                    at = block + lowest_bit(mask)
-                    mask &= mask - np.uint64(1)
-                    if window[at] == _NAME_SEPARATOR:
-                        if separator < 0:
-                            separator = at
-                        continue
-                elif block + 64 >= end and begin < end:
-                    at = end  # the last entry may lack its separator
-                else:
-                    break
-                if separator > begin and separator < at - 1:
-                    value, length = separator + 1, at - separator - 1
-                    name_length = separator - begin
-                    word = load_le_u64(window, begin)
-                    if name_length == 4:
-                        if word & _FOUR_BYTES == _TAGS:
-                            tags, tags_length = value, length
-                        elif word & _FOUR_BYTES == _KEYS:
-                            keys, keys_length = value, length
-                    elif name_length == 8:
-                        if word == _UNIQ_KEY:
-                            unique, unique_length = value, length
-                    elif name_length == 5:
-                        if word & _FIVE_BYTES == _DELAY and waits:
-                            level = _number(window, value, length)
-                            is_odd |= level < 0
-                    elif name_length == _INNER_LENGTH:
-                        if word == _INNER:
-                            batch = _number(window, value, length)
-                            is_odd |= batch < 0
-                    elif name_length == _MULTI_LENGTH and word == _MULTI:
-                        is_odd = True
-                begin, separator = at + 1, np.int64(-1)
-            block += 64
-        is_odd |= others != 0 and not is_utf8(window, properties, properties_length)
+        cursor = first_entry(properties)
+        while True:
+            entry, cursor = next_entry(GRAMMAR, window, end, cursor)
+            if not entry.is_there:
+                break
+            begin, separator = entry.begin, entry.separator
+            if separator > begin and separator < entry.end - 1:
+                value, length = separator + 1, entry.end - separator - 1
+                name_length = separator - begin
+                word = load_le_u64(window, begin)
+                if name_length == 4:
+                    if word & _FOUR_BYTES == _TAGS:
+                        tags, tags_length = value, length
+                    elif word & _FOUR_BYTES == _KEYS:
+                        keys, keys_length = value, length
+                elif name_length == 8:
+                    if word == _UNIQ_KEY:
+                        unique, unique_length = value, length
+                elif name_length == 5:
+                    if word & _FIVE_BYTES == _DELAY and waits:
+                        level = _number(window, value, length)
+                        is_odd |= level < 0
+                elif name_length == _INNER_LENGTH:
+                    if word == _INNER:
+                        batch = _number(window, value, length)
+                        is_odd |= batch < 0
+                elif name_length == _MULTI_LENGTH and word == _MULTI:
+                    is_odd = True
+        is_odd |= cursor.others != 0 and not is_utf8(window, properties, properties_length)
         code = np.int64(0)
         tags_hash = np.int64(-1)
         if is_odd:
@@ -346,11 +326,7 @@ def read_facts(
         found = state[h.RECORDS]
         taken = _note_records(window, parts, rows, found, seed, topics, out)
         rows += taken
-        if taken < found:  # take the others again, with whatever was found behind them
-            state[h.POSITION] = origin + parts[h.START, rows]
-            while state[h.FAULTS] > 0 and faults[state[h.FAULTS] - 1, 0] >= state[h.POSITION]:
-                state[h.FAULTS] -= 1
-            state[h.BAD_START] = -1
-            state[h.STOP] = h.STOP_ROOM
+        if taken < found:
+            h.go_back(origin + parts[h.START, rows], state, faults)
             break
     state[h.RECORDS] = rows

@@ -1,7 +1,4 @@
-"""Properties out of a window, 64 bytes at a look: entries, and those that have columns of their own.
-
-Separators are ASCII, so entries are found in bytes, before anything is decoded.
-"""
+"""A CommitLog record's properties: entries, and those that have columns of their own."""
 
 from __future__ import annotations
 
@@ -10,26 +7,24 @@ import numpy as np
 from commitlake.connectors.formats.engine.kernel import buffers as b
 from commitlake.connectors.formats.engine.kernel.compiled import compiled
 from commitlake.connectors.formats.engine.kernel.hop import PROPERTIES, PROPERTIES_LENGTH
-from commitlake.connectors.formats.engine.kernel.memory import find_bytes, find_separators, lowest_bit
-from commitlake.connectors.formats.engine.kernel.strings import DISTINCT, copy_span, intern_span
+from commitlake.connectors.formats.engine.kernel.memory import find_bytes, lowest_bit
+from commitlake.connectors.formats.engine.kernel.properties import (
+    Grammar,
+    copy_values,
+    first_entry,
+    intern_name,
+    next_entry,
+    note_value,
+    place_of,
+)
+from commitlake.connectors.formats.engine.kernel.strings import copy_span, intern_span
 from commitlake.connectors.formats.engine.kernel.utf8 import is_utf8
 from commitlake.schemas.layouts.rocketmq import properties as layout
 
-_PROPERTY_SEPARATOR = layout.PROPERTY_SEPARATOR
+GRAMMAR = Grammar(layout.PROPERTY_SEPARATOR, layout.NAME_VALUE_SEPARATOR, escape=layout.NAME_VALUE_SEPARATOR)
+"""Nothing is escaped."""
 _SPACE = ord(layout.KEY_SEPARATOR)
 _NONE = np.int64(-1)
-_ENTRY_BITS = 14  # of a mark in `seen`; MOST_ENTRIES fits
-_ENTRY_MASK = (1 << _ENTRY_BITS) - 1
-
-
-@compiled
-def _entry_of(name, count, serial, seen):
-    """Which entry of the record a name has: `count` where it is new."""
-    mark = seen[name]
-    if mark >> _ENTRY_BITS == serial:
-        return mark & _ENTRY_MASK
-    seen[name] = (serial << _ENTRY_BITS) | count
-    return count
 
 
 @compiled
@@ -93,68 +88,39 @@ def split_properties(window, parts, first_row, count, seed, wanted, names, tags,
         entries = np.int64(0)
         unique, keys, tag, priority = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
         unique_length, keys_length, tag_length, priority_length = _NONE, _NONE, _NONE, _NONE
-        others = np.uint64(0)
-        begin, separator = position, np.int64(-1)
-        block = position
-        while block < end:
-            mask, not_ascii = find_separators(window, block)
-            if end - block < 64:
-                inside = (np.uint64(1) << np.uint64(end - block)) - np.uint64(1)
-                mask &= inside
-                not_ascii &= inside
-            others |= not_ascii
-            while True:
-                if mask != 0:
-                    at = block + lowest_bit(mask)
-                    mask &= mask - np.uint64(1)
-                    if window[at] != _PROPERTY_SEPARATOR:
-                        if separator < 0:
-                            separator = at
-                        continue
-                elif block + 64 >= end and begin < end:
-                    at = end  # the last entry may lack its separator
-                else:
-                    break
-                if separator > begin and separator < at - 1:
-                    value, length = separator + 1, at - separator - 1
-                    likely = likely_names[entries]
-                    if likely >= name_counts[DISTINCT]:
-                        likely = _NONE
-                    name = intern_span(
-                        window, begin, separator - begin, seed, likely, name_counts, name_table, name_starts, name_texts
-                    )
-                    if name == b.NAME_UNIQ_KEY:
-                        if unique_length < 0:  # the first is the message's own, see schemas.layouts.rocketmq.properties
-                            unique, unique_length = value, length
-                    elif name == b.NAME_TAGS:
-                        tag, tag_length = value, length
-                    elif name == b.NAME_KEYS:
-                        keys, keys_length = value, length
-                    elif name == b.NAME_PRIORITY:
-                        priority, priority_length = value, length
-                    if wanted & b.WANT_ENTRIES:
-                        entry = _entry_of(name, entries, serial, seen)
-                        if entry == entries:
-                            likely_names[entries] = name
-                            entry_names[first + entries] = name
-                            entries += 1
-                        spans[0, entry] = value
-                        spans[1, entry] = length
-                begin, separator = at + 1, np.int64(-1)
-            block += 64
-        if others != 0 and not is_utf8(window, position, end - position):
+        cursor = first_entry(position)
+        while True:
+            entry, cursor = next_entry(GRAMMAR, window, end, cursor)
+            if not entry.is_there:
+                break
+            begin, separator = entry.begin, entry.separator
+            if separator > begin and separator < entry.end - 1:
+                value, length = separator + 1, entry.end - separator - 1
+                name = intern_name(
+                    window, begin, separator - begin, seed, entries, likely_names, name_counts, name_table, name_starts,
+                    name_texts,
+                )  # fmt: skip
+                if name == b.NAME_UNIQ_KEY:
+                    if unique_length < 0:  # the first is the message's own, see schemas.layouts.rocketmq.properties
+                        unique, unique_length = value, length
+                elif name == b.NAME_TAGS:
+                    tag, tag_length = value, length
+                elif name == b.NAME_KEYS:
+                    keys, keys_length = value, length
+                elif name == b.NAME_PRIORITY:
+                    priority, priority_length = value, length
+                if wanted & b.WANT_ENTRIES:
+                    place, entries = place_of(name, entries, first, serial, seen, likely_names, entry_names)
+                    note_value(entry, place, spans)
+        if cursor.others != 0 and not is_utf8(window, position, end - position):
             not_utf8[used[b.NOT_UTF8]] = row
             used[b.NOT_UTF8] += 1
             entries = np.int64(0)
             unique_length, keys_length, tag_length, priority_length = _NONE, _NONE, _NONE, _NONE
         if wanted & b.WANT_ENTRIES:
-            target = used[b.VALUE_BYTES]
-            for entry in range(entries):
-                length = spans[1, entry]
-                copy_span(window, spans[0, entry], length, values, target)
-                target += length
-                value_offsets[first + entry + 1] = target
-            used[b.VALUE_BYTES] = target
+            used[b.VALUE_BYTES] = copy_values(
+                GRAMMAR, window, spans, entries, first, values, value_offsets, used[b.VALUE_BYTES]
+            )
             used[b.ENTRIES] = first + entries
             map_offsets[row + 1] = first + entries
         if wanted & b.WANT_UNIQUE_KEY:
