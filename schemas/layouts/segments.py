@@ -16,6 +16,14 @@ MAX_QUEUE_OFFSET = 1 << 56
 """No queue gets this long; below it, the places of entries in its files fit 64 bits."""
 
 
+def max_entry_number(entry_size: int) -> int:
+    """Return the largest number of an entry in a queue's files.
+
+    A larger one, times the entry's size, would not be an offset; only a damaged or forged record has it.
+    """
+    return (1 << 63) // entry_size // 2
+
+
 def segment_name(start_offset: int) -> str:
     """The name of the file whose first byte has this offset."""
     return f"{start_offset:0{NAME_LENGTH}d}"

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.files import Window
+from commitlake.connectors.formats.engine.kernel.hop import START
 from commitlake.connectors.formats.engine.queue_format import QueueFormat
+from commitlake.connectors.formats.engine.windows import numbers_at
+from commitlake.schemas.layouts.base import Layout
 
 if TYPE_CHECKING:
     from commitlake.connectors.formats.engine.decoder import Decoder
@@ -40,3 +44,12 @@ class FormatKernel:
     queue_offsets: Callable[[Window, Array], Array]
     decoder: type[Decoder]
     queues: QueueFormat
+
+
+def head_field(head: Layout, name: str) -> Callable[[Window, Array], Array]:
+    """Return a function that reads a number in the heads of records in a window, by their parts."""
+    return partial(_numbers_in_heads, head.offset_of(name), dict(head.numpy_fields)[name])
+
+
+def _numbers_in_heads(offset: int, code: str, window: Window, parts: Array) -> Array:
+    return numbers_at(window, parts[START] + offset, code)

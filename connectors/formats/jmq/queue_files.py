@@ -4,32 +4,25 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
-from commitlake.connectors.formats.engine.errors import StoreError
-from commitlake.connectors.formats.rocketmq.indexes import queue_folders
+from commitlake.connectors.formats.queue_walking import (
+    CHUNK_ENTRIES,
+    QueueEntry,
+    QueueFolder,
+    index_folder,
+    refused_links,
+    walk_queue_folders,
+)
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.jmq.queue import ENTRY, FOLDER, Entry, parse_entry
 from commitlake.schemas.layouts.segments import is_segment_name
-from commitlake.schemas.store_files import UnsafeFileError, files_in, folders_in, open_file
-
-_CHUNK_ENTRIES = 3000
-
-
-@dataclass(frozen=True, slots=True)
-class QueueFileEntry:
-    """An entry of a queue, with its place."""
-
-    topic: str
-    queue_id: int
-    queue_offset: int
-    entry: Entry
+from commitlake.schemas.store_files import files_in, open_file
 
 
 def walk_queue_files(
     journal_folder: Path, damage: Callable[[str], None], topic: str | None = None, queue_id: int | None = None
-) -> Iterator[QueueFileEntry]:
+) -> Iterator[QueueEntry[Entry]]:
     """Every sound entry of a store's queues, in order of topic, queue and offset.
 
     A broker ends a queue at the first entry that is not sound. Here those behind it follow: each has its own CRC.
@@ -43,38 +36,28 @@ def walk_queue_files(
     Raises:
         StoreError: where the store has no queues that can be read, or a link among its folders and files.
     """
-    folder = journal_folder.parent / FOLDER
-    if not folder.is_dir():
-        raise StoreError(f"{folder.parent} has no folder '{FOLDER}'; a broker makes it anew from the journal")
-    if not os.access(folder, os.R_OK | os.X_OK):
-        raise StoreError(f"{folder} may not be read")
-    try:
-        for name in folders_in(folder):
-            if topic not in (None, name):
-                continue
-            for number, queue_folder in sorted(queue_folders(folder / name, below=folder)):
-                if queue_id in (None, number):
-                    yield from _walk_queue(queue_folder, name, number, damage)
-    except UnsafeFileError as error:
-        raise StoreError(str(error)) from None
+    folder = index_folder(journal_folder.parent, FOLDER, made_from="the journal")
+    with refused_links():
+        for queue in walk_queue_folders(folder, topic, queue_id):
+            yield from _walk_queue(queue, damage)
 
 
-def _walk_queue(folder: Path, topic: str, queue_id: int, damage: Callable[[str], None]) -> Iterator[QueueFileEntry]:
-    following = None
+def _walk_queue(queue: QueueFolder, damage: Callable[[str], None]) -> Iterator[QueueEntry[Entry]]:
+    folder, following = queue.path, None
     for name in sorted(files_in(folder, is_segment_name, below=folder.parent.parent), key=int):
         for number, entry in _walk_file(folder / name, int(name) // ENTRY.size, damage):
             if following not in (None, number):
                 damage(f"{folder}: no entries {following} to {number - 1}, and some behind them")
             following = number + 1
             if entry is not None:
-                yield QueueFileEntry(topic, queue_id, number, entry)
+                yield QueueEntry(queue.topic, queue.queue_id, number, entry)
 
 
 def _walk_file(path: Path, first: int, damage: Callable[[str], None]) -> Iterator[tuple[int, Entry | None]]:
     """What is written in a file, each with its number; None for what is not sound."""
     number = first
     with os.fdopen(open_file(path, below=path.parents[2]), "rb") as file:
-        while data := file.read(_CHUNK_ENTRIES * ENTRY.size):
+        while data := file.read(CHUNK_ENTRIES * ENTRY.size):
             end = len(data.rstrip(b"\0"))
             for position in range(0, end, ENTRY.size):
                 at = number + position // ENTRY.size
@@ -90,7 +73,7 @@ def _walk_file(path: Path, first: int, damage: Callable[[str], None]) -> Iterato
                 else:
                     if entry is not None:
                         yield at, entry
-            number += _CHUNK_ENTRIES
+            number += CHUNK_ENTRIES
 
 
 def _place(path: Path, first: int, number: int) -> str:

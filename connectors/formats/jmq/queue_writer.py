@@ -16,10 +16,10 @@ from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.jmq.queue_facts import ENTRY_DTYPE, is_lost, make_entries
 from commitlake.connectors.formats.queue_writing import NewQueueFiles
 from commitlake.schemas.layouts.jmq.journal import MIN_RECORD_SIZE
+from commitlake.schemas.layouts.segments import max_entry_number
 
 _SIZE = ENTRY_DTYPE.itemsize
-_MOST_NUMBER = (1 << 63) // _SIZE // 2
-"""A larger number, times 22, would not be an offset; only a damaged or forged record has it."""
+_MAX_NUMBER = max_entry_number(_SIZE)
 _AT_ONCE = 1 << 16
 
 
@@ -65,7 +65,7 @@ class JournalQueueWriter:
 
     def _add_run(self, first: int, entries: Array) -> None:
         """Records whose numbers follow one another."""
-        begin, end = max(0, -first), min(len(entries), _MOST_NUMBER + 1 - first)
+        begin, end = max(0, -first), min(len(entries), _MAX_NUMBER + 1 - first)
         self.skipped += len(entries) - max(0, end - begin)
         if begin >= end:
             return

@@ -6,7 +6,7 @@ from functools import partial
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.files import Window
-from commitlake.connectors.formats.engine.format_kernel import FormatKernel
+from commitlake.connectors.formats.engine.format_kernel import FormatKernel, head_field
 from commitlake.connectors.formats.engine.kernel import hop
 from commitlake.connectors.formats.engine.kernel.borders import find_border
 from commitlake.connectors.formats.engine.windows import numbers_at
@@ -30,14 +30,6 @@ def _store_times(window: Window, parts: Array) -> Array:
     return times
 
 
-def _queue_ids(window: Window, parts: Array) -> Array:
-    return numbers_at(window, parts[hop.START] + HEAD.offset_of("queue_id"), "u1")
-
-
-def _queue_offsets(window: Window, parts: Array) -> Array:
-    return numbers_at(window, parts[hop.START] + HEAD.offset_of("queue_offset"), ">i8")
-
-
 KERNEL = FormatKernel(
     hop=partial(hop.hop, JOURNAL),
     find_border=partial(find_border, JOURNAL),
@@ -49,8 +41,8 @@ KERNEL = FormatKernel(
         (hop.PROPERTIES, hop.PROPERTIES_LENGTH),
     ),
     store_times=_store_times,
-    queue_ids=_queue_ids,
-    queue_offsets=_queue_offsets,
+    queue_ids=head_field(HEAD, "queue_id"),
+    queue_offsets=head_field(HEAD, "queue_offset"),
     decoder=JournalDecoder,
     queues=QUEUE_FILES,
 )

@@ -10,9 +10,9 @@ from commitlake.connectors.formats.rocketmq import batch_queues, consume_queues
 from commitlake.connectors.formats.rocketmq import queue_rules as rules
 from commitlake.connectors.formats.rocketmq.consume_queues import ENTRY_DTYPE as ENTRY
 from commitlake.schemas.layouts.rocketmq.consumequeue import PRE_BLANK
+from commitlake.schemas.layouts.segments import max_entry_number
 
-_MOST_NUMBER = (1 << 63) // 40
-"""A larger number, times 20, would not be an offset; only a damaged or forged record has it."""
+_MAX_NUMBER = max_entry_number(ENTRY.itemsize)
 
 
 class RocketmqQueueWriter:
@@ -79,7 +79,7 @@ class RocketmqQueueWriter:
 
     def _begin(self, number: int) -> None:
         """The first file is the one that the first entry belongs in; what is before it there is filled."""
-        number = number if 0 <= number <= _MOST_NUMBER and not self._closes_head else 0
+        number = number if 0 <= number <= _MAX_NUMBER and not self._closes_head else 0
         self._state[rules.END] = number
         self._position = number * self._entry_size
         before = self._position % self._file_size // self._entry_size

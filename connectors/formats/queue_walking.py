@@ -1,0 +1,84 @@
+"""The folders of a store's queues, for walks that go from entry to entry in plain Python."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, NamedTuple, TypeVar
+
+from commitlake.connectors.formats.engine.errors import StoreError
+from commitlake.schemas.layouts.segments import parse_queue_folder
+from commitlake.schemas.store_files import UnsafeFileError, folders_in
+
+E = TypeVar("E")
+CHUNK_ENTRIES = 3000
+"""Entries that a walk reads at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueEntry(Generic[E]):
+    """An entry of a queue, with its place."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    entry: E
+
+
+class QueueFolder(NamedTuple):
+    """The folder of one queue."""
+
+    topic: str
+    queue_id: int
+    path: Path
+
+
+def index_folder(root: Path, name: str, *, made_from: str) -> Path:
+    """Return a folder of indexes.
+
+    Args:
+        root: the store's folder.
+        name: the indexes'.
+        made_from: what a broker makes it from where it is missing.
+
+    Raises:
+        StoreError: if it is not there or may not be read.
+    """
+    folder = root / name
+    if not folder.is_dir():
+        raise StoreError(f"{root} has no folder '{name}'; a broker makes it anew from {made_from}")
+    if not os.access(folder, os.R_OK | os.X_OK):
+        raise StoreError(f"{folder} may not be read")
+    return folder
+
+
+@contextmanager
+def refused_links() -> Iterator[None]:
+    """Refuse a link among folders and files as a `StoreError`."""
+    try:
+        yield
+    except UnsafeFileError as error:
+        raise StoreError(str(error)) from None
+
+
+def walk_queue_folders(folder: Path, topic: str | None, queue_id: int | None) -> Iterator[QueueFolder]:
+    """Yield the folders of queues, in order of topic and number.
+
+    Args:
+        folder: where the topics' folders are; none below it may be a link.
+        topic: only this one.
+        queue_id: only these queues.
+
+    Raises:
+        UnsafeFileError: for a link.
+    """
+    for name in folders_in(folder):
+        if topic not in (None, name):
+            continue
+        numbers = map(parse_queue_folder, folders_in(folder / name, below=folder))
+        for number in sorted(number for number in numbers if number is not None):
+            if queue_id in (None, number):
+                yield QueueFolder(name, number, folder / name / str(number))
