@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ from tests.servers.broker_lite import SMALL_FILES, BrokerLite
 from tests.servers.jars import java_command
 from tests.servers.java_programs import CLIENT, JVM, Row, programs_class_path, run_java
 from tests.servers.process import ServerProcess
+from tests.support.waiting import let_pass
 
 TOPIC = "EveryVolume"
 VOLUME = 1500
@@ -129,7 +129,7 @@ def test_the_others_take_over_when_a_consumer_is_killed(
         victim.wait_until(lambda: '"queue_id"' in victim.output(), 60)
     finally:
         victim.kill()
-    time.sleep(0.5)
+    let_pass(0.5, "the broker sees that the connection is closed")
     got = {line.split('"unique_key":"')[1][:32] for line in victim.output().splitlines() if '"unique_key":"' in line}
     second = run_java(client_version, "ProduceEveryKind", [broker_lite.name_server_address, "volume"])
     rest = consume(broker_lite, client_version, "concurrent", messages=VOLUME)

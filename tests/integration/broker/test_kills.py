@@ -7,7 +7,6 @@ import random
 import signal
 import socket
 import threading
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
 from commitlake.schemas.remoting.frames import Command, parse_command, serialize_command
 from tests.kills import kill_count
 from tests.servers.broker_lite import SMALL_FILES, BrokerLite
+from tests.support.waiting import let_pass, wait_until
 from tests.unit.broker_lite.broker_builders import send_fields
 
 TURNS = 2
@@ -119,7 +119,7 @@ def test_what_was_acknowledged_survives(
         producers = [Producer(broker.broker_address, f"{turn}-{number}") for number in range(3)]
         for producer in producers:
             producer.start()
-        threading.Event().wait(moment.uniform(0.05, 1.5))
+        let_pass(moment.uniform(0.05, 1.5), "the broker is killed at any moment")
         broker.process.kill()
         for producer in producers:
             producer.join()
@@ -130,8 +130,5 @@ def test_what_was_acknowledged_survives(
 def test_a_page_that_the_disk_has_no_room_for_ends_the_broker_with_a_word(tmp_path: Path) -> None:
     with BrokerLite(tmp_path / "broker", options=SMALL_FILES) as broker:
         os.kill(broker.process.pid, signal.SIGBUS)
-        deadline = time.monotonic() + 60
-        while broker.process.is_running:
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+        wait_until(lambda: not broker.process.is_running)
         assert "Bus error" in broker.process.output()

@@ -7,9 +7,8 @@ import random
 import signal
 import socket
 import threading
-import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -28,10 +27,10 @@ from tests.kills import kill_count
 from tests.servers.broker_lite import SMALL_FILES, BrokerLite
 from tests.servers.process import free_ports
 from tests.servers.remoting import ask, max_offset
+from tests.support.waiting import let_pass, wait_until
 from tests.unit.broker_lite.broker_builders import pull_fields, records, send_fields
 
 KILLS = kill_count(2, share=5)
-CATCH_UP_SECONDS = 60
 PROMPT = ("--slave-timeout", "1s")
 
 
@@ -78,14 +77,6 @@ def cluster(tmp_path: Path) -> Iterator[tuple[MemberLite, MemberLite]]:
         yield master, slave
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = CATCH_UP_SECONDS) -> None:
-    """Wait, not for ever."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-
-
 def log_files(store: Path) -> dict[str, bytes]:
     """Every segment's bytes; RocketMQ makes one more before it needs it."""
     found = {path.name: path.read_bytes() for path in sorted((store / "commitlog").glob("*"))}
@@ -100,7 +91,7 @@ def queue_files(store: Path) -> dict[str, tuple[int, int]]:
 
 def wait_until_queues_same(master: Path, slave: Path) -> None:
     """Wait until a slave's queues are the master's."""
-    with suppress(AssertionError):
+    with suppress(TimeoutError):
         wait_until(lambda: queue_files(slave) == queue_files(master))
     assert queue_files(slave) == queue_files(master)
 
@@ -135,7 +126,7 @@ def send_for(address: str, seconds: float, name: str) -> dict[str, str]:
     producers = [Producer(address, f"{name}-{number}") for number in range(3)]
     for producer in producers:
         producer.start()
-    time.sleep(seconds)
+    let_pass(seconds, "the producers send")
     acknowledged: dict[str, str] = {}
     for producer in producers:
         producer._socket.shutdown(socket.SHUT_RDWR)
@@ -185,11 +176,11 @@ def test_the_log_is_the_same_whoever_is_killed(cluster: tuple[MemberLite, Member
     for turn in range(3):
         sending = threading.Thread(target=send_until_it_breaks, args=(master.broker_address, f"{seed}-{turn}"))
         sending.start()
-        time.sleep(moment.uniform(0.2, 1.5))
+        let_pass(moment.uniform(0.2, 1.5), "the brokers are killed at any moment")
         slave_too = moment.random() < 0.7
         if slave_too:
             slave.kill()
-            time.sleep(moment.choice([0, 0.3]))
+            let_pass(moment.choice([0, 0.3]), "the master goes on alone, or not")
         master.kill()
         sending.join()
         master.start()
@@ -221,9 +212,7 @@ def test_a_sync_master_tells_what_its_slave_has(tmp_path: Path) -> None:
         assert send(master.broker_address, 3).code == ResponseCode.SUCCESS
         assert max_offset(slave.broker_address, "orders", 3) == known + 1
         os.kill(slave.process.pid, signal.SIGSTOP)
-        started = time.monotonic()
         assert send(master.broker_address, 7).code == ResponseCode.FLUSH_SLAVE_TIMEOUT
-        assert 0.9 < time.monotonic() - started < 5
         assert send(master.broker_address, 11, WAIT="false").code == ResponseCode.SUCCESS
         os.kill(slave.process.pid, signal.SIGCONT)
         wait_until(lambda: max_offset(slave.broker_address, "orders", 3) == known + 3)

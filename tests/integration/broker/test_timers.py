@@ -17,6 +17,7 @@ from tests.servers.broker_lite import SMALL_FILES as LITE_FILES
 from tests.servers.broker_lite import BrokerLite
 from tests.servers.java_programs import run_java
 from tests.servers.rocketmq import SMALL_FILES, RocketMQ
+from tests.support.waiting import let_pass
 
 StartBroker = Callable[..., RocketMQ]
 
@@ -53,9 +54,9 @@ def delivered(servers: RocketMQ) -> list[str]:
     return sorted(row["tags"] for row in run_java("5.5.0", "ConsumeAll", [servers.name_server_address, TOPIC]))
 
 
-def wait_until(due_seconds: float) -> None:
+def wait_for(due_seconds: float) -> None:
     """Wait until what was due at a time has come."""
-    time.sleep(max(0.0, due_seconds + MARGIN_SECONDS - time.time()))
+    let_pass(due_seconds + MARGIN_SECONDS - time.time(), "what is due is delivered")
 
 
 def names(prefix: str, count: int) -> list[str]:
@@ -77,14 +78,14 @@ def test_timers_of_both_brokers_come_once(start_broker: StartBroker, tmp_path: P
         clock_ms[0] += 30_000
         assert len(delivery.deliver_due(clock_ms[0])) == 5
     servers = start_broker("5.5.0", root, SMALL_FILES)
-    wait_until(now_ms / 1000 + 18)
+    wait_for(now_ms / 1000 + 18)
     assert delivered(servers) == names("early", 5) + names("late", 7)
 
     # Of the real broker's, four come there, and four in our store, whose clock is ahead.
     soon, later = time.time() + 2, time.time() + 45
     send(servers, names("real", 4), soon)
     send(servers, names("then", 4), later)
-    wait_until(soon)
+    wait_for(soon)
     servers.stop_broker()
     with MessageStore.open(root, STORE_OPTIONS, clock=lambda: int(later * 1000) + 2000) as store:
         assert store.max_offset(TIMER_TOPIC, 0) == 5 + 7 + 4 + 4
@@ -98,7 +99,7 @@ def test_timers_of_both_brokers_come_once(start_broker: StartBroker, tmp_path: P
     finally:
         lite.process.kill()
     servers.start_broker()
-    wait_until(due)
+    wait_for(due)
     everything = names("early", 5) + names("late", 7) + names("real", 4) + names("then", 4) + names("killed", 20)
     assert delivered(servers) == sorted(everything)
     servers.stop_broker()

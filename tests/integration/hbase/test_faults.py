@@ -22,6 +22,7 @@ from commitlake.connectors.hbase.tables import open_or_create
 from tests.integration.hbase.making import append, delta_rows, message_rows, rare_rows
 from tests.integration.hbase.reading import all_cells, hbase_rows
 from tests.servers.hbase import HBase
+from tests.support.waiting import let_pass, wait_until
 
 SEED = 20_261_121
 KILLS = 5
@@ -53,14 +54,14 @@ class _Following:
             self.error = error
 
     def wait_until_it_writes(self, rows: int) -> None:
-        deadline = time.monotonic() + 60
         with Client(self._options) as client:
-            while client.options.table not in client.tables():
-                assert time.monotonic() < deadline
-                time.sleep(0.05)
-            while sum(len(page) for page in client.scan(b"", b"\xff", page_rows=500)) < rows:
-                assert time.monotonic() < deadline
+
+            def are_written() -> bool:
                 assert self.followed is None, "the run was over before anything was killed"
+                return sum(len(page) for page in client.scan(b"", b"\xff", page_rows=500)) >= rows
+
+            wait_until(lambda: client.options.table in client.tables())
+            wait_until(are_written)
         assert self.followed is None, "the run was over before anything was killed"
 
     def finish(self) -> Followed:
@@ -89,11 +90,9 @@ def test_a_server_that_is_killed_while_it_is_written_to(
 
 def test_thrift_that_is_down_is_told_and_then_caught_up_with(hbase: HBase, uri: str, options: Options) -> None:
     hbase.kill_thrift()
-    began = time.monotonic()
     try:
         with pytest.raises(UnavailableError, match=r"Thrift server 127\.0\.0\.1:\d+ gave no answer .* within 2 s"):
             follow(None, uri, replace(options, connect_seconds=2))
-        assert time.monotonic() - began < 10
     finally:
         hbase.start_thrift()
     follow(None, uri, options)
@@ -128,7 +127,7 @@ def test_a_follower_that_is_killed_at_random_moments(hbase: HBase, options: Opti
         with subprocess.Popen(_follow_once(hbase, uri, options), cwd=ROOT, stdout=subprocess.PIPE) as process:
             assert process.stdout is not None
             process.stdout.readline()  # until then nothing happens but imports
-            time.sleep(chance.uniform(0, seconds / 2))
+            let_pass(chance.uniform(0, seconds / 2), "the run is killed at any moment")
             process.kill()
             killed += process.wait() != 0
         if number == 1:
@@ -160,7 +159,7 @@ def test_a_region_server_that_dies_and_comes_back(tmp_path: Path, uri: str) -> N
         following = _Following(uri, _small_calls(options))
         following.wait_until_it_writes(500)
         cluster.kill_region_server(0)
-        time.sleep(2)
+        let_pass(2, "its regions move")
         cluster.start_region_server(0)
         assert following.finish().rows == 6000
         assert hbase_rows(options) == delta_rows(uri)

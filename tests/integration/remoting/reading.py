@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import TypeVar
 
 from commitlake.connectors.rocketmq import NoRouteError, Puller
 from commitlake.schemas.layouts.rocketmq.commitlog import Message
+from tests.support.waiting import wait_until
 
 T = TypeVar("T")
 
@@ -35,8 +35,12 @@ def _read(puller: Puller, topic: str, expression: str = "*") -> list[Message]:
 
 
 def wait_for(what: Callable[[], T], is_enough: Callable[[T], bool], seconds: float = 60) -> T:
-    """A value, once it is enough; the last one if that takes too long."""
-    deadline = time.monotonic() + seconds
-    while not is_enough(found := what()) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return found
+    """A value, once it is enough."""
+    found: list[T] = []
+
+    def has_enough() -> bool:
+        found.append(what())
+        return is_enough(found[-1])
+
+    wait_until(has_enough, seconds, look_seconds=0.05)
+    return found[-1]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from commitlake.connectors.rocketmq import (
@@ -18,6 +16,7 @@ from commitlake.connectors.rocketmq import (
 from commitlake.schemas.remoting.configs import SubscriptionGroupConfig
 from tests.integration.remoting.reading import read_all, wait_for
 from tests.servers.rocketmq import RocketMQ
+from tests.support.waiting import let_pass
 
 BROKER = "broker-a"
 
@@ -77,7 +76,7 @@ def test_offsets_are_set_back_by_time(admin: Admin, producer: Producer, puller: 
     queue = producer.queues(topic)[0]
     for _ in range(4):
         producer.send(OutgoingMessage(topic, b"x"), queue=queue)
-        time.sleep(0.05)
+        let_pass(0.05, "the messages have different times")
     third = read_all(puller, topic, 4)[2]
     puller.commit(queue, 4)
     assert admin.reset_offsets(puller.group, topic, third.store_timestamp)[queue] == 2

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-import time
 
 import pytest
 
 from commitlake.connectors.rocketmq import OutgoingMessage, Producer, Puller, PullStatus, RefusedError
 from tests.integration.remoting.reading import read_all
+from tests.support.waiting import let_pass
 
 # Of the same hash, as Java computes it.
 TAG, TWIN = "Aa", "BB"
@@ -39,14 +39,11 @@ def test_sql_chooses_by_properties(producer: Producer, puller: Puller, topic: st
 def test_a_pull_waits_for_a_message(producer: Producer, puller: Puller, topic: str) -> None:
     queue = producer.send(OutgoingMessage(topic, b"first")).queue
     read_all(puller, topic, 1)
-    began = time.monotonic()
     later = threading.Timer(1.0, lambda: producer.send(OutgoingMessage(topic, b"second"), queue=queue))
     later.start()
     result = puller.pull(queue, 1, wait_seconds=20)
-    took = time.monotonic() - began
     later.join()
     assert (result.status, [message.body for message in result.messages]) == (PullStatus.FOUND, [b"second"])
-    assert 0.9 < took < 15
     assert puller.pull(queue, 2).status is PullStatus.NO_NEW
     assert puller.pull(queue, 2, wait_seconds=1).status is PullStatus.NO_NEW
 
@@ -62,7 +59,7 @@ def test_queues_have_their_offsets(producer: Producer, puller: Puller, topic: st
     queue = producer.queues(topic)[1]
     for _ in range(3):
         producer.send(OutgoingMessage(topic, b"x"), queue=queue)
-        time.sleep(0.05)
+        let_pass(0.05, "the messages have different times")
     stored = read_all(puller, topic, 3)
     assert (puller.min_offset(queue), puller.max_offset(queue)) == (0, 3)
     times = [message.store_timestamp for message in stored]

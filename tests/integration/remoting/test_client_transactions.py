@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -18,6 +17,7 @@ from commitlake.connectors.rocketmq import (
 )
 from commitlake.schemas.layouts.rocketmq.commitlog import Message
 from tests.integration.remoting.reading import read_all, wait_for
+from tests.support.waiting import let_pass
 
 
 class Shop:
@@ -52,7 +52,7 @@ def test_what_is_committed_is_delivered_and_what_is_rolled_back_is_not(
     rolled_back = producer.send_in_transaction(OutgoingMessage(topic, b"no"), lambda _: Decision.ROLLBACK)
     assert (committed.decision, rolled_back.decision) == (Decision.COMMIT, Decision.ROLLBACK)
     read_all(puller, topic, 1)
-    time.sleep(0.5)
+    let_pass(0.5, "what was rolled back does not come")
     found = read_all(puller, topic, 1)
     assert [(message.unique_key, message.body) for message in found] == [(committed.sent.unique_key, b"yes")]
 

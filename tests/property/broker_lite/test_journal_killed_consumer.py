@@ -9,7 +9,6 @@ from __future__ import annotations
 import random
 import subprocess
 import sys
-import time
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +19,7 @@ from commitlake.broker_lite.stores.jmq import ArchiveView, Consuming, JournalSto
 from commitlake.broker_lite.stores.rocketmq import FlushMode
 from commitlake.schemas.layouts.jmq.consumption import Consumption, Outcome
 from tests.hypothesis_profiles import load
+from tests.support.waiting import let_pass
 from tests.unit.broker_lite.stores.jmq.builders import CLIENT, SMALL, message
 
 load()
@@ -57,7 +57,7 @@ def consume_until_killed(root: Path, seed: int, seconds: float) -> Counter[tuple
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "opening\n"
-        time.sleep(seconds)
+        let_pass(seconds, "it is killed at any moment")
         process.kill()
         lines = process.stdout.read().split("\n")
     return Counter((int(a), int(b), int(c)) for a, b, c in map(str.split, lines[:-1]))
@@ -84,7 +84,7 @@ def test_no_message_is_lost_between_queue_retry_store_and_consumers(tmp_path: Pa
         everything = {(queue_id, number) for queue_id in range(3) for number in range(COUNT // 3)}
         assert {(queue_id, number) for queue_id, number, _ in logged} == everything
         waiting = set()
-        time.sleep(1)  # until the last retry is due
+        let_pass(1, "the last retry becomes due")
         while retries := consuming.take_retries("orders", "mail", 1000):
             for retry in retries:
                 waiting.add((retry.message.queue_id, retry.message.queue_offset))

@@ -9,7 +9,6 @@ from __future__ import annotations
 import random
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from hypothesis import settings
 from commitlake.broker_lite.stores.rocketmq import FlushMode, MessageStore, StoreOptions
 from commitlake.schemas.layouts.boltmq.dialect import DIALECTS
 from tests.hypothesis_profiles import load
+from tests.support.waiting import let_pass
 from tests.unit.broker_lite.builders import SMALL, all_messages, log_records
 
 load()
@@ -53,7 +53,7 @@ def write_until_killed(root: Path, start: int, seconds: float, dialect: str) -> 
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "opening\n"
-        time.sleep(seconds)
+        let_pass(seconds, "it is killed at any moment")
         process.kill()
         lines = process.stdout.read().split("\n")
     # The last line may be cut: its message is not claimed then.
