@@ -15,7 +15,6 @@ from commitlake.broker_lite.stores.rocketmq import (
     FlushMode,
     MessageStore,
     StoreOptions,
-    StoreUnusableError,
 )
 from commitlake.broker_lite.stores.rocketmq.checkpoint_file import CheckpointFile
 from tests.support.waiting import wait_until
@@ -167,48 +166,6 @@ def test_writers_get_distinct_places_and_offsets(root: Path) -> None:
             found = store.get("orders", queue_id, 0, 1000).messages
             assert [got.queue_offset for got in found] == list(range(100))
             assert all(len(store.get_by_key("orders", (got.keys or [""])[0])) == 1 for got in found)
-
-
-def test_failed_sync_makes_the_store_unusable_and_keeps_abort(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = MessageStore.open(root, SYNC)
-    fill(store, 2)
-
-    def fail(descriptor: int) -> None:
-        raise OSError(5, "Input/output error")
-
-    with monkeypatch.context() as broken:
-        broken.setattr(os, "fdatasync", fail)
-        with pytest.raises(StoreUnusableError, match=r"cannot be synced: .*Input/output error"):
-            store.put(message(2))
-    # A later sync that succeeds would say nothing about the pages that were lost.
-    with pytest.raises(StoreUnusableError, match=r"expected a sound store, found: .*Input/output error"):
-        store.put(message(3))
-    store.close()
-    assert (root / "abort").exists()
-    with MessageStore.open(root, SYNC) as again:
-        assert again.recovery.crashed
-        assert again.max_offset("orders", 0) + again.max_offset("orders", 1) == 3
-
-
-def test_failed_queue_write_makes_the_store_unusable_until_recovery(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store = MessageStore.open(root, SMALL)
-    fill(store, 2)
-
-    def fail(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as broken:
-        broken.setattr("commitlake.broker_lite.stores.rocketmq.consume_queue.ConsumeQueue.append", fail)
-        with pytest.raises(StoreUnusableError, match=r"the message at \d+ is in the log, but not in its queue"):
-            store.put(message(2))
-    with pytest.raises(StoreUnusableError, match="No space left on device"):
-        store.put(message(3))
-    store.close()
-    with MessageStore.open(root, SMALL) as again:
-        assert [got.body for got in again.get("orders", 0, 0).messages] == [b"body 0", b"body 2"]
-        assert again.put(message(3)).queue_offset == 2
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreFilesError, StoreOptions
+from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
 from commitlake.broker_lite.stores.rocketmq.checkpoint_file import CheckpointFile
 from commitlake.schemas.layouts.rocketmq.commitlog import HEAD, serialize_message
 from commitlake.schemas.layouts.rocketmq.consumequeue import ENTRY, PRE_BLANK
@@ -276,13 +276,6 @@ def test_segment_that_was_made_and_never_written_is_no_error(root: Path) -> None
     assert bodies(root) == expected(COUNT)
 
 
-def test_segment_of_no_bytes_at_the_end_is_removed(root: Path) -> None:
-    written(root)
-    following = int(max((root / "commitlog").iterdir()).name) + SMALL.segment_size_bytes
-    (root / "commitlog" / segment_name(following)).touch()
-    assert bodies(root) == expected(COUNT)
-
-
 def test_log_that_ends_in_a_blank_goes_on_in_the_next_segment(root: Path) -> None:
     written(root, end=crash)
     # Crashed after the BLANK, before the record that it made room for.
@@ -360,31 +353,6 @@ def test_forged_queue_offsets_make_no_endless_files(root: Path) -> None:
     with MessageStore.open(root, SMALL) as store:
         assert store.recovery.records == 4
     assert len(list((root / "consumequeue" / "orders" / "0").iterdir())) < 3
-
-
-@pytest.mark.parametrize(
-    ("folder", "option", "options"),
-    [
-        ("commitlog", "segment_size_bytes", replace(SMALL, segment_size_bytes=8192)),
-        ("consumequeue/orders/0", "consume_queue_file_size_bytes", replace(SMALL, consume_queue_file_size_bytes=200)),
-    ],
-)
-def test_file_of_another_size_is_an_error_that_names_the_option(
-    root: Path, folder: str, option: str, options: StoreOptions
-) -> None:
-    written(root)
-    before = sorted(path.name for path in (root / folder).iterdir())
-    with pytest.raises(StoreFilesError, match=f"expected a size of .* bytes, found .*; open the store with {option}="):
-        MessageStore.open(root, options)
-    assert sorted(path.name for path in (root / folder).iterdir()) == before
-    assert bodies(root) == expected(COUNT)
-
-
-def test_missing_segment_between_two_is_an_error(root: Path) -> None:
-    written(root)
-    (root / "commitlog" / segment_name(4096)).unlink()
-    with pytest.raises(StoreFilesError, match=f"expected the file {segment_name(4096)} first, found it missing"):
-        MessageStore.open(root, SMALL)
 
 
 @pytest.mark.parametrize("size", [0, 10, 24, 40])

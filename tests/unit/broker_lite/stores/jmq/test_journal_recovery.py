@@ -327,12 +327,6 @@ def test_forged_record_makes_no_entries_and_no_folders(root: Path, number: int, 
     assert sum(path.stat().st_size for path in (root / "queue").rglob("0000*")) == 4 * SMALL.queue_file_size_bytes
 
 
-def test_file_that_was_begun_and_never_grew_is_removed(root: Path) -> None:
-    written(root, 20, end=crash)
-    (root / "journal" / f"{4096:020d}").touch()
-    assert bodies(root) == expected(20)
-
-
 def test_positions_come_back_and_what_was_not_acknowledged_is_handed_out_again(root: Path) -> None:
     place = ConsumedQueue("orders", "mail", 0)
     with JournalStore.open(root, SMALL, clock=Clock()) as store:

@@ -21,8 +21,6 @@ from commitlake.broker_lite.stores.rocketmq import (
     MessageRefusedError,
     OptionError,
     StoreFilesError,
-    StoreLockedError,
-    StoreUnusableError,
 )
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.jmq.body import original_body
@@ -310,31 +308,6 @@ def test_options_that_no_store_can_have_are_refused(changes: dict[str, object], 
         replace(SMALL, **changes)  # type: ignore[arg-type]
 
 
-def test_store_is_opened_by_one_at_a_time(root: Path, store: JournalStore) -> None:
-    with pytest.raises(StoreLockedError):
-        JournalStore.open(root, SMALL)
-
-
-def test_closed_store_takes_and_gives_nothing(root: Path) -> None:
-    store = JournalStore.open(root, SMALL)
-    store.close()
-    store.close()
-    assert not (root / "abort").exists()
-    with pytest.raises(StoreUnusableError):
-        store.put(message())
-    with pytest.raises(StoreUnusableError):
-        store.get("orders", 0, 0)
-
-
-def test_other_file_sizes_are_refused_with_the_option_that_helps(root: Path) -> None:
-    with JournalStore.open(root, SMALL) as store:
-        fill(store, 3)
-    with pytest.raises(StoreFilesError, match="open the store with journal_file_size_bytes=4096"):
-        JournalStore.open(root, replace(SMALL, journal_file_size_bytes=8192))
-    with pytest.raises(StoreFilesError, match="open the store with queue_file_size_bytes=176"):
-        JournalStore.open(root, replace(SMALL, queue_file_size_bytes=220))
-
-
 def test_damaged_record_is_not_given_out(root: Path, store: JournalStore) -> None:
     result = store.put(message(), 0)
     memory, _ = store._files.journal.files.locate(0)
@@ -364,12 +337,6 @@ def test_times_are_those_of_receipt_and_append(store: JournalStore, clock: Clock
     assert (got.receive_timestamp, got.store_timestamp) == (SENT_MS + 5, SENT_MS + 9)
 
 
-def test_arrivals_are_told_once(store: JournalStore) -> None:
-    fill(store, 3)
-    assert store.take_arrived() == {("orders", 0), ("orders", 1)}
-    assert store.take_arrived() == set()
-
-
 def test_synced_put_returns_when_the_message_is_on_the_disk(root: Path) -> None:
     with JournalStore.open(root, replace(SMALL, flush_mode=FlushMode.SYNC)) as store:
         for number in range(60):
@@ -394,27 +361,6 @@ def test_background_flush_brings_everything_to_the_disk(root: Path) -> None:
         assert last is not None
         assert checkpoint == (end, last.journal_offset, last.store_timestamp, 20)
         assert all(queue.files.synced == queue.files.end for queue in store._files.queues)
-
-
-def test_disk_that_fails_makes_the_store_unusable_until_it_is_opened_anew(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(_: int) -> None:
-        raise OSError(5, "Input/output error")
-
-    store = JournalStore.open(root, replace(SMALL, flush_mode=FlushMode.SYNC))
-    store.put(message(0))
-    with monkeypatch.context() as broken:
-        broken.setattr("os.fdatasync", fail)
-        with pytest.raises(StoreUnusableError, match="cannot be synced"):
-            store.put(message(1))
-    with pytest.raises(StoreUnusableError, match="expected a sound store"):
-        store.put(message(2))
-    store.close()
-    assert (root / "abort").exists()
-    with JournalStore.open(root, SMALL) as store:
-        assert store.recovery.crashed
-        assert store.get_at(0) is not None
 
 
 def test_several_threads_put_at_once(root: Path) -> None:
