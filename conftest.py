@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """The session that a job would have, with Delta and the source; a process has one, whoever asks for it."""
-    from commitlake.connectors.runtime.spark_session import get_session  # noqa: PLC0415 (pyspark, only where wanted)
+    from commitlake.jobs.cli.runner import open_session  # noqa: PLC0415 (pyspark, only where wanted)
 
-    session = get_session("tests")
+    session = open_session("tests")
     yield session
     session.stop()
 

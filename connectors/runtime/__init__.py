@@ -1,5 +1,7 @@
-"""Where code runs: in this process, in a pool of processes, or on Spark.
+"""Where code runs: in this process, in several, or on Spark.
 
+runner         a function over many tasks: the interface
+local_runner   on this machine          spark_runner   on Spark
 spark_session  a job's session          jvm, java, jars  what it needs         spark_noise  what it says to nobody
-running        a function over many tasks
+settled        what a worker's process does after a task
 """

@@ -1,8 +1,8 @@
-"""The Spark session of a job, with Delta and the source `commitlog`.
+"""The Spark session of a job, with Delta; whoever needs this package's sources registers them with it.
 
-What others have set is kept. In a notebook or on Databricks there is a session: it is used as it is, and only the
-source is registered. Under spark-submit there is a JVM: the settings here are for what its command line leaves open.
-Else a job begins the JVM itself, through spark-submit too, with the user's options in `PYSPARK_SUBMIT_ARGS`.
+What others have set is kept. In a notebook or on Databricks there is a session: it is used as it is. Under
+spark-submit there is a JVM: the settings here are for what its command line leaves open. Else a job begins the JVM
+itself, through spark-submit too, with the user's options in `PYSPARK_SUBMIT_ARGS`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from commitlake.connectors.object_store.options import S3Options
 from commitlake.connectors.object_store.spark import s3a_settings
 from commitlake.connectors.runtime.jars import delta_jars, s3_jars
 from commitlake.connectors.runtime.jvm import launch
-from commitlake.connectors.sources import register_stores
 from commitlake.schemas.store_files import restricted_umask
 
 SETTINGS = {
@@ -78,9 +77,7 @@ def get_session(name: str, s3: S3Options | None = None) -> SparkSession:
         JarsError: if jars are needed and not there.
         JavaError: if a JVM is needed and there is no Java for it.
     """
-    spark = SparkSession.getActiveSession() or _begin(name, s3)
-    register_stores(spark)
-    return spark
+    return SparkSession.getActiveSession() or _begin(name, s3)
 
 
 def _begin(name: str, s3: S3Options | None) -> SparkSession:

@@ -150,7 +150,7 @@ class CommitLogReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The batches of one split; none for a read without splits."""
         from commitlake.connectors.formats.engine.batches import read_split  # noqa: PLC0415
-        from commitlake.connectors.sources.settled import settle  # noqa: PLC0415
+        from commitlake.connectors.runtime.settled import settle  # noqa: PLC0415
 
         if isinstance(partition, SplitPartition):
             with carry_errors():

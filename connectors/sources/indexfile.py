@@ -106,7 +106,7 @@ class IndexFileReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one partition; none for a read without partitions."""
         from commitlake.connectors.formats.index_entries.index_rows import read_index_parts  # noqa: PLC0415
-        from commitlake.connectors.sources.settled import settle  # noqa: PLC0415
+        from commitlake.connectors.runtime.settled import settle  # noqa: PLC0415
 
         if isinstance(partition, IndexPartition):
             yield from read_index_parts(partition.parts, self._arrow_schema, self._narrowing.filters, self._options)

@@ -129,7 +129,7 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     def _read_splits(self, splits: Sequence[Split]) -> Iterator[pa.RecordBatch]:
         from commitlake.connectors.formats.engine.batches import read_split  # noqa: PLC0415
         from commitlake.connectors.formats.engine.request import Request  # noqa: PLC0415
-        from commitlake.connectors.sources.settled import settle  # noqa: PLC0415
+        from commitlake.connectors.runtime.settled import settle  # noqa: PLC0415
 
         request = Request.of(self._options, narrow_stream(self._options).filters, self._arrow_schema)
         for split in splits:

@@ -35,7 +35,7 @@ from commitlake.jobs.cli.command import JobError, job_parser, run_job
 from commitlake.jobs.cli.durations import parse_duration
 from commitlake.jobs.cli.layouts import FOLDERS, add_layout_argument, layout_of
 from commitlake.jobs.cli.places import add_place_arguments, lake_of
-from commitlake.jobs.cli.progress import spark_progress
+from commitlake.jobs.cli.progress import runner_progress
 from commitlake.jobs.cli.sizes import size_text
 from commitlake.jobs.pages.quality import write_page
 from commitlake.pipelines.archive.judging import JudgementPage
@@ -164,11 +164,11 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     if not work.snapshot.size and config.hbase is None:
         result = finish_earlier_runs(config, work)
     else:
-        from commitlake.connectors.runtime.spark_session import get_session
+        from commitlake.jobs.cli.runner import open_session
         from commitlake.pipelines.archive.concurrent import archive_beside_others
 
         result = archive_beside_others(
-            get_session("archive", lake.s3), config, work, partial(archive_progress, quiet=arguments.quiet)
+            open_session("archive", lake.s3), config, work, partial(archive_progress, quiet=arguments.quiet)
         )
     return _tell(arguments, result)
 
@@ -221,8 +221,8 @@ def _hbase_options(arguments: argparse.Namespace) -> Options | None:
 
 def _follow(arguments: argparse.Namespace, config: Config) -> ExitCode:
     """Archive as messages arrive; the worst that any run came to."""
-    from commitlake.connectors.runtime.spark_session import get_session
     from commitlake.jobs.archive.follow import Follower, find_left
+    from commitlake.jobs.cli.runner import open_session
 
     lake = LakePaths(config.lake)
     check_writable(lake)
@@ -235,7 +235,7 @@ def _follow(arguments: argparse.Namespace, config: Config) -> ExitCode:
         worst = max(worst, _tell(arguments, result))
 
     interval = None if arguments.available_now else arguments.trigger
-    follower = Follower(get_session("archive", lake.s3), config, tell)
+    follower = Follower(open_session("archive", lake.s3), config, tell)
     follower.follow(interval, arguments.max_mib_per_run * MIB, left)
     return worst
 
@@ -246,9 +246,11 @@ def _tell(arguments: argparse.Namespace, result: Result) -> ExitCode:
     return ExitCode.DAMAGE if result.verdict.is_damage else ExitCode.OK
 
 
-def archive_progress(spark: SparkSession, log_bytes: int, *, quiet: bool) -> AbstractContextManager[None]:
+def archive_progress(spark: SparkSession, log_bytes: int, *, quiet: bool) -> AbstractContextManager[object]:
     """The progress of a run's tasks."""
-    return spark_progress(spark, f"archiving {size_text(log_bytes)}", quiet=quiet)
+    from commitlake.connectors.runtime.spark_runner import SparkRunner
+
+    return runner_progress(SparkRunner(spark), f"archiving {size_text(log_bytes)}", log_bytes, quiet=quiet)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -30,7 +30,7 @@ from commitlake.jobs.cli.command import JobError, job_parser, run_job
 from commitlake.jobs.cli.durations import parse_duration
 from commitlake.jobs.cli.layouts import add_layout_argument, layout_of
 from commitlake.jobs.cli.places import add_place_arguments, bodies_of, lake_of
-from commitlake.jobs.cli.progress import spark_progress
+from commitlake.jobs.cli.progress import runner_progress
 from commitlake.jobs.cli.times import join_times, parse_time
 from commitlake.pipelines.audit.moment import read_moment, wait_for_hbase
 from commitlake.pipelines.audit.tables import (
@@ -108,15 +108,17 @@ def job(arguments: argparse.Namespace) -> ExitCode:
         _print(arguments, [], findings, ["nothing else was compared: the tables cannot be read"])
         return ExitCode.DAMAGE
     findings += compare_runs(lake, moment)
-    from commitlake.connectors.runtime.spark_session import get_session
+    from commitlake.connectors.runtime.spark_runner import SparkRunner
+    from commitlake.jobs.cli.runner import open_session
     from commitlake.pipelines.audit.sides import Sides, Span
     from commitlake.pipelines.audit.verdicts import cached
 
-    spark = get_session("audit", lake.s3)
+    spark = open_session("audit", lake.s3)
     span = Span(arguments.first, arguments.last).whole_windows()
     sides = Sides(spark, lake, bodies, span.since(moment.expired.get("messages")), moment)
     verdicts = []
-    with spark_progress(spark, f"auditing {lake.root}", quiet=arguments.quiet), cached(sides.messages()) as messages:
+    showing = runner_progress(SparkRunner(spark), f"auditing {lake.root}", 0, quiet=arguments.quiet)
+    with showing, cached(sides.messages()) as messages:
         verdicts.append(_compare_runs(sides, messages, _notes_of(arguments, span, sides.span)))
         if not arguments.no_bodies:
             verdicts.append(_compare_packs(sides, arguments.bodies_kept))

@@ -10,15 +10,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
-
-from py4j.protocol import Py4JError
 
 from commitlake.connectors.printable import printable_line
+from commitlake.connectors.runtime.runner import CounterGoneError, Runner
 from commitlake.jobs.cli.terminal import trusted
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _POLL_SECONDS = 0.5
 _LINE_SECONDS = 10.0
@@ -28,16 +23,25 @@ Count = Callable[[], tuple[int, int]]
 
 
 @contextmanager
-def spark_progress(spark: SparkSession, what: str, *, quiet: bool) -> Iterator[None]:
-    """Show how many tasks of the Spark jobs that run meanwhile are done.
+def runner_progress(runner: Runner, what: str, total_bytes: int, *, quiet: bool) -> Iterator[Callable[[int], None]]:
+    """Show how far a runner is: how many tasks are done where it counts these itself, as Spark does, else bytes.
 
     Args:
-        spark: the session whose jobs are watched.
+        runner: what runs the tasks meanwhile.
         what: what the work is, in a few words.
+        total_bytes: how much there is to do.
         quiet: show nothing.
+
+    Yields:
+        A function to call with how many bytes more are done.
     """
-    with _shown(_Tasks(spark).count, what, "tasks", quiet=quiet):
-        yield
+    counter = runner.task_counter()
+    if counter is None:
+        with counted_progress(what, total_bytes, "bytes", quiet=quiet) as advance:
+            yield advance
+        return
+    with _shown(counter, what, "tasks", quiet=quiet):
+        yield lambda _: None
 
 
 @contextmanager
@@ -63,24 +67,6 @@ def counted_progress(what: str, total: int, unit: str, *, quiet: bool) -> Iterat
         yield advance
 
 
-class _Tasks:
-    """Tasks done and known of all stages since the first look."""
-
-    def __init__(self, spark: SparkSession) -> None:
-        self._tracker = spark.sparkContext.statusTracker()
-        self._seen: dict[int, tuple[int, int]] = {}
-
-    def count(self) -> tuple[int, int]:
-        """(done, known) so far."""
-        active = set(self._tracker.getActiveStageIds())
-        for stage in active:
-            info = self._tracker.getStageInfo(stage)
-            if info is not None:
-                self._seen[stage] = (info.numCompletedTasks, info.numTasks)
-        done = sum(done if stage in active else known for stage, (done, known) in self._seen.items())
-        return done, sum(known for _, known in self._seen.values())
-
-
 @contextmanager
 def _shown(count: Count, what: str, unit: str, *, quiet: bool) -> Iterator[None]:
     if quiet:
@@ -88,7 +74,7 @@ def _shown(count: Count, what: str, unit: str, *, quiet: bool) -> Iterator[None]
         return
     stop = threading.Event()
     watch = _show_bar if sys.stderr.isatty() else _show_lines
-    watcher = threading.Thread(target=_until_the_jvm_ends, args=(watch, count, what, unit, stop), daemon=True)
+    watcher = threading.Thread(target=_watch, args=(watch, count, what, unit, stop), daemon=True)
     watcher.start()
     try:
         yield
@@ -97,11 +83,11 @@ def _shown(count: Count, what: str, unit: str, *, quiet: bool) -> Iterator[None]
         watcher.join()
 
 
-def _until_the_jvm_ends(watch: Callable[..., None], *arguments: object) -> None:
-    """Watch; where the JVM goes away, the work itself will say so."""
+def _watch(watch: Callable[..., None], *arguments: object) -> None:
+    """Watch, until there is nothing to watch any more."""
     try:
         watch(*arguments)
-    except (Py4JError, OSError):
+    except (CounterGoneError, OSError):
         return
 
 

@@ -58,7 +58,7 @@ def _warm(log_format: Format, root: Path) -> int:
             for entries in queue_entries(facts):
                 queues.is_written(queues.to_entries(entries))
     wanted = Wanted(index_slots=4, index_entries=16) if log_format.has_index_files else Wanted()
-    rebuild_store(store, root / "rebuilt", wanted, threads=1)
+    rebuild_store(store, root / "rebuilt", wanted)
     request = Request(to_arrow_schema(SOURCE, timezone="UTC"), Mode.PERMISSIVE)
     return sum(batch.num_rows for split in splits for batch in read_split(split, request))
 

@@ -24,9 +24,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from commitlake.jobs.cli.broker_conf import add_broker_conf_argument, read_store_conf
-from commitlake.jobs.cli.combinations import check_has_effect
 from commitlake.jobs.cli.command import JobError, job_parser, run_job
 from commitlake.jobs.cli.layouts import FOLDERS, add_layout_argument, layout_of
+from commitlake.jobs.cli.runner import add_local_arguments, check_local_arguments
 from commitlake.jobs.cli.settings_check import variable_of
 from commitlake.jobs.cli.store_arguments import delay_levels, positive
 from commitlake.schemas.errors import ExitCode
@@ -67,9 +67,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--topic", action="append", metavar="NAME", help="only the queues of this topic; may be repeated"
     )
-    parser.add_argument("--local", action="store_true", help="on this machine's cores, without Spark")
-    parser.add_argument("--threads", type=positive, metavar="N",
-                        help="with --local: how many at a time (default: one for each core)")  # fmt: skip
+    add_local_arguments(parser)
     add_broker_conf_argument(parser)
     parser.add_argument("--delay-levels", type=delay_levels, metavar="TEXT",
                         help="the broker's messageDelayLevel, as '1s 5s 30s' (default: that of --broker-conf, or what "
@@ -122,7 +120,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
 
 
 def _check_combinations(arguments: argparse.Namespace) -> None:
-    check_has_effect(arguments, ["threads"], "local")
+    check_local_arguments(arguments)
     if arguments.salvage and arguments.in_place:
         raise JobError("--salvage changes no store: it writes a new one", "give --out")
     if arguments.salvage and arguments.topic:

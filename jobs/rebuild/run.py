@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from commitlake.connectors.formats.engine.stores import Store, find_stores
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.names import did_you_mean, there_are
-from commitlake.jobs.cli.progress import counted_progress, spark_progress
+from commitlake.jobs.cli.progress import runner_progress
+from commitlake.jobs.cli.runner import make_runner
 from commitlake.pipelines.rebuild.run import Rebuilt, rebuild_store
 from commitlake.pipelines.rebuild.settings import Wanted
 from commitlake.pipelines.salvage.run import Salvaged, salvage_store
@@ -20,7 +21,7 @@ from commitlake.schemas.store_files import remove_tree
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyspark.sql import SparkSession
+    from commitlake.connectors.runtime.runner import Runner
 
 
 def run_rebuild(
@@ -35,10 +36,8 @@ def run_rebuild(
         wanted: What the user says of the broker's settings.
         owns_lock: This process holds the store's lock.
     """
-    with _progress(arguments, f"rebuilding {arguments.store}", store) as (spark, advance):
-        rebuilt = rebuild_store(
-            store, out, wanted, spark=spark, threads=arguments.threads, advance=advance, owns_lock=owns_lock
-        )
+    with _progress(arguments, f"rebuilding {arguments.store}", store) as (runner, advance):
+        rebuilt = rebuild_store(store, out, wanted, runner=runner, advance=advance, owns_lock=owns_lock)
     _check_topics(store, out, wanted)
     return rebuilt
 
@@ -73,8 +72,8 @@ def _folders(path: Path) -> set[str]:
 
 def run_salvage(arguments: argparse.Namespace, store: Store, wanted: Wanted) -> tuple[Salvaged, Rebuilt]:
     """Write a clean log, and rebuild what belongs to it beside it."""
-    with _progress(arguments, f"salvaging {arguments.store}", store) as (spark, advance):
-        salvaged = salvage_store(store, arguments.out, spark=spark, threads=arguments.threads, advance=advance)
+    with _progress(arguments, f"salvaging {arguments.store}", store) as (runner, advance):
+        salvaged = salvage_store(store, arguments.out, runner=runner, advance=advance)
     (clean,) = find_stores(str(arguments.out), store.broker)
     return salvaged, run_rebuild(arguments, clean, arguments.out, with_settings_of(store, wanted))
 
@@ -98,17 +97,9 @@ def with_settings_of(store: Store, wanted: Wanted) -> Wanted:
 
 
 @contextmanager
-def _progress(
-    arguments: argparse.Namespace, what: str, store: Store
-) -> Iterator[tuple[SparkSession | None, Callable[[int], None] | None]]:
-    """The session, where there is one, and what is told how far the work is."""
-    if arguments.local:
-        size = sum(segment.file_size for segment in store.segments)
-        with counted_progress(what, size, "bytes", quiet=arguments.quiet) as advance:
-            yield None, advance
-        return
-    from commitlake.connectors.runtime.spark_session import get_session
-
-    spark = get_session("rebuild")
-    with spark_progress(spark, what, quiet=arguments.quiet):
-        yield spark, None
+def _progress(arguments: argparse.Namespace, what: str, store: Store) -> Iterator[tuple[Runner, Callable[[int], None]]]:
+    """Yield what runs the tasks, and what is told how many bytes of the log are done."""
+    runner = make_runner(arguments, "rebuild")
+    size = sum(segment.file_size for segment in store.segments)
+    with runner_progress(runner, what, size, quiet=arguments.quiet) as advance:
+        yield runner, advance

@@ -22,6 +22,7 @@ from commitlake.jobs.cli.broker_conf import add_broker_conf_argument, read_store
 from commitlake.jobs.cli.combinations import check_has_effect
 from commitlake.jobs.cli.command import JobError, job_parser, run_job
 from commitlake.jobs.cli.layouts import FOLDERS, add_layout_argument, layout_of
+from commitlake.jobs.cli.runner import add_local_arguments, check_local_arguments, make_runner, open_session
 from commitlake.jobs.cli.store_arguments import delay_levels, positive
 from commitlake.schemas.errors import ExitCode
 
@@ -54,9 +55,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("store", metavar="STORE", help=store_help)
     parser.add_argument("--broker", help="the store's name; the folder's where not given")
     add_layout_argument(parser)
-    parser.add_argument("--local", action="store_true", help="on this machine's cores, without Spark")
-    parser.add_argument("--processes", type=positive, metavar="N",
-                        help="with --local: how many at a time (default: one for each core)")  # fmt: skip
+    add_local_arguments(parser, "processes")
     add_broker_conf_argument(parser)
     parser.add_argument("--delay-levels", type=delay_levels, metavar="TEXT",
                         help="the broker's messageDelayLevel, as '1s 5s 30s' (default: that of --broker-conf, or what "
@@ -80,7 +79,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     from commitlake.pipelines.verify.admission import Options
     from commitlake.pipelines.verify.verdict import verdict_of
 
-    check_has_effect(arguments, ["processes"], "local")
+    check_local_arguments(arguments)
     check_has_effect(arguments, ["s3-endpoint", "s3-region"], "lake")
     if arguments.local and arguments.lake:
         raise JobError("--lake needs Spark, and --local goes without", "leave --local out")
@@ -120,28 +119,20 @@ def _name_in_lake(arguments: argparse.Namespace) -> str | None:
 
 
 def _verify(arguments: argparse.Namespace, stores: Sequence[Store], options: Options) -> list[StoreReport]:
-    from commitlake.jobs.cli.progress import counted_progress, spark_progress
+    from commitlake.jobs.cli.places import lake_of
+    from commitlake.jobs.cli.progress import runner_progress
     from commitlake.pipelines.verify.doctor import verify_stores
 
-    what = f"verifying {arguments.store}"
-    if arguments.local:
-        size = sum(segment.file_size for store in stores for segment in store.segments)
-        with counted_progress(what, size, "bytes", quiet=arguments.quiet) as advance:
-            return verify_stores(stores, options, processes=arguments.processes, advance=advance)
-    from commitlake.connectors.runtime.spark_session import get_session
+    lake = lake_of(arguments) if arguments.lake else None
+    runner = make_runner(arguments, "verify", lake.s3 if lake else None)
+    size = sum(segment.file_size for store in stores for segment in store.segments)
+    with runner_progress(runner, f"verifying {arguments.store}", size, quiet=arguments.quiet) as advance:
+        reports = verify_stores(stores, options, runner=runner, advance=advance)
+        if lake is not None:
+            from commitlake.jobs.verify.lake import add_lake_findings
 
-    if not arguments.lake:
-        spark = get_session("verify")
-        with spark_progress(spark, what, quiet=arguments.quiet):
-            return verify_stores(stores, options, spark=spark)
-    from commitlake.jobs.cli.places import lake_of
-    from commitlake.jobs.verify.lake import add_lake_findings
-
-    lake = lake_of(arguments)
-    spark = get_session("verify", lake.s3)
-    with spark_progress(spark, what, quiet=arguments.quiet):
-        reports = verify_stores(stores, options, spark=spark)
-        add_lake_findings(spark, lake, arguments.store, arguments.broker, reports, layout_of(arguments))
+            session = open_session("verify", lake.s3)
+            add_lake_findings(session, lake, arguments.store, arguments.broker, reports, layout_of(arguments))
     return reports
 
 

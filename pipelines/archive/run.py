@@ -59,7 +59,7 @@ NOTHING_NEW = RunVerdict("nothing new")
 _NO_KEYS = Followed(-1, 0, 0.0)
 _NOTHING_IN_HBASE = FollowedInHBase(-1, 0, 0, 0, 0.0)
 _HBASE_BEHIND = FollowedInHBase(-1, 0, 0, 0, 0.0)
-Progress = Callable[[SparkSession, int], AbstractContextManager[None]]
+Progress = Callable[[SparkSession, int], AbstractContextManager[object]]
 
 
 class OnRefusal(StrEnum):

@@ -29,7 +29,7 @@ from commitlake.connectors.lake.manifest import MANIFEST, ManifestRow, TaskProfi
 from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.lake.paths import LakePaths
-from commitlake.connectors.sources.settled import settle
+from commitlake.connectors.runtime.settled import settle
 from commitlake.connectors.worker_errors import carry_errors
 from commitlake.pipelines.archive.bodies import BodyPacks
 from commitlake.pipelines.archive.refusals import Refusals

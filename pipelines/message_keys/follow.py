@@ -24,7 +24,7 @@ from commitlake.connectors.lake.manifest import MANIFEST, ManifestRow, to_batch
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.plain_files import write_plain_file
 from commitlake.connectors.lake.versions import AddedFile, table_files
-from commitlake.connectors.sources.settled import settle
+from commitlake.connectors.runtime.settled import settle
 from commitlake.connectors.worker_errors import carry_errors, raise_worker_errors
 from commitlake.pipelines.message_keys.progress import APPLICATION_ID, followed_version, readable_files
 from commitlake.pipelines.message_keys.rows import COLUMNS, REPEATING, to_keys

@@ -17,7 +17,7 @@ from commitlake.connectors.formats.engine.plan import StoreRange, divide, segmen
 from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.engine.stores import Store, segment_sizes
 from commitlake.connectors.formats.rocketmq.topic_configs import TOPICS
-from commitlake.connectors.runtime.running import cores
+from commitlake.connectors.runtime.runner import available_cores
 from commitlake.connectors.whole_files import write_synced
 from commitlake.pipelines.rebuild.errors import RebuildError
 from commitlake.pipelines.rebuild.settings import Settings
@@ -62,7 +62,7 @@ class Plan:
 
     def splits(self, store: Store) -> list[Split]:
         """The ranges of the log, in order."""
-        with ThreadPoolExecutor(cores()) as pool:
+        with ThreadPoolExecutor(available_cores()) as pool:
             divided = pool.map(
                 lambda whole: divide(whole, self.partition_bytes, DEFAULT_MAX_RECORD_BYTES),
                 segment_ranges(store, StoreRange(self.start, self.end)),

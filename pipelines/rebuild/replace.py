@@ -185,7 +185,7 @@ class Replacement:
         link.symlink_to(self._root / self._format.folder, target_is_directory=True)
         try:
             stores = find_stores(str(self.out), store.broker, (self._format,))
-            (report,) = verify_stores(stores, Options(delay_levels_ms, limit=_FINDINGS), processes=1)
+            (report,) = verify_stores(stores, Options(delay_levels_ms, limit=_FINDINGS))
         finally:
             link.unlink()
         allowed = _OF_THE_LOG | (_STEPPED_OVER if self._format.steps_over_damage else frozenset())

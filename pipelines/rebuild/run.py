@@ -10,14 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.engine.stores import Store
 from commitlake.connectors.formats.format import Format
 from commitlake.connectors.formats.rocketmq.topic_configs import TOPICS
 from commitlake.connectors.formats.small_files import CHECKPOINT
-from commitlake.connectors.runtime.running import cores
+from commitlake.connectors.runtime.local_runner import HERE
+from commitlake.connectors.runtime.runner import Runner
 from commitlake.connectors.whole_files import remove_but_last, write_synced
 from commitlake.pipelines.rebuild.checkpoint import new_checkpoint
 from commitlake.pipelines.rebuild.collect import Collected, CollectTask, collect
@@ -28,20 +28,14 @@ from commitlake.pipelines.rebuild.plan import PARTITION_BYTES, PLAN, Plan, begin
 from commitlake.pipelines.rebuild.queues import QueuesBuilt, QueueTask, build_queues, group_queues
 from commitlake.pipelines.rebuild.settings import Settings, Wanted, find_settings
 from commitlake.pipelines.rebuild.topics import topics_of, unlikely_queues
-from commitlake.pipelines.rebuild.work import run_work
 from commitlake.pipelines.verify.store_view import is_locked
 from commitlake.schemas.layouts.rocketmq.batch_evidence import BatchEvidence
 from commitlake.schemas.layouts.rocketmq.delay_levels import DEFAULT_DELAY_LEVELS_MS
 from commitlake.schemas.store_files import make_folders, remove_tree
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 Advance = Callable[[int], None]
 _ENTRIES_OF_A_TASK = 1 << 20
 _MOST_QUEUE_TASKS = 1024
-_THREADS_A_CORE = 2
-"""Of the second pass: its tasks wait for the disk about as long as they compute."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +87,7 @@ def rebuild_store(
     out: Path,
     wanted: Wanted,
     *,
-    spark: SparkSession | None = None,
-    threads: int | None = None,
+    runner: Runner = HERE,
     advance: Advance | None = None,
     partition_bytes: int = PARTITION_BYTES,
     owns_lock: bool = False,
@@ -105,8 +98,7 @@ def rebuild_store(
         store: from `find_stores`.
         out: the folder that gets them: new, or with an interrupted run of the same.
         wanted: what the user says of the broker's settings.
-        spark: the session that does it; this process without one.
-        threads: how many of this process.
+        runner: what runs the tasks; on other machines they need the same folders.
         advance: is told how many bytes of log more are read.
         partition_bytes: of the log, for one task.
         owns_lock: this process holds the store's lock, so no broker has it open.
@@ -123,7 +115,7 @@ def rebuild_store(
     is_live = not owns_lock and is_locked(root)
     plan = begin_or_go_on(store, root, out.resolve(), settings, partition_bytes, is_live=is_live)
     splits = plan.splits(store)
-    collected, counts = _collect(plan, splits, spark, threads, advance)
+    collected, counts = _collect(plan, splits, runner, advance)
     shown = _topics_shown_to_hold_batches(root, settings.format, collected, counts)
     batch_topics = tuple(sorted({*plan.settings.batch_topics, *shown}))
     plan = replace(plan, settings=replace(plan.settings, batch_topics=batch_topics))
@@ -131,8 +123,8 @@ def rebuild_store(
         # Neither topics.json nor a folder told it before the log was read: these topics need entries of the other kind.
         remove_tree(plan.parts)
         make_folders(plan.parts, below=plan.out)
-        collected, counts = _collect(plan, splits, spark, threads, None)
-    return _build(plan, collected, counts, _part_paths(plan, splits), spark, threads)
+        collected, counts = _collect(plan, splits, runner, None)
+    return _build(plan, collected, counts, _part_paths(plan, splits), runner)
 
 
 def _part_paths(plan: Plan, splits: Sequence[Split]) -> list[str]:
@@ -140,13 +132,13 @@ def _part_paths(plan: Plan, splits: Sequence[Split]) -> list[str]:
 
 
 def _collect(
-    plan: Plan, splits: Sequence[Split], spark: SparkSession | None, threads: int | None, advance: Advance | None
+    plan: Plan, splits: Sequence[Split], runner: Runner, advance: Advance | None
 ) -> tuple[list[Collected], dict[Queue, int]]:
     """The first pass: what each part has, and how many entries each queue has in all of them."""
     paths = _part_paths(plan, splits)
     tasks = [CollectTask(split, plan.settings, path) for split, path in zip(splits, paths, strict=True)]
     done: dict[int, Collected] = {}
-    for number, result in run_work(collect, tasks, spark=spark, threads=threads):
+    for number, result in runner.run(collect, tasks):
         done[number] = result
         if advance is not None:
             advance(splits[number].size)
@@ -185,8 +177,7 @@ def _build(
     collected: list[Collected],
     counts: dict[Queue, int],
     parts: list[str],
-    spark: SparkSession | None,
-    threads: int | None,
+    runner: Runner,
 ) -> Rebuilt:
     """The second pass, and what comes after it."""
     settings, out, work = plan.settings, str(plan.out), str(plan.work)
@@ -202,7 +193,7 @@ def _build(
     has_index = is_whole and settings.has_key_index
     index_tasks = plan_index([each.totals for each in collected], parts, plan.work, settings) if has_index else []
     tasks: list[QueueTask | IndexTask] = [*index_tasks, *queue_tasks]
-    built = dict(run_work(_build_one, tasks, spark=spark, threads=threads or _THREADS_A_CORE * cores()))
+    built = dict(runner.run(_build_one, tasks, is_waiting=True))
     queues = [each for each in built.values() if isinstance(each, QueuesBuilt)]
     files = [each for _, each in sorted(built.items()) if isinstance(each, IndexBuilt)]
     if is_whole:

@@ -19,6 +19,7 @@ from commitlake.connectors.formats.rocketmq.topic_configs import TOPICS
 from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.runtime.local_runner import ThreadRunner
 from commitlake.connectors.whole_files import remove_but_last, write_synced
 from commitlake.pipelines.message_keys.opening import open_messages
 from commitlake.pipelines.rebuild.plan import PLAN as REBUILD_PLAN
@@ -254,7 +255,7 @@ def _rebuild(plan: Plan, settings: Wanted, threads: int, known: KnownConfig) -> 
             write_synced(plan.out / TOPICS, known.topics_file(plan.log.last_time), below=plan.out)
     (store,) = find_stores(str(plan.out), plan.chosen.broker)
     wanted = replace(settings, close_heads=store.segments[0].base_offset == 0)
-    return rebuild_store(store, plan.out, wanted, threads=threads)
+    return rebuild_store(store, plan.out, wanted, runner=ThreadRunner(threads))
 
 
 def _write_notes(plan: Plan, done: Sequence[SegmentRestored]) -> list[tuple[int, int]]:

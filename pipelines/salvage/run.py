@@ -7,14 +7,15 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from commitlake.connectors.formats.engine.plan import StoreRange, segment_ranges
 from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.engine.stores import Store, segment_size
 from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
+from commitlake.connectors.runtime.local_runner import HERE
+from commitlake.connectors.runtime.runner import Runner
 from commitlake.connectors.whole_files import write_synced
-from commitlake.pipelines.rebuild.work import run_work
 from commitlake.pipelines.salvage.errors import SalvageError
 from commitlake.pipelines.salvage.segments import SegmentSalvaged, SegmentTask, salvage_segment
 from commitlake.pipelines.salvage.tail import dropped_tail
@@ -32,9 +33,6 @@ from commitlake.schemas.store_files import (
     remove_tree,
     sync_folder,
 )
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 CONFIG, DAMAGES, MOVED = "config", "salvage-damages.jsonl", "salvage-moved.jsonl"
 _MAX_MISSING = 1 << 16
@@ -71,8 +69,7 @@ def salvage_store(
     store: Store,
     out: Path,
     *,
-    spark: SparkSession | None = None,
-    threads: int | None = None,
+    runner: Runner = HERE,
     advance: Callable[[int], None] | None = None,
 ) -> Salvaged:
     """Write a clean log, beside its place until it is whole; with it goes the store's `config`.
@@ -82,8 +79,7 @@ def salvage_store(
     Args:
         store: from `find_stores`; it is not changed.
         out: the folder that gets `commitlog`.
-        spark: the session that does it; this process without one.
-        threads: how many of this process.
+        runner: what runs the tasks; on other machines they need the same folders.
         advance: is told how many bytes of log more are done.
 
     Raises:
@@ -103,7 +99,7 @@ def salvage_store(
     found = range_of(store, is_live=is_locked(Path(store.root).parent))
     tasks = _tasks(store, found, work / ROCKETMQ.folder)
     done: dict[int, SegmentSalvaged] = {}
-    for number, result in run_work(salvage_segment, tasks, spark=spark, threads=threads):
+    for number, result in runner.run(salvage_segment, tasks):
         done[number] = result
         if advance is not None:
             advance(tasks[number].split.size)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from commitlake.connectors.formats.engine.log_records import LogRecords
 from commitlake.connectors.formats.engine.plan import StoreRange, divide, segment_ranges
 from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.engine.stores import Store
 from commitlake.connectors.formats.small_files import CheckedLog
-from commitlake.connectors.runtime.running import run_tasks
+from commitlake.connectors.runtime.local_runner import HERE
+from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.verify import index_files
 from commitlake.pipelines.verify.admission import Admitted, Options, admit
 from commitlake.pipelines.verify.batch_ends import BatchEnds
@@ -26,9 +26,6 @@ from commitlake.pipelines.verify.runs import BadRanges, check_order
 from commitlake.pipelines.verify.small_files import check_marks, check_offsets
 from commitlake.pipelines.verify.store_view import StoreView
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 Task = tuple[int, StoreView, Split | IndexPart]
 Advance = Callable[[int], None]
@@ -77,8 +74,7 @@ def verify_stores(
     stores: Sequence[Store],
     options: Options,
     *,
-    spark: SparkSession | None = None,
-    processes: int | None = None,
+    runner: Runner = HERE,
     advance: Advance | None = None,
 ) -> list[StoreReport]:
     """Verify stores.
@@ -86,8 +82,7 @@ def verify_stores(
     Args:
         stores: from `find_stores`.
         options: how.
-        spark: the session that does it; this machine's processes where not given.
-        processes: how many, see `run_tasks`.
+        runner: what runs the tasks.
         advance: is told how many bytes of log more are done.
 
     Raises:
@@ -104,7 +99,7 @@ def verify_stores(
         tasks += [(number, view, split) for split in patient.splits]
         tasks += [(number, view, part) for part in view.index]
         places += [*range(len(patient.splits)), *range(len(view.index))]
-    for done, result in run_tasks(_run, tasks, spark=spark, processes=processes):
+    for done, result in runner.run(_run, tasks):
         patient = patients[tasks[done][0]]
         if isinstance(result, LogReport):
             patient.reports[places[done]] = result

@@ -30,7 +30,7 @@ from commitlake.connectors.hbase.lookups import Wanted, look_up, read_all
 from commitlake.connectors.hbase.options import Options
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.reader import run_sql
-from commitlake.connectors.runtime.spark_session import get_session
+from commitlake.jobs.cli.runner import open_session
 from commitlake.pipelines.message_keys.follow import follow_keys
 from commitlake.pipelines.query.keys import where_keys_are
 from tests.benchmarks.machine import machine
@@ -58,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         uri = lake.messages
         for rows in chunks(arguments.messages, _CHUNK):
             append(uri, rows)
-        spark = get_session("benchmark")
+        spark = open_session("benchmark")
         with HBase(Path(folder) / "hbase", heap_mb=arguments.heap_mb, jvm=FAST_JVM) as server:
             options = Options(host="127.0.0.1", port=server.thrift_port)
             for connections in _numbers(arguments.connections):

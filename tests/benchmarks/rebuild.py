@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.connectors.runtime.local_runner import ThreadRunner
 from commitlake.pipelines.rebuild.run import Rebuilt, rebuild_store
 from commitlake.pipelines.rebuild.settings import Wanted
 from commitlake.schemas.layouts.rocketmq.consumequeue import ENTRY
@@ -87,7 +88,7 @@ def rebuild_once(store: Path, out: Path) -> tuple[float, Rebuilt]:
     shutil.rmtree(out, ignore_errors=True)
     (found,) = find_stores(str(store), "a")
     begun = time.perf_counter()
-    rebuilt = rebuild_store(found, out, Wanted())
+    rebuilt = rebuild_store(found, out, Wanted(), runner=ThreadRunner())
     return time.perf_counter() - begun, rebuilt
 
 

@@ -100,7 +100,7 @@ class PlantedJmq(Target):
             assert verify(root).records == int(found)
         with step("rebuild"):
             wanted = Wanted(queue_file_size=OPTIONS.queue_file_size_bytes)
-            rebuilt = rebuild_store(store, folder / "rebuilt", wanted, threads=1)
+            rebuilt = rebuild_store(store, folder / "rebuilt", wanted)
             assert rebuilt.totals.records == int(found)
         with step("salvage"):
             code = rebuild.main([str(root), "--salvage", "--out", str(folder / "salvaged"), "--local", "--quiet"])

@@ -106,5 +106,5 @@ def ask(lake: LakePaths, *arguments: str) -> list[str]:
 def verify(root: Path) -> StoreReport:
     """Verify a store."""
     (store,) = find_stores(str(root), "a", all_formats())
-    (report,) = verify_stores([store], Options(), processes=1)
+    (report,) = verify_stores([store], Options())
     return report

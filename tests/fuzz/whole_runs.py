@@ -215,9 +215,9 @@ def run_jobs(folder: Path, count: int) -> None:
     with step("verify"):
         assert verify(root).records == count
     with step("rebuild"):
-        rebuild_store(store, folder / "rebuilt", _WANTED, threads=1)
+        rebuild_store(store, folder / "rebuilt", _WANTED)
     with step("salvage"):
-        salvage_store(store, folder / "salvaged", threads=1)
+        salvage_store(store, folder / "salvaged")
         assert verify(folder / "salvaged").records >= count
     with step("restore"):
         restored = restore_store(

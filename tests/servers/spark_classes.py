@@ -21,8 +21,8 @@ PATIENCE_SECONDS = 300
 _NAME = "classes.jsa"
 _JOB = """
 import sys
-from commitlake.connectors.runtime.spark_session import get_session
-spark = get_session("classes")
+from commitlake.jobs.cli.runner import open_session
+spark = open_session("classes")
 spark.range(100).mapInArrow(lambda batches: batches, "id long").write.format("delta").save(sys.argv[1])
 assert spark.read.format("delta").load(sys.argv[1]).groupBy("id").count().count() == 100
 spark.stop()

@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from commitlake.connectors.runtime.spark_session import get_session
+from commitlake.jobs.cli.runner import open_session
 from commitlake.pipelines.archive.run import Config, run_archive
 from tests.process_trees import kill_tree
 
@@ -79,7 +79,7 @@ def arm(step: str) -> None:
 def main() -> None:
     """Start, wait, archive, say so."""
     store, lake, *steps = sys.argv[1:]
-    spark = get_session("killed")
+    spark = open_session("killed")
     spark.range(4).mapInArrow(lambda batches: batches, "id long").collect()  # the workers are there, too
     for step in steps:
         if step == DISK_FULL:

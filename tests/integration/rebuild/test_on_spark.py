@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.connectors.runtime.spark_runner import SparkRunner
 from commitlake.jobs.rebuild import command as rebuild
 from commitlake.jobs.verify import command as verify
 from commitlake.pipelines.rebuild.run import rebuild_store
@@ -32,8 +33,8 @@ def files_of(folder: Path) -> dict[str, bytes]:
 
 def test_a_rebuild_on_spark_is_the_same(spark: SparkSession, intact: Path, tmp_path: Path) -> None:
     (store,) = find_stores(str(intact))
-    here = rebuild_store(store, tmp_path / "here", Wanted(), threads=1, partition_bytes=SEGMENT_BYTES)
-    there = rebuild_store(store, tmp_path / "there", Wanted(), spark=spark, partition_bytes=SEGMENT_BYTES)
+    here = rebuild_store(store, tmp_path / "here", Wanted(), partition_bytes=SEGMENT_BYTES)
+    there = rebuild_store(store, tmp_path / "there", Wanted(), runner=SparkRunner(spark), partition_bytes=SEGMENT_BYTES)
     assert files_of(here.out) == files_of(there.out)
     assert (here.totals, here.entries, here.queue_files) == (there.totals, there.entries, there.queue_files)
 
@@ -47,8 +48,8 @@ def test_a_salvage_on_spark_is_the_same(spark: SparkSession, intact: Path, tmp_p
         path.write_bytes(data)
     (root / "commitlog" / segment_name(3 * SEGMENT_BYTES)).unlink()
     (store,) = find_stores(str(root))
-    here = salvage_store(store, tmp_path / "here", threads=1)
-    there = salvage_store(store, tmp_path / "there", spark=spark)
+    here = salvage_store(store, tmp_path / "here")
+    there = salvage_store(store, tmp_path / "there", runner=SparkRunner(spark))
     assert files_of(here.out) == files_of(there.out)
     assert here.damages == there.damages == 4
 

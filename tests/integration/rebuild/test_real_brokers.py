@@ -151,7 +151,7 @@ def test_a_killed_brokers_store_keeps_what_is_rebuilt_in_place(
     servers = start_broker(recorded_store.version, root, RECORDING_OPTIONS, recorded_store.broker_port)
     servers.stop_broker()
     assert made <= {path.name for path in (root / "index").iterdir()}  # it deletes the newest where it finds `abort`
-    (report,) = verify_stores(find_stores(str(root), "a"), VerifyOptions(LEVELS), processes=1)
+    (report,) = verify_stores(find_stores(str(root), "a"), VerifyOptions(LEVELS))
     assert dict(report.findings.counts) == {}, list(report.findings)
 
 
@@ -163,7 +163,7 @@ def test_what_a_killed_broker_enters_again_is_no_damage(
     (root / "abort").touch()
     servers = start_broker(recorded_store.version, root, RECORDING_OPTIONS, recorded_store.broker_port)
     servers.stop_broker()
-    (report,) = verify_stores(find_stores(str(root), "a"), VerifyOptions(LEVELS), processes=1)
+    (report,) = verify_stores(find_stores(str(root), "a"), VerifyOptions(LEVELS))
     assert report.findings.codes <= {"index_repeated_entry"}, list(report.findings)
 
 

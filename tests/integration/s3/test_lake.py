@@ -35,8 +35,8 @@ import json, re, sys
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.packs.spark_reader import with_bodies
 from commitlake.connectors.object_store.spark import spark_uri
-from commitlake.connectors.runtime.spark_session import get_session
 from commitlake.jobs.archive import command as archive
+from commitlake.jobs.cli.runner import open_session
 
 def rows_of(spark, store, lake, bodies):
     paths = LakePaths(lake)
@@ -51,7 +51,7 @@ def rows_of(spark, store, lake, bodies):
 
 if __name__ == "__main__":
     store, *places = sys.argv[1:]
-    spark = get_session("test", LakePaths(places[-1]).s3)
+    spark = open_session("test", LakePaths(places[-1]).s3)
     found = [rows_of(spark, store, *pair) for pair in zip(places[::2], places[1::2])]
     secret = sys.stdin.read().strip()
     shown = [value for _, value in spark.sparkContext.getConf().getAll() if secret in value]

@@ -13,13 +13,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from commitlake.connectors.runtime.jars import delta_jars
-from commitlake.connectors.runtime.spark_session import get_session
+from commitlake.jobs.cli.runner import open_session
 
 ROOT = Path(__file__).parents[3]
 PROGRAM = """
 import json, sys
-from commitlake.connectors.runtime.spark_session import get_session
-spark = get_session("test")
+from commitlake.jobs.cli.runner import open_session
+spark = open_session("test")
 spark.range(3).write.format("delta").save(sys.argv[1])
 names = ["spark.app.name", "spark.master", "spark.driver.memory", "spark.sql.shuffle.partitions",
          "spark.sql.session.timeZone", "spark.ui.enabled"]
@@ -83,7 +83,7 @@ def test_a_session_that_is_there_is_taken_as_it_is(spark: SparkSession, monkeypa
     spark.conf.set("spark.sql.shuffle.partitions", "5")
     monkeypatch.setattr("commitlake.connectors.runtime.spark_session.SETTINGS", {"spark.sql.shuffle.partitions": "7"})
     try:
-        assert get_session("another") is spark
+        assert open_session("another") is spark
         assert spark.conf.get("spark.sql.shuffle.partitions") == "5"
     finally:
         spark.conf.set("spark.sql.shuffle.partitions", "8")

@@ -22,9 +22,9 @@ KILLS = kill_count(1, share=10)
 MESSAGES = 6_000
 STREAM = """
 import sys
-from commitlake.connectors.runtime.spark_session import get_session
+from commitlake.jobs.cli.runner import open_session
 store, table, checkpoint, trigger, limit = sys.argv[1:]
-frame = get_session("stream").readStream.format("commitlog").option("maxBytesPerTrigger", limit).load(store)
+frame = open_session("stream").readStream.format("commitlog").option("maxBytesPerTrigger", limit).load(store)
 writer = frame.writeStream.format("delta").option("checkpointLocation", checkpoint)
 how = {"availableNow": True} if trigger == "availableNow" else {"processingTime": trigger}
 query = writer.trigger(**how).start(table)

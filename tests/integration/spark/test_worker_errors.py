@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from commitlake.connectors.formats.engine.errors import DamagedLogError, DataLossError, OptionError, StoreError
-from commitlake.connectors.runtime.running import run_tasks
+from commitlake.connectors.runtime.spark_runner import SparkRunner
 from commitlake.connectors.worker_errors import raise_worker_errors, raised_in_worker
 from commitlake.schemas.layouts.numbers import NumberError, require_int
 from tests.logs import closed_segment, messages, open_segment, write_store
@@ -49,7 +49,7 @@ def test_a_task_that_fails_raises_its_error(
     spark: SparkSession, function: Callable[[str], int], kind: type[Exception], said: str
 ) -> None:
     with pytest.raises(kind, match=said) as raised:
-        list(run_tasks(function, ["1", "x"], spark=spark))
+        list(SparkRunner(spark).run(function, ["1", "x"]))
     assert type(raised.value) is kind
     assert isinstance(raised.value.__cause__, PySparkException)
 

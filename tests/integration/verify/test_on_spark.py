@@ -13,6 +13,7 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.connectors.runtime.spark_runner import SparkRunner
 from commitlake.jobs.verify import command as verify
 from commitlake.pipelines.archive.run import Config, run_archive
 from commitlake.pipelines.audit.sides import Sides
@@ -47,8 +48,8 @@ def test_spark_finds_what_one_process_finds(spark: SparkSession, archived: Path,
     data[9] ^= 1
     path.write_bytes(data)
     stores = find_stores(str(tmp_path / "{broker}" / "store"))
-    here = verify_stores(stores, Options(), processes=1)
-    there = verify_stores(stores, Options(), spark=spark)
+    here = verify_stores(stores, Options())
+    there = verify_stores(stores, Options(), runner=SparkRunner(spark))
     assert [list(report.findings) for report in here] == [list(report.findings) for report in there]
     assert [report.findings.codes for report in here] == [{"queue_missing"}, {"log_bad_crc"}]
     assert [report.records for report in there] == [200, 199]

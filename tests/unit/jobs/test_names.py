@@ -214,7 +214,7 @@ def test_a_variable_for_another_job_is_no_such_option(
     store: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("COMMITLAKE_PROCESSES", "2")
-    monkeypatch.setattr("commitlake.connectors.runtime.spark_session.get_session", lambda _: next(iter(())))
+    monkeypatch.setattr("commitlake.connectors.runtime.spark_session.get_session", lambda *_: next(iter(())))
     arguments = verify.build_parser().parse_args([str(store)])
     with pytest.raises(StopIteration):  # it came as far as asking for a session
         verify.job(arguments)

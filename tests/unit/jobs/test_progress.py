@@ -6,13 +6,13 @@ import io
 import sys
 import threading
 from collections.abc import Callable
-from typing import Any
 
 import pytest
-from py4j.protocol import Py4JError
 
+from commitlake.connectors.runtime.local_runner import HERE, ThreadRunner
+from commitlake.connectors.runtime.runner import CounterGoneError, TaskCounter
 from commitlake.jobs.cli import progress
-from commitlake.jobs.cli.progress import counted_progress, spark_progress
+from commitlake.jobs.cli.progress import counted_progress, runner_progress
 from tests.support.waiting import wait_until
 
 
@@ -43,35 +43,21 @@ class Terminal(io.StringIO):
         return True
 
 
-class Stage:
-    """A stage of which so many tasks are done."""
+class Counting(ThreadRunner):
+    """A runner that counts tasks itself: these moments, one a look, and then it cannot be asked any more."""
 
-    def __init__(self, done: int, known: int) -> None:
-        self.numCompletedTasks, self.numTasks = done, known
-
-
-class Spark:
-    """A session whose tracker tells these moments, one a look, and fails at the end of them where asked to."""
-
-    def __init__(self, *moments: dict[int, Stage]) -> None:
+    def __init__(self, *moments: tuple[int, int]) -> None:
+        super().__init__(1)
         self.moments = list(moments)
-        self.sparkContext = self
-        self.now: dict[int, Stage] = {}
 
-    def statusTracker(self) -> Spark:  # noqa: N802 (Spark's name)
-        """The tracker."""
-        return self
+    def task_counter(self) -> TaskCounter:
+        """Return what goes on to the next moment."""
+        return self._next
 
-    def getActiveStageIds(self) -> list[int]:  # noqa: N802
-        """Goes on to the next moment."""
+    def _next(self) -> tuple[int, int]:
         if not self.moments:
-            raise Py4JError("the JVM is gone")
-        self.now = self.moments.pop(0)
-        return list(self.now)
-
-    def getStageInfo(self, stage: int) -> Stage:  # noqa: N802
-        """Of this moment."""
-        return self.now[stage]
+            raise CounterGoneError
+        return self.moments.pop(0)
 
 
 def test_lines_tell_how_much_is_done(told: Callable[[], list[str]]) -> None:
@@ -106,27 +92,29 @@ def test_a_terminal_shows_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "reading" in terminal.getvalue()
 
 
-def test_stages_that_are_over_count_as_done(told: Callable[[], list[str]]) -> None:
-    first, second = {1: Stage(3, 4)}, {2: Stage(1, 2), 3: Stage(0, 10)}
-    spark: Any = Spark(first, *[second] * 50)
-    tasks = progress._Tasks(spark)
-    assert [tasks.count(), tasks.count()] == [(3, 4), (4 + 1 + 0, 4 + 2 + 10)]
-    with spark_progress(spark, "archiving", quiet=False):
+def test_a_runner_that_counts_its_tasks_is_asked(told: Callable[[], list[str]]) -> None:
+    with runner_progress(Counting(*[(1, 12)] * 50), "archiving", 1000, quiet=False) as advance:
+        advance(10)
         wait_until(lambda: told() != [])
     assert set(told()) == {"archiving: 1 of 12 tasks done"}
 
 
-def test_before_the_first_stage_nothing_is_known(told: Callable[[], list[str]]) -> None:
-    spark: Any = Spark(*[{}] * 50)
-    with spark_progress(spark, "archiving", quiet=False):
+def test_of_another_runner_bytes_are_told(told: Callable[[], list[str]]) -> None:
+    with runner_progress(HERE, "archiving", 1000, quiet=False) as advance:
+        advance(10)
+        wait_until(lambda: told() != [])
+    assert set(told()) == {"archiving: 10 of 1,000 bytes done"}
+
+
+def test_while_nothing_is_known_that_is_told(told: Callable[[], list[str]]) -> None:
+    with runner_progress(Counting(*[(0, 0)] * 50), "archiving", 0, quiet=False):
         wait_until(lambda: told() != [])
     assert set(told()) == {"archiving: started"}
 
 
-def test_a_jvm_that_goes_away_is_left_to_the_work_to_tell(capsys: pytest.CaptureFixture[str]) -> None:
-    spark: Any = Spark()
+def test_a_runner_that_can_no_longer_be_asked_is_left_to_tell_why(capsys: pytest.CaptureFixture[str]) -> None:
     before = threading.active_count()
-    with spark_progress(spark, "archiving", quiet=False):
+    with runner_progress(Counting(), "archiving", 0, quiet=False):
         wait_until(lambda: threading.active_count() == before)  # the watcher has given up
     assert capsys.readouterr() == ("", "")
 

@@ -64,7 +64,7 @@ def store(tmp_path: Path) -> Store:
 
 def codes(store: Store) -> set[str]:
     """The classes of what verify finds."""
-    (report,) = verify_stores([store], Options(), processes=1)
+    (report,) = verify_stores([store], Options())
     return report.findings.codes
 
 
@@ -120,7 +120,7 @@ def test_a_checkpoint_that_is_ahead_is_a_finding(store: Store, tmp_path: Path) -
 
 
 def test_queues_and_checkpoint_are_rebuilt(store: Store, tmp_path: Path) -> None:
-    rebuilt = rebuild_store(store, tmp_path / "out", Wanted(), threads=1)
+    rebuilt = rebuild_store(store, tmp_path / "out", Wanted())
     assert (rebuilt.totals.records, rebuilt.queues) == (5, 2)
     for name in ("checkpoint", *(f"{QUEUES.folder}/{topic}/0/{segment_name(0)}" for topic in ("mail", "orders"))):
         assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "store" / name).read_bytes()

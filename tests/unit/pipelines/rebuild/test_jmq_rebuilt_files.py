@@ -13,6 +13,7 @@ import pytest
 from commitlake.broker_lite.stores.jmq import JournalStore
 from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.formats.jmq.format import FORMAT as JMQ
+from commitlake.connectors.runtime.local_runner import ThreadRunner
 from commitlake.pipelines.rebuild.errors import RebuildError
 from commitlake.pipelines.rebuild.run import Rebuilt, rebuild_store
 from commitlake.pipelines.rebuild.settings import Wanted, find_settings
@@ -35,9 +36,9 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_jmq_store(tmp_path_factory.mktemp("jmq") / "store")
 
 
-def rebuild(root: Path, out: Path, wanted: Wanted = SIZES, **changes: int) -> Rebuilt:
+def rebuild(root: Path, out: Path, wanted: Wanted = SIZES, **changes: object) -> Rebuilt:
     (found,) = find_stores(str(root), "a", (JMQ,))
-    return rebuild_store(found, out, wanted, **{"threads": 1, **changes})  # type: ignore[arg-type]
+    return rebuild_store(found, out, wanted, **changes)  # type: ignore[arg-type]
 
 
 def built_by_the_broker(root: Path, copy: Path, file_bytes: int = FILE_BYTES) -> Path:
@@ -74,7 +75,7 @@ def write_numbered(root: Path, numbers: Sequence[int], base_offset: int = 0) -> 
 
 @pytest.mark.parametrize(("partition", "threads"), [(1 << 30, 1), (5000, 1), (5000, 3)])
 def test_all_files_are_equal(store: Path, tmp_path: Path, partition: int, threads: int) -> None:
-    rebuilt = rebuild(store, tmp_path / "out", Wanted(), partition_bytes=partition, threads=threads)
+    rebuilt = rebuild(store, tmp_path / "out", Wanted(), partition_bytes=partition, runner=ThreadRunner(threads))
     compare(store, rebuilt.out)
     assert rebuilt.totals.records == rebuilt.entries == 600
     assert (rebuilt.skipped, rebuilt.shifted, rebuilt.lost, rebuilt.totals.bad_ranges) == (0, 0, 0, 0)
@@ -174,7 +175,7 @@ def test_a_run_that_was_interrupted_goes_on(store: Path, tmp_path: Path) -> None
 
     (found,) = find_stores(str(store), "a", (JMQ,))
     with pytest.raises(StoppedError):
-        rebuild_store(found, tmp_path / "out", SIZES, threads=1, partition_bytes=5000, advance=stop)
+        rebuild_store(found, tmp_path / "out", SIZES, partition_bytes=5000, advance=stop)
     assert (tmp_path / "out" / ".rebuild").is_dir()
     compare(store, rebuild(store, tmp_path / "out", partition_bytes=5000).out)
     assert not (tmp_path / "out" / ".rebuild").exists()

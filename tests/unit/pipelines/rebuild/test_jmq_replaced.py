@@ -41,7 +41,7 @@ def replaced(root: Path, topics: tuple[str, ...] | None = None) -> Replacement:
     """What is rebuilt of a store, and verified."""
     (found,) = find_stores(str(root), "a", (JMQ,))
     replacement = Replacement(root, JMQ)
-    rebuilt = rebuild_store(found, replacement.out, Wanted(topics=topics), threads=1)
+    rebuilt = rebuild_store(found, replacement.out, Wanted(topics=topics))
     replacement.take_over_old_queues(rebuilt.settings)
     replacement.verify(found, rebuilt.shifted_queues, topics)
     return replacement
@@ -104,7 +104,7 @@ def test_a_journal_that_lacks_a_file_replaces_nothing(store: Path) -> None:
 def test_files_that_do_not_agree_with_the_journal_replace_nothing(store: Path) -> None:
     (found,) = find_stores(str(store), "a", (JMQ,))
     replacement = Replacement(store, JMQ)
-    rebuild_store(found, replacement.out, Wanted(), threads=1)
+    rebuild_store(found, replacement.out, Wanted())
     path = replacement.out / "queue" / "rare" / "0" / segment_name(0)
     path.write_bytes(bytes(path.stat().st_size))
     with pytest.raises(DisagreementError, match="nothing was replaced: queue_missing_entry at queue/rare/0"):

@@ -59,7 +59,7 @@ def interrupted(rebuild: Rebuild, store: Path, tasks: int = 4) -> Path:
     """The folder of a run that was interrupted."""
     out = store.parent / "out"
     with pytest.raises(StoppedError):
-        rebuild(store, out, Wanted(), partition_bytes=PARTITION, threads=1, advance=stop_after(tasks))
+        rebuild(store, out, Wanted(), partition_bytes=PARTITION, advance=stop_after(tasks))
     return out
 
 
@@ -171,7 +171,7 @@ def replaced(root: Path, topics: tuple[str, ...] | None = None) -> Replacement:
     """What is rebuilt of a store, and verified."""
     (store,) = find_stores(str(root), "a")
     replacement = Replacement(root, ROCKETMQ)
-    rebuilt = rebuild_store(store, replacement.out, Wanted(topics=topics), threads=1)
+    rebuilt = rebuild_store(store, replacement.out, Wanted(topics=topics))
     replacement.take_over_old_queues(rebuilt.settings)
     replacement.verify(store, rebuilt.shifted_queues, topics)
     return replacement
@@ -239,7 +239,7 @@ def test_queues_without_a_record_in_the_log_carry_their_numbers_on(store: Path) 
 def test_files_that_do_not_agree_with_the_log_replace_nothing(store: Path) -> None:
     (found,) = find_stores(str(store), "a")
     replacement = Replacement(store, ROCKETMQ)
-    rebuild_store(found, replacement.out, Wanted(), threads=1)
+    rebuild_store(found, replacement.out, Wanted())
     (replacement.out / "consumequeue" / "rare" / "0" / segment_name(0)).write_bytes(bytes(320))
     with pytest.raises(DisagreementError, match="nothing was replaced: queue_missing_entry at consumequeue/rare/0"):
         replacement.verify(found, ())

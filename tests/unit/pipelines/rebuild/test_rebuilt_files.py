@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from commitlake.connectors.runtime.local_runner import ThreadRunner
 from commitlake.jobs.rebuild.command import summary
 from commitlake.pipelines.rebuild import run
 from commitlake.pipelines.rebuild.index import index_file_name
@@ -66,7 +67,7 @@ def write_numbered(root: Path, messages: list[tuple[NewMessage, int]]) -> Path:
 def test_all_files_are_equal(
     store: Path, rebuild: Rebuild, same_files: Compare, tmp_path: Path, partition: int, threads: int
 ) -> None:
-    rebuilt = rebuild(store, wanted=Wanted(), partition_bytes=partition, threads=threads)
+    rebuilt = rebuild(store, wanted=Wanted(), partition_bytes=partition, runner=ThreadRunner(threads))
     same_files(store, rebuilt.out)
     assert rebuilt.totals.records == rebuilt.entries == 600
     assert rebuilt.index_files == len(list((store / "index").iterdir())) > 2

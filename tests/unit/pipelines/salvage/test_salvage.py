@@ -10,6 +10,7 @@ import pytest
 
 from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
 from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.connectors.runtime.local_runner import ThreadRunner
 from commitlake.pipelines.salvage.errors import SalvageError
 from commitlake.pipelines.salvage.fillers import MIN_FILLER_BYTES, TOPIC, filler, fillers
 from commitlake.pipelines.salvage.run import DAMAGES, MOVED, Salvaged, salvage_store
@@ -33,7 +34,7 @@ COUNT = 120
 
 def salvage(root: Path, threads: int = 1) -> Salvaged:
     (store,) = find_stores(str(root), "a")
-    return salvage_store(store, root.parent / "clean", threads=threads)
+    return salvage_store(store, root.parent / "clean", runner=ThreadRunner(threads))
 
 
 def log_of(root: Path) -> list[Message]:

@@ -70,7 +70,7 @@ def write_topics(root: Path, attributes: dict[str, str]) -> None:
 
 
 def report_of(root: Path, **options: int) -> StoreReport:
-    (report,) = verify_stores(find_stores(str(root), "a"), Options(**options), processes=1)  # type: ignore[arg-type]
+    (report,) = verify_stores(find_stores(str(root), "a"), Options(**options))  # type: ignore[arg-type]
     return report
 
 

@@ -47,7 +47,7 @@ def test_index_that_is_cut_while_it_is_verified_is_a_finding(
 
         monkeypatch.setattr(index_check, "open_file", cut_and_open)
         monkeypatch.setattr(Mapping, "of", lambda *_: None)
-    (report,) = verify_stores(find_stores(str(store), "a"), Options(), processes=1)
+    (report,) = verify_stores(find_stores(str(store), "a"), Options())
     found = [each for each in report.findings.kept["index_file_size"] if each.place.startswith(f"index/{path.name}")]
     assert [(each.found, each.expected) for each in found] == [
         ("0 bytes" if is_mapped else "100 bytes", f"{size} bytes, as when it was opened")

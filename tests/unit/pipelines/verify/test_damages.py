@@ -25,7 +25,7 @@ Damage = Callable[[Path], object]
 
 
 def report_of(root: Path, **options: int) -> StoreReport:
-    (report,) = verify_stores(find_stores(str(root), "a"), Options(**options), processes=1)  # type: ignore[arg-type]
+    (report,) = verify_stores(find_stores(str(root), "a"), Options(**options))  # type: ignore[arg-type]
     return report
 
 

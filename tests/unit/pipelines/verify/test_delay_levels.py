@@ -46,7 +46,7 @@ def delayed(level: int) -> NewMessage:
 
 def findings(root: Path, **options: object) -> Findings:
     """Everything that verify finds."""
-    (report,) = verify_stores(find_stores(str(root), "a"), Options(**options), processes=1)  # type: ignore[arg-type]
+    (report,) = verify_stores(find_stores(str(root), "a"), Options(**options))  # type: ignore[arg-type]
     return report.findings
 
 

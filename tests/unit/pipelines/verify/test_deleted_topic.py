@@ -19,7 +19,7 @@ TOPIC = "topic-1"
 
 def verify(root: Path) -> StoreReport:
     (found,) = find_stores(str(root), "a")
-    (report,) = verify_stores([found], Options(partition_bytes=SEGMENT_BYTES // 2), processes=1)
+    (report,) = verify_stores([found], Options(partition_bytes=SEGMENT_BYTES // 2))
     return report
 
 

@@ -32,7 +32,7 @@ def store(intact_jmq: Path, tmp_path: Path) -> Path:
 
 def report_of(root: Path, **options: int) -> StoreReport:
     (store,) = find_stores(str(root), "a", all_formats())
-    (report,) = verify_stores([store], Options(**options), processes=1)  # type: ignore[arg-type]
+    (report,) = verify_stores([store], Options(**options))  # type: ignore[arg-type]
     return report
 
 

@@ -21,7 +21,7 @@ LAG = {"queue_not_dispatched", "index_not_dispatched"}
 
 
 def verify(root: Path) -> StoreReport:
-    (report,) = verify_stores(find_stores(str(root), "a"), Options(), processes=1)
+    (report,) = verify_stores(find_stores(str(root), "a"), Options())
     return report
 
 

@@ -27,7 +27,7 @@ def store(store: Path) -> Path:
 
 
 def verify(root: Path) -> StoreReport:
-    (report,) = verify_stores(find_stores(str(root), "a"), Options(), processes=1)
+    (report,) = verify_stores(find_stores(str(root), "a"), Options())
     return report
 
 

@@ -1,0 +1,134 @@
+"""Tasks on this machine: in this thread, on several threads of this process, or in several processes.
+
+Threads are for tasks whose time goes into compiled code, Arrow, numpy and the system, which let other threads run
+meanwhile: processes would take longer to start than a gigabyte to read. Processes are for tasks of much Python.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
+from itertools import islice
+from multiprocessing import forkserver, resource_tracker
+from multiprocessing.connection import wait as wait_for
+
+from commitlake.connectors.runtime.runner import Result, Runner, Task, available_cores
+
+_MAX_PROCESSES = 64
+_SUBMITTED_PER_WORKER = 2  # one runs, and one is there when it is done
+
+
+class ThreadRunner(Runner):
+    """Runs tasks on threads of this process.
+
+    Args:
+        workers: how many; one for each core where not given. One is the thread that asks for the results.
+    """
+
+    def __init__(self, workers: int | None = None) -> None:
+        self._workers = workers
+
+    @property
+    def cores(self) -> int:
+        """How many tasks run at a time."""
+        return self._workers or available_cores()
+
+    def run(
+        self, function: Callable[[Task], Result], tasks: Sequence[Task], *, is_waiting: bool = False
+    ) -> Iterator[tuple[int, Result]]:
+        """Run a function over tasks, as `Runner.run` says; function, tasks and results need not be pickled."""
+        workers = self._workers or available_cores() * (2 if is_waiting else 1)
+        count = min(len(tasks), workers)
+        if count <= 1:
+            yield from _run_in_turn(function, tasks)
+            return
+        with ThreadPoolExecutor(count) as pool:
+            yield from _run_in_pool(pool, count, function, tasks)
+
+
+class ProcessRunner(Runner):
+    """Runs tasks in processes of this machine, which end with this one.
+
+    Args:
+        workers: how many; one for each core where not given. One means this process, and no other is started.
+    """
+
+    def __init__(self, workers: int | None = None) -> None:
+        self._workers = workers
+
+    @property
+    def cores(self) -> int:
+        """How many tasks run at a time."""
+        return min(_MAX_PROCESSES, self._workers or available_cores())
+
+    def run(
+        self, function: Callable[[Task], Result], tasks: Sequence[Task], *, is_waiting: bool = False
+    ) -> Iterator[tuple[int, Result]]:
+        """Run a function over tasks, as `Runner.run` says."""
+        workers = self._workers or available_cores() * (2 if is_waiting else 1)
+        count = min(len(tasks), _MAX_PROCESSES, workers)
+        if count <= 1:
+            yield from _run_in_turn(function, tasks)
+            return
+        # Not by fork: what this process has running (Arrow's threads, a JVM's sockets) does not survive it.
+        _start_fork_server()
+        context = multiprocessing.get_context("forkserver")
+        with ProcessPoolExecutor(count, mp_context=context, initializer=_end_with_parent) as pool:
+            yield from _run_in_pool(pool, count, function, tasks)
+
+
+HERE: Runner = ThreadRunner(1)
+"""Runs tasks one after the other in the thread that asks for the results."""
+
+
+def _run_in_turn(function: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[tuple[int, Result]]:
+    for number, task in enumerate(tasks):
+        yield number, function(task)
+
+
+def _run_in_pool(
+    pool: Executor, workers: int, function: Callable[[Task], Result], tasks: Sequence[Task]
+) -> Iterator[tuple[int, Result]]:
+    """Yield results as they are done. Tasks wait here and not in the pool, which cannot be used after this."""
+    waiting = iter(enumerate(tasks))
+    running: dict[Future[Result], int] = {}
+
+    def submit(count: int) -> None:
+        for number, task in islice(waiting, count):
+            running[pool.submit(function, task)] = number
+
+    try:
+        submit(_SUBMITTED_PER_WORKER * workers)
+        while running:
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                number, result = running.pop(future), future.result()
+                submit(1)
+                yield number, result
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _start_fork_server() -> None:
+    """Start it with SIGINT blocked, and so its processes: a terminal's Ctrl-C is for this process alone to answer."""
+    resource_tracker.ensure_running()  # which unblocks signals that it finds blocked
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        forkserver.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _end_with_parent() -> None:
+    """Let a process of a pool end when the one that has started the pool is killed; it would wait for tasks forever."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None  # it is called in processes that multiprocessing has started
+    threading.Thread(target=_wait_and_end, args=(parent.sentinel,), daemon=True).start()
+
+
+def _wait_and_end(sentinel: int) -> None:
+    wait_for([sentinel])
+    os._exit(1)

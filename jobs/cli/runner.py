@@ -1,0 +1,74 @@
+"""What runs a job's tasks, by its arguments: this machine with `--local`, else Spark."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from commitlake.connectors.runtime.local_runner import ProcessRunner, ThreadRunner
+from commitlake.connectors.runtime.runner import Runner
+from commitlake.jobs.cli.combinations import check_has_effect
+from commitlake.jobs.cli.store_arguments import positive
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from commitlake.connectors.object_store.options import S3Options
+
+_LOCAL_RUNNERS = {"threads": ThreadRunner, "processes": ProcessRunner}
+
+
+def add_local_arguments(parser: argparse.ArgumentParser, workers: str = "threads") -> None:
+    """Add `--local`, and how many workers it has.
+
+    Args:
+        parser: the job's.
+        workers: what they are, and the option's name: threads or processes.
+    """
+    parser.add_argument("--local", action="store_true", help="on this machine's cores, without Spark")
+    number_help = "with --local: how many at a time (default: one for each core)"
+    parser.add_argument(f"--{workers}", type=positive, metavar="N", help=number_help)
+
+
+def check_local_arguments(arguments: argparse.Namespace) -> None:
+    """Refuse a number of workers without `--local`.
+
+    Raises:
+        JobError: naming it.
+    """
+    check_has_effect(arguments, [name for name in _LOCAL_RUNNERS if hasattr(arguments, name)], "local")
+
+
+def make_runner(arguments: argparse.Namespace, job: str, s3: S3Options | None = None) -> Runner:
+    """Return what runs a job's tasks.
+
+    Args:
+        arguments: of a parser with `add_local_arguments`.
+        job: its name, for a session that is begun here.
+        s3: the object store that Spark itself is to read and write, if any.
+    """
+    if arguments.local:
+        (name,) = (name for name in _LOCAL_RUNNERS if hasattr(arguments, name))
+        return _LOCAL_RUNNERS[name](getattr(arguments, name))
+    from commitlake.connectors.runtime.spark_runner import SparkRunner
+
+    return SparkRunner(open_session(job, s3))
+
+
+def open_session(job: str, s3: S3Options | None = None) -> SparkSession:
+    """Return the session that is there, or a new one, that knows the formats of broker stores.
+
+    Args:
+        job: as for `make_runner`.
+        s3: likewise.
+
+    Raises:
+        JarsError: if jars are needed and not there.
+        JavaError: if a JVM is needed and there is no Java for it.
+    """
+    from commitlake.connectors.runtime.spark_session import get_session
+    from commitlake.connectors.sources import register_stores
+
+    spark = get_session(job, s3)
+    register_stores(spark)
+    return spark

@@ -1,0 +1,94 @@
+"""Tasks on this machine are done once, wherever they run; their results carry their numbers."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from commitlake.connectors.runtime.local_runner import HERE, ProcessRunner, ThreadRunner
+from commitlake.connectors.runtime.runner import Runner, available_cores
+from commitlake.schemas.layouts.numbers import NumberError
+
+RUNNERS = [HERE, ThreadRunner(), ThreadRunner(3), ProcessRunner(1), ProcessRunner(2)]
+NAMES = ["here", "threads", "three threads", "one process", "two processes"]
+
+
+def squared(number: int) -> int:
+    if number < 0:
+        raise NumberError("number", 0, 9, str(number))
+    return number * number
+
+
+@pytest.mark.parametrize("runner", RUNNERS, ids=NAMES)
+def test_every_task_is_done_once(runner: Runner) -> None:
+    numbers = [*range(20)]
+    assert sorted(runner.run(squared, numbers)) == [(number, number * number) for number in numbers]
+
+
+@pytest.mark.parametrize("runner", RUNNERS, ids=NAMES)
+def test_an_error_of_a_task_is_raised_as_itself(runner: Runner) -> None:
+    with pytest.raises(NumberError, match=r"found '?-1"):
+        list(runner.run(squared, [1, -1, 2]))
+
+
+@pytest.mark.parametrize("runner", RUNNERS, ids=NAMES)
+def test_no_task_is_no_result(runner: Runner) -> None:
+    assert list(runner.run(squared, [])) == []
+
+
+def test_the_number_of_tasks_at_a_time_is_that_of_the_cores_or_the_one_given() -> None:
+    assert [runner.cores for runner in (HERE, ThreadRunner(3), ProcessRunner(2))] == [1, 3, 2]
+    assert ThreadRunner().cores == ProcessRunner().cores == available_cores()
+
+
+@pytest.mark.parametrize(("given", "is_waiting", "expected"), [(None, True, 4), (None, False, 2), (3, True, 3)])
+def test_tasks_that_wait_get_two_threads_for_each_core(
+    given: int | None, is_waiting: bool, expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("commitlake.connectors.runtime.local_runner.available_cores", lambda: 2)
+    together = threading.Barrier(expected)
+
+    def wait(_: int) -> int:
+        return together.wait(timeout=60)  # fails where fewer threads run at the same time
+
+    assert len(list(ThreadRunner(given).run(wait, range(expected), is_waiting=is_waiting))) == expected
+
+
+class Counted(Sequence[int]):
+    """Many tasks, of which it is known how many were asked for."""
+
+    def __init__(self) -> None:
+        self.taken = 0
+
+    def __len__(self) -> int:
+        return 10_000
+
+    def __getitem__(self, number: int) -> int:  # type: ignore[override]
+        return number
+
+    def __iter__(self) -> Iterator[int]:
+        for number in range(len(self)):
+            self.taken += 1
+            yield number
+
+
+def test_tasks_are_taken_as_results_are() -> None:
+    tasks = Counted()
+    results = ThreadRunner(2).run(squared, tasks)
+    for _ in range(10):
+        next(results)
+    results.close()  # type: ignore[attr-defined]
+    assert tasks.taken <= 10 + 2 * 2
+
+
+def test_tasks_after_an_error_are_left_out() -> None:
+    tasks = Counted()
+
+    def fail(number: int) -> None:
+        raise ValueError(f"task {number}")
+
+    with pytest.raises(ValueError, match="task"):
+        list(ThreadRunner(2).run(fail, tasks))
+    assert tasks.taken <= 2 * 2
