@@ -5,7 +5,7 @@ What lies there
     tables    the table, how it is made    progress  how far it has followed the lake
 
 Who writes and reads it
-    follower  the projection, by version   work      its pieces, here or in Spark's tasks
+    follower  the projection, by version   work      its pieces, here or in tasks
     writer    batches into calls           lookups   by id, key, topic and time
     source    the glue to Spark            client    one connection, tried again; options: what a user can ask for
 """

@@ -1,14 +1,14 @@
 """The projection of `messages` into HBase: version by version, never ahead of Delta, the same however often it is done.
 
-    follow(spark, lake.messages, Options.of_address("hbase-thrift:9090"))
+    follow(SparkRunner(spark), lake.messages, Options.of_address("hbase-thrift:9090"))
 
 What a version added is put, what it took away is deleted, and then the table says that it has this version
 (`progress`). Killed anywhere, the next run does the unfinished version again, and puts the same cells. The first run
 takes the table as it is as one big version, so that it needs no old files; killed in that, the next one takes the table
 as it is by then, and away what has left it since.
 
-The Parquet files are read where they are written from: a few in this process, many by Spark's workers, each task over
-one connection. Neither rows nor columns cross into the JVM.
+The Parquet files are read where they are written from: a few in this process, many by a runner's tasks, each over one
+connection. Neither rows nor columns cross into the JVM.
 """
 
 from __future__ import annotations
@@ -18,14 +18,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import pyarrow.fs as pafs
-from pyspark.sql import SparkSession
 
 from commitlake.connectors.hbase.client import Client
 from commitlake.connectors.hbase.errors import ProgressError
 from commitlake.connectors.hbase.options import Options
 from commitlake.connectors.hbase.progress import Progress, read_progress, write_progress
 from commitlake.connectors.hbase.tables import open_or_create
-from commitlake.connectors.hbase.work import Work, kept_places, run_here, run_in_spark
+from commitlake.connectors.hbase.work import Work, kept_places, run_here, run_in_tasks
 from commitlake.connectors.lake.versions import (
     AddedFile,
     AddedVersion,
@@ -35,9 +34,10 @@ from commitlake.connectors.lake.versions import (
     table_files,
     table_id,
 )
+from commitlake.connectors.runtime.runner import Runner
 
-SPARK_ROWS = 50_000
-"""Rows of a version from which on Spark's tasks are worth their start: a few seconds of writing over one connection."""
+TASK_ROWS = 50_000
+"""Rows of a version from which on tasks are worth their start: a few seconds of writing over one connection."""
 
 OnVersion = Callable[[int, int], None]
 
@@ -62,23 +62,23 @@ class Followed:
 
 
 def follow(
-    spark: SparkSession | None,
+    runner: Runner | None,
     messages_uri: str,
     options: Options,
     *,
     storage_options: Mapping[str, str] | None = None,
     progress: OnVersion | None = None,
-    spark_rows: int = SPARK_ROWS,
+    task_rows: int = TASK_ROWS,
 ) -> Followed:
     """Bring HBase to the newest version of `messages`; the table is made where there is none.
 
     Args:
-        spark: for versions of many rows; without it, this process does all.
+        runner: for versions of many rows; without it, this thread does all.
         messages_uri: path or URI of the Delta table.
         options: where HBase is, and how it is written to.
         storage_options: for object stores, as deltalake takes them.
         progress: told each version that is done, and its rows.
-        spark_rows: from how many rows on Spark is used.
+        task_rows: from how many rows on the runner is used.
 
     Raises:
         UnavailableError: if HBase did not answer in time; what is done stays done.
@@ -94,8 +94,8 @@ def follow(
         state = _begin(client, read_progress(client), messages_uri, storage_options)
         for version in _pending(state, messages_uri, storage_options):
             work = Work(options.connected(), salts, messages_uri, storage_options)
-            deleted += _apply(spark, work.deleting(kept_places(work, version)), version.removed, spark_rows)
-            put = _apply(spark, work, version.files, spark_rows)
+            deleted += _apply(runner, work.deleting(kept_places(work, version)), version.removed, task_rows)
+            put = _apply(runner, work, version.files, task_rows)
             done = Progress(state.followed, version.version)
             write_progress(client, state, done)
             state, rows, versions = done, rows + put, versions + 1
@@ -138,12 +138,12 @@ def _pending(state: Progress, messages_uri: str, storage_options: Mapping[str, s
         raise ProgressError(f"{error}. Drop the HBase table, and it is made anew from the lake") from None
 
 
-def _apply(spark: SparkSession | None, work: Work, files: tuple[AddedFile, ...], spark_rows: int) -> int:
+def _apply(runner: Runner | None, work: Work, files: tuple[AddedFile, ...], task_rows: int) -> int:
     _check_files(work, files)
-    rows = sum(spark_rows if file.rows is None else file.rows for file in files)
-    if spark is None or rows < spark_rows:
+    rows = sum(task_rows if file.rows is None else file.rows for file in files)
+    if runner is None or rows < task_rows:
         return run_here(work, files)
-    return run_in_spark(spark, work, files)
+    return run_in_tasks(runner, work, files)
 
 
 def _check_files(work: Work, files: tuple[AddedFile, ...]) -> None:

@@ -1,10 +1,9 @@
-"""What a version's files are to HBase: pieces of work, done in this process or by Spark's tasks."""
+"""What a version's files are to HBase: pieces of work, done over one connection or by tasks of a runner."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,13 +11,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyspark.sql import SparkSession
 
 from commitlake.connectors.hbase.client import Client
 from commitlake.connectors.hbase.options import Options
 from commitlake.connectors.hbase.writer import delete_messages, write_messages
 from commitlake.connectors.lake.versions import AddedFile, AddedVersion, table_files
-from commitlake.connectors.worker_errors import carry_errors, raise_worker_errors
+from commitlake.connectors.runtime.runner import Runner, divided
 from commitlake.schemas.tables.messages import MESSAGES, STORE_DATE
 
 PIECE_ROWS = 100_000
@@ -139,24 +137,11 @@ def run_here(work: Work, files: Sequence[AddedFile]) -> int:
     return work.run(pieces_of(files)) if files else 0
 
 
-def run_in_spark(spark: SparkSession, work: Work, files: Sequence[AddedFile]) -> int:
-    """Do it in Spark's tasks, `connections` at a time; the rows it was done for.
+def run_in_tasks(runner: Runner, work: Work, files: Sequence[AddedFile]) -> int:
+    """Do it in tasks, `connections` at a time; the rows it was done for.
 
     Raises:
         HBaseError: what a task has met.
     """
-    pieces = pieces_of(files)
-    cores = spark.sparkContext.defaultParallelism
-    tasks = min(len(pieces), work.options.connections or 2 * cores)
-    numbers = spark.range(0, len(pieces), 1, numPartitions=tasks)
-    with raise_worker_errors():
-        counts = numbers.mapInArrow(partial(_run_pieces, work, pieces), "rows long").collect()
-    return sum(row.rows for row in counts)
-
-
-def _run_pieces(work: Work, pieces: Sequence[Piece], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    numbers = [number for batch in batches for number in batch.column(0).to_pylist()]
-    if numbers:
-        with carry_errors():
-            rows = work.run(pieces[number] for number in numbers)
-        yield pa.RecordBatch.from_arrays([pa.array([rows], pa.int64())], ["rows"])
+    groups = divided(pieces_of(files), work.options.connections or 2 * runner.cores)
+    return sum(rows for _, rows in runner.run(work.run, groups))

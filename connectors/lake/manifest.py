@@ -7,31 +7,11 @@ profile that is large is in a file, see `pipelines.archive.staged`.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-
-import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
 from commitlake.connectors.lake.data_files import DataFile
 from commitlake.connectors.lake.refusal_counts import RefusalCounts
-
-MANIFEST = StructType(
-    [
-        StructField("table", StringType()),
-        StructField("path", StringType()),
-        StructField("store_date", StringType()),
-        StructField("size", LongType()),
-        StructField("rows", LongType()),
-        StructField("statistics", StringType()),
-        StructField("pack_bytes", LongType()),
-        StructField("refused", StringType()),
-        StructField("first_refused", StringType()),
-        StructField("profile", BinaryType()),
-        StructField("profile_path", StringType()),
-    ]
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +90,3 @@ class ManifestRow:
     def data_file(self) -> DataFile:
         """The file, for the commit."""
         return DataFile(self.path, self.store_date, self.size, self.rows, self.statistics)
-
-
-def to_batch(rows: Iterable[ManifestRow]) -> pa.RecordBatch:
-    """Rows for Spark."""
-    return pa.RecordBatch.from_pylist([asdict(row) for row in rows], schema=to_arrow_schema(MANIFEST))

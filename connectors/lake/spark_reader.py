@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
-from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import SparkSession
 
 from commitlake.connectors.lake.reader import QueryError
 from commitlake.connectors.object_store.spark import spark_uri
+from commitlake.connectors.runtime.spark_errors import EXECUTION_ERRORS
 
 # Spark ends its messages with a SQLSTATE; those of class 22 are about data: a division by zero, say.
 _DATA_EXCEPTION = re.compile(r"^Caused by: [\w.$]+: (.* SQLSTATE: 22\w{3})", re.MULTILINE)
@@ -67,7 +67,7 @@ def _refusals() -> Iterator[None]:
         yield
     except (AnalysisException, ParseException) as error:
         raise QueryError(str(error).strip().splitlines()[0].rstrip(";")) from None
-    except Py4JJavaError as error:
+    except EXECUTION_ERRORS as error:
         about_data = _DATA_EXCEPTION.search(str(error))
         if about_data is None:
             raise

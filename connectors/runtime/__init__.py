@@ -3,5 +3,5 @@
 runner         a function over many tasks: the interface
 local_runner   on this machine          spark_runner   on Spark
 spark_session  a job's session          jvm, java, jars  what it needs         spark_noise  what it says to nobody
-settled        what a worker's process does after a task
+settled        what a worker's process does after a task          spark_errors  how Spark tells of failed queries
 """

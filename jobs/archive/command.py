@@ -19,7 +19,7 @@ from __future__ import annotations
 import argparse
 import importlib.metadata
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
@@ -29,6 +29,7 @@ from commitlake.connectors.formats.engine.errors import EmptyStoreError
 from commitlake.connectors.lake.archive_log import read_last_commit
 from commitlake.connectors.lake.lost_tables import check_writable
 from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.runtime.runner import Runner
 from commitlake.jobs.archive.summary import summary
 from commitlake.jobs.cli.broker_name import BrokerName, broker_name
 from commitlake.jobs.cli.command import JobError, job_parser, run_job
@@ -36,6 +37,7 @@ from commitlake.jobs.cli.durations import parse_duration
 from commitlake.jobs.cli.layouts import FOLDERS, add_layout_argument, layout_of
 from commitlake.jobs.cli.places import add_place_arguments, lake_of
 from commitlake.jobs.cli.progress import runner_progress
+from commitlake.jobs.cli.runner import add_local_arguments, check_local_arguments, make_runner, open_session
 from commitlake.jobs.cli.sizes import size_text
 from commitlake.jobs.pages.quality import write_page
 from commitlake.pipelines.archive.judging import JudgementPage
@@ -45,8 +47,6 @@ from commitlake.pipelines.archive.work import find_work
 from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from commitlake.connectors.hbase.options import Options
 
 VERSION = importlib.metadata.version("commitlake")
@@ -58,6 +58,7 @@ DESCRIPTION = (
 )
 EXAMPLES = (
     ("archive --store /data/rocketmq/store --lake /data/lake", "one broker"),
+    ("archive --store /data/rocketmq/store --lake /data/lake --local", "on this machine's cores, without Spark"),
     ("archive --store '/mnt/brokers/{broker}/store' --lake /data/lake", "a cluster, named by its folders"),
     ("archive --store /data/rocketmq/store --broker broker-a --lake /data/lake", "a name of its own"),
     ("archive --store /data/rocketmq/store --lake /data/lake --on-gap record", "some segments are known to be gone"),
@@ -120,6 +121,7 @@ def build_parser() -> argparse.ArgumentParser:
         "more of HBase's options, see connectors/hbase/options.py: table, ttlSeconds, compression, batchRows, …"
     )
     parser.add_argument("--hbase-option", action="append", default=[], metavar="NAME=VALUE", help=option_help)
+    add_local_arguments(parser)
     parser.add_argument("--follow", action="store_true", help="go on as messages arrive, until told to stop (SIGTERM)")
     trigger_help = "with --follow: how often to look for more (default: 2s)"
     parser.add_argument("--trigger", type=parse_duration, default="2s", metavar="TIME", help=trigger_help)
@@ -137,6 +139,9 @@ def job(arguments: argparse.Namespace) -> ExitCode:
             raise JobError(f"--{option.replace('_', '-')}: expected at least 1, found {getattr(arguments, option)}")
     if arguments.no_quality and arguments.quality_page is not None:
         raise JobError("--quality-page has no effect with --no-quality", "leave one of them out")
+    check_local_arguments(arguments)
+    if arguments.local and (arguments.follow or arguments.available_now):
+        raise JobError("--follow and --available-now need Spark, and --local goes without", "leave --local out")
     lake = lake_of(arguments)
     name = _name_of(arguments, lake)
     config = Config(
@@ -164,12 +169,10 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     if not work.snapshot.size and config.hbase is None:
         result = finish_earlier_runs(config, work)
     else:
-        from commitlake.jobs.cli.runner import open_session
         from commitlake.pipelines.archive.concurrent import archive_beside_others
 
-        result = archive_beside_others(
-            open_session("archive", lake.s3), config, work, partial(archive_progress, quiet=arguments.quiet)
-        )
+        runner = make_runner(arguments, "archive", lake.s3)
+        result = archive_beside_others(runner, config, work, partial(archive_progress, quiet=arguments.quiet))
     return _tell(arguments, result)
 
 
@@ -222,7 +225,6 @@ def _hbase_options(arguments: argparse.Namespace) -> Options | None:
 def _follow(arguments: argparse.Namespace, config: Config) -> ExitCode:
     """Archive as messages arrive; the worst that any run came to."""
     from commitlake.jobs.archive.follow import Follower, find_left
-    from commitlake.jobs.cli.runner import open_session
 
     lake = LakePaths(config.lake)
     check_writable(lake)
@@ -246,11 +248,9 @@ def _tell(arguments: argparse.Namespace, result: Result) -> ExitCode:
     return ExitCode.DAMAGE if result.verdict.is_damage else ExitCode.OK
 
 
-def archive_progress(spark: SparkSession, log_bytes: int, *, quiet: bool) -> AbstractContextManager[object]:
-    """The progress of a run's tasks."""
-    from commitlake.connectors.runtime.spark_runner import SparkRunner
-
-    return runner_progress(SparkRunner(spark), f"archiving {size_text(log_bytes)}", log_bytes, quiet=quiet)
+def archive_progress(runner: Runner, log_bytes: int, *, quiet: bool) -> AbstractContextManager[Callable[[int], None]]:
+    """Show how far a run's tasks are."""
+    return runner_progress(runner, f"archiving {size_text(log_bytes)}", log_bytes, quiet=quiet)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

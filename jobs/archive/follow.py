@@ -30,6 +30,7 @@ from commitlake.connectors.formats.registry import ANY_FORMAT
 from commitlake.connectors.lake.archive_log import read_last_commit
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.object_store.spark import spark_uri
+from commitlake.connectors.runtime.spark_runner import SparkRunner
 from commitlake.connectors.sources.stream_ranges import to_snapshot
 from commitlake.connectors.worker_errors import raised_in_worker
 from commitlake.jobs.cli.process import stop_softly
@@ -60,6 +61,7 @@ class Follower:
 
     def __init__(self, spark: SparkSession, config: Config, told: Callable[[Result], None]) -> None:
         self._spark, self._config, self._told = spark, config, told
+        self._runner = SparkRunner(spark)
         self._stop = threading.Event()
         self._running = threading.Lock()
         self._failure: BaseException | None = None
@@ -96,7 +98,7 @@ class Follower:
 
     def _catch_up(self, left: ArchiveWork) -> None:
         """Do what runs before have left: where nothing is new, the stream has no micro-batch to do it."""
-        result = run_archive(self._spark, self._config, left)
+        result = run_archive(self._runner, self._config, left)
         if result.recovered or result.hbase or result.keys:
             self._told(result)
 
@@ -147,7 +149,7 @@ class Follower:
         lake, layouts = LakePaths(config.lake), config.layout.formats
         work = find_work(config.store, config.broker, lake, until=offered, formats=layouts)
         if not work.is_nothing:
-            self._told(archive_beside_others(self._spark, config, work, wait=self._stop.wait))
+            self._told(archive_beside_others(self._runner, config, work, wait=self._stop.wait))
 
     @contextmanager
     def _told_once(self) -> Iterator[None]:

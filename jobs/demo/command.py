@@ -65,6 +65,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 def job(arguments: argparse.Namespace) -> ExitCode:
     """Fill, archive, show."""
+    from commitlake.connectors.runtime.spark_runner import SparkRunner
     from commitlake.jobs.cli.runner import open_session
 
     if arguments.orders < 1:
@@ -75,7 +76,9 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     _FILL[arguments.layout](store, orders=arguments.orders)
     _say(f"a shop's broker, with {arguments.orders} orders, in {store} ({time.monotonic() - started:.1f} s)")
     config = Config(str(store), lake.root, parser_version=VERSION, page=page_in(lake))
-    result = run_archive(open_session("demo"), config, progress=partial(archive_progress, quiet=arguments.quiet))
+    result = run_archive(
+        SparkRunner(open_session("demo")), config, progress=partial(archive_progress, quiet=arguments.quiet)
+    )
     _say("\n".join(summary(result)))
     _show(lake, "What lies in the log, by topic and kind:", _BY_TOPIC)
     _show(lake, f"What happened to {_ORDER}:", _BY_KEY)

@@ -11,11 +11,10 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from pyspark.sql import SparkSession
-
 from commitlake.connectors.lake.backoff import MAX_TRIES, wait_seconds
 from commitlake.connectors.lake.committer import ConcurrentArchiveError
 from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.archive.run import Config, Progress, Result, run_archive
 from commitlake.pipelines.archive.work import ArchiveWork, find_work
 
@@ -23,7 +22,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def archive_beside_others(
-    spark: SparkSession,
+    runner: Runner,
     config: Config,
     work: ArchiveWork,
     progress: Progress | None = None,
@@ -32,7 +31,7 @@ def archive_beside_others(
     """Archive what a plan has found; what another run commits first is left out of the next try.
 
     Args:
-        spark: as for `run_archive`.
+        runner: as for `run_archive`.
         config: what to archive.
         work: from `find_work`. Its end offsets are how far to go.
         progress: as for `run_archive`.
@@ -48,7 +47,7 @@ def archive_beside_others(
     wanted, own = work.snapshot, work
     for attempt in range(MAX_TRIES):
         try:
-            result = run_archive(spark, config, own, progress)
+            result = run_archive(runner, config, own, progress)
         except ConcurrentArchiveError as error:
             if attempt == MAX_TRIES - 1:
                 raise

@@ -24,7 +24,6 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from deltalake import DeltaTable
-from pyspark.sql import SparkSession
 
 from commitlake.connectors.formats.engine.plan import StoreRange
 from commitlake.connectors.formats.engine.splits import Split
@@ -42,7 +41,8 @@ from commitlake.connectors.lake.follower import finish_runs
 from commitlake.connectors.lake.manifest import ManifestRow
 from commitlake.connectors.lake.packs.location import pack_location
 from commitlake.connectors.lake.paths import LakePaths
-from commitlake.connectors.worker_errors import raise_worker_errors
+from commitlake.connectors.runtime.local_runner import HERE
+from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.archive.judging import Judged, JudgementPage, judge_run
 from commitlake.pipelines.archive.places import bodies_root, check_bodies, check_same_root
 from commitlake.pipelines.archive.staged import staging
@@ -59,7 +59,7 @@ NOTHING_NEW = RunVerdict("nothing new")
 _NO_KEYS = Followed(-1, 0, 0.0)
 _NOTHING_IN_HBASE = FollowedInHBase(-1, 0, 0, 0, 0.0)
 _HBASE_BEHIND = FollowedInHBase(-1, 0, 0, 0, 0.0)
-Progress = Callable[[SparkSession, int], AbstractContextManager[object]]
+Progress = Callable[[Runner, int], AbstractContextManager[Callable[[int], None]]]
 
 
 class OnRefusal(StrEnum):
@@ -166,15 +166,16 @@ class Result:
 
 
 def run_archive(
-    spark: SparkSession, config: Config, work: ArchiveWork | None = None, progress: Progress | None = None
+    runner: Runner, config: Config, work: ArchiveWork | None = None, progress: Progress | None = None
 ) -> Result:
     """Archive what is new.
 
     Args:
-        spark: any session that finds this package on its workers.
+        runner: what runs the tasks.
         config: what to archive.
         work: what `find_work` has found, where it has been asked already, and `check_bodies` too.
-        progress: shows how far the tasks of the session are, while it is open; is told the bytes of the log.
+        progress: shows how far the tasks are, while it is open. It gets the runner and the bytes of the log, and gives
+            a function that is told how many bytes more are done.
 
     Raises:
         CommitLogError: for a store that cannot be read, or is another than the one that was archived.
@@ -190,8 +191,8 @@ def run_archive(
         check_bodies(lake, config.bodies)
         work = find_work(config.store, config.broker, lake, formats=config.layout.formats)
     if not work.snapshot.size:
-        result = finish_earlier_runs(config, work, spark)
-        put = _follow_hbase(lake, config, spark)
+        result = finish_earlier_runs(config, work, runner)
+        put = _follow_hbase(lake, config, runner)
         behind = (*result.behind, *_behind(_NO_KEYS, put))
         seconds = time.monotonic() - started
         return replace(result, hbase=put.rows, hbase_seconds=put.seconds, seconds=seconds, behind=behind)
@@ -206,8 +207,8 @@ def run_archive(
         prepare()
     tasks = ArchiveTasks(splits, lake, bodies, work.commit.run_id, config.parser_version, config.quality)
     with staging(lake, work.commit.run_id) as manifest:
-        with progress(spark, work.snapshot.size) if progress else nullcontext(), raise_worker_errors():
-            manifest.extend(ManifestRow(**row.asDict()) for row in tasks.dataframe(spark).collect())
+        with progress(runner, work.snapshot.size) if progress else nullcontext(_say_nothing) as advance:
+            manifest.extend(tasks.run_all(runner, advance))
         _check_refused(manifest, config)
         losses = _losses(manifest, config)
         judged = judge_run(lake, work, manifest, config.page, losses) if config.quality else Judged()
@@ -215,8 +216,8 @@ def run_archive(
     files = {**judged.files, **({} if config_file is None else {"store_config": config_file})}
     commit = _commit(config, work, manifest, files, started_at)
     finish_runs(lake, commit.run_id, config.parser_version)
-    followed = _follow_keys(lake, config, spark)
-    put = _follow_hbase(lake, config, spark)
+    followed = _follow_keys(lake, config, runner)
+    put = _follow_hbase(lake, config, runner)
     assert commit.counts is not None
     return Result(
         sequence=commit.sequence,
@@ -238,13 +239,13 @@ def run_archive(
     )
 
 
-def finish_earlier_runs(config: Config, work: ArchiveWork, spark: SparkSession | None = None) -> Result:
+def finish_earlier_runs(config: Config, work: ArchiveWork, runner: Runner = HERE) -> Result:
     """Do what runs that were stopped have left undone: the other tables, and the keys of messages.
 
     Args:
         config: as for `run_archive`.
         work: from `find_work`, with nothing new in any store.
-        spark: for more keys than this process should read alone.
+        runner: what reads and writes many keys.
 
     Returns:
         A result without a run of its own.
@@ -253,7 +254,7 @@ def finish_earlier_runs(config: Config, work: ArchiveWork, spark: SparkSession |
     if work.unfinished:
         finish_runs(lake, work.commit.run_id, config.parser_version)
     # Also without an unfinished run: it may have been stopped when only its keys were missing.
-    followed = _follow_keys(lake, config, spark) if work.last.sequence else _NO_KEYS
+    followed = _follow_keys(lake, config, runner) if work.last.sequence else _NO_KEYS
     return Result(
         0,
         work.snapshot.ranges,
@@ -264,8 +265,12 @@ def finish_earlier_runs(config: Config, work: ArchiveWork, spark: SparkSession |
     )
 
 
-def _follow_keys(lake: LakePaths, config: Config, spark: SparkSession | None) -> Followed:
-    return catch_up_keys(lake, spark) if config.keys else _NO_KEYS
+def _say_nothing(_: int) -> None:
+    """Take what is told of progress, where nobody wants to know."""
+
+
+def _follow_keys(lake: LakePaths, config: Config, runner: Runner) -> Followed:
+    return catch_up_keys(lake, runner) if config.keys else _NO_KEYS
 
 
 def _behind(keys: Followed, hbase: FollowedInHBase) -> list[str]:
@@ -274,13 +279,13 @@ def _behind(keys: Followed, hbase: FollowedInHBase) -> list[str]:
     return [name for name, is_behind in found.items() if is_behind]
 
 
-def _follow_hbase(lake: LakePaths, config: Config, spark: SparkSession) -> FollowedInHBase:
+def _follow_hbase(lake: LakePaths, config: Config, runner: Runner) -> FollowedInHBase:
     options = storage_options(lake.messages, lake.s3)
     if config.hbase is None or not DeltaTable.is_deltatable(lake.messages, options):
         return _NOTHING_IN_HBASE
     for attempt in range(MAX_TRIES):
         try:
-            return follow(spark, lake.messages, config.hbase, storage_options=options)
+            return follow(runner, lake.messages, config.hbase, storage_options=options)
         except ConcurrentFollowError:  # another run's, which puts the same: what it leaves is done now
             time.sleep(wait_seconds(attempt))
     return _HBASE_BEHIND

@@ -7,14 +7,13 @@ the attempt whose manifest arrives are committed.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
@@ -25,12 +24,11 @@ from commitlake.connectors.formats.engine.request import Request
 from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.engine.uncut import check_uncut
 from commitlake.connectors.lake.data_files import DataFile
-from commitlake.connectors.lake.manifest import MANIFEST, ManifestRow, TaskProfile, to_batch
+from commitlake.connectors.lake.manifest import ManifestRow, TaskProfile
 from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.lake.paths import LakePaths
-from commitlake.connectors.runtime.settled import settle
-from commitlake.connectors.worker_errors import carry_errors
+from commitlake.connectors.runtime.runner import Runner, divided
 from commitlake.pipelines.archive.bodies import BodyPacks
 from commitlake.pipelines.archive.refusals import Refusals
 from commitlake.pipelines.archive.rows import WaitingRows, join_rows
@@ -64,13 +62,22 @@ class ArchiveTasks:
     parser_version: str
     profiled: bool = True
 
-    def dataframe(self, spark: SparkSession) -> DataFrame:
-        """The manifest: a row for each file. To collect it is to do the work."""
+    def run_all(self, runner: Runner, advance: Callable[[int], None] = lambda _: None) -> Iterator[ManifestRow]:
+        """Do all ranges, several of them in each task.
+
+        Args:
+            runner: what runs the tasks.
+            advance: is told how many bytes of the log more are done.
+
+        Yields:
+            The manifest: a row for each file, and one for each task.
+        """
         # A task costs Spark some 50 ms besides its work: two rounds of the cores, unless the ranges are many.
-        cores = spark.sparkContext.defaultParallelism
-        count = max(1, min(len(self.splits), max(2 * cores, -(-len(self.splits) // _MOST_SPLITS))))
-        numbers = spark.range(0, len(self.splits), 1, numPartitions=count)
-        return numbers.mapInArrow(partial(_run_tasks, self, inline_bytes(count)), MANIFEST)
+        count = max(2 * runner.cores, -(-len(self.splits) // _MOST_SPLITS))
+        groups = divided(range(len(self.splits)), count)
+        for number, rows in runner.run(partial(_run_group, self, inline_bytes(len(groups))), groups):
+            yield from rows
+            advance(sum(self.splits[each].size for each in groups[number]))
 
     def run(self, numbers: Sequence[int], most_inline: int = inline_bytes(1)) -> Iterator[ManifestRow]:
         """Do the task for some of the ranges; a row for each file, and one for all that goes with them.
@@ -130,10 +137,5 @@ def _request() -> Request:
     return Request(to_arrow_schema(_COLUMNS, timezone="UTC"), Mode.PERMISSIVE, encoded=True)
 
 
-def _run_tasks(tasks: ArchiveTasks, most_inline: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    numbers = [number for batch in batches for number in batch.column(0).to_pylist()]
-    if numbers:
-        with carry_errors():
-            manifest = to_batch(tasks.run(numbers, most_inline))
-        yield manifest
-    settle()
+def _run_group(tasks: ArchiveTasks, most_inline: int, numbers: Sequence[int]) -> list[ManifestRow]:
+    return list(tasks.run(numbers, most_inline))

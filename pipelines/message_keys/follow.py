@@ -11,27 +11,25 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import SparkSession
 
 from commitlake.connectors.lake.backoff import MAX_TRIES, wait_seconds
 from commitlake.connectors.lake.committer import advance
 from commitlake.connectors.lake.delta import delta_table, storage_options
-from commitlake.connectors.lake.manifest import MANIFEST, ManifestRow, to_batch
+from commitlake.connectors.lake.manifest import ManifestRow
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.plain_files import write_plain_file
 from commitlake.connectors.lake.versions import AddedFile, table_files
-from commitlake.connectors.runtime.settled import settle
-from commitlake.connectors.worker_errors import carry_errors, raise_worker_errors
+from commitlake.connectors.runtime.local_runner import HERE
+from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.message_keys.progress import APPLICATION_ID, followed_version, readable_files
 from commitlake.pipelines.message_keys.rows import COLUMNS, REPEATING, to_keys
 from commitlake.schemas.tables.message_keys import MESSAGE_KEYS
 
 _CHUNK_ROWS = 1 << 18  # of messages: some 150 MiB of a worker's memory
-_DRIVER_ROWS = 1 << 17  # less is done before Spark has begun
+_DRIVER_ROWS = 1 << 17  # less is done before other processes have begun
 _GROUP_ROWS = 1 << 16
 _ENCODINGS = {
     "key_hash": "DELTA_BINARY_PACKED",
@@ -83,14 +81,12 @@ class _Chunks:
         return ManifestRow.of_file(file, "message_keys")
 
 
-def catch_up_keys(
-    lake: LakePaths, spark: SparkSession | None = None, wait: Callable[[float], object] = time.sleep
-) -> Followed:
+def catch_up_keys(lake: LakePaths, runner: Runner = HERE, wait: Callable[[float], object] = time.sleep) -> Followed:
     """Add the keys of all that `messages` has, also where other followers are first: each time less is left.
 
     Args:
         lake: where the tables lie.
-        spark: for more than this process should do alone.
+        runner: what reads and writes where there is much to do; a little is done in this thread.
         wait: waits some seconds.
 
     Raises:
@@ -102,7 +98,7 @@ def catch_up_keys(
         return Followed(version, 0, time.monotonic() - started)
     rows = 0
     for attempt in range(MAX_TRIES):
-        followed = follow_keys(lake, spark)
+        followed = follow_keys(lake, runner)
         rows += followed.rows
         if followed.version >= wanted:
             return Followed(followed.version, rows, time.monotonic() - started)
@@ -110,12 +106,12 @@ def catch_up_keys(
     return Followed(followed.version, rows, time.monotonic() - started, is_behind=True)
 
 
-def follow_keys(lake: LakePaths, spark: SparkSession | None = None) -> Followed:
+def follow_keys(lake: LakePaths, runner: Runner = HERE) -> Followed:
     """Add the keys of what is new in `messages`; where that can no longer be read, make the table anew.
 
     Args:
         lake: where the tables lie.
-        spark: for more than this process should do alone.
+        runner: what reads and writes where there is much to do; a little is done in this thread.
 
     Raises:
         VersionsError: where rows of `messages` were changed.
@@ -124,15 +120,10 @@ def follow_keys(lake: LakePaths, spark: SparkSession | None = None) -> Followed:
     progress = followed_version(lake)
     new = readable_files(lake, progress)
     files, version = new.files, new.version
-    cores = spark.sparkContext.defaultParallelism if spark else 1
-    chunks = _Chunks(lake, list(_parts(files, cores)), secrets.token_hex(8))
-    if spark is None or sum(file.rows or _DRIVER_ROWS for file in files) <= _DRIVER_ROWS:
-        written = [row for number in range(len(chunks.parts)) if (row := chunks.write(number))]
-    else:
-        numbers = spark.range(0, len(chunks.parts), 1, numPartitions=len(chunks.parts))
-        with raise_worker_errors():
-            manifest = numbers.mapInArrow(partial(_write_parts, chunks), MANIFEST).collect()
-        written = [ManifestRow(**row.asDict()) for row in manifest]
+    if sum(file.rows or _DRIVER_ROWS for file in files) <= _DRIVER_ROWS:
+        runner = HERE
+    chunks = _Chunks(lake, list(_parts(files, runner.cores)), secrets.token_hex(8))
+    written = [row for _, row in runner.run(chunks.write, range(len(chunks.parts))) if row is not None]
     if version > progress or new.anew:
         step = (None if progress < 0 else progress, version)
         files_of_keys = [row.data_file for row in written]
@@ -155,13 +146,3 @@ def _parts(files: Sequence[AddedFile], cores: int) -> Iterator[list[AddedFile]]:
         rows += count
     if part:
         yield part
-
-
-def _write_parts(chunks: _Chunks, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        for number in batch.column(0).to_pylist():
-            with carry_errors():
-                row = chunks.write(number)
-            if row is not None:
-                yield to_batch([row])
-    settle()

@@ -30,6 +30,7 @@ from commitlake.connectors.hbase.lookups import Wanted, look_up, read_all
 from commitlake.connectors.hbase.options import Options
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.reader import run_sql
+from commitlake.connectors.runtime.spark_runner import SparkRunner
 from commitlake.jobs.cli.runner import open_session
 from commitlake.pipelines.message_keys.follow import follow_keys
 from commitlake.pipelines.query.keys import where_keys_are
@@ -65,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 for batch_rows in _numbers(arguments.batch_rows):
                     chosen = replace(options, batch_rows=batch_rows, connections=connections)
                     chosen = replace(chosen, table=f"messages_{connections}_{batch_rows}")
-                    followed = follow(spark, uri, chosen, spark_rows=1)
+                    followed = follow(SparkRunner(spark), uri, chosen, task_rows=1)
                     print(
                         f"{followed.rows:,} messages, {batch_rows} a call, {connections} connections: "
                         f"{followed.seconds:.1f} s, {followed.rows / followed.seconds:,.0f} messages/s",
@@ -111,7 +112,7 @@ def _time_look_ups(options: Options, messages: int) -> None:
 
 def _time_delta(lake: LakePaths, spark: SparkSession, messages: int) -> None:
     """As `query --key` does it: places from `message_keys`, then the messages from their files."""
-    followed = follow_keys(lake, spark)
+    followed = follow_keys(lake, SparkRunner(spark))
     print(f"message_keys: {followed.rows:,} keys, {followed.seconds:.1f} s", flush=True)
     chance = random.Random(1)
     took, found = [], 0

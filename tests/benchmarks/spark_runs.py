@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from commitlake.connectors.formats.engine.plan import take_snapshot
 from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.formats.registry import all_formats
+from commitlake.connectors.runtime.spark_runner import SparkRunner
 from commitlake.pipelines.archive.run import Config, run_archive
 from commitlake.schemas.tables.messages import PARTITION_COLUMNS, SORT_COLUMNS, STORE_DATE
 from tests.benchmarks.memory import WorkerMemory
@@ -88,7 +89,8 @@ class SparkRuns:
         shutil.rmtree(self._lake, ignore_errors=True)
         with WorkerMemory(_jvm_process(self._spark)) as memory:
             result = run_archive(
-                self._spark, Config(str(self._store), str(self._lake), BROKER, quality=everything, keys=everything)
+                SparkRunner(self._spark),
+                Config(str(self._store), str(self._lake), BROKER, quality=everything, keys=everything),
             )
         assert result.messages == self._messages, f"expected {self._messages} messages, found {result.messages}"
         self.worker_mib = max(self.worker_mib, memory.anonymous_mib)

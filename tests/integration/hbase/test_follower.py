@@ -15,8 +15,9 @@ from commitlake.connectors.hbase.follower import follow
 from commitlake.connectors.hbase.options import Options
 from commitlake.connectors.hbase.progress import Progress, read_progress, write_progress
 from commitlake.connectors.hbase.tables import open_or_create
-from commitlake.connectors.hbase.work import Work, run_in_spark
+from commitlake.connectors.hbase.work import Work, run_in_tasks
 from commitlake.connectors.lake.versions import snapshot_files, table_id
+from commitlake.connectors.runtime.spark_runner import SparkRunner
 from tests.integration.hbase.making import append, by_place, delta_rows, message_rows, rare_rows
 from tests.integration.hbase.reading import all_cells, hbase_rows
 
@@ -150,12 +151,12 @@ def test_somebody_elses_table_is_not_written_to(uri: str, options: Options) -> N
 
 
 def test_many_rows_go_through_spark_to_the_same_cells(spark: SparkSession, uri: str, options: Options) -> None:
-    follow(spark, uri, options, spark_rows=1)
+    follow(SparkRunner(spark), uri, options, task_rows=1)
     here = replace(options, table=options.table + "_here")
     follow(None, uri, here)
     assert all_cells(options) == all_cells(here)
     DeltaTable(uri).delete("topic = 'orders'")
-    follow(spark, uri, options, spark_rows=1)
+    follow(SparkRunner(spark), uri, options, task_rows=1)
     assert hbase_rows(options) == delta_rows(uri)
 
 
@@ -176,4 +177,4 @@ def test_what_spark_wrote_and_deleted_is_followed(spark: SparkSession, options: 
 def test_what_ends_a_task_is_told_as_it_was_raised(spark: SparkSession, uri: str, options: Options) -> None:
     work = Work(replace(options, port=1, connect_seconds=1), 4, uri)
     with pytest.raises(UnavailableError, match=r"gave no answer to 'write' .* within 1 s: Could not connect"):
-        run_in_spark(spark, work, snapshot_files(uri).files)
+        run_in_tasks(SparkRunner(spark), work, snapshot_files(uri).files)

@@ -17,6 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from commitlake.connectors.runtime.spark_runner import SparkRunner
 from commitlake.jobs.cli.runner import open_session
 from commitlake.pipelines.archive.run import Config, run_archive
 from tests.process_trees import kill_tree
@@ -88,7 +89,7 @@ def main() -> None:
             arm(step)
     print("ready", flush=True)
     sys.stdin.readline()
-    result = run_archive(spark, Config(store, lake, "a", max_partition_bytes=1 << 20, parser_version="1"))
+    result = run_archive(SparkRunner(spark), Config(store, lake, "a", max_partition_bytes=1 << 20, parser_version="1"))
     print(f"done {result.seconds}", flush=True)
     spark.stop()
 

@@ -24,6 +24,7 @@ from commitlake.connectors.lake.committer import ConcurrentArchiveError, commit_
 from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.packs.spark_reader import with_bodies
 from commitlake.connectors.lake.paths import LakeError, LakePaths
+from commitlake.connectors.runtime.spark_runner import SparkRunner
 from commitlake.jobs.archive import command as archive
 from commitlake.jobs.archive.summary import summary
 from commitlake.jobs.query import command as query
@@ -63,7 +64,7 @@ class Archive:
         """Archive what is new."""
         # Queue offsets of these logs begin anew in each segment, which the suites rightly refuse.
         config = Config(str(self.store), str(self.lake), quality=False)
-        return run_archive(self.spark, dataclasses.replace(config, **changes))  # type: ignore[arg-type]
+        return run_archive(SparkRunner(self.spark), dataclasses.replace(config, **changes))  # type: ignore[arg-type]
 
     def table(self, name: str = "messages") -> DataFrame:
         """One of the lake's tables."""
@@ -413,7 +414,7 @@ def test_of_two_runs_at_once_one_wins_and_the_other_says_so(small: Archive, begu
     config = Config(str(small.store), str(small.lake), quality=False)
     works = [find_work(config.store, None, LakePaths(config.lake)) for _ in range(2)]
     assert works[0].commit.sequence == works[1].commit.sequence
-    outcomes = at_once([lambda work=work: run_archive(small.spark, config, work) for work in works])  # type: ignore[misc]
+    outcomes = at_once([lambda work=work: run_archive(SparkRunner(small.spark), config, work) for work in works])  # type: ignore[misc]
     won = [outcome for outcome in outcomes if isinstance(outcome, Result)]
     lost = [outcome for outcome in outcomes if not isinstance(outcome, Result)]
     assert len(won) == 1
@@ -432,7 +433,7 @@ def test_runs_over_different_stores_do_not_hinder_one_another(small: Archive, tm
     assert works[0].commit.sequence == works[1].commit.sequence
     outcomes = at_once(
         [
-            lambda each=each, work=work: run_archive(small.spark, each, work)  # type: ignore[misc]
+            lambda each=each, work=work: run_archive(SparkRunner(small.spark), each, work)  # type: ignore[misc]
             for each, work in zip(config, works, strict=True)
         ]
     )
@@ -450,7 +451,9 @@ def test_runs_over_different_stores_do_not_hinder_one_another(small: Archive, tm
 def test_runs_at_once_over_one_store_all_succeed_and_take_everything_once(small: Archive) -> None:
     config = Config(str(small.store), str(small.lake), quality=False)
     works = [find_work(config.store, None, LakePaths(config.lake)) for _ in range(3)]
-    results = at_once([lambda work=work: archive_beside_others(small.spark, config, work) for work in works])  # type: ignore[misc]
+    results = at_once(
+        [lambda work=work: archive_beside_others(SparkRunner(small.spark), config, work) for work in works]  # type: ignore[misc]
+    )
     assert sorted(result.sequence for result in results if isinstance(result, Result)) == [0, 0, 1]
     assert small.messages() == plain_rows(small.store)
 
@@ -464,7 +467,7 @@ def test_runs_at_once_over_four_stores_leave_no_key_behind(small: Archive, tmp_p
     works = [find_work(config.store, None, LakePaths(config.lake)) for config in configs]
     results = at_once(
         [
-            lambda config=config, work=work: archive_beside_others(small.spark, config, work)  # type: ignore[misc]
+            lambda config=config, work=work: archive_beside_others(SparkRunner(small.spark), config, work)  # type: ignore[misc]
             for config, work in zip(configs, works, strict=True)
         ]
     )
@@ -478,9 +481,9 @@ def test_runs_that_overlap_without_being_equal_are_one_and_a_refusal(small: Arch
     shorter = find_work(config.store, None, LakePaths(config.lake))
     small.write(open_segment(FIRST, SIZE))
     longer = find_work(config.store, None, LakePaths(config.lake))
-    assert run_archive(small.spark, config, longer).messages == 30
+    assert run_archive(SparkRunner(small.spark), config, longer).messages == 30
     with pytest.raises(ConcurrentArchiveError, match="another run has archived broker-a meanwhile"):
-        run_archive(small.spark, config, shorter)
+        run_archive(SparkRunner(small.spark), config, shorter)
     assert small.messages() == plain_rows(small.store)
 
 
@@ -597,7 +600,7 @@ def odd_lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> P
         new_message(1, properties=()),
     ]
     write_store(root / "b" / "store", [(0, open_segment([*odd, *FIRST], SIZE))])
-    run_archive(spark, Config(str(root / "b" / "store"), str(root / "lake"), quality=False))
+    run_archive(SparkRunner(spark), Config(str(root / "b" / "store"), str(root / "lake"), quality=False))
     return root / "lake"
 
 

@@ -13,6 +13,7 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
+from commitlake.connectors.runtime.spark_runner import SparkRunner
 from commitlake.jobs.audit import command as audit
 from commitlake.jobs.maintain import command as maintain
 from commitlake.pipelines.archive.run import Config, run_archive
@@ -36,7 +37,7 @@ def archived(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> P
         with MessageStore.open(store, OPTIONS) as broker:
             for message in part:
                 broker.put(message)
-        assert run_archive(spark, config).messages == len(part)
+        assert run_archive(SparkRunner(spark), config).messages == len(part)
     return root
 
 
@@ -177,7 +178,7 @@ def test_an_archive_may_go_on_beside_it(
         with MessageStore.open(store, OPTIONS) as broker:
             for message in messages(20, seed=3):
                 broker.put(message)
-        assert run_archive(spark, Config(str(store), str(folder / "lake"))).messages == 20
+        assert run_archive(SparkRunner(spark), Config(str(store), str(folder / "lake"))).messages == 20
         return whole(sides)
 
     monkeypatch.setattr(Sides, "counted", archive_more)
@@ -204,7 +205,7 @@ def test_what_expired_and_what_was_never_counted_is_no_difference(
     lake, today = growing.lake.root, datetime.datetime.now(datetime.UTC).date()
     for seed, counted in enumerate([False, True, False]):
         growing.write(shop_messages(40, days=4, seed=seed))
-        run_archive(spark, Config(str(growing.store), lake, quality=counted))
+        run_archive(SparkRunner(spark), Config(str(growing.store), lake, quality=counted))
         if seed == 0:
             code, verdicts = run_audit(tmp_path, capsys, "--store", str(growing.store))
             assert (code, verdicts["runs-messages"]["compared"], verdicts["messages-packs"]["messages"]) == (

@@ -18,6 +18,7 @@ from commitlake.connectors.formats.engine.records import walk_store
 from commitlake.connectors.formats.engine.stores import find_stores, segment_size
 from commitlake.connectors.formats.rocketmq.rows import row_of
 from commitlake.connectors.lake.packs.spark_reader import with_bodies
+from commitlake.connectors.runtime.spark_runner import SparkRunner
 from commitlake.jobs.archive import command as archive
 from commitlake.jobs.audit import command as audit
 from commitlake.jobs.dump import command as dump
@@ -73,8 +74,8 @@ def test_source_gives_what_the_plain_reader_sees(spark: SparkSession, store: Pat
 def test_archive_takes_a_boltmq_store_once_with_its_bodies(spark: SparkSession, store: Path, tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     config = Config(str(store), str(lake))
-    assert run_archive(spark, config).messages == 600
-    assert run_archive(spark, config).messages == 0
+    assert run_archive(SparkRunner(spark), config).messages == 600
+    assert run_archive(SparkRunner(spark), config).messages == 0
     table = spark.read.format("delta").load(f"{lake}/messages")
     assert spark_rows(table.drop("store_date", "body_ref")) == plain_rows(store)
     bodies = with_bodies(table, str(lake / "bodies")).where(F.array_contains("keys", "delayed")).collect()

@@ -8,6 +8,7 @@ from pyspark.sql import SparkSession
 
 from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
 from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.runtime.spark_runner import SparkRunner
 from commitlake.pipelines.archive.run import Config, run_archive
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
 from tests.integration.contents import check_bodies, content
@@ -46,9 +47,9 @@ def test_a_clock_that_steps_back_loses_nothing_and_doubles_nothing(spark: SparkS
                 sent += 1
                 if number == 75:  # within a segment, and within a run
                     clock.now_ms += step_ms
-        result = run_archive(spark, Config(str(root), str(tmp_path / "lake"), "a"))
+        result = run_archive(SparkRunner(spark), Config(str(root), str(tmp_path / "lake"), "a"))
         assert (result.messages, result.quarantined, result.gaps) == (150, 0, 0)
-    run_archive(spark, Config(str(root), str(tmp_path / "peaceful"), "a"))
+    run_archive(SparkRunner(spark), Config(str(root), str(tmp_path / "peaceful"), "a"))
     found, expected = content(tmp_path / "lake"), content(tmp_path / "peaceful")
     assert found.keys() == expected.keys()
     for name, rows in expected.items():

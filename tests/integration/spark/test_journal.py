@@ -16,6 +16,7 @@ from commitlake.connectors.formats.engine.records import walk_store
 from commitlake.connectors.formats.engine.stores import find_stores, segment_size
 from commitlake.connectors.formats.registry import all_formats
 from commitlake.connectors.lake.packs.spark_reader import with_bodies
+from commitlake.connectors.runtime.spark_runner import SparkRunner
 from commitlake.jobs.archive import command as archive
 from commitlake.jobs.audit import command as audit
 from commitlake.jobs.dump import command as dump
@@ -114,9 +115,9 @@ def test_a_stream_takes_each_record_once(spark: SparkSession, store: Path, tmp_p
 def test_archive_takes_a_journal_once_with_its_bodies(spark: SparkSession, store: Path, tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     config = Config(str(store), str(lake))
-    assert run_archive(spark, config).messages == 700
+    assert run_archive(SparkRunner(spark), config).messages == 700
     fill(store, 100, first=700)
-    assert run_archive(spark, config).messages == 100
+    assert run_archive(SparkRunner(spark), config).messages == 100
     table = spark.read.format("delta").load(f"{lake}/messages")
     assert spark_rows(table.drop("store_date", "body_ref")) == plain_rows(store)
     bodies = with_bodies(table, str(lake / "bodies")).where(F.array_contains("keys", "order-41")).collect()
@@ -136,7 +137,7 @@ def test_damage_and_gaps_are_written_down(spark: SparkSession, store: Path, tmp_
     flip(store, 70)
     second = sorted((store / "journal").iterdir())[1]
     second.unlink()
-    result = run_archive(spark, Config(str(store), str(lake), quality=False))
+    result = run_archive(SparkRunner(spark), Config(str(store), str(lake), quality=False))
     assert (result.quarantined, result.gaps) == (1, 1)
     gone = range(FILE_BYTES, 2 * FILE_BYTES)
     table = spark.read.format("delta").load(f"{lake}/messages")

@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from commitlake.connectors.runtime.spark_runner import SparkRunner
 from commitlake.pipelines.archive.run import Config, run_archive
 from commitlake.pipelines.quality.frames import BrokerFacts, RunFacts
 from commitlake.pipelines.quality.judge import judge
@@ -198,7 +199,9 @@ def test_a_side_with_few_columns_is_compared_in_them(spark: SparkSession) -> Non
 def archived(spark: SparkSession, recorded_store: RecordedStore, tmp_path: Path) -> DeltaTable:
     """A real store's messages in a lake, in several data files."""
     lake = tmp_path / "lake"
-    run_archive(spark, Config(str(recorded_store.store), str(lake), "broker-a", max_partition_bytes=1 << 20))
+    run_archive(
+        SparkRunner(spark), Config(str(recorded_store.store), str(lake), "broker-a", max_partition_bytes=1 << 20)
+    )
     return DeltaTable(lake / "messages")
 
 

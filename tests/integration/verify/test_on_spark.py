@@ -29,7 +29,7 @@ def archived(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> P
     root = tmp_path_factory.mktemp("verified")
     store = write_indexed_store(root / "broker-a" / "store", 200)
     config = Config(str(store), str(root / "lake"), max_partition_bytes=SEGMENT_BYTES)
-    assert run_archive(spark, config).messages == 200
+    assert run_archive(SparkRunner(spark), config).messages == 200
     return root
 
 
@@ -122,7 +122,10 @@ def archived_jmq(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) 
     """The same of a JMQ store."""
     root = tmp_path_factory.mktemp("verified-jmq")
     store = write_jmq_store(root / "broker-j" / "store", 200)
-    assert run_archive(spark, Config(str(store), str(root / "lake"), max_partition_bytes=FILE_BYTES)).messages == 200
+    assert (
+        run_archive(SparkRunner(spark), Config(str(store), str(root / "lake"), max_partition_bytes=FILE_BYTES)).messages
+        == 200
+    )
     return root
 
 

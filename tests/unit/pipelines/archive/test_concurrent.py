@@ -13,6 +13,7 @@ from commitlake.connectors.lake.archive_log import CommittedRange
 from commitlake.connectors.lake.backoff import MAX_TRIES, wait_seconds
 from commitlake.connectors.lake.committer import ConcurrentArchiveError, commit_messages, open_for_append
 from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.pipelines.archive import concurrent
 from commitlake.pipelines.archive.concurrent import archive_beside_others
 from commitlake.pipelines.archive.run import Config, Result
@@ -67,7 +68,7 @@ def with_rivals(
         return commit(config, work) if work.snapshot.size else Result(0, work.snapshot.ranges)
 
     monkeypatch.setattr(concurrent, "run_archive", run)
-    result = archive_beside_others(None, config, plan(config), wait=lambda _: None)  # type: ignore[arg-type]
+    result = archive_beside_others(HERE, config, plan(config), wait=lambda _: None)
     return result, tried
 
 
