@@ -7,15 +7,11 @@ meanwhile: processes would take longer to start than a gigabyte to read. Process
 from __future__ import annotations
 
 import multiprocessing
-import os
-import signal
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from itertools import islice
-from multiprocessing import forkserver, resource_tracker
-from multiprocessing.connection import wait as wait_for
 
+from commitlake.connectors.runtime.fork_server import end_with_parent, start_fork_server
 from commitlake.connectors.runtime.runner import Result, Runner, Task, available_cores
 
 _MAX_PROCESSES = 64
@@ -75,9 +71,9 @@ class ProcessRunner(Runner):
             yield from _run_in_turn(function, tasks)
             return
         # Not by fork: what this process has running (Arrow's threads, a JVM's sockets) does not survive it.
-        _start_fork_server()
+        start_fork_server()
         context = multiprocessing.get_context("forkserver")
-        with ProcessPoolExecutor(count, mp_context=context, initializer=_end_with_parent) as pool:
+        with ProcessPoolExecutor(count, mp_context=context, initializer=end_with_parent) as pool:
             yield from _run_in_pool(pool, count, function, tasks)
 
 
@@ -110,25 +106,3 @@ def _run_in_pool(
                 yield number, result
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _start_fork_server() -> None:
-    """Start it with SIGINT blocked, and so its processes: a terminal's Ctrl-C is for this process alone to answer."""
-    resource_tracker.ensure_running()  # which unblocks signals that it finds blocked
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        forkserver.ensure_running()
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _end_with_parent() -> None:
-    """Let a process of a pool end when the one that has started the pool is killed; it would wait for tasks forever."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None  # it is called in processes that multiprocessing has started
-    threading.Thread(target=_wait_and_end, args=(parent.sentinel,), daemon=True).start()
-
-
-def _wait_and_end(sentinel: int) -> None:
-    wait_for([sentinel])
-    os._exit(1)

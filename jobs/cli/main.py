@@ -10,6 +10,7 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from types import ModuleType
 
 JOBS = {
     "demo": "fill a small shop's broker, archive it, and look at the result",
@@ -53,13 +54,26 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 0
         case [name, *rest] if name in JOBS:
             set_command_name(f"commitlake {name}")
-            return int(importlib.import_module(f"commitlake.jobs.{name}.command").main(rest))
+            return int(_load(f"commitlake.jobs.{name}.command").main(rest))
     from commitlake.connectors.printable import printable_line
 
     shown = printable_line(repr(arguments[0]))
     print(f"commitlake: error: there is no job {shown}.{_suggestion(arguments[0])}", file=sys.stderr)
     print("  commitlake --help lists the jobs", file=sys.stderr)
     return 2
+
+
+def _load(name: str) -> ModuleType:
+    """Load a module, without the collector: it would look for garbage among what is loaded again and again."""
+    import gc
+    import importlib
+
+    gc.disable()
+    try:
+        return importlib.import_module(name)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def run_as_process(command: Callable[[], int]) -> int:

@@ -18,6 +18,7 @@ A service that ends in order when it is asked to, such as `archive --follow`, ta
 
 from __future__ import annotations
 
+import gc
 import io
 import os
 import select
@@ -95,6 +96,7 @@ def run_process(command: Callable[[], int]) -> int:
         if _state.number is not None:
             _end(_state.number)
         _state.is_over = True
+        gc.freeze()  # the interpreter's last look for garbage takes longer than some commands
     except KeyboardInterrupt:
         _begin_end(_state.number or signal.SIGINT)
         _end(_state.number or signal.SIGINT)

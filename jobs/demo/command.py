@@ -18,7 +18,7 @@ from commitlake.broker_lite.shop_journal import fill_shop_journal
 from commitlake.broker_lite.shop_traffic import BOLTMQ_SHOP_OPTIONS, fill_shop_store
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.reader import open_table, run_sql
-from commitlake.jobs.archive.command import VERSION, archive_progress, page_in
+from commitlake.jobs.archive.run import VERSION, archive_progress, page_in
 from commitlake.jobs.archive.summary import summary
 from commitlake.jobs.cli.command import JobError, job_parser, run_job
 from commitlake.jobs.cli.rows_output import plain_rows, write_table

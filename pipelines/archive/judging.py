@@ -23,7 +23,7 @@ from commitlake.pipelines.archive.staged import gather_profiles
 from commitlake.pipelines.archive.work import ArchiveWork
 from commitlake.pipelines.quality.figures import PageFigures
 from commitlake.pipelines.quality.frames import BrokerFacts, RunFacts
-from commitlake.pipelines.quality.judge import Judging
+from commitlake.pipelines.quality.judge import JudgeFrame, Judging
 from commitlake.pipelines.quality.report import QualityReport, brokers_concerned, sentences, to_table
 from commitlake.pipelines.quality.stretches import stretches_of
 from commitlake.pipelines.quality.verdict import Losses, RunVerdict
@@ -75,6 +75,7 @@ def judge_run(
     manifest: Sequence[ManifestRow],
     page: JudgementPage | None = None,
     losses: Losses | None = None,
+    judge: JudgeFrame | None = None,
 ) -> Judged:
     """Let the suites judge what the tasks have seen, piece by piece: no more than one is in memory.
 
@@ -84,6 +85,7 @@ def judge_run(
         manifest: what the tasks told.
         page: where to show the judgement; nowhere where not given.
         losses: what the run could not archive as it should, for the verdict.
+        judge: what judges frames; this process where not given.
 
     Raises:
         CriticalQualityError: where a critical expectation was not met.
@@ -91,7 +93,7 @@ def judge_run(
         ProfileError: where a task's profile is gone or damaged.
     """
     run_id = work.commit.run_id
-    judging, figures = Judging(facts=_facts(work, manifest)), PageFigures()
+    judging, figures = Judging(facts=_facts(work, manifest), judge_frame=judge), PageFigures()
     with open_profiles_file(lake, run_id) as profiles:  # not there, where the run is stopped
         for piece in gather_profiles(lake, manifest):
             for stretch in stretches_of(piece):

@@ -50,7 +50,7 @@ from commitlake.pipelines.archive.store_config import write_config_changes
 from commitlake.pipelines.archive.task import ArchiveTasks
 from commitlake.pipelines.archive.work import ArchiveWork, find_work
 from commitlake.pipelines.message_keys.follow import Followed, catch_up_keys
-from commitlake.pipelines.quality.judge import prepare
+from commitlake.pipelines.quality.judge import JudgeFrame, prepare
 from commitlake.pipelines.quality.verdict import Losses, RunVerdict
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 
@@ -99,6 +99,7 @@ class Config:
         quality: whether the suites judge the run before its commit; the audit needs what they judge.
         hbase: where HBase follows; None where it does not.
         page: where the judgement is shown; nowhere where not given.
+        judge: what judges frames for the suites; a thread of this process where not given.
     """
 
     store: str
@@ -115,6 +116,7 @@ class Config:
     quality: bool = True
     hbase: Options | None = None
     page: JudgementPage | None = None
+    judge: JudgeFrame | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +205,7 @@ def run_archive(
     _check_gaps(splits, config.on_gap)
     bodies = pack_location(config.bodies or lake.bodies)
     open_for_append(lake.messages)
-    if config.quality:
+    if config.quality and config.judge is None:
         prepare()
     tasks = ArchiveTasks(splits, lake, bodies, work.commit.run_id, config.parser_version, config.quality)
     with staging(lake, work.commit.run_id) as manifest:
@@ -211,7 +213,7 @@ def run_archive(
             manifest.extend(tasks.run_all(runner, advance))
         _check_refused(manifest, config)
         losses = _losses(manifest, config)
-        judged = judge_run(lake, work, manifest, config.page, losses) if config.quality else Judged()
+        judged = judge_run(lake, work, manifest, config.page, losses, config.judge) if config.quality else Judged()
     config_file = write_config_changes(lake, work.stores, work.commit.run_id, started_at)
     files = {**judged.files, **({} if config_file is None else {"store_config": config_file})}
     commit = _commit(config, work, manifest, files, started_at)

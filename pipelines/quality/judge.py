@@ -11,7 +11,7 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -28,6 +28,8 @@ from commitlake.schemas.quality.suites import SUITES
 _EXAMPLES = 10
 _NAME = "name"
 _LOADING = threading.Lock()
+JudgeFrame = Callable[[Sequence[Suite], pd.DataFrame], list[list[Judgement]]]
+"""Judges a frame by suites, as `judge_by_suites` does."""
 # The second has a level of its own, and tells everybody of a folder that it makes.
 _TALKATIVE = ("great_expectations", "great_expectations.data_context.types.base")
 _OLD_NAMES = {"sre_constants": "re._constants", "sre_parse": "re._parser"}
@@ -35,7 +37,7 @@ _OLD_NAMES = {"sre_constants": "re._constants", "sre_parse": "re._parser"}
 
 def prepare() -> threading.Thread:
     """Begin to load great_expectations; `judge` waits for it. What goes wrong here is told there."""
-    thread = threading.Thread(target=_load_quietly, name="load great_expectations")
+    thread = threading.Thread(target=load_quietly, name="load great_expectations")
     thread.start()
     return thread
 
@@ -70,10 +72,14 @@ class Judging:
     Args:
         suites: what is expected.
         facts: what else the run knows; as for `judge`.
+        judge_frame: what judges a frame; this process where not given.
     """
 
-    def __init__(self, suites: Iterable[Suite] = SUITES, facts: RunFacts | None = None) -> None:
+    def __init__(
+        self, suites: Iterable[Suite] = SUITES, facts: RunFacts | None = None, judge_frame: JudgeFrame | None = None
+    ) -> None:
         self._facts, self._suites = facts or RunFacts(), list(suites)
+        self._judge_frame = judge_frame or judge_by_suites
         self._found: dict[str, list[list[Judgement]]] = {suite.name: [] for suite in self._suites}
         self._topics: list[pd.DataFrame] = []
         self._brokers: list[pd.DataFrame] = []
@@ -118,17 +124,19 @@ class Judging:
         self._brokers.append(broker_sums(topics))
 
     def _judge(self, grain: Grain, frame: pd.DataFrame) -> None:
-        _judge_all(self._suites, grain, frame, self._found)
+        suites = [suite for suite in self._suites if suite.grain is grain]
+        for suite, judgements in zip(suites, self._judge_frame(suites, frame), strict=True):
+            self._found[suite.name].append(judgements)
 
 
-def _judge_all(
-    suites: Iterable[Suite], grain: Grain, frame: pd.DataFrame, found: Mapping[str, list[list[Judgement]]]
-) -> None:
-    """Judge one table by all suites that are made for such; a source keeps what it has judged, and goes with it."""
-    source = _open_source()
-    for suite in suites:
-        if suite.grain is grain:
-            found[suite.name].append(_judge_suite(source, suite, frame))
+def judge_by_suites(suites: Sequence[Suite], frame: pd.DataFrame) -> list[list[Judgement]]:
+    """Judge one frame by suites that are made for such; the judgements of each.
+
+    Raises:
+        JudgeError: as for `judge`.
+    """
+    source = _open_source()  # it keeps what it has judged, and goes with it
+    return [_judge_suite(source, suite, frame) for suite in suites]
 
 
 def _judge_suite(source: Any, suite: Suite, frame: pd.DataFrame) -> list[Judgement]:
@@ -198,7 +206,8 @@ def _scalar(value: Any) -> object:
     return value.item() if hasattr(value, "item") else value
 
 
-def _load_quietly() -> None:
+def load_quietly() -> None:
+    """Load great_expectations; what goes wrong here is told by whoever needs it."""
     with suppress(Exception):
         _load()
 

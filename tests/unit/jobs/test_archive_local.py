@@ -15,6 +15,7 @@ from commitlake.connectors.lake.packs.reader import read_body
 from commitlake.connectors.lake.packs.stores import LocalPackStore
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.jobs.archive import command as archive
+from commitlake.jobs.archive.run import PAGE
 from commitlake.pipelines.message_keys.progress import followed_version
 from tests.indexed_stores import write_indexed_store
 from tests.logs import closed_segment, messages, open_segment, write_store
@@ -60,7 +61,7 @@ def test_all_tables_follow_and_a_second_run_has_nothing_to_do(tmp_path: Path) ->
     assert followed_version(lake) == delta_table(lake.messages).version()
     for table in (lake.profiles, lake.quality_results, lake.archive_runs):
         assert delta_table(table).to_pyarrow_table().num_rows
-    assert (Path(lake.root) / archive.PAGE).exists()
+    assert (Path(lake.root) / PAGE).exists()
 
 
 def test_damage_is_told_and_kept_as_by_spark(tmp_path: Path) -> None:

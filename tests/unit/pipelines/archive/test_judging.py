@@ -18,7 +18,7 @@ from commitlake.connectors.lake.archive_log import CommittedRange
 from commitlake.connectors.lake.data_files import DataFile
 from commitlake.connectors.lake.manifest import ManifestRow
 from commitlake.connectors.lake.paths import LakePaths
-from commitlake.jobs.archive.command import page_in
+from commitlake.jobs.archive.run import page_in
 from commitlake.pipelines.archive import judging, staged
 from commitlake.pipelines.archive.judging import CriticalQualityError, judge_run
 from commitlake.pipelines.archive.staged import stage_profile

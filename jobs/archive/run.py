@@ -1,0 +1,164 @@
+"""What `archive` does with its arguments; apart from the parser, as loading all of this takes longer than parsing."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from commitlake.connectors.formats.engine.errors import EmptyStoreError
+from commitlake.connectors.lake.archive_log import read_last_commit
+from commitlake.connectors.lake.lost_tables import check_writable
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.runtime.runner import Runner
+from commitlake.jobs.archive.summary import summary
+from commitlake.jobs.cli.broker_name import BrokerName, broker_name
+from commitlake.jobs.cli.command import JobError
+from commitlake.jobs.cli.layouts import layout_of
+from commitlake.jobs.cli.places import lake_of
+from commitlake.jobs.cli.progress import runner_progress
+from commitlake.jobs.cli.runner import make_runner, open_session
+from commitlake.jobs.cli.sizes import size_text
+from commitlake.jobs.pages.quality import write_page
+from commitlake.pipelines.archive.judging import JudgementPage
+from commitlake.pipelines.archive.places import check_bodies
+from commitlake.pipelines.archive.run import MIB, Config, OnRefusal, Result, finish_earlier_runs
+from commitlake.pipelines.archive.work import find_work
+from commitlake.pipelines.quality.judge import JudgeFrame
+from commitlake.schemas.errors import ExitCode
+
+if TYPE_CHECKING:
+    from commitlake.connectors.hbase.options import Options
+
+VERSION = importlib.metadata.version("commitlake")
+PAGE = "quality.html"
+_ON_REFUSAL = {
+    None: OnRefusal.KEEP,
+    "fail": OnRefusal.FAIL,
+    "quarantine": OnRefusal.ACCEPT,
+    "record": OnRefusal.ACCEPT,
+}
+
+
+def run(arguments: argparse.Namespace, judge: JudgeFrame | None = None) -> ExitCode:
+    """Find out what there is to do, start Spark only where there is something, and tell the result.
+
+    Args:
+        arguments: the job's.
+        judge: what judges frames; this process where not given.
+    """
+    lake = lake_of(arguments)
+    name = _name_of(arguments, lake)
+    config = Config(
+        store=arguments.store,
+        lake=lake.root,
+        bodies=arguments.bodies,
+        bodies_moved=arguments.bodies_moved,
+        broker=name.name,
+        layout=layout_of(arguments),
+        max_partition_bytes=arguments.partition_mib * MIB,
+        on_corrupt=_ON_REFUSAL[arguments.on_corrupt],
+        on_gap=_ON_REFUSAL[arguments.on_gap],
+        parser_version=VERSION,
+        keys=not arguments.no_keys,
+        quality=not arguments.no_quality,
+        hbase=_hbase_options(arguments),
+        page=_page(arguments.quality_page, lake),
+        judge=judge,
+    )
+    if name.told and not arguments.quiet:
+        print(name.told, file=sys.stderr)
+    if arguments.follow or arguments.available_now:
+        return _follow(arguments, config)
+    work = find_work(config.store, config.broker, lake, formats=config.layout.formats)
+    check_bodies(lake, config.bodies)
+    if not work.snapshot.size and config.hbase is None:
+        result = finish_earlier_runs(config, work)
+    else:
+        from commitlake.pipelines.archive.concurrent import archive_beside_others
+
+        runner = make_runner(arguments, "archive", lake.s3)
+        result = archive_beside_others(runner, config, work, partial(archive_progress, quiet=arguments.quiet))
+    return _tell(arguments, result)
+
+
+def _name_of(arguments: argparse.Namespace, lake: LakePaths) -> BrokerName:
+    """The store's name, which must stay what it was."""
+    last = read_last_commit(lake.messages)
+    known = () if last is None else tuple(last.stores)
+    try:
+        return broker_name(
+            arguments.store, arguments.broker, arguments.broker_conf, known, layout_of(arguments).formats
+        )
+    except EmptyStoreError:  # nothing to archive yet, which is told later, or waited for
+        return BrokerName(arguments.broker)
+
+
+def page_in(lake: LakePaths) -> JudgementPage | None:
+    """Where a judgement is shown if nothing else is asked for: in the lake, if that is a folder."""
+    return None if lake.s3 else JudgementPage(Path(lake.root) / PAGE, write_page)
+
+
+def _page(given: str | None, lake: LakePaths) -> JudgementPage | None:
+    """Where the judgement is shown: a file that is given, else one in the lake, if that is a folder.
+
+    Raises:
+        JobError: for a page that could not be written once all is read.
+    """
+    if given is None:
+        return page_in(lake)
+    if not Path(given).absolute().parent.is_dir():
+        raise JobError(f"--quality-page {given}: expected a file in a folder that is there")
+    return JudgementPage(Path(given), write_page)
+
+
+def _hbase_options(arguments: argparse.Namespace) -> Options | None:
+    given = {}
+    for option in arguments.hbase_option:
+        name, equals, value = option.partition("=")
+        if not equals:
+            raise JobError(f"--hbase-option: expected NAME=VALUE, found {option!r}")
+        given[name] = value
+    if arguments.hbase is None:
+        if given:
+            raise JobError("--hbase-option goes with --hbase HOST[:PORT]")
+        return None
+    from commitlake.connectors.hbase.options import Options
+
+    return Options.of_address(arguments.hbase, **given)
+
+
+def _follow(arguments: argparse.Namespace, config: Config) -> ExitCode:
+    """Archive as messages arrive; the worst that any run came to."""
+    from commitlake.jobs.archive.follow import Follower, find_left
+
+    lake = LakePaths(config.lake)
+    check_writable(lake)
+    check_bodies(lake, config.bodies)
+    left = find_left(config)
+    worst = ExitCode.OK
+
+    def tell(result: Result) -> None:
+        nonlocal worst
+        worst = max(worst, _tell(arguments, result))
+
+    interval = None if arguments.available_now else arguments.trigger
+    follower = Follower(open_session("archive", lake.s3), config, tell)
+    follower.follow(interval, arguments.max_mib_per_run * MIB, left)
+    return worst
+
+
+def _tell(arguments: argparse.Namespace, result: Result) -> ExitCode:
+    if not arguments.quiet:
+        print("\n".join(summary(result)), file=sys.stderr)
+    return ExitCode.DAMAGE if result.verdict.is_damage else ExitCode.OK
+
+
+def archive_progress(runner: Runner, log_bytes: int, *, quiet: bool) -> AbstractContextManager[Callable[[int], None]]:
+    """Show how far a run's tasks are."""
+    return runner_progress(runner, f"archiving {size_text(log_bytes)}", log_bytes, quiet=quiet)

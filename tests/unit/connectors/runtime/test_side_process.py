@@ -1,0 +1,65 @@
+"""A process that is started early answers calls, raises their errors, and ends with whoever started it."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from commitlake.connectors.runtime.side_process import SideProcess, SideProcessError
+from commitlake.schemas.layouts.numbers import require_int
+
+_WAIT = threading.Event()
+
+
+def prepare() -> None:
+    """Say that it was done."""
+    sys.modules["prepared"] = sys
+
+
+def is_prepared() -> bool:
+    return "prepared" in sys.modules
+
+
+def wait_forever() -> None:
+    _WAIT.wait()
+
+
+@pytest.fixture
+def process() -> Iterator[SideProcess]:
+    """One that was prepared."""
+    found = SideProcess(prepare)
+    yield found
+    found.close()
+
+
+def test_calls_are_answered_there_in_turn_behind_its_preparation(process: SideProcess) -> None:
+    assert process.call(is_prepared)
+    assert not is_prepared()
+    assert process.call(os.getpid) == process.call(os.getpid) != os.getpid()
+
+
+def test_an_error_is_raised_as_itself_and_the_next_call_is_answered(process: SideProcess) -> None:
+    with pytest.raises(ValueError, match="invalid literal"):
+        process.call(int, "x")
+    with pytest.raises(ValueError, match="queue"):
+        process.call(require_int, "x", name="queue", minimum=0, maximum=9)
+    assert process.call(int, "7") == 7
+
+
+def test_a_process_that_was_killed_is_told(process: SideProcess) -> None:
+    os.kill(process.call(os.getpid), signal.SIGKILL)
+    with pytest.raises(SideProcessError, match="was killed"):
+        process.call(os.getpid)
+
+
+def test_it_can_be_closed_while_it_prepares() -> None:
+    before = len(multiprocessing.active_children())
+    process = SideProcess(wait_forever)
+    process.close()
+    assert len(multiprocessing.active_children()) == before
