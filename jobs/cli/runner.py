@@ -1,11 +1,11 @@
-"""What runs a job's tasks, by its arguments: this machine with `--local`, else Spark."""
+"""What runs a job's tasks, by its arguments `--local` and `--spark`: this machine, or Spark."""
 
 from __future__ import annotations
 
 import argparse
 from typing import TYPE_CHECKING
 
-from commitlake.connectors.runtime.local_runner import ProcessRunner, ThreadRunner
+from commitlake.connectors.runtime.local_runner import HERE, ProcessRunner, ThreadRunner
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.jobs.cli.combinations import check_has_effect
 from commitlake.jobs.cli.store_arguments import positive
@@ -30,6 +30,13 @@ def add_local_arguments(parser: argparse.ArgumentParser, workers: str = "threads
     parser.add_argument(f"--{workers}", type=positive, metavar="N", help=number_help)
 
 
+def add_spark_argument(parser: argparse.ArgumentParser) -> None:
+    """Add `--spark` to a job that runs on this machine where nothing else is said, and `--local`, which says that."""
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--local", action="store_true", help="in this process, without Spark (the default)")
+    where.add_argument("--spark", action="store_true", help="on Spark's workers, which need the same folders")
+
+
 def check_local_arguments(arguments: argparse.Namespace) -> None:
     """Refuse a number of workers without `--local`.
 
@@ -43,10 +50,12 @@ def make_runner(arguments: argparse.Namespace, job: str, s3: S3Options | None = 
     """Return what runs a job's tasks.
 
     Args:
-        arguments: of a parser with `add_local_arguments`.
+        arguments: of a parser with `add_local_arguments` or `add_spark_argument`.
         job: its name, for a session that is begun here.
         s3: the object store that Spark itself is to read and write, if any.
     """
+    if not getattr(arguments, "spark", True):
+        return HERE
     if arguments.local:
         (name,) = (name for name in _LOCAL_RUNNERS if hasattr(arguments, name))
         return _LOCAL_RUNNERS[name](getattr(arguments, name))

@@ -2,11 +2,11 @@
 
     commitlake maintain --lake /data/lake --keep messages=400d --keep bodies=30d
 
-Reads and writes a lake, without Spark; a running archive is not disturbed, and does not disturb it. Run it every night
-behind the archive, or every hour beside one that follows its broker. With --repair it brings damaged tables back, see
-`pipelines.maintenance.repair`. Exit codes: 0; 2 for a wrong lake or option; 3 where a table is damaged, or --repair
-could not bring all back; 4 where another maintain, or an OPTIMIZE, has replaced files meanwhile: what was done until
-then stays done.
+Reads and writes a lake, without Spark unless --spark is given; a running archive is not disturbed, and does not disturb
+it. Run it every night behind the archive, or every hour beside one that follows its broker. With --repair it brings
+damaged tables back, see `pipelines.maintenance.repair`. Exit codes: 0; 2 for a wrong lake or option; 3 where a table is
+damaged, or --repair could not bring all back; 4 where another maintain, or an OPTIMIZE, has replaced files meanwhile:
+what was done until then stays done.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from commitlake.jobs.cli.durations import duration_text, parse_duration
 from commitlake.jobs.cli.layouts import add_layout_argument
 from commitlake.jobs.cli.names import did_you_mean
 from commitlake.jobs.cli.places import add_place_arguments, bodies_of, lake_of
+from commitlake.jobs.cli.runner import add_spark_argument, make_runner
 from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ DESCRIPTION = (
 EXAMPLES = (
     ("maintain --lake /data/lake --dry-run", "what would be done"),
     ("maintain --lake /data/lake", "merge and clean; keep all rows"),
+    ("maintain --lake s3://archive/lake --spark", "the same, where Spark's workers merge"),
     ("maintain --lake /data/lake --repair --dry-run", "what is damaged, and what can be brought back"),
     (
         "maintain --lake /data/lake --repair --store '/mnt/brokers/{broker}/store'",
@@ -66,6 +68,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--broker", help="with --store: the store's name, where the path does not tell it")
     add_layout_argument(parser)
     parser.add_argument("--dry-run", action="store_true", help="only tell what would be done")
+    add_spark_argument(parser)
     return parser
 
 
@@ -80,12 +83,15 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     """Care, and tell what was done."""
     from commitlake.connectors.lake.packs.stores import open_store
     from commitlake.connectors.lake.reader import open_table
+    from commitlake.connectors.runtime.local_runner import HERE
     from commitlake.jobs.maintain.work import Plan, care_for_packs, care_for_tables
 
     started = time.monotonic()
     _check(arguments)
     check_has_effect(arguments, ("broker", "layout"), "store")
     check_has_effect(arguments, ("store",), "repair")
+    if arguments.repair and arguments.spark:
+        raise JobError("--spark has no effect with --repair", "leave it out")
     lake = lake_of(arguments)
     if arguments.repair:
         from commitlake.jobs.maintain.repair import run_repair
@@ -103,6 +109,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
         arguments.dry_run,
         arguments.quiet,
         now,
+        HERE if arguments.dry_run else make_runner(arguments, "maintain"),
     )
     for care in care_for_tables(plan):
         _tell(table_lines(care, dry_run=arguments.dry_run), quiet=arguments.quiet)

@@ -17,7 +17,9 @@ from commitlake.connectors.lake.delta import delta_table
 from commitlake.connectors.lake.follower import FOLLOWING, unfinished_commits
 from commitlake.connectors.lake.packs.stores import PackStore
 from commitlake.connectors.lake.paths import LakePaths
-from commitlake.jobs.cli.progress import counted_progress
+from commitlake.connectors.runtime.local_runner import HERE
+from commitlake.connectors.runtime.runner import Runner
+from commitlake.jobs.cli.progress import runner_progress
 from commitlake.pipelines.maintenance.compaction import Compaction, compact, plan_compaction
 from commitlake.pipelines.maintenance.expiry import (
     Expired,
@@ -48,6 +50,7 @@ class Plan:
         dry_run: only tell.
         quiet: no progress.
         now: the moment from which ages count.
+        runner: what merges files.
     """
 
     lake: LakePaths
@@ -57,6 +60,7 @@ class Plan:
     dry_run: bool
     quiet: bool
     now: datetime.datetime
+    runner: Runner = HERE
 
     def before(self, table: str) -> datetime.date | None:
         """The first date that is kept, or None where all are."""
@@ -148,8 +152,8 @@ def _compact(plan: Plan, table: str, uri: str, sort_columns: tuple[str, ...]) ->
     size = sum(found.size for found in bins)
     if plan.dry_run:
         return Compaction(sum(len(found.files) for found in bins), len(bins), size)
-    with counted_progress(f"merging {table}", size, "bytes", quiet=plan.quiet) as advance:
-        return compact(uri, bins, sort_columns, advance)
+    with runner_progress(plan.runner, f"merging {table}", size, quiet=plan.quiet) as advance:
+        return compact(uri, bins, sort_columns, advance, plan.runner)
 
 
 def _vacuum(plan: Plan, uri: str) -> Garbage:

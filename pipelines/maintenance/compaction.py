@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -20,6 +21,8 @@ import pyarrow.parquet as pq
 from commitlake.connectors.lake.data_files import NO_DATE
 from commitlake.connectors.lake.delta import delta_table
 from commitlake.connectors.lake.statistics import file_statistics
+from commitlake.connectors.runtime.local_runner import HERE
+from commitlake.connectors.runtime.runner import Runner
 from commitlake.connectors.whole_files import write_whole
 from commitlake.pipelines.maintenance.bins import Bin, plan_bins
 from commitlake.pipelines.maintenance.merging import Merge, UnsortedFileError, open_merge
@@ -62,22 +65,31 @@ def plan_compaction(table_uri: str, target_bytes: int) -> list[Bin]:
 
 
 def compact(
-    table_uri: str, bins: Sequence[Bin], sort_columns: Sequence[str], advance: Callable[[int], None] = lambda _: None
+    table_uri: str,
+    bins: Sequence[Bin],
+    sort_columns: Sequence[str],
+    advance: Callable[[int], None] = lambda _: None,
+    runner: Runner = HERE,
 ) -> Compaction:
-    """Merge files.
+    """Merge files. Tasks merge; the commits are made here, one for each merge that is done.
 
     Args:
         table_uri: path or URI of the table.
         bins: from `plan_compaction`.
         sort_columns: the order of the table's rows within a file; none, where files just follow one another.
-        advance: is told the bytes that are done.
+        advance: is told how many bytes more are done.
+        runner: what runs the tasks; on other machines they need the same folder.
 
     Raises:
         ConcurrentMaintenanceError: if somebody else has merged or removed some of them meanwhile.
     """
     done = Compaction()
-    for found in bins:
-        part = _compact_bin(table_uri, found, sort_columns, advance)
+    merge = partial(_merge_bin, table_uri, tuple(sort_columns))
+    for number, (files, new, unsorted) in runner.run(merge, bins):
+        part = Compaction(unsorted=unsorted)
+        if new is not None:
+            exchange_files(table_uri, files, [new], changes_data=False, note={"action": "compact"})
+            part = Compaction(len(files), 1, sum(file.size for file in files), new.size, unsorted)
         done = Compaction(
             done.merged + part.merged,
             done.written + part.written,
@@ -85,34 +97,33 @@ def compact(
             done.bytes_after + part.bytes_after,
             done.unsorted + part.unsorted,
         )
+        advance(bins[number].size)
     return done
 
 
-def _compact_bin(table_uri: str, found: Bin, sort_columns: Sequence[str], advance: Callable[[int], None]) -> Compaction:
+def _merge_bin(
+    table_uri: str, sort_columns: Sequence[str], found: Bin
+) -> tuple[Sequence[TableFile], TableFile | None, int]:
+    """Merge a bin: the files that were, the new one, which no version names yet, and how many stay out of it."""
     files = list(found.files)
     unsorted = 0
     while len(files) > 1:
         try:
-            new = _merge(table_uri, files, sort_columns, advance)
+            return files, _merge(table_uri, files, sort_columns), unsorted
         except UnsortedFileError as error:
             files.pop(error.number)
             unsorted += 1
-        else:
-            exchange_files(table_uri, files, [new], changes_data=False, note={"action": "compact"})
-            return Compaction(len(files), 1, sum(file.size for file in files), new.size, unsorted)
-    return Compaction(unsorted=unsorted)
+    return files, None, unsorted
 
 
-def _merge(
-    table_uri: str, files: Sequence[TableFile], sort_columns: Sequence[str], advance: Callable[[int], None]
-) -> TableFile:
+def _merge(table_uri: str, files: Sequence[TableFile], sort_columns: Sequence[str]) -> TableFile:
     """One file with the rows of all; no version names it yet."""
     partition = files[0].partition
     path = "/".join([*(f"{name}={value or NO_DATE}" for name, value in partition.items()), f"{uuid.uuid4()}.parquet"])
     try:
         merge = open_merge(folder_of(table_uri), [file.path for file in files], sort_columns)
         with merge, _open_new(table_uri, path) as output:
-            metadata = _write(merge, output, _told(merge, sum(file.size for file in files), advance))
+            metadata = _write(merge, output, merge.batches())
     except FileNotFoundError as error:
         raise ConcurrentMaintenanceError(f"{table_uri}: a file went while it was merged: {error}") from None
     size = folder_of(table_uri).get_file_info(path).size
@@ -151,16 +162,6 @@ def _write(merge: Merge, output: BinaryIO, batches: Iterator[pa.Table]) -> pq.Fi
         for group in _row_groups(batches):
             writer.write_table(group, row_group_size=max(1, len(group)))
     return collected[0]
-
-
-def _told(merge: Merge, size: int, advance: Callable[[int], None]) -> Iterator[pa.Table]:
-    """The merge's rows; each time the bytes that they were are told."""
-    told = rows = 0
-    for batch in merge.batches():
-        yield batch
-        rows += len(batch)
-        advance(size * rows // merge.rows - told)
-        told = size * rows // merge.rows
 
 
 def _has_statistics(data_type: pa.DataType) -> bool:

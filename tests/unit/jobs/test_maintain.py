@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from deltalake import DeltaTable
@@ -171,6 +172,7 @@ def test_what_a_stopped_run_has_left_for_other_tables_is_kept(
         (["--keep", "mesages=30d"], "there is no table 'mesages'. Did you mean 'messages'?"),
         (["--broker", "a"], "--broker has no effect without --store"),
         (["--store", "a"], "--store has no effect without --repair"),
+        (["--repair", "--spark"], "--spark has no effect with --repair"),
         (["--vacuum-after", "1h"], "--vacuum-after: expected at least 1d, found 1 h"),
         (["--target-mib", "0"], "--target-mib: expected at least 1, found 0"),
         (["--bodies", "gs://bucket/bodies", "--keep", "messages=30d"], "bodies in gs://bucket/bodies: expected"),
@@ -184,6 +186,18 @@ def test_a_wrong_option_is_told(
     assert code == ExitCode.USAGE
     assert message in told
     assert state(growing) == before
+
+
+def test_spark_is_asked_for_a_session_and_a_dry_run_needs_none(
+    growing: GrowingLake, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask = Mock(side_effect=ZeroDivisionError)
+    monkeypatch.setattr("commitlake.connectors.runtime.spark_session.get_session", ask)
+    for options in (["--local"], ["--spark", "--dry-run"], []):
+        assert run(capsys, growing, *options)[0] == 0
+    ask.assert_not_called()
+    assert run(capsys, growing, "--spark")[0] == ExitCode.FAILED
+    ask.assert_called_once_with("maintain", None)
 
 
 @pytest.mark.parametrize("option", [["--keep", "messages=999999w"], ["--vacuum-after", "999999w"]])

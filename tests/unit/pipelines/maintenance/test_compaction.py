@@ -15,6 +15,8 @@ from deltalake.exceptions import CommitFailedError
 
 from commitlake.connectors.lake.archive_log import read_last_commit
 from commitlake.connectors.lake.versions import added_versions
+from commitlake.connectors.runtime.local_runner import ProcessRunner, ThreadRunner
+from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.maintenance import compaction, merging
 from commitlake.pipelines.maintenance.bins import plan_bins
 from commitlake.pipelines.maintenance.compaction import compact, plan_compaction
@@ -54,6 +56,16 @@ def test_rows_are_the_same_and_files_are_few(growing: GrowingLake) -> None:
     assert rows_of(growing.lake.messages) == before
     assert len(data_files(growing.lake.messages)) == 2
     assert plan_compaction(growing.lake.messages, 128 * MIB) == []
+
+
+@pytest.mark.parametrize("runner", [ThreadRunner(2), ProcessRunner(2)], ids=["threads", "processes"])
+def test_tasks_of_any_runner_merge_the_same_and_tell_how_far_they_are(growing: GrowingLake, runner: Runner) -> None:
+    uri, told = growing.lake.messages, list[int]()
+    before, bins = rows_of(uri), plan_compaction(uri, 128 * MIB)
+    done = compact(uri, bins, SORT_COLUMNS, told.append, runner)
+    assert (done.merged, done.written, done.unsorted) == (12, 2, 0)
+    assert rows_of(uri) == before
+    assert sorted(told) == sorted(found.size for found in bins)
 
 
 def test_a_merged_file_is_sorted_and_written_as_the_archive_writes(growing: GrowingLake) -> None:
