@@ -24,6 +24,7 @@ from commitlake.jobs.cli.command import JobError, job_parser, run_job
 from commitlake.jobs.cli.damaged_files import refuse_damaged_files
 from commitlake.jobs.cli.names import some_names
 from commitlake.jobs.cli.places import add_place_arguments, bodies_of, lake_of
+from commitlake.jobs.cli.runner import add_spark_argument, make_runner
 from commitlake.jobs.cli.store_arguments import delay_levels, positive
 from commitlake.jobs.cli.times import join_times, parse_time
 from commitlake.jobs.rebuild.command import wanted_of
@@ -41,13 +42,14 @@ if TYPE_CHECKING:
 
 DESCRIPTION = (
     "Make a store that a broker starts from, out of what the lake has of its log: segment files, ConsumeQueues, index, "
-    "topics.json and group offsets, all of it or as it was at a time. Needs no Spark."
+    "topics.json and group offsets, all of it or as it was at a time. Needs no Spark, and takes it with --spark."
 )
 EXAMPLES = (
     ("restore --lake /data/lake --out /data/restored", "all of a broker's log, from a lake with one broker"),
     ("restore --lake /data/lake --broker broker-a --at 2026-11-20T14:00 --out /data/restored", "as it was at a time"),
     ("restore --lake /data/lake --from -2h --to -1h --out /data/hour", "one hour, for a look with a consumer"),
     ("restore --lake s3://archive/lake --out /data/restored --on-missing skip", "without bodies that have expired"),
+    ("restore --lake s3://archive/lake --out /mnt/shared/restored --spark", "many segments, by Spark's workers"),
     ("restore --lake /data/lake --offsets config/consumerOffset.json --out /data/restored", "groups go on from there"),
 )  # fmt: skip
 
@@ -72,7 +74,9 @@ def build_parser() -> argparse.ArgumentParser:
                         help="a consumerOffset.json with groups' offsets (default: groups begin anew)")  # fmt: skip
     parser.add_argument("--on-missing", choices=("fail", "skip"), default="fail",
                         help="a body that cannot be had: fail, or put a filler there (default: fail)")  # fmt: skip
-    parser.add_argument("--threads", type=positive, default=2, metavar="N", help="how many at a time (default: 2)")
+    parser.add_argument("--threads", type=positive, default=2, metavar="N",
+                        help="packs that are read at a time for a segment (default: 2)")  # fmt: skip
+    add_spark_argument(parser)
     add_broker_conf_argument(parser)
     parser.add_argument("--delay-levels", type=delay_levels, metavar="TEXT",
                         help="the broker's messageDelayLevel, as '1s 5s 30s' (default: that of --broker-conf, or "
@@ -128,6 +132,7 @@ def _check(arguments: argparse.Namespace) -> None:
 
 
 def _restore(arguments: argparse.Namespace) -> Restored:
+    from commitlake.connectors.runtime.local_runner import HERE
     from commitlake.jobs.cli.lake_names import check_brokers
     from commitlake.jobs.restore.progress import shown
     from commitlake.pipelines.restore.config import parse_offsets
@@ -140,7 +145,8 @@ def _restore(arguments: argparse.Namespace) -> Restored:
     offsets = arguments.offsets and parse_offsets(_read(arguments.offsets), str(arguments.offsets))
     end = arguments.end if arguments.at is None else arguments.at
     chosen = Chosen(arguments.broker or "", arguments.from_offset, arguments.to_offset, arguments.start, end)
-    with shown(f"restoring into {arguments.out}", quiet=arguments.quiet) as begin:
+    runner = make_runner(arguments, "restore") if arguments.spark else None
+    with shown(f"restoring into {arguments.out}", quiet=arguments.quiet, runner=runner or HERE) as begin:
         return restore_store(
             lake,
             bodies_of(arguments, lake),
@@ -152,6 +158,7 @@ def _restore(arguments: argparse.Namespace) -> Restored:
             skip=arguments.on_missing == "skip",
             threads=arguments.threads,
             begin=begin,
+            runner=runner,
         )
 
 

@@ -13,7 +13,7 @@ from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
 from commitlake.connectors.whole_files import write_synced
 from commitlake.pipelines.restore.errors import RestoreError
 from commitlake.pipelines.restore.rows import Chosen, LogRange
-from commitlake.pipelines.restore.segment import Lost, SegmentRestored
+from commitlake.pipelines.restore.segment import Lost, SegmentRestored, SegmentTask
 from commitlake.schemas.layouts.segments import segment_name
 from commitlake.schemas.store_files import check_folder, check_own_folder, make_folders, read_json
 
@@ -58,6 +58,16 @@ class Plan:
         """The first offset of each segment."""
         first = self.log.start - self.log.start % self.segment_size
         return range(first, self.log.end, self.segment_size)
+
+    def task(self, base: int, time: int = 0) -> SegmentTask:
+        """Return the task for a segment.
+
+        Args:
+            base: its first offset.
+            time: store time of the last record in front of it, ms; only a segment without a record needs it.
+        """
+        start, end = self.log.start, self.log.end
+        return SegmentTask(self.chosen.broker, base, self.segment_size, start, end, time, self.commitlog)
 
     def read_done(self, base: int) -> SegmentRestored | None:
         """What came of a segment; None where it is still to be written."""

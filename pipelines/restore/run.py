@@ -6,8 +6,11 @@ Run again after it was interrupted, it goes on with the segments that are not wh
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -16,17 +19,17 @@ from deltalake import DeltaTable
 from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
 from commitlake.connectors.formats.rocketmq.topic_configs import TOPICS
-from commitlake.connectors.lake.packs.location import PackLocation
+from commitlake.connectors.lake.packs.location import PackLocation, pack_location
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.lake.paths import LakePaths
-from commitlake.connectors.runtime.local_runner import ThreadRunner
+from commitlake.connectors.runtime.local_runner import HERE, ThreadRunner
+from commitlake.connectors.runtime.runner import Runner
 from commitlake.connectors.whole_files import remove_but_last, write_synced
 from commitlake.pipelines.message_keys.opening import open_messages
 from commitlake.pipelines.rebuild.plan import PLAN as REBUILD_PLAN
 from commitlake.pipelines.rebuild.plan import WORK as REBUILD_WORK
 from commitlake.pipelines.rebuild.run import Rebuilt, rebuild_store
 from commitlake.pipelines.rebuild.settings import Wanted, find_settings
-from commitlake.pipelines.restore.bodies import Bodies
 from commitlake.pipelines.restore.config import (
     DELIVERY_MS,
     GroupOffsets,
@@ -47,8 +50,9 @@ from commitlake.pipelines.restore.rows import (
     first_waiting_timer,
     queue_ends,
 )
-from commitlake.pipelines.restore.segment import SegmentRestored, SegmentTask, restore_segment
+from commitlake.pipelines.restore.segment import SegmentRestored
 from commitlake.pipelines.restore.sizes import find_segment_size
+from commitlake.pipelines.restore.source import Source, restore_from
 from commitlake.schemas.layouts.rocketmq.commitlog import END_RESERVE
 from commitlake.schemas.layouts.rocketmq.delay_levels import DEFAULT_DELAY_LEVELS_MS
 from commitlake.schemas.layouts.rocketmq.timer_checkpoint import PATH as TIMER_CHECKPOINT
@@ -117,6 +121,7 @@ def restore_store(
     skip: bool = False,
     threads: int = _THREADS,
     begin: Begin | None = None,
+    runner: Runner | None = None,
 ) -> Restored:
     """Make a store of what a lake has of a broker's log.
 
@@ -131,6 +136,8 @@ def restore_store(
         skip: leave records out whose bodies cannot be had; else the first is an error.
         threads: packs that are read at the same time.
         begin: is told once how many bytes of records there are, and gives what is told how many more are read.
+        runner: what restores segments and rebuilds; on other machines it needs the same folder. Where not given,
+            this process restores one segment after the other.
 
     Raises:
         RestoreError: see `errors`.
@@ -140,7 +147,8 @@ def restore_store(
         PackStoreError: where the place of all packs cannot be read.
     """
     is_begun = check_out(out)
-    store = open_store(bodies)
+    location = bodies if isinstance(bodies, PackLocation) else pack_location(bodies)
+    open_store(location)  # a place that cannot be one is told first
     table = open_messages(lake)
     if not chosen.broker:
         chosen = replace(chosen, broker=_only_broker(table))
@@ -157,10 +165,11 @@ def restore_store(
     check_disk(plan)
     if not is_begun:
         plan.write()
-    done = _restore_log(plan, table, Bodies(store, skip, threads), begin)
+    source = Source(lake, table.version(), location, skip, threads, uuid.uuid4().hex)
+    done = _restore_log(plan, source, begin, runner or HERE)
     ends = queue_ends(table, chosen.broker, plan.log)
     fitting = _write_config(plan, table, settings, offsets, ends, known)
-    rebuilt = _rebuild(plan, settings, threads, known)
+    rebuilt = _rebuild(plan, settings, runner or ThreadRunner(threads), known)
     lacking = _write_notes(plan, done)
     remove_but_last(plan.work, PLAN)
     sync_folder(out)
@@ -198,29 +207,45 @@ def _only_broker(table: DeltaTable) -> str:
     return found[0]
 
 
-def _restore_log(plan: Plan, table: DeltaTable, bodies: Bodies, begin: Begin | None) -> list[SegmentRestored]:
+def _restore_log(plan: Plan, source: Source, begin: Begin | None, runner: Runner) -> list[SegmentRestored]:
     """Write the segments that are not there yet; what came of all."""
-    done: list[SegmentRestored] = []
     advance = begin(plan.log.bytes) if begin is not None else None
-    time = 0
-    for base in plan.bases:
-        task = SegmentTask(
-            plan.chosen.broker, base, plan.segment_size, plan.log.start, plan.log.end, time, plan.commitlog
-        )  # fmt: skip
-        restored = plan.read_done(base)
-        if restored is None:
-            restored = restore_segment(table, bodies, task, advance)
+    known = {base: restored for base in plan.bases if (restored := plan.read_done(base)) is not None}
+    if advance is not None:
+        for restored in known.values():
+            advance(restored.bytes)
+    tasks = [plan.task(base) for base in plan.bases if base not in known]
+    for number, restored in runner.run(partial(restore_from, source), tasks):
+        base = tasks[number].base
+        known[base] = restored
+        if restored.records:  # else it is written once more
             sync_folder(plan.commitlog)
             plan.write_done(base, restored)
-        elif advance is not None:
+        if advance is not None:
             advance(restored.bytes)
-        time = restored.last_time
-        done.append(restored)
+    done = _with_times(plan, source, known, {task.base for task in tasks})
     if not any(each.records for each in done):
         raise RestoreError(f"none of {plan.log.records:,} records could be restored: there is no log without one")
     if plan.commitlog.exists():
         plan.commitlog.rename(plan.out / ROCKETMQ.folder)
         sync_folder(plan.out)
+    return done
+
+
+def _with_times(
+    plan: Plan, source: Source, known: Mapping[int, SegmentRestored], new: AbstractSet[int]
+) -> list[SegmentRestored]:
+    """Write new segments without a record again: their fillers take the time of the record before."""
+    done: list[SegmentRestored] = []
+    time = 0
+    for base in plan.bases:
+        restored = known[base]
+        if base in new and not restored.records:
+            restored = restore_from(source, plan.task(base, time))
+            sync_folder(plan.commitlog)
+            plan.write_done(base, restored)
+        time = restored.last_time
+        done.append(restored)
     return done
 
 
@@ -246,7 +271,7 @@ def _write_config(
     return fitting
 
 
-def _rebuild(plan: Plan, settings: Wanted, threads: int, known: KnownConfig) -> Rebuilt:
+def _rebuild(plan: Plan, settings: Wanted, runner: Runner, known: KnownConfig) -> Rebuilt:
     """All that follows from the log."""
     if not (plan.out / REBUILD_WORK / REBUILD_PLAN).exists():
         for name in ROCKETMQ.rebuilt_files:  # of a run that was interrupted behind its rebuild
@@ -255,7 +280,7 @@ def _rebuild(plan: Plan, settings: Wanted, threads: int, known: KnownConfig) -> 
             write_synced(plan.out / TOPICS, known.topics_file(plan.log.last_time), below=plan.out)
     (store,) = find_stores(str(plan.out), plan.chosen.broker)
     wanted = replace(settings, close_heads=store.segments[0].base_offset == 0)
-    return rebuild_store(store, plan.out, wanted, runner=ThreadRunner(threads))
+    return rebuild_store(store, plan.out, wanted, runner=runner)
 
 
 def _write_notes(plan: Plan, done: Sequence[SegmentRestored]) -> list[tuple[int, int]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -22,7 +21,6 @@ from commitlake.pipelines.restore.rows import rows_of_segment
 from commitlake.schemas.layouts.segments import segment_name
 from commitlake.schemas.store_files import create_file
 
-Advance = Callable[[int], None]
 _UNFIT = "no room for a filler beside it"
 
 
@@ -103,16 +101,13 @@ class SegmentRestored:
     last_time: int
 
 
-def restore_segment(
-    table: DeltaTable, bodies: Bodies, task: SegmentTask, advance: Advance | None = None
-) -> SegmentRestored:
+def restore_segment(table: DeltaTable, bodies: Bodies, task: SegmentTask) -> SegmentRestored:
     """Write one segment.
 
     Args:
         table: `messages`.
         bodies: where the bodies are.
         task: which segment.
-        advance: is told how many bytes of records more there are.
 
     Raises:
         RestoreError: see `errors`.
@@ -122,15 +117,13 @@ def restore_segment(
     beside = task.path.with_suffix(".tmp")
     with os.fdopen(create_file(beside), "w+b") as file:
         os.truncate(file.fileno(), task.size)
-        restored = _write(file.fileno(), table, bodies, task, advance)
+        restored = _write(file.fileno(), table, bodies, task)
         os.fsync(file.fileno())
     beside.replace(task.path)
     return restored
 
 
-def _write(
-    descriptor: int, table: DeltaTable, bodies: Bodies, task: SegmentTask, advance: Advance | None
-) -> SegmentRestored:
+def _write(descriptor: int, table: DeltaTable, bodies: Bodies, task: SegmentTask) -> SegmentRestored:
     batches = rows_of_segment(table, task.broker, max(task.start, task.base), min(task.end, task.base + task.size))
     first = next((batch for batch in batches if batch.num_rows), None)
     if first is None:
@@ -147,9 +140,7 @@ def _write(
     out = np.frombuffer(memory, np.uint8)
     writer = RecordWriter(out, task.base)
     for batch in chain([first], batches):
-        size = writer.add(batch)
-        if advance is not None:
-            advance(size)
+        writer.add(batch)
     records = writer.finish()
     restored = _complete(out, records, writer.packs, bodies, task)
     del out, writer

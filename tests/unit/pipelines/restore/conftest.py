@@ -90,7 +90,7 @@ def lake_rows(lake: LakePaths) -> list[dict[str, Any]]:
 
 
 def stop_after(calls: int) -> Callable[[int], Callable[[int], None]]:
-    """What interrupts a run after some batches of rows."""
+    """What interrupts a run after some segments."""
     done: list[int] = []
 
     def begin(_: int) -> Callable[[int], None]:

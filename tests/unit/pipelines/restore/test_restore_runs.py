@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from commitlake.connectors.lake.paths import LakeError, LakePaths
+from commitlake.connectors.runtime.local_runner import ProcessRunner, ThreadRunner
+from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.restore import run
 from commitlake.pipelines.restore.errors import MissingBodyError, RestoreError
 from commitlake.pipelines.restore.plan import WORK
@@ -35,7 +37,7 @@ def lake(store: Path, archive: Archive) -> LakePaths:
 
 @pytest.fixture
 def interrupted(tmp_path: Path, lake: LakePaths, restore: Restore) -> Path:
-    """The folder of a run that was interrupted in its fifth segment."""
+    """The folder of a run that was interrupted behind its fifth segment."""
     with pytest.raises(StoppedError):
         restore(lake, begin=stop_after(5))
     return tmp_path / "out"
@@ -45,7 +47,7 @@ def test_a_run_goes_on_with_what_is_not_there_yet(
     store: Path, lake: LakePaths, restore: Restore, interrupted: Path
 ) -> None:
     before = {path.name: path.stat().st_ino for path in (interrupted / WORK / "commitlog").glob("0*[0-9]")}
-    assert len(before) == 4
+    assert len(before) == 5
     assert not (interrupted / "commitlog").exists()
     told: list[int] = []
     restored = restore(lake, begin=lambda total: told.append(total) or told.append)  # type: ignore[func-returns-value]
@@ -65,6 +67,13 @@ def test_a_run_that_goes_on_takes_nothing_that_was_archived_since(
     archive(store)
     assert restore(lake).records == 600
     assert segments(interrupted) == before
+
+
+@pytest.mark.parametrize("runner", [ThreadRunner(3), ProcessRunner(2)], ids=["threads", "processes"])
+def test_tasks_of_any_runner_restore_the_same(store: Path, lake: LakePaths, restore: Restore, runner: Runner) -> None:
+    restored = restore(lake, runner=runner)
+    assert restored.records == 600
+    assert segments(restored.out) == segments(store)
 
 
 @pytest.mark.parametrize("stage", ["_write_config", "_rebuild", "_write_notes"])

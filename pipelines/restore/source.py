@@ -1,0 +1,51 @@
+"""What segments are restored from, in a form that travels to whatever process restores one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from deltalake import DeltaTable
+
+from commitlake.connectors.lake.packs.location import PackLocation
+from commitlake.connectors.lake.packs.stores import open_store
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.pipelines.message_keys.opening import open_messages
+from commitlake.pipelines.restore.bodies import Bodies
+from commitlake.pipelines.restore.segment import SegmentRestored, SegmentTask, restore_segment
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One version of a lake.
+
+    Attributes:
+        lake: where the tables are.
+        version: of `messages`.
+        packs: where the packs are.
+        skip: leave records out whose bodies cannot be had; else the first is an error.
+        threads: packs that are read at the same time, for one segment.
+        run: tells one run from another.
+    """
+
+    lake: LakePaths
+    version: int
+    packs: PackLocation
+    skip: bool
+    threads: int
+    run: str
+
+
+def restore_from(source: Source, task: SegmentTask) -> SegmentRestored:
+    """Write one segment, as `segment.restore_segment` does."""
+    bodies = Bodies(open_store(source.packs), source.skip, source.threads)
+    return restore_segment(_table(source), bodies, task)
+
+
+@lru_cache(1)
+def _table(source: Source) -> DeltaTable:
+    """Open `messages` once for all segments of a run that a process restores."""
+    table = open_messages(source.lake)
+    if table.version() != source.version:
+        table.load_as_version(source.version)
+    return table
