@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, cast
 
 import pytest
-from pyspark.sql import SparkSession
 
 from commitlake.connectors.lake.delta import delta_table
+from commitlake.connectors.runtime.local_runner import ThreadRunner
 from commitlake.pipelines.archive.run import Config, run_archive
 from commitlake.pipelines.message_keys.progress import followed_version
 from tests.unit.pipelines.maintenance.lakes import GrowingLake, shop_messages
-
-NO_SPARK = cast("SparkSession", cast("Any", None))  # nothing is left for its workers
 
 
 @pytest.mark.parametrize("keys", [True, False])
@@ -23,6 +20,6 @@ def test_keys_that_a_stopped_run_has_not_committed_are_there_after_the_next(tmp_
     growing.archive()
     lake = growing.lake
     assert followed_version(lake) < delta_table(lake.messages).version()
-    result = run_archive(NO_SPARK, Config(str(growing.store), lake.root, keys=keys))
+    result = run_archive(ThreadRunner(1), Config(str(growing.store), lake.root, keys=keys))
     assert (result.sequence, result.messages) == (0, 0)
     assert (followed_version(lake) == delta_table(lake.messages).version()) == keys
