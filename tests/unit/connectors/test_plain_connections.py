@@ -1,0 +1,27 @@
+"""The warning of connections without TLS."""
+
+from __future__ import annotations
+
+import pytest
+
+from commitlake.connectors import plain_connections
+from commitlake.connectors.plain_connections import warn_of_plain
+
+
+@pytest.fixture(autouse=True)
+def _nothing_was_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plain_connections, "_warned", set())
+
+
+def test_a_server_elsewhere_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    for _ in range(2):
+        warn_of_plain("the broker 10.0.0.1:10911", "10.0.0.1", "Use tls.properties.")
+    (said,) = caplog.messages
+    assert said.startswith("the broker 10.0.0.1:10911 is reached without TLS: ")
+    assert said.endswith(" Use tls.properties.")
+
+
+@pytest.mark.parametrize("host", ["localhost", "a.localhost", "127.0.0.1", "127.8.9.1", "::1"])
+def test_this_machine_is_not_warned_of(host: str, caplog: pytest.LogCaptureFixture) -> None:
+    warn_of_plain(f"a server at {host}", host, "")
+    assert caplog.messages == []

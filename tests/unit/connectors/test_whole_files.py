@@ -1,0 +1,52 @@
+"""Files that are there whole or not at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from commitlake.connectors.whole_files import remove_but_last, write_synced, write_whole
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_file_appears_when_it_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "table.json"
+    path.write_bytes(b"old")
+    with write_whole(path) as file:
+        file.write(b"new")
+        assert path.read_bytes() == b"old"
+    assert path.read_bytes() == b"new"
+    assert names(tmp_path) == ["table.json"]
+
+
+def test_a_writer_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    def fail() -> None:
+        with write_whole(tmp_path / "table.json") as file:
+            file.write(b"half")
+            raise ValueError("broken")
+
+    with pytest.raises(ValueError, match="broken"):
+        fail()
+    assert names(tmp_path) == []
+
+
+def test_what_a_killed_writer_left_is_written_over(tmp_path: Path) -> None:
+    path = tmp_path / "made" / "state"
+    path.parent.mkdir()
+    path.with_name("state.tmp").write_bytes(b"half of a longer text")
+    write_synced(path, b"whole")
+    assert path.read_bytes() == b"whole"
+    assert names(path.parent) == ["state"]
+
+
+def test_the_file_that_names_a_run_goes_last(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    (run / "parts").mkdir(parents=True)
+    (run / "parts" / "0").write_bytes(b"")
+    (run / "plan").write_bytes(b"")
+    remove_but_last(run, "plan")
+    assert names(tmp_path) == []

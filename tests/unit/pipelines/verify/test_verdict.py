@@ -1,0 +1,37 @@
+"""The verdict on the findings of all stores."""
+
+from __future__ import annotations
+
+import pytest
+
+from commitlake.pipelines.verify.classes import CLASSES, Severity
+from commitlake.pipelines.verify.findings import Findings
+from commitlake.pipelines.verify.verdict import Verdict, verdict_of
+
+
+def findings(*severities: Severity) -> Findings:
+    """A finding of each severity, of whatever class."""
+    found = Findings()
+    for severity in severities:
+        code = next(kind.code for kind in CLASSES.values() if kind.severity is severity)
+        found.add_many(code, 1200, ())
+    return found
+
+
+def test_nothing_found_is_sound() -> None:
+    assert verdict_of(Findings(), 1) == Verdict("1 store: sound, nothing found", "good", False)
+
+
+@pytest.mark.parametrize(
+    ("severities", "expected"),
+    [
+        ([Severity.INFO], Verdict("2 stores: sound, 1,200 info", "info", False)),
+        ([Severity.REPAIRABLE], Verdict("2 stores: not sound, 1,200 repairable", "repairable", True)),
+        (
+            [Severity.INFO, Severity.DAMAGE],
+            Verdict("2 stores: not sound, 1,200 damage, 1,200 info", "damage", True),
+        ),
+    ],
+)
+def test_the_worst_finding_decides(severities: list[Severity], expected: Verdict) -> None:
+    assert verdict_of(findings(*severities), 2) == expected
