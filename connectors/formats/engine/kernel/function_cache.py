@@ -200,4 +200,10 @@ class KernelFunctionCache(FunctionCache):
         try:
             super().save_overload(signature, data)
         except OSError as error:
-            _logger.warning("a compiled function cannot be kept in %s: %s", self._cache_path, error)
+            _warn_of_folder(self._cache_path, error.strerror)
+
+
+@functools.cache
+def _warn_of_folder(folder: str, reason: str | None) -> None:
+    """Warn once: there may be a hundred functions."""
+    _logger.warning("compiled functions cannot be kept in %s, and are compiled in every process: %s", folder, reason)

@@ -67,13 +67,19 @@ def test_a_function_is_compiled_without_a_cache_if_no_folder_can_be_written(monk
     assert compiled(plus_one)(6) == 7
 
 
-def test_a_function_is_compiled_if_its_code_cannot_be_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_functions_are_compiled_if_their_code_cannot_be_kept_and_that_is_told_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     def fail(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(KernelCacheFile, "save", fail)
     assert compiled(plus_one)(6) == 7
+    assert compiled(plus_one)(6) == 7
+    (line,) = caplog.messages
+    assert str(tmp_path) in line
+    assert line.endswith("are compiled in every process: No space left on device")
 
 
 def test_the_folder_is_another_when_any_of_the_sources_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
