@@ -1,7 +1,7 @@
-"""Hashes of whole rows of `messages`, for the profile's `row_checksum`, `lake_checksum` and `format_checksum`.
+"""Hashes of columns of `messages`, for the profile's `COLUMN_CHECKSUMS`.
 
 Each column gives a number for each row: the value itself, or its hash; `NULL_NUMBER` for a null. The row's hash is
-Spark's `xxhash64` of these numbers. `pipelines.transforms.row_hash` says the same as an expression of Spark's.
+Spark's `xxhash64` of these numbers. `pipelines.transforms.column_hash` says the same as an expression of Spark's.
 """
 
 from __future__ import annotations
@@ -14,69 +14,39 @@ import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
 from commitlake.pipelines.quality.hashing import SEED, chain, hash_lists, hash_texts
-from commitlake.schemas.tables.messages import BODY_PLACE, BODY_REF
-from commitlake.schemas.tables.profile import (
-    FORMAT_CHECKSUM_COLUMNS,
-    LAKE_CHECKSUM_COLUMNS,
-    NULL_NUMBER,
-    ROW_CHECKSUM_COLUMNS,
-)
+from commitlake.schemas.tables.messages import STORE_DATE
+from commitlake.schemas.tables.profile import NULL_NUMBER
 
 _DAY_US = 86_400_000_000
 _NO_DAY = -1  # rows of this day have no partition, see `pipelines.archive.rows`
-
-
-def row_hashes(table: pa.Table) -> Array:
-    """Hash all that a store says of each message.
-
-    Args:
-        table: has `ROW_CHECKSUM_COLUMNS`, each in one chunk; texts as such or as dictionaries.
-    """
-    return column_hashes(table, ROW_CHECKSUM_COLUMNS)
 
 
 def column_hashes(table: pa.Table, names: Iterable[str]) -> Array:
     """Hash some columns of each row.
 
     Args:
-        table: has these columns, each in one chunk; texts as such or as dictionaries.
-        names: of the columns, in the order in which they are hashed.
+        table: has these columns, each in one chunk; texts as such or as dictionaries. For `store_date`, it has
+            `store_timestamp`.
+        names: of the columns, in the order in which they are hashed; `a.b` is a field of a struct.
     """
-    return _chained((numbers for name in names for numbers in _numbers(_column(table, name))), table.num_rows)
+    hashes = np.full(table.num_rows, SEED, np.int64)
+    for name in names:
+        for numbers in _numbers_of(table, name):
+            chain(numbers, hashes)
+    return hashes
 
 
-def lake_hashes(table: pa.Table) -> Array:
-    """Hash what only the lake says of each message: where its body is, and its partition.
-
-    Args:
-        table: has `body_ref` and `store_timestamp`, each in one chunk.
-    """
-    places = _column(table, BODY_REF.name)
-    columns = [numbers for name in BODY_PLACE.names for numbers in _numbers(pc.struct_field(places, name))]
-    columns.append(_dates(_column(table, "store_timestamp")))
-    assert len(columns) == len(LAKE_CHECKSUM_COLUMNS)
-    return _chained(columns, table.num_rows)
-
-
-def format_hashes(table: pa.Table) -> Array:
-    """Hash the format of each message's log.
-
-    Args:
-        table: has `FORMAT_CHECKSUM_COLUMNS`, each in one chunk; no format is null.
-    """
-    return column_hashes(table, FORMAT_CHECKSUM_COLUMNS)
+def _numbers_of(table: pa.Table, name: str) -> list[Array]:
+    if name == STORE_DATE.name and name not in table.column_names:
+        return [_dates(_column(table, "store_timestamp"))]
+    name, *fields = name.split(".")
+    column = _column(table, name)
+    return _numbers(pc.struct_field(column, fields) if fields else column)
 
 
 def _column(table: pa.Table, name: str) -> pa.Array:
     column = table.column(name)
     return column.chunk(0) if column.num_chunks else pa.array([], column.type)
-
-
-def _chained(columns: Iterable[Array], rows: int) -> Array:
-    hashes = np.full(rows, SEED, np.int64)
-    for numbers in columns:
-        chain(numbers, hashes)
-    return hashes
 
 
 def _numbers(column: pa.Array) -> list[Array]:

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.registry import all_formats
-from commitlake.pipelines.quality.checksums import format_hashes, lake_hashes, row_hashes
+from commitlake.pipelines.quality.checksums import column_hashes
 from commitlake.pipelines.quality.errors import ProfileError
 from commitlake.pipelines.quality.kernel import (
     NO_QUEUE,
@@ -27,6 +27,7 @@ from commitlake.schemas.layouts.rocketmq.inner_batch import INNER_NUM
 from commitlake.schemas.layouts.rocketmq.sysflag import INNER_BATCH, BodyCodec, TransactionType
 from commitlake.schemas.layouts.rocketmq.topics import Kind
 from commitlake.schemas.tables.messages import MESSAGES, STORE_DATE
+from commitlake.schemas.tables.profile import COLUMN_CHECKSUMS
 
 COLUMNS = tuple(field.name for field in MESSAGES if field.name != STORE_DATE.name)
 _NULL_BITS = {
@@ -158,9 +159,7 @@ class Rows:
     def checksums(self) -> dict[str, Array]:
         """The hash of each row, by the column of the profile that sums it up."""
         return {
-            "row_checksum": self._in_order(row_hashes(self._table)),
-            "lake_checksum": self._in_order(lake_hashes(self._table)),
-            "format_checksum": self._in_order(format_hashes(self._table)),
+            checksum.name: self._in_order(column_hashes(self._table, checksum.columns)) for checksum in COLUMN_CHECKSUMS
         }
 
     def _nulls(self, names: Iterable[str]) -> Array | None:

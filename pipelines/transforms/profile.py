@@ -13,8 +13,15 @@ from operator import and_, or_
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from commitlake.pipelines.transforms.row_hash import format_hash, lake_hash, row_hash
-from commitlake.schemas.tables.profile import AUDIT, CHECKSUM_COLUMNS, KEY_COLUMNS, OPTIONAL_CHECKSUMS, WINDOW_SECONDS
+from commitlake.pipelines.transforms.column_hash import column_hash
+from commitlake.schemas.tables.profile import (
+    AUDIT,
+    CHECKSUM_COLUMNS,
+    COLUMN_CHECKSUMS,
+    KEY_COLUMNS,
+    OPTIONAL_CHECKSUMS,
+    WINDOW_SECONDS,
+)
 
 FIGURES = tuple(name for name in AUDIT.names if name not in KEY_COLUMNS)
 """The columns of `AUDIT` beside its key."""
@@ -56,9 +63,7 @@ def to_profile(messages: DataFrame) -> DataFrame:
         _window_start().alias("window_start"),
         *(F.col(name) for name in ("size", "body_size", "queue_offset", "physical_offset", "store_timestamp")),
         _row_hash().alias("checksum"),
-        row_hash(messages.schema).alias("row_checksum"),
-        lake_hash(messages.schema).alias("lake_checksum"),
-        format_hash(messages.schema).alias("format_checksum"),
+        *(column_hash(messages.schema, checksum).alias(checksum.name) for checksum in COLUMN_CHECKSUMS),
     )
     return (
         hashed.groupBy(*KEY_COLUMNS)

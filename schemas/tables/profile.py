@@ -8,20 +8,15 @@ Key: (`run_id`, `broker`, `topic`, `queue_id`, `window_start`). A window that se
 numbers gives, see `pipelines.transforms.profile`.
 
 Checksums are sums modulo 2^64 of a hash of each row, so that the order of rows does not matter. The hash is Spark's
-`xxhash64` of numbers, all bigint:
-
-    checksum         physical_offset, queue_offset, size, body_crc, unix_millis(store_timestamp)
-    row_checksum     `ROW_CHECKSUM_COLUMNS`: all that a store says of a message
-    lake_checksum    `LAKE_CHECKSUM_COLUMNS`: what only the lake says of it
-    format_checksum  `FORMAT_CHECKSUM_COLUMNS`: the format of its log
-
-In the last three a text counts as its own `xxhash64`, a list as that of the list, a map as two lists, its keys and its
-values, a timestamp in microseconds, a date in days, and a null as `NULL_NUMBER`. They are null in profiles that were
-written before there were these columns, and in those of rows that lack one of the columns: such windows are compared by
-`checksum` alone. Whoever adds a column to `messages` adds another checksum: these stay as they are.
+`xxhash64` of numbers, all bigint. `checksum` hashes physical_offset, queue_offset, size, body_crc and
+unix_millis(store_timestamp). Each of `COLUMN_CHECKSUMS` hashes its columns: a text counts as its own `xxhash64`, a list
+as that of the list, a map as two lists, its keys and its values, a timestamp in microseconds, a date in days, and a
+null as `NULL_NUMBER`.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 from pyspark.sql.types import (
     ArrayType,
@@ -42,18 +37,59 @@ BORN_TOLERANCE_MS = 600_000
 MAX_RUNS = 1000
 """A window with more runs of queue offsets than these has null for them, and its parts are taken as apart."""
 CHECKSUM_COLUMNS = ("physical_offset", "queue_offset", "size", "body_crc", "store_timestamp")
-ROW_CHECKSUM_COLUMNS = (
-    "broker", "physical_offset", "size", "topic", "queue_id", "queue_offset", "msg_id", "unique_key", "keys", "tags",
-    "kind", "born_timestamp", "store_timestamp", "born_host", "store_host", "sys_flag", "flag", "reconsume_times",
-    "priority", "prepared_transaction_offset", "body_size", "body_crc", "body_codec", "properties",
-)  # fmt: skip
-LAKE_CHECKSUM_COLUMNS = (
-    "body_ref.pack", "body_ref.frame_offset", "body_ref.frame_length", "body_ref.offset", "body_ref.length",
-    "store_date",
-)  # fmt: skip
-FORMAT_CHECKSUM_COLUMNS = ("broker", "physical_offset", "format")
 NULL_NUMBER = -(1 << 63)
 """What a null counts as in the checksums of columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnChecksum:
+    """A checksum of columns of `messages`.
+
+    A profile has null for it where it was written before there was such a checksum, or where the rows lack one of the
+    columns; such windows are compared by the other checksums alone.
+
+    Attributes:
+        name: the column of the profile.
+        columns: what is hashed, in this order; `a.b` is a field of a struct.
+        comment: for the profile's column.
+        required: a column that is null in rows of earlier versions; a window with such a row has no checksum. Empty
+            where all versions wrote all columns.
+    """
+
+    name: str
+    columns: tuple[str, ...]
+    comment: str
+    required: str = ""
+
+
+COLUMN_CHECKSUMS = (
+    ColumnChecksum(
+        "row_checksum",
+        (
+            "broker", "physical_offset", "size", "topic", "queue_id", "queue_offset", "msg_id", "unique_key", "keys",
+            "tags", "kind", "born_timestamp", "store_timestamp", "born_host", "store_host", "sys_flag", "flag",
+            "reconsume_times", "priority", "prepared_transaction_offset", "body_size", "body_crc", "body_codec",
+            "properties",
+        ),
+        "of all that a store says of the rows; see the module's docstring",
+    ),
+    ColumnChecksum(
+        "lake_checksum",
+        (
+            "body_ref.pack", "body_ref.frame_offset", "body_ref.frame_length", "body_ref.offset", "body_ref.length",
+            "store_date",
+        ),
+        "of what only the lake says of the rows; see the module's docstring",
+    ),
+    ColumnChecksum(
+        "format_checksum",
+        ("broker", "physical_offset", "format"),
+        "of the rows' formats; null where a row has none; see the module's docstring",
+        required="format",
+    ),
+)  # fmt: skip
+"""The checksums of all columns of `messages`. A column that is added to `messages` gets a checksum of its own at the
+end, of the primary key and itself (`required`): the others stay comparable with profiles that were written before."""
 
 
 def _count(name: str, comment: str) -> StructField:
@@ -115,11 +151,7 @@ _QUEUE = [
     _count("missing_offsets", "queue offsets that are left out from one row of the window to the next"),
     _count("restarts", "times that queue offsets go back, or stay, from one row of the window to the next"),
 ]
-_CHECKSUMS = [
-    _count("row_checksum", "of all that a store says of the rows; see the module's docstring"),
-    _count("lake_checksum", "of what only the lake says of the rows; see the module's docstring"),
-    _count("format_checksum", "of the rows' formats; null where a row has none; see the module's docstring"),
-]
+_CHECKSUMS = [_count(checksum.name, checksum.comment) for checksum in COLUMN_CHECKSUMS]
 RUN = StructType(
     [
         column("first_physical_offset", LongType(), "of its first row"),

@@ -8,11 +8,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from commitlake.pipelines.quality.checksums import format_hashes, lake_hashes, row_hashes
-from commitlake.schemas.tables.messages import BODY_PLACE, BODY_REF, MESSAGES, STORE_DATE
-from commitlake.schemas.tables.profile import FORMAT_CHECKSUM_COLUMNS, LAKE_CHECKSUM_COLUMNS, ROW_CHECKSUM_COLUMNS
+from commitlake.pipelines.quality.checksums import column_hashes
+from commitlake.schemas.tables.messages import BODY_PLACE, BODY_REF, MESSAGES
+from commitlake.schemas.tables.profile import COLUMN_CHECKSUMS
 from tests.unit.pipelines.quality.making import NOON, SCHEMA, Row, message, messages, profile_of, table_of
 
+ROW, LAKE, FORMAT = (checksum.columns for checksum in COLUMN_CHECKSUMS)
 _OTHERS: dict[str, list[Any]] = {
     "keys": [[], ["k", "k"], ["K"], None],
     "properties": [[], [("KEYS", "K")], [("keys", "k")], [("KEYS", "k"), ("a", "")], [("KEYSk", "")], None],
@@ -26,7 +27,7 @@ _PLACE = {"pack": "p", "frame_offset": 0, "frame_length": 99, "offset": 0, "leng
 
 def hash_of(row: Row) -> tuple[int, int]:
     table = table_of([row]).combine_chunks()
-    return int(row_hashes(table)[0]), int(lake_hashes(table)[0])
+    return int(column_hashes(table, ROW)[0]), int(column_hashes(table, LAKE)[0])
 
 
 def others(name: str) -> list[Any]:
@@ -38,21 +39,22 @@ def others(name: str) -> list[Any]:
 
 
 def test_the_checksums_have_every_column_of_the_table() -> None:
-    by_row = {*ROW_CHECKSUM_COLUMNS, *FORMAT_CHECKSUM_COLUMNS}
-    assert by_row == set(MESSAGES.names) - {BODY_REF.name, STORE_DATE.name}
-    assert set(LAKE_CHECKSUM_COLUMNS) == {*(f"{BODY_REF.name}.{name}" for name in BODY_PLACE.names), STORE_DATE.name}
+    places = {f"{BODY_REF.name}.{name}" for name in BODY_PLACE.names}
+    assert {name for checksum in COLUMN_CHECKSUMS for name in checksum.columns} == {*MESSAGES.names, *places} - {
+        BODY_REF.name
+    }
 
 
-@pytest.mark.parametrize("name", ROW_CHECKSUM_COLUMNS)
+@pytest.mark.parametrize("name", ROW)
 def test_another_value_of_any_column_is_another_hash(name: str) -> None:
     rows = [message(), *(message(**{name: value}) for value in others(name))]
     assert len({hash_of(row)[0] for row in rows}) == len(rows)
 
 
-@pytest.mark.parametrize("name", FORMAT_CHECKSUM_COLUMNS)
+@pytest.mark.parametrize("name", FORMAT)
 def test_another_format_or_place_is_another_hash_of_the_format(name: str) -> None:
     rows = table_of([message(), *(message(**{name: value}) for value in others(name) if value is not None)])
-    hashes = [int(format_hashes(rows.slice(row, 1).combine_chunks())[0]) for row in range(rows.num_rows)]
+    hashes = [int(column_hashes(rows.slice(row, 1).combine_chunks(), FORMAT)[0]) for row in range(rows.num_rows)]
     assert len(set(hashes)) == len(hashes)
 
 
@@ -74,11 +76,11 @@ def test_texts_of_any_length_and_nulls_are_hashed_where_they_stand() -> None:
     rows = [message(number, unique_key=text, keys=[text, text], tags=text) for number, text in enumerate(texts)]
     rows[7]["keys"] = rows[9]["unique_key"] = None
     table = pa.Table.from_pylist(rows, schema=SCHEMA)
-    whole = row_hashes(table.combine_chunks()).tolist()
+    whole = column_hashes(table.combine_chunks(), ROW).tolist()
     assert len(set(whole)) == len(rows)
-    assert [int(row_hashes(table.slice(row, 1))[0]) for row in range(len(rows))] == whole
-    assert row_hashes(table_of(rows)).tolist() == whole  # dictionaries
-    assert row_hashes(table.slice(0, 0)).tolist() == []
+    assert [int(column_hashes(table.slice(row, 1), ROW)[0]) for row in range(len(rows))] == whole
+    assert column_hashes(table_of(rows), ROW).tolist() == whole  # dictionaries
+    assert column_hashes(table.slice(0, 0), ROW).tolist() == []
 
 
 def test_a_profile_sums_the_hashes_in_any_order() -> None:
@@ -88,4 +90,4 @@ def test_a_profile_sums_the_hashes_in_any_order() -> None:
     (other,) = profile_of([*rows[:-1], rows[-1] | {"tags": "T"}]).to_pylist()
     assert {name for name in once if once[name] != other[name]} == {"row_checksum"}
     table = pa.Table.from_pylist(rows, schema=SCHEMA)
-    assert once["row_checksum"] == int(row_hashes(table).sum())
+    assert once["row_checksum"] == int(column_hashes(table, ROW).sum())

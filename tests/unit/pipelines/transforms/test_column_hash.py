@@ -1,4 +1,4 @@
-"""Hashes of whole rows. `tests.integration.spark.test_profile` compares them with those that tasks compute."""
+"""Hashes of columns. `tests.integration.spark.test_profile` compares them with those that tasks compute."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ from chispa import assert_df_equality
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from commitlake.pipelines.transforms.row_hash import format_hash, lake_hash, row_hash
+from commitlake.pipelines.transforms.column_hash import column_hash
 from commitlake.schemas.tables.messages import MESSAGES
+from commitlake.schemas.tables.profile import COLUMN_CHECKSUMS
+
+ROW, LAKE, FORMAT = COLUMN_CHECKSUMS
 
 
 def empty_message(spark: SparkSession, **changes: str) -> DataFrame:
@@ -22,8 +25,8 @@ def test_a_hash_depends_on_its_columns_only(spark: SparkSession) -> None:
         empty_message(spark, tags="t"),
         empty_message(spark, store_date="2026-11-20"),
     )
-    by_row = [frame.select(row_hash(frame.schema).alias("hash")) for frame in (plain, tagged, dated)]
-    by_lake = [frame.select(lake_hash(frame.schema).alias("hash")) for frame in (plain, tagged, dated)]
+    by_row = [frame.select(column_hash(frame.schema, ROW).alias("hash")) for frame in (plain, tagged, dated)]
+    by_lake = [frame.select(column_hash(frame.schema, LAKE).alias("hash")) for frame in (plain, tagged, dated)]
     assert_df_equality(by_row[0], by_row[2])
     assert_df_equality(by_lake[0], by_lake[1])
     assert by_row[0].first() != by_row[1].first()
@@ -32,11 +35,11 @@ def test_a_hash_depends_on_its_columns_only(spark: SparkSession) -> None:
 
 def test_rows_without_a_column_have_no_hash(spark: SparkSession) -> None:
     rows = empty_message(spark).drop("tags", "body_ref")
-    hashes = rows.select(row_hash(rows.schema).alias("row"), lake_hash(rows.schema).alias("lake"))
+    hashes = rows.select(column_hash(rows.schema, ROW).alias("row"), column_hash(rows.schema, LAKE).alias("lake"))
     assert_df_equality(hashes, spark.createDataFrame([(None, None)], "row long, lake long"))
 
 
 def test_a_row_without_a_format_has_no_hash_of_it(spark: SparkSession) -> None:
     earlier, known = empty_message(spark), empty_message(spark, format="jmq")
-    assert earlier.select(format_hash(earlier.schema)).first() == (None,)
-    assert known.select(format_hash(known.schema)).first() != (None,)
+    assert earlier.select(column_hash(earlier.schema, FORMAT)).first() == (None,)
+    assert known.select(column_hash(known.schema, FORMAT)).first() != (None,)
