@@ -99,6 +99,10 @@ class DecodedBatch:
         """How many records there are."""
         return int(self.parts.shape[1])
 
+    def has_column(self, name: str) -> bool:
+        """Whether the format has such a column; one that only other formats have is null in all rows of this one."""
+        return name in self.numbers32 or name in self.numbers64 or name in _BUILDERS
+
     def column(self, name: str) -> pa.Array:
         """A column by its name in the table.
 

@@ -72,7 +72,7 @@ class RowBatch:
         return is_wanted and bool((self._decoded.sys_flags & COMPRESSED).any())
 
     def _column(self, field: pa.Field) -> pa.Array:
-        if field.name == CORRUPT_RECORD:
+        if field.name == CORRUPT_RECORD or not self._decoded.has_column(field.name):
             return pa.nulls(self._decoded.rows, field.type)
         if field.name in _TIMESTAMPS:
             return self._timestamps(field)

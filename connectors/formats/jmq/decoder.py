@@ -78,6 +78,10 @@ def _address_text(stored: bytes) -> str:
 class JournalBatch(DecodedBatch):
     """Some journal records of a window."""
 
+    def has_column(self, name: str) -> bool:
+        """See DecodedBatch."""
+        return name in _ZEROS or super().has_column(name)
+
     def column(self, name: str) -> pa.Array:
         """See DecodedBatch."""
         if name in _ZEROS:

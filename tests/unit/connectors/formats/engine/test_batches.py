@@ -71,6 +71,14 @@ def test_columns_come_in_the_order_that_was_asked_for(tmp_path: Path) -> None:
     assert [batch.schema.names for batch in batches] == [["tags", "physical_offset", "body"]]
 
 
+def test_a_column_that_the_format_does_not_have_is_null(tmp_path: Path) -> None:
+    schema = pa.schema([("size", pa.int32()), ("of_another_format", pa.int64())])
+    (split,) = splits_of(tmp_path, log_of(messages(2)))
+    (batch,) = read_split(split, Request(schema))
+    assert batch.schema == schema
+    assert batch.column("of_another_format").null_count == 2
+
+
 @pytest.mark.parametrize("column", [field.name for field in SOURCE])
 def test_every_column_stands_alone(tmp_path: Path, column: str) -> None:
     data = log_of(messages(10))
