@@ -22,9 +22,9 @@ from commitlake.broker_lite.stores.engine.topic_names import is_valid_topic
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.jmq.journal import MIN_RECORD_SIZE, JournalMessage
 from commitlake.schemas.layouts.jmq.queue import CRC_POSITION, ENTRY, FOLDER, Entry, count_valid, parse_entry
+from commitlake.schemas.layouts.segments import max_entry_number
 
-_MAX_QUEUE_OFFSET = (1 << 63) // ENTRY.size // 2
-"""A larger one, times 22, would not be an offset; only a damaged or forged record has it."""
+_MAX_QUEUE_OFFSET = max_entry_number(ENTRY.size)
 _pack_entry = ENTRY.struct.pack_into
 _logger = logging.getLogger(__name__)
 

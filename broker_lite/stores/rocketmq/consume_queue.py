@@ -20,10 +20,10 @@ from commitlake.broker_lite.stores.rocketmq.commitlog import CommitLog
 from commitlake.broker_lite.stores.rocketmq.dispatch import Dispatch
 from commitlake.broker_lite.stores.rocketmq.entry_queue import CommitLogQueue, QueueUnit
 from commitlake.schemas.layouts.rocketmq.consumequeue import ENTRY, PRE_BLANK, Entry, parse_entry, serialize_entry
+from commitlake.schemas.layouts.segments import max_entry_number
 
 FOLDER = "consumequeue"
-_MAX_QUEUE_OFFSET = (1 << 63) // ENTRY.size // 2
-"""A larger one, times 20, would not be an offset; only a damaged or forged record has it."""
+_MAX_QUEUE_OFFSET = max_entry_number(ENTRY.size)
 _pack_entry = ENTRY.struct.pack_into
 _logger = logging.getLogger(__name__)
 

@@ -32,6 +32,7 @@ from enum import IntEnum
 
 from commitlake.schemas.layouts.base import Field, Layout, ReadableBuffer
 from commitlake.schemas.layouts.errors import LayoutError, UnserializableError
+from commitlake.schemas.layouts.jmq.journal import encode_text
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 
 FOLDER = "consume"
@@ -138,7 +139,8 @@ def serialize_consumption(consumption: Consumption) -> bytes:
     address = consumption.client_address
     if address.is_v6:
         raise UnserializableError("client_ip", "an IPv4 address", str(address))
-    texts = b"".join(_part(name, getattr(consumption, name)) for name in ("topic", "app"))
+    encoded = [encode_text(name, getattr(consumption, name)) for name in ("topic", "app")]
+    texts = b"".join(TEXT_LENGTH.pack(len(text)) + text for text in encoded)
     try:
         head = HEAD.pack(
             HEAD.size + len(texts), MAGIC, consumption.outcome, consumption.queue_id, consumption.queue_offset,
@@ -149,13 +151,3 @@ def serialize_consumption(consumption: Consumption) -> bytes:
         raise UnserializableError("consumption", "numbers that fit their fields", str(error)) from error
     crc = _crc_of(head + texts)
     return head[:CRC_POSITION] + crc.to_bytes(4, "big") + texts
-
-
-def _part(name: str, text: str) -> bytes:
-    try:
-        data = text.encode()
-    except UnicodeEncodeError as error:
-        raise UnserializableError(name, "text that UTF-8 can say", repr(text)) from error
-    if len(data) > 0xFF:
-        raise UnserializableError(name, "at most 255 bytes", f"{len(data)} bytes")
-    return TEXT_LENGTH.pack(len(data)) + data

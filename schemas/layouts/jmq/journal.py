@@ -311,9 +311,9 @@ def serialize_message(
         UnserializableError: for a text, a number or an address that the format has no room for.
     """
     sent = message.send_timestamp
-    topic = _part("topic", message.topic)
-    app = _part("app", message.app)
-    business_id = _part("business_id", message.business_id)
+    topic = encode_text("topic", message.topic)
+    app = encode_text("app", message.app)
+    business_id = encode_text("business_id", message.business_id)
     properties = serialize_properties(message.properties) if message.properties else b""
     body = message.body
     values = (
@@ -352,7 +352,12 @@ def _without_room(values: Sequence[int]) -> UnserializableError:
     raise AssertionError("every value has room in its field")
 
 
-def _part(name: str, text: str) -> bytes:
+def encode_text(name: str, text: str) -> bytes:
+    """Return a text of at most 255 bytes, which has its length in one byte before it.
+
+    Raises:
+        UnserializableError: if it is longer, or UTF-8 cannot say it.
+    """
     try:
         data = text.encode()
     except UnicodeEncodeError as error:
