@@ -32,9 +32,14 @@ if TYPE_CHECKING:
 class RecordRules:
     """The rules for one record of a format, in plain Python.
 
-    A record is one message. For a format whose records hold several, `parse` and `row_of` would give a list, the
-    kernel's decoder a row for each message, and `facts_reader` a queue offset and a count for each record, as it does
-    for RocketMQ's inner batches (`Facts.batch_size`).
+    A record is one message. A format whose records hold several, as a Kafka batch does, would change these places:
+
+    - `parse` and `row_of` give a list, an entry for each message.
+    - `decode` of its kernel (`engine.kernel.layouts`) writes a row for each message; `parts` keeps one column for each
+      record, so that hopping, filters, splits and damage stay as they are. `read_batch` then counts rows, and
+      `Decoder.take` repeats the columns that a record's messages share.
+    - `facts_reader` gives a record's first queue offset and the number of its messages, as it does for RocketMQ's inner
+      batches (`Facts.batch_size`).
 
     Attributes:
         examine: tells what stands at a position, as `schemas.layouts.rocketmq.scan.examine` does.

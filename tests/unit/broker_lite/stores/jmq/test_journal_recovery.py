@@ -11,7 +11,6 @@ import pytest
 
 from commitlake.broker_lite.stores.jmq import JournalStore
 from commitlake.broker_lite.stores.jmq.checkpoint_file import JournalCheckpointFile
-from commitlake.broker_lite.stores.rocketmq import ConfigFileError
 from commitlake.connectors.formats.engine.options import Mode
 from commitlake.connectors.formats.engine.plan import TailKind, plan_splits, take_snapshot
 from commitlake.connectors.formats.engine.stores import find_stores
@@ -345,20 +344,3 @@ def test_positions_behind_a_queue_that_was_cut_are_set_back(root: Path) -> None:
         store.offsets.acknowledge(place, 9)
     with JournalStore.open(root, SMALL, clock=Clock()) as store:
         assert store.offsets.get(place)[:2] == (5, 5)
-
-
-def test_broken_offset_file_is_replaced_by_its_backup(root: Path) -> None:
-    place = ConsumedQueue("orders", "mail", 0)
-    with JournalStore.open(root, SMALL, clock=Clock()) as store:
-        fill(store, 10)
-        for number in (2, 3):
-            store.offsets.acknowledge(place, number)
-            store.offsets.save_changed()
-    path = root / "offset" / "offset.json"
-    path.write_bytes(path.read_bytes()[:-3])
-    with JournalStore.open(root, SMALL, clock=Clock()) as store:
-        assert store.offsets.get(place).ack == 2
-    path.write_bytes(b"{")
-    path.with_name("offset.json.bak").write_bytes(b"[]")
-    with pytest.raises(ConfigFileError, match=r"offset\.json.*expected.*offset\.json\.bak.*expected"):
-        JournalStore.open(root, replace(SMALL, flush_interval_ms=10))

@@ -1,0 +1,113 @@
+"""Tables in one small file: JMQ's positions and RocketMQ's config files are read and saved alike."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from commitlake.broker_lite.stores.engine.errors import ConfigFileError
+from commitlake.broker_lite.stores.engine.kept_file import KeptFile
+from commitlake.broker_lite.stores.engine.kept_table import KeptTable
+from commitlake.broker_lite.stores.jmq.offset_file import OffsetFile
+from commitlake.broker_lite.stores.rocketmq.config_files import ConsumerOffsets
+from commitlake.schemas.layouts.jmq.offsets import ConsumedQueue
+from tests.unit.broker_lite.builders import Clock
+
+PLACE = ConsumedQueue("orders", "mail", 0)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A table, how an offset is put into it, and what it gives."""
+
+    table: Callable[[Path, Clock], KeptTable]
+    put: Callable[[Any, int], None]
+    get: Callable[[Any], int | None]
+
+
+@pytest.fixture(
+    params=[
+        Kind(
+            ConsumerOffsets,
+            lambda table, offset: table.commit("orders", "mail", 0, offset),
+            lambda table: table.get("orders", "mail", 0),
+        ),
+        Kind(
+            OffsetFile,
+            lambda table, offset: table.acknowledge(PLACE, offset),
+            lambda table: found.ack if (found := table.find(PLACE)) else None,
+        ),
+    ],
+    ids=["consumerOffset.json", "offset.json"],
+)
+def kind(request: pytest.FixtureRequest) -> Kind:
+    """Each table."""
+    found: Kind = request.param
+    return found
+
+
+def saved(kind: Kind, root: Path, *offsets: int) -> KeptTable:
+    """Return a table that was saved with each of these offsets, one after another."""
+    table = kind.table(root, Clock())
+    for offset in offsets:
+        kind.put(table, offset)
+        table.save_changed()
+    return table
+
+
+def test_a_table_without_a_file_is_empty(kind: Kind, root: Path) -> None:
+    assert kind.get(kind.table(root, Clock())) is None
+
+
+def test_a_save_keeps_the_previous_version(kind: Kind, root: Path) -> None:
+    path = saved(kind, root, 2, 3).path
+    assert kind.get(kind.table(root, Clock())) == 3
+    path.unlink()
+    assert kind.get(kind.table(root, Clock())) == 2
+
+
+def test_what_has_not_changed_is_not_written(kind: Kind, root: Path) -> None:
+    table = saved(kind, root, 2, 3)
+    table.path.unlink()
+    table.save_changed()
+    assert not table.path.exists()
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"[]", b"\xff"])
+def test_a_broken_file_is_replaced_by_its_backup(
+    kind: Kind, root: Path, data: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = saved(kind, root, 2, 3).path
+    path.write_bytes(data)
+    with caplog.at_level(logging.WARNING):
+        assert kind.get(kind.table(root, Clock())) == 2
+    assert f"{path.name}.bak is used" in caplog.text
+
+
+def test_a_broken_file_with_a_broken_backup_is_an_error(kind: Kind, root: Path) -> None:
+    table = saved(kind, root, 2, 3)
+    table.path.write_bytes(b"{")
+    table.backup.write_bytes(b"[]")
+    with pytest.raises(ConfigFileError, match=rf"{table.path}.*expected.*{table.backup}.*expected"):
+        kind.table(root, Clock())
+
+
+def test_a_save_that_fails_is_tried_again(kind: Kind, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = saved(kind, root, 2)
+    kind.put(table, 3)
+
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(KeptFile, "write", fail)
+        with pytest.raises(OSError, match="No space"):
+            table.save_changed()
+    assert kind.get(kind.table(root, Clock())) == 2
+    table.save_changed()
+    assert kind.get(kind.table(root, Clock())) == 3
