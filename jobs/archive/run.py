@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import importlib.metadata
-import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import partial
@@ -24,6 +23,7 @@ from commitlake.jobs.cli.places import lake_of
 from commitlake.jobs.cli.progress import runner_progress
 from commitlake.jobs.cli.runner import make_runner, open_session
 from commitlake.jobs.cli.sizes import size_text
+from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.pages.quality import write_page
 from commitlake.pipelines.archive.judging import JudgementPage
 from commitlake.pipelines.archive.places import check_bodies
@@ -72,7 +72,7 @@ def run(arguments: argparse.Namespace, judge: JudgeFrame | None = None) -> ExitC
         judge=judge,
     )
     if name.told and not arguments.quiet:
-        print(name.told, file=sys.stderr)
+        print_line(name.told)
     if arguments.follow or arguments.available_now:
         return _follow(arguments, config)
     work = find_work(config.store, config.broker, lake, formats=config.layout.formats)
@@ -155,7 +155,8 @@ def _follow(arguments: argparse.Namespace, config: Config) -> ExitCode:
 
 def _tell(arguments: argparse.Namespace, result: Result) -> ExitCode:
     if not arguments.quiet:
-        print("\n".join(summary(result)), file=sys.stderr)
+        for line in summary(result):
+            print_line(line)
     return ExitCode.DAMAGE if result.verdict.is_damage else ExitCode.OK
 
 

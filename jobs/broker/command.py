@@ -24,6 +24,7 @@ from commitlake.jobs.broker.tls import add_tls_arguments, asking_options, ports_
 from commitlake.jobs.cli.command import JobError, job_parser, run_job
 from commitlake.jobs.cli.durations import parse_duration
 from commitlake.jobs.cli.store_arguments import at_least, positive
+from commitlake.jobs.cli.terminal import print_line
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.numbers import parse_int
 
@@ -202,7 +203,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
         if not arguments.quiet:
             beside = f", name server on {name_server}" if name_server else ""
             what = "slave of broker" if is_slave else "broker"
-            print(f"{what} {arguments.name} on {listen}{beside}, store {arguments.store}", file=sys.stderr, flush=True)
+            print_line(f"{what} {arguments.name} on {listen}{beside}, store {arguments.store}")
 
     if not faulthandler.is_enabled():
         # A page that the disk has no room for ends the process by SIGBUS, which else says nothing.

@@ -23,20 +23,21 @@ import argparse
 import io
 import logging
 import os
+import re
 import signal
 import sys
 import textwrap
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TextIO
+from typing import NoReturn, TextIO
 
 import configargparse
 from rich_argparse import RawDescriptionRichHelpFormatter
 
 from commitlake.connectors.worker_errors import raised_in_worker
 from commitlake.jobs.cli.process import OutputError, is_own_process, stop_signal
-from commitlake.jobs.cli.terminal import guarded_streams, trusted
+from commitlake.jobs.cli.terminal import guarded_streams, print_line, trusted
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 from commitlake.schemas.store_files import restricted_umask
 
@@ -105,6 +106,12 @@ class _Parser(configargparse.ArgumentParser):  # type: ignore[misc]  # configarg
     def print_usage(self, file: TextIO | None = None) -> None:
         """Print the usage to a stream, by default standard output."""
         super().print_usage(trusted(file or sys.stdout))
+
+    def error(self, message: str) -> NoReturn:
+        """Print the usage and a line on what is wrong, and end."""
+        self.print_usage(sys.stderr)
+        print_line(f"{self.prog}: error: {message}")
+        raise SystemExit(ExitCode.USAGE)
 
 
 def _own_configuration() -> Path:
@@ -204,6 +211,7 @@ def _first_line(error: BaseException) -> str:
 
 
 def _say(prog: str, message: str, hint: str) -> None:
-    print(f"{prog}: error: {message}", file=sys.stderr)
+    # Of several lines, as a list of expectations, none but the first begins where a message of its own would.
+    print(re.sub(r"\n(?! )", "\n  ", f"{prog}: error: {message}"), file=sys.stderr)
     if hint:
         print(f"  {hint}", file=sys.stderr)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import difflib
-import sys
 from collections.abc import Iterable
+
+from commitlake.jobs.cli.terminal import print_line
 
 _SHOWN = 8
 
@@ -34,4 +35,4 @@ def some_names(known: Iterable[str]) -> str:
 
 def warn(prog: str, message: str) -> None:
     """Print a warning on standard error."""
-    print(f"{prog}: warning: {message}", file=sys.stderr)
+    print_line(f"{prog}: warning: {message}")

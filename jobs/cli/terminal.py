@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TextIO, cast
 
-from commitlake.connectors.printable import printable
+from commitlake.connectors.printable import printable, printable_line
 
 
 class GuardedStream:
@@ -49,6 +49,14 @@ def guarded_streams(*, raw: bool = False) -> Iterator[None]:
         yield
     finally:
         sys.stdout, sys.stderr = before
+
+
+def print_line(line: str) -> None:
+    """Print a line on standard error; newlines in it, of a path or an argument, are shown as escapes.
+
+    With --raw the line is printed as it is.
+    """
+    print(printable_line(line) if isinstance(sys.stderr, GuardedStream) else line, file=sys.stderr, flush=True)
 
 
 def trusted(stream: TextIO) -> TextIO:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,6 +23,7 @@ from commitlake.jobs.cli.durations import parse_duration
 from commitlake.jobs.cli.layouts import FOLDERS, add_layout_argument, layout_of
 from commitlake.jobs.cli.names import did_you_mean, warn
 from commitlake.jobs.cli.places import lake_of
+from commitlake.jobs.cli.terminal import print_line
 from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -96,12 +96,13 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     watched = watch_stores(stores, progress or {}, read_rules(arguments, now), now, arguments.within)
     print_report(arguments.output, watched, now)
     for line in warning_lines(watched):
-        print(line, file=sys.stderr)
+        print_line(line)
     if not arguments.quiet:
         lines = [*rule_lines(watched), *disk_lines(watched, now), summary(watched, arguments.within)]
         if progress is None:
             lines.insert(0, f"there is no lake in {arguments.lake} yet: nothing is archived")
-        print("\n".join(lines), file=sys.stderr)
+        for each in lines:
+            print_line(each)
     return verdict_of(watched).exit_code
 
 

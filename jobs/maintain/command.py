@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import sys
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -25,6 +24,7 @@ from commitlake.jobs.cli.layouts import add_layout_argument
 from commitlake.jobs.cli.names import did_you_mean
 from commitlake.jobs.cli.places import add_place_arguments, bodies_of, lake_of
 from commitlake.jobs.cli.runner import add_spark_argument, make_runner
+from commitlake.jobs.cli.terminal import print_line
 from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -199,7 +199,8 @@ def _expired_text(expired: Expired) -> str:
 
 def _tell(lines: Sequence[str], *, quiet: bool) -> None:
     if not quiet:
-        print("\n".join(lines), file=sys.stderr, flush=True)
+        for line in lines:
+            print_line(line)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

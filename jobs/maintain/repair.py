@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import importlib.metadata
-import sys
 from contextlib import suppress
 
 from commitlake.connectors.lake.log_check import LogDamagedError
@@ -12,6 +11,7 @@ from commitlake.connectors.lake.paths import LakeError, LakePaths
 from commitlake.connectors.lake.reader import open_table
 from commitlake.jobs.cli.layouts import layout_of
 from commitlake.jobs.cli.names import did_you_mean, warn
+from commitlake.jobs.cli.terminal import print_line
 from commitlake.pipelines.maintenance.repair import plan_repair, repair_lake
 from commitlake.schemas.errors import ExitCode
 
@@ -79,4 +79,4 @@ def _first_offsets(arguments: argparse.Namespace, lake: LakePaths) -> dict[str, 
 
 def _tell(arguments: argparse.Namespace, line: str) -> None:
     if not arguments.quiet:
-        print(line, file=sys.stderr, flush=True)
+        print_line(line)

@@ -29,6 +29,7 @@ from commitlake.jobs.cli.damaged_files import refuse_damaged_files
 from commitlake.jobs.cli.names import did_you_mean, warn
 from commitlake.jobs.cli.places import bodies_of, lake_of
 from commitlake.jobs.cli.rows_output import Row, plain_rows, write
+from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.cli.times import join_times
 from commitlake.jobs.query.arguments import add_arguments, check
 from commitlake.jobs.query.bodies import BODY_COLUMNS, COLUMNS, body_fetcher, rows_with_bodies, write_one_body
@@ -118,7 +119,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
         if fetch and arguments.output == "table":
             size = write_one_body(iter(rows), fetch, arguments.body_out)
             if arguments.body_out and not arguments.quiet:
-                print(f"{size:,} bytes in {arguments.body_out}", file=sys.stderr)
+                print_line(f"{size:,} bytes in {arguments.body_out}")
             return ExitCode.OK
         shown: Iterable[Row] = rows_with_bodies(rows, fetch, hidden) if fetch else rows
         count = write(arguments.output, shown, [*columns, *BODY_COLUMNS] if fetch else columns)

@@ -18,7 +18,6 @@ from __future__ import annotations
 import argparse
 import errno
 import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,6 +28,7 @@ from commitlake.jobs.cli.layouts import FOLDERS, add_layout_argument, layout_of
 from commitlake.jobs.cli.runner import add_local_arguments, check_local_arguments
 from commitlake.jobs.cli.settings_check import variable_of
 from commitlake.jobs.cli.store_arguments import delay_levels, positive
+from commitlake.jobs.cli.terminal import print_line
 from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -204,7 +204,7 @@ def wanted_of(arguments: argparse.Namespace, conf: StoreConf) -> Wanted:
 
 def _say(arguments: argparse.Namespace, line: str) -> None:
     if not arguments.quiet:
-        print(line, file=sys.stderr)
+        print_line(line)
 
 
 def summary(rebuilt: Rebuilt) -> list[str]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 from commitlake.broker_lite.stores.engine.errors import StoreLockedError
 from commitlake.broker_lite.stores.engine.ownership import StoreLock
 from commitlake.connectors.formats.engine.stores import Store
+from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.rebuild.run import run_rebuild
 from commitlake.pipelines.rebuild.errors import BusyStoreError, RebuildError, UnknownDelaysError
 from commitlake.pipelines.rebuild.plan import log_range
@@ -79,4 +79,4 @@ def _replace(arguments: argparse.Namespace, replacement: Replacement) -> None:
 
 def _say(arguments: argparse.Namespace, line: str) -> None:
     if not arguments.quiet:
-        print(line, file=sys.stderr)
+        print_line(line)

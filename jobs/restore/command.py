@@ -26,6 +26,7 @@ from commitlake.jobs.cli.names import some_names
 from commitlake.jobs.cli.places import add_place_arguments, bodies_of, lake_of
 from commitlake.jobs.cli.runner import add_spark_argument, make_runner
 from commitlake.jobs.cli.store_arguments import delay_levels, positive
+from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.cli.times import join_times, parse_time
 from commitlake.jobs.rebuild.command import wanted_of
 from commitlake.schemas.errors import ExitCode
@@ -117,7 +118,8 @@ def job(arguments: argparse.Namespace) -> ExitCode:
         refuse_damaged_files(lake_of(arguments).messages, str(error))
         raise JobError(f"the table messages cannot be read: {error}") from None
     if not arguments.quiet:
-        print("\n".join(summary(restored)), file=sys.stderr)
+        for line in summary(restored):
+            print_line(line)
     return ExitCode.DAMAGE if restored.lost or restored.lacking else ExitCode.OK
 
 

@@ -62,11 +62,26 @@ class Judged:
         files: written for the tables `profiles` and `quality_results`, which no table knows of yet.
         warnings: sentences on expectations that were not met.
         report: the suites' judgement; None where they were not asked.
+        figures: what a page shows beside the judgement.
     """
 
     files: Mapping[str, DataFile] = field(default_factory=dict)
     warnings: Sequence[str] = field(default=())
     report: QualityReport | None = None
+    figures: PageFigures = field(default_factory=PageFigures)
+
+
+def show_judgement(page: JudgementPage | None, judged: Judged, run_id: str, verdict: RunVerdict) -> None:
+    """Write the page of a run that is committed: before that, nobody knows that the verdict will hold.
+
+    Args:
+        page: where and how; nowhere where not given.
+        judged: from `judge_run`.
+        run_id: the run's.
+        verdict: on the run.
+    """
+    if page is not None and judged.report is not None:
+        page.write(page.path, judged.report, judged.figures, run_id=run_id, verdict=verdict)
 
 
 def judge_run(
@@ -83,7 +98,7 @@ def judge_run(
         lake: where the tables lie.
         work: the run's.
         manifest: what the tasks told.
-        page: where to show the judgement; nowhere where not given.
+        page: where to show a judgement that stops the run; nowhere where not given. `show_judgement` shows others.
         losses: what the run could not archive as it should, for the verdict.
         judge: what judges frames; this process where not given.
 
@@ -103,13 +118,12 @@ def judge_run(
         report = judging.report()
         verdict = (losses or Losses()).verdict(report)
         results = to_table(report, run_id=run_id, verdict=verdict)
-        if page is not None:
-            page.write(page.path, report, figures, run_id=run_id, verdict=verdict)
         if not report.passed:
+            show_judgement(page, Judged(report=report, figures=figures), run_id, verdict)
             append_rows(lake.quality_results, QUALITY_RESULTS, results)
             raise _stopped(report, work, page.path if page else None)
     written = write_plain_file(results, lake.quality_results, f"part-{run_id}.zstd.parquet")
-    return Judged({"profiles": profiles.written, "quality_results": written}, sentences(report), report)
+    return Judged({"profiles": profiles.written, "quality_results": written}, sentences(report), report, figures)
 
 
 def _stopped(report: QualityReport, work: ArchiveWork, where: Path | None) -> CriticalQualityError:

@@ -28,7 +28,7 @@ from deltalake import DeltaTable
 from commitlake.connectors.formats.engine.plan import StoreRange
 from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.registry import ANY_FORMAT, FormatChoice
-from commitlake.connectors.hbase.errors import ConcurrentFollowError
+from commitlake.connectors.hbase.errors import ConcurrentFollowError, HBaseError
 from commitlake.connectors.hbase.follower import Followed as FollowedInHBase
 from commitlake.connectors.hbase.follower import follow
 from commitlake.connectors.hbase.options import Options
@@ -43,7 +43,7 @@ from commitlake.connectors.lake.packs.location import pack_location
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
-from commitlake.pipelines.archive.judging import Judged, JudgementPage, judge_run
+from commitlake.pipelines.archive.judging import Judged, JudgementPage, judge_run, show_judgement
 from commitlake.pipelines.archive.places import bodies_root, check_bodies, check_same_root
 from commitlake.pipelines.archive.staged import staging
 from commitlake.pipelines.archive.store_config import write_config_changes
@@ -98,7 +98,7 @@ class Config:
         keys: whether `message_keys` follows at once.
         quality: whether the suites judge the run before its commit; the audit needs what they judge.
         hbase: where HBase follows; None where it does not.
-        page: where the judgement is shown; nowhere where not given.
+        page: where the judgement of a run is shown at its end, or when it stops the run; nowhere where not given.
         judge: what judges frames for the suites; a thread of this process where not given.
     """
 
@@ -219,7 +219,13 @@ def run_archive(
     commit = _commit(config, work, manifest, files, started_at)
     finish_runs(lake, commit.run_id, config.parser_version)
     followed = _follow_keys(lake, config, runner)
-    put = _follow_hbase(lake, config, runner)
+    verdict = losses.verdict(judged.report)
+    try:
+        put = _follow_hbase(lake, config, runner)
+    except HBaseError:
+        show_judgement(config.page, judged, commit.run_id, verdict.without("HBase"))
+        raise
+    show_judgement(config.page, judged, commit.run_id, verdict)
     assert commit.counts is not None
     return Result(
         sequence=commit.sequence,
@@ -231,7 +237,7 @@ def run_archive(
         pack_bytes=sum(row.pack_bytes for row in manifest),
         seconds=time.monotonic() - started,
         warnings=judged.warnings,
-        verdict=losses.verdict(judged.report),
+        verdict=verdict,
         hbase=put.rows,
         hbase_seconds=put.seconds,
         keys=followed.rows,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from commitlake.pipelines.quality.report import QualityReport
 
@@ -20,6 +20,15 @@ class RunVerdict:
     text: str
     kind: str = "good"
     is_damage: bool = False
+
+    def without(self, follower: str) -> RunVerdict:
+        """Return the verdict on the same run where what follows the lake could not be written.
+
+        Args:
+            follower: its name.
+        """
+        text = f"{self.text}; {follower} does not have it yet, the next run tries again"
+        return replace(self, text=text, kind="warning" if self.kind == "good" else self.kind)
 
 
 @dataclass(frozen=True, slots=True)

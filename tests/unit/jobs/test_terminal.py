@@ -10,14 +10,16 @@ import pty
 import re
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from commitlake.connectors.printable import printable, printable_json, printable_line
+from commitlake.jobs.cli import main as cli
 from commitlake.jobs.cli.command import JobError, job_parser, run_job
 from commitlake.jobs.cli.rows_output import write_csv, write_jsonl, write_table
-from commitlake.jobs.cli.terminal import guarded_streams, trusted
+from commitlake.jobs.cli.terminal import guarded_streams, print_line, trusted
 from commitlake.jobs.dump import command as dump
 from commitlake.schemas.errors import ExitCode
 from tests.logs import new_message, open_segment, write_store
@@ -158,3 +160,24 @@ def test_a_real_terminal_is_guarded(tmp_path: Path) -> None:
     assert done.returncode == ExitCode.USAGE
     assert r"no\x1b[2J\u202estore" in text
     assert not DANGEROUS.search(text.replace("\r\n", "\n"))
+
+
+def test_a_newline_in_a_path_begins_no_line_of_its_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nowhere = str(tmp_path / "nowhere\nverdict: sound")
+    monkeypatch.setenv("COMMITLAKE_\nsound", "1")
+    for arguments in (["dump", nowhere], ["dump", "x", "y\nsound"], ["dump", "--config", nowhere, "x"]):
+        with suppress(SystemExit):
+            cli.main(arguments)
+    store = write_store(tmp_path / "broker-a", [(0, open_segment([new_message()], 1 << 12))])
+    assert cli.main(["rebuild", str(store), "--local", "--out", nowhere]) == ExitCode.OK
+    printed = capsys.readouterr().err
+    assert r"nowhere\nverdict: sound" in printed
+    assert not re.search("^(verdict: )?sound", printed, re.MULTILINE)
+
+
+def test_raw_prints_a_line_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    with guarded_streams(raw=True):
+        print_line(HOSTILE)
+    assert capsys.readouterr().err == f"{HOSTILE}\n"

@@ -20,11 +20,12 @@ from commitlake.connectors.lake.manifest import ManifestRow
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.jobs.archive.run import page_in
 from commitlake.pipelines.archive import judging, staged
-from commitlake.pipelines.archive.judging import CriticalQualityError, judge_run
+from commitlake.pipelines.archive.judging import CriticalQualityError, judge_run, show_judgement
 from commitlake.pipelines.archive.staged import stage_profile
 from commitlake.pipelines.archive.work import ArchiveWork, find_work
 from commitlake.pipelines.quality.frames import RunFacts
 from commitlake.pipelines.quality.merging import merge_profiles
+from commitlake.pipelines.quality.verdict import Losses
 from commitlake.pipelines.quality.wire import serialize_profile
 from tests.logs import messages as sent
 from tests.logs import open_segment, write_store
@@ -52,7 +53,8 @@ def test_a_broker_in_trouble_is_named_and_the_others_can_be_archived(tmp_path: P
     manifest = [ManifestRow.of_file(file, "messages"), ManifestRow(profile=serialize_profile(profile_of(rows)))]
     (tmp_path / "lake").mkdir()
     with pytest.raises(CriticalQualityError) as raised:
-        judge_run(lake, work, manifest)
+        judge_run(lake, work, manifest, page_in(lake))
+    assert "stopped: critical expectations are not met" in (tmp_path / "lake" / "quality.html").read_text()
     text = str(raised.value)
     assert "broker 'a', topic 'orders', queue 0" in text
     assert ("This is of 'a' alone: a --store that names only the others archives these meanwhile" in text) == (
@@ -74,15 +76,19 @@ def judged(
     counted = sum(sum(profile.column("messages").to_pylist()) for profile in tasks)
     file = DataFile("x.parquet", None, 1, counted, "{}")
     manifest = [ManifestRow.of_file(file, "messages"), *(ManifestRow.of_task(0, {}, "", one) for one in profiles)]
-    kept = judge_run(lake, work, manifest, page_in(lake))
+    page = page_in(lake)
+    kept = judge_run(lake, work, manifest, page)
+    assert not (folder / "quality.html").exists()  # the run may not get as far as its commit
+    assert kept.report is not None
+    show_judgement(page, kept, work.commit.run_id, Losses().verdict(kept.report))
     results, windows = (
         pq.read_table(Path(getattr(lake, table)) / kept.files[table].path).to_pylist()
         for table in ("quality_results", "profiles")
     )
     assert kept.files["profiles"].rows == len(windows)
     assert json.loads(kept.files["profiles"].statistics)["numRecords"] == len(windows)
-    page = (folder / "quality.html").read_text().replace(work.commit.run_id, "")
-    return [row | {"run_id": ""} for row in results], [row | {"run_id": ""} for row in windows], page
+    shown = (folder / "quality.html").read_text().replace(work.commit.run_id, "")
+    return [row | {"run_id": ""} for row in results], [row | {"run_id": ""} for row in windows], shown
 
 
 @pytest.fixture

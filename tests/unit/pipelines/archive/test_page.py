@@ -1,0 +1,59 @@
+"""The page of a run is that of a run which was committed, and says what its exit code says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from commitlake.connectors.hbase.errors import UnavailableError
+from commitlake.connectors.hbase.options import Options
+from commitlake.connectors.lake.committer import ConcurrentArchiveError
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.runtime.local_runner import HERE
+from commitlake.jobs.archive.run import page_in
+from commitlake.pipelines.archive.run import Config, run_archive
+from commitlake.pipelines.archive.work import find_work
+from tests.unit.pipelines.maintenance.lakes import GrowingLake, shop_messages
+
+
+@pytest.fixture
+def growing(tmp_path: Path) -> GrowingLake:
+    """A store that the suites let pass, and no lake yet."""
+    growing = GrowingLake(tmp_path)
+    growing.write(shop_messages(20))
+    return growing
+
+
+def config_of(growing: GrowingLake, hbase: Options | None = None) -> Config:
+    """The settings of a run that is judged and shown."""
+    return Config(str(growing.store), growing.lake.root, page=page_in(growing.lake), hbase=hbase)
+
+
+def page_of(growing: GrowingLake) -> Path:
+    """The page."""
+    return Path(growing.lake.root) / "quality.html"
+
+
+def test_a_run_that_another_one_has_overtaken_leaves_no_page(growing: GrowingLake) -> None:
+    config = config_of(growing)
+    work = find_work(config.store, None, LakePaths(config.lake))
+    growing.archive()
+    with pytest.raises(ConcurrentArchiveError):
+        run_archive(HERE, config, work)
+    assert not page_of(growing).exists()
+
+
+def test_the_page_says_that_hbase_is_behind_where_the_run_ends_with_that_error(growing: GrowingLake) -> None:
+    unreachable = Options.of_address("127.0.0.1:1", connectSeconds="0")
+    with pytest.raises(UnavailableError):
+        run_archive(HERE, config_of(growing, unreachable))
+    shown = page_of(growing).read_text()
+    assert re.search(r"<title>.*: archived.*; HBase does not have it yet, the next run tries again</title>", shown)
+
+
+def test_the_page_has_the_verdict_of_the_run(growing: GrowingLake) -> None:
+    result = run_archive(HERE, config_of(growing))
+    assert result.messages == 20
+    assert f"<title>Archive run: {result.verdict.text}</title>" in page_of(growing).read_text()
