@@ -10,7 +10,7 @@ from commitlake.pipelines.transforms.column_hash import column_hash
 from commitlake.schemas.tables.messages import MESSAGES
 from commitlake.schemas.tables.profile import COLUMN_CHECKSUMS
 
-ROW, LAKE, FORMAT = COLUMN_CHECKSUMS
+ROW, LAKE, FORMAT, *_ = COLUMN_CHECKSUMS
 
 
 def empty_message(spark: SparkSession, **changes: str) -> DataFrame:
