@@ -6,9 +6,8 @@
 RocketMQ's layout is `broker_lite.stores.rocketmq.MessageStore` with `broker_lite.delivery.Delivery`; JMQ's is
 `broker_lite.stores.jmq_adapter.JmqStore`, which is both. Messages and records are RocketMQ's here, because its clients
 are served: a store in another layout makes them of its own. What a layout has no place for raises `UnsupportedError`,
-    whose text the
-client gets as the remark of REQUEST_CODE_NOT_SUPPORTED. A slave's copy of a log is RocketMQ's alone, and is no part of
-this: see `broker_lite.replication`.
+whose text the client gets as the remark of REQUEST_CODE_NOT_SUPPORTED. A slave's copy of a log is RocketMQ's alone, and
+is no part of this: see `broker_lite.replication`.
 """
 
 from __future__ import annotations

@@ -16,11 +16,13 @@ An open store:
 
     open_store        from the moment its folder is held until it is given back
     ownership         the files `lock` and `abort`
-    log_writer        how far a store has been written, and whether it takes more
+    log_writer        whether a store takes more; `progress`: how far it has been written
     flushing          putting it on the disk
     recovery          what was found when it was opened
     reading, pulling  how messages of a queue are looked up, and what is answered
     retention         which files are deleted, and when
+    topic_names       which topics are accepted
+    errors, options   what is raised, and the settings that every store has
 
 A package for each layout (`rocketmq`, `jmq`) adds what its bytes are. This one imports neither.
 """

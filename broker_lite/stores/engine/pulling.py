@@ -1,4 +1,8 @@
-"""How much one pull gives, and what it answers. Source: DefaultMessageStore.getMessage, isTheBatchFull."""
+"""How much one pull gives, and what it answers.
+
+Each layout has a loop of its own. RocketMQ's filters by a queue's entries and copies records as they are; JMQ's has to
+parse each record, to make one that RocketMQ's clients can read. Source: DefaultMessageStore.getMessage, isTheBatchFull.
+"""
 
 from __future__ import annotations
 
