@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -115,7 +116,8 @@ def own_size(segment: Segment, following: int | None, common: int) -> int:
 def find_stores(path: str, broker: str | None = None, formats: Sequence[Format] = (DEFAULT_FORMAT,)) -> list[Store]:
     """The stores that a path, a glob or a comma-separated list of them names, in order of their names.
 
-    A store without a segment is an error where it is named, and passed over where a glob found it.
+    A folder of exactly that name is the one that is meant, whatever characters its name has. A store without a segment
+    is an error where it is named, and passed over where a glob found it.
 
     Args:
         path: see above.
@@ -131,7 +133,8 @@ def find_stores(path: str, broker: str | None = None, formats: Sequence[Format] 
     except UnicodeEncodeError:
         raise StoreError(f"{path!r} is no path that can be read: expected one in UTF-8") from None
     found: dict[str, Store] = {}
-    for pattern in (part.strip() for part in path.split(",") if part.strip()):
+    parts = [path] if _is_folder(path) else [part.strip() for part in path.split(",") if part.strip()]
+    for pattern in parts:
         for root, name in _expand(pattern, formats):
             try:
                 store = _list_store(pattern, root, broker or name, formats)
@@ -153,7 +156,12 @@ def find_stores(path: str, broker: str | None = None, formats: Sequence[Format] 
 
 def is_glob(pattern: str) -> bool:
     """Whether a path can name several stores."""
-    return bool(_WILDCARDS.search(pattern))
+    return bool(_WILDCARDS.search(pattern)) and not _is_folder(pattern)
+
+
+def _is_folder(path: str) -> bool:
+    """Whether a folder of this machine has exactly this name."""
+    return os.path.isdir(path)  # noqa: PTH112 (Path.is_dir raises for names that are too long)
 
 
 def _expand(pattern: str, formats: Sequence[Format]) -> Iterator[tuple[str, str]]:

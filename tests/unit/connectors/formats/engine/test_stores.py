@@ -116,6 +116,16 @@ def test_empty_store_among_others_is_passed_over(tmp_path: Path, caplog: pytest.
     assert "new/commitlog holds no segment" in caplog.text
 
 
+@pytest.mark.parametrize("name", ["store[1]", "st*r?", "a,b", " a", "store {broker}"])
+def test_a_folder_that_has_a_patterns_characters_in_its_name_is_that_store(tmp_path: Path, name: str) -> None:
+    make_store(tmp_path / name)
+    make_store(tmp_path / "store1")
+    for given in (tmp_path / name, tmp_path / name / "commitlog"):
+        (store,) = find_stores(str(given))
+        assert store.root == str(tmp_path / name / "commitlog")
+    assert len(find_stores(f"{tmp_path}/*")) == 2
+
+
 def test_glob_that_matches_nothing_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="no store matches"):
         find_stores(f"{tmp_path}/*/commitlog")
