@@ -11,7 +11,7 @@ from importlib.machinery import ModuleSpec
 
 import pytest
 
-from tests.signals import MarkedProcess
+from tests.support.signals import MarkedProcess
 
 
 class _FoldersAreNoPackages(MetaPathFinder):

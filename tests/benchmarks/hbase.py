@@ -3,7 +3,7 @@
     python -m tests.benchmarks.hbase                          200,000 messages: batch sizes and connections
     python -m tests.benchmarks.hbase --messages 5000000 --batch-rows 2000 --connections 2
 
-Makes a table of messages of a shop (`tests.integration.hbase.making`), starts an HBase of its own, lets it follow for
+Makes a table of messages of a shop (`tests.support.hbase_tables`), starts an HBase of its own, lets it follow for
 each batch size and number of connections, then looks up keys, ids and ranges of a topic, and the same keys by the
 lake's own engine. Everything runs on this machine: HBase, its Thrift server and Spark share its cores.
 """
@@ -35,9 +35,9 @@ from commitlake.jobs.cli.runner import open_session
 from commitlake.pipelines.message_keys.follow import follow_keys
 from commitlake.pipelines.query.keys import where_keys_are
 from tests.benchmarks.machine import machine
-from tests.integration.hbase.making import START, append, chunks
 from tests.servers.hbase import HBase
 from tests.servers.rocketmq import FAST_JVM
+from tests.support.hbase_tables import START, append, chunks
 
 LOOK_UPS = 1000
 RANGE_LOOK_UPS = 200

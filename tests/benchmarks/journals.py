@@ -17,9 +17,9 @@ from commitlake import register
 from commitlake.broker_lite.stores.jmq import JournalOptions, JournalStore
 from commitlake.schemas.layouts.jmq.journal import NewJournalMessage
 from tests.benchmarks.asked import AskedProcess
-from tests.benchmarks.corpus import Corpus, json_bodies, shop_batches
 from tests.benchmarks.runs import Name, Steps
 from tests.benchmarks.spark_runs import SparkRuns
+from tests.support.corpus import Corpus, json_bodies, shop_batches
 
 JOURNAL = "j"
 _OPTIONS = JournalOptions(compression_level=0)  # else there would be a third of the bytes to read

@@ -2,7 +2,7 @@
 
     python -m tests.benchmarks.rebuild --gib 1 --factors 1,4
 
-Makes stores of a shop's messages (`tests.benchmarks.corpus`), rebuilds each several times on this machine's cores, and
+Makes stores of a shop's messages (`tests.support.corpus`), rebuilds each several times on this machine's cores, and
 then starts a broker on a copy of the log that has no indexes. The broker's time is taken from its process's start to
 the last entry of every queue and of the index, which its files tell; and from the first entry on, as a JVM's start is
 no rebuild. At the end its files are compared with ours, byte by byte.
@@ -27,9 +27,9 @@ from commitlake.pipelines.rebuild.settings import Wanted
 from commitlake.schemas.layouts.rocketmq.consumequeue import ENTRY
 from commitlake.schemas.layouts.rocketmq.indexfile import ENTRY as INDEX_ENTRY
 from commitlake.schemas.layouts.rocketmq.indexfile import geometry_of, parse_header
-from tests.benchmarks.corpus import GIB, Corpus, make_corpora
 from tests.benchmarks.machine import machine
 from tests.servers.rocketmq import FAST_JVM, BrokerOptions, RocketMQ
+from tests.support.corpus import GIB, Corpus, make_corpora
 
 _POLL_SECONDS = 0.02
 _TIMEOUT_SECONDS = 1800

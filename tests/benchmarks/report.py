@@ -10,9 +10,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from tests.benchmarks.corpus import GIB
 from tests.benchmarks.runs import Figure, Figures, Name, Run
 from tests.benchmarks.targets import Ratio
+from tests.support.corpus import GIB
 
 SECTIONS = {
     "a": "this project's kernel, one core, without Spark",

@@ -30,8 +30,8 @@ from commitlake.connectors.formats.engine.plan import plan_splits, take_snapshot
 from commitlake.connectors.formats.engine.request import Request
 from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.schemas.tables.messages import CORRUPT_RECORD, SOURCE
-from tests.benchmarks.corpus import make_corpora
 from tests.benchmarks.salvage_brokers import Served, serve
+from tests.support.corpus import make_corpora
 
 _SCHEMA = StructType([SOURCE["physical_offset"], SOURCE["size"], CORRUPT_RECORD])
 _PARTITION = 32 << 20

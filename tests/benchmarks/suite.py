@@ -20,13 +20,13 @@ from pyspark.sql import SparkSession
 from commitlake.jobs.cli.runner import open_session
 from tests.benchmarks import java, reading
 from tests.benchmarks.asked import AskedProcess
-from tests.benchmarks.corpus import Corpus, make_corpora
 from tests.benchmarks.journals import JOURNAL, kernel_steps, make_journal, spark_steps
 from tests.benchmarks.naive import cut_sample
 from tests.benchmarks.packs import Compression, compression_pool
 from tests.benchmarks.runs import Figures, Name, Steps, take_turns
 from tests.benchmarks.spark_runs import SparkRuns
 from tests.benchmarks.targets import GROWTH, MAIN_BODY, WORKER_MIB
+from tests.support.corpus import Corpus, make_corpora
 
 SAMPLE_BYTES = 128 << 20
 """One task's work for this project's source, and what a UDF's task can hold in a small session: a segment it cannot."""

@@ -32,8 +32,8 @@ from tests.fuzz.hostile_messages import START_MS
 from tests.fuzz.planted_journals import PlantedJournal
 from tests.fuzz.targets import Target, UnexpectedErrors
 from tests.fuzz.whole_jobs import WorkFolder, archive, ask, batches, step, verify
-from tests.unit.broker_lite.broker_builders import pull_fields
-from tests.unit.broker_lite.builders import Clock
+from tests.support.brokers import pull_fields
+from tests.support.message_stores import Clock
 
 FILE_BYTES = 4 << 20
 OPTIONS = JournalOptions(

@@ -25,9 +25,9 @@ from commitlake.schemas.layouts.rocketmq.commitlog import parse_message
 from commitlake.schemas.layouts.rocketmq.message_id import parse_message_id
 from commitlake.schemas.layouts.rocketmq.properties import parse_properties
 from commitlake.schemas.remoting.batch import parse_batch
-from tests import journals, logs
 from tests.fuzz.mutation import Mutator
 from tests.fuzz.targets import Target
+from tests.support import journals, logs
 
 Parse = Callable[[bytes], object]
 

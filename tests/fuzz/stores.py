@@ -15,10 +15,10 @@ from commitlake.broker_lite.stores.jmq import JournalStore
 from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreError
 from commitlake.schemas.layouts.jmq.offsets import ConsumedQueue
 from tests.fuzz.targets import Target
-from tests.logs import damage
-from tests.unit.broker_lite import builders as rocketmq
-from tests.unit.broker_lite.builders import STORED_MS, Clock
-from tests.unit.broker_lite.stores.jmq import builders as jmq
+from tests.support import journal_stores as jmq
+from tests.support import message_stores as rocketmq
+from tests.support.logs import damage
+from tests.support.message_stores import STORED_MS, Clock
 
 _COUNT = 40
 S = TypeVar("S", bound=AbstractContextManager[object])

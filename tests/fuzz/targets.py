@@ -28,8 +28,8 @@ from commitlake.schemas.remoting.frames import (
     serialize_command,
 )
 from tests.fuzz.mutation import Mutator
-from tests.unit.broker_lite.broker_builders import answer_of, pull_fields, send_fields
-from tests.unit.broker_lite.builders import SMALL, Clock
+from tests.support.brokers import answer_of, pull_fields, send_fields
+from tests.support.message_stores import SMALL, Clock
 
 PEER = Host.of("127.0.0.1", 50123)
 FRAME_LIMIT = 1 << 16

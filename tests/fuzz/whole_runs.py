@@ -34,7 +34,7 @@ from tests.fuzz.hostile_messages import START_MS, HostileTexts
 from tests.fuzz.planted_logs import PlantedLog
 from tests.fuzz.targets import Target, UnexpectedErrors
 from tests.fuzz.whole_jobs import WorkFolder, archive, ask, batches, step, verify
-from tests.unit.broker_lite.builders import Clock
+from tests.support.message_stores import Clock
 
 SEGMENT_BYTES = 4 << 20
 OPTIONS = StoreOptions(

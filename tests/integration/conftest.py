@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import fcntl
 import os
-import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 from tests.servers import rocketmq
 from tests.servers.recording import RecordedStore, recorded
-from tests.servers.rocketmq import VERSIONS, BrokerOptions, RocketMQ
+from tests.servers.rocketmq import VERSIONS, BrokerOptions, RocketMQ, StartBroker
 from tests.servers.spark_classes import class_archive, quick_start
+from tests.support.waiting import wait_until
 
-StartBroker = Callable[..., RocketMQ]
+FOLDER = Path(__file__).parent
 LOCK_TIMEOUT_SECONDS = 400  # within a test's own limit
 VERSION_FIXTURES = ("rocketmq_version", "client_version")
 LONGEST = (
@@ -40,21 +40,27 @@ WITH_ONE_SERVER = ("hbase", "remoting")
 
 def group(item: pytest.Item) -> str:
     """Name the tests that one process runs: those of a folder with one server, else those of a file."""
-    path = item.path.relative_to(Path(__file__).parent)
+    path = item.path.relative_to(FOLDER)
     return path.parts[0] if path.parts[0] in WITH_ONE_SERVER else str(path)
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Group the tests, put long groups first, and leave the older RocketMQ versions of most tests to the long run."""
-    for item in items:
+    """Group the tests, put long groups first, and leave the older RocketMQ versions of most tests to the long run.
+
+    Args:
+        items: all that pytest runs, of other folders too.
+    """
+    ours = [item for item in items if item.path.is_relative_to(FOLDER)]
+    for item in ours:
         call = getattr(item, "callspec", None)
         versions = {call.params.get(name) for name in VERSION_FIXTURES} if call is not None else set()
         if versions & set(VERSIONS[1:]) and item.get_closest_marker("each_version") is None:
             item.add_marker(pytest.mark.long("the same path as with the newest RocketMQ"))
         item.add_marker(pytest.mark.xdist_group(group(item)))
     places = {name: place for place, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: places.get(group(item), len(places)))
+    ours.sort(key=lambda item: places.get(group(item), len(places)))
+    items[:] = [item for item in items if not item.path.is_relative_to(FOLDER)] + ours
 
 
 @pytest.fixture(scope="session", params=VERSIONS)
@@ -76,16 +82,15 @@ def alone(path: Path) -> Iterator[None]:
     Raises:
         TimeoutError: if that takes longer than a test may.
     """
-    deadline = time.monotonic() + LOCK_TIMEOUT_SECONDS
     with path.open("w") as lock:
-        while True:
-            try:
+
+        def is_taken() -> bool:
+            with suppress(BlockingIOError):
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    raise TimeoutError(f"{path}: another process has held it for {LOCK_TIMEOUT_SECONDS} s") from None
-                time.sleep(0.2)
+                return True
+            return False
+
+        wait_until(is_taken, LOCK_TIMEOUT_SECONDS, look_seconds=0.2)
         yield
 
 

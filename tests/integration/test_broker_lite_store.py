@@ -7,7 +7,6 @@ import shutil
 import time
 import zlib
 from collections import defaultdict
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,9 +22,7 @@ from commitlake.schemas.layouts.rocketmq.sysflag import BodyCodec
 from tests.servers.java_programs import Row, consume_all, dump_store, look_up
 from tests.servers.process import free_ports
 from tests.servers.recording import RECORDING_OPTIONS, RecordedStore
-from tests.servers.rocketmq import BrokerOptions, RocketMQ
-
-StartBroker = Callable[..., RocketMQ]
+from tests.servers.rocketmq import BrokerOptions, RocketMQ, StartBroker
 
 DAY_MS = 86_400_000
 BROKER_OPTIONS = BrokerOptions(

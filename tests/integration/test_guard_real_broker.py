@@ -16,9 +16,9 @@ import pytest
 from commitlake.jobs.guard import command as guard
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.segments import parse_segment_name, segment_name
-from tests.logs import closed_segment, messages, open_segment, write_store
 from tests.servers import rocketmq
 from tests.servers.rocketmq import SMALL_FILES, RocketMQ
+from tests.support.logs import closed_segment, messages, open_segment, write_store
 from tests.support.waiting import let_pass, wait_until
 
 SEGMENT = 1 << 20

@@ -16,8 +16,8 @@ from commitlake.connectors.formats.engine.read_plan import Way
 from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
 from commitlake.schemas.layouts.rocketmq.commitlog import Message
-from tests.indexed_stores import plan_of, read_by_plan, read_splits, wanted, without_seeks
 from tests.servers.recording import RecordedStore
+from tests.support.indexed_stores import plan_of, read_by_plan, read_splits, wanted, without_seeks
 
 
 @pytest.fixture(autouse=True)

@@ -16,9 +16,9 @@ from commitlake.connectors.formats.rocketmq.rows import row_of
 from commitlake.schemas.layouts.boltmq.dialect import BOLTMQ, DIALECTS, Dialect
 from commitlake.schemas.layouts.rocketmq.commitlog import CRC_MASK, NewMessage
 from commitlake.schemas.layouts.rocketmq.hosts import Host
-from tests.hypothesis_profiles import load
-from tests.property.test_hostile_logs import check_row, read_all
-from tests.unit.broker_lite.builders import STORED_MS, Clock
+from tests.support.hypothesis_profiles import load
+from tests.support.message_stores import STORED_MS, Clock
+from tests.support.plain_rows import check_row, read_all
 
 load()
 

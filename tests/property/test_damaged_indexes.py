@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from commitlake.connectors.formats.engine.errors import DamagedIndexError
-from tests.hypothesis_profiles import load
-from tests.index_entry_rows import Rows, read_index_rows, read_queue_rows
-from tests.indexed_stores import write_indexed_store
-from tests.jmq_stores import write_jmq_store
+from tests.support.hypothesis_profiles import load
+from tests.support.index_entry_rows import Rows, read_index_rows, read_queue_rows
+from tests.support.indexed_stores import write_indexed_store
+from tests.support.jmq_stores import write_jmq_store
 
 load()
 _FOLDERS = ("consumequeue", "index", "queue")

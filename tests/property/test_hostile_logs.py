@@ -9,45 +9,28 @@ import random
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from pyspark.sql.pandas.types import to_arrow_schema
 
-from commitlake.connectors.formats.engine.batches import read_split
 from commitlake.connectors.formats.engine.errors import DamagedLogError
 from commitlake.connectors.formats.engine.options import Mode
 from commitlake.connectors.formats.engine.plan import plan_splits, take_snapshot
 from commitlake.connectors.formats.engine.records import walk_store
-from commitlake.connectors.formats.engine.request import Request
-from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.formats.rocketmq.rows import row_of
 from commitlake.schemas.layouts.boltmq.dialect import DIALECTS, ROCKETMQ, Dialect
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.rocketmq.commitlog import parse_message
-from commitlake.schemas.layouts.rocketmq.scan import Fault, SpanKind
-from commitlake.schemas.tables.messages import SOURCE
-from tests.hostile import HostileLog
-from tests.hypothesis_profiles import load
-from tests.logs import closed_segment, damage, messages, open_segment, write_store
+from commitlake.schemas.layouts.rocketmq.scan import SpanKind
+from tests.support.hostile import HostileLog
+from tests.support.hypothesis_profiles import load
+from tests.support.logs import closed_segment, damage, messages, open_segment, write_store
+from tests.support.plain_rows import check_row, read_all
 
 load()
 
 SIZE = 4096
-SCHEMA = to_arrow_schema(SOURCE, timezone="UTC")
-SOFT = {str(fault) for fault in (Fault.TOPIC_ENCODING, Fault.PROPERTIES_ENCODING, Fault.TIMESTAMP)}
-
-
-def read_all(splits: list[Split], mode: Mode, **request: int) -> list[dict[str, object]]:
-    """Rows of a read, in physical order."""
-    wanted = Request(SCHEMA, mode, **request)  # type: ignore[arg-type]
-    batches = [batch for split in splits for batch in read_split(split, wanted)]
-    table = pa.Table.from_batches(batches, schema=SCHEMA)
-    table.validate(full=True)
-    rows: list[dict[str, object]] = table.to_pylist()
-    return sorted(rows, key=lambda row: (row["physical_offset"], row["size"] is None))
 
 
 @example(seed=232, faults=3, window=16, partition=64, dialects=(ROCKETMQ, ROCKETMQ))  # both files are cut short
@@ -154,24 +137,6 @@ def bad_bytes(plain: list, end: int) -> int:  # type: ignore[type-arg]
         for found in plain
         if found.span.kind is SpanKind.FAULT and found.span.start < end
     )
-
-
-def check_row(row: dict[str, object], plain: dict[str, object], body: bytes) -> None:
-    """One row, column by column."""
-    note = row["_corrupt_record"]
-    for name, value in plain.items():
-        if name in ("magic", "body_sha256"):
-            continue
-        found = row[name]
-        if name in ("born_timestamp", "store_timestamp"):
-            if note is not None and found is None:
-                continue
-            found = round(found.timestamp() * 1000)  # type: ignore[attr-defined]
-        if name == "properties":
-            found = dict(found)  # type: ignore[call-overload]
-        assert found == value, name
-    assert row["body"] == body
-    assert note is None or note["reason"] in SOFT  # type: ignore[index]
 
 
 @given(st.binary(max_size=400), st.integers(0, 10))

@@ -26,8 +26,8 @@ from commitlake.schemas.layouts.jmq.queue import ENTRY, Entry, count_valid, pars
 from commitlake.schemas.layouts.jmq.scan import JournalScanner
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 from commitlake.schemas.layouts.rocketmq.scan import Bounds, Fault, Span, SpanKind
-from tests.hypothesis_profiles import load
-from tests.logs import damage
+from tests.support.hypothesis_profiles import load
+from tests.support.logs import damage
 
 load()
 

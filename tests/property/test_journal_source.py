@@ -31,9 +31,9 @@ from commitlake.schemas.layouts.jmq.journal import NewJournalMessage
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 from commitlake.schemas.layouts.rocketmq.scan import Fault, SpanKind
 from commitlake.schemas.tables.messages import SOURCE
-from tests.hypothesis_profiles import load
-from tests.journals import closed_file, messages, new_message, open_file, records, write_journal
-from tests.logs import damage
+from tests.support.hypothesis_profiles import load
+from tests.support.journals import closed_file, messages, new_message, open_file, records, write_journal
+from tests.support.logs import damage
 
 load()
 

@@ -27,8 +27,8 @@ from commitlake.pipelines.archive.task import ArchiveTasks
 from commitlake.pipelines.archive.work import find_work
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.segments import segment_name
-from tests.indexed_stores import write_indexed_store
-from tests.kills import kill_count
+from tests.support.indexed_stores import write_indexed_store
+from tests.support.kills import kill_count
 
 COUNT = 120
 STEPS = ("fsync", "rename", "replace", "mkdir", "unlink", "rmdir", "truncate", "ftruncate")

@@ -17,8 +17,8 @@ from commitlake.connectors.lake.packs.frames import FRAME_BYTES, PackRefs
 from commitlake.connectors.lake.packs.names import pack_name, parse_pack_name
 from commitlake.connectors.lake.packs.reader import FrameCache, read_bodies
 from commitlake.connectors.lake.packs.writer import PackWriter
-from tests.hypothesis_profiles import load
-from tests.unit.connectors.lake.packs.making import NAME, TOKEN, MemoryStore, append, decompressed, packed
+from tests.support.hypothesis_profiles import load
+from tests.support.packs import NAME, TOKEN, MemoryStore, append, decompressed, packed
 
 load()
 

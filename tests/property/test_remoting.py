@@ -22,7 +22,7 @@ from commitlake.schemas.remoting.json_fields import parse_body, serialize_body
 from commitlake.schemas.remoting.registration import parse_registration
 from commitlake.schemas.remoting.routes import MessageQueue, TopicRoute
 from commitlake.schemas.remoting.statistics import ConsumerRunningInfo, ConsumeStats, OffsetWrapper
-from tests.hypothesis_profiles import load
+from tests.support.hypothesis_profiles import load
 
 load()
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.benchmarks.corpus import make_corpora
 from tests.benchmarks.salvage import measure
+from tests.support.corpus import make_corpora
 
 
 @pytest.mark.parametrize("seed", [1, 2])

@@ -20,6 +20,9 @@ READY_TIMEOUT_SECONDS = 60
 SMALL_FILES = ("--segment-mib", "1", "--queue-entries", "100", "--index-slots", "200", "--index-entries", "800",
                "--max-message-kib", "512", "--disk-percent", "97,98,99")  # fmt: skip
 """The sizes of tests.servers.rocketmq.SMALL_FILES, and its limits of the disk."""
+QUICK_DELAYS = ("--delay-levels", "1s 2s 1s 1s 3s 1h", "--transaction-timeout", "4s",
+                "--transaction-check-interval", "2s", "--transaction-check-max", "3")  # fmt: skip
+"""As tests.servers.recording.RECORDING_OPTIONS: delays and check-backs that a test can wait for."""
 
 
 class BrokerLite:

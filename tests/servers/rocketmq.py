@@ -11,7 +11,7 @@ the broker's HA port is open on every address in both. All files are under the f
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -368,6 +368,10 @@ class RocketMQ:
         command += [f"org.apache.rocketmq.{name}.{main_class}", "-c", str(settings)]
         log = self.folder / f"{name}.log"
         return ServerProcess(f"RocketMQ {self.version} {name}", command, log, {"ROCKETMQ_HOME": str(home)})
+
+
+StartBroker = Callable[..., RocketMQ]
+"""What the fixture `start_broker` gives."""
 
 
 def _property(value: object) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from commitlake.jobs.cli.main import JOBS
-from tests.process_trees import wait_until_gone
+from tests.support.process_trees import wait_until_gone
 from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]

@@ -7,12 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.servers.broker_lite import SMALL_FILES, BrokerLite
+from tests.servers.broker_lite import QUICK_DELAYS, SMALL_FILES, BrokerLite
 from tests.servers.rocketmq import VERSIONS
-
-QUICK = ("--delay-levels", "1s 2s 1s 1s 3s 1h", "--transaction-timeout", "4s", "--transaction-check-interval", "2s",
-         "--transaction-check-max", "3")  # fmt: skip
-"""As tests.servers.recording.RECORDING_OPTIONS: delays and check-backs that a test can wait for."""
 
 
 @pytest.fixture(params=VERSIONS)
@@ -24,5 +20,5 @@ def client_version(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def broker_lite(tmp_path: Path) -> Iterator[BrokerLite]:
     """A broker on a new store with small files."""
-    with BrokerLite(tmp_path / "broker", options=(*SMALL_FILES, *QUICK)) as running:
+    with BrokerLite(tmp_path / "broker", options=(*SMALL_FILES, *QUICK_DELAYS)) as running:
         yield running

@@ -15,8 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.integration.broker.conftest import QUICK
-from tests.servers.broker_lite import SMALL_FILES, BrokerLite
+from tests.servers.broker_lite import QUICK_DELAYS, SMALL_FILES, BrokerLite
 from tests.servers.java_programs import JavaProgramError, Row, run_java
 from tests.servers.recording import RECORDING_OPTIONS
 from tests.servers.rocketmq import VERSIONS, RocketMQ
@@ -119,7 +118,7 @@ def main(version: str) -> int:
     differing = 0
     with tempfile.TemporaryDirectory() as folder:
         real = RocketMQ(version, Path(folder) / "real", options=RECORDING_OPTIONS)
-        ours = BrokerLite(Path(folder) / "ours", options=(*SMALL_FILES, *QUICK))
+        ours = BrokerLite(Path(folder) / "ours", options=(*SMALL_FILES, *QUICK_DELAYS))
         with real, ours:
             for feature in FEATURES:
                 theirs, mine = outcome(feature, version, real), outcome(feature, version, ours)

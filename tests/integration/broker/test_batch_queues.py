@@ -18,9 +18,7 @@ from commitlake.schemas.layouts.rocketmq.batchconsumequeue import ENTRY
 from tests.servers.broker_lite import SMALL_FILES as LITE_FILES
 from tests.servers.broker_lite import BrokerLite
 from tests.servers.java_programs import run_java
-from tests.servers.rocketmq import SMALL_FILES, RocketMQ
-
-StartBroker = Callable[..., RocketMQ]
+from tests.servers.rocketmq import SMALL_FILES, RocketMQ, StartBroker
 
 TOPIC = "Batched"
 LIGHT = ("%LMQ%first", "%LMQ%second")

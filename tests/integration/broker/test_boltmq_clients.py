@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 
 from commitlake.schemas.layouts.boltmq.dialect import Magic
-from tests.integration.broker.conftest import QUICK
-from tests.integration.broker.test_java_consumers import VOLUME, consume, keys
-from tests.servers.broker_lite import SMALL_FILES, BrokerLite
+from tests.servers.broker_lite import QUICK_DELAYS, SMALL_FILES, BrokerLite
 from tests.servers.java_programs import JavaProgramError, run_java
 from tests.servers.rocketmq import VERSIONS
-from tests.unit.broker_lite.builders import log_records
+from tests.support.java_consumers import VOLUME, consume, keys
+from tests.support.message_stores import log_records
 
 
 @pytest.fixture
@@ -25,7 +24,7 @@ def client_version() -> str:
 @pytest.fixture
 def broker_lite(tmp_path: Path) -> Iterator[BrokerLite]:
     """A broker on a new store in BoltMQ's dialect."""
-    with BrokerLite(tmp_path / "broker", options=(*SMALL_FILES, *QUICK, "--layout", "boltmq")) as running:
+    with BrokerLite(tmp_path / "broker", options=(*SMALL_FILES, *QUICK_DELAYS, "--layout", "boltmq")) as running:
         yield running
 
 

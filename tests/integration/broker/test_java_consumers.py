@@ -8,15 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.broker.conftest import QUICK
-from tests.servers.broker_lite import SMALL_FILES, BrokerLite
+from tests.servers.broker_lite import QUICK_DELAYS, SMALL_FILES, BrokerLite
 from tests.servers.jars import java_command
 from tests.servers.java_programs import CLIENT, JVM, Row, programs_class_path, run_java
 from tests.servers.process import ServerProcess
+from tests.support.java_consumers import TOPIC, VOLUME, consume, keys
 from tests.support.waiting import let_pass
 
-TOPIC = "EveryVolume"
-VOLUME = 1500
 TAGS = 7
 
 
@@ -28,7 +26,7 @@ TAGS = 7
 )
 def broker_lite(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[BrokerLite]:
     """A broker on a new store of each layout that consumers can tell apart."""
-    with BrokerLite(tmp_path / "broker", options=(*SMALL_FILES, *QUICK, "--layout", request.param)) as running:
+    with BrokerLite(tmp_path / "broker", options=(*SMALL_FILES, *QUICK_DELAYS, "--layout", request.param)) as running:
         yield running
 
 
@@ -36,19 +34,6 @@ def broker_lite(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Brok
 def sent(broker_lite: BrokerLite, client_version: str) -> list[Row]:
     """What the topic holds."""
     return run_java(client_version, "ProduceEveryKind", [broker_lite.name_server_address, "volume"])
-
-
-def consume(
-    broker: BrokerLite, version: str, way: str, expression: str = "*", consumers: int = 1, messages: int = VOLUME
-) -> list[Row]:
-    """What consumers get."""
-    arguments = [broker.name_server_address, way, TOPIC, f"by-{way}", expression, str(consumers), str(messages), "60"]
-    return run_java(version, "Consumers", arguments)
-
-
-def keys(rows: list[Row]) -> set[str]:
-    """The messages' unique keys."""
-    return {row["unique_key"] for row in rows}
 
 
 @pytest.mark.each_version

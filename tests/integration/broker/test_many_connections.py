@@ -14,8 +14,8 @@ import pytest
 from commitlake.schemas.remoting.codes import RequestCode
 from commitlake.schemas.remoting.frames import Command, parse_command, serialize_command
 from tests.servers.broker_lite import SMALL_FILES, BrokerLite
+from tests.support.brokers import send_fields
 from tests.support.waiting import wait_until
-from tests.unit.broker_lite.broker_builders import send_fields
 
 IDLE = 1000
 PRODUCERS = 50

@@ -14,13 +14,12 @@ from commitlake.schemas.remoting.codes import RequestCode
 from commitlake.schemas.remoting.configs import DataVersion, TopicConfig, TopicConfigs
 from commitlake.schemas.remoting.name_server_headers import RouteRequest
 from commitlake.schemas.remoting.routes import TopicRoute
-from tests.integration.conftest import StartBroker
 from tests.servers.broker_lite import SMALL_FILES as SMALL
 from tests.servers.broker_lite import BrokerLite
 from tests.servers.java_programs import look_up, run_java
 from tests.servers.process import ServerProcess, free_ports
 from tests.servers.remoting import knows_broker
-from tests.servers.rocketmq import SMALL_FILES, RocketMQ
+from tests.servers.rocketmq import SMALL_FILES, RocketMQ, StartBroker
 
 VOLUME = 1500
 

@@ -22,47 +22,15 @@ from commitlake.schemas.remoting.frames import Command, parse_command, serialize
 from commitlake.schemas.remoting.headers import OffsetResponse, QueueRequest, UpdateConsumerOffsetRequest
 from commitlake.schemas.remoting.json_fields import serialize_body
 from commitlake.schemas.remoting.statistics import ConsumerOffsetTable
-from tests.integration.broker.test_kills import Producer
-from tests.kills import kill_count
-from tests.servers.broker_lite import SMALL_FILES, BrokerLite
-from tests.servers.process import free_ports
 from tests.servers.remoting import ask, max_offset
+from tests.support.acknowledged_sends import Producer
+from tests.support.brokers import pull_fields, records, send_fields
+from tests.support.kills import kill_count
+from tests.support.replicas import MemberLite, log_files, master_lite, slave_lite, wait_until_same
 from tests.support.waiting import let_pass, wait_until
-from tests.unit.broker_lite.broker_builders import pull_fields, records, send_fields
 
 KILLS = kill_count(2, share=5)
 PROMPT = ("--slave-timeout", "1s")
-
-
-class MemberLite(BrokerLite):
-    """A broker that is killed more than once, at its own name server or one that is there already."""
-
-    def __init__(self, folder: Path, *options: str, name_server: str | None = None) -> None:
-        register = ("--register", name_server, "--namesrv", "none") if name_server else ()
-        # A master also takes the port two below its own.
-        super().__init__(folder, options=(*SMALL_FILES, *options), broker_port=free_ports(4) + 2)
-        # The last of an option that is given twice counts.
-        self._options = (*self._options, *register)
-        self._registered_at = name_server
-
-    @property
-    def name_server_address(self) -> str:
-        """Where it is waited for."""
-        return self._registered_at or super().name_server_address
-
-    def kill(self) -> None:
-        """Kill the process that runs now, if one does."""
-        self.process.kill()
-
-
-def master_lite(folder: Path, *options: str, name_server: str | None = None) -> MemberLite:
-    """A master that gives its log away."""
-    return MemberLite(folder, "--ha-listen", f"127.0.0.1:{free_ports(1)}", *options, name_server=name_server)
-
-
-def slave_lite(folder: Path, name_server: str) -> MemberLite:
-    """A slave."""
-    return MemberLite(folder, "--role", "SLAVE", name_server=name_server)
 
 
 @pytest.fixture
@@ -77,12 +45,6 @@ def cluster(tmp_path: Path) -> Iterator[tuple[MemberLite, MemberLite]]:
         yield master, slave
 
 
-def log_files(store: Path) -> dict[str, bytes]:
-    """Every segment's bytes; RocketMQ makes one more before it needs it."""
-    found = {path.name: path.read_bytes() for path in sorted((store / "commitlog").glob("*"))}
-    return {name: data for name, data in found.items() if data.strip(b"\0")}
-
-
 def queue_files(store: Path) -> dict[str, tuple[int, int]]:
     """Of every queue's file how many bytes are written, and their CRC; one may be made before it is needed."""
     found = {str(path.relative_to(store)): path.read_bytes().rstrip(b"\0") for path in store.glob("consumequeue/*/*/*")}
@@ -94,16 +56,6 @@ def wait_until_queues_same(master: Path, slave: Path) -> None:
     with suppress(TimeoutError):
         wait_until(lambda: queue_files(slave) == queue_files(master))
     assert queue_files(slave) == queue_files(master)
-
-
-def wait_until_same(master: Path, slave: Path) -> None:
-    """Wait until a slave has the master's log, from the slave's first segment on."""
-
-    def same() -> bool:
-        ours, theirs = log_files(slave), log_files(master)
-        return bool(ours) and ours == {name: data for name, data in theirs.items() if name >= min(ours)}
-
-    wait_until(same)
 
 
 def send(address: str, number: int = 0, topic: str = "orders", body: bytes = b"x" * 300, **properties: str) -> Command:

@@ -11,10 +11,10 @@ import pytest
 
 from commitlake.schemas.remoting.codes import RequestCode
 from commitlake.schemas.remoting.configs import TopicConfigs
-from tests.integration.broker.test_replication import master_lite, slave_lite, wait_until_same
 from tests.servers.java_programs import run_java
 from tests.servers.remoting import ask, max_offset
 from tests.servers.rocketmq import SMALL_FILES, RocketMQ
+from tests.support.replicas import master_lite, slave_lite, wait_until_same
 from tests.support.waiting import wait_until
 
 QUEUES = 4

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 
 from commitlake.broker_lite.delivery import Delivery
@@ -16,10 +16,8 @@ from commitlake.schemas.layouts.rocketmq.topics import TIMER_TOPIC
 from tests.servers.broker_lite import SMALL_FILES as LITE_FILES
 from tests.servers.broker_lite import BrokerLite
 from tests.servers.java_programs import run_java
-from tests.servers.rocketmq import SMALL_FILES, RocketMQ
+from tests.servers.rocketmq import SMALL_FILES, RocketMQ, StartBroker
 from tests.support.waiting import let_pass
-
-StartBroker = Callable[..., RocketMQ]
 
 TOPIC = "Timed"
 STORE_OPTIONS = StoreOptions(

@@ -18,14 +18,14 @@ from commitlake.connectors.rocketmq import (
 )
 from commitlake.connectors.rocketmq.options import ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE, TLS_CONFIG_VARIABLE
 from commitlake.schemas.remoting.signing import Credentials
-from tests.certificates import Certificates
-from tests.integration.broker.test_replication import MemberLite, log_files, master_lite
 from tests.servers.broker_lite import SMALL_FILES, BrokerLite
 from tests.servers.java_programs import JVM, JavaProgramError, run_java
 from tests.servers.mqadmin import mqadmin
 from tests.servers.process import ServerProcess, free_ports
 from tests.servers.remoting import knows_broker
 from tests.servers.rocketmq import VERSIONS, RocketMQ
+from tests.support.certificates import Certificates
+from tests.support.replicas import MemberLite, log_files, master_lite
 from tests.support.waiting import wait_until
 
 SHOP, ADMIN = Credentials("the-shop", "secret-of-the-shop"), Credentials("the-admin", "secret-of-the-admin")

@@ -19,9 +19,9 @@ from commitlake.connectors.hbase.errors import UnavailableError
 from commitlake.connectors.hbase.follower import Followed, follow
 from commitlake.connectors.hbase.options import Options
 from commitlake.connectors.hbase.tables import open_or_create
-from tests.integration.hbase.making import append, delta_rows, message_rows, rare_rows
-from tests.integration.hbase.reading import all_cells, hbase_rows
 from tests.servers.hbase import HBase
+from tests.support.hbase_cells import all_cells, hbase_rows
+from tests.support.hbase_tables import append, delta_rows, message_rows, rare_rows
 from tests.support.waiting import let_pass, wait_until
 
 SEED = 20_261_121

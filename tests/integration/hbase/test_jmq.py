@@ -11,9 +11,9 @@ from pyspark.sql import SparkSession
 from commitlake.jobs.archive import command as archive
 from commitlake.jobs.audit import command as audit
 from commitlake.jobs.query import command as query
-from tests.jmq_stores import write_jmq_store
-from tests.journals import new_message
 from tests.servers.hbase import HBase
+from tests.support.jmq_stores import write_jmq_store
+from tests.support.journals import new_message
 
 TABLE = "jmq_by_jobs"
 COUNT = 300

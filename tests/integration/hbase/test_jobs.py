@@ -16,8 +16,8 @@ from commitlake.connectors.hbase.options import Options
 from commitlake.jobs.archive import command as archive
 from commitlake.jobs.audit import command as audit
 from commitlake.jobs.query import command as query
-from tests.logs import messages
 from tests.servers.hbase import HBase
+from tests.support.logs import messages
 
 OPTIONS = StoreOptions(segment_size_bytes=1 << 16, index_slots=100, index_entries=400)
 TABLE = "by_jobs"

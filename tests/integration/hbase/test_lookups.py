@@ -15,8 +15,8 @@ from commitlake.connectors.hbase.follower import follow
 from commitlake.connectors.hbase.lookups import Wanted, look_up, read_all
 from commitlake.connectors.hbase.options import Options
 from commitlake.connectors.lake.reader import run_sql
-from tests.integration.hbase.making import SCHEMA, START, append, delta_rows, message_rows, rare_rows
 from tests.servers.hbase import HBase
+from tests.support.hbase_tables import SCHEMA, START, append, delta_rows, message_rows, rare_rows
 
 Rows = list[dict[str, Any]]
 MINUTE = datetime.timedelta(minutes=1)

@@ -13,7 +13,7 @@ from commitlake.connectors.hbase.follower import follow
 from commitlake.connectors.hbase.options import Options
 from commitlake.connectors.hbase.tables import open_or_create
 from commitlake.schemas.tables.messages import MESSAGES
-from tests.integration.hbase.making import append, by_place, delta_rows, message_rows, rare_rows
+from tests.support.hbase_tables import append, by_place, delta_rows, message_rows, rare_rows
 
 AUDITED = "broker,physical_offset,topic,queue_id,queue_offset,size,body_crc,store_timestamp"
 

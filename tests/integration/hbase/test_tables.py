@@ -14,9 +14,9 @@ from commitlake.connectors.hbase.errors import OptionError, RefusedError, TableE
 from commitlake.connectors.hbase.follower import follow
 from commitlake.connectors.hbase.options import Options
 from commitlake.connectors.hbase.tables import Layout, open_or_create, open_table, shell_statement
-from tests.integration.hbase.making import append, message_rows
-from tests.integration.hbase.reading import hbase_rows
 from tests.servers.hbase import HBase
+from tests.support.hbase_cells import hbase_rows
+from tests.support.hbase_tables import append, message_rows
 
 
 def _families(hbase: HBase, options: Options) -> dict[bytes, dict[str, Any]]:

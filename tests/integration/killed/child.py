@@ -20,7 +20,7 @@ from typing import Any
 from commitlake.connectors.runtime.spark_runner import SparkRunner
 from commitlake.jobs.cli.runner import open_session
 from commitlake.pipelines.archive.run import Config, run_archive
-from tests.process_trees import kill_tree
+from tests.support.process_trees import kill_tree
 
 STEPS = {
     "before the tables are there": ("commitlake.pipelines.archive.run", "open_for_append", "before"),

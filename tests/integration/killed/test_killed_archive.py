@@ -10,11 +10,11 @@ import random
 import signal
 import subprocess
 import sys
-import time
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from itertools import islice, repeat
+from functools import partial
+from itertools import chain, islice, repeat
 from pathlib import Path
 
 import pytest
@@ -23,11 +23,12 @@ from deltalake import DeltaTable
 from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
 from commitlake.broker_lite.stores.rocketmq.writing import PutResult
 from commitlake.connectors.lake.paths import LakePaths
-from tests.benchmarks.corpus import json_bodies, shop_batches
-from tests.integration.contents import check_bodies, content
 from tests.integration.killed.child import DISK_FULL, STEPS
-from tests.kills import kill_count
-from tests.process_trees import kill_tree
+from tests.support.corpus import json_bodies, shop_batches
+from tests.support.kills import kill_count
+from tests.support.lake_contents import check_bodies, content
+from tests.support.process_trees import kill_tree
+from tests.support.waiting import let_pass
 
 ROOT = Path(__file__).parents[3]
 KILLS = kill_count(4)
@@ -37,12 +38,6 @@ AHEAD = 3  # processes that start while another runs
 OPTIONS = StoreOptions(segment_size_bytes=SEGMENT, index_slots=1000, index_entries=4000, keep_index=False)
 AROUND_COMMITS = ("before the commit", "behind the commit", "before the run is told", "before the keys are committed")
 GROWTH = 3000  # messages before each run: some MiB
-
-
-@pytest.fixture(autouse=True)
-def one_compiler(quick_jvms: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """JVMs that have but the quick compiler: they live for seconds, and their start is most of these tests."""
-    monkeypatch.setenv("SPARK_SUBMIT_OPTS", f"{quick_jvms} -XX:TieredStopAtLevel=1")
 
 
 class GrowingStore:
@@ -167,13 +162,15 @@ def test_a_run_that_is_killed_at_random_moments_loses_nothing_and_doubles_nothin
     seconds = archive(store.root, tmp_path / "measured")
     lake = tmp_path / "lake"
     killed = 0
-    with launched_ahead(store.root, lake, repeat(None)) as processes:
-        while killed < KILLS:
-            with ready(next(processes)) as process:
+    with launched_ahead(store.root, lake, repeat(None, KILLS)) as ahead:
+        for launched in chain(ahead, map(partial(launch, store.root, lake), repeat(None))):
+            with ready(launched) as process:
                 begin(process)
-                time.sleep(chance.uniform(0, seconds))
+                let_pass(chance.uniform(0, seconds), "it is killed at any moment")
                 killed += process.poll() is None
             store.grow(GROWTH if killed % 3 else 64)
+            if killed == KILLS:
+                break
     archive(store.root, lake)
     check_same(store, lake, tmp_path / "peaceful")
 

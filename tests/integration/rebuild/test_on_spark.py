@@ -16,8 +16,8 @@ from commitlake.pipelines.rebuild.run import rebuild_store
 from commitlake.pipelines.rebuild.settings import Wanted
 from commitlake.pipelines.salvage.run import salvage_store
 from commitlake.schemas.layouts.segments import segment_name
-from tests.indexed_stores import SEGMENT_BYTES, write_indexed_store
-from tests.jmq_stores import write_jmq_store
+from tests.support.indexed_stores import SEGMENT_BYTES, write_indexed_store
+from tests.support.jmq_stores import write_jmq_store
 
 
 @pytest.fixture(scope="module")

@@ -14,8 +14,8 @@ from commitlake.connectors.rocketmq import (
     RefusedError,
 )
 from commitlake.schemas.remoting.configs import SubscriptionGroupConfig
-from tests.integration.remoting.reading import read_all, wait_for
 from tests.servers.rocketmq import RocketMQ
+from tests.support.topic_reading import read_all, wait_for
 from tests.support.waiting import let_pass
 
 BROKER = "broker-a"

@@ -21,10 +21,9 @@ from commitlake.connectors.rocketmq import (
     UnreachableError,
 )
 from commitlake.schemas.remoting.signing import Credentials
-from tests.integration.conftest import StartBroker
-from tests.integration.remoting.reading import read_all, wait_for
 from tests.servers.process import free_ports
-from tests.servers.rocketmq import BrokerOptions, RocketMQ
+from tests.servers.rocketmq import BrokerOptions, RocketMQ, StartBroker
+from tests.support.topic_reading import read_all, wait_for
 
 ACL = """globalWhiteRemoteAddresses: []
 accounts:

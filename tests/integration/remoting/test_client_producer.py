@@ -25,9 +25,9 @@ from commitlake.connectors.rocketmq import (
 from commitlake.schemas.layouts.rocketmq.sysflag import BodyCodec
 from commitlake.schemas.remoting.codes import ResponseCode
 from commitlake.schemas.remoting.frames import SerializeType
-from tests.integration.remoting.reading import read_all
 from tests.servers.java_programs import consume_all
 from tests.servers.rocketmq import RocketMQ
+from tests.support.topic_reading import read_all
 
 TEXT = b"a body that repeats itself, " * 400
 

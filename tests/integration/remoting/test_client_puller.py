@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from commitlake.connectors.rocketmq import OutgoingMessage, Producer, Puller, PullStatus, RefusedError
-from tests.integration.remoting.reading import read_all
+from tests.support.topic_reading import read_all
 from tests.support.waiting import let_pass
 
 # Of the same hash, as Java computes it.

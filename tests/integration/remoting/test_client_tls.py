@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from commitlake.connectors.rocketmq import Admin, Options, OutgoingMessage, Producer, Puller, UnreachableError
-from tests.certificates import Certificates
+from tests.support.certificates import Certificates
 
 
 def test_messages_go_and_come_over_tls(options: Options, topic: str, tmp_path: Path) -> None:

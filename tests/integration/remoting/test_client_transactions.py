@@ -16,7 +16,7 @@ from commitlake.connectors.rocketmq import (
     TransactionProducer,
 )
 from commitlake.schemas.layouts.rocketmq.commitlog import Message
-from tests.integration.remoting.reading import read_all, wait_for
+from tests.support.topic_reading import read_all, wait_for
 from tests.support.waiting import let_pass
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,13 +18,11 @@ from commitlake.pipelines.rebuild.settings import Wanted, find_settings
 from commitlake.pipelines.restore.config import parse_offsets
 from commitlake.pipelines.restore.rows import Chosen
 from commitlake.pipelines.restore.run import Restored, restore_store
-from tests.integration.rebuild.test_real_brokers import LEVELS, assert_same, assert_serves, business, ipv4
 from tests.servers.java_programs import dump_store
 from tests.servers.recording import RECORDING_OPTIONS, RecordedStore
-from tests.servers.rocketmq import RocketMQ
-from tests.store_configs import record_config
-
-StartBroker = Callable[..., RocketMQ]
+from tests.servers.rocketmq import StartBroker
+from tests.support.served_stores import LEVELS, assert_same, assert_serves, business, ipv4
+from tests.support.store_configs import record_config
 
 
 @pytest.fixture(scope="module")

@@ -14,8 +14,8 @@ from commitlake.jobs.restore.command import main
 from commitlake.pipelines.archive.task import ArchiveTasks
 from commitlake.pipelines.archive.work import find_work
 from commitlake.schemas.errors import ExitCode
-from tests.indexed_stores import write_indexed_store
-from tests.integration.s3.conftest import bucket, s3_environment, s3_server
+from tests.support.indexed_stores import write_indexed_store
+from tests.support.s3_fixtures import bucket, s3_environment, s3_server
 
 __all__ = ["bucket", "s3_environment", "s3_server"]  # fixtures
 SIZES = ("--queue-file-size", "320", "--index-slots", "50", "--index-entries", "200")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 
@@ -19,7 +19,8 @@ from commitlake.connectors.object_store.upload import PART_BYTES
 from tests.servers.fault_proxy import Fault, FaultProxy
 from tests.servers.process import free_ports
 from tests.servers.s3 import S3Server
-from tests.unit.connectors.lake.packs.making import NAME
+from tests.support.packs import NAME
+from tests.support.waiting import let_pass, wait_until
 
 SMALL = random.Random(1).randbytes(100_000)
 LARGE = random.Random(2).randbytes(3 * PART_BYTES + 12345)
@@ -151,8 +152,9 @@ def test_another_upload_of_the_same_name_is_not_taken_for_this_one(
     write(plain, LARGE)
     with pytest.raises(PackStoreError, match="NoSuchUpload"), store.open_write(NAME) as output:  # noqa: PT012
         output.write(memoryview(LARGE))
-        time.sleep(0.5)
-        (upload,) = s3_server.client().list_multipart_uploads(Bucket=bucket)["Uploads"]
+        uploads = partial(s3_server.client().list_multipart_uploads, Bucket=bucket)
+        wait_until(lambda: bool(uploads().get("Uploads")))
+        (upload,) = uploads()["Uploads"]
         s3_server.client().abort_multipart_upload(Bucket=bucket, Key=upload["Key"], UploadId=upload["UploadId"])
 
 
@@ -186,10 +188,10 @@ def test_a_write_outlives_the_server(content: bytes, s3_server: S3Server, plain:
 
     with ThreadPoolExecutor(1) as thread:
         writing = thread.submit(write_slowly)
-        time.sleep(0.2)
+        let_pass(0.2, "the first half is on its way")
         s3_server.kill()
         killed.set()
-        time.sleep(0.5)
+        let_pass(0.5, "the second half finds no server")
         s3_server.start()  # not in a thread: the server is to end with the one that starts it
         writing.result()
     assert plain.read_range(NAME, 0, len(content) + 1) == content

@@ -21,9 +21,9 @@ from commitlake.connectors.object_store import clients
 from commitlake.connectors.object_store.errors import S3Error
 from commitlake.jobs.query import command as query
 from commitlake.schemas.tables.messages import MESSAGES, PARTITION_COLUMNS
-from tests.logs import new_message, open_segment, write_store
 from tests.servers.fault_proxy import Fault, FaultProxy
 from tests.servers.s3 import S3Server
+from tests.support.logs import new_message, open_segment, write_store
 
 ROOT = Path(__file__).parents[3]
 SIZE = 1 << 17

@@ -20,7 +20,7 @@ from commitlake.pipelines.message_keys.check import check_keys
 from commitlake.pipelines.message_keys.follow import follow_keys
 from commitlake.schemas.errors import ExitCode
 from tests.servers.s3 import S3Server
-from tests.unit.pipelines.maintenance.lakes import GrowingLake, archive_store, shop_messages
+from tests.support.lakes import GrowingLake, archive_store, shop_messages
 
 RUNS = 2
 COUNT = 10

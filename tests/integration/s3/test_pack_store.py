@@ -22,7 +22,7 @@ from commitlake.connectors.lake.packs.stores import LocalPackStore, PackStore, o
 from commitlake.connectors.lake.packs.writer import write_pack
 from commitlake.connectors.object_store.upload import PART_BYTES
 from tests.servers.s3 import S3Server
-from tests.unit.connectors.lake.packs.making import NAME, TOKEN, append, ref_of
+from tests.support.packs import NAME, TOKEN, append, ref_of
 
 DATE = datetime.date(2026, 11, 20)
 OTHER = pack_name(DATE, "broker/b", 0, 5, TOKEN)

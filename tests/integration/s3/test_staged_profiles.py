@@ -13,7 +13,7 @@ from commitlake.pipelines.archive.staged import gather_profiles, stage_profile, 
 from commitlake.pipelines.quality.errors import ProfileError
 from commitlake.pipelines.quality.merging import merge_profiles
 from tests.servers.s3 import S3Server
-from tests.unit.pipelines.quality.making import many_windows
+from tests.support.profiles import many_windows
 
 TASKS = [many_windows(range(first, first + 2), broker=broker) for first in (0, 2) for broker in "xyz"]
 

@@ -40,8 +40,8 @@ from commitlake.schemas.tables.archive_runs import ARCHIVE_RUNS
 from commitlake.schemas.tables.gaps import GAPS
 from commitlake.schemas.tables.messages import MESSAGES
 from commitlake.schemas.tables.quarantine import QUARANTINE
-from tests.integration.spark.comparing import plain_rows, spark_rows, with_entries
-from tests.logs import closed_segment, messages, new_message, open_segment, records, write_store
+from tests.support.comparing import plain_rows, spark_rows, with_entries
+from tests.support.logs import closed_segment, messages, new_message, open_segment, records, write_store
 
 SIZE = 16384
 FIRST = messages(30)

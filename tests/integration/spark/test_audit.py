@@ -18,8 +18,8 @@ from commitlake.jobs.audit import command as audit
 from commitlake.jobs.maintain import command as maintain
 from commitlake.pipelines.archive.run import Config, run_archive
 from commitlake.pipelines.audit.sides import Sides
-from tests.logs import messages
-from tests.unit.pipelines.maintenance.lakes import GrowingLake, shop_messages
+from tests.support.lakes import GrowingLake, shop_messages
+from tests.support.logs import messages
 
 SIZE = 1 << 15
 MESSAGES = 210

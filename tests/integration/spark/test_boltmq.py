@@ -27,8 +27,8 @@ from commitlake.jobs.guard import command as guard
 from commitlake.jobs.query import command as query
 from commitlake.pipelines.archive.run import Config, run_archive
 from commitlake.schemas.layouts.boltmq.dialect import BOLTMQ
-from tests.indexed_stores import OPTIONS, RARE, Clock, message, write_indexed_store
-from tests.integration.spark.comparing import COLUMNS, Row, spark_rows
+from tests.support.comparing import COLUMNS, Row, spark_rows
+from tests.support.indexed_stores import OPTIONS, RARE, Clock, message, write_indexed_store
 
 BOLTMQ_OPTIONS = replace(OPTIONS, dialect=BOLTMQ)
 NEGATIVE_CRC_BODY = b"123456789"

@@ -11,8 +11,8 @@ from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.runtime.spark_runner import SparkRunner
 from commitlake.pipelines.archive.run import Config, run_archive
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
-from tests.integration.contents import check_bodies, content
-from tests.logs import BROKER_HOST
+from tests.support.lake_contents import check_bodies, content
+from tests.support.logs import BROKER_HOST
 
 SEGMENT = 64 << 10
 OPTIONS = StoreOptions(segment_size_bytes=SEGMENT, index_slots=100, index_entries=400)

@@ -7,8 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,9 +14,10 @@ from deltalake import DeltaTable
 
 from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
 from commitlake.connectors.lake.paths import LakePaths
-from tests.integration.spark.comparing import plain_rows
-from tests.logs import messages
-from tests.process_trees import kill_tree
+from tests.support.comparing import plain_rows
+from tests.support.logs import messages
+from tests.support.process_trees import kill_tree
+from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[3]
 OPTIONS = StoreOptions(segment_size_bytes=1 << 16, index_slots=100, index_entries=400)
@@ -68,15 +67,6 @@ def offsets(lake: Path) -> list[int]:
     return sorted(table.to_pyarrow_table(columns=["physical_offset"]).column(0).to_pylist())
 
 
-def wait_until(holds: Callable[[], bool], seconds: float = PATIENCE_SECONDS) -> float:
-    """How long it took."""
-    started = time.monotonic()
-    while not holds():
-        assert time.monotonic() - started < seconds, f"not so within {seconds} s"
-        time.sleep(0.05)
-    return time.monotonic() - started
-
-
 @pytest.mark.timed
 @pytest.mark.timeout(900)
 def test_what_is_written_is_archived_within_seconds_and_once(tmp_path: Path) -> None:
@@ -84,18 +74,18 @@ def test_what_is_written_is_archived_within_seconds_and_once(tmp_path: Path) -> 
     write(store, 50, seed=1)
     follower = Follower(store, lake)
     try:
-        wait_until(lambda: len(offsets(lake)) == 50)
+        wait_until(lambda: len(offsets(lake)) == 50, PATIENCE_SECONDS)
         waits = []
         for number in range(6):
             write(store, 20, seed=2 + number)
             expected = 50 + 20 * (number + 1)
-            waits.append(wait_until(lambda expected=expected: len(offsets(lake)) == expected))  # type: ignore[misc]
+            waits.append(wait_until(lambda expected=expected: len(offsets(lake)) == expected, PATIENCE_SECONDS))  # type: ignore[misc]
         assert min(waits[1:]) < 5, waits
         assert follower.end(signal.SIGTERM) == 0
         write(store, 30, seed=20)
         follower.close()
         follower = Follower(store, lake)
-        wait_until(lambda: len(offsets(lake)) == 200)
+        wait_until(lambda: len(offsets(lake)) == 200, PATIENCE_SECONDS)
         kill_tree(follower.process.pid)
         follower.close()
         write(store, 10, seed=21)
@@ -116,14 +106,14 @@ def test_runs_beside_a_follower_succeed_and_nothing_is_taken_twice(tmp_path: Pat
     follower = Follower(store, lake)
     nightly: list[Follower] = []
     try:
-        wait_until(lambda: len(offsets(lake)) == 50)
+        wait_until(lambda: len(offsets(lake)) == 50, PATIENCE_SECONDS)
         nightly = [Follower(store, lake, "--quiet") for _ in range(2)]
         number = 0
         while any(run.process.poll() is None for run in nightly):
             number += 1
             write(store, 20, seed=2 + number)
         assert [(run.wait(), run.error) for run in nightly] == [(0, "")] * 2
-        wait_until(lambda: len(offsets(lake)) == 50 + 20 * number)
+        wait_until(lambda: len(offsets(lake)) == 50 + 20 * number, PATIENCE_SECONDS)
         assert follower.end(signal.SIGTERM) == 0
     finally:
         for each in (follower, *nightly):

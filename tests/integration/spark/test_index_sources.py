@@ -13,8 +13,8 @@ from commitlake.schemas.layouts.rocketmq.commitlog import Message
 from commitlake.schemas.layouts.rocketmq.consumequeue import tags_code
 from commitlake.schemas.layouts.rocketmq.indexfile import key_hash, tags_key
 from commitlake.schemas.layouts.rocketmq.topics import SCHEDULE_TOPIC
-from tests.indexed_stores import plan_of, read_splits
 from tests.servers.recording import RecordedStore
+from tests.support.indexed_stores import plan_of, read_splits
 
 
 @pytest.fixture

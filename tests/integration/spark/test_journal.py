@@ -24,9 +24,9 @@ from commitlake.jobs.explain import command as explain
 from commitlake.jobs.guard import command as guard
 from commitlake.jobs.query import command as query
 from commitlake.pipelines.archive.run import Config, run_archive
-from tests.indexed_stores import Clock
-from tests.integration.spark.comparing import COLUMNS, Row, intact, spark_rows
-from tests.journals import new_message
+from tests.support.comparing import COLUMNS, Row, intact, spark_rows
+from tests.support.indexed_stores import Clock
+from tests.support.journals import new_message
 
 FILE_BYTES = 1 << 15
 OPTIONS = JournalOptions(journal_file_size_bytes=FILE_BYTES, max_body_size_bytes=4000)

@@ -21,7 +21,7 @@ from commitlake.connectors.lake.packs.stores import LocalPackStore
 from commitlake.connectors.lake.packs.writer import write_pack
 from commitlake.schemas.layouts.rocketmq.commitlog import body_crc
 from commitlake.schemas.tables.messages import BODY_REF
-from tests.unit.connectors.lake.packs.making import TOKEN, append
+from tests.support.packs import TOKEN, append
 
 DAY = datetime.date(2026, 11, 20)
 BODY_COUNT = 5000

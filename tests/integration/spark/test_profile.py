@@ -25,7 +25,7 @@ from commitlake.pipelines.transforms.profile import FIGURES, combine_profiles, c
 from commitlake.schemas.tables.messages import BODY_PLACE
 from commitlake.schemas.tables.profile import AUDIT, KEY_COLUMNS, OPTIONAL_CHECKSUMS
 from tests.servers.recording import RecordedStore
-from tests.unit.pipelines.quality.making import NOON, SCHEMA, Row, message, messages, profile_of
+from tests.support.profiles import NOON, SCHEMA, Row, message, messages, profile_of
 
 _LEAST, _GREATEST = -(1 << 63), (1 << 63) - 1
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from pathlib import Path
 
 import pytest
 
 from commitlake.jobs.cli.process import descendants
-from tests.logs import messages, open_segment, write_store
-from tests.signals import MarkedProcess, line_for
+from tests.support.logs import messages, open_segment, write_store
+from tests.support.signals import MarkedProcess, line_for
+from tests.support.waiting import let_pass, wait_until
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def test_a_signal_leaves_no_process_and_the_next_run_goes_on(
     if moment == "workers":
         job.wait_until(lambda: has_workers(job))
     else:
-        time.sleep({"launcher": 0.0, "jvm": 0.8, "context": 2.5}[moment])
+        let_pass({"launcher": 0.0, "jvm": 0.8, "context": 2.5}[moment], "the job gets as far as that")
     os.killpg(job.process.pid, number)
     code = job.process.wait(60)
     assert job.left() == []
@@ -94,10 +94,7 @@ def test_a_job_that_is_killed_takes_its_jvm_with_it(started: list[MarkedProcess]
     job.wait_until(lambda: has_workers(job))
     below = descendants(job.process.pid)
     job.process.kill()
-    deadline = time.monotonic() + 30
-    while any(Path(f"/proc/{process}/environ").exists() and process_is_there(process) for process in below):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_until(lambda: not any(map(process_is_there, below)))
 
 
 def process_is_there(process: int) -> bool:

@@ -12,8 +12,8 @@ from pyspark.sql import DataFrame, SparkSession
 from commitlake.broker_lite.stores.rocketmq import StoreOptions
 from commitlake.connectors.formats.engine.read_plan import Way
 from commitlake.schemas.layouts.segments import segment_name
-from tests.indexed_stores import RARE, STORED_MS, plan_of, unique_key, write_indexed_store
-from tests.integration.spark.comparing import Row, plain_rows, spark_rows
+from tests.support.comparing import Row, plain_rows, spark_rows
+from tests.support.indexed_stores import RARE, STORED_MS, plan_of, unique_key, write_indexed_store
 
 SEGMENT_BYTES = 8 << 20
 LARGE = StoreOptions(segment_size_bytes=SEGMENT_BYTES, index_slots=5000, index_entries=20_000)

@@ -20,8 +20,8 @@ from commitlake.connectors.sources.commitlog import PUSHDOWN_SETTING
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 from commitlake.schemas.layouts.rocketmq.sysflag import BodyCodec, compression_bits
 from commitlake.schemas.tables.messages import SOURCE
-from tests.integration.spark.comparing import Row, intact, plain_rows, spark_rows
-from tests.logs import START_MS, closed_segment, messages, new_message, open_segment, records, write_store
+from tests.support.comparing import Row, intact, plain_rows, spark_rows
+from tests.support.logs import START_MS, closed_segment, messages, new_message, open_segment, records, write_store
 
 SIZE = 16384
 TEXT = b"a body that repeats, a body that repeats " * 20

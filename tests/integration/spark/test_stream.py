@@ -16,8 +16,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
 from commitlake.connectors.sources.stream_ranges import RANGES, to_snapshot
 from commitlake.schemas.layouts.segments import segment_name
-from tests.integration.spark.comparing import COLUMNS, Row, intact, plain_rows, spark_rows
-from tests.logs import START_MS, messages, new_message, open_segment, records, write_store
+from tests.support.comparing import COLUMNS, Row, intact, plain_rows, spark_rows
+from tests.support.logs import START_MS, messages, new_message, open_segment, records, write_store
 
 SIZE = 16384
 WAIT_SECONDS = 120

@@ -6,16 +6,16 @@ import os
 import random
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from tests.integration.spark.comparing import COLUMNS, Row, plain_rows
-from tests.kills import kill_count
-from tests.process_trees import kill_tree
+from tests.support.comparing import COLUMNS, Row, plain_rows
+from tests.support.kills import kill_count
+from tests.support.process_trees import kill_tree
+from tests.support.waiting import let_pass, wait_until
 
 ROOT = Path(__file__).parents[3]
 KILLS = kill_count(1, share=10)
@@ -81,14 +81,13 @@ def test_a_stream_that_is_killed_loses_nothing_and_repeats_nothing(tmp_path: Pat
     store, table, checkpoint = tmp_path / "broker-a" / "store", tmp_path / "table", tmp_path / "checkpoint"
     writer = start(WRITER, store, seed, MESSAGES)
     try:
-        while not any(store.glob("commitlog/*")):
-            time.sleep(0.05)
+        wait_until(lambda: any(store.glob("commitlog/*")))
         for _ in range(KILLS):
             stream = start(STREAM, store, table, checkpoint, "0 seconds", 200_000)
             try:
                 assert stream.stdout is not None
                 assert stream.stdout.readline() == "started\n"
-                time.sleep(chance.uniform(0.5, 8))  # the first batch of a process takes some seconds
+                let_pass(chance.uniform(0.5, 8), "it is killed at any moment, of its first batch too")
             finally:
                 kill(stream)
         assert writer.wait(120) == 0

@@ -15,7 +15,7 @@ from commitlake.connectors.formats.engine.errors import DamagedLogError, DataLos
 from commitlake.connectors.runtime.spark_runner import SparkRunner
 from commitlake.connectors.worker_errors import raise_worker_errors, raised_in_worker
 from commitlake.schemas.layouts.numbers import NumberError, require_int
-from tests.logs import closed_segment, messages, open_segment, write_store
+from tests.support.logs import closed_segment, messages, open_segment, write_store
 
 SIZE = 16384
 

@@ -19,8 +19,8 @@ from commitlake.pipelines.archive.run import Config, run_archive
 from commitlake.pipelines.audit.sides import Sides
 from commitlake.pipelines.verify.admission import Options
 from commitlake.pipelines.verify.doctor import verify_stores
-from tests.indexed_stores import SEGMENT_BYTES, write_indexed_store
-from tests.jmq_stores import FILE_BYTES, write_jmq_store
+from tests.support.indexed_stores import SEGMENT_BYTES, write_indexed_store
+from tests.support.jmq_stores import FILE_BYTES, write_jmq_store
 
 
 @pytest.fixture(scope="module")

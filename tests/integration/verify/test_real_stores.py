@@ -13,9 +13,9 @@ from commitlake.connectors.runtime.local_runner import ProcessRunner
 from commitlake.pipelines.verify.admission import Options
 from commitlake.pipelines.verify.doctor import StoreReport, verify_stores
 from commitlake.schemas.layouts.rocketmq.delay_levels import DEFAULT_DELAY_LEVELS, parse_delay_levels
-from tests.integration.conftest import StartBroker
 from tests.servers.java_programs import produce_every_kind
 from tests.servers.recording import RECORDING_OPTIONS, RecordedStore
+from tests.servers.rocketmq import StartBroker
 
 LEVELS = parse_delay_levels(RECORDING_OPTIONS.message_delay_level or DEFAULT_DELAY_LEVELS)
 

@@ -16,9 +16,9 @@ from commitlake.broker_lite.delivery import Delivery
 from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreError, StoreOptions
 from commitlake.schemas.layouts.boltmq.dialect import BOLTMQ
 from commitlake.schemas.layouts.errors import LayoutError
-from tests.hypothesis_profiles import load
-from tests.logs import damage
-from tests.unit.broker_lite.builders import SMALL, STORED_MS, Clock, all_messages, crash, fill, log_records, message
+from tests.support.hypothesis_profiles import load
+from tests.support.logs import damage
+from tests.support.message_stores import SMALL, STORED_MS, Clock, all_messages, crash, fill, log_records, message
 
 load()
 

@@ -29,11 +29,11 @@ from commitlake.schemas.remoting.frames import FLAG_RESPONSE, Command, Serialize
 from commitlake.schemas.remoting.tls_contexts import ServerTls, client_context, server_context
 from commitlake.schemas.remoting.tls_properties import TlsMode, parse_tls_properties
 from commitlake.schemas.remoting.tls_stream import TlsStream
-from tests.certificates import Certificates
-from tests.hypothesis_profiles import load
-from tests.unit.broker_lite.broker_builders import answer_of, pull_fields, send_fields
-from tests.unit.broker_lite.builders import SMALL, Clock
-from tests.unit.broker_lite.stores.jmq_adapter.builders import OPTIONS as JMQ_OPTIONS
+from tests.support.brokers import answer_of, pull_fields, send_fields
+from tests.support.certificates import Certificates
+from tests.support.hypothesis_profiles import load
+from tests.support.jmq_brokers import OPTIONS as JMQ_OPTIONS
+from tests.support.message_stores import SMALL, Clock
 
 load()
 

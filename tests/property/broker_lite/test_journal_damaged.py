@@ -15,10 +15,10 @@ from commitlake.broker_lite.stores.jmq import JournalStore
 from commitlake.broker_lite.stores.rocketmq import StoreError, StoreFilesError
 from commitlake.schemas.layouts.jmq.journal import JournalMessage
 from commitlake.schemas.layouts.jmq.offsets import ConsumedQueue
-from tests.hypothesis_profiles import load
-from tests.logs import damage
-from tests.unit.broker_lite.builders import STORED_MS, Clock
-from tests.unit.broker_lite.stores.jmq.builders import SMALL, all_messages, crash, fill, journal_records, message
+from tests.support.hypothesis_profiles import load
+from tests.support.journal_stores import SMALL, all_messages, crash, fill, journal_records, message
+from tests.support.logs import damage
+from tests.support.message_stores import STORED_MS, Clock
 
 load()
 

@@ -16,9 +16,9 @@ from hypothesis import settings
 
 from commitlake.broker_lite.stores.jmq import JournalStore
 from commitlake.broker_lite.stores.rocketmq import FlushMode
-from tests.hypothesis_profiles import load
+from tests.support.hypothesis_profiles import load
+from tests.support.journal_stores import SMALL, all_messages, journal_records
 from tests.support.waiting import let_pass
-from tests.unit.broker_lite.stores.jmq.builders import SMALL, all_messages, journal_records
 
 load()
 
@@ -28,7 +28,7 @@ WRITER = """
 import random, sys
 from commitlake.broker_lite.stores.jmq import JournalStore
 from tests.property.broker_lite.test_journal_killed import OPTIONS
-from tests.unit.broker_lite.stores.jmq.builders import message
+from tests.support.journal_stores import message
 
 root, start = sys.argv[1], int(sys.argv[2])
 chance = random.Random(start)

@@ -18,9 +18,9 @@ from hypothesis import settings
 from commitlake.broker_lite.stores.jmq import ArchiveView, Consuming, JournalStore
 from commitlake.broker_lite.stores.rocketmq import FlushMode
 from commitlake.schemas.layouts.jmq.consumption import Consumption, Outcome
-from tests.hypothesis_profiles import load
+from tests.support.hypothesis_profiles import load
+from tests.support.journal_stores import CLIENT, SMALL, message
 from tests.support.waiting import let_pass
-from tests.unit.broker_lite.stores.jmq.builders import CLIENT, SMALL, message
 
 load()
 
@@ -33,7 +33,7 @@ CONSUMER = """
 import random, sys
 from commitlake.broker_lite.stores.jmq import Consuming, JournalStore
 from tests.property.broker_lite.test_journal_killed_consumer import OPTIONS
-from tests.unit.broker_lite.stores.jmq.builders import CLIENT
+from tests.support.journal_stores import CLIENT
 
 chance = random.Random(int(sys.argv[2]))
 print("opening", flush=True)

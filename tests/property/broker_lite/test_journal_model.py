@@ -16,9 +16,9 @@ from commitlake.broker_lite.stores.jmq import JournalPutResult, JournalStore
 from commitlake.schemas.layouts.jmq.body import original_body
 from commitlake.schemas.layouts.jmq.journal import NewJournalMessage
 from commitlake.schemas.layouts.rocketmq.hosts import Host
-from tests.hypothesis_profiles import load
-from tests.unit.broker_lite.builders import Clock
-from tests.unit.broker_lite.stores.jmq.builders import SMALL, all_messages, crash, journal_records
+from tests.support.hypothesis_profiles import load
+from tests.support.journal_stores import SMALL, all_messages, crash, journal_records
+from tests.support.message_stores import Clock
 
 load()
 

@@ -17,9 +17,9 @@ from hypothesis import settings
 
 from commitlake.broker_lite.stores.rocketmq import FlushMode, MessageStore, StoreOptions
 from commitlake.schemas.layouts.boltmq.dialect import DIALECTS
-from tests.hypothesis_profiles import load
+from tests.support.hypothesis_profiles import load
+from tests.support.message_stores import SMALL, all_messages, log_records
 from tests.support.waiting import let_pass
-from tests.unit.broker_lite.builders import SMALL, all_messages, log_records
 
 load()
 
@@ -30,7 +30,7 @@ WRITER = """
 import random, sys
 from commitlake.broker_lite.stores.rocketmq import MessageStore
 from tests.property.broker_lite.test_killed_store import OPTIONS_OF
-from tests.unit.broker_lite.builders import message
+from tests.support.message_stores import message
 
 root, start = sys.argv[1], int(sys.argv[2])
 chance = random.Random(start)

@@ -16,8 +16,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from commitlake.broker_lite.stores.rocketmq import MessageStore, PutResult, StoreOptions
 from commitlake.schemas.layouts.boltmq.dialect import BOLTMQ
 from commitlake.schemas.layouts.rocketmq.commitlog import MAX_V1_TOPIC_LENGTH, NewMessage
-from tests.hypothesis_profiles import load
-from tests.unit.broker_lite.builders import SMALL, Clock, all_messages, crash, log_records, message
+from tests.support.hypothesis_profiles import load
+from tests.support.message_stores import SMALL, Clock, all_messages, crash, log_records, message
 
 load()
 

@@ -11,8 +11,8 @@ import pytest
 
 from commitlake.schemas.layouts.boltmq.dialect import Magic
 from commitlake.schemas.layouts.rocketmq.commitlog import BLANK
-from tests.benchmarks.corpus import json_bodies, make_corpora, shop_batches
 from tests.benchmarks.naive import parse_segment
+from tests.support.corpus import json_bodies, make_corpora, shop_batches
 
 FRAME = 256 << 10
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from tests.benchmarks.asked import AskedProcess, AskedProcessError
-from tests.benchmarks.corpus import make_corpora
 from tests.benchmarks.machine import machine
 from tests.benchmarks.memory import WorkerMemory, memory_mib, python_descendants
 from tests.benchmarks.reading import PASSES, Reading, find_splits, measure, read_bodies
 from tests.benchmarks.runs import Name, Run, Step, take_turns
+from tests.support.corpus import make_corpora
 
 ANSWERING = """
 import json, sys

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from commitlake.broker_lite.stores.rocketmq import MessageStore
-from tests.unit.broker_lite.builders import SMALL, Clock
+from tests.support.message_stores import SMALL, Clock
 
 
 @pytest.fixture

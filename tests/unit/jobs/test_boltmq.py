@@ -16,7 +16,7 @@ from commitlake.jobs.verify import command as verify
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.boltmq.dialect import BOLTMQ, Magic
 from commitlake.schemas.layouts.rocketmq.consumequeue import ENTRY
-from tests.indexed_stores import OPTIONS, RARE, write_indexed_store
+from tests.support.indexed_stores import OPTIONS, RARE, write_indexed_store
 
 COUNT = 100
 

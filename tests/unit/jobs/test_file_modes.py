@@ -21,9 +21,9 @@ from commitlake.pipelines.archive.task import ArchiveTasks
 from commitlake.pipelines.archive.work import find_work
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.store_files import restricted_umask
-from tests.indexed_stores import OPTIONS, write_indexed_store
-from tests.jmq_stores import write_jmq_store
-from tests.unit.pipelines.maintenance.lakes import GrowingLake, shop_messages
+from tests.support.indexed_stores import OPTIONS, write_indexed_store
+from tests.support.jmq_stores import write_jmq_store
+from tests.support.lakes import GrowingLake, shop_messages
 
 LOCAL = ("--local", "--threads", "1", "--quiet")
 SIZES = (

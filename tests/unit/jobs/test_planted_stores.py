@@ -31,11 +31,12 @@ from commitlake.pipelines.audit import moment as audit_moment
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.jmq.offsets import ConsumedQueue
 from commitlake.schemas.store_files import UnsafeFileError
-from tests.indexed_stores import OPTIONS, Clock, message, write_indexed_store
-from tests.jmq_stores import OPTIONS as JMQ_OPTIONS
-from tests.jmq_stores import write_jmq_store
-from tests.journals import new_message
-from tests.planted_stores import (
+from tests.support.indexed_stores import OPTIONS, Clock, message, write_indexed_store
+from tests.support.jmq_stores import OPTIONS as JMQ_OPTIONS
+from tests.support.jmq_stores import write_jmq_store
+from tests.support.journals import new_message
+from tests.support.lakes import archive_store
+from tests.support.planted_stores import (
     JMQ_PLANTS,
     LAKE_PLANTS,
     OUT_PLANTS,
@@ -45,7 +46,6 @@ from tests.planted_stores import (
     Plant,
     holds_secret,
 )
-from tests.unit.pipelines.maintenance.lakes import archive_store
 
 COUNT = 40
 BROKER = "broker-a"

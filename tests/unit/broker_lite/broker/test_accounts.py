@@ -16,8 +16,8 @@ from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
 from commitlake.schemas.remoting.errors import NotPermittedError
 from commitlake.schemas.remoting.frames import Command
 from commitlake.schemas.remoting.signing import Credentials, signed
-from tests.unit.broker_lite.broker_builders import Peer, open_broker, send_fields
-from tests.unit.broker_lite.builders import Clock
+from tests.support.brokers import Peer, open_broker, send_fields
+from tests.support.message_stores import Clock
 
 FILE = """
 [[accounts]]

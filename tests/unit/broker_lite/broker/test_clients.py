@@ -10,7 +10,7 @@ from commitlake.broker_lite.protocol import Channel
 from commitlake.schemas.remoting.codes import RequestCode
 from commitlake.schemas.remoting.frames import Command
 from commitlake.schemas.remoting.heartbeats import ConsumerData, Heartbeat, ProducerData
-from tests.unit.broker_lite.broker_builders import PRODUCER_HOST
+from tests.support.brokers import PRODUCER_HOST
 
 REQUEST = Command(RequestCode.HEART_BEAT)
 TIMEOUT_MS = 120_000

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from commitlake.broker_lite.handlers.dispatcher import Dispatcher
-from tests.unit.broker_lite.broker_builders import Peer, open_broker
-from tests.unit.broker_lite.builders import Clock
+from tests.support.brokers import Peer, open_broker
+from tests.support.message_stores import Clock
 
 
 @pytest.fixture

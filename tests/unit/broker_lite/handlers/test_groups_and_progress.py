@@ -26,8 +26,8 @@ from commitlake.schemas.remoting.statistics import (
     GroupList,
     TopicStats,
 )
-from tests.unit.broker_lite.broker_builders import Peer, pull_fields, records, send_fields
-from tests.unit.broker_lite.builders import STORED_MS, Clock
+from tests.support.brokers import Peer, pull_fields, records, send_fields
+from tests.support.message_stores import STORED_MS, Clock
 
 GROUP = {"consumerGroup": "consumers"}
 QUEUE = {"topic": "orders", "queueId": 0}

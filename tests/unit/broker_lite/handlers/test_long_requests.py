@@ -9,7 +9,7 @@ import pytest
 
 from commitlake.broker_lite.handlers.dispatcher import Dispatcher
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
-from tests.unit.broker_lite.broker_builders import Peer, pull_fields, records, send_fields
+from tests.support.brokers import Peer, pull_fields, records, send_fields
 
 SEND, PULL = RequestCode.SEND_MESSAGE_V2, RequestCode.PULL_MESSAGE
 

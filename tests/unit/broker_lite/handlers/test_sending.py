@@ -15,8 +15,8 @@ from commitlake.schemas.layouts.rocketmq.topics import SCHEDULE_TOPIC, TIMER_TOP
 from commitlake.schemas.remoting.batch import BatchItem, serialize_batch
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
 from commitlake.schemas.remoting.routes import PERM_READ
-from tests.unit.broker_lite.broker_builders import Peer, message_store, pull_fields, records, send_fields
-from tests.unit.broker_lite.builders import BORN_MS, Clock
+from tests.support.brokers import Peer, message_store, pull_fields, records, send_fields
+from tests.support.message_stores import BORN_MS, Clock
 
 SEND = RequestCode.SEND_MESSAGE_V2
 PROPERTIES = {"KEYS": "order-1", "UNIQ_KEY": "U1", "TAGS": "paid"}

@@ -25,8 +25,8 @@ from commitlake.schemas.remoting.name_server_headers import BrokerRequest, Regis
 from commitlake.schemas.remoting.registration import serialize_registration
 from commitlake.schemas.remoting.routes import ClusterInfo, KvTable, TopicList, TopicRoute
 from commitlake.schemas.remoting.signing import Credentials, signed
-from tests.unit.broker_lite.broker_builders import answer_of
-from tests.unit.broker_lite.builders import Clock
+from tests.support.brokers import answer_of
+from tests.support.message_stores import Clock
 
 MASTER = RegisterBrokerRequest("broker-a", "10.0.0.1:10911", "C", "10.0.0.1:10912", 0)
 

@@ -14,8 +14,8 @@ from commitlake.broker_lite.replication.slave_broker import SlaveDispatcher
 from commitlake.broker_lite.stores.rocketmq import MessageStore
 from commitlake.schemas.layouts.rocketmq.properties import DELAY
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
-from tests.unit.broker_lite.broker_builders import Peer, pull_fields, records, send_fields
-from tests.unit.broker_lite.builders import SMALL, Clock, fill, message
+from tests.support.brokers import Peer, pull_fields, records, send_fields
+from tests.support.message_stores import SMALL, Clock, fill, message
 
 
 @pytest.fixture

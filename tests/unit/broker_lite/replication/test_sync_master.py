@@ -13,8 +13,8 @@ from commitlake.broker_lite.replication.sync_master import SyncMasterDispatcher
 from commitlake.broker_lite.stores.rocketmq import MessageStore
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
 from commitlake.schemas.remoting.frames import Command
-from tests.unit.broker_lite.broker_builders import Peer, send_fields
-from tests.unit.broker_lite.builders import SMALL, Clock
+from tests.support.brokers import Peer, send_fields
+from tests.support.message_stores import SMALL, Clock
 
 TIMEOUT_MS = 3000
 

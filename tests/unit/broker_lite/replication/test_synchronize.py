@@ -20,7 +20,7 @@ from commitlake.schemas.remoting.configs import (
     TopicConfigs,
 )
 from commitlake.schemas.remoting.statistics import ConsumerOffsetTable, DelayOffsetTable
-from tests.unit.broker_lite.builders import SMALL, Clock
+from tests.support.message_stores import SMALL, Clock
 
 VERSION = DataVersion(timestamp=1_700_000_000_000, counter=7)
 

@@ -12,7 +12,7 @@ import pytest
 from commitlake.broker_lite.server.service import Address, Server, ServerOptions
 from commitlake.broker_lite.stores.rocketmq import MessageStore
 from tests.servers.process import free_ports
-from tests.unit.broker_lite.builders import SMALL
+from tests.support.message_stores import SMALL
 
 SECONDS = 30
 

@@ -19,7 +19,7 @@ from commitlake.schemas.remoting.codes import ResponseCode
 from commitlake.schemas.remoting.frames import Command, serialize_command
 from commitlake.schemas.remoting.tls_contexts import ServerTls, client_context
 from commitlake.schemas.remoting.tls_properties import TlsMode, TlsProperties, parse_tls_properties
-from tests.certificates import Certificates
+from tests.support.certificates import Certificates
 
 ASKED, MANY_ASKED = 1, 2
 MANY_BYTES = 5 << 20

@@ -18,7 +18,7 @@ from commitlake.pipelines.rebuild.settings import Wanted
 from commitlake.pipelines.verify.admission import Options
 from commitlake.pipelines.verify.doctor import verify_stores
 from commitlake.schemas.layouts.segments import segment_name
-from tests.toy_format import ENTRY, FILE_SIZE, FORMAT, QUEUES, serialize
+from tests.support.toy_format import ENTRY, FILE_SIZE, FORMAT, QUEUES, serialize
 
 SIZE = 4096
 TOPICS = ("orders", "mail", "orders", "orders", "mail")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,34 +16,10 @@ from commitlake.connectors.lake.delta import delta_table, seal
 from commitlake.connectors.lake.log_check import LogDamagedError, check_entry, check_log
 from commitlake.connectors.lake.log_files import LogFolder, entry_name
 from commitlake.connectors.lake.log_seals import Seal
+from tests.support.table_damages import DAMAGES, damage
 
 VERSIONS = 6  # a checkpoint at 3
 CHECKPOINT = 3
-
-
-def _flip(data: bytes) -> bytes:
-    """Change a letter of a word, so that JSON stays JSON."""
-    place = next(place for place in range(len(data) // 3, len(data)) if data[place : place + 1].isalpha())
-    return data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]
-
-
-DAMAGES: dict[str, Callable[[bytes], bytes | None]] = {
-    "deleted": lambda _: None,
-    "empty": lambda _: b"",
-    "cut": lambda data: data[: len(data) // 2],
-    "cut at the end of a line": lambda data: data.splitlines(keepends=True)[0],
-    "zeroed": lambda data: bytes(len(data)),
-    "flipped": _flip,
-}
-
-
-def damage(path: Path, how: str) -> None:
-    """Damage a file."""
-    data = DAMAGES[how](path.read_bytes())
-    if data is None:
-        path.unlink()
-    else:
-        path.write_bytes(data)
 
 
 @pytest.fixture(scope="module")

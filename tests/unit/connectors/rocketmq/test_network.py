@@ -25,8 +25,8 @@ from commitlake.schemas.remoting.headers import OffsetResponse, QueueRequest
 from commitlake.schemas.remoting.routes import TopicList
 from commitlake.schemas.remoting.signing import Credentials, check_signature
 from tests.servers.process import free_ports
+from tests.support.peer import Answering, Peer, reply
 from tests.support.waiting import wait_until
-from tests.unit.connectors.rocketmq.peer import Answering, Peer, reply
 
 QUICK = Options("127.0.0.1:1", connect_seconds=1, request_seconds=0.5)
 

@@ -26,7 +26,7 @@ from commitlake.schemas.remoting.frames import Command, serialize_command
 from commitlake.schemas.remoting.headers import SendMessageResponse, parse_send_request
 from commitlake.schemas.remoting.json_fields import serialize_body
 from commitlake.schemas.remoting.routes import BrokerData, QueueData, TopicRoute
-from tests.unit.connectors.rocketmq.peer import Answering, Peer, reply
+from tests.support.peer import Answering, Peer, reply
 
 MESSAGE = OutgoingMessage("T", b"body")
 

@@ -15,7 +15,7 @@ from commitlake.connectors.sources.consumequeue import (
     PushdownQueueReader,
     QueuePartition,
 )
-from tests.indexed_stores import RARE, write_indexed_store
+from tests.support.indexed_stores import RARE, write_indexed_store
 
 
 @pytest.fixture(scope="module")

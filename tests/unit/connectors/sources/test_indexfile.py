@@ -14,7 +14,7 @@ from commitlake.connectors.sources.indexfile import (
     PushdownIndexFileReader,
 )
 from commitlake.schemas.tables.index_entries import INDEX_ENTRIES, INDEX_HEADERS, INDEX_SLOTS
-from tests.indexed_stores import write_indexed_store
+from tests.support.indexed_stores import write_indexed_store
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from commitlake.pipelines.archive import concurrent
 from commitlake.pipelines.archive.concurrent import archive_beside_others
 from commitlake.pipelines.archive.run import Config, Result
 from commitlake.pipelines.archive.work import ArchiveWork, find_work
-from tests.logs import messages, open_segment, records, write_store
+from tests.support.logs import messages, open_segment, records, write_store
 
 SENT = messages(20)
 SIZE = 1 << 16

@@ -27,9 +27,9 @@ from commitlake.pipelines.quality.frames import RunFacts
 from commitlake.pipelines.quality.merging import merge_profiles
 from commitlake.pipelines.quality.verdict import Losses
 from commitlake.pipelines.quality.wire import serialize_profile
-from tests.logs import messages as sent
-from tests.logs import open_segment, write_store
-from tests.unit.pipelines.quality.making import NOON, many_windows, message, messages, profile_of
+from tests.support.logs import messages as sent
+from tests.support.logs import open_segment, write_store
+from tests.support.profiles import NOON, many_windows, message, messages, profile_of
 
 LOG = 1 << 20
 # Sound windows of many topics, in two tasks each; and what some expectations warn of.

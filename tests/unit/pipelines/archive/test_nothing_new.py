@@ -10,7 +10,7 @@ from commitlake.connectors.lake.delta import delta_table
 from commitlake.connectors.runtime.local_runner import ThreadRunner
 from commitlake.pipelines.archive.run import Config, run_archive
 from commitlake.pipelines.message_keys.progress import followed_version
-from tests.unit.pipelines.maintenance.lakes import GrowingLake, shop_messages
+from tests.support.lakes import GrowingLake, shop_messages
 
 
 @pytest.mark.parametrize("keys", [True, False])

@@ -15,7 +15,7 @@ from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.jobs.archive.run import page_in
 from commitlake.pipelines.archive.run import Config, run_archive
 from commitlake.pipelines.archive.work import find_work
-from tests.unit.pipelines.maintenance.lakes import GrowingLake, shop_messages
+from tests.support.lakes import GrowingLake, shop_messages
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from commitlake.pipelines.archive.staged import gather_profiles, inline_bytes, s
 from commitlake.pipelines.quality.errors import ProfileError
 from commitlake.pipelines.quality.merging import merge_profiles
 from commitlake.pipelines.quality.wire import parse_profile
-from tests.unit.pipelines.quality.making import many_windows, message, messages, profile_of
+from tests.support.profiles import many_windows, message, messages, profile_of
 
 RUN = "0123abcd"
 SMALL = [profile_of(messages(range(start, start + 20))) for start in (0, 20)]
@@ -143,7 +143,7 @@ from commitlake.connectors.lake.paths import LakePaths
 from commitlake.pipelines.quality.figures import PageFigures
 from commitlake.pipelines.quality.judge import judge
 from commitlake.pipelines.archive.profiles_file import open_profiles_file
-from tests.unit.pipelines.quality.making import many_windows
+from tests.support.profiles import many_windows
 
 def peak():
     return int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) >> 10

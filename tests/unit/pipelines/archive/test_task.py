@@ -33,7 +33,7 @@ from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage, serialize_
 from commitlake.schemas.tables.gaps import GAPS
 from commitlake.schemas.tables.messages import MESSAGES
 from commitlake.schemas.tables.quarantine import QUARANTINE
-from tests.logs import BROKER_HOST, closed_segment, messages, new_message, open_segment, write_store
+from tests.support.logs import BROKER_HOST, closed_segment, messages, new_message, open_segment, write_store
 
 SIZE = 1 << 20
 MIDNIGHT_MS = 1_700_006_400_000

@@ -11,7 +11,7 @@ from commitlake.connectors.lake.archive_log import ArchiveCommit, LastRecord, St
 from commitlake.connectors.lake.committer import commit_messages, open_for_append
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.pipelines.archive.work import find_work
-from tests.logs import closed_segment, messages, open_segment, records, write_store
+from tests.support.logs import closed_segment, messages, open_segment, records, write_store
 
 SIZE = 1 << 16
 

@@ -30,9 +30,9 @@ from commitlake.pipelines.maintenance.expiry import (
 )
 from commitlake.pipelines.maintenance.log_care import clean_log, find_garbage, vacuum, write_checkpoint
 from commitlake.pipelines.maintenance.orphans import find_orphans
-from tests.unit.connectors.lake.packs.making import TOKEN
-from tests.unit.pipelines.maintenance.lakes import GrowingLake, data_files, rows_of, shop_messages
-from tests.unit.pipelines.quality.making import many_windows
+from tests.support.lakes import GrowingLake, data_files, rows_of, shop_messages
+from tests.support.packs import TOKEN
+from tests.support.profiles import many_windows
 
 DAY = datetime.timedelta(days=1)
 WEEK = 7 * DAY

@@ -27,7 +27,7 @@ from commitlake.pipelines.maintenance.table_files import (
     read_table_files,
 )
 from commitlake.schemas.tables.messages import SORT_COLUMNS
-from tests.unit.pipelines.maintenance.lakes import GrowingLake, data_files, rows_of, shop_messages
+from tests.support.lakes import GrowingLake, data_files, rows_of, shop_messages
 
 MIB = 1 << 20
 

@@ -26,9 +26,9 @@ from commitlake.pipelines.maintenance.repair import plan_repair, repair_lake
 from commitlake.pipelines.message_keys.check import check_keys
 from commitlake.pipelines.message_keys.follow import follow_keys
 from commitlake.schemas.errors import ExitCode
-from tests.unit.connectors.lake.test_log_check import damage
-from tests.unit.pipelines.maintenance.lakes import GrowingLake, shop_messages
-from tests.unit.pipelines.maintenance.test_repair import archive, contents
+from tests.support.lakes import GrowingLake, shop_messages
+from tests.support.repairs import archive, contents
+from tests.support.table_damages import damage
 
 RUNS = 3
 COUNT = 10

@@ -11,7 +11,7 @@ from commitlake.connectors.lake.archive_log import read_last_commit
 from commitlake.connectors.lake.packs.names import parse_pack_name
 from commitlake.connectors.lake.packs.stores import LocalPackStore
 from commitlake.pipelines.maintenance.orphans import find_orphans
-from tests.unit.pipelines.maintenance.lakes import GrowingLake, shop_messages
+from tests.support.lakes import GrowingLake, shop_messages
 
 DAY = datetime.timedelta(days=1)
 

@@ -8,28 +8,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from deltalake.exceptions import TableNotFoundError
 
 from commitlake.connectors.lake.delta import delta_table, seal
-from commitlake.connectors.lake.follower import finish_runs
 from commitlake.connectors.lake.log_files import LogFolder, entry_name
 from commitlake.connectors.lake.paths import LakePaths
-from commitlake.pipelines.archive.work import find_work
 from commitlake.pipelines.maintenance import repair as repair_module
 from commitlake.pipelines.maintenance.log_repair import AsideFolder
 from commitlake.pipelines.maintenance.repair import plan_repair, repair_lake
 from commitlake.pipelines.message_keys.check import check_keys
 from commitlake.pipelines.message_keys.follow import follow_keys
-from tests.unit.connectors.lake.test_log_check import DAMAGES, damage
-from tests.unit.pipelines.maintenance.lakes import GrowingLake, shop_messages
+from tests.support.lakes import GrowingLake, shop_messages
+from tests.support.repairs import archive, contents
+from tests.support.table_damages import DAMAGES, damage
 
 RUNS = 3
 COUNT = 20
 KILLED_AT = (1, 2, 4, 5, 6, 9, 13)
-# What another run over the same messages says otherwise.
-_OF_RUNS = frozenset(
-    {"body_ref", "run_id", "started_at", "finished_at", "recovered", "sequence", "stores", "bytes", "recorded_at"}
-)
 
 
 @pytest.fixture(scope="module")
@@ -56,28 +50,6 @@ def copied(whole: GrowingLake, tmp_path: Path) -> Callable[[], GrowingLake]:
         return GrowingLake(Path(shutil.copytree(whole.folder, folder)), bytearray(whole.log), whole.count)
 
     return copy
-
-
-def archive(growing: GrowingLake) -> None:
-    """What the next archive run does."""
-    work = find_work(str(growing.store), None, growing.lake)
-    if work.snapshot.size:
-        growing.archive()
-    else:
-        finish_runs(growing.lake, "", "1")
-    follow_keys(growing.lake)
-
-
-def contents(lake: LakePaths, *tables: str) -> dict[str, list[str]]:
-    """The rows of tables by their text, without what another run would say otherwise."""
-    found = {}
-    for table in tables or ("messages", "message_keys"):
-        try:
-            rows = delta_table(getattr(lake, table)).to_pyarrow_table().to_pylist()
-        except TableNotFoundError:
-            rows = []
-        found[table] = sorted(repr({name: row[name] for name in row if name not in _OF_RUNS}) for row in rows)
-    return found
 
 
 def repair(lake: LakePaths, **options: Any) -> list[str]:

@@ -24,7 +24,7 @@ from commitlake.pipelines.message_keys.rows import key_hashes
 from commitlake.pipelines.query.keys import where_keys_are, where_unique_key_is
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
 from commitlake.schemas.tables.message_keys import MESSAGE_KEYS
-from tests.logs import new_message, open_segment, records, write_store
+from tests.support.logs import new_message, open_segment, records, write_store
 
 SIZE = 1 << 16
 

@@ -11,7 +11,7 @@ import pytest
 from commitlake.pipelines.quality.checksums import column_hashes
 from commitlake.schemas.tables.messages import BODY_PLACE, BODY_REF, MESSAGES
 from commitlake.schemas.tables.profile import COLUMN_CHECKSUMS
-from tests.unit.pipelines.quality.making import NOON, SCHEMA, Row, message, messages, profile_of, table_of
+from tests.support.profiles import NOON, SCHEMA, Row, message, messages, profile_of, table_of
 
 ROW, LAKE, FORMAT, *_ = (checksum.columns for checksum in COLUMN_CHECKSUMS)
 _OTHERS: dict[str, list[Any]] = {

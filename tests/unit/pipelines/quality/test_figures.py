@@ -11,8 +11,8 @@ from commitlake.jobs.pages.quality import render_page
 from commitlake.pipelines.quality.figures import PageFigures
 from commitlake.pipelines.quality.merging import merge_profiles
 from commitlake.pipelines.quality.stretches import stretches_of
-from tests.unit.pipelines.quality.making import message, profile_of
-from tests.unit.pipelines.quality.test_page import figures_of, report_of
+from tests.support.profiles import message, profile_of
+from tests.support.reports import figures_of, report_of
 
 # Topics of one to forty messages in several queues and windows; of two brokers, without a name, without a time.
 ROWS = [

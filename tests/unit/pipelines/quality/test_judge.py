@@ -24,8 +24,8 @@ from commitlake.schemas.layouts.rocketmq.sysflag import INNER_BATCH
 from commitlake.schemas.layouts.rocketmq.topics import HALF_TOPIC
 from commitlake.schemas.quality.expectation import Expectation, Grain, Severity, Suite
 from commitlake.schemas.quality.suites import SUITES
-from tests.unit.pipelines.quality.making import NOON, Row, message, messages, profile_of
-from tests.unit.pipelines.quality.test_page import figures_of
+from tests.support.profiles import NOON, Row, message, messages, profile_of
+from tests.support.reports import figures_of
 
 LATER = NOON + datetime.timedelta(hours=8)
 FACTS = RunFacts(now=LATER)
@@ -302,7 +302,7 @@ def test_nothing_leaves_the_machine_and_nothing_is_left_on_it(tmp_path: Path) ->
             socket.socket.connect = socket.socket.connect_ex = socket.socket.sendto = refuse
             socket.getaddrinfo = socket.create_connection = socket.gethostbyname = refuse
             from commitlake.pipelines.quality.judge import judge, prepare
-            from tests.unit.pipelines.quality.making import messages, profile_of
+            from tests.support.profiles import messages, profile_of
             prepare()
             report = judge(profile_of(messages(range(20))))
             print(len(report.judgements), report.passed)

@@ -14,7 +14,7 @@ from commitlake.pipelines.quality.judge_process import JudgeProcess
 from commitlake.pipelines.quality.stretches import stretches_of
 from commitlake.schemas.quality.expectation import Grain
 from commitlake.schemas.quality.suites import SUITES
-from tests.unit.pipelines.quality.making import NOON, messages, profile_of
+from tests.support.profiles import NOON, messages, profile_of
 
 FACTS = RunFacts(now=NOON)
 

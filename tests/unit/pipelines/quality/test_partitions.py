@@ -21,7 +21,7 @@ from commitlake.pipelines.quality.partitions import (
     serialize_partitions,
 )
 from commitlake.pipelines.quality.parts import SCHEMA
-from tests.unit.pipelines.quality.making import many_windows, message, profile_of
+from tests.support.profiles import many_windows, message, profile_of
 
 PROFILE = merge_profiles(
     [

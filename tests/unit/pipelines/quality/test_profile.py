@@ -18,8 +18,8 @@ from commitlake.pipelines.quality.profile import profile_rows
 from commitlake.pipelines.quality.wire import parse_profile, serialize_profile, to_profiles
 from commitlake.schemas.layouts.rocketmq.sysflag import INNER_BATCH
 from commitlake.schemas.tables.profile import COUNT_COLUMNS, KEY_COLUMNS, MAX_RUNS, PROFILE, PROFILES
-from tests.hypothesis_profiles import load
-from tests.unit.pipelines.quality.making import NOON, Row, merged, message, messages, only, profile_of, table_of
+from tests.support.hypothesis_profiles import load
+from tests.support.profiles import NOON, Row, merged, message, messages, only, profile_of, table_of
 
 load()
 _MASK = (1 << 64) - 1

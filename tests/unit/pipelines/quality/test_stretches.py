@@ -11,7 +11,7 @@ from commitlake.pipelines.quality import judge as judging_module
 from commitlake.pipelines.quality.frames import BrokerFacts, RunFacts
 from commitlake.pipelines.quality.judge import judge
 from commitlake.pipelines.quality.stretches import stretches_of
-from tests.unit.pipelines.quality.making import NOON, message, profile_of
+from tests.support.profiles import NOON, message, profile_of
 
 LATER = NOON + datetime.timedelta(hours=8)
 FACTS = RunFacts({"a": BrokerFacts(log_bytes=1000), "b": BrokerFacts(bad_ranges=1)}, written=70, now=LATER)

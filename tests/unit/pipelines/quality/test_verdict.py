@@ -11,8 +11,8 @@ from commitlake.pipelines.quality.report import Judgement, QualityReport, to_tab
 from commitlake.pipelines.quality.verdict import Losses
 from commitlake.schemas.quality.expectation import Severity
 from commitlake.schemas.quality.suites import SUITES
-from tests.unit.pipelines.quality.making import messages, profile_of
-from tests.unit.pipelines.quality.test_page import figures_of
+from tests.support.profiles import messages, profile_of
+from tests.support.reports import figures_of
 
 EXPECTATIONS = {each.severity: (suite.name, each) for suite in SUITES for each in suite.expectations}
 NOW = datetime.datetime(2026, 11, 20, tzinfo=datetime.UTC)

@@ -13,9 +13,9 @@ from commitlake.broker_lite.stores.rocketmq import MessageStore
 from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.pipelines.rebuild.run import Rebuilt, rebuild_store
 from commitlake.pipelines.rebuild.settings import Wanted
-from tests.indexed_stores import OPTIONS, Clock
+from tests.support.indexed_stores import OPTIONS, Clock
+from tests.support.rebuilt_stores import Rebuild, files_of
 
-Rebuild = Callable[..., Rebuilt]
 Built = Callable[..., Path]
 Compare = Callable[[Path, Path], None]
 SIZES = Wanted(
@@ -63,9 +63,3 @@ def same_files() -> Compare:
         assert list(files_of(found / "index").values()) == list(files_of(expected / "index").values())
 
     return compare
-
-
-def files_of(folder: Path) -> dict[str, bytes]:
-    """All files below a folder, by their names from there on."""
-    paths = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {str(path.relative_to(folder)): path.read_bytes() for path in paths}

@@ -15,7 +15,7 @@ from commitlake.pipelines.rebuild.settings import Wanted, find_settings
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
 from commitlake.schemas.layouts.rocketmq.indexfile import Geometry, parse_header, serialize_header
 from commitlake.schemas.layouts.segments import segment_name
-from tests.indexed_stores import OPTIONS, Clock, message
+from tests.support.indexed_stores import OPTIONS, Clock, message
 
 GEOMETRY = Geometry(OPTIONS.index_slots, OPTIONS.index_entries)
 NO_TAGS = ("TAGS",)

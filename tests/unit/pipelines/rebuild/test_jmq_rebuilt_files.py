@@ -20,11 +20,11 @@ from commitlake.pipelines.rebuild.settings import Wanted, find_settings
 from commitlake.schemas.layouts.jmq.journal import HEAD, serialize_filler, serialize_message
 from commitlake.schemas.layouts.jmq.queue import ENTRY
 from commitlake.schemas.layouts.segments import segment_name
-from tests.indexed_stores import Clock
-from tests.jmq_stores import FILE_BYTES, OPTIONS, write_jmq_store
-from tests.journals import BROKER, new_message, write_journal
-from tests.unit.broker_lite.stores.jmq.builders import journal_records, queue_entries
-from tests.unit.pipelines.rebuild.conftest import files_of
+from tests.support.indexed_stores import Clock
+from tests.support.jmq_stores import FILE_BYTES, OPTIONS, write_jmq_store
+from tests.support.journal_stores import journal_records, queue_entries
+from tests.support.journals import BROKER, new_message, write_journal
+from tests.support.rebuilt_stores import files_of
 
 SIZES = Wanted(queue_file_size=OPTIONS.queue_file_size_bytes)
 LARGE = 1 << 16

@@ -17,10 +17,10 @@ from commitlake.pipelines.rebuild.settings import Wanted
 from commitlake.schemas.layouts.jmq.journal import HEAD
 from commitlake.schemas.layouts.jmq.queue import Entry, serialize_entry
 from commitlake.schemas.layouts.segments import segment_name
-from tests.indexed_stores import Clock
-from tests.jmq_stores import FILE_BYTES, OPTIONS, write_jmq_store
-from tests.unit.broker_lite.stores.jmq.builders import all_messages, journal_records
-from tests.unit.pipelines.rebuild.conftest import files_of
+from tests.support.indexed_stores import Clock
+from tests.support.jmq_stores import FILE_BYTES, OPTIONS, write_jmq_store
+from tests.support.journal_stores import all_messages, journal_records
+from tests.support.rebuilt_stores import files_of
 
 STAMP = "20260101T000000Z"
 

@@ -20,19 +20,19 @@ from commitlake.schemas.layouts.rocketmq.batchconsumequeue import ENTRY as BATCH
 from commitlake.schemas.layouts.rocketmq.batchconsumequeue import Entry as BatchEntry
 from commitlake.schemas.layouts.rocketmq.batchconsumequeue import parse_entry as parse_batch_entry
 from commitlake.schemas.layouts.rocketmq.checkpoint import parse_checkpoint
-from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage, serialize_message
+from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
 from commitlake.schemas.layouts.rocketmq.consumequeue import ENTRY, PRE_BLANK, parse_entry
 from commitlake.schemas.layouts.rocketmq.sysflag import INNER_BATCH, TransactionType
 from commitlake.schemas.layouts.rocketmq.topics import SCHEDULE_TOPIC
 from commitlake.schemas.remoting.fastjson import parse_fastjson
-from tests.indexed_stores import OPTIONS, SEGMENT_BYTES, write_indexed_store
-from tests.logs import BROKER_HOST, START_MS, closed_segment, new_message, open_segment, records, write_store
+from tests.support.indexed_stores import OPTIONS, SEGMENT_BYTES, write_indexed_store
+from tests.support.logs import START_MS, closed_segment, new_message, open_segment, records, write_store
+from tests.support.numbered_logs import LARGE, write_numbered
 
 Rebuild = Callable[..., Rebuilt]
 Built = Callable[..., Path]
 Compare = Callable[[Path, Path], None]
 
-LARGE = 1 << 18
 SIZES = Wanted(None, OPTIONS.consume_queue_file_size_bytes, OPTIONS.index_slots, OPTIONS.index_entries, index_tags=True)
 ODD_PROPERTIES: tuple[tuple[tuple[str, str], ...], ...] = (
     (),
@@ -50,17 +50,6 @@ ODD_PROPERTIES: tuple[tuple[tuple[str, str], ...], ...] = (
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store of several segments, queue files and index files."""
     return write_indexed_store(tmp_path_factory.mktemp("indexed"))
-
-
-def write_numbered(root: Path, messages: list[tuple[NewMessage, int]]) -> Path:
-    """A log of one segment whose records have the queue offsets given."""
-    data = b""
-    for number, (message, queue_offset) in enumerate(messages):
-        data += serialize_message(
-            message, queue_offset=queue_offset, physical_offset=len(data), store_timestamp=START_MS + number,
-            store_host=BROKER_HOST,
-        )  # fmt: skip
-    return write_store(root, [(0, data.ljust(LARGE, b"\0"))])
 
 
 @pytest.mark.parametrize(("partition", "threads"), [(1 << 30, 1), (5000, 1), (5000, 3)])

@@ -15,9 +15,9 @@ from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
 from commitlake.schemas.layouts.rocketmq.consumequeue import ENTRY, parse_entry
 from commitlake.schemas.layouts.rocketmq.sysflag import INNER_BATCH
 from commitlake.schemas.remoting.fastjson import parse_fastjson
-from tests.logs import new_message
-from tests.unit.pipelines.rebuild.conftest import Rebuild, files_of
-from tests.unit.pipelines.rebuild.test_rebuilt_files import write_numbered
+from tests.support.logs import new_message
+from tests.support.numbered_logs import write_numbered
+from tests.support.rebuilt_stores import Rebuild, files_of
 
 
 def forged_batch(number: int, topic: str = "orders") -> NewMessage:

@@ -11,8 +11,8 @@ from commitlake.jobs.restore.command import summary
 from commitlake.pipelines.restore.config import parse_offsets
 from commitlake.schemas.layouts.boltmq.dialect import BOLTMQ, ROCKETMQ
 from commitlake.schemas.layouts.rocketmq.commitlog import in_dialect
-from tests.indexed_stores import OPTIONS, SEGMENT_BYTES, message, write_indexed_store
-from tests.unit.pipelines.restore.conftest import Archive, Restore, messages_of, segments
+from tests.support.indexed_stores import OPTIONS, SEGMENT_BYTES, message, write_indexed_store
+from tests.support.restored_stores import Archive, Restore, messages_of, segments
 
 BOLTMQ_OPTIONS = replace(OPTIONS, dialect=BOLTMQ)
 

@@ -33,8 +33,8 @@ from commitlake.pipelines.restore.run import Restored, restore_store
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 from commitlake.schemas.layouts.rocketmq.topics import GIVEN_UP_TOPIC, SCHEDULE_TOPIC
-from tests.indexed_stores import OPTIONS, STORED_MS, Clock
-from tests.store_configs import record_config
+from tests.support.indexed_stores import OPTIONS, STORED_MS, Clock
+from tests.support.store_configs import record_config
 
 LEVELS = "2s 7s"
 FIFO = {"topicName": "orders", "readQueueNums": 4, "writeQueueNums": 4, "order": True, "perm": 6,

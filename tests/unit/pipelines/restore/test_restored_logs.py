@@ -23,8 +23,8 @@ from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 from commitlake.schemas.layouts.rocketmq.properties import MAX_SIZE
 from commitlake.schemas.layouts.segments import segment_name
-from tests.indexed_stores import OPTIONS, SEGMENT_BYTES, write_indexed_store
-from tests.logs import (
+from tests.support.indexed_stores import OPTIONS, SEGMENT_BYTES, write_indexed_store
+from tests.support.logs import (
     BROKER_HOST,
     START_MS,
     closed_segment,
@@ -34,7 +34,7 @@ from tests.logs import (
     records,
     write_store,
 )
-from tests.unit.pipelines.restore.conftest import lake_rows, messages_of, segments
+from tests.support.restored_stores import lake_rows, messages_of, segments
 
 Archive = Callable[..., LakePaths]
 Restore = Callable[..., Restored]

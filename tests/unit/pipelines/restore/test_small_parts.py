@@ -19,7 +19,7 @@ from commitlake.pipelines.restore.sizes import segment_size_of
 from commitlake.pipelines.restore.stretches import keep_fitting, stretches
 from commitlake.schemas.layouts.rocketmq.topics import SCHEDULE_TOPIC
 from commitlake.schemas.layouts.segments import DEFAULT_SEGMENT_SIZE
-from tests.logs import START_MS, new_message, open_segment, write_store
+from tests.support.logs import START_MS, new_message, open_segment, write_store
 
 Archive = Callable[..., LakePaths]
 BASE = 10_000

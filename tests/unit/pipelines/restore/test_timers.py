@@ -11,9 +11,9 @@ from commitlake.broker_lite.delivery import Delivery
 from commitlake.broker_lite.stores.rocketmq import MessageStore
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
 from commitlake.schemas.layouts.rocketmq.timer_checkpoint import parse_timer_checkpoint
-from tests.indexed_stores import OPTIONS
-from tests.unit.broker_lite.builders import PRODUCER, STORED_MS, Clock
-from tests.unit.pipelines.restore.conftest import Archive, Restore
+from tests.support.indexed_stores import OPTIONS
+from tests.support.message_stores import PRODUCER, STORED_MS, Clock
+from tests.support.restored_stores import Archive, Restore
 
 
 @pytest.mark.parametrize(

@@ -17,10 +17,10 @@ from commitlake.pipelines.restore.rows import Chosen
 from commitlake.pipelines.restore.run import NOTES, Restored
 from commitlake.schemas.layouts.rocketmq.scan import SpanKind
 from commitlake.schemas.layouts.segments import segment_name
-from tests.indexed_stores import SEGMENT_BYTES, STEP_MS, STORED_MS, write_indexed_store
-from tests.jmq_stores import write_jmq_store
-from tests.logs import closed_segment, messages, new_message, open_segment, write_store
-from tests.unit.pipelines.restore.conftest import messages_of, packs_of, segments, walked
+from tests.support.indexed_stores import SEGMENT_BYTES, STEP_MS, STORED_MS, write_indexed_store
+from tests.support.jmq_stores import write_jmq_store
+from tests.support.logs import closed_segment, messages, new_message, open_segment, write_store
+from tests.support.restored_stores import messages_of, packs_of, segments, walked
 
 Archive = Callable[..., LakePaths]
 Restore = Callable[..., Restored]

@@ -10,7 +10,7 @@ import pytest
 
 from commitlake.connectors.formats.engine.stores import Store, find_stores
 from commitlake.pipelines.retention.segments import Archived, read_segments
-from tests.logs import closed_segment, messages, open_segment, records, write_store
+from tests.support.logs import closed_segment, messages, open_segment, records, write_store
 
 SIZE = 8192
 FIRST = messages(20)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.indexed_stores import write_indexed_store
-from tests.jmq_stores import write_jmq_store
+from tests.support.indexed_stores import write_indexed_store
+from tests.support.jmq_stores import write_jmq_store
 
 CONSUMER_OFFSETS = """{
 	"offsetTable":{

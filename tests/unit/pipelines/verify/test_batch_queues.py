@@ -19,8 +19,8 @@ from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage, parse_mess
 from commitlake.schemas.layouts.rocketmq.hashing import java_hash
 from commitlake.schemas.layouts.rocketmq.sysflag import INNER_BATCH
 from commitlake.schemas.layouts.segments import segment_name
-from tests.logs import BROKER_HOST, START_MS, new_message, write_store
-from tests.unit.pipelines.verify.damages import patch
+from tests.support.logs import BROKER_HOST, START_MS, new_message, write_store
+from tests.support.store_damages import patch
 
 RECORDS = 60
 FILE_ENTRIES = 8

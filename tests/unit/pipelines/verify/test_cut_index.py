@@ -16,7 +16,7 @@ from commitlake.pipelines.verify import chains, index_check
 from commitlake.pipelines.verify.admission import Options
 from commitlake.pipelines.verify.doctor import verify_stores
 from commitlake.schemas.store_files import open_file
-from tests.indexed_stores import OPTIONS, write_indexed_store
+from tests.support.indexed_stores import OPTIONS, write_indexed_store
 
 
 @pytest.fixture

@@ -17,9 +17,9 @@ from commitlake.schemas.layouts.rocketmq.commitlog import Message
 from commitlake.schemas.layouts.rocketmq.consumequeue import Entry, serialize_entry
 from commitlake.schemas.layouts.rocketmq.hashing import java_hash
 from commitlake.schemas.layouts.segments import segment_name
-from tests.indexed_stores import SEGMENT_BYTES, STORED_MS
-from tests.logs import new_message, open_segment, write_store
-from tests.unit.pipelines.verify import damages as d
+from tests.support import store_damages as d
+from tests.support.indexed_stores import SEGMENT_BYTES, STORED_MS
+from tests.support.logs import new_message, open_segment, write_store
 
 Damage = Callable[[Path], object]
 

@@ -21,7 +21,7 @@ from commitlake.schemas.layouts.rocketmq.consumequeue import ENTRY
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 from commitlake.schemas.layouts.rocketmq.topics import SCHEDULE_TOPIC
 from commitlake.schemas.layouts.segments import segment_name
-from tests.indexed_stores import OPTIONS, Clock
+from tests.support.indexed_stores import OPTIONS, Clock
 
 LEVELS = "2s 7s 30s 40s"
 PER_LEVEL = 5

@@ -11,8 +11,8 @@ from commitlake.broker_lite.stores.rocketmq import MessageStore
 from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.pipelines.verify.admission import Options
 from commitlake.pipelines.verify.doctor import StoreReport, verify_stores
-from tests.indexed_stores import OPTIONS, SEGMENT_BYTES, Clock, message
-from tests.unit.pipelines.verify import damages as d
+from tests.support import store_damages as d
+from tests.support.indexed_stores import OPTIONS, SEGMENT_BYTES, Clock, message
 
 TOPIC = "topic-1"
 

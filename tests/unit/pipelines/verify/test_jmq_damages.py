@@ -8,18 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.formats.engine.stores import find_stores
-from commitlake.connectors.formats.registry import all_formats
-from commitlake.pipelines.verify.admission import Options
 from commitlake.pipelines.verify.classes import CLASSES
-from commitlake.pipelines.verify.doctor import StoreReport, verify_stores
 from commitlake.schemas.layouts.jmq.journal import BODY_START
 from commitlake.schemas.layouts.jmq.queue import Entry
-from tests.indexed_stores import STORED_MS
-from tests.jmq_stores import FILE_BYTES
-from tests.unit.broker_lite.stores.jmq.builders import journal_records
-from tests.unit.pipelines.verify import jmq_damages as d
-from tests.unit.pipelines.verify.damages import patch
+from tests.support import jmq_damages as d
+from tests.support.indexed_stores import STORED_MS
+from tests.support.jmq_reports import report_of
+from tests.support.jmq_stores import FILE_BYTES
+from tests.support.journal_stores import journal_records
+from tests.support.store_damages import patch
 
 Damage = Callable[[Path], object]
 
@@ -28,12 +25,6 @@ Damage = Callable[[Path], object]
 def store(intact_jmq: Path, tmp_path: Path) -> Path:
     """A copy of the intact store to damage."""
     return Path(shutil.copytree(intact_jmq, tmp_path / "store"))
-
-
-def report_of(root: Path, **options: int) -> StoreReport:
-    (store,) = find_stores(str(root), "a", all_formats())
-    (report,) = verify_stores([store], Options(**options))  # type: ignore[arg-type]
-    return report
 
 
 def cut_file(path: Path, size: int) -> None:

@@ -16,12 +16,12 @@ from commitlake.broker_lite.stores.jmq import JournalStore
 from commitlake.schemas.layouts.jmq.journal import JournalMessage
 from commitlake.schemas.layouts.jmq.queue import ENTRY, Entry
 from commitlake.schemas.layouts.segments import segment_name
-from tests.indexed_stores import Clock
-from tests.jmq_stores import FILE_BYTES, OPTIONS, open_again, put, write_jmq_store
-from tests.unit.broker_lite.stores.jmq.builders import crash, journal_records, queue_entries
-from tests.unit.pipelines.verify import jmq_damages as d
-from tests.unit.pipelines.verify.damages import patch
-from tests.unit.pipelines.verify.test_jmq_damages import report_of
+from tests.support import jmq_damages as d
+from tests.support.indexed_stores import Clock
+from tests.support.jmq_reports import report_of
+from tests.support.jmq_stores import FILE_BYTES, OPTIONS, open_again, put, write_jmq_store
+from tests.support.journal_stores import crash, journal_records, queue_entries
+from tests.support.store_damages import patch
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from commitlake.pipelines.verify.admission import Options
 from commitlake.pipelines.verify.doctor import StoreReport, verify_stores
 from commitlake.pipelines.verify.store_view import is_locked
 from commitlake.schemas.layouts.rocketmq.consumequeue import ENTRY
-from tests.indexed_stores import OPTIONS, Clock, message, write_indexed_store
-from tests.unit.pipelines.verify import damages as d
+from tests.support import store_damages as d
+from tests.support.indexed_stores import OPTIONS, Clock, message, write_indexed_store
 
 LAG = {"queue_not_dispatched", "index_not_dispatched"}
 

@@ -14,8 +14,8 @@ from commitlake.pipelines.verify.admission import Options
 from commitlake.pipelines.verify.doctor import StoreReport, verify_stores
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.rocketmq.consumequeue import parse_entry
-from tests.indexed_stores import OPTIONS, Clock
-from tests.unit.pipelines.verify import damages as d
+from tests.support import store_damages as d
+from tests.support.indexed_stores import OPTIONS, Clock
 
 
 @pytest.fixture

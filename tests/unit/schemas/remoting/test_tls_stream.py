@@ -11,7 +11,7 @@ import pytest
 from commitlake.schemas.remoting.tls_contexts import client_context, read_tls_properties, server_context
 from commitlake.schemas.remoting.tls_properties import TlsConfigError, TlsProperties, parse_tls_properties
 from commitlake.schemas.remoting.tls_stream import HANDSHAKE_BYTE, TlsStream
-from tests.certificates import PASSWORD, Certificates
+from tests.support.certificates import PASSWORD, Certificates
 
 MESSAGE = bytes(range(256)) * 300
 """More than a TLS record, and more than one read."""

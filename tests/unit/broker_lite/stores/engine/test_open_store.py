@@ -15,9 +15,9 @@ from commitlake.broker_lite.stores.engine.options import FlushMode
 from commitlake.broker_lite.stores.jmq import JournalStore
 from commitlake.broker_lite.stores.rocketmq import MessageStore
 from commitlake.schemas.layouts.segments import segment_name
-from tests.unit.broker_lite import builders as rocketmq
-from tests.unit.broker_lite.builders import Clock, crash
-from tests.unit.broker_lite.stores.jmq import builders as jmq
+from tests.support import journal_stores as jmq
+from tests.support import message_stores as rocketmq
+from tests.support.message_stores import Clock, crash
 
 FILE_SIZE = 4096
 """Of a file of the log in a small store of either layout."""

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from commitlake.broker_lite.stores.jmq import JournalStore
-from tests.unit.broker_lite.builders import Clock
-from tests.unit.broker_lite.stores.jmq.builders import SMALL
+from tests.support.journal_stores import SMALL
+from tests.support.message_stores import Clock
 
 
 @pytest.fixture

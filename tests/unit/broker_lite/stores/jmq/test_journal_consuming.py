@@ -22,8 +22,8 @@ from commitlake.broker_lite.stores.rocketmq import FlushMode, StoreFilesError
 from commitlake.schemas.layouts.errors import UnserializableError
 from commitlake.schemas.layouts.jmq.consumption import Outcome
 from commitlake.schemas.layouts.rocketmq.hosts import Host
-from tests.unit.broker_lite.builders import STORED_MS, Clock
-from tests.unit.broker_lite.stores.jmq.builders import CLIENT, SMALL, crash, fill, message
+from tests.support.journal_stores import CLIENT, SMALL, crash, fill, message
+from tests.support.message_stores import STORED_MS, Clock
 
 OTHER = Host.of("192.168.1.11", 50123)
 SECOND = 1000

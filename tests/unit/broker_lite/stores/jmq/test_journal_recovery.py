@@ -18,8 +18,8 @@ from commitlake.connectors.formats.registry import all_formats
 from commitlake.schemas.layouts.jmq.journal import HEAD, JournalMessage, serialize_message
 from commitlake.schemas.layouts.jmq.offsets import ConsumedQueue
 from commitlake.schemas.layouts.jmq.queue import ENTRY, Entry, parse_entry, serialize_entry
-from tests.unit.broker_lite.builders import STORED_MS, Clock
-from tests.unit.broker_lite.stores.jmq.builders import (
+from tests.support.batches import rows_of
+from tests.support.journal_stores import (
     BROKER,
     SMALL,
     all_messages,
@@ -29,7 +29,7 @@ from tests.unit.broker_lite.stores.jmq.builders import (
     message,
     queue_entries,
 )
-from tests.unit.connectors.formats.engine.test_batches import rows_of
+from tests.support.message_stores import STORED_MS, Clock
 
 COUNT = 60
 """Messages that fill two files and some queue files."""

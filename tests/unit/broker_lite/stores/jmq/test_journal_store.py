@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -26,8 +25,7 @@ from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.jmq.body import original_body
 from commitlake.schemas.layouts.jmq.journal import HEAD, MAX_BODY_SIZE, JournalMessage, parse_message
 from commitlake.schemas.layouts.rocketmq.hosts import Host
-from tests.unit.broker_lite.builders import STORED_MS, Clock
-from tests.unit.broker_lite.stores.jmq.builders import (
+from tests.support.journal_stores import (
     BROKER,
     CLIENT,
     SENT_MS,
@@ -38,6 +36,8 @@ from tests.unit.broker_lite.stores.jmq.builders import (
     message,
     queue_entries,
 )
+from tests.support.message_stores import STORED_MS, Clock
+from tests.support.waiting import wait_until
 
 
 def test_message_comes_back_as_it_was_put(store: JournalStore) -> None:
@@ -352,14 +352,10 @@ def test_background_flush_brings_everything_to_the_disk(root: Path) -> None:
     with JournalStore.open(root, replace(SMALL, flush_interval_ms=1)) as store:
         results = fill(store, 20)
         end = results[-1].journal_offset + results[-1].size
-        for _ in range(2000):
-            checkpoint = JournalCheckpointFile(root).value
-            if checkpoint is not None and checkpoint.journal_end == end:
-                break
-            time.sleep(0.01)
         last = store.get_at(results[-1].journal_offset)
         assert last is not None
-        assert checkpoint == (end, last.journal_offset, last.store_timestamp, 20)
+        wait_until(lambda: (saved := JournalCheckpointFile(root).value) is not None and saved.journal_end == end)
+        assert JournalCheckpointFile(root).value == (end, last.journal_offset, last.store_timestamp, 20)
         assert all(queue.files.synced == queue.files.end for queue in store._files.queues)
 
 

@@ -9,9 +9,9 @@ import pytest
 
 from commitlake.broker_lite.handlers.dispatcher import Dispatcher
 from commitlake.broker_lite.stores.jmq_adapter import JmqStore
-from tests.unit.broker_lite.broker_builders import Peer
-from tests.unit.broker_lite.builders import Clock
-from tests.unit.broker_lite.stores.jmq_adapter.builders import open_jmq_broker
+from tests.support.brokers import Peer
+from tests.support.jmq_brokers import open_jmq_broker
+from tests.support.message_stores import Clock
 
 
 @pytest.fixture

@@ -17,9 +17,9 @@ from commitlake.broker_lite.stores.jmq_adapter import JmqStore
 from commitlake.broker_lite.stores.rocketmq import MessageStore, UnsupportedError
 from commitlake.schemas.layouts.rocketmq.hashing import java_hash
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
-from tests.unit.broker_lite.broker_builders import Peer, records
-from tests.unit.broker_lite.builders import SMALL, Clock
-from tests.unit.broker_lite.stores.jmq_adapter.builders import OPTIONS, commit, open_jmq_broker, pull, send, send_back
+from tests.support.brokers import Peer, records
+from tests.support.jmq_brokers import OPTIONS, commit, open_jmq_broker, pull, send, send_back
+from tests.support.message_stores import SMALL, Clock
 
 
 def ask(peer: Peer, code: int, **fields: object) -> str:

@@ -14,9 +14,8 @@ from commitlake.schemas.layouts.jmq.journal import HEAD
 from commitlake.schemas.layouts.jmq.offsets import ConsumedQueue
 from commitlake.schemas.layouts.rocketmq.commitlog import Message
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
-from tests.unit.broker_lite.broker_builders import PRODUCER_HOST, Peer, pull_fields, records, send_fields
-from tests.unit.broker_lite.builders import Clock
-from tests.unit.broker_lite.stores.jmq_adapter.builders import (
+from tests.support.brokers import PRODUCER_HOST, Peer, pull_fields, records, send_fields
+from tests.support.jmq_brokers import (
     SECOND,
     advance,
     commit,
@@ -27,6 +26,7 @@ from tests.unit.broker_lite.stores.jmq_adapter.builders import (
     send,
     send_back,
 )
+from tests.support.message_stores import Clock
 
 RETRIES, DEAD = "%RETRY%consumers", "%DLQ%consumers"
 DONE, FAILED, GIVEN_UP = Outcome.CONSUMED, Outcome.FAILED, Outcome.GIVEN_UP

@@ -13,10 +13,10 @@ from commitlake.broker_lite.handlers.dispatcher import Dispatcher
 from commitlake.broker_lite.stores.engine.options import RetentionOptions
 from commitlake.broker_lite.stores.jmq import RetryStatus
 from commitlake.broker_lite.stores.jmq_adapter import JmqStore
-from tests.unit.broker_lite.broker_builders import Peer
-from tests.unit.broker_lite.builders import Clock
-from tests.unit.broker_lite.stores.jmq.builders import BROKER
-from tests.unit.broker_lite.stores.jmq_adapter.builders import OPTIONS, commit, pull, send, send_back
+from tests.support.brokers import Peer
+from tests.support.jmq_brokers import OPTIONS, commit, pull, send, send_back
+from tests.support.journal_stores import BROKER
+from tests.support.message_stores import Clock
 
 FILE_BYTES = 4096
 SMALL = replace(

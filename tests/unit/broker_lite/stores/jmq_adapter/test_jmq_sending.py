@@ -16,10 +16,10 @@ from commitlake.schemas.layouts.jmq.body import original_body
 from commitlake.schemas.layouts.rocketmq.message_id import serialize_message_id
 from commitlake.schemas.layouts.rocketmq.sysflag import BodyCodec
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
-from tests.unit.broker_lite.broker_builders import PRODUCER_HOST, Peer, send_fields
-from tests.unit.broker_lite.builders import BORN_MS, Clock
-from tests.unit.broker_lite.stores.jmq.builders import BROKER
-from tests.unit.broker_lite.stores.jmq_adapter.builders import OPTIONS, pull, send, send_back
+from tests.support.brokers import PRODUCER_HOST, Peer, send_fields
+from tests.support.jmq_brokers import OPTIONS, pull, send, send_back
+from tests.support.journal_stores import BROKER
+from tests.support.message_stores import BORN_MS, Clock
 
 SEND = RequestCode.SEND_MESSAGE_V2
 PREPARED, LZ4, ZLIB = 0x4, 0x101, 0x301

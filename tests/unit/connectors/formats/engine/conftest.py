@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.indexed_stores import without_seeks, write_indexed_store
+from tests.support.indexed_stores import without_seeks, write_indexed_store
 
 
 @pytest.fixture

@@ -12,8 +12,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType
 
 from commitlake.connectors.formats.engine.batches import read_split
 from commitlake.connectors.formats.engine.errors import DamagedLogError
@@ -26,33 +24,8 @@ from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
 from commitlake.schemas.layouts.rocketmq.sysflag import BodyCodec, compression_bits
 from commitlake.schemas.tables.messages import SOURCE
-from tests.logs import START_MS, closed_segment, messages, new_message, open_segment, records, write_store
-
-SIZE = 8192
-
-
-def arrow_schema(*columns: str) -> pa.Schema:
-    """These columns of the source, or all."""
-    return to_arrow_schema(StructType([SOURCE[name] for name in columns] or SOURCE.fields), timezone="UTC")
-
-
-def splits_of(root: Path, data: bytes) -> list[Split]:
-    """The splits of a store with one open segment."""
-    (store,) = find_stores(str(write_store(root, [(0, data)])), "b")
-    return plan_splits(store, take_snapshot([store]).ranges["b"], 1 << 20)
-
-
-def rows_of(
-    splits: Sequence[Split], mode: Mode = Mode.PERMISSIVE, *columns: str, **request: object
-) -> list[dict[str, object]]:
-    """All rows of a read."""
-    wanted = Request(arrow_schema(*columns), mode, **request)  # type: ignore[arg-type]
-    return [row for split in splits for batch in read_split(split, wanted) for row in batch.to_pylist()]
-
-
-def log_of(sent: Sequence[NewMessage]) -> bytes:
-    """An open segment."""
-    return open_segment(sent, SIZE)
+from tests.support.batches import SIZE, arrow_schema, log_of, rows_of, splits_of
+from tests.support.logs import START_MS, closed_segment, messages, new_message, open_segment, records, write_store
 
 
 def patched(sent: Sequence[NewMessage], old: bytes, new: bytes) -> bytes:

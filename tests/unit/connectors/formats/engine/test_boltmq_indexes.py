@@ -12,8 +12,8 @@ from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.formats.rocketmq.dialects import dialects_of
 from commitlake.schemas.layouts.boltmq.dialect import BOLTMQ, ROCKETMQ
 from commitlake.schemas.layouts.rocketmq.indexfile import Entry, Geometry, Header, serialize_entry, serialize_header
-from tests.indexed_stores import OPTIONS, RARE, plan_of, read_by_plan, read_by_scan, write_indexed_store
-from tests.logs import closed_segment, messages, open_segment, write_store
+from tests.support.indexed_stores import OPTIONS, RARE, plan_of, read_by_plan, read_by_scan, write_indexed_store
+from tests.support.logs import closed_segment, messages, open_segment, write_store
 
 pytestmark = pytest.mark.usefixtures("nothing_to_seek")
 

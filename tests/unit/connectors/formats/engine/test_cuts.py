@@ -25,8 +25,8 @@ from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.schemas.layouts.rocketmq.commitlog import serialize_blank
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES
 from commitlake.schemas.tables.messages import SOURCE
-from tests.hostile import BEFORE_BODY, BEHIND_BODY, HostileLog, fake_record, store_record
-from tests.logs import closed_segment, damage, messages, open_segment, records, write_store
+from tests.support.hostile import BEFORE_BODY, BEHIND_BODY, HostileLog, fake_record, store_record
+from tests.support.logs import closed_segment, damage, messages, open_segment, records, write_store
 
 SIZE = 1 << 20
 PARTITION = 64 << 10

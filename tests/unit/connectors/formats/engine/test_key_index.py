@@ -22,7 +22,7 @@ from commitlake.schemas.layouts.rocketmq.indexfile import (
     parse_header,
     serialize_header,
 )
-from tests.indexed_stores import (
+from tests.support.indexed_stores import (
     OPTIONS,
     RARE,
     Clock,

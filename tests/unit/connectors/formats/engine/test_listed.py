@@ -17,7 +17,7 @@ from commitlake.connectors.formats.engine.walk import BadRange
 from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
 from commitlake.schemas.layouts.rocketmq.commitlog import parse_message
 from commitlake.schemas.layouts.rocketmq.scan import Fault
-from tests.logs import new_message, open_segment, records, write_store
+from tests.support.logs import new_message, open_segment, records, write_store
 
 SIZE = 1 << 18
 SENT = [new_message(n, topic=f"topic-{n % 2}", body=bytes([n]) * (n * 37 % 500)) for n in range(60)]

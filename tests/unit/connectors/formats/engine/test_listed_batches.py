@@ -19,8 +19,8 @@ from commitlake.connectors.formats.engine.request import Request
 from commitlake.connectors.formats.engine.splits import ListedSplit
 from commitlake.schemas.layouts.rocketmq.consumequeue import ENTRY
 from commitlake.schemas.tables.messages import SOURCE
-from tests.indexed_stores import RARE, STORED_MS, plan_of, read_by_scan, read_splits, unique_key
-from tests.logs import new_message, open_segment, write_store
+from tests.support.indexed_stores import RARE, STORED_MS, plan_of, read_by_scan, read_splits, unique_key
+from tests.support.logs import new_message, open_segment, write_store
 
 pytestmark = pytest.mark.usefixtures("nothing_to_seek")
 

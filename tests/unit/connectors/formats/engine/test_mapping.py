@@ -29,7 +29,7 @@ from commitlake.connectors.formats.engine.windows import OpenWindow, Windows
 from commitlake.connectors.formats.rocketmq.decoder import CommitLogDecoder
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES, Fault
 from commitlake.schemas.tables.messages import SOURCE
-from tests.logs import closed_segment, messages, new_message, records, write_store
+from tests.support.logs import closed_segment, messages, new_message, records, write_store
 
 SIZE = 4 << 20
 COUNT = 17_500

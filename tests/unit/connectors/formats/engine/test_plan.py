@@ -23,7 +23,7 @@ from commitlake.connectors.formats.engine.stores import Store, find_stores
 from commitlake.connectors.formats.engine.written import BLOCK_BYTES
 from commitlake.schemas.layouts.rocketmq.checkpoint import Checkpoint, serialize_checkpoint
 from commitlake.schemas.layouts.rocketmq.commitlog import serialize_blank
-from tests.logs import START_MS, closed_segment, messages, new_message, open_segment, records, write_store
+from tests.support.logs import START_MS, closed_segment, messages, new_message, open_segment, records, write_store
 
 SIZE = 4096
 SECOND = messages(6, seed=2)

@@ -16,7 +16,7 @@ from commitlake.connectors.formats.engine.read_plan import Way
 from commitlake.connectors.formats.engine.splits import ListedSplit, Split
 from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
 from commitlake.schemas.layouts.rocketmq.consumequeue import ENTRY, PRE_BLANK, serialize_entry
-from tests.indexed_stores import RARE, SEGMENT_BYTES, plan_of, read_by_plan, read_by_scan, read_splits
+from tests.support.indexed_stores import RARE, SEGMENT_BYTES, plan_of, read_by_plan, read_by_scan, read_splits
 
 pytestmark = pytest.mark.usefixtures("nothing_to_seek")
 

@@ -13,7 +13,7 @@ from commitlake.connectors.formats.engine.errors import StoreError
 from commitlake.connectors.formats.engine.read_plan import Way, partition_bytes
 from commitlake.connectors.formats.engine.splits import Split
 from commitlake.schemas.layouts.segments import segment_name
-from tests.indexed_stores import (
+from tests.support.indexed_stores import (
     RARE,
     SEGMENT_BYTES,
     STORED_MS,

@@ -12,7 +12,7 @@ from commitlake.connectors.formats.engine.stores import Segment, Store, find_sto
 from commitlake.connectors.formats.format import Format
 from commitlake.connectors.formats.jmq.format import FORMAT as JMQ
 from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
-from tests.logs import closed_segment, messages, open_segment, write_store
+from tests.support.logs import closed_segment, messages, open_segment, write_store
 
 SIZE = 2048
 

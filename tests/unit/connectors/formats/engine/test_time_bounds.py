@@ -12,7 +12,7 @@ from commitlake.connectors.formats.engine.plan import segment_ranges, take_snaps
 from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.formats.engine.time_bounds import TimeBounds, time_bounds
 from commitlake.schemas.layouts.rocketmq.commitlog import serialize_blank, serialize_message
-from tests.logs import BROKER_HOST, new_message, write_store
+from tests.support.logs import BROKER_HOST, new_message, write_store
 
 SIZE = 4096
 NOON = 1_700_000_000_000

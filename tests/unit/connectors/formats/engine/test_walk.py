@@ -21,8 +21,8 @@ from commitlake.connectors.formats.engine.place import Place
 from commitlake.connectors.formats.engine.request import Request
 from commitlake.connectors.formats.engine.walk import End, walk
 from commitlake.connectors.formats.rocketmq.kernel.records import COMMITLOG_PART_COUNT
-from tests.logs import messages, new_message, open_segment
-from tests.unit.connectors.formats.engine.test_batches import arrow_schema, log_of, rows_of, splits_of
+from tests.support.batches import arrow_schema, log_of, rows_of, splits_of
+from tests.support.logs import messages, new_message, open_segment
 
 NOTHING = np.empty((COMMITLOG_PART_COUNT, 0), np.int64)
 

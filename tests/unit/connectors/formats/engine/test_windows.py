@@ -13,7 +13,7 @@ from commitlake.connectors.formats.engine.plan import plan_splits, take_snapshot
 from commitlake.connectors.formats.engine.request import Request
 from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.schemas.tables.messages import SOURCE
-from tests.logs import new_message, open_segment, records, write_store
+from tests.support.logs import new_message, open_segment, records, write_store
 
 MIB = 1 << 20
 SCHEMA = to_arrow_schema(StructType([field for field in SOURCE if field.name == "size"]), timezone="UTC")

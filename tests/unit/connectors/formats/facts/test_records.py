@@ -23,7 +23,7 @@ from commitlake.schemas.layouts.rocketmq.indexfile import TAGS_KEY_PREFIX, key_h
 from commitlake.schemas.layouts.rocketmq.scan import Fault
 from commitlake.schemas.layouts.rocketmq.sysflag import TransactionType
 from commitlake.schemas.layouts.rocketmq.topics import BOLTMQ_SCHEDULE_TOPIC, SCHEDULE_TOPIC
-from tests.logs import closed_segment, messages, new_message, open_segment, records, write_store
+from tests.support.logs import closed_segment, messages, new_message, open_segment, records, write_store
 
 SEGMENT = 1 << 16
 ODD_PROPERTIES: tuple[tuple[tuple[str, str], ...], ...] = (

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.index_entry_rows import Rows, read_index_rows, read_queue_rows
-from tests.indexed_stores import write_indexed_store
-from tests.jmq_stores import write_jmq_store
-
-Read = Callable[..., Rows]
+from tests.support.index_entries import Read
+from tests.support.index_entry_rows import read_index_rows, read_queue_rows
+from tests.support.indexed_stores import write_indexed_store
+from tests.support.jmq_stores import write_jmq_store
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,7 @@ from commitlake.connectors.formats.index_entries.entry_options import parse_inde
 from commitlake.connectors.formats.index_entries.index_parts import IndexPart, plan_index_files, written_end
 from commitlake.schemas.layouts.boltmq.dialect import BOLTMQ
 from commitlake.schemas.layouts.rocketmq.indexfile import HEADER, Geometry
-from tests.indexed_stores import OPTIONS, write_indexed_store
+from tests.support.indexed_stores import OPTIONS, write_indexed_store
 
 _GEOMETRY = Geometry(50, 200)
 

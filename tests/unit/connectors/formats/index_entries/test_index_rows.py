@@ -17,9 +17,9 @@ from commitlake.schemas.layouts.rocketmq.indexfile import (
     parse_header,
     serialize_entry,
 )
-from tests.index_entry_rows import Rows
-from tests.indexed_stores import RARE, unique_key
-from tests.unit.connectors.formats.index_entries.conftest import Read
+from tests.support.index_entries import Read
+from tests.support.index_entry_rows import Rows
+from tests.support.indexed_stores import RARE, unique_key
 
 _GEOMETRY = Geometry(50, 200)
 
@@ -152,7 +152,7 @@ def test_a_slot_that_leads_to_no_entry_is_bad(store: Path, read_index: Read) -> 
 
 def test_files_of_another_geometry_are_read_with_it(tmp_path: Path, read_index: Read) -> None:
     from commitlake.broker_lite.stores.rocketmq import StoreOptions
-    from tests.indexed_stores import write_indexed_store
+    from tests.support.indexed_stores import write_indexed_store
 
     options = StoreOptions(segment_size_bytes=1 << 14, index_slots=30, index_entries=77)
     store = write_indexed_store(tmp_path / "store", count=50, options=options)

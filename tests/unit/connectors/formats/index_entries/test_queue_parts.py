@@ -13,7 +13,7 @@ from commitlake.connectors.formats.index_entries.entry_damage import Reason
 from commitlake.connectors.formats.index_entries.entry_options import parse_queue_options
 from commitlake.connectors.formats.index_entries.queue_parts import QueuePart, plan_queues
 from commitlake.schemas.layouts.segments import segment_name
-from tests.indexed_stores import QUEUE_FILE_ENTRIES, RARE
+from tests.support.indexed_stores import QUEUE_FILE_ENTRIES, RARE
 
 _FILE_BYTES = 20 * QUEUE_FILE_ENTRIES
 

@@ -15,9 +15,9 @@ from commitlake.connectors.formats.rocketmq.indexes import walk_consume_queues
 from commitlake.schemas.layouts.jmq import queue as jmq_queue
 from commitlake.schemas.layouts.rocketmq import batchconsumequeue, consumequeue
 from commitlake.schemas.layouts.segments import segment_name
-from tests.index_entry_rows import Rows
-from tests.indexed_stores import QUEUE_FILE_ENTRIES, RARE
-from tests.unit.connectors.formats.index_entries.conftest import Read
+from tests.support.index_entries import Read
+from tests.support.index_entry_rows import Rows
+from tests.support.indexed_stores import QUEUE_FILE_ENTRIES, RARE
 
 _COLUMNS = ("topic", "queue_id", "queue_offset", "physical_offset", "size", "tags_code")
 

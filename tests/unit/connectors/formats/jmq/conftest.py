@@ -9,12 +9,9 @@ import pytest
 
 from commitlake.broker_lite.stores.jmq import JournalOptions, JournalStore
 from commitlake.schemas.layouts.jmq.queue import ENTRY
-from tests.indexed_stores import Clock
-from tests.journals import new_message
-
-FILE_BYTES = 1 << 14
-COUNT = 600
-RARE = "rare"
+from tests.support.indexed_stores import Clock
+from tests.support.journal_plans import COUNT, FILE_BYTES, RARE
+from tests.support.journals import new_message
 
 
 @pytest.fixture(scope="session")

@@ -14,8 +14,8 @@ from commitlake.connectors.formats.engine.request import Request
 from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.formats.registry import all_formats
-from tests.journals import new_message, open_file, write_journal
-from tests.unit.connectors.formats.engine.test_batches import arrow_schema, rows_of
+from tests.support.batches import arrow_schema, rows_of
+from tests.support.journals import new_message, open_file, write_journal
 
 MARK = b"p"
 MOST = 65_535

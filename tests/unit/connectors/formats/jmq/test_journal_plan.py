@@ -22,10 +22,10 @@ from commitlake.connectors.formats.registry import FormatChoice, all_formats
 from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
 from commitlake.schemas.layouts.jmq.queue import ENTRY, Entry, parse_entry, serialize_entry
 from commitlake.schemas.tables.messages import SOURCE
-from tests.indexed_stores import STEP_MS, STORED_MS, without_seeks
-from tests.journals import new_message, open_file, write_journal
-from tests.logs import messages, open_segment, write_store
-from tests.unit.connectors.formats.jmq.conftest import COUNT, FILE_BYTES, RARE
+from tests.support.indexed_stores import STEP_MS, STORED_MS, without_seeks
+from tests.support.journal_plans import COUNT, FILE_BYTES, RARE
+from tests.support.journals import new_message, open_file, write_journal
+from tests.support.logs import messages, open_segment, write_store
 
 SCHEMA = to_arrow_schema(SOURCE, timezone="UTC")
 Row = dict[str, object]

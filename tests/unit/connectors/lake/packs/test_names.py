@@ -9,7 +9,7 @@ import pytest
 
 from commitlake.connectors.lake.packs.errors import PackError, PackNameError
 from commitlake.connectors.lake.packs.names import PackName, new_token, pack_name, parse_pack_name
-from tests.unit.connectors.lake.packs.making import TOKEN
+from tests.support.packs import TOKEN
 
 DAY = datetime.date(2026, 11, 20)
 BROKERS = [

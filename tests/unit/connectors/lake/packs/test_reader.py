@@ -16,7 +16,7 @@ from commitlake.connectors.lake.packs.kernel import UNKNOWN_CRC
 from commitlake.connectors.lake.packs.reader import READ_BYTES, FrameCache, read_bodies, read_body
 from commitlake.connectors.lake.packs.stores import LocalPackStore
 from commitlake.schemas.layouts.rocketmq.commitlog import body_crc
-from tests.unit.connectors.lake.packs.making import NAME, MemoryStore, packed, ref_of, stored
+from tests.support.packs import NAME, MemoryStore, packed, ref_of, stored
 
 BODIES = [b"first", b"", b"second", b"a third that is long", b"4"]
 SMALL = 12  # bytes of content in a frame: the bodies above are in four frames

@@ -16,7 +16,7 @@ from commitlake.connectors.lake.packs.reader import FrameCache
 from commitlake.connectors.lake.packs.spark_reader import batches_with_bodies
 from commitlake.schemas.layouts.rocketmq.commitlog import body_crc
 from commitlake.schemas.tables.messages import BODY_PLACE, BODY_REF
-from tests.unit.connectors.lake.packs.making import NAME, TOKEN, MemoryStore, packed
+from tests.support.packs import NAME, TOKEN, MemoryStore, packed
 
 OTHER = pack_name(None, "broker-b", 0, 1 << 27, TOKEN)
 COLUMNS = StructType([StructField("n", LongType()), BODY_REF, StructField("body_crc", IntegerType())])

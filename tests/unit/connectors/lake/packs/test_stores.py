@@ -15,7 +15,7 @@ import pytest
 from commitlake.connectors.lake.packs.errors import PackError, PackNameError, PackStoreError
 from commitlake.connectors.lake.packs.names import pack_name
 from commitlake.connectors.lake.packs.stores import LocalPackStore, is_temporary, open_store
-from tests.unit.connectors.lake.packs.making import NAME, TOKEN
+from tests.support.packs import NAME, TOKEN
 
 KILLED_WRITER = f"""
 import os, signal, sys

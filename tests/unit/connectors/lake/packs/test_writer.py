@@ -12,7 +12,7 @@ import pytest
 from commitlake.connectors.lake.packs.frames import FRAME_BYTES, content_size, max_stored_bytes
 from commitlake.connectors.lake.packs.stores import LocalPackStore
 from commitlake.connectors.lake.packs.writer import PackWriter, write_pack
-from tests.unit.connectors.lake.packs.making import NAME, append, decompressed, packed
+from tests.support.packs import NAME, append, decompressed, packed
 
 LIMIT = 100  # bytes of content in the frames of these tests
 

@@ -14,7 +14,7 @@ from commitlake.connectors.formats.engine.kernel.columns import intern_spans
 from commitlake.connectors.formats.engine.kernel.memory import PADDING
 from commitlake.connectors.formats.engine.kernel.utf8 import is_utf8
 from commitlake.schemas.layouts.rocketmq import properties as layout
-from tests.hypothesis_profiles import load
+from tests.support.hypothesis_profiles import load
 
 load()
 

@@ -23,7 +23,7 @@ from commitlake.schemas.layouts.rocketmq.properties import (
     parse_properties,
     split_keys,
 )
-from tests.hypothesis_profiles import load
+from tests.support.hypothesis_profiles import load
 
 load()
 

@@ -1,0 +1,35 @@
+"""What a table of HBase holds, read without the code that is tested where that matters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import happybase
+
+from commitlake.connectors.hbase.client import Client
+from commitlake.connectors.hbase.options import Options
+from commitlake.connectors.hbase.source import read_salt
+from commitlake.connectors.hbase.tables import open_table
+from commitlake.schemas.tables.messages import MESSAGES
+from tests.support.hbase_tables import by_place
+
+Cells = dict[bytes, dict[bytes, tuple[bytes, int]]]
+
+
+def all_cells(options: Options) -> Cells:
+    """Every cell of the table's messages and entries, with its timestamp."""
+    connection = happybase.Connection(options.host, options.port, timeout=90_000)
+    try:
+        rows = connection.table(options.table).scan(columns=[b"m"], include_timestamp=True, batch_size=2000)
+        return dict(rows)
+    finally:
+        connection.close()
+
+
+def hbase_rows(options: Options) -> list[dict[str, Any]]:
+    """All messages, in the order of their primary key."""
+    with Client(options) as client:
+        batches = [
+            batch for salt in range(open_table(client).salts) for batch in read_salt(client, salt, MESSAGES.names)
+        ]
+    return by_place([row for batch in batches for row in batch.to_pylist()])

@@ -1,0 +1,16 @@
+"""What verify reports of a store in JMQ's layout."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.connectors.formats.registry import all_formats
+from commitlake.pipelines.verify.admission import Options
+from commitlake.pipelines.verify.doctor import StoreReport, verify_stores
+
+
+def report_of(root: Path, **options: int) -> StoreReport:
+    (store,) = find_stores(str(root), "a", all_formats())
+    (report,) = verify_stores([store], Options(**options))  # type: ignore[arg-type]
+    return report

@@ -1,0 +1,151 @@
+"""A lake that archive runs have made, without Spark: their tasks are run here, their commits are the real ones."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from commitlake.connectors.lake.archive_log import ArchiveCommit, RunCounts
+from commitlake.connectors.lake.committer import commit_run, open_for_append
+from commitlake.connectors.lake.data_files import DataFile
+from commitlake.connectors.lake.follower import finish_runs
+from commitlake.connectors.lake.manifest import ManifestRow
+from commitlake.connectors.lake.packs.location import pack_location
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.pipelines.archive.store_config import write_config_changes
+from commitlake.pipelines.archive.task import ArchiveTasks
+from commitlake.pipelines.archive.work import find_work
+from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage, serialize_message
+from tests.support.logs import BROKER_HOST, new_message, write_store
+
+SEGMENT = 4 << 20
+DAY_MS = 86_400_000
+MIDNIGHT_MS = 1_700_006_400_000
+FIRST_DATE = "2023-11-15"
+PARTITION = 32 << 20
+
+
+def shop_messages(count: int, topics: int = 5, days: int = 1, seed: int = 0) -> list[NewMessage]:
+    """Messages of some topics, spread over some days; stored when they are born."""
+    return [
+        new_message(
+            number,
+            topic=f"topic-{(number * 7 + seed) % topics:02}",
+            body=hashlib.sha256(f"{seed} {number}".encode()).digest(),
+            born_timestamp=MIDNIGHT_MS + number * days * DAY_MS // count,
+        )
+        for number in range(count)
+    ]
+
+
+@dataclass
+class GrowingLake:
+    """A store that grows and the lake that follows it.
+
+    Attributes:
+        folder: of both.
+        log: the store's only segment, as far as it is written.
+        count: its messages.
+    """
+
+    folder: Path
+    log: bytearray = field(default_factory=bytearray)
+    count: int = 0
+    _queues: Counter[tuple[str, int]] = field(default_factory=Counter)
+
+    @property
+    def store(self) -> Path:
+        """The store's folder."""
+        return self.folder / "broker-a"
+
+    @property
+    def lake(self) -> LakePaths:
+        """The lake."""
+        return LakePaths(str(self.folder / "lake"))
+
+    def write(self, messages: Iterable[NewMessage]) -> None:
+        """Let the store grow."""
+        for message in messages:
+            queue = (message.topic, message.queue_id)
+            self.log += serialize_message(
+                message,
+                queue_offset=self._queues[queue],
+                physical_offset=len(self.log),
+                store_timestamp=message.born_timestamp,
+                store_host=BROKER_HOST,
+            )
+            self._queues[queue] += 1
+            self.count += 1
+        write_store(self.store, [(0, bytes(self.log).ljust(SEGMENT, b"\0"))])
+
+    def configure(self, queues: int) -> None:
+        """Give the store's topics a number of queues, which the next run archives."""
+        path = self.store / "config" / "topics.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        topics = {"topic-00": {"topicName": "topic-00", "readQueueNums": queues, "writeQueueNums": queues}}
+        path.write_text(json.dumps({"topicConfigTable": topics}))
+
+    def archive(self, *, finish: bool = True) -> ArchiveCommit:
+        """One archive run; not finished, it is one that was killed behind its commit."""
+        return archive_store(self.store, self.lake, finish=finish)
+
+
+def archive_store(store: Path, lake: LakePaths, broker: str | None = None, *, finish: bool = True) -> ArchiveCommit:
+    """Archive what is new in a store, in this process.
+
+    Args:
+        store: its folder.
+        lake: where the tables lie.
+        broker: the store's name; by default that of its folder.
+        finish: see to the tables that follow `messages`, as well.
+    """
+    work = find_work(str(store), broker, lake)
+    open_for_append(lake.messages)
+    splits = work.splits(PARTITION)
+    tasks = ArchiveTasks(splits, lake, pack_location(lake.bodies), work.commit.run_id, "1")
+    manifest = list(tasks.run(range(len(splits)), most_inline=1 << 20))  # nothing here gathers staged profiles
+    written = _written(work.commit, manifest)
+    config = write_config_changes(lake, work.stores, work.commit.run_id, datetime.datetime.now(datetime.UTC))
+    if config is not None:
+        written = replace(written, files={**written.files, "store_config": (config,)})
+    files = _files(manifest).pop("messages", [])
+    commit = commit_run(lake.messages, files, written, work.started_from)
+    if finish:
+        finish_runs(lake, commit.run_id, "1")
+    return commit
+
+
+def _files(manifest: Iterable[ManifestRow]) -> dict[str, list[DataFile]]:
+    files: dict[str, list[DataFile]] = defaultdict(list)
+    for row in manifest:
+        if row.path:
+            files[row.table].append(row.data_file)
+    return files
+
+
+def _written(commit: ArchiveCommit, manifest: Iterable[ManifestRow]) -> ArchiveCommit:
+    files = _files(manifest)
+    counts = RunCounts(
+        datetime.datetime.now(datetime.UTC).isoformat(), sum(file.rows for file in files.pop("messages", [])), 0, 0
+    )
+    return commit.with_written(counts, files)
+
+
+def rows_of(table_uri: str) -> list[dict[str, Any]]:
+    """All rows of a table, by their text: equal tables give equal lists, whatever their files."""
+    rows = DeltaTable(table_uri).to_pyarrow_table().to_pylist()
+    return sorted(rows, key=repr)
+
+
+def data_files(table_uri: str) -> list[str]:
+    """The files that the newest version has."""
+    return sorted(action["path"] for action in pa.table(DeltaTable(table_uri).get_add_actions()).to_pylist())

@@ -1,0 +1,16 @@
+"""The type of a function that rebuilds a store, and the files of a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from commitlake.pipelines.rebuild.run import Rebuilt
+
+Rebuild = Callable[..., Rebuilt]
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    """All files below a folder, by their names from there on."""
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): path.read_bytes() for path in paths}

@@ -1,0 +1,56 @@
+"""Masters and slaves of broker_lite, and whether a slave has what its master has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.servers.broker_lite import SMALL_FILES, BrokerLite
+from tests.servers.process import free_ports
+from tests.support.waiting import wait_until
+
+
+class MemberLite(BrokerLite):
+    """A broker that is killed more than once, at its own name server or one that is there already."""
+
+    def __init__(self, folder: Path, *options: str, name_server: str | None = None) -> None:
+        register = ("--register", name_server, "--namesrv", "none") if name_server else ()
+        # A master also takes the port two below its own.
+        super().__init__(folder, options=(*SMALL_FILES, *options), broker_port=free_ports(4) + 2)
+        # The last of an option that is given twice counts.
+        self._options = (*self._options, *register)
+        self._registered_at = name_server
+
+    @property
+    def name_server_address(self) -> str:
+        """Where it is waited for."""
+        return self._registered_at or super().name_server_address
+
+    def kill(self) -> None:
+        """Kill the process that runs now, if one does."""
+        self.process.kill()
+
+
+def master_lite(folder: Path, *options: str, name_server: str | None = None) -> MemberLite:
+    """A master that gives its log away."""
+    return MemberLite(folder, "--ha-listen", f"127.0.0.1:{free_ports(1)}", *options, name_server=name_server)
+
+
+def slave_lite(folder: Path, name_server: str) -> MemberLite:
+    """A slave."""
+    return MemberLite(folder, "--role", "SLAVE", name_server=name_server)
+
+
+def log_files(store: Path) -> dict[str, bytes]:
+    """Every segment's bytes; RocketMQ makes one more before it needs it."""
+    found = {path.name: path.read_bytes() for path in sorted((store / "commitlog").glob("*"))}
+    return {name: data for name, data in found.items() if data.strip(b"\0")}
+
+
+def wait_until_same(master: Path, slave: Path) -> None:
+    """Wait until a slave has the master's log, from the slave's first segment on."""
+
+    def same() -> bool:
+        ours, theirs = log_files(slave), log_files(master)
+        return bool(ours) and ours == {name: data for name, data in theirs.items() if name >= min(ours)}
+
+    wait_until(same)

@@ -1,0 +1,71 @@
+"""Lakes that stores are restored from, and what a restored store holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+
+from commitlake.connectors.formats.engine.records import Found, walk_store
+from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.pipelines.restore.run import Restored
+from commitlake.schemas.layouts.rocketmq.commitlog import Message
+from commitlake.schemas.layouts.rocketmq.scan import SpanKind
+
+BROKER = "a"
+Archive = Callable[..., LakePaths]
+Restore = Callable[..., Restored]
+
+
+def segments(root: Path) -> dict[str, bytes]:
+    """A log's files by their names."""
+    return {path.name: path.read_bytes() for path in sorted((root / "commitlog").iterdir())}
+
+
+def walked(root: Path, segment_bytes: int) -> list[Found]:
+    """Everything in a log, by the plain reader."""
+    (store,) = find_stores(str(root), BROKER)
+    return list(walk_store(store, segment_bytes))
+
+
+def messages_of(root: Path, segment_bytes: int) -> dict[int, Message]:
+    """The records of a log by their offsets, without fillers; anything that is no record is an error."""
+    found = walked(root, segment_bytes)
+    assert [each.span for each in found if each.span.kind is SpanKind.FAULT] == []
+    records = (each.message for each in found if each.message is not None)
+    return {record.physical_offset: record for record in records if record.sys_flag & 0xC != 0xC}
+
+
+def lake_rows(lake: LakePaths) -> list[dict[str, Any]]:
+    """All rows of `messages` in the log's order, but for where the bodies lie."""
+    paths = (Path(lake.messages) / path for path in DeltaTable(lake.messages).file_uris())
+    rows = [row for path in paths for row in pq.ParquetFile(path).read().drop_columns(["body_ref"]).to_pylist()]
+    return sorted(rows, key=lambda row: row["physical_offset"])
+
+
+def stop_after(calls: int) -> Callable[[int], Callable[[int], None]]:
+    """What interrupts a run after some segments."""
+    done: list[int] = []
+
+    def begin(_: int) -> Callable[[int], None]:
+        def advance(more: int) -> None:
+            done.append(more)
+            if len(done) == calls:
+                raise StoppedError
+
+        return advance
+
+    return begin
+
+
+class StoppedError(Exception):
+    """What interrupts a run."""
+
+
+def packs_of(lake: LakePaths) -> Iterator[Path]:
+    """The packs of a lake, by their names."""
+    yield from sorted(Path(lake.bodies).rglob("*.zst"))

@@ -1,0 +1,187 @@
+"""The index: which entries a message gets, when a file is full, what files are called."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from commitlake.broker_lite.stores.engine.mapped_file import MappedFile, Mappings
+from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreFilesError, StoreOptions
+from commitlake.broker_lite.stores.rocketmq.index_file import IndexFile
+from commitlake.broker_lite.stores.rocketmq.message_index import MessageIndex, index_file_name
+from commitlake.schemas.layouts.rocketmq.indexfile import (
+    ENTRY,
+    Entry,
+    Geometry,
+    Header,
+    key_hash,
+    parse_entry,
+    parse_header,
+)
+from tests.support.message_stores import SMALL, STORED_MS, Clock, message
+
+GEOMETRY = SMALL.index_geometry
+
+
+def index_files(root: Path) -> list[bytes]:
+    """The index files' bytes, oldest first."""
+    return [path.read_bytes() for path in sorted((root / "index").iterdir())]
+
+
+def header_and_entries(data: bytes) -> tuple[Header, list[Entry]]:
+    """What a file says, entry 1 coming first."""
+    header = parse_header(data)
+    return header, [parse_entry(data, GEOMETRY.entry_position(number)) for number in range(1, header.index_count)]
+
+
+def test_unique_key_comes_before_keys_and_tags(root: Path, store: MessageStore) -> None:
+    properties = (("TAGS", "new"), ("KEYS", "a  b"), ("UNIQ_KEY", "u"), ("other", "x"))
+    store.put(message(properties=properties))
+    _, entries = header_and_entries(index_files(root)[0])
+    assert [entry.key_hash for entry in entries] == [key_hash("orders", key) for key in ("u", "a", "b", "T#new")]
+
+
+def test_tags_are_left_out_where_a_broker_before_5_5_is_to_be_matched(root: Path, clock: Clock) -> None:
+    options = StoreOptions(segment_size_bytes=4096, index_slots=7, index_entries=24, index_tags=False)
+    with MessageStore.open(root, options, clock=clock) as store:
+        store.put(message(properties=(("TAGS", "new"), ("KEYS", "a"))))
+    _, entries = header_and_entries(index_files(root)[0])
+    assert [entry.key_hash for entry in entries] == [key_hash("orders", "a")]
+
+
+@pytest.mark.parametrize(("transaction_type", "entries"), [(0x0, 1), (0x4, 1), (0x8, 1), (0xC, 0)])
+def test_only_rolled_back_records_are_left_out(
+    root: Path, store: MessageStore, transaction_type: int, entries: int
+) -> None:
+    store.put(message(sys_flag=transaction_type, properties=(("KEYS", "a"),)))
+    assert len(header_and_entries(index_files(root)[0])[1]) == entries
+
+
+def test_of_a_repeated_property_the_last_value_is_entered(store: MessageStore) -> None:
+    store.put(message(properties=(("UNIQ_KEY", "own"), ("UNIQ_KEY", "of the batch"))))
+    assert len(store.get_by_key("orders", "of the batch")) == 1
+    assert store.get_by_key("orders", "own") == []
+
+
+def test_first_message_makes_the_first_file_even_without_keys(root: Path, store: MessageStore) -> None:
+    store.put(message(properties=()))
+    (data,) = index_files(root)
+    assert len(data) == GEOMETRY.file_size
+    assert not any(data)
+
+
+def test_full_file_takes_one_entry_less_than_it_has_room_for(root: Path, store: MessageStore, clock: Clock) -> None:
+    for number in range(23):
+        store.put(message(number, properties=(("KEYS", f"k{number}"),)))
+    assert len(index_files(root)) == 1
+    clock.now_ms += 5
+    store.put(message(23, properties=(("KEYS", "k23"),)))
+    first, second = map(header_and_entries, index_files(root))
+    assert (len(first[1]), len(second[1])) == (23, 1)
+    assert second[0].begin_timestamp == clock.now_ms
+
+
+def test_file_may_be_full_between_two_keys_of_one_message(root: Path, store: MessageStore) -> None:
+    for number in range(22):
+        store.put(message(number, properties=(("KEYS", f"k{number}"),)))
+    store.put(message(22, properties=(("KEYS", "one two three"),)))
+    first, second = map(header_and_entries, index_files(root))
+    assert [len(first[1]), len(second[1])] == [23, 2]
+    assert all(len(store.get_by_key("orders", key)) == 1 for key in ("one", "two", "three"))
+
+
+def test_message_with_more_keys_than_a_file_holds_fills_several(root: Path, store: MessageStore) -> None:
+    keys = [f"k{number}" for number in range(60)]
+    store.put(message(properties=(("KEYS", " ".join(keys)),)))
+    assert [len(header_and_entries(data)[1]) for data in index_files(root)] == [23, 23, 14]
+    assert all(len(store.get_by_key("orders", key)) == 1 for key in keys)
+
+
+def test_new_file_begins_with_the_end_of_the_one_before(tmp_path: Path) -> None:
+    previous = Header(1000, 2000, 0, 500, 3, 24)
+    file = IndexFile.create(tmp_path / "20231114221320456", GEOMETRY, Mappings(), previous)
+    assert parse_header((tmp_path / "20231114221320456").read_bytes()) == Header(2000, 2000, 500, 500, 0, 1)
+    assert file.is_empty
+    file.put([(1, 600)], 62_000)
+    # The quirk: the first entry's time is counted from the previous end, the header's begin is its own.
+    assert header_and_entries((tmp_path / "20231114221320456").read_bytes()) == (
+        Header(62_000, 62_000, 600, 600, 1, 2),
+        [Entry(1, 600, 60, 0)],
+    )
+
+
+def test_entries_of_one_slot_are_chained_from_the_newest(tmp_path: Path) -> None:
+    file = IndexFile.create(tmp_path / "20231114221320456", GEOMETRY, Mappings(), None)
+    file.put([(key, 100) for key in (3, 3 + GEOMETRY.slots, 4, 3)], STORED_MS)
+    header, entries = header_and_entries((tmp_path / "20231114221320456").read_bytes())
+    assert [entry.previous_entry for entry in entries] == [0, 1, 0, 2]
+    assert (header.used_slots, header.index_count) == (2, 5)
+
+
+def test_chain_that_leads_in_a_circle_ends(tmp_path: Path) -> None:
+    file = IndexFile.create(tmp_path / "20231114221320456", GEOMETRY, Mappings(), None)
+    file.put([(3, 100), (3, 100)], STORED_MS)
+    memory = file._file.memory
+    at = GEOMETRY.entry_position(1)
+    memory[at : at + ENTRY.size] = ENTRY.pack(3, 100, 0, 2)
+    assert list(file.lookup(3, 0, 1 << 62)) == [100, 100]
+
+
+def test_file_never_flushed_counts_as_empty(tmp_path: Path) -> None:
+    path = tmp_path / "20231114221320456"
+    path.write_bytes(bytes(GEOMETRY.file_size))
+    file = IndexFile(MappedFile(path, GEOMETRY.file_size, Mappings()), GEOMETRY)
+    assert file.is_empty
+    assert not file.spans(0, 1 << 62)
+    assert file.header.index_count == 1
+
+
+def test_files_are_named_by_local_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    try:
+        with monkeypatch.context() as changed:
+            changed.setenv("TZ", "Asia/Shanghai")
+            time.tzset()
+            assert index_file_name(1_700_000_000_456) == "20231115061320456"
+            changed.setenv("TZ", "UTC")
+            time.tzset()
+            assert index_file_name(1_700_000_000_007) == "20231114221320007"
+    finally:
+        time.tzset()
+
+
+@pytest.mark.parametrize("step_ms", [0, -3_600_000])
+def test_names_rise_though_the_clock_stands_still_or_goes_back(
+    root: Path, store: MessageStore, clock: Clock, step_ms: int
+) -> None:
+    for number in range(3 * 23):
+        store.put(message(number, properties=(("KEYS", f"k{number}"),)))
+        clock.now_ms += step_ms
+    headers = [parse_header(data) for data in index_files(root)]
+    assert len(headers) == 3
+    assert [header.begin_physical_offset for header in headers] == sorted(
+        header.begin_physical_offset for header in headers
+    )
+
+
+def test_file_of_another_size_is_an_error(root: Path) -> None:
+    MessageStore.open(root, SMALL).close()
+    (root / "index" / "20231114221320456").write_bytes(b"\0" * 100)
+    with pytest.raises(StoreFilesError, match=r"20231114221320456: expected 548 bytes for 7 slots and 24 .* found 100"):
+        MessageStore.open(root, SMALL)
+
+
+def test_other_files_in_the_folder_are_left_alone(root: Path, clock: Clock) -> None:
+    MessageStore.open(root, SMALL).close()
+    (root / "index" / "README").write_text("mine")
+    with MessageStore.open(root, SMALL, clock=clock) as store:
+        store.put(message())
+    assert (root / "index" / "README").read_text() == "mine"
+
+
+def test_lookup_reads_the_newest_file_first(tmp_path: Path, clock: Clock) -> None:
+    index = MessageIndex(tmp_path, Geometry(3, 4), Mappings(), clock)
+    for number in range(9):
+        index.put("orders", [(["same"], number * 100)], STORED_MS + number)
+    assert list(index.lookup("orders", "same", 0, 1 << 62)) == [number * 100 for number in range(8, -1, -1)]

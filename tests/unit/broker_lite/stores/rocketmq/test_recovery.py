@@ -1,0 +1,455 @@
+"""What a store has after it is opened again: after a clean end, a crash, damage, and missing files."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
+from commitlake.broker_lite.stores.rocketmq.checkpoint_file import CheckpointFile
+from commitlake.schemas.layouts.rocketmq.commitlog import HEAD, serialize_message
+from commitlake.schemas.layouts.rocketmq.consumequeue import ENTRY, PRE_BLANK
+from commitlake.schemas.layouts.rocketmq.indexfile import HEADER
+from commitlake.schemas.layouts.segments import segment_name
+from tests.support.message_stores import (
+    BROKER,
+    SMALL,
+    STORED_MS,
+    Clock,
+    all_messages,
+    crash,
+    fill,
+    log_records,
+    message,
+    queue_entries,
+)
+
+COUNT = 60
+"""Messages that fill three segments and some queue and index files."""
+
+
+def written(root: Path, count: int = COUNT, end: Callable[[MessageStore], None] = MessageStore.close) -> Path:
+    """A store with messages, closed or crashed."""
+    store = MessageStore.open(root, SMALL, clock=Clock())
+    fill(store, count)
+    end(store)
+    return root
+
+
+def bodies(root: Path, options: StoreOptions = SMALL) -> list[bytes]:
+    """The bodies that the queues of a store give, checked against the log and the index, in the order of the log."""
+    with MessageStore.open(root, options, clock=Clock()) as store:
+        found = sorted(
+            (message for messages in all_messages(store).values() for message in messages),
+            key=lambda message: message.physical_offset,
+        )
+        assert [message.physical_offset for message in found] == [
+            record.physical_offset for record in log_records(root) if record.physical_offset < store.max_physical_offset
+        ]
+        for got in found:
+            assert got in store.get_by_key("orders", (got.keys or [""])[0], limit=1 << 20)
+    return [message.body for message in found]
+
+
+def expected(count: int) -> list[bytes]:
+    return [f"body {number}".encode() for number in range(count)]
+
+
+@pytest.mark.parametrize("end", [MessageStore.close, crash])
+def test_everything_is_there_again(root: Path, end: Callable[[MessageStore], None]) -> None:
+    assert bodies(written(root, end=end)) == expected(COUNT)
+
+
+@pytest.mark.parametrize("end", [MessageStore.close, crash])
+def test_queue_offsets_and_places_go_on_where_they_were(root: Path, end: Callable[[MessageStore], None]) -> None:
+    written(root, end=end)
+    with MessageStore.open(root, SMALL, clock=Clock()) as store:
+        log_end = store.max_physical_offset
+        results = fill(store, 4, start=COUNT)
+    assert [result.queue_offset for result in results] == [30, 30, 31, 31]
+    assert results[0].physical_offset == log_end
+    assert bodies(root) == expected(COUNT + 4)
+
+
+def test_clean_store_is_read_from_its_last_record_only(root: Path) -> None:
+    written(root)
+    with MessageStore.open(root, SMALL) as store:
+        assert not store.recovery.crashed
+        assert store.recovery.records == 1
+        assert store.recovery.end == store.max_physical_offset
+        assert store.recovery.stopped_by.endswith("found 00000000")
+
+
+def test_crashed_store_is_read_from_a_segment_that_the_checkpoint_vouches_for(root: Path) -> None:
+    written(root)
+    (root / "abort").touch()
+    checkpoint = CheckpointFile(root)
+    last_index = max((root / "index").iterdir()).name
+    checkpoint.update(
+        physic_msg_timestamp=STORED_MS + 3000, logics_msg_timestamp=STORED_MS + 3000, index_msg_timestamp=STORED_MS
+    )
+    checkpoint.save()
+    with MessageStore.open(root, SMALL, clock=Clock()) as store:
+        assert store.recovery.crashed
+        assert store.recovery.start == max(store._files.log.files.file_starts)
+        assert max((root / "index").iterdir()).name == last_index
+
+
+def test_crashed_store_without_a_usable_checkpoint_is_read_from_the_beginning(root: Path) -> None:
+    written(root, end=crash)
+    assert not (root / "checkpoint").exists()
+    with MessageStore.open(root, SMALL, clock=Clock()) as store:
+        assert (store.recovery.start, store.recovery.records) == (0, COUNT)
+
+
+def test_crash_deletes_index_files_that_the_checkpoint_does_not_vouch_for(root: Path) -> None:
+    written(root, end=crash)
+    old = {path.name for path in (root / "index").iterdir()}
+    # Later than the names of the old ones, which began at the store's time.
+    with MessageStore.open(root, SMALL, clock=Clock(STORED_MS + 1000)) as store:
+        assert old.isdisjoint(path.name for path in (root / "index").iterdir())
+        assert len(store.get_by_key("orders", "order-0")) == 1
+
+
+def test_missing_queues_are_built_anew_with_the_same_bytes(root: Path) -> None:
+    written(root)
+    before = {path.name: path.read_bytes() for path in (root / "consumequeue" / "orders" / "1").iterdir()}
+    shutil.rmtree(root / "consumequeue")
+    assert bodies(root) == expected(COUNT)
+    assert {path.name: path.read_bytes() for path in (root / "consumequeue" / "orders" / "1").iterdir()} == before
+
+
+def test_missing_index_is_built_anew_with_the_same_bytes(root: Path) -> None:
+    written(root)
+    before = [path.read_bytes() for path in sorted((root / "index").iterdir())]
+    shutil.rmtree(root / "index")
+    assert bodies(root) == expected(COUNT)
+    assert [path.read_bytes() for path in sorted((root / "index").iterdir())] == before
+
+
+def test_index_is_made_whole_after_the_store_was_used_without(root: Path) -> None:
+    written(root)
+    with MessageStore.open(root, replace(SMALL, keep_index=False), clock=Clock()) as store:
+        fill(store, 10, start=COUNT)
+    assert bodies(root) == expected(COUNT + 10)
+
+
+def test_one_missing_queue_that_goes_on_in_the_log_is_built_anew(root: Path) -> None:
+    written(root)
+    shutil.rmtree(root / "consumequeue" / "orders" / "1")
+    assert bodies(root) == expected(COUNT)
+
+
+def test_queue_whose_tail_was_not_on_the_disk_is_completed(root: Path) -> None:
+    written(root, end=crash)
+    last = max((root / "consumequeue" / "orders" / "0").iterdir())
+    last.write_bytes(bytes(SMALL.consume_queue_file_size_bytes))
+    assert bodies(root) == expected(COUNT)
+
+
+def test_queue_without_its_last_file_is_completed(root: Path) -> None:
+    written(root, end=crash)
+    max((root / "consumequeue" / "orders" / "0").iterdir()).unlink()
+    assert bodies(root) == expected(COUNT)
+
+
+@pytest.mark.parametrize("end", [MessageStore.close, crash])
+def test_log_that_lost_its_tail_takes_queues_and_index_with_it(root: Path, end: Callable[[MessageStore], None]) -> None:
+    written(root, end=end)
+    last = max((root / "commitlog").iterdir())
+    last.write_bytes(bytes(SMALL.segment_size_bytes))
+    kept = len(list(log_records(root)))
+    assert kept < COUNT
+    assert bodies(root) == expected(kept)
+    with MessageStore.open(root, SMALL, clock=Clock()) as store:
+        fill(store, COUNT - kept, start=kept)
+    assert bodies(root) == expected(COUNT)
+
+
+def torn(root: Path, cut: Callable[[bytearray, int, int], None]) -> int:
+    """Damage the last record of a crashed store; returns how many are whole."""
+    written(root, end=crash)
+    *_, record = log_records(root)
+    segment = max((root / "commitlog").iterdir())
+    data = bytearray(segment.read_bytes())
+    position = record.physical_offset - int(segment.name)
+    cut(data, position, record.size)
+    segment.write_bytes(data)
+    return COUNT - 1
+
+
+def zero_tail(data: bytearray, position: int, size: int) -> None:
+    data[position + size // 2 :] = bytes(len(data) - position - size // 2)
+
+
+def flip_body(data: bytearray, position: int, size: int) -> None:
+    data[position + 90] ^= 1
+
+
+def claim_more(data: bytearray, position: int, size: int) -> None:
+    data[position : position + 4] = (1 << 30).to_bytes(4, "big")
+
+
+def negative_size(data: bytearray, position: int, size: int) -> None:
+    data[position : position + 4] = b"\xff\xff\xff\xf0"
+
+
+def foreign_magic(data: bytearray, position: int, size: int) -> None:
+    data[position + 4 : position + 8] = b"\x12\x34\x56\x78"
+
+
+def other_place(data: bytearray, position: int, size: int) -> None:
+    at = position + HEAD.offset_of("physical_offset")
+    data[at : at + 8] = (7).to_bytes(8, "big")
+
+
+@pytest.mark.parametrize("cut", [zero_tail, flip_body, claim_more, negative_size, foreign_magic, other_place])
+def test_log_ends_before_a_record_that_is_not_whole(root: Path, cut: Callable[[bytearray, int, int], None]) -> None:
+    whole = torn(root, cut)
+    assert bodies(root) == expected(whole)
+    with MessageStore.open(root, SMALL, clock=Clock()) as store:
+        assert store.put(message(whole, queue_id=whole % 2)).queue_offset == whole // 2
+    assert bodies(root) == expected(COUNT)
+
+
+def test_bytes_behind_the_end_of_the_log_stay_as_they_are(root: Path) -> None:
+    torn(root, flip_body)
+    segment = max((root / "commitlog").iterdir())
+    before = segment.read_bytes()
+    MessageStore.open(root, SMALL).close()
+    assert segment.read_bytes() == before
+
+
+def test_old_records_do_not_come_back_behind_a_new_one_of_the_same_size(root: Path) -> None:
+    written(root, end=crash)
+    segment = min((root / "commitlog").iterdir())
+    data = bytearray(segment.read_bytes())
+    third = list(log_records(root))[2]
+    data[third.physical_offset + 90] ^= 1
+    segment.write_bytes(data)
+    with MessageStore.open(root, SMALL, clock=Clock()) as store:
+        result = store.put(message(2, queue_id=0))
+        assert (result.physical_offset, result.size) == (third.physical_offset, third.size)
+    for end in (crash, MessageStore.close):
+        end(MessageStore.open(root, SMALL, clock=Clock()))
+        assert bodies(root) == expected(3)
+
+
+def test_old_queue_entries_do_not_come_back_when_the_log_has_gone_on(root: Path) -> None:
+    written(root, end=crash)
+    segment = min((root / "commitlog").iterdir())
+    data = bytearray(segment.read_bytes())
+    data[list(log_records(root))[4].physical_offset + 90] ^= 1
+    segment.write_bytes(data)
+    with MessageStore.open(root, SMALL, clock=Clock()) as store:
+        # All for one queue, until the log is further than it was: the other keeps its file.
+        for number in range(4, 80):
+            store.put(message(number, queue_id=0))
+    for end in (crash, MessageStore.close):
+        end(MessageStore.open(root, SMALL, clock=Clock()))
+        with MessageStore.open(root, SMALL, clock=Clock()) as store:
+            assert (store.max_offset("orders", 0), store.max_offset("orders", 1)) == (78, 2)
+    assert bodies(root) == expected(80)
+
+
+def test_segments_behind_the_end_of_the_log_are_deleted(root: Path) -> None:
+    written(root, end=crash)
+    first = root / "commitlog" / segment_name(0)
+    data = bytearray(first.read_bytes())
+    data[90] ^= 1
+    first.write_bytes(data)
+    assert bodies(root) == []
+    assert [path.name for path in (root / "commitlog").iterdir()] == []
+    with MessageStore.open(root, SMALL, clock=Clock()) as store:
+        assert store.put(message()).physical_offset == 0
+
+
+def test_segment_that_was_made_and_never_written_is_no_error(root: Path) -> None:
+    # A broker makes the next segment before it needs it.
+    written(root)
+    following = int(max((root / "commitlog").iterdir()).name) + SMALL.segment_size_bytes
+    (root / "commitlog" / segment_name(following)).write_bytes(bytes(SMALL.segment_size_bytes))
+    assert bodies(root) == expected(COUNT)
+
+
+def test_log_that_ends_in_a_blank_goes_on_in_the_next_segment(root: Path) -> None:
+    written(root, end=crash)
+    # Crashed after the BLANK, before the record that it made room for.
+    max((root / "commitlog").iterdir()).unlink()
+    kept = len(list(log_records(root)))
+    with MessageStore.open(root, SMALL, clock=Clock()) as store:
+        result = store.put(message(kept, queue_id=kept % 2))
+    assert result.physical_offset % SMALL.segment_size_bytes == 0
+    assert bodies(root) == expected(kept + 1)
+
+
+def test_log_whose_first_segments_have_expired_is_read_from_where_it_begins(root: Path) -> None:
+    written(root)
+    gone = root / "commitlog" / segment_name(0)
+    expired = sum(1 for record in log_records(root) if record.physical_offset < SMALL.segment_size_bytes)
+    gone.unlink()
+    with MessageStore.open(root, SMALL, clock=Clock()) as store:
+        assert store.min_physical_offset == SMALL.segment_size_bytes
+        assert store.min_offset("orders", 0) == (expired + 1) // 2
+        assert store.get_by_key("orders", "order-0") == []
+    assert bodies(root) == expected(COUNT)[expired:]
+
+
+def test_queues_of_a_log_that_begins_late_are_built_with_filler(root: Path) -> None:
+    written(root)
+    (root / "commitlog" / segment_name(0)).unlink()
+    shutil.rmtree(root / "consumequeue")
+    expired = COUNT - len(list(log_records(root)))
+    assert bodies(root) == expected(COUNT)[expired:]
+    first = (expired + 1) // 2
+    entries = queue_entries(root, "orders", 0)
+    assert entries[: first % 8] == [PRE_BLANK] * (first % 8)
+    with MessageStore.open(root, SMALL, clock=Clock()) as store:
+        assert (store.min_offset("orders", 0), store.max_offset("orders", 0)) == (first, COUNT // 2)
+
+
+def test_empty_log_empties_queues_and_index(root: Path) -> None:
+    written(root)
+    shutil.rmtree(root / "commitlog")
+    assert bodies(root) == []
+    with MessageStore.open(root, SMALL, clock=Clock()) as store:
+        assert store.put(message()).queue_offset == 0
+        assert len(store.get_by_key("orders", "order-0")) == 1
+
+
+def test_topics_that_no_broker_accepts_get_no_folder(root: Path, tmp_path: Path) -> None:
+    MessageStore.open(root, SMALL).close()
+    records, offset = [], 0
+    for number, topic in enumerate(("../../escaped", "orders", "a/b", "..")):
+        record = serialize_message(
+            message(number, topic), queue_offset=0, physical_offset=offset, store_timestamp=STORED_MS, store_host=BROKER
+        )
+        records.append(record)
+        offset += len(record)
+    data = b"".join(records).ljust(SMALL.segment_size_bytes, b"\0")
+    (root / "commitlog" / segment_name(0)).write_bytes(data)
+    with MessageStore.open(root, SMALL) as store:
+        assert store.recovery.records == 4
+        assert store.queues == [("orders", 0)]
+        assert len(store.get_by_key("../../escaped", "order-0")) == 1
+    assert sorted(path.name for path in (root / "consumequeue").iterdir()) == ["orders"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["store"]
+
+
+def test_forged_queue_offsets_make_no_endless_files(root: Path) -> None:
+    MessageStore.open(root, SMALL).close()
+    data, offset = b"", 0
+    for queue_offset in ((1 << 62), -5, 3, 1_000_000):
+        record = serialize_message(
+            message(0), queue_offset=queue_offset, physical_offset=offset, store_timestamp=STORED_MS, store_host=BROKER
+        )
+        data += record
+        offset += len(record)
+    (root / "commitlog" / segment_name(0)).write_bytes(data.ljust(SMALL.segment_size_bytes, b"\0"))
+    with MessageStore.open(root, SMALL) as store:
+        assert store.recovery.records == 4
+    assert len(list((root / "consumequeue" / "orders" / "0").iterdir())) < 3
+
+
+@pytest.mark.parametrize("size", [0, 10, 24, 40])
+def test_checkpoint_that_is_too_short_vouches_for_nothing_that_it_lacks(root: Path, size: int) -> None:
+    written(root)
+    (root / "checkpoint").write_bytes((root / "checkpoint").read_bytes()[:size])
+    (root / "abort").touch()
+    assert bodies(root) == expected(COUNT)
+    assert (root / "checkpoint").stat().st_size == 4096
+
+
+def test_crashed_store_is_read_from_the_newest_segment_that_is_older_than_the_checkpoint(root: Path) -> None:
+    clock = Clock()
+    store = MessageStore.open(root, SMALL, clock=clock)
+    for number in range(COUNT):
+        store.put(message(number))
+        clock.now_ms += 1000
+    crash(store)
+    starts = [int(path.name) for path in sorted((root / "commitlog").iterdir())]
+    times = {record.physical_offset: record.store_timestamp for record in log_records(root)}
+    for start, vouched_ms in (
+        (0, times[starts[1]] - 1),
+        (starts[1], times[starts[1]]),
+        (starts[1], times[starts[2]] - 1),
+    ):
+        (root / "abort").touch()
+        checkpoint = CheckpointFile(root)
+        checkpoint.update(
+            physic_msg_timestamp=vouched_ms + 3000, logics_msg_timestamp=vouched_ms + 9999, index_msg_timestamp=1 << 62
+        )
+        checkpoint.save()
+        with MessageStore.open(root, SMALL, clock=clock) as again:
+            assert again.recovery.start == start
+
+
+def test_index_that_went_further_than_the_log_does_not_hide_new_messages(root: Path) -> None:
+    written(root)
+    last = max((root / "commitlog").iterdir())
+    last.write_bytes(bytes(SMALL.segment_size_bytes))
+    kept = len(list(log_records(root)))
+    store = MessageStore.open(root, SMALL, clock=Clock(STORED_MS + 60_000))
+    fill(store, 3, start=1000)
+    crash(store)
+    with MessageStore.open(root, SMALL, clock=Clock(STORED_MS + 90_000)) as again:
+        assert again.recovery.progress.log_end > int(last.name)
+        for number in (*range(kept), 1000, 1001, 1002):
+            assert len(again.get_by_key("orders", f"order-{number}")) == 1
+
+
+def test_opening_and_closing_changes_no_queue_and_no_index(root: Path) -> None:
+    written(root)
+    files = [path for folder in ("consumequeue", "index", "commitlog") for path in (root / folder).rglob("*")]
+    before = {path: path.read_bytes() for path in files if path.is_file()}
+    for _ in range(3):
+        MessageStore.open(root, SMALL, clock=Clock(STORED_MS + 5)).close()
+    after = [path for folder in ("consumequeue", "index", "commitlog") for path in (root / folder).rglob("*")]
+    assert {path: path.read_bytes() for path in after if path.is_file()} == before
+
+
+def test_keys_of_one_message_that_were_lost_with_the_next_index_file_are_entered_again(root: Path) -> None:
+    with MessageStore.open(root, SMALL, clock=Clock()) as store:
+        for number in range(22):
+            store.put(message(number, properties=(("KEYS", f"k{number}"),)))
+        store.put(message(22, properties=(("KEYS", "one two three"),)))
+    max((root / "index").iterdir()).unlink()
+    with MessageStore.open(root, SMALL, clock=Clock()) as store:
+        assert [len(store.get_by_key("orders", key)) for key in ("k21", "one", "two", "three")] == [1, 1, 1, 1]
+
+
+def test_queue_entry_that_leads_nowhere_is_written_again(root: Path) -> None:
+    written(root, end=crash)
+    last = max((root / "consumequeue" / "orders" / "1").iterdir())
+    for wrong in ((1 << 62, 100, 7), (11, 100, 7), (0, 100, 7)):
+        data = bytearray(last.read_bytes())
+        used = len(queue_entries(root, "orders", 1)) % 8 or 8
+        data[(used - 1) * 20 : used * 20] = ENTRY.pack(*wrong)
+        last.write_bytes(data)
+        assert bodies(root) == expected(COUNT)
+
+
+def test_index_header_that_lies_is_no_way_out_of_the_file(root: Path) -> None:
+    written(root)
+    for path in (root / "index").iterdir():
+        data = bytearray(path.read_bytes())
+        data[HEADER.offset_of("used_slots") : HEADER.size] = b"\x7f\xff\xff\xff\x7f\xff\xff\xff"
+        data[HEADER.size : HEADER.size + 7 * 4] = b"\x40\0\0\0" * 7
+        path.write_bytes(data)
+    with MessageStore.open(root, SMALL, clock=Clock()) as store:
+        assert store.get_by_key("orders", "order-1") == []
+        fill(store, 1, start=COUNT)
+        assert len(store.get_by_key("orders", f"order-{COUNT}")) == 1
+
+
+def test_folders_that_are_no_queues_are_left_alone(root: Path) -> None:
+    written(root)
+    for name in ("007", "x", "\u0661", "-1"):
+        (root / "consumequeue" / "orders" / name).mkdir()
+    with MessageStore.open(root, SMALL, clock=Clock()) as store:
+        assert store.queues == [("orders", 0), ("orders", 1)]
+    assert bodies(root) == expected(COUNT)

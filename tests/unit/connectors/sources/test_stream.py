@@ -1,0 +1,267 @@
+"""What a stream reads next: offsets and splits, without Spark."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from commitlake.connectors.formats.engine.batches import read_split
+from commitlake.connectors.formats.engine.continuity import StoreReplacedError
+from commitlake.connectors.formats.engine.errors import DataLossError, StoreError
+from commitlake.connectors.formats.engine.filters import narrow_stream
+from commitlake.connectors.formats.engine.options import Options
+from commitlake.connectors.formats.engine.request import Request
+from commitlake.connectors.formats.engine.splits import Split
+from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
+from commitlake.connectors.sources.stream import TASK_BYTES, grouped
+from commitlake.connectors.sources.stream_offsets import Positions, from_checkpoint, to_checkpoint
+from commitlake.connectors.sources.stream_planner import StreamPlanner
+from commitlake.schemas.tables.messages import SOURCE
+from tests.support.logs import START_MS, closed_segment, messages, open_segment, write_store
+
+SIZE = 16384
+COLUMNS = ("broker", "physical_offset", "size")
+
+
+def write(root: Path, broker: str, closed: int, count: int) -> None:
+    """A store of so many closed segments, and messages in the one that is being written."""
+    segments = [(number * SIZE, closed_segment(messages(30, number), SIZE, number * SIZE)) for number in range(closed)]
+    base = closed * SIZE
+    write_store(root / broker, [*segments, (base, open_segment(messages(count, closed), SIZE, base))])
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Two brokers, of three segments and of one."""
+    write(tmp_path, "a", 2, 10)
+    write(tmp_path, "b", 0, 20)
+    return tmp_path
+
+
+def options(root: Path, **given: object) -> Options:
+    values = {"path": str(root / "{broker}"), **{name: str(value) for name, value in given.items()}}
+    return Options.parse(values).for_stream()
+
+
+def read(root: Path, splits: list[Split], **given: object) -> list[tuple[Any, ...]]:
+    chosen = options(root, **given)
+    columns = [SOURCE[name] for name in COLUMNS]
+    schema = to_arrow_schema(StructType([*columns, SOURCE["_corrupt_record"]]), timezone="UTC")
+    request = Request.of(chosen, narrow_stream(chosen).filters, schema)
+    return [
+        tuple(row[name] for name in COLUMNS)
+        for split in splits
+        for batch in read_split(split, request)
+        for row in batch.to_pylist()
+    ]
+
+
+def run(planner: StreamPlanner, start: Positions, limit: int | None = None) -> list[tuple[Positions, list[Split]]]:
+    """Micro-batches until nothing is new, through checkpoints, as Spark does it."""
+    batches: list[tuple[Positions, list[Split]]] = []
+    while True:
+        end = from_checkpoint(to_checkpoint(planner.next(start, limit)))
+        if end == start:
+            return batches
+        batches.append((end, planner.splits(start, end)))
+        start = end
+
+
+@pytest.mark.parametrize("limit", [None, 1, 1000, 5000, SIZE, 10 * SIZE])
+def test_micro_batches_of_any_size_give_what_a_batch_gives(root: Path, limit: int | None) -> None:
+    planner = StreamPlanner(options(root))
+    batches = run(planner, planner.first(), limit)
+    rows = [row for _, splits in batches for row in read(root, splits)]
+    assert len(rows) == len(set(rows)) == 90
+    if limit is not None:
+        assert len(batches) > 1 or limit >= 4 * SIZE
+        for _, splits in batches:
+            taken = sum(size for _, _, size in read(root, splits))
+            assert taken <= limit + 2 * 2 * 400  # two records of each store
+
+
+def test_a_micro_batch_planned_again_elsewhere_has_the_same_splits(root: Path) -> None:
+    planner = StreamPlanner(options(root))
+    start = planner.first()
+    for end, splits in run(planner, start, 4000):
+        write(root, "a", 2, 20)  # it goes on meanwhile
+        again = StreamPlanner(options(root)).splits(start, end)
+        assert read(root, again) == read(root, splits)
+        start = end
+
+
+def test_small_and_large_brokers_get_their_shares(tmp_path: Path) -> None:
+    for number in range(5):
+        write(tmp_path, f"small-{number}", 0, 3)
+    write(tmp_path, "large", 3, 10)
+    planner = StreamPlanner(options(tmp_path))
+    ((_, first), *_) = run(planner, planner.first(), 2 * SIZE)
+    assert {split.broker for split in first} == {"large", *(f"small-{number}" for number in range(5))}
+    assert sum(split.size for split in first) > SIZE
+
+
+def test_a_broker_that_appears_is_read_from_its_first_record(root: Path) -> None:
+    planner = StreamPlanner(options(root, startingOffset="latest"))
+    start = planner.first()
+    write(root, "c", 1, 5)
+    batches = run(planner, start)
+    assert [len(read(root, splits)) for _, splits in batches] == [0, 35]
+    assert batches[0][0]["c"].offset == 0
+
+
+def test_a_stream_may_begin_before_its_broker_has_stored_anything(tmp_path: Path) -> None:
+    (tmp_path / "a" / "commitlog").mkdir(parents=True)
+    planner = StreamPlanner(Options.parse({"path": str(tmp_path / "a")}))
+    assert planner.first() == {} == planner.next({}, None)
+    write(tmp_path, "a", 0, 4)
+    assert [len(read(tmp_path, splits)) for _, splits in run(planner, {})] == [0, 4]
+
+
+def test_a_path_without_a_store_is_refused_at_the_start(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="no store matches"):
+        StreamPlanner(options(tmp_path)).first()
+
+
+def test_what_is_there_at_the_start_is_all_that_available_now_takes(root: Path) -> None:
+    planner = StreamPlanner(options(root))
+    start = planner.first()
+    planner.stop_at_what_is_there()
+    write(root, "b", 0, 25)
+    write(root, "c", 0, 5)
+    rows = [row for _, splits in run(planner, start, 3000) for row in read(root, splits)]
+    assert len(rows) == 90
+    assert {row[0] for row in rows} == {"a", "b"}
+
+
+def test_available_now_takes_a_broker_that_the_checkpoint_does_not_know(root: Path) -> None:
+    start = StreamPlanner(options(root)).first()
+    write(root, "c", 0, 5)
+    planner = StreamPlanner(options(root))
+    planner.stop_at_what_is_there()
+    rows = [row for _, splits in run(planner, start) for row in read(root, splits)]
+    assert len(rows) == 95
+
+
+def delete_first_segment(root: Path) -> None:
+    (root / "a" / "commitlog" / f"{0:020d}").unlink()
+
+
+def test_segments_deleted_before_they_were_read_fail_the_stream(root: Path) -> None:
+    start = StreamPlanner(options(root)).first()
+    delete_first_segment(root)
+    planner = StreamPlanner(options(root))
+    expected = rf"store 'a': physical offsets 0 to {SIZE} \({SIZE} bytes\) are gone .* failOnDataLoss=false"
+    with pytest.raises(DataLossError, match=expected):
+        planner.next(start, None)
+
+
+def test_segments_deleted_between_two_plans_fail_the_stream(root: Path) -> None:
+    planner = StreamPlanner(options(root))
+    start = planner.first()
+    end = planner.next(start, None)
+    delete_first_segment(root)
+    with pytest.raises(DataLossError, match="store 'a'"):
+        StreamPlanner(options(root)).splits(start, end)
+
+
+@pytest.mark.parametrize(("mode", "gaps"), [("FAILFAST", 0), ("DROPMALFORMED", 0), ("PERMISSIVE", 1)])
+def test_loss_can_be_accepted_and_is_told(root: Path, mode: str, gaps: int, caplog: pytest.LogCaptureFixture) -> None:
+    given = {"failOnDataLoss": "false", "mode": mode}
+    start = StreamPlanner(options(root)).first()
+    delete_first_segment(root)
+    planner = StreamPlanner(options(root, **given))
+    with caplog.at_level(logging.WARNING):
+        rows = [row for _, splits in run(planner, start) for row in read(root, splits, **given)]
+    assert f"store 'a': physical offsets 0 to {SIZE}" in caplog.text
+    assert len(rows) == 60 + gaps
+    assert rows.count(("a", 0, None)) == gaps
+
+
+def test_a_store_that_is_gone_fails_the_stream(root: Path) -> None:
+    planner = StreamPlanner(options(root))
+    start = planner.next(planner.first(), None)
+    shutil.rmtree(root / "b")
+    with pytest.raises(DataLossError, match=f"store 'b', .* up to physical offset {start['b'].offset}, is not in"):
+        planner.next(start, None)
+
+
+def test_without_a_store_that_is_gone_the_others_go_on_until_it_is_back(root: Path) -> None:
+    planner = StreamPlanner(options(root, failOnDataLoss="false"))
+    start = planner.next(planner.first(), None)
+    kept = shutil.move(root / "b", root.parent / f"{root.name}-away")
+    write(root, "a", 2, 12)
+    ((end, splits),) = run(planner, start)
+    assert (len(read(root, splits)), end["b"]) == (2, start["b"])
+    shutil.move(kept, root / "b")
+    write(root, "b", 0, 21)
+    ((_, splits),) = run(planner, end)
+    assert [row[0] for row in read(root, splits)] == ["b"]
+
+
+def test_all_stores_gone_is_told_with_the_reason(root: Path) -> None:
+    planner = StreamPlanner(options(root))
+    start = planner.first()
+    shutil.rmtree(root / "a")
+    shutil.rmtree(root / "b")
+    with pytest.raises(DataLossError, match="no store matches"):
+        planner.next(start, None)
+
+
+@pytest.mark.parametrize("fail", [True, False])
+def test_a_store_that_was_set_up_again_is_refused(root: Path, fail: bool) -> None:
+    planner = StreamPlanner(options(root, failOnDataLoss=str(fail).lower()))
+    start = planner.next(planner.first(), None)
+    shutil.rmtree(root / "b")
+    write_store(root / "b", [(0, open_segment(messages(20, seed=9), SIZE))])
+    with pytest.raises(StoreReplacedError, match="store 'b'"):
+        planner.next(start, None)
+    with pytest.raises(StoreReplacedError, match="store 'b'"):
+        StreamPlanner(options(root)).splits(
+            {"a": start["a"], "b": from_checkpoint({"version": 1, "stores": {"b": {"offset": 0}}})["b"]}, start
+        )
+
+
+def test_a_store_set_up_again_with_a_record_around_the_offset_is_refused(root: Path) -> None:
+    first = StreamPlanner(options(root)).first()
+    start = from_checkpoint({"version": 1, "stores": {"a": {"offset": first["a"].offset}, "b": {"offset": 7}}})
+    with pytest.raises(StoreReplacedError, match="a record begins at physical offset 7"):
+        StreamPlanner(options(root)).next(start, None)
+
+
+def test_the_start_is_no_filter_of_what_comes(root: Path) -> None:
+    chosen = {"startingTimestamp": START_MS + 1000 + 15}
+    planner = StreamPlanner(options(root, **chosen))
+    rows = [row for _, splits in run(planner, planner.first()) for row in read(root, splits, **chosen)]
+    assert len([row for row in rows if row[0] == "b"]) == 5
+    assert len([row for row in rows if row[0] == "a"]) == 15 + 30 + 10  # older ones in later segments are new
+
+
+def test_filters_are_those_of_a_batch(root: Path) -> None:
+    planner = StreamPlanner(options(root, topics="topic-1"))
+    rows = [row for _, splits in run(planner, planner.first()) for row in read(root, splits, topics="topic-1")]
+    assert len(rows) == 10 + 10 + 3 + 7
+
+
+def test_where_the_logs_end_is_known_beside_the_limit(root: Path) -> None:
+    planner = StreamPlanner(options(root))
+    end = planner.next(planner.first(), 100)
+    ends = {store.broker: store.segments[-1].base_offset for store in find_stores(str(root / "{broker}"))}
+    assert planner.latest["a"].offset >= ends["a"] > end["a"].offset
+
+
+def test_small_splits_share_a_task_and_large_ones_do_not() -> None:
+    def split(size: int) -> Split:
+        return Split("b", "/s", 0, 0, size, 1 << 30, 1 << 30, ROCKETMQ)
+
+    sizes = [1, 2, TASK_BYTES, TASK_BYTES + 1, 5, TASK_BYTES - 5, 1]
+    groups = list(grouped([split(size) for size in sizes]))
+    assert [[one.size for one in group.splits] for group in groups] == [
+        [1, 2], [TASK_BYTES], [TASK_BYTES + 1], [5, TASK_BYTES - 5], [1],
+    ]  # fmt: skip

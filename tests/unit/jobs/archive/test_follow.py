@@ -1,0 +1,200 @@
+"""What ends `archive --follow`, and what does not: rivals, and trouble that goes by."""
+
+from __future__ import annotations
+
+import datetime
+import logging
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from pyspark.errors import StreamingQueryException
+
+from commitlake.connectors.formats.engine.errors import StoreError
+from commitlake.connectors.formats.engine.plan import Snapshot, take_snapshot
+from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.connectors.lake.committer import ConcurrentArchiveError, commit_messages, open_for_append
+from commitlake.connectors.lake.packs.errors import PackStoreUnavailableError
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.object_store.errors import S3Error, S3UnavailableError
+from commitlake.connectors.worker_errors import carry_errors
+from commitlake.jobs.archive import command as archive
+from commitlake.jobs.archive import follow as archive_follow
+from commitlake.jobs.archive.follow import Follower, find_left, may_go_well_later
+from commitlake.pipelines.archive.run import Config, Result
+from commitlake.pipelines.archive.work import ArchiveWork, find_work
+from tests.support.logs import messages, open_segment, write_store
+
+SIZE = 1 << 16
+SECOND = datetime.timedelta(seconds=1)
+
+
+def of_stream(error: Exception) -> StreamingQueryException:
+    """Return Spark's error for a stream that an error in its planning process has ended."""
+    with pytest.raises(type(error)), carry_errors():
+        raise error
+    return StreamingQueryException("Job aborted.\n" + "".join(traceback.format_exception(error)))
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Config:
+    """A store of twenty messages, and a lake that is not there yet."""
+    store = write_store(tmp_path / "store", [(0, open_segment(messages(20), SIZE))])
+    return Config(str(store), str(tmp_path / "lake"), "a")
+
+
+def follower(config: Config, told: Callable[[Result], None] = lambda _: None) -> Follower:
+    """One without Spark, which none of these need."""
+    return Follower(None, config, told)  # type: ignore[arg-type]
+
+
+def plan(config: Config) -> ArchiveWork:
+    """All of the store, for a run."""
+    return find_work(config.store, config.broker, LakePaths(config.lake))
+
+
+def offer(config: Config) -> Snapshot:
+    """All of the store."""
+    return take_snapshot(find_stores(config.store, config.broker), {})
+
+
+class Query:
+    """A stream that ends at once, with an error or without."""
+
+    def __init__(self, error: Exception | None) -> None:
+        self._error = error
+
+    def awaitTermination(self, _seconds: float) -> bool:  # noqa: N802 (Spark's name)
+        """Whether it has ended."""
+        if self._error is not None:
+            raise self._error
+        return True
+
+
+def waits_of(follower: Follower, monkeypatch: pytest.MonkeyPatch, errors: list[Exception | None]) -> list[float]:
+    """Let its streams end with errors, one after the other; what is waited between them."""
+    waits: list[float] = []
+    monkeypatch.setattr(follower, "_start", lambda *_: Query(errors.pop(0)))
+    monkeypatch.setattr(follower, "_stop", SimpleNamespace(is_set=bool, set=bool, wait=waits.append))
+    return waits
+
+
+# --- other runs ---
+
+
+def test_what_another_run_has_taken_is_not_taken_again(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    commit_messages(open_for_append(LakePaths(config.lake).messages), [], plan(config).commit)
+    tried: list[int] = []
+
+    def run(_spark: object, _config: Config, work: ArchiveWork, **_: object) -> Result:
+        tried.append(work.snapshot.size)
+        return Result(0, {})
+
+    monkeypatch.setattr(archive_follow, "archive_beside_others", run)
+    follower(config)._archive(offer(config))
+    assert tried == [0]  # only what the other run left undone after its commit
+
+
+# --- trouble ---
+
+
+@pytest.mark.parametrize(
+    ("error", "later"),
+    [
+        (S3UnavailableError("busy", "later"), True),
+        (ConcurrentArchiveError("others were first ten times"), True),
+        (PackStoreUnavailableError("s3://b", "a bucket", "none", "later"), True),
+        (S3Error("no bucket", "make it"), False),
+        (StoreError("no store"), False),
+        (StreamingQueryException("the planning process has ended"), True),
+        (of_stream(OSError("broken pipe")), True),
+        (of_stream(S3UnavailableError("busy", "later")), True),
+        (of_stream(StoreError("no store")), False),
+    ],
+)
+def test_what_may_go_well_later(error: Exception, later: bool) -> None:
+    assert may_go_well_later(error) == later
+
+
+def test_trouble_that_goes_by_is_waited_for_longer_and_longer(
+    config: Config, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    following = follower(config)
+    waits = waits_of(
+        following, monkeypatch, [StreamingQueryException("lost"), S3UnavailableError("busy", "later"), None]
+    )
+    following.follow(SECOND, 1 << 20)
+    assert waits == [4, 8]
+    assert [record.getMessage() for record in caplog.records] == [
+        "lost. It is tried again in 4 s",
+        "busy. later. It is tried again in 8 s",
+    ]
+
+
+def test_trouble_that_stays_is_raised(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    following = follower(config)
+    waits = waits_of(following, monkeypatch, [StreamingQueryException("lost") for _ in range(9)])
+    with pytest.raises(StreamingQueryException, match="lost"):
+        following.follow(SECOND, 1 << 20)
+    assert waits == [4, 8, 16, 32, 64]
+
+
+def test_an_error_of_the_user_s_is_raised_at_once(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    following = follower(config)
+    waits = waits_of(following, monkeypatch, [StoreError("no store")])
+    with pytest.raises(StoreError):
+        following.follow(SECOND, 1 << 20)
+    assert waits == []
+
+
+def test_what_follow_raises_is_not_printed_with_a_trace_too(
+    config: Config, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = logging.getLogger("py4j.clientserver")
+
+    def fails(stream: Follower, *_: object) -> Query:
+        stream._failure = StoreError("no store")
+        for error in (stream._failure, ValueError("another's")):
+            log.error("There was an exception while executing the Python Proxy on the Python Side.", exc_info=error)
+        return Query(StreamingQueryException("no store"))
+
+    monkeypatch.setattr(Follower, "_start", fails)
+    with pytest.raises(StoreError, match="no store"):
+        follower(config).follow(SECOND, 1 << 20)
+    (printed,) = caplog.records
+    assert printed.exc_info is not None
+    assert str(printed.exc_info[1]) == "another's"
+    assert log.filters == []
+
+
+# --- before the stream ---
+
+
+def test_a_store_without_a_segment_is_waited_for(config: Config, tmp_path: Path) -> None:
+    (tmp_path / "new" / "commitlog").mkdir(parents=True)
+    empty = Config(str(tmp_path / "new"), config.lake, "a")
+    assert find_left(empty) is None
+    assert find_left(config) is None
+    with pytest.raises(StoreError):
+        find_left(Config(str(tmp_path / "nowhere"), config.lake, "a"))
+
+
+def test_a_page_in_a_folder_that_is_not_there_is_refused_before_anything_is_read(
+    config: Config, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--store", config.store, "--lake", config.lake, "--quality-page", str(tmp_path / "no" / "page.html")]
+    assert archive.main(arguments) == 2
+    assert "expected a file in a folder that is there" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["--lake", "--bodies"])
+@pytest.mark.parametrize("following", [[], ["--follow"]])
+def test_a_store_of_another_kind_is_the_user_s_to_mend(
+    config: Config, option: str, following: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--store", config.store, "--lake", config.lake, option, "gs://bucket/x", *following]
+    assert archive.main(arguments) == 2
+    assert "s3://bucket/prefix" in capsys.readouterr().err
+    assert not Path(config.lake).exists()

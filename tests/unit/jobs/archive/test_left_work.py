@@ -1,0 +1,64 @@
+"""`archive` over stores that have nothing new does what earlier runs have left, without a JVM."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from commitlake.connectors.lake.delta import delta_table
+from commitlake.connectors.lake.follower import unfinished_commits
+from commitlake.jobs.archive import command as archive
+from commitlake.jobs.archive.follow import Follower, find_left
+from commitlake.pipelines.archive.run import Config, Result
+from commitlake.pipelines.message_keys.progress import followed_version
+from tests.support.lakes import GrowingLake, shop_messages
+
+
+@pytest.fixture
+def growing(tmp_path: Path) -> GrowingLake:
+    """A store of 20 messages in a lake whose `message_keys` is not there yet."""
+    growing = GrowingLake(tmp_path)
+    growing.write(shop_messages(20))
+    growing.archive()
+    assert followed_version(growing.lake) == -1
+    return growing
+
+
+def run(growing: GrowingLake) -> int:
+    """The command over the store."""
+    return archive.main(["--store", str(growing.store), "--lake", growing.lake.root])
+
+
+def keys_are_complete(growing: GrowingLake) -> bool:
+    """Whether `message_keys` has followed all of `messages`."""
+    return followed_version(growing.lake) == delta_table(growing.lake.messages).version()
+
+
+def test_missing_keys_are_added_and_told(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(growing) == 0
+    printed = capsys.readouterr().err
+    assert "nothing new in 1 store\n" in printed
+    assert "20 keys of messages" in printed
+    assert keys_are_complete(growing)
+    assert run(growing) == 0
+    assert "keys" not in capsys.readouterr().err
+
+
+def test_an_unfinished_run_is_finished(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.rmtree(growing.lake.archive_runs)
+    shutil.rmtree(Path(growing.lake.root) / "_newest")
+    assert run(growing) == 0
+    assert "run 1, which another process had not finished, is finished" in capsys.readouterr().err
+    assert unfinished_commits(growing.lake, 1) == []
+
+
+def test_a_follower_adds_missing_keys_before_its_stream_begins(growing: GrowingLake) -> None:
+    config = Config(str(growing.store), growing.lake.root, "broker-a")
+    told: list[Result] = []
+    left = find_left(config)
+    assert left is not None
+    Follower(None, config, told.append)._catch_up(left)  # type: ignore[arg-type]
+    assert [result.keys for result in told] == [20]
+    assert keys_are_complete(growing)

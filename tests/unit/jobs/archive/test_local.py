@@ -1,0 +1,88 @@
+"""`archive --local`: the same lake as Spark's workers make, by this process alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from commitlake.connectors.formats.engine.records import walk_store
+from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.connectors.lake.archive_log import read_last_commit
+from commitlake.connectors.lake.delta import delta_table
+from commitlake.connectors.lake.packs.frames import BodyRef
+from commitlake.connectors.lake.packs.reader import read_body
+from commitlake.connectors.lake.packs.stores import LocalPackStore
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.jobs.archive import command as archive
+from commitlake.jobs.archive.run import PAGE
+from commitlake.pipelines.message_keys.progress import followed_version
+from tests.support.indexed_stores import write_indexed_store
+from tests.support.logs import closed_segment, messages, open_segment, write_store
+
+SIZE = 1 << 20
+ROWS = [*messages(300)]
+
+
+@pytest.fixture(autouse=True)
+def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let whoever asks for a session fail."""
+    monkeypatch.setattr("commitlake.connectors.runtime.spark_session.get_session", lambda *_: 1 / 0)
+
+
+def run(root: Path, *options: str) -> tuple[int, LakePaths]:
+    """Archive a store into the lake beside it."""
+    lake = root.parent / "lake"
+    named = ["--store", str(root), "--broker", "a", "--lake", str(lake), "--partition-mib", "1", "--quiet"]
+    return archive.main([*named, *options]), LakePaths(str(lake))
+
+
+@pytest.mark.parametrize("threads", ["1", "3"])
+def test_every_message_is_in_the_lake_once(tmp_path: Path, threads: str) -> None:
+    root = write_store(tmp_path / "store", [(0, closed_segment(ROWS, SIZE)), (SIZE, open_segment(ROWS, SIZE, SIZE))])
+    code, lake = run(root, "--local", "--threads", threads, "--no-quality")
+    assert code == 0
+    (store,) = find_stores(str(root), "a")
+    expected = {found.message.physical_offset: found.message.body for found in walk_store(store, SIZE) if found.message}
+    columns = ["physical_offset", "body_ref", "body_crc"]
+    rows = delta_table(lake.messages).to_pyarrow_table(columns=columns).to_pylist()
+    packs = LocalPackStore(Path(lake.bodies))
+    bodies = {row["physical_offset"]: read_body(packs, BodyRef(**row["body_ref"]), row["body_crc"]) for row in rows}
+    assert (len(rows), bodies) == (len(expected), expected)
+
+
+def test_all_tables_follow_and_a_second_run_has_nothing_to_do(tmp_path: Path) -> None:
+    root = write_indexed_store(tmp_path / "store", 40)
+    code, lake = run(root, "--local")
+    assert (code, run(root, "--local")[0]) == (0, 0)
+    last = read_last_commit(lake.messages)
+    assert last is not None
+    assert last.sequence == 1
+    assert followed_version(lake) == delta_table(lake.messages).version()
+    for table in (lake.profiles, lake.quality_results, lake.archive_runs):
+        assert delta_table(table).to_pyarrow_table().num_rows
+    assert (Path(lake.root) / PAGE).exists()
+
+
+def test_damage_is_told_and_kept_as_by_spark(tmp_path: Path) -> None:
+    data = bytearray(open_segment(ROWS, SIZE))
+    data[4000] ^= 0xFF
+    root = write_store(tmp_path / "store", [(0, bytes(data))])
+    code, lake = run(root, "--local", "--no-quality")
+    assert code == 3
+    assert delta_table(lake.quarantine).to_pyarrow_table().num_rows == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--local", "--follow"], "--follow and --available-now need Spark"),
+        (["--local", "--available-now"], "--follow and --available-now need Spark"),
+        (["--threads", "2"], "--threads has no effect without --local"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], words: str
+) -> None:
+    assert run(tmp_path / "store", *options)[0] == 2
+    assert words in capsys.readouterr().err

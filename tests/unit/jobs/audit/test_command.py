@@ -1,0 +1,180 @@
+"""What an audit decides before Spark starts: the moment, the span, what there is to compare; and its words."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from deltalake import DeltaTable
+
+from commitlake.connectors.formats.engine.plan import StoreRange
+from commitlake.connectors.lake.archive_log import StoreProgress
+from commitlake.connectors.lake.paths import LakeError, LakePaths
+from commitlake.jobs.audit import command as audit
+from commitlake.jobs.maintain import command as maintain
+from commitlake.jobs.query import command as query
+from commitlake.jobs.restore import command as restore
+from commitlake.pipelines.audit import moment as audit_moment
+from commitlake.pipelines.audit.errors import NotThereYetError
+from commitlake.pipelines.audit.moment import Moment, read_moment, wait_for_hbase
+from commitlake.pipelines.audit.sides import Span, ranges_in_store
+from commitlake.pipelines.audit.verdicts import Verdict, as_text
+from commitlake.pipelines.maintenance.expiry import announce_expiry
+from commitlake.schemas.errors import ExitCode
+from tests.support.lakes import GrowingLake, shop_messages
+
+DAY = datetime.date(2026, 11, 20)
+
+
+@pytest.fixture
+def growing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GrowingLake:
+    """A lake of two runs; an audit of it waits for nobody."""
+    monkeypatch.setattr(audit_moment, "WAIT_SECONDS", 0)
+    growing = GrowingLake(tmp_path)
+    for seed in range(2):
+        growing.write(shop_messages(10, seed=seed))
+        growing.archive()
+    return growing
+
+
+def at(text: str) -> datetime.datetime:
+    """A time of the day."""
+    return datetime.datetime.fromisoformat(f"{DAY}T{text}Z")
+
+
+def test_a_span_is_of_whole_windows() -> None:
+    assert Span(at("14:05"), at("14:25:01")).whole_windows() == Span(at("14:00"), at("14:30"))
+    assert Span(at("14:10"), at("14:20")).whole_windows() == Span(at("14:10"), at("14:20"))
+
+
+def test_a_span_to_the_last_moment_there_is_has_no_end() -> None:
+    last = datetime.datetime.max.replace(tzinfo=datetime.UTC)
+    assert Span(at("14:00"), last).whole_windows() == Span(at("14:00"))
+    assert Span().whole_windows() == Span()
+    assert str(Span(at("14:00"), at("14:30"))) == "from 2026-11-20 14:00 to 2026-11-20 14:30"
+
+
+def test_what_has_expired_is_not_in_a_span() -> None:
+    assert Span(None, at("14:00")).since(DAY) == Span(at("00:00"), at("14:00"))
+    assert Span(at("14:00")).since(DAY) == Span(at("14:00"))
+    assert Span(at("14:00")).since(DAY + datetime.timedelta(days=1)).first == at("00:00") + datetime.timedelta(days=1)
+    assert Span().since(None) == Span()
+
+
+def test_a_moment_is_one_version_and_its_commit(growing: GrowingLake) -> None:
+    announce_expiry(growing.lake.messages, "bodies", DAY)
+    moment = read_moment(growing.lake)
+    assert moment.version == DeltaTable(growing.lake.messages).version() == moment.committed + 1
+    assert (moment.commit.sequence, moment.profiles, moment.later) == (2, None, ())
+    assert moment.expired == {"bodies": DAY}
+
+
+def test_runs_that_commit_meanwhile_are_not_of_the_moment(
+    growing: GrowingLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    later: list[str] = []
+
+    def one_more(lake: LakePaths, commit: object) -> list[object]:
+        growing.write(shop_messages(10, seed=len(later) + 2))
+        later.append(growing.archive().run_id)
+        return []
+
+    monkeypatch.setattr(audit_moment, "_unfinished", one_more)
+    moment = read_moment(growing.lake)
+    assert moment.commit.sequence == 2
+    assert moment.later == tuple(later)
+
+
+def test_a_run_that_is_not_finished_is_told(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
+    growing.write(shop_messages(10, seed=5))
+    growing.archive(finish=False)
+    assert audit.main(["--lake", growing.lake.root]) == ExitCode.FAILED
+    told = capsys.readouterr().err
+    assert "run 3 is not finished" in told
+    assert "'commitlake archive' finishes it" in told
+    growing.write(shop_messages(10, seed=6))
+    growing.archive()
+    assert read_moment(growing.lake).commit.sequence == 4
+
+
+def test_a_run_that_finishes_in_time_is_waited_for(growing: GrowingLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audit_moment, "WAIT_SECONDS", 60)
+    answers = iter([["run 2"], ["run 2"], []])
+    monkeypatch.setattr(audit_moment, "_unfinished", lambda *_: next(answers))
+    assert read_moment(growing.lake).commit.sequence == 2
+    assert list(answers) == []
+
+
+def test_hbase_must_have_followed(growing: GrowingLake) -> None:
+    moment = read_moment(growing.lake)
+    wait_for_hbase(lambda: moment.committed, moment)
+    for version_there in (lambda: None, lambda: moment.committed - 1):
+        with pytest.raises(NotThereYetError, match="HBase has not followed run 2") as refused:
+            wait_for_hbase(version_there, moment)
+        assert refused.value.exit_code == ExitCode.FAILED
+
+
+def test_a_folder_without_a_lake_has_no_moment(tmp_path: Path) -> None:
+    with pytest.raises(LakeError, match="nothing was archived into it yet"):
+        read_moment(LakePaths(str(tmp_path)))
+
+
+def test_brokers_that_only_one_side_has_are_told(growing: GrowingLake) -> None:
+    progress = {"broker-a": StoreProgress(500), "broker-c": StoreProgress(9)}
+    ranges, notes = ranges_in_store(str(growing.store), None, progress)
+    assert ranges == {"broker-a": StoreRange(0, 500)}
+    assert notes == ["broker-c: in the lake, and not among the stores"]
+    ranges, notes = ranges_in_store(str(growing.store), "broker-b", progress)
+    assert ranges == {}
+    assert notes[0] == "broker-b: nothing of this store is in the lake"
+    assert ranges_in_store(str(growing.store), None, {"broker-a": StoreProgress(0)}) == (
+        {},
+        ["broker-a: its store begins at 0, and the lake ends at 0"],
+    )
+
+
+def test_a_store_of_another_broker_is_refused(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
+    assert audit.main(["--lake", growing.lake.root, "--store", str(growing.store), "--broker", "broker-b"]) == 2
+    told = capsys.readouterr().err
+    assert "have nothing in common: broker-b: nothing of this store is in the lake; broker-a: in the lake, and" in told
+
+
+def test_bodies_in_a_place_that_cannot_be_are_refused(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
+    assert audit.main(["--lake", growing.lake.root, "--bodies", "gs://bucket"]) == ExitCode.USAGE
+    assert "bodies in gs://bucket: expected" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("job", "more"), [(audit, ()), (maintain, ()), (restore, ("--out", "unused")), (query, ("--id", "0A", "--body"))]
+)
+@pytest.mark.parametrize("form", ["{}", "file://{}"])
+def test_a_folder_of_bodies_that_does_not_exist_is_refused_at_once(
+    growing: GrowingLake,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    job: ModuleType,
+    more: Sequence[str],
+    form: str,
+) -> None:
+    missing = form.format(tmp_path / "missing")
+    assert job.main(["--lake", growing.lake.root, "--bodies", missing, *more]) == ExitCode.USAGE
+    assert f"--bodies {missing}: expected the folder of the lake's packs, found none" in capsys.readouterr().err
+
+
+def test_notes_are_told_whatever_the_verdict() -> None:
+    same = Verdict("store", "messages", 2, 1000, notes=["broker-c: gone"])
+    nothing = Verdict("runs", "messages", notes=["no run has a profile"], compared=False)
+    assert as_text([same, nothing]).splitlines() == [
+        "the same    store and messages: 1,000 messages in 2 windows",
+        "  broker-c: gone",
+        "not done    runs and messages: nothing to compare",
+        "  no run has a profile",
+    ]
+
+
+def test_a_moment_can_be_without_expiries(growing: GrowingLake) -> None:
+    moment = read_moment(growing.lake)
+    assert moment == Moment(moment.version, moment.version, moment.commit, None)

@@ -1,0 +1,255 @@
+"""The command line of the broker; that it serves is tested with real clients."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import socket
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from commitlake.broker_lite.stores.rocketmq import MessageStore
+from commitlake.jobs.broker.command import main
+from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.layouts.boltmq.dialect import BOLTMQ, ROCKETMQ, Dialect
+from tests.servers.process import free_ports
+from tests.support.indexed_stores import OPTIONS, write_indexed_store
+from tests.support.jmq_stores import write_jmq_store
+from tests.support.logs import messages, open_segment, write_store
+
+SMALL = ["--segment-mib", "1", "--index-slots", "100", "--index-entries", "100", "--max-message-kib", "100"]
+
+
+def run(tmp_path: Path, *arguments: str) -> int:
+    """The exit code of a command that ends by itself."""
+    return main(["--store", str(tmp_path / "store"), *SMALL, *arguments])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--listen", "localhost"], "--listen: expected IP:PORT, found 'localhost'"),
+        (["--listen", "localhost:10911"], "--listen: expected an IP address, found 'localhost'"),
+        (["--namesrv", "127.0.0.1:0"], "--namesrv: expected IP:PORT, found '127.0.0.1:0'"),
+        (["--listen", "0.0.0.0:10911"], "clients need an address to connect to"),
+        (["--name", "a b"], "--name: expected 1 to 127 characters"),
+        (["--segment-mib", "0"], "segment_size_bytes: expected"),
+        (["--delay-levels", "soon"], "message_delay_level: expected delays such as"),
+        (["--accounts", "/no/such/file"], "cannot be read"),
+        (["--role", "SLAVE"], "it needs to know its master"),
+        (["--role", "SYNC_MASTER"], "its slaves need a port"),
+        (["--ha-master", "127.0.0.1:1"], "only a slave has a master"),
+        (["--broker-id", "2"], "--broker-id: expected 0"),
+        (["--role", "SLAVE", "--register", "127.0.0.1:1", "--broker-id", "0"], "expected more than 0"),
+        (["--layout", "jmq", "--role", "SLAVE", "--register", "127.0.0.1:1"], "its journal is not copied to slaves"),
+        (["--layout", "jmq", "--ha-listen", "127.0.0.1:1"], "its journal is not copied to slaves"),
+        (["--layout", "jmq", "--delay-levels", "1s"], "its messages cannot wait"),
+        (["--layout", "jmq", "--listen", "[::1]:10911"], "expected an IPv4 address for --layout jmq"),
+        (["--layout", "boltmq", "--ha-listen", "127.0.0.1:1"], "its log is not copied to slaves"),
+        (["--layout", "boltmq", "--listen", "[::1]:10911"], "expected an IPv4 address for --layout boltmq"),
+        (["--layout", "jmq", "--segment-mib", "0"], "journal_file_size_bytes: expected"),
+        (["--store", ""], "--store: expected a folder"),
+        (["--store", "/dev/null"], "--store /dev/null: cannot be opened: expected a folder, found a device"),
+        (["--store", "/dev/null/store"], "--store /dev/null/store: cannot be opened: Not a directory"),
+        (["--tls-config", "/no/such/file"], "--tls-config /no/such/file: cannot be read: No such file or directory"),
+        (["--tls-config", "/dev/null"], "--tls-config /dev/null: expected tls.server.keyPath and tls.server.certPath"),
+        (["--tls-mode", "enforcing"], "--tls-mode enforcing: it needs certificates"),
+        (["--listen", "127.0.0.1:2", "--ha-listen", "127.0.0.1:3"], "clients are served 2 ports below it"),
+    ],
+)
+def test_wrong_options_are_told_in_a_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], expected: str
+) -> None:
+    assert run(tmp_path, *arguments) == ExitCode.USAGE
+    errors = capsys.readouterr().err
+    assert expected in errors
+    assert "Traceback" not in errors
+
+
+@pytest.mark.parametrize(("folder", "layout"), [("journal", "rocketmq"), ("journal", "boltmq"), ("commitlog", "jmq")])
+def test_a_store_of_another_layout_is_left_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], folder: str, layout: str
+) -> None:
+    (tmp_path / "store" / folder).mkdir(parents=True)
+    assert run(tmp_path, "--layout", layout) == ExitCode.USAGE
+    assert f"--layout {layout}: {tmp_path / 'store'} holds a store in the layout" in capsys.readouterr().err
+    assert [path.name for path in (tmp_path / "store").iterdir()] == [folder]
+
+
+@pytest.mark.parametrize(("layout", "dialect"), [("rocketmq", BOLTMQ), ("boltmq", ROCKETMQ)])
+def test_a_store_of_another_dialect_is_left_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], layout: str, dialect: Dialect
+) -> None:
+    data = open_segment(messages(3), 1 << 20, dialect=dialect)
+    root = write_store(tmp_path / "store", [(0, data)])
+    assert run(tmp_path, "--layout", layout) == ExitCode.USAGE
+    expected = f"--layout {layout}: {root} holds a store in the layout {dialect.name.lower()}"
+    assert expected in capsys.readouterr().err
+    assert (root / "commitlog" / f"{0:020d}").read_bytes() == data
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--delete-hours", "25"],
+        ["--disk-percent", "75,85"],
+        ["--disk-percent", "90,85,75"],
+        ["--flush", "never"],
+        ["--segment-mib", "nan"],
+        ["--segment-mib", "inf"],
+        ["--max-message-kib", "0"],
+        ["--max-connections", "0"],
+        ["--max-connections", "-5"],
+        ["--transaction-check-max", "-1"],
+        ["--transaction-check-interval", "0s"],
+    ],
+)
+def test_wrong_values_are_usage(tmp_path: Path, arguments: list[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        run(tmp_path, *arguments)
+    assert ended.value.code == ExitCode.USAGE
+
+
+@pytest.mark.parametrize("layout", ["jmq", "boltmq"])
+def test_of_files_in_another_size_the_arguments_are_told_that_open_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], layout: str
+) -> None:
+    if layout == "jmq":
+        write_jmq_store(tmp_path / "store", 10)
+    else:
+        write_indexed_store(tmp_path / "store", 10, options=replace(OPTIONS, dialect=BOLTMQ))
+    sizes: list[str] = []
+    for option in ("--segment-mib", "--queue-entries"):
+        assert run(tmp_path, "--layout", layout, *sizes) == ExitCode.USAGE
+        hint = capsys.readouterr().err.splitlines()[-1]
+        assert hint.startswith(f"  add {option} ")
+        sizes += hint.split()[1:]
+    assert sizes == ["--segment-mib", "0.015625", "--queue-entries", "16"]
+
+
+def test_half_an_account_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COMMITLAKE_BROKER_SECRET_KEY", "a-secret-that-is-not-shown")
+    assert run(tmp_path) == ExitCode.USAGE
+    assert "a-secret-that-is-not-shown" not in capsys.readouterr().err
+
+
+def test_a_port_that_is_taken_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        assert run(tmp_path, "--listen", address, "--namesrv", "none") == ExitCode.USAGE
+    assert f"{address}: cannot listen: Address already in use" in capsys.readouterr().err
+    assert not (tmp_path / "store" / "abort").exists()
+
+
+@pytest.mark.parametrize("has_accounts", [True, False])
+def test_ports_that_other_machines_reach_without_an_account_are_warned_of(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, has_accounts: bool
+) -> None:
+    if has_accounts:
+        monkeypatch.setenv("COMMITLAKE_BROKER_ACCESS_KEY", "the-shop")
+        monkeypatch.setenv("COMMITLAKE_BROKER_SECRET_KEY", "secret-of-the-shop")
+    with socket.socket() as taken:
+        taken.bind(("0.0.0.0", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        listen = ["--listen", f"0.0.0.0:{port}", "--advertise", "127.0.0.1", "--namesrv", f"127.0.0.1:{port}"]
+        assert run(tmp_path, *listen) == ExitCode.USAGE
+    errors = capsys.readouterr().err
+    assert (f"warning: --listen 0.0.0.0:{port} without --accounts" in errors) is not has_accounts
+    assert "warning: --namesrv" not in errors
+
+
+@pytest.mark.parametrize("allowed", [[], ["--ha-allow", "10.0.0.0/8, 192.0.2.7,fd00::/64"]])
+def test_a_port_for_slaves_that_everybody_reaches_is_warned_of(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], allowed: list[str]
+) -> None:
+    with socket.socket() as taken:
+        taken.bind(("0.0.0.0", 0))
+        taken.listen()
+        address = f"0.0.0.0:{taken.getsockname()[1]}"
+        listen = ["--listen", f"127.0.0.1:{free_ports(1)}", "--namesrv", "none", "--ha-listen", address]
+        assert run(tmp_path, *listen, *allowed) == ExitCode.USAGE
+    assert (f"warning: --ha-listen {address} without --ha-allow" in capsys.readouterr().err) is not bool(allowed)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--ha-listen", "127.0.0.1:1", "--ha-allow", "10.0.0.1/8"], "--ha-allow: expected addresses or networks"),
+        (["--ha-listen", "127.0.0.1:1", "--ha-allow", "localhost"], "--ha-allow: expected addresses or networks"),
+        (["--ha-allow", "10.0.0.1"], "there is no port for slaves"),
+    ],
+)
+def test_addresses_of_slaves_that_are_none_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], expected: str
+) -> None:
+    assert run(tmp_path, *arguments) == ExitCode.USAGE
+    assert expected in capsys.readouterr().err
+
+
+def test_the_port_for_slaves_is_told_if_it_is_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        listen = ["--listen", f"127.0.0.1:{free_ports(1)}", "--namesrv", "none"]
+        assert run(tmp_path, *listen, "--ha-listen", address) == ExitCode.USAGE
+    assert f"{address}: cannot listen" in capsys.readouterr().err
+
+
+def test_a_store_that_others_own_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: str, *_: object) -> int:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    monkeypatch.setattr("commitlake.broker_lite.stores.engine.ownership.os.open", refuse)
+    assert run(tmp_path) == ExitCode.USAGE
+    errors = capsys.readouterr().err
+    assert f"cannot be opened: Permission denied: {tmp_path / 'store'}" in errors
+    assert "a folder that this user may write to" in errors
+
+
+def test_a_disk_that_is_full_at_the_end_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def serve(store: MessageStore, *_: object) -> None:
+        with store:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("commitlake.broker_lite.server.run_server", serve)
+    assert run(tmp_path, "--listen", "127.0.0.1:1") == ExitCode.FAILED
+    errors = capsys.readouterr().err
+    assert "could not be put on the disk at the end: [Errno 28] No space left on device" in errors
+    assert "the next start recovers it" in errors
+
+
+def test_a_signal_ends_it_in_order(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first = free_ports(2)
+
+    def stop_when_ready() -> None:
+        for _ in range(200):
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", first)) == 0:
+                    break
+            threading.Event().wait(0.05)
+        signal.raise_signal(signal.SIGTERM)
+
+    stopper = threading.Thread(target=stop_when_ready)
+    stopper.start()
+    try:
+        arguments = ["--listen", f"127.0.0.1:{first}", "--namesrv", f"127.0.0.1:{first + 1}"]
+        assert run(tmp_path, *arguments) == ExitCode.OK
+    finally:
+        stopper.join()
+    assert f"broker broker-a on 127.0.0.1:{first}" in capsys.readouterr().err
+    assert not (tmp_path / "store" / "abort").exists()
+    assert (tmp_path / "store" / "config" / "topics.json").exists()

@@ -1,0 +1,143 @@
+"""Under which name a store is in the lake, and what is said of it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from commitlake.connectors.formats.registry import all_formats
+from commitlake.jobs.cli.broker_name import BrokerName, broker_name
+from commitlake.jobs.cli.command import JobError
+from tests.support.logs import messages, open_segment, write_store
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """A store in a folder that says nothing of its broker."""
+    return write_store(tmp_path / "rocketmq" / "store", [(0, open_segment(messages(2), 1 << 14))])
+
+
+def name_of(store: Path, *known: str, given: str | None = None, conf: Path | None = None) -> BrokerName:
+    """The name of a store, where the lake has these."""
+    return broker_name(str(store), given, str(conf) if conf else None, known, all_formats())
+
+
+def write_conf(file: Path, name: str) -> Path:
+    """A broker.conf with a name."""
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(f"brokerClusterName=c\nbrokerName={name}\n")
+    return file
+
+
+def test_the_folder_is_a_guess_and_told_once(store: Path) -> None:
+    guess = name_of(store)
+    assert guess.name is None
+    assert "is 'rocketmq' in the lake, after its folder: another store may have this name, too" in guess.told
+    assert name_of(store, "rocketmq") == BrokerName(None)
+
+
+@pytest.mark.parametrize("place", ["../conf/broker.conf", "../broker.conf", "broker.conf", "conf/broker.conf"])
+def test_a_file_beside_the_store_names_it(store: Path, place: str) -> None:
+    file = write_conf(store / place, "broker-a")
+    found = name_of(store)
+    assert found.name == "broker-a"
+    assert "is 'broker-a' in the lake: brokerName in " in found.told
+    assert file.resolve() == Path(found.told.rsplit(" ", 1)[1]).resolve()
+    assert name_of(store, "broker-a") == BrokerName("broker-a")
+
+
+def test_a_store_goes_on_under_the_name_that_it_had(store: Path) -> None:
+    conf = write_conf(store / "broker.conf", "broker-a")
+    assert name_of(store, "rocketmq", conf=conf) == BrokerName(None)
+
+
+def test_the_file_that_is_given_goes_before_one_beside(store: Path, tmp_path: Path) -> None:
+    write_conf(store / "broker.conf", "broker-a")
+    assert name_of(store, conf=write_conf(tmp_path / "mine.conf", "broker-b")).name == "broker-b"
+
+
+def test_a_name_that_is_given_goes_before_all(store: Path) -> None:
+    write_conf(store / "broker.conf", "broker-a")
+    assert name_of(store, given="mine") == BrokerName("mine")
+
+
+def test_a_path_of_many_stores_names_them_itself(store: Path) -> None:
+    assert broker_name(f"{store.parent.parent}/{{broker}}/store", None, None, (), all_formats()) == BrokerName(None)
+
+
+def test_a_file_that_is_not_there_is_an_error(store: Path, tmp_path: Path) -> None:
+    with pytest.raises(JobError, match="cannot be read"):
+        name_of(store, conf=tmp_path / "none.conf")
+
+
+HOSTILE = {
+    "an escape": "evil\\u001b[2Jname",
+    "a direction": "evil\\u202ename",
+    "a surrogate": "evil\\ud800",
+    "a NUL": "evil\\u0000",
+    "a line": "evil\\nname",
+    "a path": "../../evil",
+    "5,000 characters": "e" * 5000,
+    "characters that are long once escaped": "\\u8a02" * 60,
+    "a space": "evil ",
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE.values(), ids=HOSTILE)
+@pytest.mark.parametrize("place", ["../conf/broker.conf", "broker.conf"])
+def test_a_strange_name_beside_the_store_is_passed_over_with_a_clean_warning(
+    store: Path, caplog: pytest.LogCaptureFixture, place: str, name: str
+) -> None:
+    write_conf(store / place, name)
+    assert "is 'rocketmq' in the lake, after its folder" in name_of(store).told
+    (warning,) = caplog.messages
+    assert "is not used for the store's name: brokerName: expected a broker's name" in warning
+    assert "--broker NAME" in warning
+    assert warning.isascii()
+    assert warning.isprintable()
+    assert len(warning) < 1000
+
+
+@pytest.mark.parametrize("name", HOSTILE.values(), ids=HOSTILE)
+def test_a_strange_name_that_is_given_is_refused(store: Path, tmp_path: Path, name: str) -> None:
+    conf = write_conf(tmp_path / "mine.conf", name)
+    with pytest.raises(JobError, match=r"^--broker-conf .*: brokerName: expected a broker's name"):
+        name_of(store, conf=conf)
+    given = name.encode().decode("unicode_escape")
+    with pytest.raises(JobError, match=r"^--broker: expected a broker's name"):
+        name_of(store, given=given)
+    assert name_of(store, given, given=given).name == given  # what was archived so goes on
+
+
+def test_a_file_beside_the_store_that_cannot_be_read_is_passed_over(
+    store: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    outside = write_conf(tmp_path / "outside.conf", "secret")
+    (store / "broker.conf").symlink_to(outside)
+    (store / "conf").mkdir()
+    os.mkfifo(store / "conf" / "broker.conf")
+    (store.parent / "broker.conf").write_text("[broker]\n[[[[")
+    assert name_of(store).name is None
+    assert len(caplog.messages) == 3
+    assert not any("--broker-conf" in each or "secret" in each for each in caplog.messages)
+
+
+def test_only_the_name_is_read_of_a_file_beside_the_store(store: Path) -> None:
+    file = write_conf(store / "broker.conf", "broker-a")
+    file.write_text(file.read_text() + "messageDelayLevel=never\nmaxIndexNum=-1\n")
+    assert name_of(store).name == "broker-a"
+
+
+def test_the_settings_above_a_store_may_be_a_link(store: Path, tmp_path: Path) -> None:
+    (tmp_path / "etc").mkdir()
+    write_conf(tmp_path / "etc" / "broker.conf", "broker-a")
+    (store.parent / "conf").symlink_to(tmp_path / "etc")
+    assert name_of(store).name == "broker-a"
+
+
+def test_a_folders_name_that_is_too_long_for_the_lake_is_refused(tmp_path: Path) -> None:
+    store = write_store(tmp_path / ("\u8a02" * 60) / "store", [(0, open_segment(messages(2), 1 << 14))])
+    with pytest.raises(JobError, match="too long for the lake"):
+        name_of(store)

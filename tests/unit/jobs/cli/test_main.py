@@ -1,0 +1,404 @@
+"""The command `commitlake` itself: help, versions, configuration, exit codes, and how little it imports."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import importlib.metadata
+import logging
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from commitlake.connectors.formats.engine.continuity import StoreReplacedError
+from commitlake.connectors.formats.engine.errors import DamagedLogError, OptionError, StoreError
+from commitlake.connectors.lake.committer import ConcurrentArchiveError
+from commitlake.connectors.lake.packs.errors import PackStoreError, PackStoreUnavailableError
+from commitlake.connectors.lake.paths import LakeError
+from commitlake.connectors.object_store.errors import S3Error, S3UnavailableError
+from commitlake.jobs.cli import main as cli
+from commitlake.jobs.cli.command import JobError, job_parser, run_job
+from commitlake.schemas.errors import ExitCode
+
+ROOT = Path(__file__).parents[4]
+ANSI = re.compile(r"\x1b\[[0-9;]*m")
+
+
+@pytest.fixture(autouse=True)
+def own_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """No settings from outside: neither a TOML file here nor the environment."""
+    folder = tmp_path / "here"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("HOME", str(folder))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    for name in [name for name in os.environ if name.startswith("COMMITLAKE_")]:
+        monkeypatch.delenv(name)
+    return folder
+
+
+def run_python(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """A program in a Python of its own."""
+    return subprocess.run(
+        [sys.executable, "-c", program, *arguments],
+        cwd=ROOT, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+
+
+# --- help and version ---
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"]])
+def test_help_lists_every_job_and_the_exit_codes(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(arguments) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    for name, purpose in cli.JOBS.items():
+        assert re.search(rf"^  {name} +{re.escape(purpose)}$", out, re.MULTILINE)
+    for code in ExitCode:
+        assert re.search(rf"\b{int(code)} \w", out)
+
+
+def test_version_is_the_installed_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["--version"]) == 0
+    assert capsys.readouterr().out == f"commitlake {importlib.metadata.version('commitlake')}\n"
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [("archiv", "archive"), ("querry", "query"), ("dmup", "dump"), ("zzz", None), ("--nothing", None)],
+)
+def test_a_job_that_is_not_there_is_told_with_the_nearest(
+    given: str, meant: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main([given]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert f"there is no job {given!r}" in err
+    assert ("Did you mean" in err) == (meant is not None)
+    if meant:
+        assert f"Did you mean {meant!r}?" in err
+    assert "commitlake --help lists the jobs" in err
+
+
+@pytest.mark.parametrize("name", sorted(cli.JOBS))
+def test_the_help_of_a_job_shows_examples_that_are_its_own(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main([name, "--help"])
+    assert ended.value.code == 0
+    out = ANSI.sub("", capsys.readouterr().out)
+    assert "examples:" in out
+    assert f"  commitlake {name}" in out
+    assert "COMMITLAKE_<OPTION>" in out
+    for option in ("--config", "--quiet", "--verbose"):
+        assert option in out
+
+
+def shell_words(command: str) -> list[str]:
+    """The words of an example up to a pipe, without `commitlake JOB`."""
+    import shlex
+
+    words = shlex.split(command)
+    return words[1 : words.index("|")] if "|" in words else words[1:]
+
+
+@pytest.mark.parametrize("name", sorted(cli.JOBS))
+def test_the_examples_of_a_job_are_understood_by_its_parser(name: str) -> None:
+    module = importlib.import_module(f"commitlake.jobs.{name}.command")
+    assert module.EXAMPLES
+    for command, purpose in module.EXAMPLES:
+        assert purpose
+        assert command.split()[0] == name
+        if "--from -" not in command:  # what the job joins before it parses
+            module.build_parser().parse_args(shell_words(command))
+
+
+# --- configuration ---
+
+
+def read_config(*arguments: str) -> argparse.Namespace:
+    """What a job with a few options of every form is told."""
+    parser = job_parser("fill", "Fill a lake.", [("fill --store a", "an example")])
+    parser.add_argument("--store", default="default")
+    parser.add_argument("--max-rows", type=int, default=1)
+    parser.add_argument("--topic", action="append", default=[])
+    parser.add_argument("--body", choices=("none", "text"), default="none")
+    return parser.parse_args(list(arguments))
+
+
+def test_a_default_is_the_last_resort() -> None:
+    assert read_config().store == "default"
+
+
+def test_a_file_of_the_user_is_above_the_default(own_folder: Path) -> None:
+    (own_folder / ".config").mkdir()
+    file = own_folder / ".config" / "commitlake.toml"
+    file.write_text('[fill]\nstore = "home"\nmax-rows = 7\n[other]\nstore = "x"\n')
+    assert (read_config().store, read_config().max_rows) == ("home", 7)
+
+
+@pytest.mark.parametrize(("folder", "store"), [("{own}/settings", "xdg"), ("settings", "home"), ("", "home")])
+def test_the_users_file_is_where_the_desktop_has_its_settings(
+    own_folder: Path, monkeypatch: pytest.MonkeyPatch, folder: str, store: str
+) -> None:
+    for name, value in ((".config", "home"), ("settings", "xdg")):
+        (own_folder / name).mkdir()
+        (own_folder / name / "commitlake.toml").write_text(f'[fill]\nstore = "{value}"\n')
+    monkeypatch.setenv("XDG_CONFIG_HOME", folder.format(own=own_folder))
+    assert read_config().store == store
+
+
+@pytest.mark.parametrize("name", ["conf/commitlake.toml", "commitlake.toml", "conf/commitlake.example.toml"])
+def test_a_file_in_the_current_folder_is_not_read_unasked(own_folder: Path, name: str) -> None:
+    (own_folder / name).parent.mkdir(exist_ok=True)
+    (own_folder / name).write_text('[fill]\nstore = "planted"\n')
+    assert read_config().store == "default"
+    assert read_config("--config", name).store == "planted"
+
+
+def test_a_file_that_is_named_is_above_the_others(own_folder: Path) -> None:
+    (own_folder / ".config").mkdir()
+    (own_folder / ".config" / "commitlake.toml").write_text('[fill]\nstore = "file"\nmax-rows = 7\n')
+    (own_folder / "mine.toml").write_text('[fill]\nstore = "mine"\ntopic = ["a", "b"]\nbody = "text"\nverbose = true\n')
+    config = read_config("--config", "mine.toml")
+    assert (config.store, config.max_rows, config.topic, config.body) == ("mine", 7, ["a", "b"], "text")
+    assert config.verbose
+
+
+def test_the_environment_is_above_files(own_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (own_folder / "mine.toml").write_text('[fill]\nstore = "file"\nmax-rows = 7\n')
+    monkeypatch.setenv("COMMITLAKE_STORE", "environment")
+    monkeypatch.setenv("COMMITLAKE_MAX_ROWS", "8")
+    config = read_config("--config", "mine.toml")
+    assert (config.store, config.max_rows) == ("environment", 8)
+
+
+def test_an_argument_is_above_all(own_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (own_folder / "mine.toml").write_text('[fill]\nstore = "file"\ntopic = ["a"]\n')
+    monkeypatch.setenv("COMMITLAKE_STORE", "environment")
+    config = read_config("--config", "mine.toml", "--store", "argument", "--topic", "b")
+    assert (config.store, config.topic) == ("argument", ["b"])
+
+
+def test_other_variables_with_the_prefix_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COMMITLAKE_TEST_CACHE", "/tmp/x")
+    monkeypatch.setenv("COMMITLAKE_NOTHING", "1")
+    assert read_config().store == "default"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('[fill]\nmax-rows = "many"\n', "max-rows"),
+        ('[fill]\nbody = "html"\n', "body"),
+        ("[fill\n", "TOML"),
+        ('[fill]\nstoer = "a"\n', "stoer"),
+    ],
+)
+def test_a_wrong_value_in_a_file_is_a_wrong_usage(
+    own_folder: Path, capsys: pytest.CaptureFixture[str], text: str, words: str
+) -> None:
+    (own_folder / "mine.toml").write_text(text)
+    with pytest.raises(SystemExit) as ended:
+        read_config("--config", "mine.toml")
+    assert ended.value.code == 2
+    assert words in capsys.readouterr().err
+
+
+def test_a_wrong_value_in_the_environment_is_a_wrong_usage(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COMMITLAKE_MAX_ROWS", "many")
+    with pytest.raises(SystemExit) as ended:
+        read_config()
+    assert ended.value.code == 2
+    assert "many" in capsys.readouterr().err
+
+
+def test_a_file_that_is_not_there_is_a_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        read_config("--config", "nowhere.toml")
+    assert ended.value.code == 2
+    assert "nowhere.toml" in capsys.readouterr().err
+
+
+def test_options_are_not_guessed_from_their_beginning(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        read_config("--sto", "a")
+    assert "--sto" in capsys.readouterr().err
+
+
+def test_quiet_and_verbose_exclude_each_other() -> None:
+    with pytest.raises(SystemExit):
+        read_config("--quiet", "--verbose")
+
+
+def test_a_query_begins_two_hours_ago_by_environment_as_by_argument(monkeypatch: pytest.MonkeyPatch) -> None:
+    from commitlake.jobs.query import command as query
+
+    monkeypatch.setenv("COMMITLAKE_FROM", "-2h")
+    assert query.build_parser().parse_args(["--lake", "l"]).start is not None
+
+
+# --- exit codes ---
+
+
+@pytest.fixture
+def root_logger() -> Iterator[None]:
+    """Leaves the root logger as it was: jobs set it up for their process."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+def run_with(what: Callable[[], ExitCode], *arguments: str) -> int:
+    """The exit code of a job that does this."""
+    return int(run_job(job_parser("fill", "Fill.", []), lambda _: what(), arguments))
+
+
+def raising(error: BaseException) -> Callable[[], ExitCode]:
+    """A job that ends in an error."""
+
+    def job() -> ExitCode:
+        raise error
+
+    return job
+
+
+@pytest.mark.parametrize("code", list(ExitCode))
+@pytest.mark.usefixtures("root_logger")
+def test_what_a_job_gives_is_its_exit_code(code: ExitCode) -> None:
+    assert run_with(lambda: code) == code
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (JobError("a sentence", "a hint"), 2),
+        (JobError("a sentence", exit_code=ExitCode.REFUSED), 4),
+        (StoreError("a sentence"), 2),
+        (OptionError("a sentence"), 2),
+        (LakeError("a sentence"), 2),
+        (DamagedLogError("a sentence"), 3),
+        (StoreReplacedError("a sentence"), 4),
+        (ConcurrentArchiveError("a sentence"), 4),
+    ],
+)
+@pytest.mark.usefixtures("root_logger")
+def test_an_error_that_a_user_can_mend_is_a_sentence(
+    error: Exception, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_with(raising(error)) == code
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.splitlines()[0] == "commitlake fill: error: a sentence"
+    assert "Traceback" not in err
+    assert ("a hint" in err) == bool(getattr(error, "hint", ""))
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (S3Error("no bucket", "Make it"), 2),
+        (S3UnavailableError("a busy server", "Later"), 1),
+        (PackStoreError("s3://bucket", "a bucket", "none", "Make it"), 2),
+        (PackStoreUnavailableError("s3://bucket", "a bucket", "a busy server", "Later"), 1),
+    ],
+)
+@pytest.mark.usefixtures("root_logger")
+def test_a_scheduler_may_try_again_what_may_go_well_later(
+    error: Exception, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_with(raising(error)) == code
+    assert capsys.readouterr().err == f"commitlake fill: error: {error}\n"
+
+
+class PanicException(BaseException):
+    """What a panic in another language looks like in this one."""
+
+
+@pytest.mark.usefixtures("root_logger")
+def test_a_panic_is_a_sentence_too(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_with(raising(PanicException("Invalid object store url"))) == 1
+    assert capsys.readouterr().err.splitlines()[0] == "commitlake fill: error: PanicException: Invalid object store url"
+    with pytest.raises(GeneratorExit):
+        run_with(raising(GeneratorExit()))
+
+
+@pytest.mark.usefixtures("root_logger")
+def test_an_error_that_is_ours_names_itself_and_where_to_look(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_with(raising(ZeroDivisionError("by\nzero"))) == 1
+    err = capsys.readouterr().err
+    assert err.splitlines()[0] == "commitlake fill: error: ZeroDivisionError: by"
+    assert "--verbose shows the stack trace" in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.usefixtures("root_logger")
+def test_verbose_shows_the_stack_trace(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_with(raising(ZeroDivisionError()), "--verbose") == 1
+    err = capsys.readouterr().err
+    assert "Traceback" in err
+    assert "ZeroDivisionError: no message" in err
+
+
+@pytest.mark.usefixtures("root_logger")
+def test_an_interrupt_is_told_and_has_its_code(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_with(raising(KeyboardInterrupt())) == 130
+    assert "interrupted" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", sorted(cli.JOBS))
+def test_an_option_that_is_not_there_is_a_wrong_usage(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main([name, "--no-such-option"])
+    assert ended.value.code == 2
+    assert "commitlake " + name in capsys.readouterr().err
+
+
+def test_an_archive_of_nothing_is_refused_before_spark_starts(tmp_path: Path) -> None:
+    done = run_python(
+        "import sys\nfrom commitlake.jobs.cli import main as cli\ncode = cli.main(sys.argv[1:])\n"
+        "assert 'pyspark.core.context' not in sys.modules or not "
+        "sys.modules['pyspark.core.context'].SparkContext._active_spark_context\nsys.exit(code)",
+        "archive", "--store", str(tmp_path / "nowhere"), "--lake", str(tmp_path / "lake"),
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "nowhere does not exist" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "lake").exists()
+
+
+# --- start ---
+
+
+def test_the_command_imports_no_job_and_nothing_heavy() -> None:
+    done = run_python(
+        "import sys\nimport commitlake.jobs.cli.main\n"
+        "found = {name.removeprefix('commitlake.').split('.')[0] for name in sys.modules}\n"
+        "print(sorted(found & {'pyspark', 'py4j', 'numpy', 'pandas', 'pyarrow', 'numba', 'deltalake', 'rich', "
+        "'configargparse', 'connectors', 'schemas', 'pipelines'}))"
+    )
+    assert (done.returncode, done.stdout) == (0, "[]\n")
+
+
+@pytest.mark.parametrize("name", ["query", "dump"])
+def test_jobs_without_a_jvm_do_not_import_spark(name: str) -> None:
+    done = run_python(
+        f"import sys\nimport commitlake.jobs.{name}.command\n"
+        "print(sorted({n.split('.')[0] for n in sys.modules} & {'pyspark', 'py4j', 'pandas', 'numba'}))"
+    )
+    assert (done.returncode, done.stdout) == (0, "[]\n")
+
+
+def test_the_installed_command_is_this_one() -> None:
+    command = Path(sys.executable).parent / "commitlake"
+    done = subprocess.run([command, "--version"], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (0, f"commitlake {importlib.metadata.version('commitlake')}\n")

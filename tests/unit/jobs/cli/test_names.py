@@ -1,0 +1,220 @@
+"""Names that are not there: settings, topics, brokers, and options without an effect."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from commitlake.connectors.formats.engine.errors import OptionError
+from commitlake.connectors.option_names import known_options
+from commitlake.connectors.rocketmq.options import (
+    ACCESS_KEY_VARIABLE,
+    SECRET_KEY_VARIABLE,
+    SECURITY_TOKEN_VARIABLE,
+    TLS_CONFIG_VARIABLE,
+)
+from commitlake.jobs.cli.command import job_parser, run_job
+from commitlake.jobs.cli.names import did_you_mean, there_are
+from commitlake.jobs.cli.settings_check import OTHER_VARIABLES, VARIABLES, variables_of_all_jobs
+from commitlake.jobs.dump import command as dump
+from commitlake.jobs.explain import command as explain
+from commitlake.jobs.guard import command as guard
+from commitlake.jobs.rebuild import command as rebuild
+from commitlake.jobs.verify import command as verify
+from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.layouts.rocketmq.sysflag import INNER_BATCH
+from commitlake.schemas.remoting.tls_properties import CLIENT_PASSWORD_VARIABLE, SERVER_PASSWORD_VARIABLE
+from tests.support.jmq_stores import write_jmq_store
+from tests.support.logs import messages, new_message, open_segment, write_store
+
+
+@pytest.fixture(autouse=True)
+def no_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Neither a file of the user nor variables."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in [name for name in os.environ if name.startswith("COMMITLAKE_")]:
+        monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """A store with a folder of queues."""
+    root = write_store(tmp_path / "store", [(0, open_segment(messages(5), 1 << 16))])
+    (root / "consumequeue" / "orders" / "0").mkdir(parents=True)
+    return root
+
+
+def run(*arguments: str) -> int:
+    """The exit code of a job with two options."""
+    parser = job_parser("archive", "Archive.", [])
+    parser.add_argument("--store")
+    parser.add_argument("--max-rows")
+    return run_job(parser, lambda _: ExitCode.OK, arguments)
+
+
+def test_the_nearest_name_is_named() -> None:
+    assert did_you_mean("ordes", ["payments", "orders"]) == " Did you mean 'orders'?"
+    assert did_you_mean("zzz", ["payments", "orders"]) == ""
+    assert there_are([]) == "there are none"
+    assert there_are(f"t{number}" for number in range(10)).endswith("t7 and 2 more")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[archvie]\nstore = 'x'\n", "the table 'archvie' is read by no job. Did you mean 'archive'?"),
+        ("store = 'x'\n", "the key 'store' is read by no job"),
+        ("[archive]\nstoer = 'x'\n", "[archive] has the key 'stoer', which is no option. Did you mean 'store'?"),
+        ("archive = 1\n", "expected a table [archive], found a value"),
+    ],
+)
+def test_a_file_of_settings_with_a_wrong_name_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, words: str
+) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(text)
+    with pytest.raises(SystemExit) as ended:
+        run("--config", str(file))
+    assert ended.value.code == 2
+    assert words in " ".join(capsys.readouterr().err.split())
+
+
+def test_tables_of_other_jobs_are_no_mistake(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text("[archive]\nstore = 'x'\n[query]\nlake = 'y'\n")
+    assert run("--config", str(file)) == 0
+
+
+@pytest.mark.parametrize(
+    ("variable", "warns"),
+    [("COMMITLAKE_STORRE", True), ("COMMITLAKE_STORE", False), ("COMMITLAKE_JARS", False), ("COMMITLAKE_LIMIT", False)],
+)
+def test_a_variable_of_no_job_is_warned_of(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], variable: str, warns: bool
+) -> None:
+    monkeypatch.setenv(variable, "1")
+    assert run() == 0
+    error = capsys.readouterr().err
+    assert ("Did you mean 'COMMITLAKE_STORE'?" in error) == warns
+    assert bool(error) == warns
+
+
+def test_variables_of_secrets_and_tls_are_known() -> None:
+    credentials = {ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE, SECURITY_TOKEN_VARIABLE, TLS_CONFIG_VARIABLE}
+    assert credentials | {SERVER_PASSWORD_VARIABLE, CLIENT_PASSWORD_VARIABLE} <= OTHER_VARIABLES
+
+
+def test_variables_that_are_known_without_a_parser_are_those_of_options() -> None:
+    assert variables_of_all_jobs() >= VARIABLES
+
+
+def test_an_option_of_a_source_that_is_nearly_right_is_named() -> None:
+    with pytest.raises(OptionError, match=r"unknown option 'topcis' \(did you mean 'topics'\?\)"):
+        known_options({"topcis": "a"}, ["topics", "queueIds"], OptionError)
+
+
+def test_a_topic_without_queues_is_refused(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert dump.main([str(store), "--consumequeue", "--topic", "ordes"]) == 2
+    assert "no queue of a topic 'ordes'. Did you mean 'orders'?" in capsys.readouterr().err
+
+
+def test_a_queue_that_a_topic_does_not_have_is_refused(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert dump.main([str(store), "--consumequeue", "--topic", "orders", "--queue", "7"]) == 2
+    assert "the store has no queue 7 of 'orders'; there are 0" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "warning"),
+    [
+        (["--topic", "ordes"], "there is no queue of a topic 'ordes'. Did you mean 'orders'?"),
+        (["--topic", "orders", "--queue", "7"], "there is no queue 7 of 'orders'; there are 0"),
+        (["--queue", "7"], "there is no queue 7 of any topic; there are 0"),
+        (["--topic", "orders", "--queue", "0"], ""),
+    ],
+)
+def test_explain_warns_of_topics_and_queues_that_no_store_has(
+    store: Path, capsys: pytest.CaptureFixture[str], options: list[str], warning: str
+) -> None:
+    assert explain.main([str(store), *options]) == 0
+    error = capsys.readouterr().err
+    assert warning in error
+    assert bool(error) == bool(warning)
+
+
+def test_explain_does_not_warn_where_a_store_has_no_folders_of_queues(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = write_store(tmp_path / "bare", [(0, open_segment(messages(5), 1 << 16))])
+    assert explain.main([str(root), "--topic", "ordes"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_a_rebuild_of_a_topic_that_is_nowhere_is_refused(
+    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = [str(store), "--out", str(tmp_path / "out"), "--local", "--quiet", "--topic"]
+    assert rebuild.main([*arguments, "ordes"]) == 2
+    assert "have a topic 'ordes'. Did you mean 'orders'?" in capsys.readouterr().err
+
+
+def test_a_refused_rebuild_of_some_topics_leaves_the_folder_empty(store: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    topic = messages(1)[0].topic
+    arguments = [str(store), "--out", str(out), "--local", "--quiet", "--topic", topic]
+    assert rebuild.main([*arguments, "--topic", "nowhere"]) == 2
+    assert list(out.iterdir()) == []
+    assert rebuild.main(arguments) == 0
+
+
+def test_a_topic_with_batch_queues_only_is_rebuilt(tmp_path: Path) -> None:
+    batch = new_message(queue_id=2, sys_flag=INNER_BATCH, properties=(("INNER_NUM", "3"),))
+    root = write_store(tmp_path / "store", [(0, open_segment([batch], 1 << 16))])
+    out = tmp_path / "out"
+    assert rebuild.main([str(root), "--out", str(out), "--local", "--quiet", "--topic", batch.topic]) == 0
+    assert (out / "batchconsumequeue" / batch.topic / "2").is_dir()
+
+
+def test_guard_warns_of_a_store_that_the_lake_does_not_know(
+    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guard, "_read_progress", lambda _: {"broker-a": None})
+    guard.main(["--store", str(store), "--lake", str(tmp_path / "lake"), "--broker", "broker-aa"])
+    assert "the lake has no store 'broker-aa', so nothing of it is archived. Did you mean 'broker-a'?" in (
+        capsys.readouterr().err
+    )
+
+
+@pytest.mark.parametrize(
+    ("main", "options", "words"),
+    [
+        (verify.main, ["--processes", "2"], "--processes has no effect without --local"),
+        (verify.main, ["--s3-region", "x", "--local"], "--s3-region has no effect without --lake"),
+        (rebuild.main, ["--out", "out", "--threads", "2"], "--threads has no effect without --local"),
+        (dump.main, ["--index", "--body", "text"], "--body has no effect with --consumequeue and --index"),
+    ],
+)
+def test_an_option_without_an_effect_is_refused(
+    store: Path, capsys: pytest.CaptureFixture[str], main: object, options: list[str], words: str
+) -> None:
+    assert main([str(store), *options]) == 2  # type: ignore[operator]
+    assert words in capsys.readouterr().err
+
+
+def test_options_of_an_index_are_refused_for_a_store_that_has_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = write_jmq_store(tmp_path / "jmq", 20)
+    assert rebuild.main([str(root), "--out", str(tmp_path / "out"), "--local", "--index-slots", "5"]) == 2
+    assert "--index-slots has no effect: a JMQ store has no IndexFiles" in capsys.readouterr().err
+
+
+def test_a_variable_for_another_job_is_no_such_option(
+    store: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("COMMITLAKE_PROCESSES", "2")
+    monkeypatch.setattr("commitlake.connectors.runtime.spark_session.get_session", lambda *_: next(iter(())))
+    arguments = verify.build_parser().parse_args([str(store)])
+    with pytest.raises(StopIteration):  # it came as far as asking for a session
+        verify.job(arguments)

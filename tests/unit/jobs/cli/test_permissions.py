@@ -1,0 +1,83 @@
+"""Places that may not be read: the same error and exit code from every job."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from commitlake.connectors.lake.committer import open_for_append
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.jobs.cli.permissions import denied_place
+
+ROOT = Path(__file__).parents[4]
+PROGRAM = """
+import importlib, os, sys
+sys.path.insert(0, sys.argv[1])
+# Whatever a job loads is loaded before it may no longer be.
+import commitlake.connectors.lake.reader
+import commitlake.pipelines.audit.moment
+import commitlake.jobs.guard.report
+import commitlake.jobs.guard.rules
+import commitlake.pipelines.retention.watch
+import commitlake.jobs.maintain.work
+import commitlake.jobs.cli.settings_check
+import commitlake.pipelines.restore.run
+import commitlake.jobs.cli.permissions
+import commitlake.jobs.cli.broker_name
+import commitlake.jobs.cli.names
+modules = {}
+for name in ("query", "guard", "maintain", "audit", "restore"):
+    modules[name] = importlib.import_module(f"commitlake.jobs.{name}.command")
+if os.geteuid() == 0:
+    os.seteuid(65534)
+for name, *arguments in (line.split() for line in sys.argv[2].splitlines()):
+    print(modules[name].main(arguments), flush=True)
+"""
+
+
+@pytest.mark.parametrize("denied", ["lake", "lake/messages", "lake/messages/_delta_log"])
+def test_a_lake_that_may_not_be_read_is_the_same_error_everywhere(tmp_path: Path, denied: str) -> None:
+    tmp_path.chmod(0o755)
+    for parent in tmp_path.parents[:2]:
+        parent.chmod(0o755)
+    lake = tmp_path / "lake"
+    open_for_append(LakePaths(str(lake)).messages)
+    (tmp_path / denied).chmod(0)
+    commands = [f"{name} --lake {lake}" for name in ("query", "maintain", "audit")]
+    commands += [f"guard --lake {lake} --store {tmp_path}", f"restore --lake {lake} --out {tmp_path}/out"]
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", PROGRAM, str(ROOT), "\n".join(commands)],
+            capture_output=True, text=True, timeout=120, check=False, env={**os.environ, "HOME": "/"},
+        )  # fmt: skip
+    finally:
+        (tmp_path / denied).chmod(0o755)
+    assert done.stdout.split() == ["2"] * len(commands), done.stderr
+    assert done.stderr.count("may not be read") == len(commands)
+    assert str(tmp_path / "lake") in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("error", "place"),
+    [
+        (PermissionError(errno.EACCES, "Permission denied", "/data/lake"), "/data/lake"),
+        (OSError(errno.EROFS, "Read-only file system", "/data/out"), "/data/out"),
+        (OSError("Generic LocalFileSystem error: Unable to open file /l/a: Permission denied (os error 13)"), "/l/a"),
+        (RuntimeError("java.nio.file.AccessDeniedException: s3a://b/k: status code: 403"), "s3a://b/k"),
+        (OSError(errno.ENOSPC, "No space left on device", "/data"), None),
+        (ValueError("of something else"), None),
+    ],
+)
+def test_the_place_is_found_in_the_error(error: Exception, place: str | None) -> None:
+    assert denied_place(error) == place
+
+
+def test_the_place_is_found_in_the_cause_of_an_error() -> None:
+    error = RuntimeError("wrapped")
+    error.__cause__ = PermissionError(errno.EPERM, "Operation not permitted", "/data/x")
+    assert denied_place(error) == "/data/x"

@@ -1,0 +1,123 @@
+"""guard on stores that are not RocketMQ's: whose rules, and which file of settings."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from commitlake.jobs.guard import command as guard
+from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.layouts.boltmq.dialect import BOLTMQ
+from tests.support.indexed_stores import OPTIONS, write_indexed_store
+from tests.support.jmq_stores import write_jmq_store
+
+COUNT = 120
+AROUND_THE_CLOCK = "deleteWhen=" + ";".join(f"{hour:02}" for hour in range(24))
+HOUR = 3600
+
+
+@pytest.fixture
+def boltmq(tmp_path: Path) -> Path:
+    """A running BoltMQ broker's store, whose segments are an hour old."""
+    store = write_indexed_store(tmp_path / "broker-b" / "store", COUNT, options=replace(OPTIONS, dialect=BOLTMQ))
+    for segment in (store / "commitlog").iterdir():
+        touch(segment, 1)
+    (store / "abort").touch()
+    touch(store / "abort", 10)
+    return store
+
+
+def touch(path: Path, hours: float) -> None:
+    """Let a file be so old."""
+    os.utime(path, (time.time() - hours * HOUR,) * 2)
+
+
+def run(capsys: pytest.CaptureFixture[str], store: Path, *more: str) -> tuple[int, list[dict[str, str]], str]:
+    """Exit code, rows and standard error of a run without a lake, in a time zone where it is 03:xx."""
+    behind = time.gmtime().tm_hour - 3
+    zone = f"Etc/GMT{behind - 24 if behind > 12 else behind:+d}"  # its sign is POSIX's
+    arguments = ["--store", str(store), "--lake", str(store.parent / "no-lake"), "--output", "csv", *more]
+    code = guard.main([*arguments, "--broker-time-zone", zone])
+    captured = capsys.readouterr()
+    return code, list(csv.DictReader(io.StringIO(captured.out))), captured.err
+
+
+def write_toml(folder: Path, hours: int = 24, more: str = "") -> str:
+    """A broker.toml; 04 is what BoltMQ's own sample has."""
+    path = folder / "broker.toml"
+    path.write_text(f"# 删除\n{more}\n[broker]\ndelete_when=04\n[store]\nfile_reserved_time={hours}\n", "utf-8")
+    return str(path)
+
+
+def test_boltmqs_file_is_read(boltmq: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, rows, err = run(capsys, boltmq, "--broker-conf", write_toml(tmp_path, 12))
+    assert code == ExitCode.OK
+    assert [row["verdict"] for row in rows] == ["waits"] * len(rows)
+    assert f"BoltMQ's rules, settings from {tmp_path}/broker.toml: 12 hours, at 04; it forgets all ages before" in err
+    code, rows, _ = run(capsys, boltmq, "--broker-conf", write_toml(tmp_path, 1))
+    assert code == ExitCode.DAMAGE
+    assert [row["verdict"] for row in rows[:-1]] == ["at risk"] * (len(rows) - 1)
+
+
+def test_boltmq_deletes_what_it_wrote_before_its_start(boltmq: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, boltmq)[0] == ExitCode.OK
+    touch(boltmq / "abort", 0.5)
+    code, rows, _ = run(capsys, boltmq)
+    assert code == ExitCode.DAMAGE
+    assert [row["verdict"] for row in rows[:-1]] == ["at risk"] * (len(rows) - 1)
+
+
+def test_boltmq_that_is_stopped_forgets_all_ages_when_it_starts(
+    boltmq: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (boltmq / "abort").unlink()
+    code, _, err = run(capsys, boltmq)
+    assert code == ExitCode.DAMAGE
+    assert "settings from its defaults: 48 hours, at 04; it forgets all ages before its next start" in err
+
+
+def test_a_slave_of_boltmq_keeps_nothing(boltmq: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    conf = write_toml(tmp_path, more='[cluster]\nbroker_role="SLAVE"')
+    code, _, err = run(capsys, boltmq, "--broker-conf", conf)
+    assert code == ExitCode.DAMAGE
+    assert "as a slave it knows the age of no segment" in err
+
+
+def test_a_file_of_rocketmqs_is_not_taken_for_boltmqs(
+    boltmq: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for text in ("fileReservedTime=1", AROUND_THE_CLOCK):
+        conf = tmp_path / "broker.conf"
+        conf.write_text(text)
+        code, rows, err = run(capsys, boltmq, "--broker-conf", str(conf))
+        assert (code, rows) == (ExitCode.USAGE, [])
+        assert "expected" in err
+        assert "broker-b is a store of BoltMQ's: name its broker.toml" in err
+
+
+def test_a_file_of_boltmqs_is_not_taken_for_rocketmqs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    conf = write_toml(tmp_path)
+    rocketmq = write_indexed_store(tmp_path / "broker-a" / "store", 5)
+    jmq = write_jmq_store(tmp_path / "broker-j" / "store", 5)
+    for store in (rocketmq, jmq):
+        code, rows, err = run(capsys, store, "--broker-conf", conf)
+        assert (code, rows) == (ExitCode.USAGE, [])
+        assert f"--broker-conf: {conf} has BoltMQ's settings, and {store}/" in err
+
+
+def test_of_jmq_it_is_told_whose_rules_these_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = write_jmq_store(tmp_path / "broker-j" / "store", COUNT)
+    for segment in (store / "journal").iterdir():
+        touch(segment, 2)
+    conf = tmp_path / "broker.conf"
+    conf.write_text(f"fileReservedTime=1\n{AROUND_THE_CLOCK}")
+    code, rows, err = run(capsys, store, "--broker-conf", str(conf))
+    assert code == ExitCode.DAMAGE
+    assert [row["verdict"] for row in rows[:-1]] == ["at risk"] * (len(rows) - 1)
+    assert "rules of broker-j: RocketMQ's rules, by which broker_lite deletes files of a journal" in err

@@ -1,0 +1,338 @@
+"""maintain: what it does to a lake, what it tells, and beside whom it can run."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import multiprocessing
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from unittest.mock import Mock
+
+import pytest
+from deltalake import DeltaTable
+
+from commitlake.connectors.lake.archive_log import read_last_commit
+from commitlake.connectors.lake.committer import commit_messages
+from commitlake.connectors.lake.data_files import DataFile
+from commitlake.connectors.lake.packs.reader import read_body
+from commitlake.jobs.maintain import command as maintain
+from commitlake.pipelines.maintenance.expiry import read_expiries
+from commitlake.pipelines.maintenance.sorted_tables import SORTED_TABLES
+from commitlake.pipelines.message_keys.follow import follow_keys
+from commitlake.pipelines.message_keys.lookup import find_keys
+from commitlake.schemas.errors import ExitCode
+from tests.support.lakes import FIRST_DATE, GrowingLake, data_files, rows_of, shop_messages
+
+DAY_SECONDS = 86_400
+STATISTICS = '{"numRecords": 10}'
+
+
+@pytest.fixture
+def growing(tmp_path: Path) -> GrowingLake:
+    """A lake of four runs, each of two days."""
+    growing = GrowingLake(tmp_path)
+    for seed in range(4):
+        growing.write(shop_messages(50, days=2, seed=seed))
+        growing.archive()
+    return growing
+
+
+def run(capsys: pytest.CaptureFixture[str], growing: GrowingLake, *more: str) -> tuple[int, str]:
+    """Exit code and what a run tells."""
+    code = maintain.main(["--lake", growing.lake.root, *more])
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    return code, captured.err
+
+
+def state(growing: GrowingLake) -> dict[str, float]:
+    """Every file of the lake with the time it was written."""
+    root = Path(growing.lake.root)
+    return {str(path.relative_to(root)): path.stat().st_mtime for path in root.rglob("*") if path.is_file()}
+
+
+def test_every_table_has_few_files_and_the_same_rows(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
+    tables = [table for table in SORTED_TABLES if Path(getattr(growing.lake, table)).exists()]
+    before = {table: rows_of(getattr(growing.lake, table)) for table in tables}
+    assert {"messages", "archive_runs"} <= set(tables)
+    code, told = run(capsys, growing)
+    assert code == ExitCode.OK
+    assert {table: rows_of(getattr(growing.lake, table)) for table in tables} == before
+    assert len(data_files(growing.lake.messages)) == 2
+    assert len(data_files(growing.lake.archive_runs)) == 1
+    assert "messages: 8 files, " in told
+    assert " -> 2 files, " in told
+    assert "  merged: 8 files into 2 (" in told
+    assert "bodies: nothing to delete" in told
+    assert "done in" in told
+
+
+def test_a_second_run_has_nothing_to_do(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
+    run(capsys, growing)
+    before = state(growing)
+    code, told = run(capsys, growing)
+    assert code == ExitCode.OK
+    assert "merged" not in told
+    assert state(growing) == before
+
+
+def test_a_dry_run_tells_and_changes_nothing(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
+    before = state(growing)
+    code, told = run(capsys, growing, "--dry-run", "--keep", "messages=30d", "--keep", "bodies=30d")
+    assert code == ExitCode.OK
+    assert "  too old: 200 rows in 8 files (" in told
+    assert "  to merge: 8 files into 2 (" in told
+    assert "bodies: to delete\n  too old: 8 packs (" in told
+    assert "nothing was changed" in told
+    assert state(growing) == before
+
+
+def test_bodies_go_before_rows_do(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
+    code, told = run(capsys, growing, "--keep", "bodies=30d", "--keep", "archive_runs=90d")
+    assert code == ExitCode.OK
+    assert "  too old: 8 packs (" in told
+    assert not list(Path(growing.lake.bodies).rglob("*.zst"))
+    assert len(rows_of(growing.lake.messages)) == 200
+    assert len(rows_of(growing.lake.archive_runs)) == 4
+
+
+def test_bodies_do_not_outlive_their_rows(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
+    run(capsys, growing, "--keep", "messages=30d")
+    assert rows_of(growing.lake.messages) == []
+    assert not list(Path(growing.lake.bodies).rglob("*.zst"))
+    growing.write(shop_messages(5, seed=8))
+    assert growing.archive().sequence == 5
+    assert len(rows_of(growing.lake.messages)) == 5
+
+
+def test_bodies_can_be_read_afterwards(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
+    run(capsys, growing)
+    from commitlake.connectors.lake.packs.frames import BodyRef
+    from commitlake.connectors.lake.packs.stores import LocalPackStore
+
+    store = LocalPackStore(growing.lake.bodies)
+    for row in rows_of(growing.lake.messages)[:20]:
+        assert len(read_body(store, BodyRef(**row["body_ref"]), row["body_crc"])) == row["body_size"]
+
+
+def test_keys_are_found_before_and_behind_and_go_on_being_followed(
+    growing: GrowingLake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    follow_keys(growing.lake)
+    growing.write(shop_messages(30, seed=5))
+    growing.archive()
+    follow_keys(growing.lake)
+    before, rows = find_keys(growing.lake, ["order-7"]).num_rows, rows_of(growing.lake.message_keys)
+    code, told = run(capsys, growing)
+    assert code == ExitCode.OK
+    assert "message_keys: 2 files" in told
+    assert rows_of(growing.lake.message_keys) == rows
+    assert find_keys(growing.lake, ["order-7"]).num_rows == before == 5
+    growing.write(shop_messages(30, seed=6))
+    growing.archive()
+    assert follow_keys(growing.lake).rows == 30
+    assert find_keys(growing.lake, ["order-7"]).num_rows == 6
+
+
+def damage_what_comes(growing: GrowingLake, seed: int) -> None:
+    """Let the store grow by messages of which some are not readable."""
+    end = len(growing.log)
+    growing.write(shop_messages(10, seed=seed))
+    growing.log[end + 300 : end + 340] = b"\xff" * 40
+    growing.write([])
+
+
+def test_what_a_stopped_run_has_left_for_other_tables_is_kept(
+    growing: GrowingLake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    damage_what_comes(growing, seed=5)
+    growing.archive()
+    damage_what_comes(growing, seed=6)
+    commit = growing.archive(finish=False)
+    (name,) = (file.path for file in commit.files["quarantine"])
+    old = time.time() - 10 * DAY_SECONDS
+    os.utime(Path(growing.lake.quarantine) / name, (old, old))
+    code, told = run(capsys, growing)
+    assert code == ExitCode.OK
+    assert "not vacuumed: a stopped archive run has files for it" in told
+    growing.write(shop_messages(10, seed=7))
+    growing.archive()
+    assert commit.run_id in {row["run_id"] for row in rows_of(growing.lake.quarantine)}
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--keep", "mesages=30d"], "there is no table 'mesages'. Did you mean 'messages'?"),
+        (["--broker", "a"], "--broker has no effect without --store"),
+        (["--store", "a"], "--store has no effect without --repair"),
+        (["--repair", "--spark"], "--spark has no effect with --repair"),
+        (["--vacuum-after", "1h"], "--vacuum-after: expected at least 1d, found 1 h"),
+        (["--target-mib", "0"], "--target-mib: expected at least 1, found 0"),
+        (["--bodies", "gs://bucket/bodies", "--keep", "messages=30d"], "bodies in gs://bucket/bodies: expected"),
+    ],
+)
+def test_a_wrong_option_is_told(
+    growing: GrowingLake, capsys: pytest.CaptureFixture[str], more: list[str], message: str
+) -> None:
+    before = state(growing)
+    code, told = run(capsys, growing, *more)
+    assert code == ExitCode.USAGE
+    assert message in told
+    assert state(growing) == before
+
+
+def test_spark_is_asked_for_a_session_and_a_dry_run_needs_none(
+    growing: GrowingLake, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask = Mock(side_effect=ZeroDivisionError)
+    monkeypatch.setattr("commitlake.connectors.runtime.spark_session.get_session", ask)
+    for options in (["--local"], ["--spark", "--dry-run"], []):
+        assert run(capsys, growing, *options)[0] == 0
+    ask.assert_not_called()
+    assert run(capsys, growing, "--spark")[0] == ExitCode.FAILED
+    ask.assert_called_once_with("maintain", None)
+
+
+@pytest.mark.parametrize("option", [["--keep", "messages=999999w"], ["--vacuum-after", "999999w"]])
+def test_a_time_of_which_there_is_no_date_is_told(capsys: pytest.CaptureFixture[str], option: list[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        maintain.main(["--lake", "lake", *option])
+    assert "'999999w' is too long" in capsys.readouterr().err
+
+
+def test_what_is_dropped_is_announced(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
+    run(capsys, growing, "--keep", "bodies=30d", "--keep", "messages=36500d")
+    (said,) = read_expiries(DeltaTable(growing.lake.messages)).items()
+    today = datetime.datetime.now(datetime.UTC).date()
+    assert said == ("bodies", today - datetime.timedelta(days=30))
+    run(capsys, growing, "--keep", "bodies=20d", "--keep", "messages=60d")
+    said_of = read_expiries(DeltaTable(growing.lake.messages))
+    assert said_of == {"bodies": said[1], "messages": today - datetime.timedelta(days=60)}  # no pack was left to go
+
+
+def test_packs_of_another_lake_in_the_same_place_are_left_alone(
+    growing: GrowingLake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pack = min(Path(growing.lake.bodies).rglob("*.zst"))
+    other = Path(str(pack).replace("broker=broker-a", "broker=broker-b"))
+    other.parent.mkdir(parents=True)
+    shutil.copy(pack, other)
+    run(capsys, growing, "--keep", "bodies=30d")
+    assert list(Path(growing.lake.bodies).rglob("*.zst")) == [other]
+
+
+def test_a_folder_that_is_no_lake_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert maintain.main(["--lake", str(tmp_path)]) == ExitCode.USAGE
+    assert "is not a lake" in capsys.readouterr().err
+
+
+def test_a_keep_without_a_time_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        maintain.main(["--lake", "lake", "--keep", "messages"])
+    assert "expected a table and a time" in capsys.readouterr().err
+
+
+# --- small commits, other processes ---
+
+
+@pytest.mark.parametrize("commits", [20, pytest.param(200, marks=pytest.mark.long("more commits of the same kind"))])
+def test_many_small_commits_become_one_file(tmp_path: Path, capsys: pytest.CaptureFixture[str], commits: int) -> None:
+    growing = GrowingLake(tmp_path)
+    growing.write(shop_messages(10))
+    last = growing.archive()
+    (first,) = Path(growing.lake.messages).rglob("*.parquet")
+    for number in range(1, commits):  # what a stream does, without reading a log for it
+        name = f"part-{number}.parquet"
+        shutil.copy(first, first.with_name(name))
+        file = DataFile(f"{first.parent.name}/{name}", FIRST_DATE, first.stat().st_size, 10, STATISTICS)
+        last = dataclasses.replace(last, sequence=last.sequence + 1)
+        commit_messages(DeltaTable(growing.lake.messages), [file], last)
+    before = rows_of(growing.lake.messages)
+    assert (len(before), len(data_files(growing.lake.messages))) == (10 * commits, commits)
+    assert run(capsys, growing)[0] == ExitCode.OK
+    assert rows_of(growing.lake.messages) == before
+    assert len(data_files(growing.lake.messages)) == 1
+    assert read_last_commit(growing.lake.messages) == last
+    assert (Path(growing.lake.messages) / "_delta_log" / "_last_checkpoint").exists()
+
+
+def _maintain(lake: str, codes: multiprocessing.Queue[int], count: int) -> None:
+    for _ in range(count):
+        codes.put(maintain.main(["--lake", lake, "--quiet"]))
+
+
+def test_beside_a_running_archive_and_another_maintain_nothing_is_lost(tmp_path: Path) -> None:
+    growing = GrowingLake(tmp_path)
+    growing.write(shop_messages(20))
+    growing.archive()
+    context = multiprocessing.get_context("spawn")
+    codes: multiprocessing.Queue[int] = context.Queue()
+    others = [context.Process(target=_maintain, args=(growing.lake.root, codes, 5)) for _ in range(2)]
+    for other in others:
+        other.start()
+    runs = 1
+    while any(other.is_alive() for other in others):
+        growing.write(shop_messages(20, seed=runs))
+        growing.archive()
+        runs += 1
+    found = [codes.get(timeout=10) for _ in range(10)]
+    assert set(found) <= {ExitCode.OK, ExitCode.REFUSED}
+    assert ExitCode.OK in found
+    offsets = [row["physical_offset"] for row in rows_of(growing.lake.messages)]
+    assert len(offsets) == len(set(offsets)) == growing.count
+    assert sorted(row["sequence"] for row in rows_of(growing.lake.archive_runs)) == list(range(1, runs + 1))
+    last = read_last_commit(growing.lake.messages)
+    assert last is not None
+    assert last.sequence == runs
+    notes = [entry.get("userMetadata", "") for entry in DeltaTable(growing.lake.messages).history()]
+    assert any("commitlake.maintain" in note for note in notes)
+
+
+KILLED = """
+import os, signal, sys
+from commitlake.pipelines.maintenance import compaction
+step, lake = sys.argv[1:]
+whole = getattr(compaction, step)
+def and_die(*arguments, **named):
+    result = whole(*arguments, **named) if step == "_merge" else None
+    os.kill(os.getpid(), signal.SIGKILL)
+setattr(compaction, step, and_die)
+from commitlake.jobs.maintain import command as maintain
+maintain.main(["--lake", lake, "--quiet"])
+"""
+
+
+@pytest.mark.parametrize("step", ["_write", "_merge", "exchange_files"])
+def test_killed_at_any_step_the_next_run_makes_it_good(
+    growing: GrowingLake, capsys: pytest.CaptureFixture[str], step: str
+) -> None:
+    before = rows_of(growing.lake.messages)
+    killed = subprocess.run([sys.executable, "-c", KILLED, step, growing.lake.root], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert rows_of(growing.lake.messages) == before
+    left = set(Path(growing.lake.messages).rglob("*.parquet*")) | set(Path(growing.lake.messages).rglob(".*.tmp"))
+    for path in left:
+        os.utime(path, (time.time() - 8 * DAY_SECONDS,) * 2)
+    code, _ = run(capsys, growing)
+    assert code == ExitCode.OK
+    assert rows_of(growing.lake.messages) == before
+    assert not list(Path(growing.lake.messages).rglob(".*.tmp"))
+
+
+def test_bodies_in_a_tables_folder_are_not_cleaned_up_around(
+    growing: GrowingLake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = Path(growing.lake.messages) / "packs"
+    place.mkdir()
+    code, told = run(capsys, growing, "--vacuum-after", "1d", "--bodies", str(place))
+    assert code == ExitCode.USAGE
+    assert f"the bodies of this lake lie in {growing.lake.messages}, and would be deleted" in told
+    assert "--bodies-moved" in told
+    assert place.is_dir()

@@ -1,0 +1,223 @@
+"""`commitlake query --body`: the body of one message as it was sent, or of each row as a column."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import io
+import json
+import os
+import pty
+import subprocess
+import sys
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import write_deltalake
+
+from commitlake.connectors.lake.packs.stores import LocalPackStore
+from commitlake.connectors.lake.packs.writer import write_pack
+from commitlake.jobs.query import command as query
+from commitlake.schemas.layouts.rocketmq.commitlog import body_crc
+from commitlake.schemas.tables.messages import MESSAGES, PARTITION_COLUMNS
+from tests.support.packs import NAME, TOKEN, append
+from tests.support.query_lakes import ROOT, Row, message, table_of
+
+TEXT = '{"order": "4711", "city": "北京"}'
+BODIES: list[tuple[str, bytes, str]] = [  # key, stored body, codec
+    ("text", TEXT.encode(), "none"),
+    ("packed", zlib.compress(TEXT.encode() * 500), "zlib"),
+    ("binary", bytes(range(256)), "none"),
+    ("empty", b"", "none"),
+    ("escape", b"\x1b[2J", "none"),
+    ("broken", b"not zlib", "zlib"),
+    ("bomb", zlib.compress(bytes(65 << 20), 9), "zlib"),
+    ("twice", b"first", "none"),
+    ("twice", b"second", "none"),
+]
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lake with a message for each body, one that has none, and one whose CRC is of another."""
+    root = tmp_path_factory.mktemp("lake")
+    with write_pack(LocalPackStore(root / "bodies"), NAME) as writer:
+        append(writer, [body for _, body, _ in BODIES])
+    refs = writer.finish()
+    rows: list[Row] = []
+    for number, (key, body, codec) in enumerate(BODIES):
+        names = ("frame_offset", "frame_length", "offset", "length")
+        place: dict[str, Any] = {name: int(getattr(refs, f"{name}s")[number]) for name in names}
+        ref = {"pack": NAME, **place}
+        rows.append(message(number, keys=[key], body_ref=ref, body_crc=body_crc(body), body_codec=codec))
+    rows.append(message(50, keys=["none"], body_ref=None, body_crc=1))
+    rows.append(rows[0] | {"keys": ["changed"], "body_crc": 1})
+    expired = {**rows[0]["body_ref"], "pack": NAME.replace(TOKEN, TOKEN[::-1])}
+    rows.append(rows[0] | {"keys": ["expired"], "body_ref": expired})
+    write_deltalake(str(root / "messages"), table_of(rows, MESSAGES), partition_by=list(PARTITION_COLUMNS))
+    return root
+
+
+@pytest.fixture(autouse=True)
+def own_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No settings from outside."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in [name for name in os.environ if name.startswith("COMMITLAKE_")]:
+        monkeypatch.delenv(name)
+
+
+def ask(capfdbinary: pytest.CaptureFixture[bytes], lake: Path, *arguments: object) -> tuple[int, bytes, str]:
+    """What `query` gives: exit code, standard output, standard error."""
+    capfdbinary.readouterr()
+    code = query.main(["--lake", str(lake), *map(str, arguments)])
+    out, err = capfdbinary.readouterr()
+    return code, out, err.decode()
+
+
+@pytest.mark.parametrize(
+    ("key", "options", "expected"),
+    [
+        ("text", [], TEXT.encode()),
+        ("packed", [], TEXT.encode() * 500),
+        ("packed", ["--stored-body"], BODIES[1][1]),
+        ("binary", [], bytes(range(256))),
+        ("empty", [], b""),
+        ("twice", ["--limit", 1], b"first"),
+        ("twice", ["--limit", 1, "--order-by", "store_timestamp desc"], b"second"),
+    ],
+)
+def test_the_body_of_one_message_is_all_that_is_written(
+    key: str, options: list[object], expected: bytes, lake: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    assert ask(capfdbinary, lake, "--key", key, "--body", *options) == (0, expected, "")
+
+
+def test_a_body_goes_to_an_output_that_takes_text_only(
+    lake: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for key, code, expected in (("packed", 0, TEXT * 500), ("binary", 2, "")):
+        out = io.StringIO()
+        monkeypatch.setattr(sys, "stdout", out)
+        assert query.main(["--lake", str(lake), "--key", key, "--body"]) == code
+        assert out.getvalue() == expected
+    assert "add --body-out FILE" in capsys.readouterr().err
+
+
+def test_a_body_goes_to_a_file(lake: Path, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    code, out, err = ask(capfdbinary, lake, "--key", "binary", "--body-out", "body.bin")
+    assert (code, out, err) == (0, b"", "256 bytes in body.bin\n")
+    assert (tmp_path / "body.bin").read_bytes() == bytes(range(256))
+    code, out, err = ask(capfdbinary, lake, "--key", "binary", "--body-out", "nowhere/body.bin")
+    assert (code, out) == (2, b"")
+    assert "--body-out nowhere/body.bin: No such file or directory" in err
+
+
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [
+        ("nobody", "no message matches: expected one, for --body"),
+        ("none", "has no body in the lake: its body_ref is null"),
+        ("broken", "expected zlib, found 8 bytes that are not"),
+        ("bomb", "expected at most"),
+        ("changed", "expected a body with the CRC 1 "),
+        ("expired", "Has it expired by a lifecycle rule?"),
+    ],
+)
+def test_a_body_that_cannot_be_had_is_an_error_in_a_sentence(
+    key: str, words: str, lake: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    code, out, err = ask(capfdbinary, lake, "--key", key, "--body")
+    assert (code, out) == (2, b"")
+    assert words in err
+    assert "Traceback" not in err
+
+
+def test_of_several_messages_none_is_chosen(lake: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    code, out, err = ask(capfdbinary, lake, "--key", "twice", "--body")
+    assert (code, out) == (2, b"")
+    assert f"--body is of one message, found {message(7)['msg_id']}, {message(8)['msg_id']}\n" in err
+    assert "--limit 1 for the first" in err
+    assert "and more" in ask(capfdbinary, lake, "--body")[2]
+
+
+KEYS = [word for key in ("text", "packed", "binary", "empty", "none") for word in ("--key", key)]
+ROWS_WITH_BODIES = [
+    (TEXT, None),
+    (TEXT * 500, None),
+    (None, base64.b64encode(bytes(range(256))).decode()),
+    ("", None),
+    (None, None),
+]
+
+
+def test_json_lines_have_the_body_as_text_or_in_base64(lake: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    code, out, err = ask(capfdbinary, lake, *KEYS, "--body", "--output", "jsonl", "--columns", "keys")
+    rows = [json.loads(line) for line in out.splitlines()]
+    assert code == 0, err
+    assert [(row["body"], row["body_base64"]) for row in rows] == ROWS_WITH_BODIES
+    assert {tuple(row) for row in rows} == {("keys", "body", "body_base64")}
+    code, out, err = ask(capfdbinary, lake, "--key", "text", "--body", "--output", "jsonl")
+    assert list(json.loads(out)) == [name for name in MESSAGES.names if name != "store_date"] + ["body", "body_base64"]
+
+
+def test_csv_has_two_columns_more(lake: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    out = ask(capfdbinary, lake, *KEYS, "--body", "--output", "csv", "--columns", "body_size")[1]
+    found = list(csv.reader(io.StringIO(out.decode())))
+    assert found[0] == ["body_size", "body", "body_base64"]
+    assert [(row[1] or None, row[2] or None) for row in found[1:]] == [(b or None, e) for b, e in ROWS_WITH_BODIES]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--body", "--count"], "--body and --count"),
+        (["--body", "--table", "archive_runs"], "--body is of messages"),
+        (["--body", "--columns", "topic"], "--body prints no columns"),
+        (["--body", "--output", "jsonl", "--limit", "0"], "expected --limit 1 to 1000, found 0"),
+        (["--body", "--output", "jsonl", "--limit", "1001"], "with_bodies"),
+        (["--body-out", "x", "--output", "jsonl"], "--body-out is for one body"),
+        (["--stored-body"], "--stored-body goes with --body"),
+        (["--body", "--bodies", "http://x/y"], "a file: URI, or s3://bucket/prefix"),
+        (["--body", "--bodies", "s3://AKIA:secret@bucket/x"], "holds credentials. Leave them out"),
+        (["--body", "--bodies", "s3://"], "expected s3://bucket/prefix"),
+    ],
+)
+def test_a_wrong_option_is_refused(
+    arguments: Sequence[str], words: str, lake: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    code, out, err = ask(capfdbinary, lake, *arguments)
+    assert (code, out) == (2, b"")
+    assert words in err
+    assert "secret" not in err
+
+
+def test_bodies_may_lie_elsewhere(lake: Path, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    arguments = ["--key", "text", "--body", "--bodies"]
+    code, _, err = ask(capfdbinary, lake, *arguments, tmp_path / "empty")
+    assert code == 2
+    assert f"--bodies {tmp_path / 'empty'}: expected the folder of the lake's packs, found none" in err
+    assert ask(capfdbinary, lake, *arguments, (lake / "bodies").as_uri())[1] == TEXT.encode()
+
+
+def at_a_terminal(lake: Path, key: str) -> tuple[int, str]:
+    """Exit code and what a terminal shows."""
+    main, terminal = pty.openpty()
+    command = [sys.executable, "-m", "commitlake.jobs.cli.main", "query", "--lake", str(lake), "--key", key, "--body"]
+    done = subprocess.run(command, stdout=terminal, stderr=terminal, cwd=ROOT, check=False, timeout=120)
+    os.close(terminal)
+    shown = os.read(main, 10_000).decode()
+    os.close(main)
+    return done.returncode, shown
+
+
+def test_a_terminal_is_shown_text_only(lake: Path) -> None:
+    assert at_a_terminal(lake, "text") == (0, TEXT + "\r\n")
+    for key in ("escape", "binary"):
+        code, shown = at_a_terminal(lake, key)
+        assert code == 2
+        assert "the body is not text" in shown
+        assert "\x1b" not in shown

@@ -1,0 +1,346 @@
+"""The command `rebuild`: what it makes, what it says, and how it ends."""
+
+from __future__ import annotations
+
+import errno
+import json
+import random
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from commitlake.broker_lite.stores.rocketmq import MessageStore
+from commitlake.jobs.rebuild.command import main
+from commitlake.jobs.verify import command as verify
+from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.layouts.segments import segment_name
+from commitlake.schemas.store_files import rename_file
+from tests.support.indexed_stores import OPTIONS, SEGMENT_BYTES, Clock, message, write_indexed_store
+from tests.support.jmq_stores import FILE_BYTES, write_jmq_store
+
+LOCAL = ("--local", "--threads", "1")
+HOLDER = """
+import sys
+from commitlake.broker_lite.stores.engine.ownership import StoreLock
+from pathlib import Path
+lock = StoreLock(Path(sys.argv[1]))
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture(scope="session")
+def intact(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store that nobody changes."""
+    return write_indexed_store(tmp_path_factory.mktemp("rebuilt") / "broker-a" / "store", 200)
+
+
+@pytest.fixture
+def store(intact: Path, tmp_path: Path) -> Path:
+    """A copy of it."""
+    return Path(shutil.copytree(intact, tmp_path / "broker-b" / "store"))
+
+
+def damage(store: Path) -> None:
+    """Flip a bit in the second record's body."""
+    path = store / "commitlog" / segment_name(0)
+    data = bytearray(path.read_bytes())
+    data[int.from_bytes(data[:4], "big") + 90] ^= 1
+    path.write_bytes(data)
+
+
+def test_a_store_is_rebuilt_into_a_folder(intact: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(intact), "--out", str(tmp_path / "out"), *LOCAL]) == ExitCode.OK
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "200 records" in printed.err
+    assert "200 entries of 12 queues, 800 keys in 5 index files" in printed.err
+    path = Path("consumequeue") / "rare" / "0" / segment_name(0)
+    assert (tmp_path / "out" / path).read_bytes() == (intact / path).read_bytes()
+
+
+def test_quiet_says_nothing(intact: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(intact), "--out", str(tmp_path / "out"), *LOCAL, "--quiet"]) == ExitCode.OK
+    assert capsys.readouterr() == ("", "")
+
+
+def test_topics_can_be_named(intact: Path, tmp_path: Path) -> None:
+    arguments = ["--topic", "rare", "--topic", "topic-1", *LOCAL]
+    assert main([str(intact), "--out", str(tmp_path / "out"), *arguments]) == ExitCode.OK
+    assert sorted(path.name for path in (tmp_path / "out" / "consumequeue").iterdir()) == ["rare", "topic-1"]
+
+
+def test_sizes_can_be_given(intact: Path, tmp_path: Path) -> None:
+    sizes = ["--queue-file-size", "400", "--index-slots", "10", "--index-entries", "40", "--index-tags", "no"]
+    assert main([str(intact), "--out", str(tmp_path / "out"), *LOCAL, *sizes]) == ExitCode.OK
+    assert {path.stat().st_size for path in (tmp_path / "out" / "index").iterdir()} == {40 + 4 * 10 + 20 * 40}
+    assert {path.stat().st_size for path in (tmp_path / "out" / "consumequeue").rglob("0*") if path.is_file()} >= {400}
+
+
+def test_a_store_is_rebuilt_in_place(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.rmtree(store / "consumequeue" / "topic-1")
+    assert main([str(store), "--in-place", *LOCAL]) == ExitCode.OK
+    assert "kept" in capsys.readouterr().err
+    assert (store / "consumequeue" / "topic-1").is_dir()
+    assert len(list(store.glob("consumequeue.old-*"))) == len(list(store.glob("index.old-*"))) == 1
+    assert verify.main([str(store), "--local", "--processes", "1", "--quiet"]) == ExitCode.OK
+
+
+def test_a_store_that_a_process_holds_is_refused(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = [sys.executable, "-c", HOLDER, str(store)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        before = sorted(store.rglob("*"))
+        assert main([str(store), "--in-place", *LOCAL]) == ExitCode.REFUSED
+        assert sorted(store.rglob("*")) == before
+        holder.communicate("")
+    assert "stop the broker, or give --out" in capsys.readouterr().err
+
+
+def test_a_damaged_log_ends_with_3_and_says_what_to_do(
+    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    damage(store)
+    assert main([str(store), "--out", str(tmp_path / "out"), *LOCAL]) == ExitCode.DAMAGE
+    assert "1 ranges of the log" in (told := capsys.readouterr().err)
+    assert "--salvage writes one that it reads to its end" in told
+
+
+def test_a_damaged_log_is_not_rebuilt_in_place(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    whole = (store / "commitlog" / segment_name(0)).read_bytes()
+    damage(store)
+    for _ in range(2):  # what the first try left does not keep the second from being made
+        assert main([str(store), "--in-place", *LOCAL]) == ExitCode.DAMAGE
+        assert "nothing was replaced: log_bad_crc" in (told := capsys.readouterr().err)
+        assert "--salvage with --out writes a clean one" in told
+        assert list(store.glob("*.old-*")) == []
+    (store / "commitlog" / segment_name(0)).write_bytes(whole)
+    assert main([str(store), "--in-place", *LOCAL]) == ExitCode.OK
+
+
+class StoppedError(BaseException):
+    """What interrupts a run as a signal would."""
+
+
+def stop(*_: object, **__: object) -> None:
+    raise StoppedError
+
+
+def interrupted(store: Path, monkeypatch: pytest.MonkeyPatch, where: str, *more: str) -> None:
+    """A run in place that ends at the first call of a function."""
+    with monkeypatch.context() as patched:
+        patched.setattr(where, stop)
+        with pytest.raises(StoppedError):
+            main([str(store), "--in-place", *LOCAL, *more])
+
+
+def let_a_broker_write(store: Path, count: int) -> None:
+    chance = random.Random(1)
+    with MessageStore.open(store, OPTIONS, clock=Clock()) as opened:
+        for number in range(1000, 1000 + count):
+            opened.put(message(number, chance))
+
+
+@pytest.mark.parametrize("where", ["run._build", "replace.verify_stores", "replace.sync_folder", "replace.rename_file"])
+def test_what_a_broker_writes_between_two_runs_is_in_what_the_second_makes(
+    store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], where: str
+) -> None:
+    interrupted(store, monkeypatch, f"commitlake.pipelines.rebuild.{where}")
+    let_a_broker_write(store, 30)
+    assert main([str(store), "--in-place", *LOCAL]) == ExitCode.OK
+    assert "230 records" in capsys.readouterr().err
+    assert verify.main([str(store), "--local", "--processes", "1", "--quiet"]) == ExitCode.OK
+    assert not (store / ".rebuilt-in-place").exists()
+
+
+def test_what_a_broker_makes_between_two_renames_is_kept_beside_too(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+
+    def stop_at_the_new(path: Path, target: Path, *, below: Path) -> None:
+        if path.parent.name == ".rebuilt-in-place":
+            raise StoppedError
+        rename_file(path, target, below=below)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("commitlake.pipelines.rebuild.replace.rename_file", stop_at_the_new)
+        with pytest.raises(StoppedError):
+            main([str(store), "--in-place", *LOCAL])
+    assert not (store / "consumequeue").exists()
+    let_a_broker_write(store, 0)
+    assert main([str(store), "--in-place", *LOCAL]) == ExitCode.OK
+    assert sorted(len(list(path.glob("*/*/*"))) > 0 for path in store.glob("consumequeue.old-*")) == [True, True]
+    assert verify.main([str(store), "--local", "--processes", "1", "--quiet"]) == ExitCode.OK
+
+
+@pytest.mark.parametrize("place", [".", "commitlog/new"])
+def test_out_does_not_go_past_the_stores_lock(store: Path, capsys: pytest.CaptureFixture[str], place: str) -> None:
+    for name in ("consumequeue", "index"):
+        shutil.rmtree(store / name)
+    (store / "checkpoint").unlink()
+    before = sorted(store.rglob("*"))
+    assert main([str(store), "--out", str(store / place), *LOCAL]) == ExitCode.USAGE
+    assert "--in-place takes the store's lock" in capsys.readouterr().err
+    assert sorted(store.rglob("*")) == before
+
+
+def test_a_full_disk_is_told_and_the_next_run_goes_on(
+    store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("commitlake.pipelines.rebuild.queue_folder.QueueFolder._write", refuse)
+        assert main([str(store), "--in-place", *LOCAL]) == ExitCode.FAILED
+    assert "No space left on device\n  nothing of the store is lost; run again" in capsys.readouterr().err
+    assert list(store.glob("*.old-*")) == []
+    assert main([str(store), "--in-place", *LOCAL]) == ExitCode.OK
+
+
+def test_the_mark_of_a_crash_goes_with_what_it_is_about(store: Path) -> None:
+    (store / "abort").write_bytes(b"4711")
+    assert main([str(store), "--in-place", "--topic", "rare", *LOCAL]) == ExitCode.OK
+    assert (store / "abort").exists()  # the index is still the crashed broker's
+    assert main([str(store), "--in-place", *LOCAL]) == ExitCode.OK
+    assert not (store / "abort").exists()
+    assert [path.read_bytes() for path in store.glob("abort.old-*")] == [b"4711"]
+
+
+def test_compacted_topics_keep_the_mark_of_a_crash(store: Path) -> None:
+    (store / "abort").touch()
+    (store / "compaction" / "compactionLog" / "orders").mkdir(parents=True)
+    assert main([str(store), "--in-place", *LOCAL]) == ExitCode.OK
+    assert (store / "abort").exists()
+
+
+def test_a_damaged_queue_that_the_log_has_nothing_of_is_not_called_a_damaged_log(
+    store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = store / "consumequeue" / "lonely" / "0" / segment_name(0)
+    path.parent.mkdir(parents=True)
+    path.write_bytes(bytes(100))
+    assert main([str(store), "--in-place", *LOCAL]) == ExitCode.DAMAGE
+    told = capsys.readouterr().err
+    assert "nothing was replaced: queue_file_size at consumequeue/lonely/0" in told
+    assert "move damaged ones elsewhere" in told
+    assert "salvage" not in told
+
+
+def test_a_run_with_other_options_finishes_the_one_before_and_is_made_itself(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interrupted(store, monkeypatch, "commitlake.pipelines.rebuild.replace.sync_folder", "--topic", "rare")
+    shutil.rmtree(store / "consumequeue" / "topic-1")
+    assert main([str(store), "--in-place", *LOCAL]) == ExitCode.OK
+    assert verify.main([str(store), "--local", "--processes", "1", "--quiet"]) == ExitCode.OK
+
+
+def test_a_record_whose_topic_no_folder_can_have_is_told_and_does_not_keep_the_others_from_being_replaced(
+    store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = store / "commitlog" / segment_name(0)
+    data = path.read_bytes()
+    path.write_bytes(data.replace(b"\x07topic-1", b"\x07top\0c-1", 1))
+    shutil.rmtree(store / "consumequeue" / "rare")
+    assert main([str(store), "--in-place", *LOCAL]) == ExitCode.DAMAGE
+    assert "1 entries are left out: no folder can have their topics' names" in capsys.readouterr().err
+    assert (store / "consumequeue" / "rare").is_dir()
+
+
+def test_salvage_makes_a_store_without_damage(store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    damage(store)
+    (store / "commitlog" / segment_name(SEGMENT_BYTES)).unlink()
+    out = tmp_path / "clean"
+    assert main([str(store), "--out", str(out), "--salvage", *LOCAL]) == ExitCode.DAMAGE
+    assert "2 damaged ranges" in capsys.readouterr().err
+    rows = [json.loads(line) for line in (out / "salvage-damages.jsonl").read_text().splitlines()]
+    assert [(row["fault"], row["became"]) for row in rows] == [("body_crc", "filler"), ("missing_segment", "blank")]
+    verify.main([str(out), "--local", "--processes", "1", "--output", "json"])
+    (report,) = json.loads(capsys.readouterr().out)
+    assert not any(code.startswith(("log_bad", "log_hole", "log_missing", "index_")) for code in report["counts"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["/nowhere", "--out", "{out}", "--local"], "does not exist"),
+        (["{store}", "--in-place", "--salvage"], "--salvage changes no store"),
+        (["{store}", "--out", "{out}", "--salvage", "--topic", "rare"], "--salvage takes all of a log"),
+        (["{store}", "--out", "{store}", "--local"], "is the store's own folder"),
+        (["{store}", "--out", "{store}", "--salvage", "--local"], "is the store's own folder"),
+        (["{store}", "--out", "{out}", "--local", "--queue-file-size", "30"], "expected a multiple of 20, found 30"),
+    ],
+)
+def test_what_cannot_be_done_is_said(
+    intact: Path, tmp_path: Path, arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    places = {"{store}": str(intact), "{out}": str(tmp_path / "out")}
+    assert main([places.get(each, each) for each in arguments]) == ExitCode.USAGE
+    assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "options", [["--delay-levels=soon"], ["--threads=0"], ["--index-tags=maybe"], ["--out=x", "--in-place"], []]
+)
+def test_a_wrong_value_is_refused(intact: Path, options: list[str]) -> None:
+    where = [] if not options or len(options) > 1 else ["--out=x"]
+    with pytest.raises(SystemExit) as ended:
+        main([str(intact), *options, *where])
+    assert ended.value.code == ExitCode.USAGE
+
+
+@pytest.fixture
+def jmq(tmp_path: Path) -> Path:
+    """A JMQ store."""
+    return write_jmq_store(tmp_path / "broker-j" / "store", 200)
+
+
+def test_a_jmq_store_is_found_by_its_journal(jmq: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "out"
+    assert main([str(jmq), "--out", str(out), *LOCAL]) == ExitCode.OK
+    told = capsys.readouterr().err
+    assert "200 entries of 15 queues; in" in told
+    for path in (jmq / "queue").rglob("0*"):
+        if path.is_file():
+            assert (out / path.relative_to(jmq)).read_bytes() == path.read_bytes()
+
+
+def test_a_jmq_store_is_rebuilt_in_place(jmq: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.rmtree(jmq / "queue" / "topic-1")
+    assert main([str(jmq), "--in-place", *LOCAL]) == ExitCode.OK
+    assert len(list(jmq.glob("queue.old-*"))) == len(list(jmq.glob("checkpoint.old-*"))) == 1
+    assert verify.main([str(jmq), "--local", "--processes", "1", "--quiet"]) == ExitCode.OK
+    assert capsys.readouterr().out == ""
+
+
+def test_what_a_damaged_journal_lacks_is_told(jmq: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = jmq / "journal" / segment_name(FILE_BYTES)
+    data = bytearray(path.read_bytes())
+    data[62] ^= 1  # of the first record's CRC
+    path.write_bytes(data)
+    assert main([str(jmq), "--out", str(tmp_path / "out"), *LOCAL]) == ExitCode.DAMAGE
+    told = capsys.readouterr().err
+    assert "hold no intact record: a broker steps over them" in told
+    assert "1 messages are not in the journal: entries of size 0 have their numbers" in told
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--salvage"], "a JMQ broker steps over what it cannot read of its journal"),
+        (["--index-slots", "7"], "--index-slots has no effect: a JMQ store has no IndexFiles"),
+        (["--delay-levels", "1s 5s"], "a JMQ store has neither"),
+        (["--queue-file-size", "40"], "expected a multiple of 22, found 40"),
+    ],
+)
+def test_what_a_jmq_store_has_not_is_said(
+    jmq: Path, tmp_path: Path, options: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([str(jmq), "--out", str(tmp_path / "out"), *LOCAL, *options]) == ExitCode.USAGE
+    assert told in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,123 @@
+"""The command `restore`: what it makes, what it says, and how it ends."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from commitlake.connectors.lake.committer import commit_run, open_for_append
+from commitlake.connectors.lake.packs.location import PackLocation
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.jobs.restore.command import main
+from commitlake.pipelines.archive.task import ArchiveTasks
+from commitlake.pipelines.archive.work import find_work
+from commitlake.schemas.errors import ExitCode
+from tests.support.indexed_stores import SEGMENT_BYTES, STORED_MS, write_indexed_store
+
+SIZES = ("--queue-file-size", "320", "--index-slots", "50", "--index-entries", "200")
+COUNT = 200
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store that nobody changes."""
+    return write_indexed_store(tmp_path_factory.mktemp("restored") / "broker-a" / "store", COUNT)
+
+
+@pytest.fixture
+def lake(store: Path, tmp_path: Path) -> Path:
+    """A lake of it."""
+    lake = LakePaths(str(tmp_path / "lake"))
+    work = find_work(str(store), None, lake)
+    open_for_append(lake.messages)
+    tasks = ArchiveTasks(work.splits(5000), lake, PackLocation(lake.bodies), work.commit.run_id, "1")
+    manifest = list(tasks.run(range(len(tasks.splits))))
+    commit_run(lake.messages, [row.data_file for row in manifest if row.path], work.commit, work.started_from)
+    return tmp_path / "lake"
+
+
+def restore(lake: Path, *arguments: str) -> int:
+    """Run the command."""
+    return main(["--lake", str(lake), "--out", str(lake.parent / "out"), *SIZES, *arguments])
+
+
+def segments(root: Path) -> list[tuple[str, bytes]]:
+    """A log's files."""
+    return [(path.name, path.read_bytes()) for path in sorted((root / "commitlog").iterdir())]
+
+
+def test_a_store_is_restored(lake: Path, store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert restore(lake) == ExitCode.OK
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert f"broker-a: {COUNT} records from physical offset 0 to " in printed.err
+    assert f"{COUNT} entries of 12 queues, 800 keys" in printed.err
+    assert "no offsets of groups" in printed.err
+    assert f"the broker needs mappedFileSizeCommitLog={SEGMENT_BYTES}" in printed.err
+    assert segments(lake.parent / "out") == segments(store)
+
+
+def test_quiet_says_nothing(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert restore(lake, "--quiet") == ExitCode.OK
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_store_is_restored_as_it_was_at_a_time(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert restore(lake, "--at", str(STORED_MS + 51_000), "--broker", "broker-a") == ExitCode.OK
+    assert "broker-a: 41 records from physical offset 0 to 10699, in 1 segments of 16,384" in capsys.readouterr().err
+
+
+def test_a_range_of_offsets_can_be_named(lake: Path) -> None:
+    assert restore(lake, "--from-offset", "20000", "--to-offset", "40000") == ExitCode.OK
+    assert [int(name) for name, _ in segments(lake.parent / "out")] == [16384, 32768]
+
+
+def test_groups_get_the_offsets_of_a_file(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = lake.parent / "offsets.json"
+    path.write_text(json.dumps({"offsetTable": {"rare@group": {"0": 1, "1": 50}}}))
+    assert restore(lake, "--offsets", str(path)) == ExitCode.OK
+    assert "1 offsets of groups lay behind the log, and stand at its end now; 0 were" in capsys.readouterr().err
+    assert '"rare@group"' in (lake.parent / "out" / "config" / "consumerOffset.json").read_text()
+
+
+def test_a_body_that_is_gone_fails_or_is_left_out(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    min(lake.rglob("*.zst")).unlink()
+    assert restore(lake) == ExitCode.USAGE
+    assert "Has it expired by a lifecycle rule?" in capsys.readouterr().err
+    out = lake.parent / "other"
+    assert main(["--lake", str(lake), "--out", str(out), *SIZES, "--on-missing", "skip"]) == ExitCode.DAMAGE
+    found = capsys.readouterr().err
+    assert "records are left out" in found
+    assert "restore-notes.jsonl lists them" in found
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--at", "now", "--to", "now"], "--at and --from or --to do not go together"),
+        (["--from", "-1h", "--to", "-2h"], "is not before --to"),
+        (["--from-offset", "5", "--to-offset", "5"], "--from-offset 5 is not less than --to-offset 5"),
+        (["--broker", "broker-b"], "--broker: the lake has no store 'broker-b'. Did you mean 'broker-a'?"),
+        (["--offsets", __file__], "expected a consumerOffset.json"),
+        (["--queue-file-size", "30"], "expected a multiple of 20, found 30"),
+    ],
+)
+def test_wrong_arguments_are_told(
+    lake: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    assert restore(lake, *arguments) == ExitCode.USAGE
+    assert message in capsys.readouterr().err
+
+
+def test_a_folder_that_is_no_lake_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert restore(tmp_path) == ExitCode.USAGE
+    assert "is not a lake" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [["--from-offset", "-1"], ["--threads", "0"], ["--delay-levels", "1x"]])
+def test_values_that_are_none_are_told(lake: Path, arguments: list[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        restore(lake, *arguments)
+    assert end.value.code == 2

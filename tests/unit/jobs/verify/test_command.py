@@ -1,0 +1,146 @@
+"""The command `verify`: what it prints, what it writes, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from commitlake.jobs.verify.command import main
+from commitlake.schemas.errors import ExitCode
+from tests.support.indexed_stores import write_indexed_store
+from tests.support.jmq_stores import write_jmq_store
+
+
+@pytest.fixture(scope="session")
+def intact(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store that nobody changes."""
+    return write_indexed_store(tmp_path_factory.mktemp("verified") / "broker-a" / "store", 100)
+
+
+@pytest.fixture
+def damaged(intact: Path, tmp_path: Path) -> Path:
+    """One without an index, without a queue, and with a flipped bit in the log."""
+    root = shutil.copytree(intact, tmp_path / "broker-b" / "store")
+    shutil.rmtree(root / "index")
+    shutil.rmtree(root / "consumequeue" / "rare" / "0")
+    path = root / "commitlog" / f"{0:020d}"
+    data = bytearray(path.read_bytes())
+    data[100] ^= 1
+    path.write_bytes(data)
+    return root
+
+
+LOCAL = ("--local", "--processes", "1")
+
+
+def test_an_intact_store_ends_with_0(intact: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(intact), *LOCAL]) == ExitCode.OK
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "100 records" in printed.err
+    assert "1 store: sound, nothing found" in printed.err
+
+
+def test_a_damaged_store_ends_with_3_and_says_what_to_do(damaged: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(damaged), *LOCAL]) == ExitCode.DAMAGE
+    printed = capsys.readouterr()
+    assert printed.out.splitlines()[0].split() == [
+        "severity", "class", "count", "store", "place", "found", "expected"
+    ]  # fmt: skip
+    for code in ("log_bad_crc", "queue_missing", "index_absent"):
+        assert code in printed.out
+    assert "What to do:" in printed.out
+    assert "1 damage, 1 repairable, 1 info" in printed.err
+
+
+def test_what_is_only_worth_knowing_ends_with_0(intact: Path, tmp_path: Path) -> None:
+    root = shutil.copytree(intact, tmp_path / "store")
+    (root / "abort").touch()
+    assert main([str(root), *LOCAL, "--quiet"]) == ExitCode.OK
+
+
+def test_the_json_has_every_finding_with_its_place(damaged: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main([str(damaged), *LOCAL, "--output", "json"])
+    (store,) = json.loads(capsys.readouterr().out)
+    assert store["broker"] == "broker-b"
+    assert store["counts"] == {"log_bad_crc": 1, "queue_missing": 1, "index_absent": 1}
+    finding = store["findings"][0]
+    assert (finding["code"], finding["severity"]) == ("log_bad_crc", "damage")
+    assert finding["file"] == f"commitlog/{0:020d}"
+    assert finding["physical_offset"] == 0
+
+
+def test_the_page_needs_nothing_else_and_obeys_nobody(damaged: Path, tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    (damaged / "commitlog" / "<script>").touch()
+    main([str(damaged), *LOCAL, "--html", str(page), "--quiet"])
+    text = page.read_text()
+    assert "log_bad_crc" in text
+    assert "&lt;script&gt;" in text
+    assert "<script" not in text
+    assert "http://" not in text
+    assert "https://" not in text
+
+
+def test_several_stores_are_told_apart(intact: Path, damaged: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([f"{intact},{damaged}", *LOCAL, "--output", "json"]) == ExitCode.DAMAGE
+    first, second = json.loads(capsys.readouterr().out)
+    assert (first["broker"], first["findings"]) == ("broker-a", [])
+    assert second["broker"] == "broker-b"
+
+
+def test_findings_are_bounded_and_counted(intact: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = shutil.copytree(intact, tmp_path / "store")
+    for path in (each for each in (root / "consumequeue" / "topic-1").rglob("0*") if each.is_file()):
+        path.write_bytes(bytes(path.stat().st_size))
+    main([str(root), *LOCAL, "--output", "json", "--findings", "2"])
+    (store,) = json.loads(capsys.readouterr().out)
+    assert store["counts"]["queue_missing_entry"] > 2
+    assert [each["code"] for each in store["findings"]] == ["queue_missing_entry"] * 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["/nowhere", "--local"], "does not exist"),
+        (["{store}", "--local", "--lake", "/lake"], "--lake needs Spark"),
+    ],
+)
+def test_what_cannot_be_done_is_said(
+    intact: Path, arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([each.replace("{store}", str(intact)) for each in arguments]) == ExitCode.USAGE
+    assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["--delay-levels=soon", "--findings=0", "--processes=x"])
+def test_a_wrong_value_is_refused(intact: Path, option: str) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([str(intact), option])
+    assert ended.value.code == ExitCode.USAGE
+
+
+def test_a_jmq_store_is_found_by_its_journal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = write_jmq_store(tmp_path / "broker-j" / "store", 100)
+    assert main([str(root), *LOCAL]) == ExitCode.OK
+    assert "100 records" in capsys.readouterr().err
+    shutil.rmtree(root / "queue" / "rare")
+    assert main([str(root), *LOCAL, "--output", "json"]) == ExitCode.DAMAGE
+    (store,) = json.loads(capsys.readouterr().out)
+    assert (store["broker"], set(store["counts"])) == ("broker-j", {"queue_missing"})
+
+
+def test_of_two_layouts_in_one_folder_one_must_be_named(
+    intact: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = shutil.copytree(intact, tmp_path / "both" / "store")
+    write_jmq_store(root / "jmq", 40)
+    shutil.copytree(root / "jmq" / "journal", root / "journal")
+    shutil.rmtree(root / "jmq")
+    assert main([str(root), *LOCAL]) == ExitCode.USAGE
+    assert "--layout journal" in capsys.readouterr().err
+    assert main([str(root), *LOCAL, "--layout", "commitlog"]) == ExitCode.OK
+    assert main([str(root), *LOCAL, "--layout", "journal", "--quiet"]) == ExitCode.DAMAGE

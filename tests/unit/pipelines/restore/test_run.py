@@ -1,0 +1,154 @@
+"""Runs that are interrupted, and folders, lakes and disks that are refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from commitlake.connectors.lake.paths import LakeError, LakePaths
+from commitlake.connectors.runtime.local_runner import ProcessRunner, ThreadRunner
+from commitlake.connectors.runtime.runner import Runner
+from commitlake.pipelines.restore import run
+from commitlake.pipelines.restore.errors import MissingBodyError, RestoreError
+from commitlake.pipelines.restore.plan import WORK
+from commitlake.pipelines.restore.rows import Chosen
+from commitlake.pipelines.restore.run import Restored
+from tests.support.indexed_stores import SEGMENT_BYTES, write_indexed_store
+from tests.support.restored_stores import StoppedError, packs_of, segments, stop_after
+
+Archive = Callable[..., LakePaths]
+Restore = Callable[..., Restored]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """A store of eleven segments."""
+    return write_indexed_store(tmp_path / "store")
+
+
+@pytest.fixture
+def lake(store: Path, archive: Archive) -> LakePaths:
+    """A lake of it."""
+    return archive(store)
+
+
+@pytest.fixture
+def interrupted(tmp_path: Path, lake: LakePaths, restore: Restore) -> Path:
+    """The folder of a run that was interrupted behind its fifth segment."""
+    with pytest.raises(StoppedError):
+        restore(lake, begin=stop_after(5))
+    return tmp_path / "out"
+
+
+def test_a_run_goes_on_with_what_is_not_there_yet(
+    store: Path, lake: LakePaths, restore: Restore, interrupted: Path
+) -> None:
+    before = {path.name: path.stat().st_ino for path in (interrupted / WORK / "commitlog").glob("0*[0-9]")}
+    assert len(before) == 5
+    assert not (interrupted / "commitlog").exists()
+    told: list[int] = []
+    restored = restore(lake, begin=lambda total: told.append(total) or told.append)  # type: ignore[func-returns-value]
+    assert segments(interrupted) == segments(store)
+    after = {path.name: path.stat().st_ino for path in (interrupted / "commitlog").iterdir()}
+    assert before.items() <= after.items()
+    assert restored.records == 600
+    assert told[0] == sum(told[1:])
+    assert not (interrupted / WORK).exists()
+
+
+def test_a_run_that_goes_on_takes_nothing_that_was_archived_since(
+    store: Path, lake: LakePaths, archive: Archive, restore: Restore, interrupted: Path
+) -> None:
+    before = segments(store)
+    write_indexed_store(store, 100, seed=2)
+    archive(store)
+    assert restore(lake).records == 600
+    assert segments(interrupted) == before
+
+
+@pytest.mark.parametrize("runner", [ThreadRunner(3), ProcessRunner(2)], ids=["threads", "processes"])
+def test_tasks_of_any_runner_restore_the_same(store: Path, lake: LakePaths, restore: Restore, runner: Runner) -> None:
+    restored = restore(lake, runner=runner)
+    assert restored.records == 600
+    assert segments(restored.out) == segments(store)
+
+
+@pytest.mark.parametrize("stage", ["_write_config", "_rebuild", "_write_notes"])
+def test_a_run_goes_on_behind_its_log_too(
+    store: Path, lake: LakePaths, restore: Restore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(run, stage, lambda *_: (_ for _ in ()).throw(StoppedError))
+        with pytest.raises(StoppedError):
+            restore(lake)
+    restored = restore(lake)
+    assert (restored.records, restored.rebuilt.entries) == (600, 600)
+    assert segments(tmp_path / "out") == segments(store)
+
+
+def test_what_was_restored_is_not_overwritten(lake: LakePaths, restore: Restore, tmp_path: Path) -> None:
+    restore(lake)
+    with pytest.raises(RestoreError, match="holds checkpoint: expected a new or an empty folder"):
+        restore(lake)
+    (tmp_path / "file").touch()
+    with pytest.raises(RestoreError, match="is a file"):
+        restore(lake, tmp_path / "file")
+
+
+def test_an_unfinished_run_with_other_options_is_refused(lake: LakePaths, restore: Restore, interrupted: Path) -> None:
+    changes: tuple[dict[str, object], ...] = (
+        {"skip": True}, {"chosen": Chosen("", 5)}, {"segment_size": SEGMENT_BYTES * 2},
+    )  # fmt: skip
+    for change in changes:
+        with pytest.raises(RestoreError, match="holds an unfinished run of another lake, or with other options"):
+            restore(lake, **change)
+    (interrupted / WORK / "plan.json").write_text("[")
+    with pytest.raises(RestoreError, match="holds an unfinished run"):
+        restore(lake)
+
+
+def test_a_run_that_failed_can_be_run_again(lake: LakePaths, restore: Restore, store: Path, tmp_path: Path) -> None:
+    pack = list(packs_of(lake))[-1]
+    hidden = pack.rename(tmp_path / "hidden")
+    with pytest.raises(MissingBodyError):
+        restore(lake)
+    hidden.rename(pack)
+    assert segments(restore(lake).out) == segments(store)
+
+
+def test_a_disk_without_room_is_refused_before_anything_is_written(
+    lake: LakePaths, restore: Restore, tmp_path: Path
+) -> None:
+    with pytest.raises(RestoreError, match=r"expected [\d,]+ bytes of free disk for 1 segments.*found [\d,]+"):
+        restore(lake, segment_size=1 << 50)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_broker_must_be_named_where_there_are_several(
+    store: Path, lake: LakePaths, archive: Archive, restore: Restore
+) -> None:
+    archive(store, broker="it's b")
+    with pytest.raises(RestoreError, match="the lake has 2 brokers: expected the name of one of them: a, it's b"):
+        restore(lake)
+    assert segments(restore(lake, chosen=Chosen("it's b")).out) == segments(store)
+
+
+def test_a_folder_that_is_no_lake_is_refused(restore: Restore, tmp_path: Path) -> None:
+    with pytest.raises(LakeError, match="does not exist"):
+        restore(LakePaths(str(tmp_path / "none")))
+
+
+def test_groups_begin_where_their_offsets_say(lake: LakePaths, restore: Restore) -> None:
+    restored = restore(lake, offsets={"rare@group": {0: 4, 1: 99}, "gone@group": {0: 7}})
+    config = restored.out / "config"
+    assert restored.offsets is not None
+    assert (restored.offsets.set_back, restored.offsets.left_out) == (1, 1)
+    assert '"rare@group":{\n\t\t\t0:4,\n\t\t\t1:10\n\t\t}' in (config / "consumerOffset.json").read_text()
+    groups = json.loads((config / "subscriptionGroup.json").read_text())["subscriptionGroupTable"]
+    assert list(groups) == ["group"]
+    assert sorted(path.name for path in config.iterdir()) == [
+        "consumerOffset.json", "delayOffset.json", "subscriptionGroup.json", "topics.json",
+    ]  # fmt: skip

@@ -1,0 +1,225 @@
+"""`tests/unit` mirrors the tree: who changes a module finds its tests at the same path.
+
+A module `a/b/c.py` has its tests in `tests/unit/a/b/test_c.py`. It needs no such file where it has no code (constants,
+errors, protocols), or where a test of its folder, `tests/unit/a/b`, imports it, or reaches it through other modules of
+`a/b`: it is a part of what is tested there. What is left is listed here, with the test that it is a part of.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.source_tree import FOLDERS, ROOT, has_code, imported, modules, python_files, reached
+
+UNIT = Path("tests/unit")
+OTHER_FOLDERS = {"benchmarks": "mirrors tests/benchmarks, which is a program of its own"}
+TESTED_BY: dict[str, tuple[str, ...]] = {
+    "tests/integration/hbase/test_follower.py": ("connectors.hbase.follower",),
+    "tests/integration/hbase/test_jobs.py": ("pipelines.query.hbase",),
+    "tests/integration/hbase/test_lookups.py": ("connectors.hbase.lookups",),
+    "tests/integration/restore/test_real_brokers.py": ("connectors.formats.rocketmq.topic_configs",),
+    "tests/integration/spark/test_demo.py": ("jobs.demo.command",),
+    "tests/integration/spark/test_query_engines.py": ("connectors.lake.spark_reader",),
+    "tests/unit/broker_lite/handlers/test_broker_resources.py": (
+        "broker_lite.broker.statistics",
+        "broker_lite.broker.topics",
+    ),
+    "tests/unit/broker_lite/handlers/test_groups_and_progress.py": (
+        "broker_lite.broker.groups",
+        "broker_lite.broker.locks",
+    ),
+    "tests/unit/broker_lite/handlers/test_long_requests.py": ("broker_lite.protocol.tables",),
+    "tests/unit/broker_lite/handlers/test_pulling.py": ("broker_lite.broker.holding",),
+    "tests/unit/broker_lite/handlers/test_sending.py": ("broker_lite.broker.unique_keys",),
+    "tests/unit/broker_lite/replication/test_slave_broker.py": ("broker_lite.broker.broker",),
+    "tests/unit/broker_lite/shop/test_journal_story.py": ("broker_lite.shop.story", "broker_lite.shop_journal"),
+    "tests/unit/broker_lite/shop/test_traffic.py": ("broker_lite.shop_traffic",),
+    "tests/unit/broker_lite/stores/jmq/test_journal_recovery.py": ("schemas.layouts.jmq.checkpoint",),
+    "tests/unit/broker_lite/stores/jmq_adapter/test_jmq_administration.py": (
+        "broker_lite.broker.layouts",
+        "broker_lite.replication.part",
+    ),
+    "tests/unit/broker_lite/stores/jmq_adapter/test_jmq_consuming.py": ("broker_lite.stores.jmq.retry_queues",),
+    "tests/unit/broker_lite/stores/rocketmq/test_batch_queues.py": (
+        "broker_lite.stores.engine.pulling",
+        "schemas.layouts.rocketmq.inner_batch",
+    ),
+    "tests/unit/broker_lite/stores/rocketmq/test_flushing.py": (
+        "broker_lite.stores.engine.checkpoint_file",
+        "broker_lite.stores.engine.flushing",
+    ),
+    "tests/unit/broker_lite/stores/rocketmq/test_light_queues.py": ("schemas.layouts.rocketmq.light_queues",),
+    "tests/unit/broker_lite/stores/rocketmq/test_ownership.py": ("broker_lite.stores.engine.ownership",),
+    "tests/unit/broker_lite/stores/rocketmq/test_prepared.py": ("broker_lite.stores.engine.topic_names",),
+    "tests/unit/broker_lite/stores/rocketmq/test_reading.py": ("broker_lite.stores.engine.reading",),
+    "tests/unit/broker_lite/stores/rocketmq/test_recovery.py": (
+        "broker_lite.stores.engine.log_writer",
+        "broker_lite.stores.engine.message_log",
+        "broker_lite.stores.engine.record_log",
+        "broker_lite.stores.engine.recovery",
+    ),
+    "tests/unit/broker_lite/stores/rocketmq/test_retention.py": ("broker_lite.stores.engine.retention",),
+    "tests/unit/broker_lite/stores/rocketmq/test_timer_files.py": (
+        "schemas.layouts.rocketmq.timer_checkpoint",
+        "schemas.layouts.rocketmq.timer_log",
+        "schemas.layouts.rocketmq.timer_wheel",
+    ),
+    "tests/unit/broker_lite/stores/rocketmq/test_vectors.py": (
+        "broker_lite.stores.engine.entry_queue",
+        "broker_lite.stores.engine.queue_table",
+    ),
+    "tests/unit/connectors/formats/engine/test_batches.py": (
+        "connectors.formats.engine.kernel.buffers",
+        "connectors.formats.engine.kernel.layouts",
+        "connectors.formats.rocketmq.kernel.columns",
+        "connectors.formats.rocketmq.kernel.message_ids",
+    ),
+    "tests/unit/connectors/formats/engine/test_boltmq_indexes.py": ("connectors.formats.rocketmq.dialects",),
+    "tests/unit/connectors/formats/engine/test_cuts.py": ("connectors.formats.engine.kernel.borders",),
+    "tests/unit/connectors/formats/engine/test_key_index.py": ("connectors.formats.rocketmq.key_index",),
+    "tests/unit/connectors/formats/engine/test_live_store.py": (
+        "connectors.formats.engine.log_records",
+        "connectors.formats.engine.uncut",
+        "connectors.formats.rocketmq.samples",
+        "jobs.cli.warm",
+    ),
+    "tests/unit/connectors/formats/engine/test_stores.py": ("connectors.formats.engine.format_kernel",),
+    "tests/unit/connectors/formats/engine/test_walk.py": (
+        "connectors.formats.engine.kernel.decode",
+        "connectors.formats.engine.kernel.hop",
+    ),
+    "tests/unit/connectors/formats/index_entries/test_index_rows.py": (
+        "connectors.formats.queue_walking",
+        "connectors.formats.rocketmq.indexes",
+    ),
+    "tests/unit/connectors/formats/index_entries/test_queue_rows.py": ("connectors.formats.rocketmq.rows",),
+    "tests/unit/connectors/formats/jmq/test_journal_batches.py": (
+        "connectors.formats.jmq.kernel.columns",
+        "connectors.formats.jmq.kernel.numbers",
+        "connectors.formats.jmq.kernel.properties",
+        "connectors.formats.jmq.kernel.records",
+    ),
+    "tests/unit/connectors/formats/test_toy_format.py": (
+        "connectors.formats.engine.records",
+        "connectors.formats.facts.names",
+        "connectors.formats.rocketmq.format",
+    ),
+    "tests/unit/connectors/sources/test_indexfile.py": ("schemas.tables.index_entries",),
+    "tests/unit/connectors/sources/test_stream_offsets.py": ("connectors.formats.engine.continuity",),
+    "tests/unit/jobs/archive/test_follow.py": ("connectors.lake.followed_runs", "connectors.lake.follower"),
+    "tests/unit/jobs/audit/test_command.py": ("connectors.lake.packs.check", "pipelines.audit.verdicts"),
+    "tests/unit/jobs/cli/test_layouts.py": ("connectors.formats.facts.queue_layouts",),
+    "tests/unit/jobs/cli/test_main.py": ("jobs.cli.damaged_files", "jobs.cli.places"),
+    "tests/unit/jobs/cli/test_names.py": ("connectors.option_names",),
+    "tests/unit/jobs/cli/test_permissions.py": ("connectors.lake.committer",),
+    "tests/unit/jobs/cli/test_runner.py": ("jobs.cli.lake_names",),
+    "tests/unit/jobs/cli/test_terminal.py": ("connectors.printable", "jobs.cli.store_queues"),
+    "tests/unit/jobs/guard/test_layouts.py": ("pipelines.retention.watch",),
+    "tests/unit/jobs/maintain/test_command.py": ("connectors.lake.data_files",),
+    "tests/unit/jobs/query/test_bodies.py": ("connectors.lake.packs.body",),
+    "tests/unit/jobs/query/test_command.py": ("pipelines.query.engines", "pipelines.query.sql"),
+    "tests/unit/jobs/test_planted_stores.py": ("connectors.runtime.spark_session",),
+    "tests/unit/jobs/verify/test_command.py": ("jobs.pages.verify",),
+    "tests/unit/pipelines/archive/test_hbase_follows.py": ("connectors.hbase.progress",),
+    "tests/unit/pipelines/archive/test_places.py": ("connectors.lake.body_places",),
+    "tests/unit/pipelines/archive/test_staged.py": ("connectors.lake.manifest",),
+    "tests/unit/pipelines/archive/test_task.py": ("connectors.lake.refusal_counts",),
+    "tests/unit/pipelines/audit/test_tables.py": ("connectors.lake.plain_files",),
+    "tests/unit/pipelines/maintenance/test_compaction.py": ("connectors.lake.statistics",),
+    "tests/unit/pipelines/maintenance/test_orphans.py": ("connectors.lake.archive_log", "connectors.lake.log_history"),
+    "tests/unit/pipelines/maintenance/test_repair.py": ("pipelines.message_keys.check",),
+    "tests/unit/pipelines/message_keys/test_message_keys.py": ("pipelines.query.keys",),
+    "tests/unit/pipelines/rebuild/test_rebuilt_files.py": ("connectors.formats.rocketmq.queue_writer",),
+    "tests/unit/pipelines/rebuild/test_topic_kinds.py": (
+        "connectors.formats.facts.topic_kinds",
+        "connectors.formats.rocketmq.topic_kinds",
+        "schemas.layouts.rocketmq.batch_evidence",
+    ),
+    "tests/unit/pipelines/restore/test_known_config.py": ("connectors.lake.store_config",),
+    "tests/unit/pipelines/restore/test_run.py": ("pipelines.message_keys.opening",),
+    "tests/unit/pipelines/transforms/test_profile.py": ("schemas.tables.profile",),
+    "tests/unit/pipelines/transforms/test_column_hash.py": ("schemas.tables.columns",),
+    "tests/unit/pipelines/verify/test_batch_queues.py": ("connectors.formats.rocketmq.batch_queues",),
+    "tests/unit/pipelines/verify/test_damages.py": (
+        "connectors.formats.rocketmq.consume_queues",
+        "connectors.formats.rocketmq.facts",
+        "connectors.formats.rocketmq.kernel.facts",
+        "connectors.formats.rocketmq.odd",
+        "connectors.formats.rocketmq.queue_formats",
+        "connectors.formats.rocketmq.queue_rules",
+        "connectors.formats.rocketmq.reading",
+        "connectors.formats.rocketmq.rules",
+        "connectors.formats.rocketmq.small_files",
+    ),
+}
+"""Modules by the tests that they are a part of: their own folder's tests do not reach them."""
+
+
+@pytest.fixture(scope="module")
+def imports() -> dict[str, frozenset[str]]:
+    """What each module imports."""
+    return {name: imported(path) for name, path in modules().items()}
+
+
+@pytest.fixture(scope="module")
+def tests_of() -> dict[Path, set[str]]:
+    """What the tests of each folder import."""
+    found: dict[Path, set[str]] = {}
+    for path in python_files(str(UNIT)):
+        if path.name.startswith("test_"):
+            found.setdefault(path.parent, set()).update(imported(path))
+    return found
+
+
+@pytest.fixture(scope="module")
+def without_tests(imports: dict[str, frozenset[str]], tests_of: dict[Path, set[str]]) -> list[str]:
+    """Modules with code that neither a file of their own nor their folder's tests test."""
+    found = []
+    for name, path in modules().items():
+        if path.name in {"__init__.py", "__main__.py"} or (ROOT / UNIT / path.parent / f"test_{path.name}").exists():
+            continue
+        package = name.rpartition(".")[0]
+        inside = {other: imports[other] for other in imports if package in {other, other.rpartition(".")[0]}}
+        if name not in reached(tests_of.get(UNIT / path.parent, set()), inside) and has_code(path):
+            found.append(name.removeprefix("commitlake."))
+    return found
+
+
+def test_every_module_has_its_tests(without_tests: list[str]) -> None:
+    listed = {name for names in TESTED_BY.values() for name in names}
+    lacking = [
+        f"{name}: expected {UNIT / name.replace('.', '/')} as test_*.py" for name in without_tests if name not in listed
+    ]
+    assert lacking == []
+
+
+def test_what_is_listed_needs_to_be(without_tests: list[str]) -> None:
+    assert {name for names in TESTED_BY.values() for name in names} - set(without_tests) == set()
+
+
+@pytest.mark.parametrize("test", TESTED_BY)
+def test_a_listed_test_reaches_its_modules(test: str, imports: dict[str, frozenset[str]]) -> None:
+    helpers = {".".join(path.with_suffix("").parts): imported(path) for path in python_files("tests/support")}
+    assert (ROOT / test).exists(), "the test is gone: name the one that has taken its place"
+    found = reached(imported(Path(test)), {**imports, **helpers})
+    assert [name for name in TESTED_BY[test] if f"commitlake.{name}" not in found] == []
+
+
+def test_every_folder_of_tests_is_that_of_a_package(tests_of: dict[Path, set[str]]) -> None:
+    packages = {Path(*path.parent.parts) for path in modules().values()}
+    folders = {folder.relative_to(UNIT) for folder in tests_of} - {Path()}
+    assert {folder for folder in folders if folder not in packages and folder.parts[0] not in OTHER_FOLDERS} == set()
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_a_test_imports_something_of_what_it_is_named_after(folder: str, imports: dict[str, frozenset[str]]) -> None:
+    """Of a file that has a module's name; helpers may lead there."""
+    helpers = {".".join(path.with_suffix("").parts): imported(path) for path in python_files("tests/support")}
+    known, strangers = {path: name for name, path in modules().items()}, []
+    for path in python_files(f"{UNIT}/{folder}"):
+        module = known.get(path.relative_to(UNIT).with_name(path.name.removeprefix("test_")))
+        if path.name.startswith("test_") and module and module not in reached(imported(path), {**imports, **helpers}):
+            strangers.append(f"{path} does not import {module}")
+    assert strangers == []
