@@ -92,6 +92,8 @@ def _serve(connection: Connection[Any, Any], prepare: Callable[[], object]) -> N
 
 def _end(*_: object) -> NoReturn:
     """End this process at once, and let multiprocessing delete its semaphores, of which it warns else."""
+    # `close` ends the connection and sends SIGTERM: the second of these must not stop what the first has begun.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     # Its own exit function does this, after all else that takes time at the end.
     util._run_finalizers(0)  # type: ignore[attr-defined]  # noqa: SLF001
     os._exit(0)

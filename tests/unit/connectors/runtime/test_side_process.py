@@ -8,6 +8,8 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
+from multiprocessing import util
+from pathlib import Path
 
 import pytest
 
@@ -28,6 +30,15 @@ def is_prepared() -> bool:
 
 def wait_forever() -> None:
     _WAIT.wait()
+
+
+def clean_up_at_the_end(mark: Path) -> None:
+    util.Finalize(None, _clean_up, (mark,), exitpriority=0)
+
+
+def _clean_up(mark: Path) -> None:
+    os.kill(os.getpid(), signal.SIGTERM)  # as `close` may, at this moment
+    mark.write_text("done")
 
 
 @pytest.fixture
@@ -63,3 +74,10 @@ def test_it_can_be_closed_while_it_prepares() -> None:
     process = SideProcess(wait_forever)
     process.close()
     assert len(multiprocessing.active_children()) == before
+
+
+def test_a_signal_does_not_stop_its_cleaning_up(tmp_path: Path) -> None:
+    process = SideProcess(prepare)
+    process.call(clean_up_at_the_end, tmp_path / "mark")
+    process.close()
+    assert (tmp_path / "mark").read_text() == "done"
