@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from commitlake.connectors.formats.engine.errors import DamagedLogError
 from commitlake.connectors.formats.engine.options import Mode
 from commitlake.connectors.formats.engine.plan import plan_splits, take_snapshot
 from commitlake.connectors.formats.engine.records import walk_store
@@ -22,11 +20,10 @@ from commitlake.connectors.formats.rocketmq.rows import row_of
 from commitlake.schemas.layouts.boltmq.dialect import DIALECTS, ROCKETMQ, Dialect
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.rocketmq.commitlog import parse_message
-from commitlake.schemas.layouts.rocketmq.scan import SpanKind
 from tests.support.hostile import HostileLog
 from tests.support.hypothesis_profiles import load
 from tests.support.logs import closed_segment, damage, messages, open_segment, write_store
-from tests.support.plain_rows import check_row, read_all
+from tests.support.plain_rows import check_reads, read_all
 
 load()
 
@@ -112,31 +109,7 @@ def check_store(root: Path, window: int, partition: int) -> None:
     for found in read[len(expected) :]:  # the last ones, whose texts may not be written yet
         assert found.message is not None
         assert "\0" in found.message.topic or 0 in found.message.raw_properties
-    rows = read_all(plan_splits(store, store_range, partition), Mode.PERMISSIVE, max_batch_bytes=window)
-    good = [row for row in rows if row["size"] is not None]
-    assert [row["physical_offset"] for row in good] == [found.span.start for found in expected]
-    for row, found in zip(good, expected, strict=True):
-        assert found.message is not None
-        check_row(row, row_of(found.message, "b"), found.message.body)
-    bad: list[Any] = [row["_corrupt_record"] for row in rows if row["size"] is None]
-    assert sum(record["end"] - record["start"] for record in bad) == bad_bytes(plain, store_range.end)
-    assert all(record["reason"] and record["expected"] and record["found"] for record in bad)
-    if bad:
-        with pytest.raises(DamagedLogError, match="expected"):
-            read_all(plan_splits(store, store_range, partition), Mode.FAILFAST)
-    dropped = read_all(plan_splits(store, store_range, partition), Mode.DROPMALFORMED, max_batch_bytes=window)
-    assert [row["physical_offset"] for row in dropped] == [
-        row["physical_offset"] for row in good if row["_corrupt_record"] is None
-    ]
-
-
-def bad_bytes(plain: list, end: int) -> int:  # type: ignore[type-arg]
-    """Bytes in bad ranges before the end of the snapshot, as the plain reader sees them."""
-    return sum(
-        min(found.span.end, end) - found.span.start
-        for found in plain
-        if found.span.kind is SpanKind.FAULT and found.span.start < end
-    )
+    check_reads(plan_splits(store, store_range, partition), plain, store_range.end, row_of, window)
 
 
 @given(st.binary(max_size=400), st.integers(0, 10))

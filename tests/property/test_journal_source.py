@@ -7,39 +7,29 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
-from typing import Any
 
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from commitlake.broker_lite.stores.jmq import JournalOptions, JournalStore
-from commitlake.connectors.formats.engine.batches import read_split
-from commitlake.connectors.formats.engine.errors import DamagedLogError
 from commitlake.connectors.formats.engine.options import Mode
 from commitlake.connectors.formats.engine.plan import plan_splits, take_snapshot
 from commitlake.connectors.formats.engine.records import walk_store
-from commitlake.connectors.formats.engine.request import Request
-from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.formats.jmq.format import FORMAT as JMQ
 from commitlake.connectors.formats.registry import all_formats
 from commitlake.schemas.layouts.jmq.body import original_body
 from commitlake.schemas.layouts.jmq.journal import NewJournalMessage
 from commitlake.schemas.layouts.rocketmq.hosts import Host
-from commitlake.schemas.layouts.rocketmq.scan import Fault, SpanKind
-from commitlake.schemas.tables.messages import SOURCE
 from tests.support.hypothesis_profiles import load
 from tests.support.journals import closed_file, messages, new_message, open_file, records, write_journal
 from tests.support.logs import damage
+from tests.support.plain_rows import check_reads, check_row, read_all
 
 load()
 
 SIZE = 4096
-SCHEMA = to_arrow_schema(SOURCE, timezone="UTC")
-SOFT = {str(fault) for fault in (Fault.TOPIC_ENCODING, Fault.PROPERTIES_ENCODING, Fault.TIMESTAMP)}
 ROW_OF = JMQ.rules.row_of
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=40)
 ODD = st.sampled_from(["a", "ü", "a=b", "a\\", "\n", "\\=", "jmq.app", "_jmq.app", "jmq.receive_timestamp", "=app"])
@@ -57,16 +47,6 @@ MESSAGES = st.builds(
     is_ordered=st.booleans(),
     properties=PAIRS,
 )
-
-
-def read_all(splits: list[Split], mode: Mode, **request: int) -> list[dict[str, object]]:
-    """Rows of a read, in the journal's order."""
-    wanted = Request(SCHEMA, mode, **request)  # type: ignore[arg-type]
-    batches = [batch for split in splits for batch in read_split(split, wanted)]
-    table = pa.Table.from_batches(batches, schema=SCHEMA)
-    table.validate(full=True)
-    rows: list[dict[str, object]] = table.to_pylist()
-    return sorted(rows, key=lambda row: (row["physical_offset"], row["size"] is None))
 
 
 @given(
@@ -185,45 +165,4 @@ def check_store(root: Path, window: int, partition: int) -> None:
     for found in read[len(expected) :]:  # the last ones, whose texts may not be written yet
         texts = (found.message.topic, found.message.app, found.message.business_id, found.message.raw_properties)
         assert any("\0" in text if isinstance(text, str) else 0 in text for text in texts)
-    rows = read_all(plan_splits(store, store_range, partition), Mode.PERMISSIVE, max_batch_bytes=window)
-    good = [row for row in rows if row["size"] is not None]
-    assert [row["physical_offset"] for row in good] == [found.span.start for found in expected]
-    for row, found in zip(good, expected, strict=True):
-        check_row(row, ROW_OF(found.message, "b"), found.message.body)
-    bad: list[Any] = [row["_corrupt_record"] for row in rows if row["size"] is None]
-    assert sum(record["end"] - record["start"] for record in bad) == bad_bytes(plain, store_range.end)
-    assert all(record["reason"] and record["expected"] and record["found"] for record in bad)
-    if bad:
-        with pytest.raises(DamagedLogError, match="expected"):
-            read_all(plan_splits(store, store_range, partition), Mode.FAILFAST)
-    dropped = read_all(plan_splits(store, store_range, partition), Mode.DROPMALFORMED, max_batch_bytes=window)
-    assert [row["physical_offset"] for row in dropped] == [
-        row["physical_offset"] for row in good if row["_corrupt_record"] is None
-    ]
-
-
-def bad_bytes(plain: list[Any], end: int) -> int:
-    """Bytes in bad ranges before the end of the snapshot, as the plain reader sees them."""
-    return sum(
-        min(found.span.end, end) - found.span.start
-        for found in plain
-        if found.span.kind is SpanKind.FAULT and found.span.start < end
-    )
-
-
-def check_row(row: dict[str, object], plain: dict[str, object], body: bytes) -> None:
-    """One row, column by column."""
-    note = row["_corrupt_record"]
-    for name, value in plain.items():
-        if name in ("magic", "body_sha256"):
-            continue
-        found = row[name]
-        if name in ("born_timestamp", "store_timestamp"):
-            if note is not None and found is None:
-                continue
-            found = round(found.timestamp() * 1000)  # type: ignore[attr-defined]
-        if name == "properties":
-            found = dict(found)  # type: ignore[call-overload]
-        assert found == value, name
-    assert row["body"] == body
-    assert note is None or note["reason"] in SOFT  # type: ignore[index]
+    check_reads(plan_splits(store, store_range, partition), plain, store_range.end, ROW_OF, window)

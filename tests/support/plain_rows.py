@@ -1,15 +1,20 @@
-"""Rows of the compiled reader beside records of the plain one."""
+"""Rows of the compiled reader beside records of the plain one, for logs of any format."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 import pyarrow as pa
+import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from commitlake.connectors.formats.engine.batches import read_split
+from commitlake.connectors.formats.engine.errors import DamagedLogError
 from commitlake.connectors.formats.engine.options import Mode
 from commitlake.connectors.formats.engine.request import Request
 from commitlake.connectors.formats.engine.splits import Split
-from commitlake.schemas.layouts.rocketmq.scan import Fault
+from commitlake.schemas.layouts.rocketmq.scan import Fault, SpanKind
 from commitlake.schemas.tables.messages import SOURCE
 
 SCHEMA = to_arrow_schema(SOURCE, timezone="UTC")
@@ -42,3 +47,46 @@ def check_row(row: dict[str, object], plain: dict[str, object], body: bytes) -> 
         assert found == value, name
     assert row["body"] == body
     assert note is None or note["reason"] in SOFT  # type: ignore[index]
+
+
+def check_reads(
+    splits: list[Split],
+    plain: Sequence[Any],
+    end: int,
+    row_of: Callable[[Any, str], dict[str, object]],
+    window: int,
+) -> None:
+    """Compare what the compiled reader gives in each mode with what the plain one has found.
+
+    Args:
+        splits: of the log of the store `b`.
+        plain: what the plain reader has found: messages and faults.
+        end: of the snapshot; what lies behind it is not read yet.
+        row_of: makes the row of a message and a broker's name.
+        window: bytes of a batch.
+    """
+    expected = [found for found in plain if found.message is not None and found.span.start < end]
+    rows = read_all(splits, Mode.PERMISSIVE, max_batch_bytes=window)
+    good = [row for row in rows if row["size"] is not None]
+    assert [row["physical_offset"] for row in good] == [found.span.start for found in expected]
+    for row, found in zip(good, expected, strict=True):
+        check_row(row, row_of(found.message, "b"), found.message.body)
+    bad: list[Any] = [row["_corrupt_record"] for row in rows if row["size"] is None]
+    assert sum(record["end"] - record["start"] for record in bad) == _bad_bytes(plain, end)
+    assert all(record["reason"] and record["expected"] and record["found"] for record in bad)
+    if bad:
+        with pytest.raises(DamagedLogError, match="expected"):
+            read_all(splits, Mode.FAILFAST)
+    dropped = read_all(splits, Mode.DROPMALFORMED, max_batch_bytes=window)
+    assert [row["physical_offset"] for row in dropped] == [
+        row["physical_offset"] for row in good if row["_corrupt_record"] is None
+    ]
+
+
+def _bad_bytes(plain: Sequence[Any], end: int) -> int:
+    """Bytes in bad ranges before the end of the snapshot, as the plain reader sees them."""
+    return sum(
+        min(found.span.end, end) - found.span.start
+        for found in plain
+        if found.span.kind is SpanKind.FAULT and found.span.start < end
+    )

@@ -29,7 +29,7 @@ def classes() -> Iterator[type[Exception]]:
 
 
 ALL = sorted(classes(), key=str)
-SIGNALS = {"OutputError", "OutputClosedError"}
+SIGNALS = {"OutputError", "OutputClosedError", "CounterGoneError"}
 """Classes that only change the course of the module that raises them."""
 
 

@@ -10,7 +10,6 @@ import pytest
 
 from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.pipelines.verify.admission import Options
-from commitlake.pipelines.verify.classes import CLASSES
 from commitlake.pipelines.verify.doctor import StoreReport, verify_stores
 from commitlake.schemas.layouts.rocketmq import indexfile
 from commitlake.schemas.layouts.rocketmq.commitlog import Message
@@ -18,6 +17,7 @@ from commitlake.schemas.layouts.rocketmq.consumequeue import Entry, serialize_en
 from commitlake.schemas.layouts.rocketmq.hashing import java_hash
 from commitlake.schemas.layouts.segments import segment_name
 from tests.support import store_damages as d
+from tests.support.findings import check_findings
 from tests.support.indexed_stores import SEGMENT_BYTES, STORED_MS
 from tests.support.logs import new_message, open_segment, write_store
 
@@ -283,14 +283,7 @@ def test_an_intact_store_has_no_finding(intact: Path) -> None:
 def test_a_damage_is_found_and_named(store: Path, name: str) -> None:
     do_damage, expected = TABLE[name]
     do_damage(store)
-    findings = report_of(store).findings
-    assert findings.counts == expected
-    for finding in findings:
-        assert finding.place, finding
-        assert finding.found, finding
-        assert finding.expected, finding
-        assert finding.kind is CLASSES[finding.code]
-        assert finding.broker == "a"
+    check_findings(report_of(store).findings, expected)
 
 
 def test_of_two_files_the_one_that_is_cut_is_the_wrong_one(tmp_path: Path) -> None:

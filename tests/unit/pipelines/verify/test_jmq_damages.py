@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.pipelines.verify.classes import CLASSES
 from commitlake.schemas.layouts.jmq.journal import BODY_START
 from commitlake.schemas.layouts.jmq.queue import Entry
 from tests.support import jmq_damages as d
+from tests.support.findings import check_findings
 from tests.support.indexed_stores import STORED_MS
 from tests.support.jmq_reports import report_of
 from tests.support.jmq_stores import FILE_BYTES
@@ -187,14 +187,7 @@ def test_a_store_in_parts_has_no_finding_either(intact_jmq: Path, partition: int
 def test_a_damage_is_found_and_named(store: Path, name: str) -> None:
     do_damage, expected = TABLE[name]
     do_damage(store)
-    findings = report_of(store).findings
-    assert findings.counts == expected
-    for finding in findings:
-        assert finding.place, finding
-        assert finding.found, finding
-        assert finding.expected, finding
-        assert finding.kind is CLASSES[finding.code]
-        assert finding.broker == "a"
+    check_findings(report_of(store).findings, expected)
 
 
 def test_a_finding_says_what_stands_where(store: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import shutil
-import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -36,36 +35,6 @@ def counts(root: Path) -> dict[str, int]:
 
 def last_record(root: Path) -> JournalMessage:
     return list(journal_records(root))[-1]
-
-
-def test_a_store_that_is_written_meanwhile_has_no_finding(tmp_path: Path) -> None:
-    root, clock, written, stop = tmp_path / "store", Clock(), threading.Event(), threading.Event()
-    with JournalStore.open(root, OPTIONS, clock=clock, chance=random.Random(1)) as store:
-        put(store, clock, range(1))
-
-        def write() -> None:
-            number = 1
-            while not stop.is_set():
-                put(store, clock, range(number, number + 1), seed=number)
-                number += 1
-                written.set()
-                stop.wait(0.002)
-
-        writer = threading.Thread(target=write)
-        writer.start()
-        try:
-            reports = []
-            for _ in range(4):
-                written.clear()
-                assert written.wait(60)
-                reports.append(report_of(root))
-        finally:
-            stop.set()
-            writer.join()
-    assert all(report.is_live for report in reports)
-    assert {code for report in reports for code in report.findings.codes} <= {"queue_not_dispatched"}
-    assert reports[-1].records > reports[0].records
-    assert counts(root) == {}
 
 
 def test_a_crash_before_the_last_entries_is_a_lag(store: Path) -> None:

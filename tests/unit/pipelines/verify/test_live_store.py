@@ -2,56 +2,90 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
 
+from commitlake.broker_lite.stores.jmq import JournalStore
 from commitlake.broker_lite.stores.rocketmq import MessageStore
 from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.connectors.formats.registry import all_formats
 from commitlake.pipelines.verify.admission import Options
 from commitlake.pipelines.verify.doctor import StoreReport, verify_stores
 from commitlake.pipelines.verify.store_view import is_locked
 from commitlake.schemas.layouts.rocketmq.consumequeue import ENTRY
 from tests.support import store_damages as d
 from tests.support.indexed_stores import OPTIONS, Clock, message, write_indexed_store
+from tests.support.jmq_stores import OPTIONS as JMQ_OPTIONS
+from tests.support.jmq_stores import put
 
 LAG = {"queue_not_dispatched", "index_not_dispatched"}
 
 
 def verify(root: Path) -> StoreReport:
-    (report,) = verify_stores(find_stores(str(root), "a"), Options())
+    (report,) = verify_stores(find_stores(str(root), "a", all_formats()), Options())
     return report
 
 
-def test_a_store_that_is_written_meanwhile_has_no_finding(tmp_path: Path) -> None:
-    root, chance = tmp_path / "store", random.Random(1)
-    written, stop = threading.Event(), threading.Event()
+@contextmanager
+def commit_log(root: Path) -> Iterator[Callable[[int], object]]:
+    """An open store of RocketMQ's, as a function that stores a message."""
+    chance = random.Random(1)
     with MessageStore.open(root, OPTIONS, clock=Clock()) as store:
-        store.put(message(0, chance))
+        yield lambda number: store.put(message(number, chance))
 
-        def write() -> None:
-            number = 1
-            while not stop.is_set():
-                store.put(message(number, chance))
-                number += 1
-                written.set()
-                stop.wait(0.002)
 
-        writer = threading.Thread(target=write)
-        writer.start()
-        try:
-            reports = []
-            for _ in range(5):
-                written.clear()
-                assert written.wait(60)
+@contextmanager
+def journal(root: Path) -> Iterator[Callable[[int], object]]:
+    """The same of JMQ's."""
+    clock = Clock()
+    with JournalStore.open(root, JMQ_OPTIONS, clock=clock, chance=random.Random(1)) as store:
+        yield lambda number: put(store, clock, range(number, number + 1), seed=number)
+
+
+@contextmanager
+def written(store: Callable[[int], object]) -> Iterator[threading.Event]:
+    """A thread that stores one message after another, and an event that it sets each time."""
+    one_more, stop = threading.Event(), threading.Event()
+
+    def write() -> None:
+        for number in itertools.count(1):
+            store(number)
+            one_more.set()
+            if stop.wait(0.002):
+                return
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        yield one_more
+    finally:
+        stop.set()
+        writer.join()
+
+
+@pytest.mark.parametrize(
+    ("opened", "lag"), [(commit_log, LAG), (journal, {"queue_not_dispatched"})], ids=["rocketmq", "jmq"]
+)
+def test_a_store_that_is_written_meanwhile_has_no_finding(
+    tmp_path: Path, opened: Callable[[Path], AbstractContextManager[Callable[[int], object]]], lag: set[str]
+) -> None:
+    root = tmp_path / "store"
+    with opened(root) as store:
+        store(0)
+        reports = []
+        with written(store) as one_more:
+            for _ in range(4):
+                one_more.clear()
+                assert one_more.wait(60)
                 reports.append(verify(root))
-        finally:
-            stop.set()
-            writer.join()
     assert all(report.is_live for report in reports)
-    assert {code for report in reports for code in report.findings.codes} <= LAG
+    assert {code for report in reports for code in report.findings.codes} <= lag
     assert reports[-1].records > reports[0].records
     assert verify(root).findings.counts == {}
 
