@@ -33,9 +33,11 @@ esac
 # and told, by the task that needs them.
 preparing=
 if [ $# -gt 1 ] && [ "$1" = check ]; then
+  set -m  # a group of its own, so that all of it can be ended
   .venv/bin/poe --quiet prepare >/dev/null 2>&1 </dev/null &
   preparing=$!
-  trap 'kill "$preparing" 2>/dev/null || true' EXIT
+  set +m
+  trap 'kill -- "-$preparing" 2>/dev/null || true' EXIT
 fi
 
 summary=()
