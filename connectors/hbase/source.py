@@ -34,11 +34,11 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from commitlake.connectors.hbase.cells import VALUE, check_columns, to_batch, to_row
+from commitlake.connectors.hbase.cells import check_columns
 from commitlake.connectors.hbase.client import Client
 from commitlake.connectors.hbase.errors import OptionError
-from commitlake.connectors.hbase.keys import MESSAGE, end_of
 from commitlake.connectors.hbase.options import Options
+from commitlake.connectors.hbase.scans import read_salt
 from commitlake.connectors.hbase.tables import open_or_create, open_table
 from commitlake.connectors.hbase.writer import write_messages
 from commitlake.connectors.worker_errors import carry_errors
@@ -100,18 +100,6 @@ def _write_options(given: object, *, overwrite: bool) -> Options:
             f"mode overwrite: expected append, as messages in {options.table} are only added to. Drop the table instead"
         )
     return options
-
-
-def read_salt(client: Client, salt: int, columns: list[str]) -> Iterator[pa.RecordBatch]:
-    """All messages of one salt, page by page, in the order of their keys.
-
-    Raises:
-        RowError: for a row that holds no message.
-        UnavailableError: if HBase did not answer in time.
-    """
-    prefix = bytes((salt,)) + MESSAGE
-    for page in client.scan(prefix, end_of(prefix), page_rows=client.options.batch_rows):
-        yield to_batch([to_row(row.cells[VALUE]) for row in page], columns)
 
 
 class HBaseReader(DataSourceReader):

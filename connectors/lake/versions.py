@@ -23,9 +23,10 @@ VersionsError
 
 from __future__ import annotations
 
+import datetime
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -38,7 +39,7 @@ from commitlake.connectors.lake.file_actions import file_actions
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 
 StorageOptions = Mapping[str, str] | None
-_PARTITION = "store_date"
+_PARTITION, _TIME = "store_date", "store_timestamp"
 
 
 class VersionsError(CommitLakeError):
@@ -69,6 +70,8 @@ class AddedFile:
         store_date: value of the partition `store_date`, as text; None for a null, and in tables without it.
         size: bytes.
         rows: rows; None where its writer did not say.
+        first_time: its least `store_timestamp`; None where that is not known, or `added_versions` gave the file.
+        last_time: likewise its greatest.
     """
 
     path: str
@@ -76,6 +79,8 @@ class AddedFile:
     store_date: str | None
     size: int
     rows: int | None
+    first_time: datetime.datetime | None = None
+    last_time: datetime.datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,20 +137,29 @@ def added_versions(table_uri: str, after: int, storage_options: StorageOptions =
     return _read_versions(table_uri, range(after + 1, newest + 1), storage_options)
 
 
-def snapshot_files(table_uri: str, storage_options: StorageOptions = None) -> AddedVersion:
-    """All that a table holds now, as one big version that added it.
+def snapshot_files(table_uri: str, storage_options: StorageOptions = None, version: int | None = None) -> AddedVersion:
+    """Return all that a table holds, as one big version that added it.
+
+    Args:
+        table_uri: path or URI of the table.
+        storage_options: for object stores, as deltalake takes them.
+        version: which version of the table; the newest where not given.
 
     Raises:
         NotReadableError: for files that do not hold just the table's rows.
     """
     table = _open(table_uri, storage_options)
+    if version is not None:
+        table.load_as_version(version)
     files = []
     for action in file_actions(table).to_pylist():
         if action.get("deletion_vector"):
             raise _deletion_vector(action["path"])
         date = (action.get("partition") or {}).get(_PARTITION)
         rows = action.get("num_records")
-        files.append(_file(table_uri, action["path"], None if date is None else str(date), action["size_bytes"], rows))
+        file = _file(table_uri, action["path"], None if date is None else str(date), action["size_bytes"], rows)
+        least, greatest = ((action.get(bound) or {}).get(_TIME) for bound in ("min", "max"))
+        files.append(replace(file, first_time=least, last_time=greatest))
     return AddedVersion(table.version(), tuple(files))
 
 

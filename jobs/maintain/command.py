@@ -90,8 +90,6 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     _check(arguments)
     check_has_effect(arguments, ("broker", "layout"), "store")
     check_has_effect(arguments, ("store",), "repair")
-    if arguments.repair and arguments.spark:
-        raise JobError("--spark has no effect with --repair", "leave it out")
     lake = lake_of(arguments)
     if arguments.repair:
         from commitlake.jobs.maintain.repair import run_repair

@@ -11,6 +11,7 @@ from commitlake.connectors.lake.paths import LakeError, LakePaths
 from commitlake.connectors.lake.reader import open_table
 from commitlake.jobs.cli.layouts import layout_of
 from commitlake.jobs.cli.names import did_you_mean, warn
+from commitlake.jobs.cli.runner import make_runner
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.pipelines.maintenance.repair import plan_repair, repair_lake
 from commitlake.schemas.errors import ExitCode
@@ -23,7 +24,9 @@ def run_repair(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
         0 where the lake is whole, or is whole again; 3 where it is not, or where rows are lost.
     """
     _check_is_lake(lake)
-    plan = plan_repair(lake, first_offsets=_first_offsets(arguments, lake))
+    first_offsets = _first_offsets(arguments, lake)
+    runner = make_runner(arguments, "maintain")
+    plan = plan_repair(lake, first_offsets=first_offsets, runner=runner)
     if plan.is_nothing:
         _tell(
             arguments,
@@ -35,7 +38,7 @@ def run_repair(arguments: argparse.Namespace, lake: LakePaths) -> ExitCode:
     if arguments.dry_run:
         _tell(arguments, "nothing was changed: this was a dry run")
         return ExitCode.DAMAGE
-    missing = repair_lake(lake, plan, importlib.metadata.version("commitlake"))
+    missing = repair_lake(lake, plan, importlib.metadata.version("commitlake"), runner)
     for line in missing:
         _tell(arguments, f"not brought back: {line}")
     _tell(

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING
 
 from commitlake.jobs.cli.broker_conf import add_broker_conf_argument, read_store_conf
 from commitlake.jobs.cli.combinations import check_has_effect
-from commitlake.jobs.cli.command import JobError, job_parser, run_job
+from commitlake.jobs.cli.command import job_parser, run_job
 from commitlake.jobs.cli.layouts import FOLDERS, add_layout_argument, layout_of
-from commitlake.jobs.cli.runner import add_local_arguments, check_local_arguments, make_runner, open_session
+from commitlake.jobs.cli.runner import add_local_arguments, check_local_arguments, make_runner
 from commitlake.jobs.cli.store_arguments import delay_levels, positive
 from commitlake.schemas.errors import ExitCode
 
@@ -81,8 +81,6 @@ def job(arguments: argparse.Namespace) -> ExitCode:
 
     check_local_arguments(arguments)
     check_has_effect(arguments, ["s3-endpoint", "s3-region"], "lake")
-    if arguments.local and arguments.lake:
-        raise JobError("--lake needs Spark, and --local goes without", "leave --local out")
     if arguments.lake:
         arguments.broker = _name_in_lake(arguments)
     stores = find_stores(arguments.store, arguments.broker, layout_of(arguments).formats)
@@ -131,8 +129,7 @@ def _verify(arguments: argparse.Namespace, stores: Sequence[Store], options: Opt
         if lake is not None:
             from commitlake.jobs.verify.lake import add_lake_findings
 
-            session = open_session("verify", lake.s3)
-            add_lake_findings(session, lake, arguments.store, arguments.broker, reports, layout_of(arguments))
+            add_lake_findings(runner, lake, arguments.store, arguments.broker, reports, layout_of(arguments))
     return reports
 
 

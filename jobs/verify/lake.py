@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-
-from pyspark.sql import DataFrame, Row, SparkSession
+from typing import Any
 
 from commitlake.connectors.formats.engine.plan import StoreRange
 from commitlake.connectors.formats.registry import FormatChoice
 from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.audit.moment import read_moment
-from commitlake.pipelines.audit.sides import Sides, Span, ranges_in_store
-from commitlake.pipelines.transforms.profile import compare_profiles
+from commitlake.pipelines.audit.open_sides import open_sides
+from commitlake.pipelines.audit.sides import Differences, Sides, stretches_of
+from commitlake.pipelines.audit.span import Span
+from commitlake.pipelines.audit.store_ranges import ranges_in_store
 from commitlake.pipelines.verify.doctor import StoreReport
 from commitlake.pipelines.verify.findings import Finding
 
@@ -21,7 +23,7 @@ _NOTHING = "lake_not_archived"
 
 
 def add_lake_findings(
-    spark: SparkSession,
+    runner: Runner,
     lake: LakePaths,
     path: str,
     broker: str | None,
@@ -31,7 +33,7 @@ def add_lake_findings(
     """Add, to each store's report, the windows in which the lake has not what the store has of what is archived.
 
     Args:
-        spark: the session.
+        runner: what reads lake and stores.
         lake: where the tables lie.
         path: the stores, as for `find_stores`.
         broker: the store's name, where the path does not tell it.
@@ -40,10 +42,9 @@ def add_lake_findings(
 
     Raises:
         LakeError: if nothing was ever archived into the lake.
-        JobError: if an archive run has committed, and is not finished.
+        NotThereYetError: if an archive run has committed, and is not finished.
     """
     moment = read_moment(lake)
-    sides = Sides(spark, lake, lake.bodies, Span().since(moment.expired.get("messages")), moment)
     ranges, _ = ranges_in_store(path, broker, moment.commit.stores, layout)
     for report in reports:
         if report.broker not in ranges:
@@ -53,30 +54,34 @@ def add_lake_findings(
             )  # fmt: skip
     if not ranges:
         return
-    differing = _differing(sides, path, broker, ranges, layout)
+    limit = max(report.findings.limit for report in reports)
+    with open_sides(runner, lake, lake.bodies, Span().since(moment.expired.get("messages")), moment) as sides:
+        differing = _differing(sides, path, broker, ranges, layout, limit)
     by_name = {report.broker: report for report in reports}
-    for row in differing.groupBy("broker", "difference").count().collect():
-        findings, code = by_name[row["broker"]].findings, _CODES[row["difference"]]
-        same = (differing["broker"] == row["broker"]) & (differing["difference"] == row["difference"])
-        first = [_finding(code, each) for each in differing.where(same).limit(findings.limit).collect()]
-        findings.add_many(code, row["count"], first)
-    differing.unpersist()
+    for (name, difference), count in differing.counts.items():
+        rows = [row for row in differing.rows if (row["broker"], row["difference"]) == (name, difference)]
+        code = _CODES[difference]
+        by_name[name].findings.add_many(code, count, [_finding(code, row) for row in rows])
 
 
 def _differing(
-    sides: Sides, path: str, broker: str | None, ranges: Mapping[str, StoreRange], layout: FormatChoice
-) -> DataFrame:
-    """Windows that differ, cached; a broker that deletes its oldest segments meanwhile is no difference."""
+    sides: Sides,
+    path: str,
+    broker: str | None,
+    ranges: Mapping[str, StoreRange],
+    layout: FormatChoice,
+    limit: int,
+) -> Differences:
+    """Windows that differ; a broker that deletes its oldest segments meanwhile is no difference."""
     while True:
-        found = sides.messages(sides.stretches(ranges))
-        differing = compare_profiles(sides.store(path, broker, ranges, layout), found).cache()
+        with sides.store(path, broker, ranges, layout) as store, sides.messages(stretches_of(ranges)) as found:
+            differing = store.differences(found, limit=limit)
         before, (ranges, _) = ranges, ranges_in_store(path, broker, sides.moment.commit.stores, layout)
-        if differing.isEmpty() or ranges == before or not ranges:
+        if not differing.count or ranges == before or not ranges:
             return differing
-        differing.unpersist()
 
 
-def _finding(code: str, row: Row) -> Finding:
+def _finding(code: str, row: Mapping[str, Any]) -> Finding:
     window = f"messages, {row['window_start'] or 'without a time'}"
     figures = [name for name in ("messages", "bytes") if f"found_{name}" in row]
     sides = {

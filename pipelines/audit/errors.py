@@ -15,3 +15,9 @@ class NotThereYetError(AuditError):
     """Another process has not written yet what the audit compares."""
 
     is_transient = True
+
+
+class NothingInCommonError(AuditError):
+    """The stores that are named hold nothing of what was archived."""
+
+    exit_code = ExitCode.USAGE

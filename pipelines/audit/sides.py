@@ -1,222 +1,200 @@
-"""What an audit compares: the rows of the store, of HBase, and those that the packs hold, beside the lake's own."""
+"""The sides of an audit, and the messages of each, counted by window: interfaces.
+
+`SparkSides` has them as DataFrames; `LocalSides` by tasks of a runner, without Spark. Both give the same figures.
+"""
 
 from __future__ import annotations
 
 import datetime
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import Self
+from types import TracebackType
+from typing import Any, NamedTuple, Self
 
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
-
-from commitlake.connectors.formats.engine.plan import Snapshot, StoreRange
-from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.connectors.formats.engine.plan import StoreRange
 from commitlake.connectors.formats.registry import ANY_FORMAT, FormatChoice
-from commitlake.connectors.lake.archive_log import StoreProgress
-from commitlake.connectors.lake.packs.check import with_found_bodies
-from commitlake.connectors.lake.packs.location import pack_location
+from commitlake.connectors.hbase.options import Options as HBaseOptions
 from commitlake.connectors.lake.paths import LakePaths
-from commitlake.connectors.object_store.spark import spark_uri
 from commitlake.pipelines.audit.moment import Moment
-from commitlake.pipelines.transforms.kept_bodies import with_kept_bodies
-from commitlake.pipelines.transforms.log_stretches import (
-    HAS_PROFILE,
-    mark_counted_runs,
-    to_counted_stretches,
-    within_stretches,
-)
-from commitlake.pipelines.transforms.message_keys import to_message_keys
-from commitlake.pipelines.transforms.profile import combine_profiles, to_profile
-from commitlake.schemas.tables.messages import MESSAGES
-from commitlake.schemas.tables.profile import PROFILES, WINDOW_SECONDS
-from commitlake.schemas.times import EPOCH
+from commitlake.pipelines.audit.span import Span
+from commitlake.schemas.tables.profile import FIGURES, KEY_COLUMNS
 
-_WINDOW = datetime.timedelta(seconds=WINDOW_SECONDS)
-_LAST_WINDOW = datetime.datetime.max.replace(tzinfo=datetime.UTC) - _WINDOW
+SHOWN = 5
+"""How many differences, errors and keys of a kind are shown."""
+
+
+class Stretch(NamedTuple):
+    """Physical offsets of one broker's log, from `first` to before `last`."""
+
+    broker: str
+    first: int
+    last: int
+
+
+class Totals(NamedTuple):
+    """How many windows there are, and how many messages in them."""
+
+    windows: int
+    messages: int
 
 
 @dataclass(frozen=True)
-class Span:
-    """The stored messages that an audit looks at.
+class Differences:
+    """The windows in which two profiles differ.
 
     Attributes:
-        first: the first moment; None for all.
-        last: the first moment that is too late; None for all.
+        counts: how many there are, by broker and kind of difference ("missing", "unexpected" or "different").
+        rows: the first of each broker and kind, in the order of `KEY_COLUMNS`: the key, `difference`,
+            `different_columns`, and `expected_…` and `found_…` for each column that was compared. Times are UTC.
     """
 
-    first: datetime.datetime | None = None
-    last: datetime.datetime | None = None
+    counts: Mapping[tuple[str, str], int]
+    rows: Sequence[Mapping[str, Any]]
 
-    def whole_windows(self) -> Self:
-        """The windows that this touches: what a run counted is known by window, and not within one."""
-        first, last = self.first, self.last
-        return replace(
-            self,
-            first=None if first is None else first - (first - EPOCH) % _WINDOW,
-            last=None if last is None or last > _LAST_WINDOW else last + (EPOCH - last) % _WINDOW,
-        )
+    @property
+    def count(self) -> int:
+        """How many windows differ."""
+        return sum(self.counts.values())
 
-    def since(self, date: datetime.date | None) -> Self:
-        """What of it is of a date or later."""
-        if date is None:
-            return self
-        first = datetime.datetime(date.year, date.month, date.day, tzinfo=datetime.UTC)
-        return self if self.first is not None and self.first >= first else replace(self, first=first)
 
-    def of(self, column: str) -> Column:
-        """Whether a time is within; what has no time is, where nothing is left out."""
-        wanted = F.lit(True)
-        if self.first is not None:
-            wanted = wanted & (F.col(column) >= F.lit(self.first))
-        if self.last is not None:
-            wanted = wanted & (F.col(column) < F.lit(self.last))
-        return wanted
+def in_key_order(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Sort rows by `KEY_COLUMNS`, those without a value first."""
+    return sorted(rows, key=lambda row: [(row[name] is not None, row[name]) for name in KEY_COLUMNS if name in row])
 
-    def __str__(self) -> str:
-        names = (("from", self.first), ("to", self.last))
-        return " ".join(f"{name} {moment:%Y-%m-%d %H:%M}" for name, moment in names if moment is not None)
+
+class Profile(ABC):
+    """One side's messages, counted by window: a table of `AUDIT`. It holds memory or files until its `with` ends."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give up what it holds."""
+
+    @abstractmethod
+    def totals(self) -> Totals:
+        """Count its windows and messages."""
+
+    @abstractmethod
+    def differences(self, found: Self, columns: Sequence[str] = FIGURES, limit: int = SHOWN) -> Differences:
+        """Compare it, as what is expected, with another profile of the same lake.
+
+        Args:
+            found: the other.
+            columns: what is compared.
+            limit: how many differences of each broker and kind are given.
+        """
 
 
 @dataclass(frozen=True)
 class Counted:
-    """What of `messages` the runs' own counts can be compared with.
+    """The part of `messages` with which the runs' own counts can be compared.
 
     Attributes:
         runs: how many runs have left no profile of what they took.
-        stretches: of the brokers' logs (`broker`, `first`, `last`, that itself not in it) what the other runs took;
-            None where that is all.
+        stretches: of the brokers' logs, what the other runs took; None where that is all.
     """
 
     runs: int
-    stretches: DataFrame | None
+    stretches: Sequence[Stretch] | None
 
 
 @dataclass(frozen=True)
-class Sides:
-    """Profiles of one lake's messages at one moment, as each place has them.
+class Bodies:
+    """Messages, and what the packs hold of their bodies.
 
     Attributes:
-        spark: the session.
+        messages: as the table has them.
+        found: the same with the sizes and CRCs of the bodies that were found.
+        errors: the first bodies that cannot be had, and why.
+    """
+
+    messages: Profile
+    found: Profile
+    errors: Sequence[str]
+
+
+def body_error(broker: str, physical_offset: int, error: str) -> str:
+    """Return the sentence on a body that cannot be had."""
+    return f"{broker} {physical_offset}: {error}"
+
+
+def key_difference(difference: str, key: str, broker: str, physical_offset: int) -> str:
+    """Return the sentence on a row of `message_keys` that only one side has."""
+    return f"{difference}: {key!r} of {broker}, {physical_offset}"
+
+
+@dataclass(frozen=True)
+class Sides(ABC):
+    """One lake's messages at one moment, as each place has them.
+
+    Attributes:
         lake: where the tables lie.
         bodies: root of the packs.
         span: which messages.
         moment: of the lake.
     """
 
-    spark: SparkSession
     lake: LakePaths
     bodies: str
     span: Span
     moment: Moment
 
-    def messages(self, within: DataFrame | None = None) -> DataFrame:
-        """The table's profile.
+    def since(self, date: datetime.date) -> Self:
+        """Return the same for messages of a date or later."""
+        return replace(self, span=self.span.since(date))
+
+    @abstractmethod
+    def messages(self, within: Sequence[Stretch] | None = None) -> Profile:
+        """Profile the table.
 
         Args:
-            within: only what lies in these stretches of the brokers' logs, as in `Counted`.
+            within: only what lies in these stretches of the brokers' logs, which do not overlap.
         """
-        rows = self._messages()
-        return to_profile(rows if within is None else within_stretches(rows, within))
 
-    def archived(self) -> DataFrame:
-        """What the runs said that they took."""
-        return combine_profiles(self._profiles().where(self.span.of("window_start")))
+    @abstractmethod
+    def archived(self) -> Profile:
+        """Profile what the runs said that they took."""
 
+    @abstractmethod
     def counted(self) -> Counted | None:
-        """Which runs said what they took; None where none of those that took something did."""
-        commit, expired = self.moment.commit, self.moment.expired
-        runs = self._table("archive_runs").where(
-            (F.col("sequence") <= F.lit(commit.sequence)) & (F.col("messages") > 0)
-        )
-        profiles = self._profiles()
-        marked = mark_counted_runs(runs, profiles)
-        first = marked.agg(F.count_if(~F.col(HAS_PROFILE)), F.count_if(HAS_PROFILE)).first()
-        assert first is not None  # an aggregate without groups has one row
-        uncounted, counted = first
-        if uncounted and not counted:
-            return None
-        if not uncounted and not {"profiles", "archive_runs"} & expired.keys():
-            return Counted(0, None)
-        return Counted(uncounted, to_counted_stretches(marked, profiles))
+        """Return which runs said what they took; None where none of those that took something did."""
 
-    def with_bodies(self, kept_since: datetime.date | None) -> tuple[DataFrame, DataFrame]:
-        """What the table says of the messages whose bodies are kept, and what the packs hold of them.
+    @abstractmethod
+    def with_bodies(self, kept_since: datetime.date | None) -> AbstractContextManager[Bodies]:
+        """Read the bodies that the table says are in the packs.
 
         Args:
             kept_since: bodies of earlier dates may be gone; None where all are kept.
-
-        Returns:
-            A profile; and rows, of which each whose body cannot be had has `error`.
         """
-        rows = self._messages()
-        if kept_since is not None:
-            rows = with_kept_bodies(rows, kept_since)
-        return to_profile(rows), with_found_bodies(rows, pack_location(self.bodies))
 
+    @abstractmethod
     def store(
         self, path: str, broker: str | None, ranges: Mapping[str, StoreRange], layout: FormatChoice = ANY_FORMAT
-    ) -> DataFrame:
-        """What the store holds in these ranges of the brokers' logs."""
-        reader = self.spark.read.format("commitlog").option("mode", "PERMISSIVE").option("layout", str(layout))
-        if broker is not None:
-            reader = reader.option("broker", broker)
-        rows = reader.option("snapshot", Snapshot(ranges).to_json()).load(path)
-        return to_profile(rows.where(self.span.of("store_timestamp")))
+    ) -> Profile:
+        """Profile what the stores hold in these ranges of the brokers' logs."""
 
-    def hbase(self, options: Mapping[str, str]) -> DataFrame:
-        """What HBase holds of what was archived by then."""
-        rows = self.spark.read.format("hbase").options(**{**options, "columns": ",".join(MESSAGES.names)}).load()
-        ends = {broker: StoreRange(0, progress.end) for broker, progress in self.moment.commit.stores.items()}
-        return to_profile(within_stretches(rows.where(self.span.of("store_timestamp")), self.stretches(ends)))
+    @abstractmethod
+    def hbase(self, options: HBaseOptions) -> Profile:
+        """Profile what HBase holds of what was archived by then."""
 
-    def keys(self, version: int) -> tuple[DataFrame, DataFrame]:
-        """The keys of all messages, and the table `message_keys` at a version."""
-        return to_message_keys(self._table("messages", self.moment.version)), self._table("message_keys", version)
+    @abstractmethod
+    def different_keys(self, version: int) -> tuple[int, Sequence[str]]:
+        """Compare a version of `message_keys` with the keys of all messages.
 
-    def stretches(self, ranges: Mapping[str, StoreRange]) -> DataFrame:
-        """Ranges of the brokers' logs, as in `Counted`."""
-        rows = [(broker, part.start, part.end) for broker, part in ranges.items()]
-        return self.spark.createDataFrame(rows, "broker string, first long, last long")
-
-    def _messages(self) -> DataFrame:
-        return self._table("messages", self.moment.version).where(self.span.of("store_timestamp"))
-
-    def _profiles(self) -> DataFrame:
-        """What the runs up to this moment have counted."""
-        if self.moment.profiles is None:
-            return self.spark.createDataFrame([], PROFILES)
-        rows = self._table("profiles", self.moment.profiles)
-        return rows.where(~F.col("run_id").isin(*self.moment.later)) if self.moment.later else rows
-
-    def _table(self, name: str, version: int | None = None) -> DataFrame:
-        reader = self.spark.read.format("delta")
-        if version is not None:
-            reader = reader.option("versionAsOf", version)
-        return reader.load(spark_uri(getattr(self.lake, name)))
+        Returns:
+            How many rows only one of them has, and sentences on the first.
+        """
 
 
-def ranges_in_store(
-    path: str, broker: str | None, progress: Mapping[str, StoreProgress], layout: FormatChoice = ANY_FORMAT
-) -> tuple[dict[str, StoreRange], Sequence[str]]:
-    """Of each broker's log, what is archived and still in its store.
-
-    Returns:
-        Ranges by broker; and sentences on brokers of which there is nothing to compare.
-
-    Raises:
-        CommitLogError: for a store that cannot be read.
-    """
-    ranges, notes, there = {}, [], set()
-    for store in find_stores(path, broker, layout.formats):
-        there.add(store.broker)
-        known = progress.get(store.broker)
-        start = store.segments[0].base_offset
-        if known is None:
-            notes.append(f"{store.broker}: nothing of this store is in the lake")
-        elif start >= known.end:
-            notes.append(f"{store.broker}: its store begins at {start}, and the lake ends at {known.end}")
-        else:
-            ranges[store.broker] = StoreRange(start, known.end)
-    notes += [f"{name}: in the lake, and not among the stores" for name in sorted(progress.keys() - there)]
-    return ranges, notes
+def stretches_of(ranges: Mapping[str, StoreRange]) -> list[Stretch]:
+    """Return ranges of the brokers' logs as stretches."""
+    return [Stretch(broker, part.start, part.end) for broker, part in ranges.items()]

@@ -14,7 +14,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from deltalake.exceptions import TableNotFoundError
 
@@ -24,15 +24,15 @@ from commitlake.connectors.lake.delta import delta_table
 from commitlake.connectors.lake.follower import FOLLOWING
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.reader import NoTableError, open_table, run_sql
+from commitlake.connectors.runtime.local_runner import HERE
+from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.audit.moment import Moment
+from commitlake.pipelines.audit.sides import SHOWN, Sides
 from commitlake.pipelines.maintenance.data_check import find_damaged_files
 from commitlake.pipelines.maintenance.sorted_tables import SORTED_TABLES
+from commitlake.pipelines.message_keys.progress import APPLICATION_ID
 from commitlake.schemas.tables.profile import OPTIONAL_CHECKSUMS
 
-if TYPE_CHECKING:
-    from commitlake.pipelines.audit.sides import Sides
-
-SHOWN = 5
 _NEEDED = frozenset({"messages", "profiles", "archive_runs"})  # by the comparisons
 
 
@@ -53,16 +53,22 @@ class TableFinding:
     notes: Sequence[str] = field(default=())
 
 
-def damaged_files(lake: LakePaths, *, deep: bool) -> list[TableFinding]:
-    """Find the data files that are not what the log says, table by table."""
+def damaged_files(lake: LakePaths, *, deep: bool, runner: Runner = HERE) -> list[TableFinding]:
+    """Find the data files that are not what the log says, table by table.
+
+    Args:
+        lake: where the tables lie.
+        deep: whether every page is read.
+        runner: what reads the files.
+    """
     found = []
     for table in SORTED_TABLES:
         try:
-            damages = list(find_damaged_files(getattr(lake, table), deep=deep))
+            damages = sorted(map(str, find_damaged_files(getattr(lake, table), deep=deep, runner=runner)))
         except TableNotFoundError:
             continue
         if damages:
-            found.append(TableFinding(table, len(damages), "data files", [str(damage) for damage in damages[:SHOWN]]))
+            found.append(TableFinding(table, len(damages), "data files", damages[:SHOWN]))
     return found
 
 
@@ -71,7 +77,7 @@ def prevents_comparison(findings: Sequence[TableFinding]) -> bool:
     return any(finding.table in _NEEDED for finding in findings)
 
 
-def compare_runs(lake: LakePaths, moment: Moment) -> list[TableFinding]:
+def compare_archive_runs(lake: LakePaths, moment: Moment) -> list[TableFinding]:
     """Compare `archive_runs`, `gaps` and `quarantine` with the commits of `messages`, as far as its log goes back."""
     if {"archive_runs", "gaps", "quarantine"} & moment.expired.keys():
         return []
@@ -168,10 +174,6 @@ def _rows(lake: LakePaths, table: str, columns: list[str]) -> list[dict[str, Any
 
 def compare_message_keys(sides: Sides) -> tuple[list[TableFinding], str]:
     """Compare `message_keys` with the keys of `messages`; and why that was not done, if it was not."""
-    # The check of the files needs no Spark; this does.
-    from commitlake.pipelines.message_keys.progress import APPLICATION_ID  # noqa: PLC0415
-    from commitlake.pipelines.transforms.message_keys import DIFFERENCE, compare_keys, to_totals  # noqa: PLC0415
-
     if {"messages", "message_keys"} & sides.moment.expired.keys():
         return [], "message_keys is not compared: some of its rows, or of those of messages, have expired"
     try:
@@ -183,16 +185,7 @@ def compare_message_keys(sides: Sides) -> tuple[list[TableFinding], str]:
         return [], f"message_keys is not compared: it has followed messages to version {followed} only"
     if followed > sides.moment.version:
         return [], "message_keys is not compared: a run has gone on meanwhile"
-    expected, found = sides.keys(table.version())
-    if to_totals(expected).collect() == to_totals(found).collect():
-        return [], ""
-    differences = compare_keys(expected, found).cache()
-    try:
-        count = differences.count()
-        first = differences.limit(SHOWN).collect()
-    finally:
-        differences.unpersist()
-    shown = [f"{row[DIFFERENCE]}: {row['key']!r} of {row['broker']}, {row['physical_offset']}" for row in first]
+    count, shown = sides.different_keys(table.version())
     return ([TableFinding("message_keys", count, "keys", shown)] if count else []), ""
 
 

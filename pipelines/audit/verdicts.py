@@ -1,23 +1,18 @@
-"""What an audit says of two sides: the comparison, and its words."""
+"""Verdicts of an audit: two sides compared, as text and as JSON."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import DataFrame
-
 from commitlake.connectors.printable import printable_json
-from commitlake.pipelines.transforms.profile import FIGURES, compare_profiles, count_windows
+from commitlake.pipelines.audit.sides import SHOWN, Profile, in_key_order
+from commitlake.schemas.tables.profile import FIGURES
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
-
-SHOWN = 5
-"""How many of a kind are shown."""
 
 
 @dataclass(frozen=True)
@@ -45,23 +40,10 @@ class Verdict:
     compared: bool = True
 
 
-@contextmanager
-def cached(frame: DataFrame) -> Iterator[DataFrame]:
-    """A frame whose rows are kept for as long as they are wanted: another audit of the session must read anew."""
-    if frame.storageLevel.useMemory:  # whoever keeps them already lets them go
-        yield frame
-        return
-    frame = frame.cache()
-    try:
-        yield frame
-    finally:
-        frame.unpersist(blocking=True)
-
-
 def compare(
     names: tuple[str, str],
-    expected: DataFrame,
-    found: DataFrame,
+    expected: Profile,
+    found: Profile,
     columns: Sequence[str] = FIGURES,
     notes: Sequence[str] = (),
 ) -> Verdict:
@@ -74,17 +56,10 @@ def compare(
         columns: what is compared.
         notes: for the verdict.
     """
-    with cached(expected) as kept, cached(compare_profiles(kept, found, columns=columns)) as differences:
-        windows, messages = count_messages(kept)
-        first = [row.asDict() for row in differences.limit(SHOWN).collect()]
-        return Verdict(*names, windows, messages, differences.count(), first, notes)
-
-
-def count_messages(profile: DataFrame) -> tuple[int, int]:
-    """Return how many windows and messages a profile has."""
-    counted = count_windows(profile).first()
-    assert counted is not None  # an aggregate without groups has one row
-    return counted["windows"], counted["messages"]
+    totals = expected.totals()
+    differences = expected.differences(found, columns)
+    first = in_key_order(differences.rows)[:SHOWN]
+    return Verdict(*names, *totals, differences.count, first, notes)
 
 
 def as_json(verdicts: Sequence[DataclassInstance]) -> str:

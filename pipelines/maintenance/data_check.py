@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from urllib.parse import unquote
 
@@ -13,9 +14,13 @@ import pyarrow.parquet as pq
 
 from commitlake.connectors.lake.delta import delta_table
 from commitlake.connectors.lake.file_actions import file_actions
+from commitlake.connectors.runtime.local_runner import HERE
+from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.maintenance.table_files import TableFile, folder_of, read_table_files
 
-_BATCH = 1000
+_FILES, _DEEP_FILES = 100, 1
+"""Files of one task."""
+_Bounds = tuple[dict[str, Any], dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,31 +35,43 @@ class DataDamage:
 
     file: TableFile
     reason: str
-    bounds: tuple[dict[str, Any], dict[str, Any]]
+    bounds: _Bounds
 
     def __str__(self) -> str:
         return f"{self.file.path}: {self.reason}"
 
 
-def find_damaged_files(table_uri: str, *, deep: bool) -> Iterator[DataDamage]:
+def find_damaged_files(table_uri: str, *, deep: bool, runner: Runner = HERE) -> Iterator[DataDamage]:
     """Find a table's damaged data files.
 
     Args:
         table_uri: path or URI of the table.
         deep: whether every page is read and compared with its checksum, and not only names, sizes and footers.
+        runner: what reads the files.
+
+    Yields:
+        The damaged files, in the log's order where the runner keeps the tasks' order.
     """
     table = delta_table(table_uri)
-    files = folder_of(table_uri)
-    actions = {action["path"]: action for action in file_actions(table).to_pylist()}
-    listed = read_table_files(table)
-    for first in range(0, len(listed), _BATCH):
-        part = listed[first : first + _BATCH]
-        infos = files.get_file_info([unquote(file.path) for file in part])
-        for file, info in zip(part, infos, strict=True):
-            reason = _of_size(file, info) or _of_content(files, file, actions[file.path], deep=deep)
-            if reason:
-                action = actions[file.path]
-                yield DataDamage(file, reason, (action.get("min") or {}, action.get("max") or {}))
+    known = {
+        action["path"]: (action.get("min") or {}, action.get("max") or {}) for action in file_actions(table).to_pylist()
+    }
+    files = [(file, known[file.path]) for file in read_table_files(table)]
+    length = _DEEP_FILES if deep else _FILES
+    groups = [files[first : first + length] for first in range(0, len(files), length)]
+    for _, damages in runner.run(partial(_check_files, table_uri, deep), groups, is_waiting=not deep):
+        yield from damages
+
+
+def _check_files(table_uri: str, deep: bool, files: Sequence[tuple[TableFile, _Bounds]]) -> list[DataDamage]:
+    folder = folder_of(table_uri)
+    infos = folder.get_file_info([unquote(file.path) for file, _ in files])
+    found = []
+    for (file, bounds), info in zip(files, infos, strict=True):
+        reason = _of_size(file, info) or _of_content(folder, file, bounds, deep=deep)
+        if reason:
+            found.append(DataDamage(file, reason, bounds))
+    return found
 
 
 def _of_size(file: TableFile, info: pafs.FileInfo) -> str:
@@ -65,13 +82,13 @@ def _of_size(file: TableFile, info: pafs.FileInfo) -> str:
     return ""
 
 
-def _of_content(files: pafs.FileSystem, file: TableFile, action: dict[str, Any], *, deep: bool) -> str:
+def _of_content(files: pafs.FileSystem, file: TableFile, bounds: _Bounds, *, deep: bool) -> str:
     try:
         with (
             files.open_input_file(unquote(file.path)) as source,
             pq.ParquetFile(source, page_checksum_verification=True) as parquet,
         ):
-            reason = _of_footer(parquet.metadata, file, action)
+            reason = _of_footer(parquet.metadata, file, bounds)
             if deep and not reason:
                 for group in range(parquet.num_row_groups):
                     for batch in parquet.iter_batches(row_groups=[group]):
@@ -82,11 +99,10 @@ def _of_content(files: pafs.FileSystem, file: TableFile, action: dict[str, Any],
     return reason
 
 
-def _of_footer(metadata: pq.FileMetaData, file: TableFile, action: dict[str, Any]) -> str:
+def _of_footer(metadata: pq.FileMetaData, file: TableFile, bounds: _Bounds) -> str:
     if file.rows is not None and metadata.num_rows != file.rows:
         return f"expected {file.rows:,} rows, found {metadata.num_rows:,}"
-    for bound, choose in (("min", min), ("max", max)):
-        known = action.get(bound) or {}
+    for bound, choose, known in (("min", min, bounds[0]), ("max", max, bounds[1])):
         for name, value in _extremes(metadata, bound, choose).items():
             if isinstance(known.get(name), int) and known[name] != value:
                 return f"expected {known[name]} as the {bound} of {name}, found {value} in the file's footer"

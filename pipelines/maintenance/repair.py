@@ -34,6 +34,8 @@ from commitlake.connectors.lake.lost_tables import followers_of, has_log
 from commitlake.connectors.lake.newest_versions import delete_newest
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.versions import VersionsError
+from commitlake.connectors.runtime.local_runner import HERE
+from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.maintenance.data_adoption import Adoption, adopt_files, find_adoption
 from commitlake.pipelines.maintenance.data_adoption import lost_run_ids as runs_beyond
 from commitlake.pipelines.maintenance.data_check import DataDamage, find_damaged_files
@@ -139,14 +141,21 @@ def _way_of_files(table: str) -> str:
     return "goes aside; its rows are lost, but for those that the commits of messages tell"
 
 
-def plan_repair(lake: LakePaths, *, deep: bool = True, first_offsets: Mapping[str, int] | None = None) -> RepairPlan:
-    """See what is wrong with a lake.
+def plan_repair(
+    lake: LakePaths,
+    *,
+    deep: bool = True,
+    first_offsets: Mapping[str, int] | None = None,
+    runner: Runner = HERE,
+) -> RepairPlan:
+    """Find what is wrong with a lake.
 
     Args:
         lake: where the tables lie.
         first_offsets: by broker, the first physical offset that its store still has: where that is enough, `messages`
             goes back to before a damaged data file came, and the next archive takes all since then again.
         deep: whether every page of every data file is read, and `message_keys` compared with `messages`.
+        runner: what reads the data files.
     """
     logs = {table: repair for table in TABLES if (repair := plan_log_repair(lake, table))}
     if "messages" not in logs and not has_log(lake, "messages") and followers_of(lake):
@@ -156,7 +165,7 @@ def plan_repair(lake: LakePaths, *, deep: bool = True, first_offsets: Mapping[st
     for table in TABLES:
         if table not in logs:
             try:
-                damages = list(find_damaged_files(getattr(lake, table), deep=deep))
+                damages = _find_damages(lake, table, runner, deep=deep)
             except TableNotFoundError:
                 continue
             if damages:
@@ -170,10 +179,15 @@ def plan_repair(lake: LakePaths, *, deep: bool = True, first_offsets: Mapping[st
             return RepairPlan({**logs, "messages": rewind}, files, notes=notes)
         return RepairPlan(logs, files, notes=[f"messages cannot go back to before its damaged files: {rewind}"])
     lost = _lost_rows(lake) if not set(OF_RUNS) & (logs.keys() | files.keys()) else 0
-    keys = "" if {_KEYS, "messages"} & (logs.keys() | files.keys()) else _wrong_keys(lake, deep=deep)
+    keys = "" if {_KEYS, "messages"} & (logs.keys() | files.keys()) else _wrong_keys(lake, runner, deep=deep)
     unfinished = is_unfinished(lake.messages) is not None
     ahead = 0 if unfinished or "archive_runs" in logs else _newest_lost_run(lake)
     return RepairPlan(logs, files, unfinished, lost, keys, ahead=ahead, behind=_behind(lake, {*logs, *files}))
+
+
+def _find_damages(lake: LakePaths, table: str, runner: Runner, *, deep: bool) -> list[DataDamage]:
+    found = find_damaged_files(getattr(lake, table), deep=deep, runner=runner)
+    return sorted(found, key=lambda damage: damage.file.path)
 
 
 def _newest_lost_run(lake: LakePaths) -> int:
@@ -204,30 +218,30 @@ def _lost_rows(lake: LakePaths) -> int:
     return len(lost_run_ids(lake, lost) - named) if lost else 0
 
 
-def _wrong_keys(lake: LakePaths, *, deep: bool) -> str:
+def _wrong_keys(lake: LakePaths, runner: Runner, *, deep: bool) -> str:
     followed = followed_version(lake)
     for lost in lost_runs(lake.messages):
         if lost.first <= followed < lost.last:
             return f"it has followed messages to version {followed}, which messages has lost"
     if not deep or followed < 0:
         return ""
-    check = check_keys(lake)
+    check = check_keys(lake, runner=runner)
     if check.same:
         return ""
     return check.note or f"expected {check.expected:,} keys, as messages has them, found {check.found:,} or others"
 
 
-def repair_lake(lake: LakePaths, plan: RepairPlan, parser_version: str) -> list[str]:
+def repair_lake(lake: LakePaths, plan: RepairPlan, parser_version: str, runner: Runner = HERE) -> list[str]:
     """Do what a plan says.
 
     Args:
         lake: where the tables lie.
         plan: from `plan_repair`.
         parser_version: for new rows of `archive_runs` and `gaps`.
+        runner: what reads data files, and writes those of `message_keys` where the table is made anew.
 
     Returns:
         Sentences on what could not be brought back.
-
     """
     aside = AsideFolder(lake)
     of_messages = plan.logs.get("messages")
@@ -244,12 +258,12 @@ def repair_lake(lake: LakePaths, plan: RepairPlan, parser_version: str) -> list[
     if note is not None:
         commit_repair(lake, note)
     missing = list(plan.adoption.losses()) if plan.adoption else []
-    missing += [line for table in OF_RUNS for line in _repair_table_of_runs(aside, table, plan)]
+    missing += [line for table in OF_RUNS for line in _repair_table_of_runs(aside, table, plan, runner)]
     lost = lost_runs(lake.messages)
     if lost and (run_ids := lost_run_ids(lake, lost)):
         for table in OF_RUNS:
             delete_runs(getattr(lake, table), run_ids)
-    missing += _take_out(aside, "messages", _damaged_files(lake, "messages", plan), parser_version)
+    missing += _take_out(aside, "messages", _damaged_files(lake, "messages", plan, runner), parser_version)
     if plan.adoption is not None and (lost_ids := runs_beyond(lake, plan.adoption)):
         for table in OF_RUNS:
             delete_runs(getattr(lake, table), lost_ids)
@@ -263,11 +277,11 @@ def repair_lake(lake: LakePaths, plan: RepairPlan, parser_version: str) -> list[
                 f"archive_runs: {removed - restored} rows of runs that the log of messages no longer tells of"
             )
     missing += [f"{table}: {count} files that commits name are gone" for table, count in gone.items()]
-    _repair_keys(aside, plan)
+    _repair_keys(aside, plan, runner)
     return missing
 
 
-def _repair_table_of_runs(aside: AsideFolder, table: str, plan: RepairPlan) -> Iterator[str]:
+def _repair_table_of_runs(aside: AsideFolder, table: str, plan: RepairPlan, runner: Runner) -> Iterator[str]:
     lake, repair = aside.lake, plan.logs.get(table)
     if repair is not None and repair.is_lost:
         aside.move_folder(f"{table}/_delta_log")
@@ -278,15 +292,15 @@ def _repair_table_of_runs(aside: AsideFolder, table: str, plan: RepairPlan) -> I
     if repair is not None:
         named = named_files(commits_after(lake.messages, 0), table)
         repair_log(aside, repair, {"table": table}, keep=named)
-    yield from _take_out(aside, table, _damaged_files(lake, table, plan), "")
+    yield from _take_out(aside, table, _damaged_files(lake, table, plan, runner), "")
 
 
-def _damaged_files(lake: LakePaths, table: str, plan: RepairPlan) -> Sequence[DataDamage]:
+def _damaged_files(lake: LakePaths, table: str, plan: RepairPlan, runner: Runner) -> Sequence[DataDamage]:
     """A table's damaged data files; a table whose log was repaired is looked at again."""
     if table not in plan.logs:
         return plan.files.get(table, ())
     try:
-        return list(find_damaged_files(getattr(lake, table), deep=True))
+        return _find_damages(lake, table, runner, deep=True)
     except TableNotFoundError:
         return ()
 
@@ -334,21 +348,21 @@ def _write_gaps(lake: LakePaths, damages: Sequence[DataDamage], parser_version: 
         append_rows(lake.gaps, GAPS, pa.Table.from_pylist(rows, schema=to_arrow_schema(GAPS, timezone="UTC")))
 
 
-def _repair_keys(aside: AsideFolder, plan: RepairPlan) -> None:
+def _repair_keys(aside: AsideFolder, plan: RepairPlan, runner: Runner) -> None:
     lake = aside.lake
     try:
         wrong = (
             {_KEYS} & {*plan.logs, *plan.files}
             or plan.keys
             or plan.adoption is not None
-            or _wrong_keys(lake, deep=True)
+            or _wrong_keys(lake, runner, deep=True)
         )
     except (LogDamagedError, VersionsError, OSError, pa.ArrowException):
         wrong = True
     if wrong:
         aside.move_folder(_KEYS)
         delete_newest(lake.message_keys, storage_options(lake.root, lake.s3))
-        follow_keys(lake)
+        follow_keys(lake, runner)
 
 
 def _note(lake: LakePaths, repair: LogRepair) -> dict[str, Any]:

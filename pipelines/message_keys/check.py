@@ -1,28 +1,36 @@
-"""Whether `message_keys` holds the keys of `messages`: all of them, and no others."""
+"""Whether `message_keys` holds the keys of `messages`: all of them, and no others.
+
+Both are read file by file, by tasks of a runner. A task returns how many keys a file has and the sum of their hashes,
+for each part of the keys; which part a key is in follows from its hash. Two tables with the same sums have the same
+keys; where they differ, only these parts need to be looked at key by key.
+"""
 
 from __future__ import annotations
 
 import datetime
 from collections.abc import Iterator
 from dataclasses import dataclass
-from urllib.parse import unquote
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
-from deltalake.exceptions import TableNotFoundError
+from pyspark.sql.pandas.types import to_arrow_schema
 
+from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.archive_log import newest_commit
 from commitlake.connectors.lake.delta import delta_table, storage_options
-from commitlake.connectors.lake.file_actions import file_actions
 from commitlake.connectors.lake.paths import LakePaths
-from commitlake.connectors.lake.versions import table_files
+from commitlake.connectors.lake.table_rows import TableRows
+from commitlake.connectors.lake.versions import AddedFile, snapshot_files
+from commitlake.connectors.runtime.local_runner import HERE
+from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.message_keys.progress import followed_version
 from commitlake.pipelines.message_keys.rows import COLUMNS, REPEATING, SCHEMA, to_keys
-from commitlake.pipelines.quality.checksums import column_hashes
+from commitlake.pipelines.quality.checksums import column_hashes, part_numbers
+from commitlake.schemas.tables.messages import MESSAGES
 
-_GROUP_ROWS = 1 << 18
+_MESSAGES = to_arrow_schema(MESSAGES, timezone="UTC")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +50,63 @@ class KeysCheck:
     note: str = ""
 
 
-def check_keys(lake: LakePaths, since: datetime.date | None = None) -> KeysCheck:
-    """Compare `message_keys` with `messages`, file by file, in this process.
+@dataclass(frozen=True)
+class KeyFiles:
+    """Data files with keys, and how they are read; it can be pickled.
+
+    Attributes:
+        table: the columns.
+        files: the files.
+        is_messages: whether the table is `messages`, whose rows give the keys, or `message_keys`.
+        since: rows that were stored before that date are left out; None for none.
+    """
+
+    table: TableRows
+    files: tuple[AddedFile, ...]
+    is_messages: bool
+    since: datetime.date | None = None
+
+    @property
+    def rows(self) -> int:
+        """How many rows the files have, as far as their writers said."""
+        return sum(file.rows or 0 for file in self.files)
+
+    def read(self, file: AddedFile) -> Iterator[pa.Table]:
+        """Read the keys of a file: tables of `MESSAGE_KEYS`, each column in one chunk."""
+        for rows in self.table.read(file):
+            if self.since is not None:
+                first = datetime.datetime(self.since.year, self.since.month, self.since.day, tzinfo=datetime.UTC)
+                rows = rows.filter(pc.greater_equal(rows.column("store_timestamp"), pa.scalar(first)))  # noqa: PLW2901
+            keys = to_keys(rows) if self.is_messages else rows
+            if keys.num_rows:
+                yield keys.select(SCHEMA.names).unify_dictionaries().combine_chunks()
+
+
+def keys_of_messages(lake: LakePaths, version: int | None = None, since: datetime.date | None = None) -> KeyFiles:
+    """Return the files of a version of `messages`, whose rows give keys; of the newest where not given."""
+    schema = pa.schema([_MESSAGES.field(name) for name in COLUMNS])
+    return _key_files(lake, lake.messages, schema, version, since, is_messages=True)
+
+
+def keys_of_table(lake: LakePaths, version: int | None = None, since: datetime.date | None = None) -> KeyFiles:
+    """Return the files of a version of `message_keys`; of the newest where not given."""
+    return _key_files(lake, lake.message_keys, SCHEMA, version, since, is_messages=False)
+
+
+def _key_files(
+    lake: LakePaths, uri: str, schema: pa.Schema, version: int | None, since: datetime.date | None, *, is_messages: bool
+) -> KeyFiles:
+    files = snapshot_files(uri, storage_options(uri, lake.s3), version).files
+    return KeyFiles(TableRows(uri, lake.s3, schema, REPEATING), files, is_messages, since)
+
+
+def check_keys(lake: LakePaths, since: datetime.date | None = None, runner: Runner = HERE) -> KeysCheck:
+    """Compare `message_keys` with `messages`.
 
     Args:
         lake: where the tables lie.
         since: messages that were stored before that date are left out; all are compared where not given.
+        runner: what reads the files.
     """
     messages = delta_table(lake.messages, lake.s3)
     newest, followed = newest_commit(messages), followed_version(lake)
@@ -58,37 +117,38 @@ def check_keys(lake: LakePaths, since: datetime.date | None = None) -> KeysCheck
     if followed > messages.version():
         note = f"message_keys has followed messages to version {followed}, and messages ends with {messages.version()}"
         return KeysCheck(same=False, note=note)
-    expected = _sums(to_keys(rows) for rows in _tables(lake, "messages", COLUMNS, since))
-    found = _sums(rows.select(SCHEMA.names) for rows in _tables(lake, "message_keys", SCHEMA.names, since))
-    return KeysCheck(expected[0], found[0], expected == found)
+    expected = sum_keys(keys_of_messages(lake, since=since), runner)
+    found = sum_keys(keys_of_table(lake, since=since), runner)
+    return KeysCheck(int(expected[0].sum()), int(found[0].sum()), bool((expected == found).all()))
 
 
-def _sums(tables: Iterator[pa.Table]) -> tuple[int, int]:
-    """How many rows there are, and the sum of their hashes."""
-    count = total = 0
-    for table in tables:
-        whole = table.unify_dictionaries().combine_chunks()
-        count += whole.num_rows
-        total += int(column_hashes(whole, SCHEMA.names).sum(dtype=np.int64)) if whole.num_rows else 0
-    return count, total & 0xFFFFFFFFFFFFFFFF
+def sum_keys(keys: KeyFiles, runner: Runner, parts: int = 1) -> Array:
+    """Count keys and sum up their hashes.
+
+    Args:
+        keys: where they are.
+        runner: what reads the files.
+        parts: into how many parts they are divided.
+
+    Returns:
+        2 x parts: how many keys each part has, and the sum of their hashes modulo 2^64.
+    """
+    total = np.zeros((2, parts), np.int64)
+    for _, sums in runner.run(partial(_sums_of_file, keys, parts), keys.files):
+        total += sums
+    return total
 
 
-def _tables(lake: LakePaths, name: str, columns: list[str], since: datetime.date | None) -> Iterator[pa.Table]:
-    uri = getattr(lake, name)
-    try:
-        table = delta_table(uri, lake.s3)
-    except TableNotFoundError:
-        return
-    files = table_files(uri, storage_options(uri, lake.s3))
-    for path in file_actions(table).column("path").to_pylist():
-        with (
-            files.open_input_file(unquote(path)) as source,
-            pq.ParquetFile(source, read_dictionary=REPEATING, page_checksum_verification=True) as parquet,
-        ):
-            for group in range(parquet.num_row_groups):
-                rows = parquet.read_row_group(group, columns)
-                if since is not None:
-                    first = datetime.datetime(since.year, since.month, since.day, tzinfo=datetime.UTC)
-                    rows = rows.filter(pc.greater_equal(rows.column("store_timestamp"), pa.scalar(first)))
-                for start in range(0, rows.num_rows, _GROUP_ROWS):
-                    yield rows.slice(start, _GROUP_ROWS)
+def _sums_of_file(keys: KeyFiles, parts: int, file: AddedFile) -> Array:
+    sums = np.zeros((2, parts), np.int64)
+    for rows in keys.read(file):
+        hashes = key_row_hashes(rows)
+        numbers = part_numbers(hashes, parts)
+        sums[0] += np.bincount(numbers, minlength=parts)
+        np.add.at(sums[1], numbers, hashes)
+    return sums
+
+
+def key_row_hashes(keys: pa.Table) -> Array:
+    """Hash the rows of a table of `MESSAGE_KEYS`, each column in one chunk."""
+    return column_hashes(keys, SCHEMA.names)

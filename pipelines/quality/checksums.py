@@ -15,18 +15,42 @@ import pyarrow.compute as pc
 from commitlake.connectors.arrays import Array
 from commitlake.pipelines.quality.hashing import SEED, chain, hash_lists, hash_texts
 from commitlake.schemas.tables.messages import STORE_DATE
-from commitlake.schemas.tables.profile import NULL_NUMBER
+from commitlake.schemas.tables.profile import CHECKSUM_COLUMNS, NULL_NUMBER
 
 _DAY_US = 86_400_000_000
 _NO_DAY = -1  # rows of this day have no partition, see `pipelines.archive.rows`
+
+
+def message_hashes(table: pa.Table) -> Array:
+    """Hash the numbers of each message, for the profile's `checksum`, as `kernel` does; a null leaves a hash as it is.
+
+    Args:
+        table: has `CHECKSUM_COLUMNS`, each in one chunk.
+    """
+    hashes = np.full(table.num_rows, SEED, np.int64)
+    for name in CHECKSUM_COLUMNS:
+        column = _column(table, name)
+        before = hashes.copy() if column.null_count else None
+        (numbers,) = _numbers(column)
+        chain(numbers // 1000 if pa.types.is_timestamp(column.type) else numbers, hashes)
+        if before is not None:
+            absent = pc.is_null(column).to_numpy(zero_copy_only=False)
+            hashes[absent] = before[absent]
+    return hashes
+
+
+def part_numbers(hashes: Array, parts: int) -> Array:
+    """Return the part that each row is in, where rows are divided by their hashes; it is the same in every process."""
+    numbers: Array = (hashes.view(np.uint64) % np.uint64(parts)).astype(np.int64)
+    return numbers
 
 
 def column_hashes(table: pa.Table, names: Iterable[str]) -> Array:
     """Hash some columns of each row.
 
     Args:
-        table: has these columns, each in one chunk; texts as such or as dictionaries. For `store_date`, it has
-            `store_timestamp`.
+        table: has these columns, each in one chunk; texts as such or as dictionaries. Without `store_date`, its
+            date is that of `store_timestamp`.
         names: of the columns, in the order in which they are hashed; `a.b` is a field of a struct.
     """
     hashes = np.full(table.num_rows, SEED, np.int64)
@@ -63,6 +87,8 @@ def _numbers(column: pa.Array) -> list[Array]:
         return [_with_nulls(_of_texts(column), column)]
     if pa.types.is_timestamp(column.type):
         column = column.cast(pa.timestamp("us", column.type.tz))
+    elif pa.types.is_date(column.type):
+        column = column.cast(pa.int32())
     return [_filled(column)]
 
 

@@ -18,13 +18,12 @@ from commitlake.schemas.tables.profile import (
     AUDIT,
     CHECKSUM_COLUMNS,
     COLUMN_CHECKSUMS,
+    FIGURES,
     KEY_COLUMNS,
     OPTIONAL_CHECKSUMS,
     WINDOW_SECONDS,
 )
 
-FIGURES = tuple(name for name in AUDIT.names if name not in KEY_COLUMNS)
-"""The columns of `AUDIT` beside its key."""
 DIFFERENCE = "difference"
 DIFFERENT_COLUMNS = "different_columns"
 _LOW = 0xFFFFFFFF

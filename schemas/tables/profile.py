@@ -171,6 +171,8 @@ RUN_ID = column("run_id", StringType(), "the archive run, as in archive_runs")
 PROFILES = StructType([*PROFILE, RUN_ID])
 KEY_COLUMNS = tuple(field.name for field in _KEY)
 AUDIT = StructType([*_KEY, *_AMOUNTS, *_EXTREMES, *_CHECKSUMS])
+FIGURES = tuple(name for name in AUDIT.names if name not in KEY_COLUMNS)
+"""The columns of `AUDIT` beside its key."""
 OPTIONAL_CHECKSUMS = tuple(field.name for field in _CHECKSUMS)
 """The checksums that a profile may lack; they are compared where both sides have them."""
 COUNT_COLUMNS = tuple(field.name for field in (*_NULLS, *_VIOLATIONS))

@@ -8,7 +8,7 @@ import happybase
 
 from commitlake.connectors.hbase.client import Client
 from commitlake.connectors.hbase.options import Options
-from commitlake.connectors.hbase.source import read_salt
+from commitlake.connectors.hbase.scans import read_salt
 from commitlake.connectors.hbase.tables import open_table
 from commitlake.schemas.tables.messages import MESSAGES
 from tests.support.hbase_tables import by_place

@@ -17,9 +17,10 @@ UNIT = Path("tests/unit")
 OTHER_FOLDERS = {"benchmarks": "mirrors tests/benchmarks, which is a program of its own"}
 TESTED_BY: dict[str, tuple[str, ...]] = {
     "tests/integration/hbase/test_follower.py": ("connectors.hbase.follower",),
-    "tests/integration/hbase/test_jobs.py": ("pipelines.query.hbase",),
+    "tests/integration/hbase/test_jobs.py": ("pipelines.audit.local.hbase_tasks", "pipelines.query.hbase"),
     "tests/integration/hbase/test_lookups.py": ("connectors.hbase.lookups",),
     "tests/integration/restore/test_real_brokers.py": ("connectors.formats.rocketmq.topic_configs",),
+    "tests/integration/spark/test_audit.py": ("connectors.lake.packs.spark_check", "pipelines.audit.spark_sides"),
     "tests/integration/spark/test_demo.py": ("jobs.demo.command",),
     "tests/integration/spark/test_query_engines.py": ("connectors.lake.spark_reader",),
     "tests/unit/broker_lite/handlers/test_broker_resources.py": (
@@ -109,7 +110,16 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "tests/unit/connectors/sources/test_indexfile.py": ("schemas.tables.index_entries",),
     "tests/unit/connectors/sources/test_stream_offsets.py": ("connectors.formats.engine.continuity",),
     "tests/unit/jobs/archive/test_follow.py": ("connectors.lake.followed_runs", "connectors.lake.follower"),
-    "tests/unit/jobs/audit/test_command.py": ("connectors.lake.packs.check", "pipelines.audit.verdicts"),
+    "tests/unit/jobs/audit/test_command.py": ("pipelines.audit.store_ranges", "pipelines.audit.verdicts"),
+    "tests/unit/jobs/audit/test_local.py": (
+        "connectors.lake.packs.body_check",
+        "pipelines.audit.comparisons",
+        "pipelines.audit.local.body_tasks",
+        "pipelines.audit.local.key_rows",
+        "pipelines.audit.local.sides",
+        "pipelines.audit.local.store_tasks",
+        "pipelines.audit.open_sides",
+    ),
     "tests/unit/jobs/cli/test_layouts.py": ("connectors.formats.facts.queue_layouts",),
     "tests/unit/jobs/cli/test_main.py": ("jobs.cli.damaged_files", "jobs.cli.places"),
     "tests/unit/jobs/cli/test_names.py": ("connectors.option_names",),

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 from deltalake import DeltaTable
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
 from commitlake.connectors.runtime.spark_runner import SparkRunner
 from commitlake.jobs.audit import command as audit
 from commitlake.jobs.maintain import command as maintain
 from commitlake.pipelines.archive.run import Config, run_archive
-from commitlake.pipelines.audit.sides import Sides
+from commitlake.pipelines.audit.spark_sides import SparkProfile, SparkSides
 from tests.support.lakes import GrowingLake, shop_messages
 from tests.support.logs import messages
 
@@ -141,13 +141,13 @@ def test_a_segment_that_the_broker_deletes_beside_it_is_no_difference(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     oldest = folder / "broker-a" / "store" / "commitlog" / f"{0:020d}"
-    whole = Sides.store
+    whole = SparkSides.store
 
-    def deleted(sides: Sides, *arguments: Any) -> DataFrame:
+    def deleted(sides: SparkSides, *arguments: Any) -> SparkProfile:
         oldest.unlink(missing_ok=True)  # behind the plan, before the read
         return whole(sides, *arguments)
 
-    monkeypatch.setattr(Sides, "store", deleted)
+    monkeypatch.setattr(SparkSides, "store", deleted)
     code, verdicts = run_audit(folder, capsys)
     assert code == 0
     assert 0 < verdicts["store-messages"]["messages"] < MESSAGES
@@ -172,16 +172,16 @@ def test_the_next_audit_of_a_session_reads_anew(folder: Path, capsys: pytest.Cap
 def test_an_archive_may_go_on_beside_it(
     spark: SparkSession, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store, whole = folder / "broker-a" / "store", Sides.counted
+    store, whole = folder / "broker-a" / "store", SparkSides.counted
 
-    def archive_more(sides: Sides) -> object:
+    def archive_more(sides: SparkSides) -> object:
         with MessageStore.open(store, OPTIONS) as broker:
             for message in messages(20, seed=3):
                 broker.put(message)
         assert run_archive(SparkRunner(spark), Config(str(store), str(folder / "lake"))).messages == 20
         return whole(sides)
 
-    monkeypatch.setattr(Sides, "counted", archive_more)
+    monkeypatch.setattr(SparkSides, "counted", archive_more)
     code, verdicts = run_audit(folder, capsys)
     assert code == 0, verdicts
     assert {verdict["messages"] for verdict in verdicts.values()} == {MESSAGES}

@@ -21,9 +21,9 @@ from commitlake.pipelines.quality.frames import BrokerFacts, RunFacts
 from commitlake.pipelines.quality.judge import judge
 from commitlake.pipelines.quality.merging import merge_profiles
 from commitlake.pipelines.quality.profile import profile_rows
-from commitlake.pipelines.transforms.profile import FIGURES, combine_profiles, compare_profiles, to_profile
+from commitlake.pipelines.transforms.profile import combine_profiles, compare_profiles, to_profile
 from commitlake.schemas.tables.messages import BODY_PLACE
-from commitlake.schemas.tables.profile import AUDIT, KEY_COLUMNS, OPTIONAL_CHECKSUMS
+from commitlake.schemas.tables.profile import AUDIT, FIGURES, KEY_COLUMNS, OPTIONAL_CHECKSUMS
 from tests.servers.recording import RecordedStore
 from tests.support.profiles import NOON, SCHEMA, Row, message, messages, profile_of
 

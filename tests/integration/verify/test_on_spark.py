@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 from deltalake import DeltaTable
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.runtime.spark_runner import SparkRunner
 from commitlake.jobs.verify import command as verify
 from commitlake.pipelines.archive.run import Config, run_archive
-from commitlake.pipelines.audit.sides import Sides
+from commitlake.pipelines.audit.spark_sides import SparkProfile, SparkSides
 from commitlake.pipelines.verify.admission import Options
 from commitlake.pipelines.verify.doctor import verify_stores
 from tests.support.indexed_stores import SEGMENT_BYTES, write_indexed_store
@@ -98,13 +98,13 @@ def test_a_segment_that_the_broker_deletes_meanwhile_is_no_finding_of_the_lake(
     archived: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = Path(shutil.copytree(archived, tmp_path / "copy"))
-    whole = Sides.store
+    whole = SparkSides.store
 
-    def deleted(sides: Sides, *arguments: Any) -> DataFrame:
+    def deleted(sides: SparkSides, *arguments: Any) -> SparkProfile:
         (folder / "broker-a" / "store" / "commitlog" / f"{0:020d}").unlink(missing_ok=True)
         return whole(sides, *arguments)
 
-    monkeypatch.setattr(Sides, "store", deleted)
+    monkeypatch.setattr(SparkSides, "store", deleted)
     _, (report,) = run_verify(folder, capsys, "--lake", str(folder / "lake"))
     assert not {code for code in report["counts"] if code.startswith("lake_")}
 

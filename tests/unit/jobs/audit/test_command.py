@@ -20,7 +20,8 @@ from commitlake.jobs.restore import command as restore
 from commitlake.pipelines.audit import moment as audit_moment
 from commitlake.pipelines.audit.errors import NotThereYetError
 from commitlake.pipelines.audit.moment import Moment, read_moment, wait_for_hbase
-from commitlake.pipelines.audit.sides import Span, ranges_in_store
+from commitlake.pipelines.audit.span import Span
+from commitlake.pipelines.audit.store_ranges import ranges_in_store
 from commitlake.pipelines.audit.verdicts import Verdict, as_text
 from commitlake.pipelines.maintenance.expiry import announce_expiry
 from commitlake.schemas.errors import ExitCode

@@ -172,7 +172,6 @@ def test_what_a_stopped_run_has_left_for_other_tables_is_kept(
         (["--keep", "mesages=30d"], "there is no table 'mesages'. Did you mean 'messages'?"),
         (["--broker", "a"], "--broker has no effect without --store"),
         (["--store", "a"], "--store has no effect without --repair"),
-        (["--repair", "--spark"], "--spark has no effect with --repair"),
         (["--vacuum-after", "1h"], "--vacuum-after: expected at least 1d, found 1 h"),
         (["--target-mib", "0"], "--target-mib: expected at least 1, found 0"),
         (["--bodies", "gs://bucket/bodies", "--keep", "messages=30d"], "bodies in gs://bucket/bodies: expected"),

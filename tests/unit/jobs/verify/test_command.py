@@ -106,7 +106,7 @@ def test_findings_are_bounded_and_counted(intact: Path, tmp_path: Path, capsys: 
     ("arguments", "told"),
     [
         (["/nowhere", "--local"], "does not exist"),
-        (["{store}", "--local", "--lake", "/lake"], "--lake needs Spark"),
+        (["{store}", "--local", "--lake", "/lake"], "/lake is not a lake"),
     ],
 )
 def test_what_cannot_be_done_is_said(

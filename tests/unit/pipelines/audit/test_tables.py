@@ -21,7 +21,7 @@ from commitlake.jobs.audit import command as audit
 from commitlake.jobs.maintain import command as maintain
 from commitlake.pipelines.archive.work import find_work
 from commitlake.pipelines.audit.moment import read_moment
-from commitlake.pipelines.audit.tables import compare_runs, damaged_files
+from commitlake.pipelines.audit.tables import compare_archive_runs, damaged_files
 from commitlake.pipelines.message_keys.follow import follow_keys
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.tables.profile import PROFILES
@@ -95,11 +95,11 @@ def test_every_data_file_has_page_checksums(growing: GrowingLake) -> None:
 
 
 def test_a_run_without_a_row_and_one_with_another_count_are_told(growing: GrowingLake) -> None:
-    assert compare_runs(growing.lake, read_moment(growing.lake)) == []
+    assert compare_archive_runs(growing.lake, read_moment(growing.lake)) == []
     runs = DeltaTable(growing.lake.archive_runs)
     runs.delete("sequence = 1")
     runs.update({"messages": "7"}, predicate="sequence = 2")
-    (finding,) = compare_runs(growing.lake, read_moment(growing.lake))
+    (finding,) = compare_archive_runs(growing.lake, read_moment(growing.lake))
     assert finding.notes == ["run 1: expected a row, found 0", "run 2: expected messages 20, found 7"]
 
 
@@ -114,7 +114,7 @@ def test_rows_and_checksums_that_a_run_has_written_are_missed(growing: GrowingLa
     commit = replace(work.commit, run_id="r").with_written(counts, {"profiles": [file]})
     commit_run(growing.lake.messages, [], commit, work.started_from)
     finish_runs(growing.lake, "r", "1")
-    assert compare_runs(growing.lake, read_moment(growing.lake)) == []
+    assert compare_archive_runs(growing.lake, read_moment(growing.lake)) == []
     profiles = DeltaTable(growing.lake.profiles)
     without = profiles.to_pyarrow_table().drop_columns(["row_checksum", "lake_checksum"])
     write_deltalake(profiles, without, mode="overwrite", schema_mode="overwrite")  # as an old lake has them
@@ -124,7 +124,7 @@ def test_rows_and_checksums_that_a_run_has_written_are_missed(growing: GrowingLa
         (0, ["run 3: expected 3 rows, found 0"]),
     ):
         write_deltalake(profiles, without.slice(0, count), mode="overwrite")
-        (finding,) = compare_runs(growing.lake, read_moment(growing.lake))
+        (finding,) = compare_archive_runs(growing.lake, read_moment(growing.lake))
         assert (finding.table, finding.notes) == ("profiles", notes)
 
 

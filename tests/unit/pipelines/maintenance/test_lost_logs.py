@@ -20,7 +20,7 @@ from commitlake.jobs.query import command as query
 from commitlake.jobs.restore import command as restore
 from commitlake.pipelines.archive.work import find_work
 from commitlake.pipelines.audit.moment import read_moment
-from commitlake.pipelines.audit.tables import compare_runs
+from commitlake.pipelines.audit.tables import compare_archive_runs
 from commitlake.pipelines.maintenance.data_adoption import Extents
 from commitlake.pipelines.maintenance.repair import plan_repair, repair_lake
 from commitlake.pipelines.message_keys.check import check_keys
@@ -119,7 +119,7 @@ def test_what_is_lost_of_a_table_is_missed_and_brought_back(
         assert state(growing) == state(whole)
     assert state(growing)["messages"] == state(whole)["messages"]
     assert check_keys(growing.lake).same
-    wrong = {finding.table for finding in compare_runs(growing.lake, read_moment(growing.lake))}
+    wrong = {finding.table for finding in compare_archive_runs(growing.lake, read_moment(growing.lake))}
     assert wrong == ({"store_config"} if (table, lose) == ("store_config", lose_table) else set())
     assert plan_repair(growing.lake).is_nothing
 
@@ -152,7 +152,7 @@ def test_a_table_that_lacks_a_finished_run_is_missed_where_the_note_is_gone_too(
     code, out, err = ask(growing, capsys, "store_config")
     assert (code, out) == (ExitCode.DAMAGE, "")
     assert "expected the rows of archive run 3" in err
-    (finding,) = compare_runs(growing.lake, read_moment(growing.lake))
+    (finding,) = compare_archive_runs(growing.lake, read_moment(growing.lake))
     assert finding.table == "store_config"
     assert any(line.startswith("store_config: ") for line in plan_repair(growing.lake).lines())
 

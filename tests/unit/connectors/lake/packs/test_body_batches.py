@@ -9,11 +9,11 @@ import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
-from commitlake.connectors.lake.packs import spark_reader
+from commitlake.connectors.lake.packs import body_batches, spark_reader
+from commitlake.connectors.lake.packs.body_batches import batches_with_bodies
 from commitlake.connectors.lake.packs.errors import PackError
 from commitlake.connectors.lake.packs.names import pack_name
 from commitlake.connectors.lake.packs.reader import FrameCache
-from commitlake.connectors.lake.packs.spark_reader import batches_with_bodies
 from commitlake.schemas.layouts.rocketmq.commitlog import body_crc
 from commitlake.schemas.tables.messages import BODY_PLACE, BODY_REF
 from tests.support.packs import NAME, TOKEN, MemoryStore, packed
@@ -88,7 +88,7 @@ def test_a_frame_that_goes_on_in_the_next_batch_is_read_once(store: MemoryStore)
 
 
 def test_batches_are_cut_where_bodies_are_too_much(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spark_reader, "BATCH_BYTES", 4)
+    monkeypatch.setattr(body_batches, "BATCH_BYTES", 4)
     rows = rows_of(NAME) + rows_of(OTHER)
     assert bodies_of(read(store, rows)) == [[b"one", b""], [b"three"], [b"four"], [b"one", b""], [b"three"], [b"four"]]
 

@@ -1,53 +1,39 @@
-"""What packs really hold, row by row, for an audit: nothing fails, and no body crosses into the JVM.
+"""Bodies compared with what their rows say, for an audit: a body that cannot be had is a row, and no error.
 
 Each body is read where its message says, and measured: its size and its CRC as they are, null where it cannot be had.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame
-from pyspark.sql.types import StringType, StructField, StructType
 
+from commitlake.connectors.lake.packs.body_batches import batches_with_bodies, pack_runs
 from commitlake.connectors.lake.packs.errors import PackError
-from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.packs.reader import FrameCache
-from commitlake.connectors.lake.packs.spark_reader import batches_with_bodies, by_pack, pack_runs
-from commitlake.connectors.lake.packs.stores import PackStore, open_store
-from commitlake.connectors.worker_errors import carry_errors
+from commitlake.connectors.lake.packs.stores import PackStore
 
 KEPT = ("broker", "topic", "queue_id", "queue_offset", "physical_offset", "size", "store_timestamp")
-ERROR = StructField("error", StringType(), nullable=True, metadata={"comment": "why a body cannot be had"})
+ERROR = "error"
+"""The column that says why a body cannot be had."""
 
 
-def with_found_bodies(messages: DataFrame, location: PackLocation | str) -> DataFrame:
-    """Messages with the size and the CRC that their bodies have in the packs.
+def check_bodies(rows: pa.RecordBatch, store: PackStore, cache: FrameCache) -> Iterator[pa.RecordBatch]:
+    """Read the bodies of rows, and measure them.
 
     Args:
-        messages: has `KEPT`, `body_ref`, `body_size` and `body_crc`.
-        location: where the packs lie, for every executor.
+        rows: with `KEPT`, `body_ref`, `body_size` and `body_crc`; those of one pack together.
+        store: where the packs lie.
+        cache: from one batch to the next.
 
-    Returns:
-        `KEPT`, `body_size` and `body_crc` as found, null where the body cannot be had, and `error`, which says why.
+    Yields:
+        `KEPT`, `body_size` and `body_crc` as found, null where the body cannot be had, and `ERROR`.
     """
-    wanted = messages.select(*KEPT, "body_size", "body_crc", "body_ref")
-    fields = [field for field in wanted.schema if field.name != "body_ref"]
-    return by_pack(wanted).mapInArrow(_checker(location), StructType([*fields, ERROR]))
-
-
-def _checker(location: PackLocation | str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def check(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        with carry_errors():
-            store, cache = open_store(location), FrameCache()
-            for batch in batches:
-                names = batch.column("body_ref").field("pack")
-                for first, last in pack_runs(names, 0, batch.num_rows):
-                    yield from _check_pack(batch.slice(first, last - first), names[first].as_py(), store, cache)
-
-    return check
+    names = rows.column("body_ref").field("pack")
+    for first, last in pack_runs(names, 0, rows.num_rows):
+        yield from _check_pack(rows.slice(first, last - first), names[first].as_py(), store, cache)
 
 
 def _check_pack(rows: pa.RecordBatch, pack: str | None, store: PackStore, cache: FrameCache) -> list[pa.RecordBatch]:
@@ -83,4 +69,4 @@ def _missing(rows: pa.RecordBatch, error: str) -> pa.RecordBatch:
 def _found(rows: pa.RecordBatch, sizes: pa.Array, crcs: pa.Array, errors: pa.Array) -> pa.RecordBatch:
     columns = [rows.column(name) for name in KEPT]
     found = [sizes.cast(pa.int32()), crcs.cast(pa.int32()), errors.cast(pa.string())]
-    return pa.RecordBatch.from_arrays([*columns, *found], [*KEPT, "body_size", "body_crc", ERROR.name])
+    return pa.RecordBatch.from_arrays([*columns, *found], [*KEPT, "body_size", "body_crc", ERROR])

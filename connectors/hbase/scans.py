@@ -1,0 +1,23 @@
+"""Scans of a table of messages: all of one salt, page by page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from commitlake.connectors.hbase.cells import VALUE, to_batch, to_row
+from commitlake.connectors.hbase.client import Client
+from commitlake.connectors.hbase.keys import MESSAGE, end_of
+
+
+def read_salt(client: Client, salt: int, columns: list[str]) -> Iterator[pa.RecordBatch]:
+    """Read all messages of one salt, page by page, in the order of their keys.
+
+    Raises:
+        RowError: for a row that holds no message.
+        UnavailableError: if HBase did not answer in time.
+    """
+    prefix = bytes((salt,)) + MESSAGE
+    for page in client.scan(prefix, end_of(prefix), page_rows=client.options.batch_rows):
+        yield to_batch([to_row(row.cells[VALUE]) for row in page], columns)

@@ -1,0 +1,43 @@
+"""What packs really hold, row by row, for an audit on Spark: no body crosses into the JVM."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql.types import StringType, StructField, StructType
+
+from commitlake.connectors.lake.packs.body_check import ERROR, KEPT, check_bodies
+from commitlake.connectors.lake.packs.location import PackLocation
+from commitlake.connectors.lake.packs.reader import FrameCache
+from commitlake.connectors.lake.packs.spark_reader import by_pack
+from commitlake.connectors.lake.packs.stores import open_store
+from commitlake.connectors.worker_errors import carry_errors
+
+_ERROR = StructField(ERROR, StringType(), nullable=True, metadata={"comment": "why a body cannot be had"})
+
+
+def with_found_bodies(messages: DataFrame, location: PackLocation | str) -> DataFrame:
+    """Messages with the size and the CRC that their bodies have in the packs.
+
+    Args:
+        messages: has `KEPT`, `body_ref`, `body_size` and `body_crc`.
+        location: where the packs lie, for every executor.
+
+    Returns:
+        `KEPT`, `body_size` and `body_crc` as found, null where the body cannot be had, and `error`, which says why.
+    """
+    wanted = messages.select(*KEPT, "body_size", "body_crc", "body_ref")
+    fields = [field for field in wanted.schema if field.name != "body_ref"]
+    return by_pack(wanted).mapInArrow(_checker(location), StructType([*fields, _ERROR]))
+
+
+def _checker(location: PackLocation | str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def check(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with carry_errors():
+            store, cache = open_store(location), FrameCache()
+            for batch in batches:
+                yield from check_bodies(batch, store, cache)
+
+    return check

@@ -1,0 +1,26 @@
+"""Tasks that count what HBase holds: one salt of the table each."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from commitlake.connectors.hbase.client import Client
+from commitlake.connectors.hbase.options import Options
+from commitlake.connectors.hbase.scans import read_salt
+from commitlake.connectors.hbase.tables import open_table
+from commitlake.pipelines.audit.local.message_rows import Wanted
+from commitlake.pipelines.audit.local.windows import merge_windows, to_windows
+from commitlake.schemas.tables.messages import MESSAGES
+
+
+def salts_of(options: Options) -> range:
+    """Return the salts of a table."""
+    with Client(options) as client:
+        return range(open_table(client).salts)
+
+
+def count_salt(options: Options, wanted: Wanted, salt: int) -> pa.Table:
+    """Count the messages of a salt by window: a table of `AUDIT`."""
+    with Client(options.connected()) as client:
+        batches = read_salt(client, salt, MESSAGES.names)
+        return merge_windows([to_windows(wanted.of(pa.Table.from_batches([batch]))) for batch in batches])

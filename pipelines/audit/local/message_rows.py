@@ -1,0 +1,125 @@
+"""Rows of `messages` as far as an audit wants them, and tasks that count those of one data file."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from commitlake.connectors.arrays import Array
+from commitlake.connectors.lake.table_rows import TableRows
+from commitlake.connectors.lake.versions import AddedFile
+from commitlake.pipelines.audit.local.windows import merge_windows, to_windows
+from commitlake.pipelines.audit.sides import Stretch
+from commitlake.pipelines.audit.span import Span
+
+DICTIONARIES = (
+    "broker", "topic", "tags", "kind", "born_host", "store_host", "body_codec", "format", "body_ref.pack",
+)  # fmt: skip
+_TIME = "store_timestamp"
+_MARGIN = datetime.timedelta(seconds=1)  # writers of Delta's statistics cut times to milliseconds
+_Bounds = Mapping[str, tuple[Array, Array]]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which messages are counted.
+
+    Attributes:
+        span: by time.
+        stretches: by their place in the brokers' logs; None for all. They do not overlap.
+    """
+
+    span: Span
+    stretches: Sequence[Stretch] | None = None
+
+    def may_hold(self, file: AddedFile) -> bool:
+        """Return whether a data file can hold some of them, by the times that its table's log knows."""
+        first, last = self.span.first, self.span.last
+        is_late = last is not None and file.first_time is not None and file.first_time >= last + _MARGIN
+        is_early = first is not None and file.last_time is not None and file.last_time < first - _MARGIN
+        return not is_late and not is_early
+
+    def of(self, messages: pa.Table) -> pa.Table:
+        """Return those of some messages.
+
+        Args:
+            messages: at least `store_timestamp`; with stretches also `broker` and `physical_offset`.
+        """
+        masks = []
+        if (self.span.first, self.span.last) != (None, None):
+            masks.append(is_within(self.span, messages.column(_TIME)))
+        if self.stretches is not None:
+            masks.append(pa.chunked_array([pa.array(_in_stretches(messages, _bounds_of(self.stretches)))]))
+        for mask in masks:
+            if not pc.all(mask.fill_null(False), min_count=0).as_py():
+                keep = masks[0] if len(masks) == 1 else pc.and_(*masks)
+                return messages.filter(keep).combine_chunks()
+        return messages
+
+
+def is_within(span: Span, times: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return whether times are in a span with bounds; null for a null."""
+    wanted = pc.is_valid(times)
+    if span.first is not None:
+        wanted = pc.and_(wanted, pc.greater_equal(times, pa.scalar(span.first, times.type)))
+    if span.last is not None:
+        wanted = pc.and_(wanted, pc.less(times, pa.scalar(span.last, times.type)))
+    return wanted
+
+
+def _bounds_of(stretches: Sequence[Stretch]) -> _Bounds:
+    """Return the first and the end offsets of each broker's stretches, in order."""
+    by_broker: dict[str, list[tuple[int, int]]] = {}
+    for broker, first, last in stretches:
+        by_broker.setdefault(broker, []).append((first, last))
+    return {
+        broker: (np.array([first for first, _ in sorted(found)]), np.array([last for _, last in sorted(found)]))
+        for broker, found in by_broker.items()
+    }
+
+
+def _in_stretches(messages: pa.Table, bounds: _Bounds) -> Array:
+    brokers = messages.column("broker").combine_chunks()
+    encoded = brokers if pa.types.is_dictionary(brokers.type) else brokers.dictionary_encode()
+    codes = encoded.indices.fill_null(-1).to_numpy()
+    offsets = messages.column("physical_offset").combine_chunks()
+    values = offsets.fill_null(0).to_numpy()
+    found = np.zeros(len(codes), bool)
+    for code, broker in enumerate(encoded.dictionary.to_pylist()):
+        if broker in bounds:
+            firsts, ends = bounds[broker]
+            place = np.searchsorted(firsts, values, side="right") - 1
+            found |= (codes == code) & (place >= 0) & (values < ends[place])
+    if offsets.null_count:
+        found &= pc.is_valid(offsets).to_numpy(zero_copy_only=False)
+    return found
+
+
+@dataclass(frozen=True)
+class MessageRows:
+    """Rows of `messages` that are wanted; it can be pickled.
+
+    Attributes:
+        table: the columns.
+        wanted: the rows.
+    """
+
+    table: TableRows
+    wanted: Wanted
+
+    def read(self, file: AddedFile) -> Iterator[pa.Table]:
+        """Read those of a data file."""
+        for rows in self.table.read(file):
+            chosen = self.wanted.of(rows)
+            if chosen.num_rows:
+                yield chosen
+
+
+def count_file(rows: MessageRows, file: AddedFile) -> pa.Table:
+    """Count the messages of a data file by window: a table of `AUDIT`."""
+    return merge_windows([to_windows(part) for part in rows.read(file)])

@@ -1,0 +1,182 @@
+"""Windows of many tasks as one profile, in bounded memory: what is too much waits on disk, in partitions."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from commitlake.pipelines.audit.local.partition_files import partition_numbers, read_partition, write_partitions
+from commitlake.pipelines.audit.local.windows import (
+    DIFFERENCE,
+    EXPECTED_ROW,
+    FOUND_ROW,
+    SCHEMA,
+    count_messages,
+    differing_windows,
+    merge_windows,
+)
+from commitlake.pipelines.audit.sides import SHOWN, Differences, Profile, Totals, in_key_order
+from commitlake.schemas.tables.profile import FIGURES, KEY_COLUMNS, OPTIONAL_CHECKSUMS
+
+MAX_ROWS = 1 << 20
+"""Windows of a profile that are held in memory, some 150 MB; more are written to disk."""
+_PARTITIONS = 64
+
+
+class LocalProfile(Profile):
+    """A profile that grows by `add`.
+
+    Args:
+        scratch: a folder for what is too much for memory.
+        max_rows: windows that are held in memory.
+    """
+
+    def __init__(self, scratch: Path, max_rows: int = MAX_ROWS) -> None:
+        self._folder = Path(tempfile.mkdtemp(dir=scratch))
+        self._max_rows = max_rows
+        self._held: list[pa.Table] = []
+        self._rows = 0
+        self._files: list[Path] = []
+
+    def add(self, windows: pa.Table) -> None:
+        """Add a table of `AUDIT`; windows may be there already."""
+        self._held.append(windows)
+        self._rows += windows.num_rows
+        if self._rows <= self._max_rows:
+            return
+        merged = merge_windows(self._held)
+        if merged.num_rows > self._max_rows // 2:
+            self._files.append(write_partitions(merged, _numbers(merged), _PARTITIONS, self._folder))
+            merged = SCHEMA.empty_table()
+        self._held, self._rows = [merged], merged.num_rows
+
+    @property
+    def is_on_disk(self) -> bool:
+        """Whether some of its windows are on disk."""
+        return bool(self._files)
+
+    def close(self) -> None:
+        """Delete what is on disk."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def parts(self, *, divided: bool) -> Iterator[pa.Table]:
+        """Give all windows, merged.
+
+        Args:
+            divided: in partitions, which are the same for every profile; else in one table.
+        """
+        held = merge_windows(self._held)
+        self._held, self._rows = [held], held.num_rows
+        if not divided:
+            assert not self._files
+            yield held
+            return
+        numbers = _numbers(held)
+        for number in range(_PARTITIONS):
+            mine = held.filter(pa.array(numbers == number))
+            yield merge_windows([mine, *read_partition(self._files, number)])
+
+    def totals(self) -> Totals:
+        """Count its windows and messages."""
+        windows = messages = 0
+        for part in self.parts(divided=self.is_on_disk):
+            windows += part.num_rows
+            messages += count_messages(part)
+        return Totals(windows, messages)
+
+    def differences(self, found: LocalProfile, columns: Sequence[str] = FIGURES, limit: int = SHOWN) -> Differences:
+        """Compare it with another, as `Profile.differences` says."""
+        counts: Counter[tuple[str, str]] = Counter()
+        rows: list[Mapping[str, Any]] = []
+        divided = self.is_on_disk or found.is_on_disk
+        for expected_part, found_part in zip(self.parts(divided=divided), found.parts(divided=divided), strict=True):
+            differing = differing_windows(expected_part, found_part, columns)
+            if differing.num_rows:
+                counts.update(_counts(differing))
+                first = _first_of_each(differing, limit)
+                rows = _limited([*rows, *_to_rows(first, expected_part, found_part, columns)], limit)
+        return Differences(counts, rows)
+
+
+def _numbers(windows: pa.Table) -> np.ndarray[Any, Any]:
+    return partition_numbers(windows, KEY_COLUMNS, _PARTITIONS)
+
+
+def _counts(differing: pa.Table) -> dict[tuple[str, str], int]:
+    counted = differing.group_by(["broker", DIFFERENCE], use_threads=False).aggregate([([], "count_all")])
+    return {(row["broker"], row[DIFFERENCE]): row["count_all"] for row in counted.to_pylist()}
+
+
+def _first_of_each(differing: pa.Table, limit: int) -> pa.Table:
+    """Return the first windows of each broker and kind of difference."""
+    group = ["broker", DIFFERENCE]
+    order = [(name, "ascending", "at_start") for name in [*group, *KEY_COLUMNS[1:]]]
+    ordered = differing.take(pc.sort_indices(differing, order)).combine_chunks()
+    changes = np.zeros(ordered.num_rows, bool)
+    changes[0] = True
+    for name in group:
+        codes = ordered.column(name).combine_chunks().dictionary_encode().indices.fill_null(-1).to_numpy()
+        changes[1:] |= codes[1:] != codes[:-1]
+    bounds = [*np.flatnonzero(changes).tolist(), ordered.num_rows]
+    chosen = [row for start, end in pairwise(bounds) for row in range(start, min(end, start + limit))]
+    return ordered.take(pa.array(chosen, pa.int64()))
+
+
+def _to_rows(
+    differing: pa.Table, expected: pa.Table, found: pa.Table, columns: Sequence[str]
+) -> Iterator[Mapping[str, Any]]:
+    """Give the rows of `Differences`."""
+    differing = differing.set_column(
+        differing.schema.get_field_index("window_start"),
+        "window_start",
+        _without_zone(differing.column("window_start")),
+    )
+    sides = [
+        _plain(side.select(columns).take(differing.column(name)))
+        for side, name in ((expected, EXPECTED_ROW), (found, FOUND_ROW))
+    ]
+    for row, left, right in zip(differing.to_pylist(), *sides, strict=True):
+        yield {
+            **{name: row[name] for name in KEY_COLUMNS},
+            DIFFERENCE: row[DIFFERENCE],
+            "different_columns": [name for name in columns if _differs(name, left[name], right[name])],
+            **{f"expected_{name}": left[name] for name in columns},
+            **{f"found_{name}": right[name] for name in columns},
+        }
+
+
+def _plain(rows: pa.Table) -> list[dict[str, Any]]:
+    plain = pa.table([_without_zone(column) for column in rows.columns], rows.column_names)
+    found: list[dict[str, Any]] = plain.to_pylist()
+    return found
+
+
+def _without_zone(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return column.cast(pa.timestamp("us")) if pa.types.is_timestamp(column.type) else column
+
+
+def _differs(name: str, expected: object, found: object) -> bool:
+    if name in OPTIONAL_CHECKSUMS and (expected is None or found is None):
+        return False
+    return expected != found
+
+
+def _limited(rows: Iterable[Mapping[str, Any]], limit: int) -> list[Mapping[str, Any]]:
+    """Keep the first rows of each broker and kind."""
+    taken: Counter[tuple[str, str]] = Counter()
+    kept = []
+    for row in in_key_order(list(rows)):
+        group = row["broker"], row[DIFFERENCE]
+        taken[group] += 1
+        if taken[group] <= limit:
+            kept.append(row)
+    return kept

@@ -1,0 +1,116 @@
+"""What the archive's runs said that they took: their rows in `profiles`, and which of them have none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from commitlake.connectors.lake.table_rows import TableRows
+from commitlake.connectors.lake.versions import AddedFile
+from commitlake.pipelines.audit.local.message_rows import is_within
+from commitlake.pipelines.audit.local.windows import SCHEMA, merge_windows
+from commitlake.pipelines.audit.sides import Counted, Stretch
+from commitlake.pipelines.audit.span import Span
+
+COLUMNS = pa.schema([*SCHEMA, pa.field("run_id", pa.string())])
+"""Of `profiles`."""
+RUN_COLUMNS = pa.schema(
+    [pa.field("sequence", pa.int64()), pa.field("run_id", pa.string()), pa.field("messages", pa.int64())]
+)
+"""Of `archive_runs`."""
+TAKEN = pa.schema(
+    [
+        pa.field("run_id", pa.string()),
+        pa.field("broker", pa.string()),
+        pa.field("first_physical_offset", pa.int64()),
+        pa.field("last_physical_offset", pa.int64()),
+    ]
+)
+_RUN = ["run_id", "broker"]
+
+
+@dataclass(frozen=True)
+class RunProfiles:
+    """The rows of `profiles` of the runs up to a moment; it can be pickled.
+
+    Attributes:
+        table: with `COLUMNS`.
+        later: runs that are left out.
+    """
+
+    table: TableRows
+    later: tuple[str, ...]
+
+    def _without_later(self, rows: pa.Table) -> pa.Table:
+        is_later = pc.is_in(rows.column("run_id"), value_set=pa.array(self.later, pa.string()))
+        return rows.filter(pc.invert(is_later)) if self.later else rows
+
+    def windows(self, span: Span, file: AddedFile) -> pa.Table:
+        """Return what the runs of a data file have counted: a table of `AUDIT`."""
+        parts = []
+        for rows in self.table.read(file):
+            kept = self._without_later(rows)
+            if (span.first, span.last) != (None, None):
+                kept = kept.filter(is_within(span, kept.column("window_start")))
+            parts.append(kept.select(SCHEMA.names))
+        return merge_windows(parts)
+
+    def taken(self, file: AddedFile) -> pa.Table:
+        """Return the first and the last physical offset that each run of a data file took of each broker."""
+        return _merged([self._without_later(rows).select(TAKEN.names) for rows in self.table.read(file)])
+
+
+def _merged(parts: Sequence[pa.Table]) -> pa.Table:
+    if not parts:
+        return TAKEN.empty_table()
+    extremes = [("first_physical_offset", "min"), ("last_physical_offset", "max")]
+    grouped = pa.concat_tables(parts).group_by(_RUN, use_threads=False).aggregate(extremes)
+    names = [*_RUN, *(f"{name}_{function}" for name, function in extremes)]
+    return grouped.select(names).rename_columns(TAKEN.names)
+
+
+def counted_of(runs: pa.Table, taken: Sequence[pa.Table], sequence: int, *, has_expired: bool) -> Counted | None:
+    """Return which runs said what they took.
+
+    Args:
+        runs: `archive_runs`, with `RUN_COLUMNS`.
+        taken: what `RunProfiles.taken` gave.
+        sequence: of the newest run that counts.
+        has_expired: whether rows of `profiles` or `archive_runs` may be gone.
+
+    Returns:
+        None where none of the runs that took something did.
+    """
+    ranges = _merged(taken)
+    took = pc.and_(pc.less_equal(runs.column("sequence"), sequence), pc.greater(runs.column("messages"), 0))
+    runs = runs.filter(took)
+    profiled = pc.unique(ranges.column("run_id"))
+    uncounted = runs.filter(pc.invert(pc.is_in(runs.column("run_id"), value_set=profiled)))
+    if uncounted.num_rows and not len(profiled):
+        return None
+    if not uncounted.num_rows and not has_expired:
+        return Counted(0, None)
+    return Counted(uncounted.num_rows, _stretches(runs, uncounted, ranges))
+
+
+def _stretches(runs: pa.Table, uncounted: pa.Table, ranges: pa.Table) -> list[Stretch]:
+    """Join what the runs with a profile took, as `transforms.log_stretches.to_counted_stretches` does.
+
+    Between two runs without a profile, all of each log is counted. A run without a sequence is older than all others.
+    """
+    place = pc.index_in(ranges.column("run_id"), value_set=runs.column("run_id").combine_chunks())
+    sequences = runs.column("sequence").take(place).fill_null(0).to_numpy()
+    number = np.searchsorted(np.sort(uncounted.column("sequence").to_numpy()), sequences, side="right")
+    grouped = (
+        ranges.append_column("stretch", pa.array(number.astype(np.int64)))
+        .group_by(["broker", "stretch"], use_threads=False)
+        .aggregate([("first_physical_offset", "min"), ("last_physical_offset", "max")])
+    )
+    return [
+        Stretch(row["broker"], row["first_physical_offset_min"], row["last_physical_offset_max"] + 1)
+        for row in grouped.to_pylist()
+    ]

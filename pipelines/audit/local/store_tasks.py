@@ -1,0 +1,65 @@
+"""Tasks that count what a store holds: one split of a log each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from commitlake.connectors.formats.engine.batches import read_split
+from commitlake.connectors.formats.engine.filters import narrow
+from commitlake.connectors.formats.engine.options import Mode, Options
+from commitlake.connectors.formats.engine.plan import Snapshot, StoreRange
+from commitlake.connectors.formats.engine.read_plan import plan_read
+from commitlake.connectors.formats.engine.request import Request
+from commitlake.connectors.formats.engine.splits import Split
+from commitlake.connectors.formats.registry import FormatChoice
+from commitlake.pipelines.audit.local.message_rows import Wanted
+from commitlake.pipelines.audit.local.windows import merge_windows, to_windows
+from commitlake.schemas.tables.messages import BODY, CORRUPT_RECORD, SOURCE
+
+_COLUMNS = StructType([field for field in SOURCE if field.name != BODY.name])
+_PART_ROWS = 1 << 16
+_MAX_BATCHES = 8  # each keeps all of the kernel's buffers, however little it fills of them
+
+
+def splits_of(
+    path: str, broker: str | None, ranges: Mapping[str, StoreRange], layout: FormatChoice, split_bytes: int
+) -> Sequence[Split]:
+    """Plan the read of these ranges of the brokers' logs.
+
+    Args:
+        path: stores, as for `find_stores`.
+        broker: the store's name, where the path does not tell it.
+        ranges: of each broker's log.
+        layout: which stores of the path are meant.
+        split_bytes: how large a split may be.
+    """
+    given = {"path": path, "snapshot": Snapshot(ranges).to_json(), "maxPartitionBytes": str(split_bytes)}
+    options = Options.parse(given | ({} if broker is None else {"broker": broker}), layout)
+    return plan_read(options, narrow(options)).splits
+
+
+def count_split(wanted: Wanted, split: Split) -> pa.Table:
+    """Count the messages of a split by window: a table of `AUDIT`. Bad ranges count for nothing."""
+    return merge_windows([to_windows(wanted.of(rows)) for rows in _read(split)])
+
+
+def _read(split: Split) -> Iterator[pa.Table]:
+    request = Request(to_arrow_schema(_COLUMNS, timezone="UTC"), Mode.PERMISSIVE, encoded=True)
+    waiting: list[pa.Table] = []
+    for batch in read_split(split, request):
+        if batch.column("size").null_count:  # bad ranges have batches of their own
+            continue
+        waiting.append(pa.Table.from_batches([batch.drop_columns([CORRUPT_RECORD.name])]))
+        if len(waiting) >= _MAX_BATCHES or sum(table.num_rows for table in waiting) >= _PART_ROWS:
+            yield _joined(waiting)
+            waiting = []
+    if waiting:
+        yield _joined(waiting)
+
+
+def _joined(tables: Sequence[pa.Table]) -> pa.Table:
+    return pa.concat_tables(tables).unify_dictionaries().combine_chunks()

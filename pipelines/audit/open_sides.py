@@ -1,0 +1,36 @@
+"""The sides of a lake by what runs the audit: DataFrames on Spark, tasks on anything else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.runtime.local_runner import ProcessRunner, ThreadRunner
+from commitlake.connectors.runtime.runner import Runner
+from commitlake.pipelines.audit.local.sides import local_sides
+from commitlake.pipelines.audit.moment import Moment
+from commitlake.pipelines.audit.sides import Sides
+from commitlake.pipelines.audit.span import Span
+
+
+@contextmanager
+def open_sides(runner: Runner, lake: LakePaths, bodies: str, span: Span, moment: Moment) -> Iterator[Sides]:
+    """Open the sides of a lake.
+
+    Args:
+        runner: what runs the audit; a session of Spark's knows the sources of broker stores.
+        lake: where the tables lie.
+        bodies: root of the packs.
+        span: which messages.
+        moment: of the lake.
+    """
+    if isinstance(runner, ThreadRunner | ProcessRunner):
+        with local_sides(runner, lake, bodies, span, moment) as sides:
+            yield sides
+        return
+    from commitlake.connectors.runtime.spark_runner import SparkRunner  # noqa: PLC0415 (only where Spark is wanted)
+    from commitlake.pipelines.audit.spark_sides import SparkSides  # noqa: PLC0415
+
+    assert isinstance(runner, SparkRunner)
+    yield SparkSides(lake, bodies, span, moment, runner.session)

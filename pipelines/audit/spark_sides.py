@@ -1,0 +1,221 @@
+"""The sides of an audit on Spark, as DataFrames."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+
+from commitlake.connectors.formats.engine.plan import Snapshot, StoreRange
+from commitlake.connectors.formats.registry import ANY_FORMAT, FormatChoice
+from commitlake.connectors.hbase import register_hbase
+from commitlake.connectors.hbase.options import Options as HBaseOptions
+from commitlake.connectors.lake.packs.body_check import ERROR
+from commitlake.connectors.lake.packs.location import pack_location
+from commitlake.connectors.lake.packs.spark_check import with_found_bodies
+from commitlake.connectors.object_store.spark import spark_uri
+from commitlake.pipelines.audit.sides import (
+    SHOWN,
+    Bodies,
+    Counted,
+    Differences,
+    Profile,
+    Sides,
+    Stretch,
+    Totals,
+    body_error,
+    in_key_order,
+    key_difference,
+    stretches_of,
+)
+from commitlake.pipelines.audit.span import Span
+from commitlake.pipelines.transforms.kept_bodies import with_kept_bodies
+from commitlake.pipelines.transforms.log_stretches import (
+    HAS_PROFILE,
+    mark_counted_runs,
+    to_counted_stretches,
+    within_stretches,
+)
+from commitlake.pipelines.transforms.message_keys import compare_keys, to_message_keys, to_totals
+from commitlake.pipelines.transforms.profile import (
+    DIFFERENCE,
+    combine_profiles,
+    compare_profiles,
+    count_windows,
+    to_profile,
+)
+from commitlake.schemas.tables.messages import MESSAGES
+from commitlake.schemas.tables.profile import FIGURES, KEY_COLUMNS, PROFILES
+
+_NUMBER = "number"
+
+
+class SparkProfile(Profile):
+    """A profile as a DataFrame, kept in the session's memory until its end: the next audit must read anew.
+
+    Args:
+        frame: a table of `AUDIT`.
+    """
+
+    def __init__(self, frame: DataFrame) -> None:
+        self._frame = frame.cache()
+
+    def close(self) -> None:
+        """Let Spark forget the rows."""
+        self._frame.unpersist(blocking=True)
+
+    def totals(self) -> Totals:
+        """Count its windows and messages."""
+        counted = count_windows(self._frame).first()
+        assert counted is not None  # an aggregate without groups has one row
+        return Totals(counted["windows"], counted["messages"])
+
+    def differences(self, found: SparkProfile, columns: Sequence[str] = FIGURES, limit: int = SHOWN) -> Differences:
+        """Compare it with another, as `Profile.differences` says."""
+        with _cached(compare_profiles(self._frame, found._frame, columns=columns)) as differing:
+            counts = {
+                (row["broker"], row[DIFFERENCE]): row["count"]
+                for row in differing.groupBy("broker", DIFFERENCE).count().collect()
+            }
+            if not counts:
+                return Differences({}, [])
+            order = Window.partitionBy("broker", DIFFERENCE).orderBy(*KEY_COLUMNS)
+            first = differing.withColumn(_NUMBER, F.row_number().over(order)).where(F.col(_NUMBER) <= limit)
+            rows = [_in_utc(row.asDict()) for row in first.drop(_NUMBER).collect()]
+            return Differences(counts, in_key_order(rows))
+
+
+@contextmanager
+def _cached(frame: DataFrame) -> Iterator[DataFrame]:
+    frame = frame.cache()
+    try:
+        yield frame
+    finally:
+        frame.unpersist(blocking=True)
+
+
+def _in_utc(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row with its times in UTC; Spark gives them in the zone of this process."""
+    return {
+        name: value.astimezone(datetime.UTC).replace(tzinfo=None) if isinstance(value, datetime.datetime) else value
+        for name, value in row.items()
+    }
+
+
+@dataclass(frozen=True)
+class SparkSides(Sides):
+    """The sides of an audit on Spark.
+
+    Attributes:
+        spark: the session.
+    """
+
+    spark: SparkSession
+
+    def messages(self, within: Sequence[Stretch] | None = None) -> SparkProfile:
+        """Profile the table, as `Sides.messages` says."""
+        rows = self._messages()
+        return SparkProfile(to_profile(rows if within is None else within_stretches(rows, self._stretches(within))))
+
+    def archived(self) -> SparkProfile:
+        """Profile what the runs said that they took."""
+        return SparkProfile(combine_profiles(self._profiles().where(_within(self.span, "window_start"))))
+
+    def counted(self) -> Counted | None:
+        """Return which runs said what they took, as `Sides.counted` says."""
+        commit, expired = self.moment.commit, self.moment.expired
+        runs = self._table("archive_runs").where(
+            (F.col("sequence") <= F.lit(commit.sequence)) & (F.col("messages") > 0)
+        )
+        profiles = self._profiles()
+        marked = mark_counted_runs(runs, profiles)
+        first = marked.agg(F.count_if(~F.col(HAS_PROFILE)), F.count_if(HAS_PROFILE)).first()
+        assert first is not None  # an aggregate without groups has one row
+        uncounted, counted = first
+        if uncounted and not counted:
+            return None
+        if not uncounted and not {"profiles", "archive_runs"} & expired.keys():
+            return Counted(0, None)
+        return Counted(uncounted, [Stretch(*row) for row in to_counted_stretches(marked, profiles).collect()])
+
+    @contextmanager
+    def with_bodies(self, kept_since: datetime.date | None) -> Iterator[Bodies]:
+        """Read the bodies, as `Sides.with_bodies` says."""
+        rows = self._messages()
+        if kept_since is not None:
+            rows = with_kept_bodies(rows, kept_since)
+        with _cached(with_found_bodies(rows, pack_location(self.bodies))) as found:
+            broken = found.where(F.col(ERROR).isNotNull()).orderBy("broker", "physical_offset").limit(SHOWN).collect()
+            errors = [body_error(row["broker"], row["physical_offset"], row[ERROR]) for row in broken]
+            with SparkProfile(to_profile(rows)) as messages, SparkProfile(to_profile(found)) as of_packs:
+                yield Bodies(messages, of_packs, errors)
+
+    def store(
+        self, path: str, broker: str | None, ranges: Mapping[str, StoreRange], layout: FormatChoice = ANY_FORMAT
+    ) -> SparkProfile:
+        """Profile what the stores hold, as `Sides.store` says."""
+        reader = self.spark.read.format("commitlog").option("mode", "PERMISSIVE").option("layout", str(layout))
+        if broker is not None:
+            reader = reader.option("broker", broker)
+        rows = reader.option("snapshot", Snapshot(ranges).to_json()).load(path)
+        return SparkProfile(to_profile(rows.where(_within(self.span, "store_timestamp"))))
+
+    def hbase(self, options: HBaseOptions) -> SparkProfile:
+        """Profile what HBase holds, as `Sides.hbase` says."""
+        register_hbase(self.spark)
+        place = {"host": options.host, "port": str(options.port), "table": options.table}
+        rows = self.spark.read.format("hbase").options(**place, columns=",".join(MESSAGES.names)).load()
+        ends = {broker: StoreRange(0, progress.end) for broker, progress in self.moment.commit.stores.items()}
+        within = self._stretches(stretches_of(ends))
+        return SparkProfile(to_profile(within_stretches(rows.where(_within(self.span, "store_timestamp")), within)))
+
+    def different_keys(self, version: int) -> tuple[int, Sequence[str]]:
+        """Compare `message_keys` with the keys of all messages, as `Sides.different_keys` says."""
+        expected = to_message_keys(self._table("messages", self.moment.version))
+        found = self._table("message_keys", version)
+        if to_totals(expected).collect() == to_totals(found).collect():
+            return 0, []
+        with _cached(compare_keys(expected, found)) as differences:
+            first = (
+                differences.orderBy("broker", "physical_offset", "key", "kind", "topic", "store_timestamp")
+                .limit(SHOWN)
+                .collect()
+            )
+            shown = [
+                key_difference(row[DIFFERENCE], row["key"], row["broker"], row["physical_offset"]) for row in first
+            ]
+            return differences.count(), shown
+
+    def _stretches(self, stretches: Sequence[Stretch]) -> DataFrame:
+        return self.spark.createDataFrame(list(stretches), "broker string, first long, last long")
+
+    def _messages(self) -> DataFrame:
+        return self._table("messages", self.moment.version).where(_within(self.span, "store_timestamp"))
+
+    def _profiles(self) -> DataFrame:
+        """Return what the runs up to this moment have counted."""
+        if self.moment.profiles is None:
+            return self.spark.createDataFrame([], PROFILES)
+        rows = self._table("profiles", self.moment.profiles)
+        return rows.where(~F.col("run_id").isin(*self.moment.later)) if self.moment.later else rows
+
+    def _table(self, name: str, version: int | None = None) -> DataFrame:
+        reader = self.spark.read.format("delta")
+        if version is not None:
+            reader = reader.option("versionAsOf", version)
+        return reader.load(spark_uri(getattr(self.lake, name)))
+
+
+def _within(span: Span, column: str) -> Column:
+    """Whether a time is in a span; what has no time is, where the span has no bounds."""
+    wanted = F.lit(True)
+    if span.first is not None:
+        wanted = wanted & (F.col(column) >= F.lit(span.first))
+    if span.last is not None:
+        wanted = wanted & (F.col(column) < F.lit(span.last))
+    return wanted

@@ -1,0 +1,42 @@
+"""The ranges of the brokers' logs that an audit can compare: archived, and still in their stores."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from commitlake.connectors.formats.engine.plan import StoreRange
+from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.connectors.formats.registry import ANY_FORMAT, FormatChoice
+from commitlake.connectors.lake.archive_log import StoreProgress
+
+
+def ranges_in_store(
+    path: str, broker: str | None, progress: Mapping[str, StoreProgress], layout: FormatChoice = ANY_FORMAT
+) -> tuple[dict[str, StoreRange], Sequence[str]]:
+    """Find the range of each broker's log that is archived and still in its store.
+
+    Args:
+        path: the stores, as for `find_stores`.
+        broker: the store's name, where the path does not tell it.
+        progress: how far each store is archived.
+        layout: which stores of the path are meant.
+
+    Returns:
+        Ranges by broker; and sentences on brokers of which there is nothing to compare.
+
+    Raises:
+        CommitLogError: for a store that cannot be read.
+    """
+    ranges, notes, there = {}, [], set()
+    for store in find_stores(path, broker, layout.formats):
+        there.add(store.broker)
+        known = progress.get(store.broker)
+        start = store.segments[0].base_offset
+        if known is None:
+            notes.append(f"{store.broker}: nothing of this store is in the lake")
+        elif start >= known.end:
+            notes.append(f"{store.broker}: its store begins at {start}, and the lake ends at {known.end}")
+        else:
+            ranges[store.broker] = StoreRange(start, known.end)
+    notes += [f"{name}: in the lake, and not among the stores" for name in sorted(progress.keys() - there)]
+    return ranges, notes

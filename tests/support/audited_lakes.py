@@ -1,0 +1,121 @@
+"""Small lakes to audit, and ways to damage them."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from commitlake.connectors.runtime.local_runner import HERE
+from commitlake.jobs.audit import command as audit
+from commitlake.pipelines.archive.run import Config, run_archive
+from commitlake.pipelines.quality.report import Judgement
+from commitlake.schemas.quality.expectation import Suite
+from commitlake.schemas.tables.messages import MESSAGES
+from tests.support.jmq_stores import write_jmq_store
+from tests.support.lakes import GrowingLake, shop_messages
+
+Row = dict[str, Any]
+Damage = Callable[[Path], object]
+ROWS = 120
+"""Messages of each run of `write_lake`, each in a window of its own."""
+_MESSAGES = to_arrow_schema(MESSAGES, timezone="UTC")
+
+
+def write_lake(root: Path, counted: Sequence[bool] = (True, True)) -> Path:
+    """A folder with a store, `broker-a`, and a lake of some runs; a record of the last one is damaged.
+
+    Args:
+        root: the folder.
+        counted: whether each run leaves a profile.
+    """
+    growing = GrowingLake(root)
+    for seed, quality in enumerate(counted):
+        growing.write(shop_messages(ROWS, days=3, seed=seed))
+        if seed == len(counted) - 1:
+            growing.log[-50] ^= 1  # in the body
+            growing.write([])
+        run_archive(HERE, Config(str(growing.store), growing.lake.root, quality=quality, judge=judge_nothing))
+    return root
+
+
+def judge_nothing(suites: Sequence[Suite], frame: pd.DataFrame) -> list[list[Judgement]]:
+    """Leave out the judgement, which takes seconds to load; the profiles are written as ever."""
+    return [[] for _ in suites]
+
+
+def write_jmq_lake(root: Path) -> Path:
+    """The same of a JMQ store, of one run."""
+    store = write_jmq_store(root / "broker-a", 200)
+    run_archive(HERE, Config(str(store), str(root / "lake"), judge=judge_nothing))
+    return root
+
+
+def change_messages(root: Path, change: Callable[[list[Row]], list[Row]]) -> None:
+    """Replace the rows of `messages` by what a function makes of them, by physical offset."""
+    table = DeltaTable(str(root / "lake" / "messages"))
+    rows = sorted(table.to_pyarrow_table().to_pylist(), key=lambda row: row["physical_offset"])
+    write_deltalake(table, pa.Table.from_pylist(change(rows), schema=_MESSAGES), mode="overwrite")
+
+
+def change_each_column(rows: list[Row]) -> list[Row]:
+    """Change one column of each of some rows, every column once, and make each of them null in another row."""
+    names = [name for name in MESSAGES.names if name not in ("broker", "physical_offset")]
+    for number, name in enumerate(names):
+        rows[number][name] = _other(name, rows[number][name])
+        rows[len(names) + number][name] = None
+    rows[-1]["broker"], rows[-2]["physical_offset"] = "broker-z", 1 << 40
+    return rows
+
+
+def _other(name: str, value: Any) -> Any:
+    kind = _MESSAGES.field(name).type
+    if pa.types.is_string(kind):
+        return f"{value}\u00fc"
+    if pa.types.is_map(kind):
+        return [*value, ("one", "more")]
+    if pa.types.is_list(kind):
+        return [*(value or ()), "more"]
+    if pa.types.is_struct(kind):
+        return {**value, "offset": value["offset"] + 1}
+    if pa.types.is_integer(kind):
+        return (value or 0) + 1
+    return value + datetime.timedelta(days=1)
+
+
+def flip_in_pack(root: Path) -> None:
+    """Change a bit of the second pack."""
+    pack = sorted((root / "lake" / "bodies").rglob("*.zst"))[1]
+    data = bytearray(pack.read_bytes())
+    data[len(data) // 2] ^= 0x10
+    pack.write_bytes(data)
+
+
+def delete_pack(root: Path) -> None:
+    """Delete the first pack."""
+    min((root / "lake" / "bodies").rglob("*.zst")).unlink()
+
+
+def lose_keys(root: Path) -> None:
+    """Delete some keys, and add one that no message has."""
+    table = DeltaTable(str(root / "lake" / "message_keys"))
+    rows = table.to_pyarrow_table()
+    write_deltalake(table, pa.concat_tables([rows.slice(9), rows.slice(20, 1)]), mode="overwrite")
+
+
+def audit_json(
+    root: Path, capsys: pytest.CaptureFixture[str], *more: str, store: str = "{broker}"
+) -> tuple[int, list[dict[str, Any]]]:
+    """Audit a lake of a folder, with its stores; the exit code and what was printed as JSON."""
+    capsys.readouterr()
+    arguments = ["--lake", str(root / "lake"), "--store", str(root / store), "--quiet", "--output", "json"]
+    code = audit.main([*arguments, *more])
+    return code, json.loads(capsys.readouterr().out)

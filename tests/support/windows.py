@@ -1,0 +1,15 @@
+"""Messages counted by window as an audit does it without Spark."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from commitlake.pipelines.audit.local.windows import to_windows
+from tests.support.profiles import Row, table_of
+
+
+def windows_of(rows: list[Row]) -> pa.Table:
+    """The windows of rows of `messages`: a table of `AUDIT`."""
+    table = table_of(rows)
+    dates = table.column("store_timestamp").cast(pa.date32(), safe=False)
+    return to_windows(table.append_column("store_date", dates).combine_chunks())

@@ -1,0 +1,69 @@
+"""Rows of data files as tasks read them, whoever wrote the files."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from commitlake.connectors.lake.table_rows import DataFileError, TableRows
+from commitlake.connectors.lake.versions import AddedFile
+from commitlake.schemas.errors import ExitCode
+
+SCHEMA = pa.schema(
+    [
+        pa.field("topic", pa.string()),
+        pa.field("keys", pa.list_(pa.string())),
+        pa.field("stored", pa.timestamp("us", "UTC")),
+        pa.field("format", pa.string()),
+        pa.field("store_date", pa.date32()),
+    ]
+)
+
+
+def write(folder: Path, **writer: object) -> AddedFile:
+    """Write a file as another program would: other types of Arrow's, and without a column."""
+    stored = datetime.datetime(2026, 11, 20, tzinfo=datetime.UTC)
+    rows = pa.table(
+        {
+            "topic": pa.array(["a", "b"], pa.large_string()),
+            "keys": pa.array([["k"], None], pa.large_list(pa.large_string())),
+            "stored": pa.array([stored, None], pa.timestamp("ms", "UTC")),
+            "other": [1, 2],
+        }
+    )
+    pq.write_table(rows, folder / "part.parquet", write_page_checksum=True, **writer)
+    return AddedFile("", "part.parquet", "2026-11-20", 0, 2)
+
+
+def test_columns_are_the_tables_whatever_the_file_has(tmp_path: Path) -> None:
+    file = write(tmp_path)
+    (rows,) = TableRows(str(tmp_path), None, SCHEMA).read(file)
+    assert rows.schema.types == SCHEMA.types
+    assert rows.column("keys").to_pylist() == [["k"], None]
+    assert rows.column("format").null_count == 2
+    assert rows.column("store_date").to_pylist() == [datetime.date(2026, 11, 20)] * 2
+
+
+def test_texts_can_be_dictionaries(tmp_path: Path) -> None:
+    file = write(tmp_path, store_schema=False)
+    (rows,) = TableRows(str(tmp_path), None, SCHEMA, ["topic"]).read(file)
+    assert pa.types.is_dictionary(rows.schema.field("topic").type)
+
+
+@pytest.mark.parametrize("how", ["gone", "cut", "flipped"])
+def test_a_damaged_file_is_an_error_that_names_it(tmp_path: Path, how: str) -> None:
+    file = write(tmp_path, compression="none")
+    path = tmp_path / file.name
+    data = bytearray(path.read_bytes())
+    if how == "gone":
+        path.unlink()
+    else:
+        data[data.index(b"a")] ^= 1
+        path.write_bytes(data if how == "flipped" else data[:-9])
+    with pytest.raises(DataFileError, match=r"data file part\.parquet: expected a whole Parquet file") as error:
+        list(TableRows(str(tmp_path), None, SCHEMA).read(file))
+    assert error.value.exit_code == ExitCode.DAMAGE

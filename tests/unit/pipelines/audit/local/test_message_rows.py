@@ -1,0 +1,60 @@
+"""Which messages an audit counts: by time, by stretch of the log, and which data files can hold them."""
+
+from __future__ import annotations
+
+import datetime
+
+import pytest
+
+from commitlake.connectors.lake.versions import AddedFile
+from commitlake.pipelines.audit.local.message_rows import Wanted
+from commitlake.pipelines.audit.sides import Stretch
+from commitlake.pipelines.audit.span import Span
+from tests.support.profiles import NOON, message, table_of
+
+MINUTE = datetime.timedelta(minutes=1)
+
+
+@pytest.mark.parametrize(
+    ("span", "offsets"),
+    [
+        (Span(), [0, 60_000, 120_000, 999]),
+        (Span(NOON + MINUTE), [60_000, 120_000]),
+        (Span(NOON, NOON + MINUTE), [0]),
+        (Span(None, NOON), []),
+    ],
+)
+def test_a_message_without_a_time_is_in_a_span_without_bounds(span: Span, offsets: list[int]) -> None:
+    rows = [*(message(number) for number in (0, 60, 120)), message(physical_offset=999, store_timestamp=None)]
+    assert Wanted(span).of(table_of(rows)).column("physical_offset").to_pylist() == offsets
+
+
+def test_messages_are_chosen_by_stretches_of_their_brokers_logs() -> None:
+    places = [("a", 0), ("a", 191), ("a", 300), ("a", 391), ("b", 0), ("c", 5), (None, 5), ("a", None)]
+    rows = table_of([message(broker=broker, physical_offset=offset) for broker, offset in places])
+    wanted = Wanted(Span(), [Stretch("a", 300, 391), Stretch("a", 0, 191), Stretch("c", 5, 6)])
+    chosen = wanted.of(rows)
+    assert list(
+        zip(chosen.column("broker").to_pylist(), chosen.column("physical_offset").to_pylist(), strict=True)
+    ) == [
+        ("a", 0),
+        ("a", 300),
+        ("c", 5),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("times", "may"),
+    [
+        ((None, None), True),  # the log does not know them
+        ((0, 5), True),
+        ((9, 10), True),
+        ((10 + 1, 20), False),
+        ((-9, -1), False),
+        ((10, 20), True),  # a millisecond more or less may have been cut off
+    ],
+)
+def test_a_file_is_left_out_by_the_times_that_its_log_knows(times: tuple[int | None, int | None], may: bool) -> None:
+    first, last = (None if minutes is None else NOON + minutes * MINUTE for minutes in times)
+    file = AddedFile("path", "name", None, 0, 1, first, last)
+    assert Wanted(Span(NOON, NOON + 10 * MINUTE)).may_hold(file) is may

@@ -1,0 +1,60 @@
+"""A profile that is too much for memory gives the same as one that is not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from commitlake.pipelines.audit.local.profile import LocalProfile
+from commitlake.pipelines.audit.sides import Totals
+from tests.support.profiles import Row, message
+from tests.support.windows import windows_of
+
+IN_MEMORY, ON_DISK = 1000, 4
+
+
+def profile_of(folder: Path, rows: list[Row], max_rows: int) -> LocalProfile:
+    profile = LocalProfile(folder, max_rows)
+    for start in range(0, len(rows), 3):
+        profile.add(windows_of(rows[start : start + 3]))
+    return profile
+
+
+def some_rows(**changes: object) -> Iterator[Row]:
+    for number in range(20):
+        yield message(number * 600, topic=f"topic-{number % 4}", **changes)
+
+
+@pytest.mark.parametrize("limits", [(IN_MEMORY, IN_MEMORY), (ON_DISK, IN_MEMORY), (ON_DISK, ON_DISK)])
+def test_what_differs_does_not_depend_on_where_windows_are(tmp_path: Path, limits: tuple[int, int]) -> None:
+    rows = list(some_rows())
+    changed = [*rows[1:8], {**rows[8], "tags": "other"}, *rows[9:], message(5, broker="b")]
+    with profile_of(tmp_path, rows, limits[0]) as expected, profile_of(tmp_path, changed, limits[1]) as found:
+        assert (expected.is_on_disk, found.is_on_disk) == tuple(limit == ON_DISK for limit in limits)
+        assert expected.totals() == Totals(20, 20)
+        differences = expected.differences(found, limit=1)
+        assert differences.counts == {("a", "missing"): 1, ("a", "different"): 1, ("b", "unexpected"): 1}
+        assert [(row["topic"], row["difference"]) for row in differences.rows] == [
+            ("topic-0", "missing"),
+            ("topic-0", "different"),
+            ("orders", "unexpected"),
+        ]
+        assert differences.rows[1]["different_columns"] == ["row_checksum"]
+        assert not expected.differences(expected).count
+    assert not list(tmp_path.iterdir())
+
+
+def test_only_the_first_differences_of_a_kind_are_given(tmp_path: Path) -> None:
+    with (
+        profile_of(tmp_path, list(some_rows()), ON_DISK) as expected,
+        profile_of(tmp_path, [], IN_MEMORY) as found,
+    ):
+        differences = expected.differences(found, limit=3)
+        assert differences.count == 20
+        assert [(row["topic"], str(row["window_start"])) for row in differences.rows] == [
+            ("topic-0", "2026-11-20 12:00:00"),
+            ("topic-0", "2026-11-20 12:40:00"),
+            ("topic-0", "2026-11-20 13:20:00"),
+        ]

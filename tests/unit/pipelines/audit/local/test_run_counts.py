@@ -1,0 +1,55 @@
+"""Which runs have a profile, and what they took of the brokers' logs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pytest
+
+from commitlake.pipelines.audit.local.run_counts import RUN_COLUMNS, TAKEN, counted_of
+from commitlake.pipelines.audit.sides import Counted, Stretch
+
+Run = tuple[int, str, int]
+Taken = tuple[str, str, int, int]
+R1, R2, R3, R4 = (1, "r1", 5), (2, "r2", 5), (3, "r3", 5), (4, "r4", 5)
+
+
+def counted(runs: Sequence[Run], taken: Sequence[Taken], *, has_expired: bool = False) -> Counted | None:
+    tables = [pa.Table.from_pylist([dict(zip(TAKEN.names, row, strict=True)) for row in taken], schema=TAKEN)]
+    rows = pa.Table.from_pylist([dict(zip(RUN_COLUMNS.names, run, strict=True)) for run in runs], schema=RUN_COLUMNS)
+    found = counted_of(rows, tables, 4, has_expired=has_expired)
+    return found and Counted(found.runs, found.stretches and sorted(found.stretches))
+
+
+@pytest.mark.parametrize(
+    ("runs", "taken", "expected"),
+    [
+        ([R1], [("r1", "a", 0, 90)], Counted(0, None)),
+        ([R1, R2], [], None),
+        ([], [], Counted(0, None)),
+        # A run that took nothing, and one that came later, need no profile.
+        ([R1, (2, "r2", 0), (5, "r5", 7)], [("r1", "a", 0, 90)], Counted(0, None)),
+        (
+            [R1, R2, R3, R4],
+            [
+                ("r1", "a", 0, 90),
+                ("r2", "a", 100, 190),
+                ("r2", "b", 0, 9),
+                ("r4", "a", 300, 390),
+                ("r4", "a", 400, 490),
+            ],
+            Counted(1, [Stretch("a", 0, 191), Stretch("a", 300, 491), Stretch("b", 0, 10)]),
+        ),
+    ],
+)
+def test_stretches_are_of_the_runs_with_a_profile(
+    runs: Sequence[Run], taken: Sequence[Taken], expected: Counted | None
+) -> None:
+    assert counted(runs, taken) == expected
+
+
+def test_a_run_whose_row_has_expired_is_older_than_all_others() -> None:
+    taken = [("r0", "a", 0, 90), ("r2", "a", 200, 290)]
+    assert counted([R2], taken, has_expired=True) == Counted(0, [Stretch("a", 0, 291)])
+    assert counted([R1, R2], taken, has_expired=True) == Counted(1, [Stretch("a", 0, 91), Stretch("a", 200, 291)])
