@@ -78,7 +78,10 @@ def test_the_audit_sees_one_message_missing_in_hbase(
         )
         client.delete([next(pages)[0].key], VALUE.partition(b":")[0], 1 << 62)
     assert audit.main(arguments) == 3
-    verdicts = {verdict["found"]: verdict for verdict in json.loads(capsys.readouterr().out)}
+    printed = capsys.readouterr().out
+    assert audit.main([*arguments, "--local"]) == 3
+    assert capsys.readouterr().out == printed
+    verdicts = {verdict["found"]: verdict for verdict in json.loads(printed)}
     assert verdicts["hbase"]["differing"] == 1
     assert verdicts["messages"]["differing"] == 0
 
