@@ -55,7 +55,7 @@ def test_index_that_is_cut_while_it_is_verified_is_a_finding(
 
 
 def test_index_that_is_cut_while_it_is_dumped_is_an_error(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(indexes, "_CHUNK_ENTRIES", 10)
+    monkeypatch.setattr(indexes, "CHUNK_ENTRIES", 10)
     entries = indexes.walk_index_files(store, OPTIONS.index_geometry)
     next(entries)
     path = min((store / "index").iterdir())
