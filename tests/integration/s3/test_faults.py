@@ -152,10 +152,13 @@ def test_another_upload_of_the_same_name_is_not_taken_for_this_one(
     write(plain, LARGE)
     with pytest.raises(PackStoreError, match="NoSuchUpload"), store.open_write(NAME) as output:  # noqa: PT012
         output.write(memoryview(LARGE))
-        uploads = partial(s3_server.client().list_multipart_uploads, Bucket=bucket)
+        client = s3_server.client()
+        uploads = partial(client.list_multipart_uploads, Bucket=bucket)
         wait_until(lambda: bool(uploads().get("Uploads")))
-        (upload,) = uploads()["Uploads"]
-        s3_server.client().abort_multipart_upload(Bucket=bucket, Key=upload["Key"], UploadId=upload["UploadId"])
+        (found,) = uploads()["Uploads"]
+        upload = {"Bucket": bucket, "Key": found["Key"], "UploadId": found["UploadId"]}
+        wait_until(lambda: len(client.list_parts(**upload).get("Parts", ())) == len(LARGE) // PART_BYTES)
+        client.abort_multipart_upload(**upload)
 
 
 def test_an_answer_that_does_not_say_what_it_holds_is_refused(
