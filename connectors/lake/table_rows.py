@@ -62,8 +62,10 @@ class TableRows:
             ):
                 there = set(parquet.schema_arrow.names)
                 wanted = [name for name in self.schema.names if name in there]
-                for batch in parquet.iter_batches(_BATCH_ROWS, columns=wanted, use_threads=False):
-                    yield self._complete(batch, file)
+                # Group by group, as Arrow cannot give a batch of nested texts with the dictionaries of two groups.
+                for group in range(parquet.num_row_groups):
+                    for batch in parquet.iter_batches(_BATCH_ROWS, [group], wanted, use_threads=False):
+                        yield self._complete(batch, file)
         except (pa.ArrowException, OSError) as error:
             lines = str(error).splitlines() or ["no message"]
             raise DataFileError(

@@ -54,6 +54,15 @@ def test_texts_can_be_dictionaries(tmp_path: Path) -> None:
     assert pa.types.is_dictionary(rows.schema.field("topic").type)
 
 
+def test_nested_texts_of_several_row_groups_can_be_dictionaries(tmp_path: Path) -> None:
+    data_type = pa.map_(pa.string(), pa.string())
+    properties = pa.array([[("k", str(row))] for row in range(4)], data_type)
+    pq.write_table(pa.table({"properties": properties}), tmp_path / "part.parquet", row_group_size=2)
+    wanted = TableRows(str(tmp_path), None, pa.schema([("properties", data_type)]), ["properties.key_value.key"])
+    tables = list(wanted.read(AddedFile("", "part.parquet", None, 0, 4)))
+    assert [row for table in tables for row in table.column("properties").to_pylist()] == properties.to_pylist()
+
+
 @pytest.mark.parametrize("how", ["gone", "cut", "flipped"])
 def test_a_damaged_file_is_an_error_that_names_it(tmp_path: Path, how: str) -> None:
     file = write(tmp_path, compression="none")
