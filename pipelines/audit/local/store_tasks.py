@@ -16,6 +16,7 @@ from commitlake.connectors.formats.engine.read_plan import plan_read
 from commitlake.connectors.formats.engine.request import Request
 from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.registry import FormatChoice
+from commitlake.pipelines.archive.rows import join_rows
 from commitlake.pipelines.audit.local.message_rows import Wanted
 from commitlake.pipelines.audit.local.windows import merge_windows, to_windows
 from commitlake.schemas.tables.messages import BODY, CORRUPT_RECORD, SOURCE
@@ -55,11 +56,7 @@ def _read(split: Split) -> Iterator[pa.Table]:
             continue
         waiting.append(pa.Table.from_batches([batch.drop_columns([CORRUPT_RECORD.name])]))
         if len(waiting) >= _MAX_BATCHES or sum(table.num_rows for table in waiting) >= _PART_ROWS:
-            yield _joined(waiting)
+            yield join_rows(waiting)
             waiting = []
     if waiting:
-        yield _joined(waiting)
-
-
-def _joined(tables: Sequence[pa.Table]) -> pa.Table:
-    return pa.concat_tables(tables).unify_dictionaries().combine_chunks()
+        yield join_rows(waiting)

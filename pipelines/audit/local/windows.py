@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from commitlake.connectors.arrays import Array
+from commitlake.pipelines.archive.rows import join_rows
 from commitlake.pipelines.quality.checksums import column_hashes, message_hashes
 from commitlake.schemas.tables.profile import (
     AUDIT,
@@ -82,7 +83,7 @@ def merge_windows(parts: Iterable[pa.Table]) -> pa.Table:
     tables = list(parts)
     if not tables:
         return SCHEMA.empty_table()
-    table = pa.concat_tables(tables).unify_dictionaries().combine_chunks() if len(tables) > 1 else tables[0]
+    table = join_rows(tables) if len(tables) > 1 else tables[0]
     texts = {}
     for name in _NAMES:  # numbers are grouped much faster than texts
         codes, texts[name] = _encoded(table.column(name))
