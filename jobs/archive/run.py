@@ -29,7 +29,7 @@ from commitlake.pipelines.archive.judging import JudgementPage
 from commitlake.pipelines.archive.places import check_bodies
 from commitlake.pipelines.archive.run import MIB, Config, OnRefusal, Result, finish_earlier_runs
 from commitlake.pipelines.archive.work import find_work
-from commitlake.pipelines.quality.judge import JudgeFrame
+from commitlake.pipelines.quality.frame_judge import JudgeFrame
 from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:

@@ -16,7 +16,8 @@ from commitlake.jobs.pages.bars import bars
 from commitlake.jobs.pages.quality_template import PAGE
 from commitlake.jobs.pages.text import page_text
 from commitlake.pipelines.quality.figures import PageFigures, Span
-from commitlake.pipelines.quality.report import Judgement, QualityReport
+from commitlake.pipelines.quality.judgement import Judgement
+from commitlake.pipelines.quality.report import QualityReport
 from commitlake.pipelines.quality.verdict import Losses, RunVerdict
 
 _MOST_TEXT = 160

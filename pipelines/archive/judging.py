@@ -21,9 +21,10 @@ from commitlake.connectors.lake.refusal_counts import RefusalCounts
 from commitlake.pipelines.archive.profiles_file import open_profiles_file
 from commitlake.pipelines.archive.staged import gather_profiles
 from commitlake.pipelines.archive.work import ArchiveWork
+from commitlake.pipelines.quality.facts import BrokerFacts, RunFacts
 from commitlake.pipelines.quality.figures import PageFigures
-from commitlake.pipelines.quality.frames import BrokerFacts, RunFacts
-from commitlake.pipelines.quality.judge import JudgeFrame, Judging
+from commitlake.pipelines.quality.frame_judge import JudgeFrame
+from commitlake.pipelines.quality.judge import Judging
 from commitlake.pipelines.quality.report import QualityReport, brokers_concerned, sentences, to_table
 from commitlake.pipelines.quality.stretches import stretches_of
 from commitlake.pipelines.quality.verdict import Losses, RunVerdict

@@ -50,7 +50,8 @@ from commitlake.pipelines.archive.store_config import write_config_changes
 from commitlake.pipelines.archive.task import ArchiveTasks
 from commitlake.pipelines.archive.work import ArchiveWork, find_work
 from commitlake.pipelines.message_keys.follow import Followed, catch_up_keys
-from commitlake.pipelines.quality.judge import JudgeFrame, prepare
+from commitlake.pipelines.quality.frame_judge import JudgeFrame
+from commitlake.pipelines.quality.loading import prepare
 from commitlake.pipelines.quality.verdict import Losses, RunVerdict
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 

@@ -1,13 +1,14 @@
 """Quality of what an archive run takes: its profile, the suites' judgement on it, and the page that tells it.
 
-profile     rows of a task to a profile           judge     suites on a profile, by great_expectations
-merging     profiles of tasks to one              report    the judgement, and as rows of `quality_results`
-parts       a profile's columns as arrays         frames    the tables that the suites judge
-rows        a task's columns as arrays            stretches a profile piece by piece, judged as a whole
-kernel      compiled: one pass over the rows      figures   what the page shows, summed up piece by piece
-wire        profiles as bytes, and as rows        page      the judgement as HTML
-partitions  large profiles as files' bytes        bars      pictures for the page
-errors      what can go wrong                     template  the page around what page fills in
+profile      rows of a task to a profile          judge        suites on a profile, stretch by stretch
+merging      profiles of tasks to one             frames       the tables that the suites judge
+parts        a profile's columns as arrays        facts        what a run knows beside its profile
+rows         a task's columns as arrays           frame_judge  suites on one table, by great_expectations
+kernel       compiled: one pass over the rows     loading      great_expectations, loaded without a word
+wire         profiles as bytes, and as rows       judgement    what came of one expectation
+partitions   large profiles as files' bytes       report       all judgements, and as rows of `quality_results`
+stretches    a profile piece by piece             figures      what the page shows, summed up piece by piece
+errors       what can go wrong                    verdict      what the run came to
 
-Nothing here makes a file but `page`, and nothing opens a connection.
+Nothing here makes a file, and nothing opens a connection.
 """

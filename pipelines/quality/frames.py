@@ -7,8 +7,6 @@ figure has no meaning for a row, it has the value that breaks no rule.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -16,6 +14,7 @@ import pandas as pd
 import pyarrow as pa
 
 from commitlake.connectors.arrays import Array
+from commitlake.pipelines.quality.facts import BrokerFacts, RunFacts
 from commitlake.pipelines.quality.parts import Parts
 from commitlake.schemas.layouts.rocketmq.topics import Kind, kind_of
 from commitlake.schemas.quality.expectation import Grain
@@ -27,43 +26,6 @@ _MANY_MESSAGES, _MANY_QUEUES = 1000, 4
 _SUMMED = ["messages", "bytes", "lost_offsets"]
 _OFFSETS_OF_THEIR_OWN = frozenset({Kind.HALF, Kind.OP})  # brokers rewrite these; no consumer reads them by offset
 _CLIENTS = frozenset({Kind.NORMAL})
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerFacts:
-    """What a run knows of one broker beside its messages.
-
-    Attributes:
-        log_bytes: of the range that was read; None where it is not known.
-        bad_ranges: stretches that held no intact record.
-        missing_ranges: stretches whose segment is not there.
-        marked_rows: messages with a value that no column could hold.
-    """
-
-    log_bytes: int | None = None
-    bad_ranges: int = 0
-    missing_ranges: int = 0
-    marked_rows: int = 0
-
-    @property
-    def is_damaged(self) -> bool:
-        """Whether a queue may lack messages for a reason that is known, or go by a name that is not its own."""
-        return bool(self.bad_ranges or self.missing_ranges or self.marked_rows)
-
-
-@dataclass(frozen=True, slots=True)
-class RunFacts:
-    """What a run knows beside its profile.
-
-    Attributes:
-        brokers: by name; those that gave no message, too.
-        written: messages in the data files, all brokers'; None where it is not known.
-        now: when the profile is judged.
-    """
-
-    brokers: Mapping[str, BrokerFacts] = field(default_factory=dict)
-    written: int | None = None
-    now: datetime.datetime = field(default_factory=lambda: datetime.datetime.now(datetime.UTC))
 
 
 def windows_of(profile: pa.Table, facts: RunFacts) -> pd.DataFrame:

@@ -13,7 +13,7 @@ from commitlake.connectors.runtime.side_process import SideProcess
 if TYPE_CHECKING:
     import pandas as pd
 
-    from commitlake.pipelines.quality.report import Judgement
+    from commitlake.pipelines.quality.judgement import Judgement
     from commitlake.schemas.quality.expectation import Suite
 
 
@@ -29,23 +29,24 @@ class JudgeProcess:
     def __exit__(self, *_: object) -> None:
         self._process.close()
 
-    def judge_frame(self, suites: Sequence[Suite], frame: pd.DataFrame) -> list[list[Judgement]]:
-        """Judge a frame, as `judge.judge_by_suites` does.
+    def judge_frame(self, suites: Sequence[Suite], frame: pd.DataFrame, keys: Sequence[str]) -> list[list[Judgement]]:
+        """Judge a frame, as `frame_judge.judge_by_suites` does.
 
         Raises:
             JudgeError: likewise.
             SideProcessError: if the process was killed.
         """
-        return self._process.call(_judge, suites, frame)
+        return self._process.call(_judge, suites, frame, keys)
 
 
 def _load() -> None:
-    from commitlake.pipelines.quality.judge import load_quietly  # noqa: PLC0415 (not where the process is started)
+    from commitlake.pipelines.quality.loading import load_quietly, spare_packages  # noqa: PLC0415 (not in the parent)
 
+    spare_packages()
     load_quietly()
 
 
-def _judge(suites: Sequence[Suite], frame: pd.DataFrame) -> list[list[Judgement]]:
-    from commitlake.pipelines.quality.judge import judge_by_suites  # noqa: PLC0415 (likewise)
+def _judge(suites: Sequence[Suite], frame: pd.DataFrame, keys: Sequence[str]) -> list[list[Judgement]]:
+    from commitlake.pipelines.quality.frame_judge import judge_by_suites  # noqa: PLC0415 (likewise)
 
-    return judge_by_suites(suites, frame)
+    return judge_by_suites(suites, frame, keys)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from commitlake.schemas.quality.expectation import Expectation, Severity
+from commitlake.pipelines.quality.judgement import Judgement
 from commitlake.schemas.tables.quality_results import QUALITY_RESULTS
 
 if TYPE_CHECKING:
@@ -19,34 +19,6 @@ if TYPE_CHECKING:
 
 _SHOWN = 3
 _PLACES = {"broker": "broker", "topic": "topic", "queue_id": "queue"}
-
-
-@dataclass(frozen=True, slots=True)
-class Judgement:
-    """One expectation, judged.
-
-    Attributes:
-        suite: the suite's name.
-        expectation: what was expected.
-        success: whether it was met.
-        observed: what was found: a number, or None.
-        judged: rows of the judged table.
-        unexpected: how many of them did not meet it.
-        examples: the first of these, their keys and the columns in question.
-    """
-
-    suite: str
-    expectation: Expectation
-    success: bool
-    observed: float | int | str | None
-    judged: int
-    unexpected: int
-    examples: Sequence[Mapping[str, object]] = ()
-
-    @property
-    def is_critical(self) -> bool:
-        """Whether it stops the commit, where it was not met."""
-        return self.expectation.severity is Severity.CRITICAL
 
 
 @dataclass(frozen=True, slots=True)

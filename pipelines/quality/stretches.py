@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from commitlake.pipelines.quality.report import Judgement
+from commitlake.pipelines.quality.judgement import Judgement
 
 STRETCH_ROWS = 100_000  # more where one topic has more
 _TOPIC = ["broker", "topic"]

@@ -17,7 +17,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.jobs.audit import command as audit
 from commitlake.pipelines.archive.run import Config, run_archive
-from commitlake.pipelines.quality.report import Judgement
+from commitlake.pipelines.quality.judgement import Judgement
 from commitlake.schemas.quality.expectation import Suite
 from commitlake.schemas.tables.messages import MESSAGES
 from tests.support.jmq_stores import write_jmq_store
@@ -47,7 +47,7 @@ def write_lake(root: Path, counted: Sequence[bool] = (True, True)) -> Path:
     return root
 
 
-def judge_nothing(suites: Sequence[Suite], frame: pd.DataFrame) -> list[list[Judgement]]:
+def judge_nothing(suites: Sequence[Suite], frame: pd.DataFrame, keys: Sequence[str]) -> list[list[Judgement]]:
     """Leave out the judgement, which takes seconds to load; the profiles are written as ever."""
     return [[] for _ in suites]
 

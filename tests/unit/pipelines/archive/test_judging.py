@@ -23,7 +23,7 @@ from commitlake.pipelines.archive import judging, staged
 from commitlake.pipelines.archive.judging import CriticalQualityError, judge_run, show_judgement
 from commitlake.pipelines.archive.staged import stage_profile
 from commitlake.pipelines.archive.work import ArchiveWork, find_work
-from commitlake.pipelines.quality.frames import RunFacts
+from commitlake.pipelines.quality.facts import RunFacts
 from commitlake.pipelines.quality.merging import merge_profiles
 from commitlake.pipelines.quality.verdict import Losses
 from commitlake.pipelines.quality.wire import serialize_profile

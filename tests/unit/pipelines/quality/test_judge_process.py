@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from commitlake.pipelines.quality.errors import JudgeError
-from commitlake.pipelines.quality.frames import RunFacts
+from commitlake.pipelines.quality.facts import RunFacts
 from commitlake.pipelines.quality.judge import Judging, judge
 from commitlake.pipelines.quality.judge_process import JudgeProcess
 from commitlake.pipelines.quality.stretches import stretches_of

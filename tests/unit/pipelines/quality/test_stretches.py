@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from commitlake.pipelines.quality import judge as judging_module
-from commitlake.pipelines.quality.frames import BrokerFacts, RunFacts
+from commitlake.pipelines.quality.facts import BrokerFacts, RunFacts
 from commitlake.pipelines.quality.judge import judge
 from commitlake.pipelines.quality.stretches import stretches_of
 from tests.support.profiles import NOON, message, profile_of

@@ -7,7 +7,8 @@ import datetime
 import pytest
 
 from commitlake.jobs.pages.quality import render_page
-from commitlake.pipelines.quality.report import Judgement, QualityReport, to_table
+from commitlake.pipelines.quality.judgement import Judgement
+from commitlake.pipelines.quality.report import QualityReport, to_table
 from commitlake.pipelines.quality.verdict import Losses
 from commitlake.schemas.quality.expectation import Severity
 from commitlake.schemas.quality.suites import SUITES

@@ -1,0 +1,137 @@
+"""The suites on one frame, by great_expectations: in memory, without a word to anybody."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from commitlake.pipelines.quality.errors import JudgeError
+from commitlake.pipelines.quality.judgement import MAX_EXAMPLES, Judgement
+from commitlake.pipelines.quality.loading import load
+from commitlake.schemas.quality.expectation import Expectation, Suite
+
+_NAME = "name"
+JudgeFrame = Callable[[Sequence[Suite], pd.DataFrame, Sequence[str]], list[list[Judgement]]]
+"""Judges a frame by suites, as `judge_by_suites` does."""
+
+
+def judge_by_suites(suites: Sequence[Suite], frame: pd.DataFrame, keys: Sequence[str]) -> list[list[Judgement]]:
+    """Judge one frame by suites that are made for such; the judgements of each.
+
+    Args:
+        suites: what is expected.
+        frame: a row for each window, topic or broker.
+        keys: the columns that tell a row of it.
+
+    Raises:
+        JudgeError: if an expectation cannot be judged: no such column, or an error inside great_expectations.
+    """
+    source = _open_source()  # it keeps what it has judged, and goes with it
+    return [_judge_suite(source, suite, frame, keys) for suite in suites]
+
+
+def _judge_suite(source: Any, suite: Suite, frame: pd.DataFrame, keys: Sequence[str]) -> list[Judgement]:
+    wanted = dict.fromkeys([*keys, *(name for each in suite.expectations for name in each.columns)])
+    absent = [name for name in wanted if name not in frame]
+    if absent:
+        have = ", ".join(map(str, frame.columns))
+        raise JudgeError(f"suite {suite.name}: a {suite.grain} has no column {', '.join(absent)}; it has {have}")
+    if frame.empty:
+        return [Judgement(suite.name, each, True, None, 0, 0) for each in suite.expectations]
+    # All of a table is copied for each expectation.
+    results = _validate(source, suite, frame[list(wanted)], keys)
+    return [_judgement(suite, each, results[each.name], frame, keys) for each in suite.expectations]
+
+
+def _judgement(
+    suite: Suite, expectation: Expectation, result: Mapping[str, Any], frame: pd.DataFrame, keys: Sequence[str]
+) -> Judgement:
+    name, success, found = f"{suite.name}.{expectation.name}", bool(result["success"]), result["result"]
+    _check(name, success, found, result["exception_info"])
+    if "unexpected_count" in found:
+        unexpected, examples = int(found["unexpected_count"]), found.get("partial_unexpected_index_list") or []
+    else:
+        outside = _outside(expectation, frame)
+        unexpected = 0 if success else len(outside)
+        shown = outside[[*keys, *expectation.columns]].head(MAX_EXAMPLES)
+        examples = [] if success else [_plain(row) for row in shown.to_dict("records")]
+    observed = found.get("observed_value")
+    return Judgement(suite.name, expectation, success, observed, len(frame), unexpected, tuple(examples))
+
+
+def _check(name: str, success: bool, found: Mapping[str, Any], told: Mapping[str, Any]) -> None:
+    """An exception, or no answer, is neither bad data nor good.
+
+    Raises:
+        JudgeError: for these.
+    """
+    # Of one metric or of several, by their names.
+    exceptions = [told] if "raised_exception" in told else list(told.values())
+    for each in exceptions:
+        if each.get("raised_exception"):
+            raise JudgeError(f"{name} could not be judged: {each.get('exception_message')}")
+    if not found and not success:
+        raise JudgeError(f"{name} could not be judged: great_expectations gave no result")
+
+
+def _outside(expectation: Expectation, frame: pd.DataFrame) -> pd.DataFrame:
+    """The rows that a sum, a least or a greatest value fails for."""
+    column = frame[str(expectation.kwargs["column"])]
+    wrong = pd.Series(False, index=frame.index)
+    if (least := expectation.kwargs.get("min_value")) is not None:
+        wrong |= column < least
+    if (most := expectation.kwargs.get("max_value")) is not None:
+        wrong |= column > most
+    return frame[wrong]
+
+
+def _plain(row: Mapping[Any, Any]) -> dict[str, object]:
+    """Values that JSON knows."""
+    return {str(name): None if pd.isna(value) else _scalar(value) for name, value in row.items()}
+
+
+def _scalar(value: Any) -> object:
+    if isinstance(value, pd.Timestamp):
+        return value.isoformat()
+    return value.item() if hasattr(value, "item") else value
+
+
+def _open_source() -> Any:
+    """A place of great_expectations for tables, in memory."""
+    gx = load()
+    try:
+        context = gx.get_context(mode="ephemeral")
+        context.variables.progress_bars = gx.data_context.types.base.ProgressBarsConfig(globally=False)
+        return context.data_sources.add_pandas("profile")
+    except Exception as error:
+        raise JudgeError(f"great_expectations {gx.__version__} could not be set up: {error}") from error
+
+
+def _validate(source: Any, suite: Suite, frame: pd.DataFrame, keys: Sequence[str]) -> dict[str, Mapping[str, Any]]:
+    """What great_expectations says of each expectation, by its name."""
+    gx = load()
+    try:
+        asset = source.add_dataframe_asset(suite.name)
+        batch = asset.add_batch_definition_whole_dataframe(suite.name).get_batch({"dataframe": frame})
+        expectations = [_of_theirs(gx, each) for each in suite.expectations]
+        told = batch.validate(
+            gx.ExpectationSuite(name=suite.name, expectations=expectations),
+            result_format={
+                "result_format": "SUMMARY",
+                "unexpected_index_column_names": list(keys),
+                "partial_unexpected_count": MAX_EXAMPLES,
+            },
+        )
+    except Exception as error:
+        raise JudgeError(f"suite {suite.name} could not be judged: {error}") from error
+    results = [result.to_json_dict() for result in told.results]
+    return {result["expectation_config"]["meta"][_NAME]: result for result in results}
+
+
+def _of_theirs(gx: Any, expectation: Expectation) -> Any:
+    known = getattr(gx.expectations, expectation.type, None)
+    if known is None:
+        raise JudgeError(f"great_expectations {gx.__version__} has no {expectation.type}")
+    return known(**expectation.kwargs, severity=str(expectation.severity), meta={_NAME: expectation.name})

@@ -1,0 +1,25 @@
+"""great_expectations in processes of all kinds."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from commitlake.pipelines.quality import loading
+
+ROOT = Path(__file__).parents[4]
+
+
+def test_a_program_without_a_file_can_load_it_and_spare_what_judging_does_not_need() -> None:
+    code = (
+        f"import __main__, sys; from {loading.__name__} import load, spare_packages; "
+        "spare_packages(); gx = load(); loaded = [name for name, module in sys.modules.items() if module is not None]; "
+        "spared = ('pyspark.', 'boto3.', 'scipy.stats.'); "
+        "print([name for name in loaded if name.startswith(spared)], hasattr(__main__, '__file__')); "
+        "print(sys.modules['scipy.stats'].norm.cdf(0.0), gx.expectations.ExpectColumnMaxToBeBetween.__name__)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "[] False\n0.5 ExpectColumnMaxToBeBetween\n"), done.stderr
