@@ -67,6 +67,34 @@ class GroupOffset(NamedTuple):
     offset: int
 
 
+class GroupFilter(NamedTuple):
+    """What a group wants of a topic, as a broker's files tell.
+
+    Attributes:
+        subscribed_at_ms: when it subscribed.
+    """
+
+    topic: str
+    group: str
+    expression_type: str
+    expression: str
+    subscribed_at_ms: int
+
+
+class TimerProgress(NamedTuple):
+    """How far a broker has come with its timers.
+
+    Attributes:
+        topic: of the messages that wait.
+        next_offset: next message of that topic's queue that is put on the wheel.
+        delivered_until_ms: timers that are due before are delivered.
+    """
+
+    topic: str
+    next_offset: int
+    delivered_until_ms: int
+
+
 @dataclass(frozen=True)
 class SmallFiles:
     """The small files as they were before the log was read.
@@ -79,6 +107,8 @@ class SmallFiles:
         log_end: physical offset at which the log ended when the checkpoint was written; None where it does not tell.
         last_record: of the record before that, likewise.
         entries: next queue offsets of all queues at that time, added up, likewise.
+        timers: how far the broker has come with its timers; None where the store has none, or the file cannot be read.
+        group_filters: subscriptions that the broker keeps in its files.
     """
 
     claims: tuple[Claim, ...]
@@ -88,6 +118,8 @@ class SmallFiles:
     log_end: int | None = None
     last_record: int | None = None
     entries: int | None = None
+    timers: TimerProgress | None = None
+    group_filters: tuple[GroupFilter, ...] = ()
 
 
 @dataclass(frozen=True)

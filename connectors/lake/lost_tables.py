@@ -11,7 +11,10 @@ from commitlake.connectors.lake.log_files import LOG
 from commitlake.connectors.lake.paths import LakeError, LakePaths
 from commitlake.connectors.lake.versions import table_files
 
-FOLLOWERS = ("message_keys", "archive_runs", "quarantine", "gaps", "profiles", "quality_results", "store_config")
+FOLLOWERS = (
+    "message_keys", "archive_runs", "quarantine", "gaps", "profiles", "quality_results", "store_config",
+    "consumer_offsets", "subscriptions",
+)  # fmt: skip
 """The tables that are made after `messages`."""
 
 

@@ -101,6 +101,16 @@ class LakePaths:
         return self._table("store_config")
 
     @property
+    def consumer_offsets(self) -> str:
+        """How far groups had come, by time."""
+        return self._table("consumer_offsets")
+
+    @property
+    def subscriptions(self) -> str:
+        """Which messages groups wanted, by time."""
+        return self._table("subscriptions")
+
+    @property
     def archive_runs(self) -> str:
         """One row per finished run."""
         return self._table("archive_runs")

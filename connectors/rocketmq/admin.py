@@ -35,7 +35,15 @@ from commitlake.schemas.remoting.json_fields import serialize_body
 from commitlake.schemas.remoting.name_server_headers import DeleteTopicInNameServerRequest
 from commitlake.schemas.remoting.routes import ClusterInfo, KvTable, MessageQueue, TopicList, TopicRoute
 from commitlake.schemas.remoting.signing import Credentials
-from commitlake.schemas.remoting.statistics import ConsumeStats, GroupList, OffsetTable, OffsetWrapper, TopicStats
+from commitlake.schemas.remoting.statistics import (
+    ConsumerOffsetTable,
+    ConsumeStats,
+    DelayOffsetTable,
+    GroupList,
+    OffsetTable,
+    OffsetWrapper,
+    TopicStats,
+)
 
 
 class Admin(Closable):
@@ -163,6 +171,14 @@ class Admin(Closable):
             answer = self._master(broker_name, RequestCode.GET_CONSUME_STATS, ConsumeStatsRequest(group, topic))
             table.update(answer.value(ConsumeStats).offset_table)
         return table
+
+    def all_group_offsets(self, broker_name: str) -> ConsumerOffsetTable:
+        """Return the offsets of all groups in all queues of a broker, by `topic@group`."""
+        return self._master(broker_name, RequestCode.GET_ALL_CONSUMER_OFFSET).value(ConsumerOffsetTable)
+
+    def delay_offsets(self, broker_name: str) -> DelayOffsetTable:
+        """Return how far a broker has delivered each delay level."""
+        return self._master(broker_name, RequestCode.GET_ALL_DELAY_OFFSET).value(DelayOffsetTable)
 
     def groups_of_topic(self, topic: str) -> list[str]:
         """The groups that consume a topic."""

@@ -98,6 +98,8 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--follow", action="store_true", help="go on as messages arrive, until told to stop (SIGTERM)")
     trigger_help = "with --follow: how often to look for more (default: 2s)"
     parser.add_argument("--trigger", type=parse_duration, default="2s", metavar="TIME", help=trigger_help)
+    snapshot_help = "with --follow: how often to keep how far consumer groups have come (default: 60s)"
+    parser.add_argument("--snapshot-every", type=parse_duration, default="60s", metavar="TIME", help=snapshot_help)
     available_help = "as --follow, but end with what was there at the start, in runs of --max-mib-per-run"
     parser.add_argument("--available-now", action="store_true", help=available_help)
     most_help = "with --follow or --available-now: log of one run, MiB (default: 1024)"

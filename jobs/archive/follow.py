@@ -57,10 +57,17 @@ class Follower:
         spark: a session with Delta and the source `commitlog`.
         config: what to archive, and where to.
         told: is given the result of each run that took something.
+        between: is called about once a second.
     """
 
-    def __init__(self, spark: SparkSession, config: Config, told: Callable[[Result], None]) -> None:
-        self._spark, self._config, self._told = spark, config, told
+    def __init__(
+        self,
+        spark: SparkSession,
+        config: Config,
+        told: Callable[[Result], None],
+        between: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._spark, self._config, self._told, self._between = spark, config, told, between
         self._runner = SparkRunner(spark)
         self._stop = threading.Event()
         self._running = threading.Lock()
@@ -107,6 +114,7 @@ class Follower:
         query = self._start(interval, max_bytes)
         try:
             while not query.awaitTermination(_POLL_SECONDS):
+                self._between()
                 if self._stop.is_set():
                     with self._running:  # the micro-batch that is under way is finished
                         pass

@@ -15,6 +15,7 @@ from commitlake.connectors.lake.archive_log import read_last_commit
 from commitlake.connectors.lake.lost_tables import check_writable
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.runtime.runner import Runner
+from commitlake.jobs.archive.snapshots import RepeatedSnapshots, append_snapshots, read_snapshots
 from commitlake.jobs.archive.summary import summary
 from commitlake.jobs.cli.broker_name import BrokerName, broker_name
 from commitlake.jobs.cli.command import JobError
@@ -75,6 +76,7 @@ def run(arguments: argparse.Namespace, judge: JudgeFrame | None = None) -> ExitC
         print_line(name.told)
     if arguments.follow or arguments.available_now:
         return _follow(arguments, config)
+    snapshots = read_snapshots(config)
     work = find_work(config.store, config.broker, lake, formats=config.layout.formats)
     check_bodies(lake, config.bodies)
     if not work.snapshot.size and config.hbase is None:
@@ -84,6 +86,8 @@ def run(arguments: argparse.Namespace, judge: JudgeFrame | None = None) -> ExitC
 
         runner = make_runner(arguments, "archive", lake.s3)
         result = archive_beside_others(runner, config, work, partial(archive_progress, quiet=arguments.quiet))
+    if result.sequence or work.last.sequence:
+        append_snapshots(config, snapshots, work.snapshot.ranges)
     return _tell(arguments, result)
 
 
@@ -148,7 +152,8 @@ def _follow(arguments: argparse.Namespace, config: Config) -> ExitCode:
         worst = max(worst, _tell(arguments, result))
 
     interval = None if arguments.available_now else arguments.trigger
-    follower = Follower(open_session("archive", lake.s3), config, tell)
+    snapshots = RepeatedSnapshots(config, arguments.snapshot_every)
+    follower = Follower(open_session("archive", lake.s3), config, tell, snapshots.take_if_due)
     follower.follow(interval, arguments.max_mib_per_run * MIB, left)
     return worst
 

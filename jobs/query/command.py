@@ -73,6 +73,8 @@ _ORDER = {
     "archive_runs": ("sequence",),
     "quality_results": ("judged_at", "suite", "expectation"),
     "store_config": ("broker", "kind", "name", "recorded_at"),
+    "consumer_offsets": ("as_of", "broker", "kind", "group", "topic", "queue_id"),
+    "subscriptions": ("as_of", "broker", "source", "group", "topic"),
     "message_keys": ("key_hash", "key", "store_timestamp"),
     "profiles": ("broker", "topic", "queue_id", "window_start"),
 }

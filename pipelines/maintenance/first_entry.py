@@ -11,6 +11,7 @@ from pyspark.sql.types import StructType
 
 from commitlake.connectors.lake.follower import FOLLOWING
 from commitlake.connectors.lake.log_files import LOG, entry_name
+from commitlake.connectors.lake.snapshot_tables import SNAPSHOT_TABLES
 from commitlake.schemas.tables.archive_runs import ARCHIVE_RUNS
 from commitlake.schemas.tables.message_keys import MESSAGE_KEYS
 from commitlake.schemas.tables.messages import MESSAGES, PARTITION_COLUMNS
@@ -20,6 +21,7 @@ SCHEMAS: dict[str, StructType] = {
     "message_keys": MESSAGE_KEYS,
     "archive_runs": ARCHIVE_RUNS,
     **FOLLOWING,
+    **SNAPSHOT_TABLES,
 }
 """The columns of each table."""
 _ID = re.compile(rb'"id\\?":\\?"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})')

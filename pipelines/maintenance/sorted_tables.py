@@ -14,6 +14,8 @@ SORTED_TABLES: Mapping[str, tuple[str, ...]] = {
     "profiles": (),
     "quality_results": (),
     "store_config": (),
+    "consumer_offsets": (),
+    "subscriptions": (),
     "archive_runs": (),
 }
 """The tables of a lake, and the order of the rows in their files."""

@@ -19,6 +19,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "tests/integration/hbase/test_follower.py": ("connectors.hbase.follower",),
     "tests/integration/hbase/test_jobs.py": ("pipelines.audit.local.hbase_tasks", "pipelines.query.hbase"),
     "tests/integration/hbase/test_lookups.py": ("connectors.hbase.lookups",),
+    "tests/integration/remoting/test_client_admin.py": ("pipelines.snapshot.live",),
     "tests/integration/restore/test_real_brokers.py": ("connectors.formats.rocketmq.topic_configs",),
     "tests/integration/spark/test_audit.py": ("connectors.lake.packs.spark_check", "pipelines.audit.spark_sides"),
     "tests/integration/spark/test_demo.py": ("jobs.demo.command",),
@@ -109,6 +110,8 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     ),
     "tests/unit/connectors/sources/test_indexfile.py": ("schemas.tables.index_entries",),
     "tests/unit/connectors/sources/test_stream_offsets.py": ("connectors.formats.engine.continuity",),
+    "tests/unit/jobs/snapshot/test_command.py": ("connectors.lake.snapshot_tables",),
+    "tests/unit/pipelines/snapshot/test_files.py": ("connectors.formats.rocketmq.consumer_filters",),
     "tests/unit/jobs/archive/test_follow.py": ("connectors.lake.followed_runs", "connectors.lake.follower"),
     "tests/unit/jobs/audit/test_command.py": ("pipelines.audit.store_ranges", "pipelines.audit.verdicts"),
     "tests/unit/jobs/audit/test_local.py": (

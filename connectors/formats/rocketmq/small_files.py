@@ -1,4 +1,4 @@
-"""Checkpoint and offsets of groups and delay levels, as RocketMQ and BoltMQ keep them."""
+"""Checkpoint, offsets of groups and delay levels, timers and filters, as RocketMQ and BoltMQ keep them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from commitlake.connectors.formats.rocketmq.consumer_filters import read_consumer_filters
 from commitlake.connectors.formats.small_files import (
     CHECKPOINT,
     Claim,
@@ -15,6 +16,7 @@ from commitlake.connectors.formats.small_files import (
     Problems,
     RebuiltLog,
     SmallFiles,
+    TimerProgress,
     read_checkpoint_file,
 )
 from commitlake.schemas.layouts.boltmq.config import offsets_from_boltmq
@@ -22,6 +24,9 @@ from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.numbers import INT32_MAX, INT64_MAX, INT64_MIN, int_within, parse_int, parse_int32
 from commitlake.schemas.layouts.rocketmq.checkpoint import Checkpoint, parse_checkpoint, serialize_checkpoint
 from commitlake.schemas.layouts.rocketmq.offset_keys import OFFSETS_FILES, split_offset_key
+from commitlake.schemas.layouts.rocketmq.timer_checkpoint import PATH as TIMER_CHECKPOINT
+from commitlake.schemas.layouts.rocketmq.timer_checkpoint import parse_timer_checkpoint
+from commitlake.schemas.layouts.rocketmq.topics import TIMER_TOPIC
 from commitlake.schemas.remoting.fastjson import parse_fastjson
 from commitlake.schemas.store_files import newest_file, read_file
 
@@ -53,7 +58,20 @@ def read_small_files(root: Path, problems: Problems, *, is_live: bool) -> SmallF
         for queue, offset in offsets.items()
     )
     levels = {int(level): int(offset) for level, offset in _table(root, DELAY_OFFSETS, problems, _is_level).items()}
-    return SmallFiles(claims, offsets_file, groups, levels)
+    return SmallFiles(
+        claims, offsets_file, groups, levels, timers=_timers(root), group_filters=read_consumer_filters(root)
+    )
+
+
+def _timers(root: Path) -> TimerProgress | None:
+    """Return what `config/timercheck` says; None where it is not there or cannot be read, or nothing was read yet."""
+    try:
+        checkpoint = parse_timer_checkpoint(read_file(root / TIMER_CHECKPOINT, below=root))
+    except (OSError, LayoutError):
+        return None
+    if not checkpoint.last_read_time_ms:
+        return None
+    return TimerProgress(TIMER_TOPIC, checkpoint.last_timer_queue_offset, checkpoint.last_read_time_ms)
 
 
 def _table(root: Path, name: str, problems: Problems, is_pair: Callable[[object, object], bool]) -> dict[Any, Any]:

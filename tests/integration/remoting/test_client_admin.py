@@ -13,6 +13,8 @@ from commitlake.connectors.rocketmq import (
     Puller,
     RefusedError,
 )
+from commitlake.pipelines.snapshot.live import ask_progress
+from commitlake.pipelines.snapshot.progress import OffsetKind, Position
 from commitlake.schemas.remoting.configs import SubscriptionGroupConfig
 from tests.servers.rocketmq import RocketMQ
 from tests.support.topic_reading import read_all, wait_for
@@ -112,3 +114,19 @@ def test_ids_are_not_followed_to_strangers(admin: Admin, producer: Producer, top
 
 def test_a_broker_tells_of_itself(admin: Admin, servers: RocketMQ) -> None:
     assert admin.runtime(BROKER)["brokerVersionDesc"] == f"V{servers.version.replace('.', '_')}"
+
+
+@pytest.mark.each_version
+def test_a_snapshot_has_the_offsets_that_a_broker_tells(
+    admin: Admin, producer: Producer, puller: Puller, topic: str
+) -> None:
+    queue = producer.queues(topic)[0]
+    for _ in range(5):
+        producer.send(OutgoingMessage(topic, b"x"), queue=queue)
+    read_all(puller, topic, 5)
+    puller.commit(queue, 2)
+    progress = ask_progress(admin, BROKER, "in-the-lake")
+    assert progress.offsets[Position(OffsetKind.GROUP, puller.group, topic, queue.queue_id)] == 2
+    assert progress.broker == "in-the-lake"
+    assert progress.log_end is None or progress.log_end > 0  # a broker 4.9 that has just started does not tell
+    assert not [key for key in progress.subscriptions if key.group == puller.group]  # it sends no heartbeats

@@ -1,0 +1,52 @@
+"""`config/consumerFilter.json`: the filters of groups that subscribe by something else than tags, SQL92 above all.
+
+    {"filterDataByTopic":{"orders":{"topic":"orders","groupFilterData":{"billing":{
+        "consumerGroup":"billing","topic":"orders","expression":"price > 100","expressionType":"SQL92",
+        "bornTime":1700000000000,"deadTime":0,"clientVersion":1700000000000}}}}}
+
+A filter is dead where `deadTime` is not before `bornTime`: its group no longer subscribes. A broker keeps the file
+where it has `enablePropertyFilter=true`. Source: org.apache.rocketmq.broker.filter.ConsumerFilterManager (5.5.0).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from commitlake.connectors.formats.small_files import GroupFilter
+from commitlake.schemas.layouts.numbers import INT64_MAX, int_within
+from commitlake.schemas.remoting.fastjson import parse_fastjson
+from commitlake.schemas.store_files import read_file
+
+CONSUMER_FILTERS = "config/consumerFilter.json"
+_TABLE = "filterDataByTopic"
+
+
+def read_consumer_filters(root: Path) -> tuple[GroupFilter, ...]:
+    """Return the filters that are alive.
+
+    Args:
+        root: The store's folder.
+
+    Returns:
+        Nothing where the file is not there or cannot be read: a broker without filters has none.
+    """
+    try:
+        document = parse_fastjson(read_file(root / CONSUMER_FILTERS, below=root))
+    except (OSError, ValueError):
+        return ()
+    table = document.get(_TABLE) if isinstance(document, dict) else None
+    return tuple(sorted(_filters(table))) if isinstance(table, dict) else ()
+
+
+def _filters(table: dict[Any, Any]) -> Iterator[GroupFilter]:
+    for topic, entry in table.items():
+        groups = entry.get("groupFilterData") if isinstance(entry, dict) else None
+        for group, data in groups.items() if isinstance(groups, dict) else ():
+            if not isinstance(data, dict) or not data.get("expression") or not data.get("expressionType"):
+                continue
+            born, dead = (int_within(data.get(name), 0, INT64_MAX) or 0 for name in ("bornTime", "deadTime"))
+            if not dead or dead < born:
+                version = int_within(data.get("clientVersion"), 0, INT64_MAX) or born
+                yield GroupFilter(str(topic), str(group), str(data["expressionType"]), str(data["expression"]), version)

@@ -1,0 +1,89 @@
+"""The tables `consumer_offsets` and `subscriptions`: their newest rows, their history, and how rows are added to them.
+
+Rows of one store are added by compare-and-set on Delta's transaction number of that store, as each row only says what
+has changed since the last one: of two snapshots at once, one is taken anew.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Collection
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from commitlake.connectors.lake.committer import advance, open_or_create
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.plain_files import write_plain_file
+from commitlake.connectors.lake.reader import NoTableError, open_table, run_sql
+from commitlake.connectors.lake.sql import text_literal
+from commitlake.schemas.tables.consumer_offsets import CONSUMER_OFFSETS
+from commitlake.schemas.tables.subscriptions import SUBSCRIPTIONS
+
+OFFSETS, SUBSCRIBED = "consumer_offsets", "subscriptions"
+SNAPSHOT_TABLES: dict[str, StructType] = {OFFSETS: CONSUMER_OFFSETS, SUBSCRIBED: SUBSCRIPTIONS}
+_KEYS = {
+    OFFSETS: ("broker", "kind", "group", "topic", "queue_id"),
+    SUBSCRIBED: ("broker", "source", "group", "topic"),
+}
+
+
+def open_snapshots(lake: LakePaths, name: str) -> DeltaTable | None:
+    """Return a table of snapshots as it is now; None where the lake has none yet.
+
+    Raises:
+        LakeError: There is no lake.
+    """
+    try:
+        return open_table(lake, name)
+    except NoTableError:
+        return None
+
+
+def version_of(table: DeltaTable | None, broker: str) -> int | None:
+    """Return a store's transaction number; None where the table has no row of it."""
+    return None if table is None else table.transaction_version(_application(broker))
+
+
+def newest_rows(table: DeltaTable, name: str, broker: str) -> pa.Table:
+    """Return the last row of each key of a store."""
+    keys = ", ".join(f'"{key}"' for key in _KEYS[name])
+    sql = (
+        f"SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY {keys} ORDER BY as_of DESC) AS place FROM {name} "
+        f"WHERE broker = {text_literal(broker)}) WHERE place = 1"
+    )
+    return run_sql(table, name, sql).read_all().drop_columns(["place"])
+
+
+def read_history(table: DeltaTable, name: str, brokers: Collection[str] | None = None) -> pa.Table:
+    """Return all rows of some stores, or of all, oldest first; rows that two processes added at once come once."""
+    where = ""
+    if brokers is not None:
+        where = f"WHERE broker IN ({', '.join(map(text_literal, brokers)) or 'NULL'})"
+    return run_sql(table, name, f"SELECT * FROM {name} {where} ORDER BY as_of").read_all()
+
+
+def append_snapshot(lake: LakePaths, name: str, broker: str, rows: pa.Table, version: int | None) -> bool:
+    """Add rows of one store.
+
+    Args:
+        lake: where the tables lie.
+        name: of the table.
+        broker: the store's name.
+        rows: of the table's columns.
+        version: from `version_of`, of the table that the rows were compared with.
+
+    Returns:
+        Whether they were added; another process was first if not, and nothing has changed.
+    """
+    uri, schema = getattr(lake, name), SNAPSHOT_TABLES[name]
+    open_or_create(uri, schema)
+    rows = rows.cast(to_arrow_schema(schema, timezone="UTC"))
+    file = write_plain_file(rows, uri, f"part-{secrets.token_hex(16)}.zstd.parquet", s3=lake.s3)
+    return advance(uri, schema, [file], _application(broker), (version, (version or 0) + 1))
+
+
+def _application(broker: str) -> str:
+    return f"commitlake.snapshot/{broker}"

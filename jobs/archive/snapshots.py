@@ -1,0 +1,81 @@
+"""Snapshots of consumers' offsets that `archive` takes of its stores, see `pipelines.snapshot`."""
+
+from __future__ import annotations
+
+import datetime
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from commitlake.connectors.formats.engine.errors import EmptyStoreError
+from commitlake.connectors.formats.engine.plan import StoreRange, take_snapshot
+from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.connectors.lake.archive_log import read_last_commit
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.pipelines.archive.run import Config
+from commitlake.pipelines.snapshot.append import Appended, ConcurrentSnapshotError, append_progress
+from commitlake.pipelines.snapshot.files import read_store_progress
+from commitlake.pipelines.snapshot.progress import Progress
+
+_LOG = logging.getLogger(__name__)
+
+
+def read_snapshots(config: Config) -> list[Progress]:
+    """Read the offsets of a run's stores, before the run looks for the end of their logs.
+
+    So the lake has, once the run is done, every message that these offsets count.
+    """
+    now = datetime.datetime.now(datetime.UTC)
+    try:
+        stores = find_stores(config.store, config.broker, config.layout.formats)
+    except EmptyStoreError:
+        return []
+    return [progress for store in stores if (progress := read_store_progress(store, now)) is not None]
+
+
+def append_snapshots(config: Config, snapshots: Sequence[Progress], ranges: Mapping[str, StoreRange]) -> list[Appended]:
+    """Add what snapshots have new to the lake.
+
+    Args:
+        config: the run's.
+        snapshots: from `read_snapshots`.
+        ranges: of the stores' logs, found after the snapshots were read.
+    """
+    lake = LakePaths(config.lake)
+    added = []
+    for progress in snapshots:
+        for sentence in progress.unreadable:
+            _LOG.warning("%s; how far these consumers have come is not kept this time", sentence)
+        log_range = ranges.get(progress.broker)
+        ended = replace(progress, log_end=None if log_range is None else log_range.end)
+        try:
+            added.append(append_progress(lake, ended))
+        except ConcurrentSnapshotError as error:  # theirs are as good
+            _LOG.warning("%s", error)
+    return added
+
+
+class RepeatedSnapshots:
+    """Takes a snapshot every so often, while an archive follows its stores.
+
+    Args:
+        config: the archive's.
+        interval: how often.
+    """
+
+    def __init__(self, config: Config, interval: datetime.timedelta) -> None:
+        self._config = config
+        self._seconds = interval.total_seconds()
+        self._next = time.monotonic()
+
+    def take_if_due(self) -> None:
+        """Take a snapshot where it is time, and there is a lake to put it into."""
+        if time.monotonic() < self._next:
+            return
+        self._next = time.monotonic() + self._seconds
+        snapshots = read_snapshots(self._config)
+        if read_last_commit(LakePaths(self._config.lake).messages) is None:
+            return
+        stores = find_stores(self._config.store, self._config.broker, self._config.layout.formats)
+        append_snapshots(self._config, snapshots, take_snapshot(stores).ranges)

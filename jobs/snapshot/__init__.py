@@ -1,0 +1,1 @@
+"""`commitlake snapshot`: keep how far consumer groups have come."""

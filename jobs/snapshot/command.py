@@ -1,0 +1,151 @@
+"""Keep how far consumer groups have come: a snapshot of a store's files, or of a live broker, in the lake.
+
+    commitlake snapshot --lake /data/lake --store /data/rocketmq/store
+
+Reads consumerOffset.json, delayOffset.json, timercheck and consumerFilter.json (BoltMQ's and JMQ's own files likewise),
+or asks brokers over the remoting protocol, which also know the groups' subscriptions and clients. Writes a row for
+each offset that has moved to `consumer_offsets`, and for each subscription that has changed to `subscriptions`. Run
+twice, the tables are the same. It never starts Spark. Exit codes: 0; 1 where a broker does not answer; 2 for a wrong
+lake, store or option; 3 where a store's offsets are there and cannot be read; 4 where other snapshots were first ten
+times.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from commitlake.jobs.cli.command import JobError, job_parser, run_job
+from commitlake.jobs.cli.durations import parse_duration
+from commitlake.jobs.cli.layouts import FOLDERS, add_layout_argument, layout_of
+from commitlake.jobs.cli.names import did_you_mean, some_names, warn
+from commitlake.jobs.cli.places import add_place_arguments, lake_of
+from commitlake.jobs.cli.terminal import print_line
+from commitlake.schemas.errors import ExitCode
+
+if TYPE_CHECKING:
+    from commitlake.connectors.lake.paths import LakePaths
+    from commitlake.pipelines.snapshot.progress import Progress
+
+DESCRIPTION = (
+    "Keep how far consumer groups have come, in the tables consumer_offsets and subscriptions of a lake. Offsets are "
+    "read from the files of a store, or asked of live brokers, which also know each group's subscription and clients. "
+    "A row is written for what has moved only. 'commitlake archive' takes a snapshot of its stores with each run."
+)
+EXAMPLES = (
+    ("snapshot --lake /data/lake --store /data/rocketmq/store", "from the files of one broker"),
+    ("snapshot --lake /data/lake --store '/mnt/brokers/{broker}/store' --every 30s", "a cluster, every 30 seconds"),
+    ("snapshot --lake /data/lake --namesrv 10.0.0.1:9876", "ask all brokers that a name server knows"),
+    ("snapshot --lake /data/lake --namesrv 10.0.0.1:9876 --broker broker-a", "ask one of them"),
+)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The job's arguments."""
+    parser = job_parser("snapshot", DESCRIPTION, EXAMPLES)
+    add_place_arguments(parser)
+    source = parser.add_mutually_exclusive_group(required=True)
+    store_help = (
+        f"store folder (the one that holds {FOLDERS}), a glob, or several with commas between; {{broker}} stands for "
+        "the path component that names the broker"
+    )
+    source.add_argument("--store", metavar="PATH", help=store_help)
+    source.add_argument("--namesrv", metavar="HOST:PORT", help="name servers, with semicolons between")
+    broker_help = "the store's name in the lake; with --namesrv: only this broker"
+    parser.add_argument("--broker", metavar="NAME", help=broker_help)
+    parser.add_argument(
+        "--broker-conf", metavar="FILE", help="with --store: the broker's broker.conf, which has its name"
+    )
+    add_layout_argument(parser)
+    every_help = "take a snapshot as often as this, until told to stop (SIGTERM)"
+    parser.add_argument("--every", type=parse_duration, metavar="TIME", help=every_help)
+    return parser
+
+
+def job(arguments: argparse.Namespace) -> ExitCode:
+    """Take a snapshot, or one after another."""
+    from commitlake.connectors.lake.reader import open_table
+    from commitlake.jobs.cli.process import stop_softly
+
+    if arguments.namesrv is not None and arguments.broker_conf is not None:
+        raise JobError("--broker-conf goes with --store", "brokers tell their names themselves")
+    lake = lake_of(arguments)
+    open_table(lake, "messages")  # says so where this is no lake
+    if arguments.every is None:
+        return _take(arguments)
+    if arguments.every <= datetime.timedelta(0):
+        raise JobError("--every: expected more than 0 seconds")
+    stop = threading.Event()
+    worst = ExitCode.OK
+    with stop_softly(stop.set):
+        while not stop.is_set():
+            worst = max(worst, _take(arguments))
+            stop.wait(arguments.every.total_seconds())
+    return worst
+
+
+def _take(arguments: argparse.Namespace) -> ExitCode:
+    from commitlake.connectors.lake.paths import LakePaths
+    from commitlake.jobs.snapshot.summary import summary_lines
+    from commitlake.pipelines.snapshot.append import append_progress
+
+    lake = LakePaths(arguments.lake)
+    code = ExitCode.OK
+    for progress in _ask(arguments) if arguments.namesrv is not None else _read(arguments, lake):
+        appended = append_progress(lake, progress)
+        for sentence in progress.unreadable:
+            code = ExitCode.DAMAGE
+            warn("commitlake snapshot", f"{sentence}; nothing of it was kept")
+        if not arguments.quiet:
+            for line in summary_lines(progress, appended):
+                print_line(line)
+    return code
+
+
+def _read(arguments: argparse.Namespace, lake: LakePaths) -> Iterator[Progress]:
+    """Read the files of each store."""
+    from commitlake.connectors.formats.engine.plan import take_snapshot
+    from commitlake.connectors.formats.engine.stores import find_stores
+    from commitlake.connectors.lake.archive_log import read_last_commit
+    from commitlake.jobs.cli.broker_name import broker_name
+    from commitlake.pipelines.snapshot.files import read_store_progress
+
+    last = read_last_commit(lake.messages)
+    known = () if last is None else tuple(last.stores)
+    formats = layout_of(arguments).formats
+    name = broker_name(arguments.store, arguments.broker, arguments.broker_conf, known, formats)
+    for store in find_stores(arguments.store, name.name, formats):
+        progress = read_store_progress(store, datetime.datetime.now(datetime.UTC))
+        if progress is None:
+            raise JobError(
+                f"{store.root}: expected a folder of this machine, as a copy of a store does not tell when it was made",
+                "--namesrv asks the broker itself",
+            )
+        # The log is looked at after the offsets were read: its messages are all that the offsets can count.
+        yield replace(progress, log_end=take_snapshot([store]).ranges[store.broker].end)
+
+
+def _ask(arguments: argparse.Namespace) -> Iterator[Progress]:
+    """Ask the brokers."""
+    from commitlake.connectors.rocketmq import Admin, Options
+    from commitlake.pipelines.snapshot.live import ask_progress
+
+    with closing(Admin(Options(arguments.namesrv))) as admin:
+        brokers = sorted(admin.clusters().broker_addr_table)
+        if arguments.broker is not None and arguments.broker not in brokers:
+            raise JobError(
+                f"the name server knows no broker {arguments.broker!a}.{did_you_mean(arguments.broker, brokers)}",
+                f"brokers: {some_names(brokers)}",
+            )
+        for broker in brokers if arguments.broker is None else [arguments.broker]:
+            yield ask_progress(admin, broker)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """`commitlake snapshot`."""
+    return run_job(build_parser(), job, argv)

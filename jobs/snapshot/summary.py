@@ -1,0 +1,24 @@
+"""The sentences that end a snapshot."""
+
+from __future__ import annotations
+
+from commitlake.pipelines.snapshot.append import Appended
+from commitlake.pipelines.snapshot.progress import Progress
+
+
+def summary_lines(progress: Progress, appended: Appended) -> list[str]:
+    """Return what a snapshot of one store found and added."""
+    if appended.as_of is None:
+        return [f"{appended.broker}: {progress.note or 'no offsets were read'}"]
+    found = f"{appended.broker}: {appended.read:,} offsets of {appended.groups:,} groups as of {appended.as_of:%FT%TZ}"
+    if appended.is_old:
+        return [f"{found}; the lake has this snapshot or a newer one, nothing was added"]
+    lines = [f"{found}, {_count(appended.moved, 'offset')} moved"]
+    if progress.subscriptions or appended.subscribed:
+        subscriptions = _count(len(progress.subscriptions), "subscription")
+        lines[0] += f"; {subscriptions}, {appended.subscribed:,} changed"
+    return lines
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -1,0 +1,202 @@
+"""Adds what a snapshot has new to the tables `consumer_offsets` and `subscriptions`.
+
+A row is added for each offset and subscription that differs from the last one, and one row for each kind that was
+read. A snapshot in which nothing has moved adds nothing, but for the heartbeat: once in ten minutes the rows without a
+topic. A snapshot that is no newer than the last one adds nothing at all: run twice, the tables are the same.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.snapshot_tables import (
+    OFFSETS,
+    SNAPSHOT_TABLES,
+    SUBSCRIBED,
+    append_snapshot,
+    newest_rows,
+    open_snapshots,
+    version_of,
+)
+from commitlake.pipelines.snapshot.progress import OffsetKind, Position, Progress, Subscription
+from commitlake.schemas.errors import CommitLakeError, ExitCode
+
+HEARTBEAT = datetime.timedelta(minutes=10)
+"""How often rows are added that say that nothing has moved."""
+_MAX_TRIES = 10
+_SUBSCRIPTION_FIELDS = (
+    "expression_type", "expression", "subscribed_at", "consume_type", "message_model", "consume_from_where", "members",
+)  # fmt: skip
+Row = dict[str, Any]
+
+
+class ConcurrentSnapshotError(CommitLakeError):
+    """Other snapshots of the same store were first again and again."""
+
+    exit_code = ExitCode.REFUSED
+    is_transient = True
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """What a snapshot added.
+
+    Attributes:
+        broker: the store's name.
+        read: offsets that the snapshot has.
+        moved: rows for offsets that moved, appeared or went.
+        subscribed: rows for subscriptions that changed.
+        groups: groups that the snapshot has offsets of.
+        as_of: the newest time of its offsets; None where none were read.
+        is_old: whether the lake has a newer snapshot, or this one.
+    """
+
+    broker: str
+    read: int
+    moved: int
+    subscribed: int
+    groups: int
+    as_of: datetime.datetime | None
+    is_old: bool
+
+
+def append_progress(lake: LakePaths, progress: Progress) -> Appended:
+    """Add what a snapshot has new.
+
+    Args:
+        lake: where the tables lie; it has a table `messages`.
+        progress: the snapshot.
+
+    Raises:
+        LakeError: There is no lake.
+        QueryError: A table cannot be read.
+        ConcurrentSnapshotError: Others were first ten times.
+    """
+    moved, is_old = _append(lake, OFFSETS, progress, _offset_rows)
+    subscribed, _ = _append(lake, SUBSCRIBED, progress, _subscription_rows)
+    groups = {position.group for position in progress.offsets if position.group}
+    return Appended(
+        broker=progress.broker,
+        read=len(progress.offsets),
+        moved=moved,
+        subscribed=subscribed,
+        groups=len(groups),
+        as_of=max(progress.taken.values(), default=None),
+        is_old=bool(progress.taken) and is_old,
+    )
+
+
+def _append(
+    lake: LakePaths, name: str, progress: Progress, rows_of: Callable[[Progress, list[Row]], list[Row] | None]
+) -> tuple[int, bool]:
+    """Return how many rows say what has changed, and whether the table had a newer snapshot already."""
+    for _ in range(_MAX_TRIES):
+        table = open_snapshots(lake, name)
+        known = _known(table, name, progress.broker)
+        rows = rows_of(progress, known)
+        if rows is None:
+            return 0, True
+        if not rows:
+            return 0, False
+        added = pa.Table.from_pylist(rows, to_arrow_schema(SNAPSHOT_TABLES[name], timezone="UTC"))
+        if append_snapshot(lake, name, progress.broker, added, version_of(table, progress.broker)):
+            return sum(row["topic"] is not None for row in rows), False
+    raise ConcurrentSnapshotError(
+        f"other snapshots of {progress.broker} were first {_MAX_TRIES} times; nothing of this one was kept. Run it "
+        "again"
+    )
+
+
+def _known(table: DeltaTable | None, name: str, broker: str) -> list[Row]:
+    if table is None:
+        return []
+    rows: list[Row] = newest_rows(table, name, broker).to_pylist()
+    return rows
+
+
+def _offset_rows(progress: Progress, known: list[Row]) -> list[Row] | None:
+    """Return the rows to add; None where no kind of the snapshot is newer than what the table has."""
+    last = {row["kind"]: row["as_of"] for row in known if row["topic"] is None}
+    newer = {kind: as_of for kind, as_of in progress.taken.items() if kind not in last or as_of > last[kind]}
+    if progress.taken and not newer:
+        return None
+    before = {
+        Position(row["kind"], row["group"] or "", row["topic"], row["queue_id"]): row["offset"]
+        for row in known
+        if row["topic"] is not None and row["offset"] is not None
+    }
+    rows: list[Row] = []
+    for kind, as_of in newer.items():
+        now = {position: offset for position, offset in progress.offsets.items() if position.kind == kind}
+        gone = {position: None for position in before if position.kind == kind and position not in now}
+        moved = {position: offset for position, offset in now.items() if before.get(position) != offset} | gone
+        if kind == OffsetKind.TIMER_TIME and kind in last and as_of - last[kind] < HEARTBEAT:
+            moved = {}  # it moves every second, with or without timers
+        if moved or kind not in last or as_of - last[kind] >= HEARTBEAT:
+            whole = {"topic": None, "queue_id": None, "log_end": progress.log_end}
+            rows.append(_offset_row(progress, as_of, Position(kind, "", "", 0), None) | whole)
+        rows += [_offset_row(progress, as_of, position, offset) for position, offset in sorted(moved.items())]
+    return rows
+
+
+def _offset_row(progress: Progress, as_of: datetime.datetime, position: Position, offset: int | None) -> Row:
+    return {
+        "broker": progress.broker,
+        "as_of": as_of,
+        "kind": str(position.kind),
+        "group": position.group or None,
+        "topic": position.topic,
+        "queue_id": position.queue_id,
+        "offset": offset,
+        "source": str(progress.source),
+    }
+
+
+def _subscription_rows(progress: Progress, known: list[Row]) -> list[Row] | None:
+    """Return the rows to add; None where the snapshot is no newer than what the table has of its source."""
+    as_of = progress.subscribed_as_of
+    if as_of is None:
+        return []
+    known = [row for row in known if row["source"] == progress.source]
+    last = max((row["as_of"] for row in known if row["topic"] is None), default=None)
+    if last is not None and as_of <= last:
+        return None
+    before = {(row["group"], row["topic"]): _values(row) for row in known if row["topic"] is not None}
+    now: dict[tuple[str, str], Row] = {
+        (key.group, key.topic): _values(_plain(subscription)) for key, subscription in progress.subscriptions.items()
+    }
+    gone = _values(_plain(Subscription()))
+    now |= {key: gone for key in before if key not in now and before[key] != gone}
+    changed = {key: values for key, values in now.items() if before.get(key) != values}
+    rows: list[Row] = []
+    if changed or last is None or as_of - last >= HEARTBEAT:
+        rows.append(_subscription_row(progress, as_of, None, None, gone))
+    rows += [_subscription_row(progress, as_of, *key, values) for key, values in sorted(changed.items())]
+    return rows
+
+
+def _plain(subscription: Subscription) -> Row:
+    row = asdict(subscription)
+    members = subscription.members
+    return row | {"members": None if members is None else [member._asdict() for member in sorted(members)]}
+
+
+def _values(row: Row) -> Row:
+    """Return what of a row can change."""
+    return {name: row[name] for name in _SUBSCRIPTION_FIELDS}
+
+
+def _subscription_row(
+    progress: Progress, as_of: datetime.datetime, group: str | None, topic: str | None, values: Row
+) -> Row:
+    return {
+        "broker": progress.broker, "as_of": as_of, "source": str(progress.source), "group": group, "topic": topic,
+    } | values  # fmt: skip

@@ -1,0 +1,137 @@
+"""Offsets and filters from the files of a store, while its broker may be writing them.
+
+A broker writes its offsets every five seconds, so a file is true of the moment it was written, not of the moment it is
+read: that moment is the snapshot's time. RocketMQ removes the old file before it renames the new one, and BoltMQ
+writes into the file: a file that is not there, cannot be parsed, or changed while it was read is read again.
+"""
+
+from __future__ import annotations
+
+import datetime
+import time
+from collections.abc import Callable, Collection
+from pathlib import Path
+
+from commitlake.connectors.formats.engine.stores import Store
+from commitlake.connectors.formats.small_files import SmallFiles
+from commitlake.pipelines.snapshot.progress import GroupTopic, OffsetKind, Position, Progress, Source, Subscription
+from commitlake.schemas.times import EPOCH, MILLISECOND
+
+MAX_TRIES = 20
+_WAIT_SECONDS = 0.05
+_DELAYS, _TIMERS, _FILTERS = "config/delayOffset.json", "config/timercheck", "config/consumerFilter.json"
+
+
+class _Unreadable:
+    """Collects which files could not be read; see `Problems`."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, str] = {}
+
+    @property
+    def codes(self) -> Collection[str]:
+        """Nothing asks for these here."""
+        return ()
+
+    def note(
+        self,
+        code: str,
+        file: str,
+        position: int | None = None,  # noqa: ARG002
+        physical_offset: int | None = None,  # noqa: ARG002
+        *,
+        found: str,
+        expected: str,
+    ) -> None:
+        """Keep what concerns offsets."""
+        if code == "offsets_unreadable":
+            self.files[file] = f"expected {expected}, found {found}"
+
+
+def read_store_progress(
+    store: Store, now: datetime.datetime, wait: Callable[[float], object] = time.sleep
+) -> Progress | None:
+    """Read a snapshot of a store.
+
+    Args:
+        store: in a folder of this machine.
+        now: the time; a file cannot be newer.
+        wait: waits so many seconds before a file is read again.
+
+    Returns:
+        The snapshot; None for a store in an object store, whose offsets were copied at no known time.
+    """
+    if "://" in store.root:
+        return None
+    root = Path(store.root).parent
+    for attempt in range(MAX_TRIES):
+        if attempt:
+            wait(_WAIT_SECONDS)
+        unreadable = _Unreadable()
+        before = _written(root, now)
+        files = store.format.read_small_files(root, unreadable, is_live=True)
+        was_there = files.offsets_file in before or not _has_backup(root, files.offsets_file)
+        if was_there and not unreadable.files and _written(root, now) == before:
+            break
+    return _progress(store, files, unreadable, before)
+
+
+def _written(root: Path, now: datetime.datetime) -> dict[str, datetime.datetime]:
+    """Return when each file of progress was written."""
+    found = {}
+    for folder in ("config", "offset"):
+        try:
+            entries = sorted((root / folder).iterdir())
+        except OSError:
+            continue
+        for path in entries:
+            if path.suffix in {".json", ""}:
+                try:
+                    milliseconds = path.lstat().st_mtime_ns // 1_000_000
+                except OSError:
+                    continue
+                found[f"{folder}/{path.name}"] = min(EPOCH + milliseconds * MILLISECOND, now)
+    return found
+
+
+def _has_backup(root: Path, name: str) -> bool:
+    """Return whether a broker keeps an older version of a file: it is between removing and renaming it."""
+    return (root / f"{name}.bak").exists()
+
+
+def _progress(
+    store: Store, files: SmallFiles, unreadable: _Unreadable, written: dict[str, datetime.datetime]
+) -> Progress:
+    taken: dict[OffsetKind, datetime.datetime] = {}
+    offsets: dict[Position, int] = {}
+    if files.offsets_file in written and files.offsets_file not in unreadable.files:
+        taken[OffsetKind.GROUP] = written[files.offsets_file]
+        for one in files.group_offsets:
+            offsets[Position(OffsetKind.GROUP, one.group, one.topic, one.queue_id)] = one.offset
+    if store.format.has_delay_levels and _DELAYS in written and _DELAYS not in unreadable.files:
+        taken[OffsetKind.DELAY] = written[_DELAYS]
+        topic = store.format.dialect_of(store).schedule_topic
+        for level, offset in files.delay_offsets.items():
+            offsets[Position(OffsetKind.DELAY, "", topic, level - 1)] = offset
+    if files.timers is not None and _TIMERS in written:
+        taken[OffsetKind.TIMER] = taken[OffsetKind.TIMER_TIME] = written[_TIMERS]
+        offsets[Position(OffsetKind.TIMER, "", files.timers.topic, 0)] = files.timers.next_offset
+        offsets[Position(OffsetKind.TIMER_TIME, "", files.timers.topic, 0)] = files.timers.delivered_until_ms
+    subscriptions = {
+        GroupTopic(one.group, one.topic): Subscription(one.expression_type, one.expression, one.subscribed_at_ms)
+        for one in files.group_filters
+    }
+    root = Path(store.root).parent
+    note = ""
+    if OffsetKind.GROUP not in taken and not unreadable.files:
+        note = f"{root / files.offsets_file}: no such file, so no offsets of groups are known"
+    return Progress(
+        broker=store.broker,
+        source=Source.FILE,
+        taken=taken,
+        offsets=offsets,
+        subscribed_as_of=written.get(_FILTERS),
+        subscriptions=subscriptions,
+        unreadable=tuple(f"{root / name}: {why}" for name, why in unreadable.files.items()),
+        note=note,
+    )

@@ -1,0 +1,110 @@
+"""Offsets and subscriptions as a live broker tells them, over the remoting protocol, as mqadmin asks for them.
+
+A broker answers with the offsets that it holds in memory, up to five seconds newer than those in its files.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Mapping
+
+from commitlake.connectors.rocketmq.admin import Admin
+from commitlake.connectors.rocketmq.errors import RefusedError
+from commitlake.pipelines.snapshot.progress import (
+    GroupTopic,
+    Member,
+    OffsetKind,
+    Position,
+    Progress,
+    Source,
+    Subscription,
+)
+from commitlake.schemas.layouts.numbers import parse_int64
+from commitlake.schemas.layouts.rocketmq.offset_keys import split_offset_key
+from commitlake.schemas.layouts.rocketmq.topics import SCHEDULE_TOPIC, is_system_group
+from commitlake.schemas.remoting.codes import ResponseCode
+from commitlake.schemas.remoting.heartbeats import ConsumerConnection
+from commitlake.schemas.remoting.versions import version_name
+
+_NOBODY = (ResponseCode.CONSUMER_NOT_ONLINE, ResponseCode.SYSTEM_ERROR)
+"""How brokers say that a group has no client."""
+
+
+def ask_progress(admin: Admin, broker_name: str, name: str | None = None) -> Progress:
+    """Take a snapshot of a live broker.
+
+    Args:
+        admin: a client.
+        broker_name: the broker's name, as name servers know it.
+        name: the store's name in the lake, if it is another one.
+
+    Raises:
+        RocketMQError: The broker does not answer, or refuses.
+    """
+    offsets: dict[Position, int] = {}
+    asked_at = _now()
+    for key, queues in admin.all_group_offsets(broker_name).offset_table.items():
+        topic, group = split_offset_key(key)
+        for queue_id, offset in queues.items():
+            offsets[Position(OffsetKind.GROUP, group, topic, queue_id)] = offset
+    taken = {OffsetKind.GROUP: asked_at, OffsetKind.DELAY: _now()}
+    for level, offset in admin.delay_offsets(broker_name).offset_table.items():
+        offsets[Position(OffsetKind.DELAY, "", SCHEDULE_TOPIC, level - 1)] = offset
+    subscribed_at = _now()
+    groups = {position.group for position in offsets if position.group} | set(admin.groups(broker_name))
+    subscriptions: dict[GroupTopic, Subscription] = {}
+    for group in sorted(group for group in groups if not is_system_group(group)):
+        subscriptions |= _subscriptions(group, _connections(admin, group, broker_name))
+    log_end = _log_end(admin, broker_name)
+    return Progress(name or broker_name, Source.BROKER, taken, offsets, subscribed_at, subscriptions, log_end=log_end)
+
+
+def _log_end(admin: Admin, broker_name: str) -> int | None:
+    """Return where the broker's log ends; None where a broker 4.9 that has just started fails to answer."""
+    try:
+        return parse_int64(admin.runtime(broker_name).get("commitLogMaxOffset", ""))
+    except RefusedError as error:
+        if error.code == ResponseCode.SYSTEM_ERROR:
+            return None
+        raise
+
+
+def _now() -> datetime.datetime:
+    """Return the time in whole ms: the tables have no more."""
+    now = datetime.datetime.now(datetime.UTC)
+    return now.replace(microsecond=now.microsecond // 1000 * 1000)
+
+
+def _connections(admin: Admin, group: str, broker_name: str) -> ConsumerConnection | None:
+    """Return a group's clients; None where it has none."""
+    try:
+        return admin.consumer_connections(group, broker_name)
+    except RefusedError as error:
+        if error.code in _NOBODY:
+            return None
+        raise
+
+
+def _subscriptions(group: str, found: ConsumerConnection | None) -> Mapping[GroupTopic, Subscription]:
+    if found is None:
+        return {}
+    members = tuple(sorted(_members(found)))
+    return {
+        GroupTopic(group, topic): Subscription(
+            expression_type=wanted.expression_type,
+            expression=wanted.sub_string,
+            subscribed_at=wanted.sub_version,
+            consume_type=found.consume_type,
+            message_model=found.message_model,
+            consume_from_where=found.consume_from_where,
+            members=members,
+        )
+        for topic, wanted in found.subscription_table.items()
+    }
+
+
+def _members(found: ConsumerConnection) -> Iterable[Member]:
+    for client in found.connection_set:
+        yield Member(
+            client.client_id, client.client_addr, client.language, client.version, version_name(client.version)
+        )

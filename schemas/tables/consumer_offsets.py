@@ -1,0 +1,41 @@
+"""`consumer_offsets`: how far groups, delay levels and timers had come, one row per change.
+
+A snapshot reads the offsets that a broker wrote to its files, or that a live broker tells, and adds a row for each
+offset that differs from the last snapshot's. So the offset at a time is that of the last row of its key at or before
+that time.
+
+Each snapshot also adds a row without a topic for each `kind` that it read. It says: at this time, whatever has no row
+of its own was as before. Where nothing has changed, such a row is added at most once in ten minutes (the heartbeat).
+
+Key: (`broker`, `kind`, `group`, `topic`, `queue_id`, `as_of`). Append-only.
+
+    kind        group     topic                  queue_id   offset
+    group       a group   what it consumes       a queue    the next message that it consumes
+    delay       null      the schedule topic     level - 1  the next message that is delivered
+    timer       null      rmq_sys_wheel_timer    0          the next message that is put on the timer wheel
+    timer_time  null      rmq_sys_wheel_timer    0          ms since 1970: timers due before are delivered
+"""
+
+from __future__ import annotations
+
+from pyspark.sql.types import IntegerType, LongType, StringType, StructType, TimestampType
+
+from commitlake.schemas.tables.columns import column
+
+CONSUMER_OFFSETS = StructType(
+    [
+        column("broker", StringType(), "the store's name"),
+        column("as_of", TimestampType(), "when the offset was this one: the file was written, or the broker answered"),
+        column("kind", StringType(), "group, delay, timer or timer_time"),
+        column("group", StringType(), "the consumer group; null for other kinds"),
+        column("topic", StringType(), "the topic; null in the row of a snapshot as a whole"),
+        column("queue_id", IntegerType(), "queue of the topic"),
+        column("offset", LongType(), "next message of the queue; null once the broker has no offset any longer"),
+        column("source", StringType(), "file or broker: where the offset was read"),
+        column(
+            "log_end",
+            LongType(),
+            "in the row of a snapshot as a whole: physical offset where the broker's log ended; null where not known",
+        ),
+    ]
+)

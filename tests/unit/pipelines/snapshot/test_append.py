@@ -1,0 +1,135 @@
+"""What a snapshot adds to `consumer_offsets` and `subscriptions`."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from commitlake.connectors.lake.committer import open_for_append
+from commitlake.connectors.lake.paths import LakeError, LakePaths
+from commitlake.connectors.lake.snapshot_tables import OFFSETS, SUBSCRIBED, open_snapshots, read_history
+from commitlake.pipelines.snapshot.append import append_progress
+from commitlake.pipelines.snapshot.progress import (
+    GroupTopic,
+    Member,
+    OffsetKind,
+    Position,
+    Progress,
+    Source,
+    Subscription,
+)
+
+START = datetime.datetime(2026, 11, 20, 14, tzinfo=datetime.UTC)
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> LakePaths:
+    """An empty lake."""
+    paths = LakePaths(str(tmp_path / "lake"))
+    open_for_append(paths.messages)
+    return paths
+
+
+def at(seconds: int) -> datetime.datetime:
+    return START + datetime.timedelta(seconds=seconds)
+
+
+def queue(topic: str, queue_id: int, group: str = "billing") -> Position:
+    return Position(OffsetKind.GROUP, group, topic, queue_id)
+
+
+def snapshot(seconds: int, offsets: dict[Position, int], *kinds: OffsetKind, broker: str = "a") -> Progress:
+    return Progress(broker, Source.FILE, dict.fromkeys(kinds or (OffsetKind.GROUP,), at(seconds)), offsets)
+
+
+def rows(lake: LakePaths, table: str = OFFSETS) -> list[dict[str, Any]]:
+    opened = open_snapshots(lake, table)
+    return [] if opened is None else read_history(opened, table).to_pylist()
+
+
+def places(lake: LakePaths) -> list[tuple[int, object, object, object]]:
+    """Seconds, topic, queue and offset of each row, in order."""
+    found = [((row["as_of"] - START).seconds, row["topic"] or "", row["queue_id"], row["offset"]) for row in rows(lake)]
+    return sorted(found, key=repr)
+
+
+def test_only_what_moved_is_added(lake: LakePaths) -> None:
+    append_progress(lake, snapshot(0, {queue("orders", 0): 5, queue("orders", 1): 7}))
+    added = append_progress(lake, snapshot(60, {queue("orders", 0): 5, queue("orders", 1): 9}))
+    assert (added.read, added.moved, added.groups, added.as_of) == (2, 1, 1, at(60))
+    assert places(lake) == [
+        (0, "", None, None), (0, "orders", 0, 5), (0, "orders", 1, 7), (60, "", None, None), (60, "orders", 1, 9),
+    ]  # fmt: skip
+
+
+def test_a_snapshot_without_a_change_adds_nothing_but_a_heartbeat(lake: LakePaths) -> None:
+    for seconds in (0, 60, 599, 600, 660):
+        append_progress(lake, snapshot(seconds, {queue("orders", 0): 5}))
+    assert places(lake) == [(0, "", None, None), (0, "orders", 0, 5), (600, "", None, None)]
+
+
+def test_the_same_snapshot_again_changes_nothing(lake: LakePaths) -> None:
+    once = snapshot(0, {queue("orders", 0): 5})
+    append_progress(lake, once)
+    before = rows(lake)
+    added = append_progress(lake, once)
+    assert added.is_old
+    assert added.moved == 0
+    assert rows(lake) == before
+
+
+def test_a_snapshot_that_is_older_than_the_last_one_adds_nothing(lake: LakePaths) -> None:
+    append_progress(lake, snapshot(60, {queue("orders", 0): 5}))
+    assert append_progress(lake, snapshot(30, {queue("orders", 0): 4})).is_old
+    assert len(rows(lake)) == 2
+
+
+def test_an_offset_that_is_gone_is_a_row_without_an_offset(lake: LakePaths) -> None:
+    append_progress(lake, snapshot(0, {queue("orders", 0): 5, queue("gone", 0): 1}))
+    append_progress(lake, snapshot(60, {queue("orders", 0): 5}))
+    append_progress(lake, snapshot(120, {queue("orders", 0): 5, queue("gone", 0): 0}))
+    assert [place for place in places(lake) if place[1] == "gone"] == [
+        (0, "gone", 0, 1), (120, "gone", 0, 0), (60, "gone", 0, None),
+    ]  # fmt: skip
+
+
+def test_stores_do_not_know_of_one_another(lake: LakePaths) -> None:
+    append_progress(lake, snapshot(60, {queue("orders", 0): 5}))
+    added = append_progress(lake, snapshot(0, {queue("orders", 0): 9}, broker="b"))
+    assert not added.is_old
+    assert added.moved == 1
+
+
+def test_the_clock_of_the_timers_is_kept_with_the_heartbeat_only(lake: LakePaths) -> None:
+    clock = Position(OffsetKind.TIMER_TIME, "", "rmq_sys_wheel_timer", 0)
+    for seconds in (0, 1, 2, 600):
+        append_progress(lake, snapshot(seconds, {clock: seconds}, OffsetKind.TIMER_TIME))
+    assert [place[3] for place in places(lake) if place[1]] == [0, 600]
+
+
+def test_the_end_of_the_log_is_kept_in_the_row_of_the_snapshot(lake: LakePaths) -> None:
+    progress = Progress("a", Source.FILE, {OffsetKind.GROUP: at(0)}, {queue("orders", 0): 1}, log_end=4096)
+    append_progress(lake, progress)
+    assert {row["topic"]: row["log_end"] for row in rows(lake)} == {None: 4096, "orders": None}
+
+
+def test_subscriptions_are_kept_when_they_change(lake: LakePaths) -> None:
+    member = Member("c1", "10.0.0.1:5", "JAVA", 513, "V5_5_0")
+    paid = Subscription("TAG", "paid", 1, "CONSUME_PASSIVELY", "CLUSTERING", "CONSUME_FROM_LAST_OFFSET", (member,))
+    all_tags = Subscription("TAG", "*", 2, members=(member,))
+    taken = [{"orders": paid}, {"orders": paid}, {"orders": all_tags}, {}, {}]
+    for number, wanted in enumerate(taken):
+        subscriptions = {GroupTopic("billing", topic): one for topic, one in wanted.items()}
+        append_progress(lake, Progress("a", Source.BROKER, subscribed_as_of=at(number), subscriptions=subscriptions))
+    found = [row for row in rows(lake, SUBSCRIBED) if row["group"]]
+    assert [((row["as_of"] - START).seconds, row["expression"]) for row in found] == [(0, "paid"), (2, "*"), (3, None)]
+    assert found[0]["members"] == [member._asdict()]
+    assert found[2]["members"] is None
+
+
+def test_a_place_without_a_lake_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(LakeError):
+        append_progress(LakePaths(str(tmp_path / "none")), snapshot(0, {}))
