@@ -15,12 +15,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 
 import pyarrow.fs as pafs
 
 from commitlake.connectors.hbase.client import Client
 from commitlake.connectors.hbase.errors import ProgressError
+from commitlake.connectors.hbase.followed import Followed
 from commitlake.connectors.hbase.options import Options
 from commitlake.connectors.hbase.progress import Progress, read_progress, write_progress
 from commitlake.connectors.hbase.tables import open_or_create
@@ -40,25 +40,6 @@ TASK_ROWS = 50_000
 """Rows of a version from which on tasks are worth their start: a few seconds of writing over one connection."""
 
 OnVersion = Callable[[int, int], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Followed:
-    """What one run did.
-
-    Attributes:
-        version: the Delta version that the table now has.
-        versions: how many were taken, the ones without rows among them.
-        rows: messages put.
-        deleted: messages taken away.
-        seconds: how long it took.
-    """
-
-    version: int
-    versions: int
-    rows: int
-    deleted: int
-    seconds: float
 
 
 def follow(

@@ -17,8 +17,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from commitlake.connectors.lake.statistics import file_statistics
-from commitlake.connectors.object_store.access import write_object
-from commitlake.connectors.object_store.finding import s3_options
 from commitlake.connectors.object_store.options import S3Options
 from commitlake.connectors.object_store.uris import is_s3
 from commitlake.connectors.whole_files import write_whole
@@ -111,6 +109,9 @@ def open_table_file(table_uri: str, path: str, s3: S3Options | None = None) -> I
         S3Error: if an object store does not take it.
     """
     if is_s3(table_uri):
+        from commitlake.connectors.object_store.access import write_object
+        from commitlake.connectors.object_store.finding import s3_options
+
         with write_object(s3 or s3_options(), f"{table_uri}/{path}") as output:
             yield output
     else:

@@ -94,7 +94,7 @@ def storage_options(uri: str, s3: S3Options | None = None) -> dict[str, str] | N
     """
     if not is_s3(uri):
         return None
-    from commitlake.connectors.object_store.access import delta_options  # noqa: PLC0415 (boto3, only where it is wanted)
-    from commitlake.connectors.object_store.finding import s3_options  # noqa: PLC0415
+    from commitlake.connectors.object_store.access import delta_options
+    from commitlake.connectors.object_store.finding import s3_options
 
     return delta_options(s3 or s3_options())

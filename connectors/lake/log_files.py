@@ -11,8 +11,6 @@ import pyarrow.fs as pafs
 
 from commitlake.connectors.lake.newest_versions import read_newest, write_newest
 from commitlake.connectors.lake.versions import StorageOptions, table_files
-from commitlake.connectors.object_store.access import write_object
-from commitlake.connectors.object_store.finding import s3_options
 from commitlake.connectors.object_store.options import S3Options
 from commitlake.connectors.object_store.uris import is_s3
 from commitlake.connectors.whole_files import write_whole
@@ -117,6 +115,9 @@ class LogFolder:
     def write(self, name: str, data: bytes, folder: str = LOG) -> None:
         """Write a file of the log, or replace it as a whole."""
         if is_s3(self.table_uri):  # deltalake's own streams take no bytes from pyarrow
+            from commitlake.connectors.object_store.access import write_object
+            from commitlake.connectors.object_store.finding import s3_options
+
             with write_object(self._s3 or s3_options(), f"{self.table_uri}/{folder}/{name}") as output:
                 output.write(data)
             return

@@ -160,14 +160,13 @@ class LakePaths:
             raise LakeError(f"{root} is not a lake: it holds other files and no table 'messages'. {_NAME}")
 
 
-# Imported only where they are wanted, because of boto3.
 def _access() -> ModuleType:
-    from commitlake.connectors.object_store import access  # noqa: PLC0415
+    from commitlake.connectors.object_store import access
 
     return access
 
 
 def _finding() -> ModuleType:
-    from commitlake.connectors.object_store import finding  # noqa: PLC0415
+    from commitlake.connectors.object_store import finding
 
     return finding

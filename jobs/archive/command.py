@@ -20,6 +20,7 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from commitlake.jobs.cli.collector import collector_off
 from commitlake.jobs.cli.command import JobError, job_parser, run_job
 from commitlake.jobs.cli.durations import parse_duration
 from commitlake.jobs.cli.layouts import FOLDERS, add_layout_argument
@@ -126,7 +127,8 @@ def job(arguments: argparse.Namespace) -> ExitCode:
 
 
 def _archive(arguments: argparse.Namespace, judge: JudgeProcess | None) -> ExitCode:
-    from commitlake.jobs.archive.run import run
+    with collector_off():
+        from commitlake.jobs.archive.run import run
 
     return run(arguments, judge.judge_frame if judge is not None else None)
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import Callable, Sequence
-from types import ModuleType
 
 JOBS = {
     "demo": "fill a small shop's broker, archive it, and look at the result",
@@ -43,6 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return run_as_process(lambda: main(sys.argv[1:]))
     import importlib.metadata
 
+    from commitlake.jobs.cli.collector import collector_off
     from commitlake.jobs.cli.process import set_command_name
 
     arguments = list(argv)
@@ -55,26 +55,15 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 0
         case [name, *rest] if name in JOBS:
             set_command_name(f"commitlake {name}")
-            return int(_load(f"commitlake.jobs.{name}.command").main(rest))
+            with collector_off():
+                module = importlib.import_module(f"commitlake.jobs.{name}.command")
+            return int(module.main(rest))
     from commitlake.connectors.printable import printable_line
 
     shown = printable_line(repr(arguments[0]))
     print(f"commitlake: error: there is no job {shown}.{_suggestion(arguments[0])}", file=sys.stderr)
     print("  commitlake --help lists the jobs", file=sys.stderr)
     return 2
-
-
-def _load(name: str) -> ModuleType:
-    """Load a module, without the collector: it would look for garbage among what is loaded again and again."""
-    import gc
-    import importlib
-
-    gc.disable()
-    try:
-        return importlib.import_module(name)
-    finally:
-        gc.freeze()
-        gc.enable()
 
 
 def run_as_process(command: Callable[[], int]) -> int:

@@ -22,6 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from deltalake import DeltaTable
 
@@ -29,9 +30,7 @@ from commitlake.connectors.formats.engine.plan import StoreRange
 from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.registry import ANY_FORMAT, FormatChoice
 from commitlake.connectors.hbase.errors import ConcurrentFollowError, HBaseError
-from commitlake.connectors.hbase.follower import Followed as FollowedInHBase
-from commitlake.connectors.hbase.follower import follow
-from commitlake.connectors.hbase.options import Options
+from commitlake.connectors.hbase.followed import Followed as FollowedInHBase
 from commitlake.connectors.lake.archive_log import ArchiveCommit, RunCounts
 from commitlake.connectors.lake.backoff import MAX_TRIES, wait_seconds
 from commitlake.connectors.lake.committer import commit_run, open_for_append
@@ -54,6 +53,9 @@ from commitlake.pipelines.quality.frame_judge import JudgeFrame
 from commitlake.pipelines.quality.loading import prepare
 from commitlake.pipelines.quality.verdict import Losses, RunVerdict
 from commitlake.schemas.errors import CommitLakeError, ExitCode
+
+if TYPE_CHECKING:
+    from commitlake.connectors.hbase.options import Options
 
 MIB = 1 << 20
 NOTHING_NEW = RunVerdict("nothing new")
@@ -292,6 +294,8 @@ def _follow_hbase(lake: LakePaths, config: Config, runner: Runner) -> FollowedIn
     options = storage_options(lake.messages, lake.s3)
     if config.hbase is None or not DeltaTable.is_deltatable(lake.messages, options):
         return _NOTHING_IN_HBASE
+    from commitlake.connectors.hbase.follower import follow  # noqa: PLC0415 (happybase, only where it is wanted)
+
     for attempt in range(MAX_TRIES):
         try:
             return follow(runner, lake.messages, config.hbase, storage_options=options)

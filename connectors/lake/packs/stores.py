@@ -14,7 +14,6 @@ from urllib.parse import unquote, urlsplit
 from commitlake.connectors.lake.packs.errors import PackError, PackNameError, PackStoreError
 from commitlake.connectors.lake.packs.location import PackLocation, pack_location
 from commitlake.connectors.lake.packs.names import PackFile, parse_pack_name
-from commitlake.connectors.lake.packs.s3_store import S3PackStore
 from commitlake.connectors.whole_files import write_whole
 from commitlake.schemas.store_files import (
     UnsafeFileError,
@@ -243,6 +242,8 @@ def open_store(location: PackLocation | str) -> PackStore:
         location = pack_location(location)
     root = location.root
     if location.s3 is not None:
+        from commitlake.connectors.lake.packs.s3_store import S3PackStore
+
         return S3PackStore(root, location.s3)
     if "://" not in root and not root.startswith("file:"):
         return LocalPackStore(root)

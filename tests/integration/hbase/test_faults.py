@@ -16,7 +16,8 @@ from deltalake import DeltaTable
 
 from commitlake.connectors.hbase.client import Client
 from commitlake.connectors.hbase.errors import UnavailableError
-from commitlake.connectors.hbase.follower import Followed, follow
+from commitlake.connectors.hbase.followed import Followed
+from commitlake.connectors.hbase.follower import follow
 from commitlake.connectors.hbase.options import Options
 from commitlake.connectors.hbase.tables import open_or_create
 from tests.servers.hbase import HBase

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from commitlake.connectors.hbase import follower
 from commitlake.connectors.hbase.errors import ConcurrentFollowError, UnavailableError
-from commitlake.connectors.hbase.follower import Followed
+from commitlake.connectors.hbase.followed import Followed
 from commitlake.connectors.hbase.options import Options
 from commitlake.connectors.lake.backoff import MAX_TRIES
 from commitlake.connectors.lake.committer import open_for_append
@@ -30,7 +31,7 @@ def followed(monkeypatch: pytest.MonkeyPatch, lake: LakePaths, answers: list[Any
         assert isinstance(found, Followed)
         return found
 
-    monkeypatch.setattr(run, "follow", answer)
+    monkeypatch.setattr(follower, "follow", answer)
     config = Config("store", lake.root, hbase=Options.of_address("127.0.0.1:1"))
     return run._follow_hbase(lake, config, None)  # type: ignore[arg-type]
 
