@@ -100,7 +100,13 @@ def test_rocketmq_decodes_every_record(shop: ShopTraffic, rocketmq_version: str)
         assert (row["born_host"], row["store_host"]) == (str(message.born_host), str(message.store_host))
 
 
-@pytest.mark.parametrize("crashed", [False, True], ids=["closed", "crashed"])
+@pytest.mark.parametrize(
+    "crashed",
+    [
+        pytest.param(False, id="closed", marks=pytest.mark.long("after a crash, it reads more")),
+        pytest.param(True, id="crashed"),
+    ],
+)
 def test_rocketmq_serves_every_message_by_queue_by_key_and_by_id(
     shop: ShopTraffic, rocketmq_version: str, start_broker: StartBroker, crashed: bool
 ) -> None:

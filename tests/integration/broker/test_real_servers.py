@@ -24,7 +24,6 @@ from tests.servers.rocketmq import SMALL_FILES, RocketMQ, StartBroker
 VOLUME = 1500
 
 
-@pytest.mark.each_version
 def test_a_real_broker_takes_the_store_over(tmp_path: Path, rocketmq_version: str, start_broker: StartBroker) -> None:
     with BrokerLite(tmp_path / "broker") as broker:
         sent = run_java(rocketmq_version, "ProduceEveryKind", [broker.name_server_address, "volume", "keys", "batch"])

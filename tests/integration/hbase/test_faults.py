@@ -78,7 +78,15 @@ def _small_calls(options: Options) -> Options:
     return replace(options, batch_rows=10, timeout_ms=30_000)
 
 
-@pytest.mark.parametrize("restart", [HBase.restart_thrift, HBase.restart_hbase], ids=["thrift", "hbase"])
+@pytest.mark.parametrize(
+    "restart",
+    [
+        pytest.param(HBase.restart_thrift, id="thrift"),
+        pytest.param(
+            HBase.restart_hbase, id="hbase", marks=pytest.mark.long("HBase goes down in the next test but one")
+        ),
+    ],
+)
 def test_a_server_that_is_killed_while_it_is_written_to(
     hbase: HBase, uri: str, options: Options, restart: Callable[[HBase], None]
 ) -> None:
@@ -151,6 +159,7 @@ def _follow_once(hbase: HBase, uri: str, options: Options) -> list[str]:
     return [sys.executable, "-m", "tests.integration.hbase.follow_once", uri, str(hbase.thrift_port), options.table]
 
 
+@pytest.mark.long("a cluster of its own; the servers of the others die each time")
 def test_a_region_server_that_dies_and_comes_back(tmp_path: Path, uri: str) -> None:
     """Its regions move to the other one meanwhile, which plays back its log."""
     with HBase(tmp_path / "hbase", heap_mb=384, region_servers=2) as cluster, cluster.thrift2() as thrift2_port:

@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
 from commitlake.jobs.archive import command as archive
 from commitlake.jobs.audit import command as audit
@@ -20,12 +19,13 @@ COUNT = 300
 
 
 @pytest.fixture(scope="module")
-def lake(spark: SparkSession, hbase: HBase, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def lake(hbase: HBase, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A lake of a JMQ store that HBase has followed."""
     root = tmp_path_factory.mktemp("jmq")
     store = write_jmq_store(root / "store", COUNT)
     to_hbase = ["--hbase", f"127.0.0.1:{hbase.thrift_port}", "--hbase-option", f"table={TABLE}"]
-    assert archive.main(["--store", str(store), "--broker", "a", "--lake", str(root / "lake"), *to_hbase]) == 0
+    arguments = ["--store", str(store), "--broker", "a", "--lake", str(root / "lake"), "--local"]
+    assert archive.main([*arguments, *to_hbase]) == 0
     return root / "lake"
 
 
@@ -65,7 +65,7 @@ def test_the_audit_compares_hbase_with_the_journal(
     server = ["--hbase", f"127.0.0.1:{hbase.thrift_port}", "--hbase-table", TABLE]
     store = ["--store", str(lake.parent / "store"), "--broker", "a"]
     capsys.readouterr()
-    assert audit.main(["--lake", str(lake), *store, *server, "--quiet", "--output", "json"]) == 0
+    assert audit.main(["--lake", str(lake), *store, *server, "--local", "--quiet", "--output", "json"]) == 0
     verdicts = json.loads(capsys.readouterr().out)
     assert {"store", "hbase"} <= {side for verdict in verdicts for side in (verdict["expected"], verdict["found"])}
     assert all(verdict["compared"] and verdict["differing"] == 0 for verdict in verdicts)

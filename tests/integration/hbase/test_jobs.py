@@ -68,7 +68,7 @@ def test_the_audit_sees_one_message_missing_in_hbase(
 ) -> None:
     server = ["--hbase", f"127.0.0.1:{hbase.thrift_port}", "--hbase-table", TABLE]
     arguments = ["--lake", str(place / "lake"), *server, "--no-bodies", "--quiet", "--output", "json"]
-    assert audit.main(arguments) == 0
+    assert audit.main([*arguments, "--local"]) == 0
     capsys.readouterr()
     with Client(Options(host="127.0.0.1", port=hbase.thrift_port, table=TABLE)) as client:
         pages = (

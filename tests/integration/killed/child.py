@@ -1,8 +1,8 @@
 """An archive run in a process of its own, to be killed: it says when it is about to begin, and waits for a word.
 
-    python -m tests.integration.killed.child STORE LAKE [STEP]
+    python -m tests.integration.killed.child spark|threads STORE LAKE [STEP]
 
-With a step, the process and its JVM kill themselves there. With the step "disk full", no worker can make a file longer
+With a step, the process and its JVM kill themselves there. With the step "disk full", no task can make a file longer
 than 100 KB, as if that were all that is left.
 """
 
@@ -12,13 +12,13 @@ import importlib
 import os
 import resource
 import sys
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from commitlake.connectors.runtime.spark_runner import SparkRunner
-from commitlake.jobs.cli.runner import open_session
+from commitlake.connectors.runtime.local_runner import ThreadRunner
+from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.archive.run import Config, run_archive
 from tests.support.process_trees import kill_tree
 
@@ -40,6 +40,11 @@ DISK_FULL = "disk full"
 _ROOM = 100_000
 
 
+def limit_files(process: int) -> None:
+    """Let the files of a process end early."""
+    resource.prlimit(process, resource.RLIMIT_FSIZE, (_ROOM, _ROOM))
+
+
 def limit_workers() -> None:
     """Let files of Spark's workers end early: all that descends from this process and is no JVM."""
     parents = {}
@@ -53,7 +58,7 @@ def limit_workers() -> None:
             above = parents[above]
         command = Path(f"/proc/{process}/cmdline").read_bytes()
         if above == os.getpid() and b"pyspark.daemon" in command:
-            resource.prlimit(process, resource.RLIMIT_FSIZE, (_ROOM, _ROOM))
+            limit_files(process)
 
 
 def die() -> None:
@@ -77,21 +82,39 @@ def arm(step: str) -> None:
     setattr(module, name, last)
 
 
+@contextmanager
+def spark_runner(step: str | None) -> Iterator[Runner]:
+    """Start Spark and its workers, which have the step's limits."""
+    from commitlake.connectors.runtime.spark_runner import SparkRunner
+    from commitlake.jobs.cli.runner import open_session
+
+    spark = open_session("killed")
+    spark.range(4).mapInArrow(lambda batches: batches, "id long").collect()
+    if step == DISK_FULL:
+        limit_workers()
+    yield SparkRunner(spark)
+    spark.stop()
+
+
+@contextmanager
+def thread_runner(step: str | None) -> Iterator[Runner]:
+    """Run tasks on threads of this process, which has the step's limits."""
+    if step == DISK_FULL:
+        limit_files(os.getpid())
+    yield ThreadRunner()
+
+
 def main() -> None:
     """Start, wait, archive, say so."""
-    store, lake, *steps = sys.argv[1:]
-    spark = open_session("killed")
-    spark.range(4).mapInArrow(lambda batches: batches, "id long").collect()  # the workers are there, too
-    for step in steps:
-        if step == DISK_FULL:
-            limit_workers()
-        else:
+    where, store, lake, *steps = sys.argv[1:]
+    step = steps[0] if steps else None
+    with {"spark": spark_runner, "threads": thread_runner}[where](step) as runner:
+        if step is not None and step != DISK_FULL:
             arm(step)
-    print("ready", flush=True)
-    sys.stdin.readline()
-    result = run_archive(SparkRunner(spark), Config(store, lake, "a", max_partition_bytes=1 << 20, parser_version="1"))
-    print(f"done {result.seconds}", flush=True)
-    spark.stop()
+        print("ready", flush=True)
+        sys.stdin.readline()
+        result = run_archive(runner, Config(store, lake, "a", max_partition_bytes=1 << 20, parser_version="1"))
+        print(f"done {result.seconds}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """An archive that is killed, anywhere, and run again: the tables are those of an archive that was left in peace.
 
-The log grows between the runs, and some of its bodies are damaged, so that every table has something to lose.
+The log grows between the runs, and some of its bodies are damaged, so that every table has something to lose. Tasks run
+on threads each time, and on Spark before a release: each of its runs begins a JVM. What commits is the same.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from tests.support.process_trees import kill_tree
 from tests.support.waiting import let_pass
 
 ROOT = Path(__file__).parents[3]
-KILLS = kill_count(4)
+KILLS = kill_count(5)
 SEGMENT = 4 << 20
 PATIENCE_SECONDS = 180
 AHEAD = 3  # processes that start while another runs
@@ -65,9 +66,16 @@ class GrowingStore:
         self.damaged += 1
 
 
-def launch(store: Path, lake: Path, step: str | None = None) -> subprocess.Popen[str]:
+@pytest.fixture(params=["threads", pytest.param("spark", marks=pytest.mark.long("each run begins a JVM"))])
+def where(request: pytest.FixtureRequest) -> str:
+    """Where the tasks of an archive run."""
+    return str(request.param)
+
+
+def launch(where: str, store: Path, lake: Path, step: str | None = None) -> subprocess.Popen[str]:
     """A process that will be ready to archive, in a process group of its own."""
-    command = [sys.executable, "-m", "tests.integration.killed.child", str(store), str(lake), *([step] if step else [])]
+    arguments = [where, str(store), str(lake), *([step] if step else [])]
+    command = [sys.executable, "-m", "tests.integration.killed.child", *arguments]
     return subprocess.Popen(
         command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         start_new_session=True,
@@ -87,20 +95,24 @@ def ready(process: subprocess.Popen[str]) -> Iterator[subprocess.Popen[str]]:
             kill(process)
 
 
-def archive_process(store: Path, lake: Path, step: str | None = None) -> AbstractContextManager[subprocess.Popen[str]]:
+def archive_process(
+    where: str, store: Path, lake: Path, step: str | None = None
+) -> AbstractContextManager[subprocess.Popen[str]]:
     """A process that is about to archive."""
-    return ready(launch(store, lake, step))
+    return ready(launch(where, store, lake, step))
 
 
 @contextmanager
-def launched_ahead(store: Path, lake: Path, steps: Iterable[str | None]) -> Iterator[Iterator[subprocess.Popen[str]]]:
-    """A process for each step, the next ones starting meanwhile: nearly all of their time is the JVM's start."""
+def launched_ahead(
+    where: str, store: Path, lake: Path, steps: Iterable[str | None]
+) -> Iterator[Iterator[subprocess.Popen[str]]]:
+    """A process for each step, the next ones starting meanwhile: nearly all of their time is the start."""
     waiting: deque[subprocess.Popen[str]] = deque()
     coming = iter(steps)
 
     def processes() -> Iterator[subprocess.Popen[str]]:
         while True:
-            waiting.extend(launch(store, lake, step) for step in islice(coming, AHEAD - len(waiting)))
+            waiting.extend(launch(where, store, lake, step) for step in islice(coming, AHEAD - len(waiting)))
             if not waiting:
                 return
             yield waiting.popleft()
@@ -126,9 +138,9 @@ def begin(process: subprocess.Popen[str]) -> None:
     process.stdin.flush()
 
 
-def archive(store: Path, lake: Path) -> float:
+def archive(where: str, store: Path, lake: Path) -> float:
     """A run that is left in peace; the seconds it took."""
-    with archive_process(store, lake) as process:
+    with archive_process(where, store, lake) as process:
         begin(process)
         assert process.stdout is not None
         word, _, seconds = process.stdout.readline().partition(" ")
@@ -136,9 +148,9 @@ def archive(store: Path, lake: Path) -> float:
         return float(seconds)
 
 
-def check_same(store: GrowingStore, lake: Path, peaceful: Path) -> None:
+def check_same(where: str, store: GrowingStore, lake: Path, peaceful: Path) -> None:
     """Compare a lake with one that was made of the whole log in one go, row by row."""
-    archive(store.root, peaceful)
+    archive(where, store.root, peaceful)
     found, expected = content(lake), content(peaceful)
     for name, table in expected.items():
         assert found[name].num_rows == table.num_rows, (
@@ -155,15 +167,15 @@ def check_same(store: GrowingStore, lake: Path, peaceful: Path) -> None:
 
 @pytest.mark.kills
 @pytest.mark.timeout(120 + 60 * KILLS)
-def test_a_run_that_is_killed_at_random_moments_loses_nothing_and_doubles_nothing(tmp_path: Path) -> None:
+def test_a_run_that_is_killed_at_random_moments_loses_nothing_and_doubles_nothing(where: str, tmp_path: Path) -> None:
     store = GrowingStore(tmp_path / "store", seed=20261121)
     chance = random.Random(4711)
     store.grow(2 * GROWTH)
-    seconds = archive(store.root, tmp_path / "measured")
+    seconds = archive(where, store.root, tmp_path / "measured")
     lake = tmp_path / "lake"
     killed = 0
-    with launched_ahead(store.root, lake, repeat(None, KILLS)) as ahead:
-        for launched in chain(ahead, map(partial(launch, store.root, lake), repeat(None))):
+    with launched_ahead(where, store.root, lake, repeat(None, KILLS)) as ahead:
+        for launched in chain(ahead, map(partial(launch, where, store.root, lake), repeat(None))):
             with ready(launched) as process:
                 begin(process)
                 let_pass(chance.uniform(0, seconds), "it is killed at any moment")
@@ -171,8 +183,8 @@ def test_a_run_that_is_killed_at_random_moments_loses_nothing_and_doubles_nothin
             store.grow(GROWTH if killed % 3 else 64)
             if killed == KILLS:
                 break
-    archive(store.root, lake)
-    check_same(store, lake, tmp_path / "peaceful")
+    archive(where, store.root, lake)
+    check_same(where, store, lake, tmp_path / "peaceful")
 
 
 @pytest.mark.parametrize(
@@ -184,43 +196,42 @@ def test_a_run_that_is_killed_at_random_moments_loses_nothing_and_doubles_nothin
 )
 @pytest.mark.timeout(120 + 60 * len(STEPS))
 def test_a_run_that_is_killed_at_a_step_loses_nothing_and_doubles_nothing(
-    tmp_path: Path, steps: tuple[str, ...]
+    where: str, tmp_path: Path, steps: tuple[str, ...]
 ) -> None:
     store = GrowingStore(tmp_path / "store", seed=7)
     lake = tmp_path / "lake"
-    with launched_ahead(store.root, lake, steps) as processes:
+    with launched_ahead(where, store.root, lake, steps) as processes:
         for step, launched in zip(steps, processes, strict=True):
             store.grow()
             with ready(launched) as process:
                 begin(process)
                 assert process.wait(PATIENCE_SECONDS) == -signal.SIGKILL, step
-    archive(store.root, lake)
-    check_same(store, lake, tmp_path / "peaceful")
+    archive(where, store.root, lake)
+    check_same(where, store, lake, tmp_path / "peaceful")
 
 
-def test_a_disk_that_is_full_keeps_the_lake_as_it_was(tmp_path: Path) -> None:
+def test_a_disk_that_is_full_keeps_the_lake_as_it_was(where: str, tmp_path: Path) -> None:
     store = GrowingStore(tmp_path / "store", seed=5)
     lake = tmp_path / "lake"
     store.grow()
-    archive(store.root, lake)
+    archive(where, store.root, lake)
     before = content(lake)
     store.grow()
-    with archive_process(store.root, lake, DISK_FULL) as process:
+    with archive_process(where, store.root, lake, DISK_FULL) as process:
         begin(process)
         _, errors = process.communicate(timeout=PATIENCE_SECONDS)
         assert process.returncode == 1
         assert "File too large" in errors
     assert content(lake) == before
-    archive(store.root, lake)
-    check_same(store, lake, tmp_path / "peaceful")
+    archive(where, store.root, lake)
+    check_same(where, store, lake, tmp_path / "peaceful")
 
 
-@pytest.mark.long("of commits at once one wins in quick tests, too; this has two JVMs")
-def test_the_same_job_started_twice_archives_once(tmp_path: Path) -> None:
+def test_the_same_job_started_twice_archives_once(where: str, tmp_path: Path) -> None:
     store = GrowingStore(tmp_path / "store", seed=11)
     store.grow()
     lake = tmp_path / "lake"
-    with archive_process(store.root, lake) as first, archive_process(store.root, lake) as second:
+    with archive_process(where, store.root, lake) as first, archive_process(where, store.root, lake) as second:
         begin(first)
         begin(second)
         answers = [process.stdout.readline() for process in (first, second) if process.stdout]
@@ -228,4 +239,4 @@ def test_the_same_job_started_twice_archives_once(tmp_path: Path) -> None:
                   if not answer and process.stderr]  # fmt: skip
     assert [answer.startswith("done") for answer in answers].count(True) >= 1
     assert all("ConcurrentArchiveError" in error for error in errors)
-    check_same(store, lake, tmp_path / "peaceful")
+    check_same(where, store, lake, tmp_path / "peaceful")

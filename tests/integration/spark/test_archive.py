@@ -24,6 +24,8 @@ from commitlake.connectors.lake.committer import ConcurrentArchiveError, commit_
 from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.packs.spark_reader import with_bodies
 from commitlake.connectors.lake.paths import LakeError, LakePaths
+from commitlake.connectors.runtime.local_runner import ThreadRunner
+from commitlake.connectors.runtime.runner import Runner
 from commitlake.connectors.runtime.spark_runner import SparkRunner
 from commitlake.jobs.archive import command as archive
 from commitlake.jobs.archive.summary import summary
@@ -53,6 +55,7 @@ class Archive:
     """A store, a lake, and what can be done with them."""
 
     spark: SparkSession
+    runner: Runner
     store: Path
     lake: Path
 
@@ -64,7 +67,7 @@ class Archive:
         """Archive what is new."""
         # Queue offsets of these logs begin anew in each segment, which the suites rightly refuse.
         config = Config(str(self.store), str(self.lake), quality=False)
-        return run_archive(SparkRunner(self.spark), dataclasses.replace(config, **changes))  # type: ignore[arg-type]
+        return run_archive(self.runner, dataclasses.replace(config, **changes))  # type: ignore[arg-type]
 
     def table(self, name: str = "messages") -> DataFrame:
         """One of the lake's tables."""
@@ -83,10 +86,20 @@ class Archive:
         return sorted(row["sequence"] for row in self.table("archive_runs").collect())
 
 
+@pytest.fixture(params=["threads", pytest.param("spark", marks=pytest.mark.long("what commits is the same"))])
+def runner(request: pytest.FixtureRequest, spark: SparkSession) -> Runner:
+    """What runs the tasks: threads each time, and Spark before a release, or where a test is marked `on_spark`."""
+    return SparkRunner(spark) if request.param == "spark" else ThreadRunner()
+
+
+on_spark = pytest.mark.parametrize("runner", ["spark"], indirect=True)
+"""For tests of what tasks do and tell, whose runner is Spark each time."""
+
+
 @pytest.fixture
-def small(spark: SparkSession, tmp_path: Path) -> Archive:
+def small(spark: SparkSession, runner: Runner, tmp_path: Path) -> Archive:
     """A store of an open segment and no lake yet."""
-    found = Archive(spark, tmp_path / "broker-a" / "store", tmp_path / "lake")
+    found = Archive(spark, runner, tmp_path / "broker-a" / "store", tmp_path / "lake")
     found.write(open_segment(FIRST, SIZE))
     return found
 
@@ -104,6 +117,7 @@ def assert_same_table(one: DataFrame, other: DataFrame) -> None:
 # --- what is archived ---
 
 
+@on_spark
 def test_every_record_is_a_row_of_the_declared_table(small: Archive) -> None:
     result = small.run()
     assert (result.sequence, result.messages, result.quarantined, result.bytes) == (1, 30, 0, end_of(FIRST))
@@ -158,6 +172,7 @@ def test_twice_is_once(small: Archive) -> None:
     assert small.sequences() == [1]
 
 
+@on_spark
 def test_a_grown_store_gives_what_is_new_and_the_whole_is_a_full_archive(small: Archive, tmp_path: Path) -> None:
     small.write(open_segment(FIRST[:11], SIZE))
     first = small.run()
@@ -218,6 +233,7 @@ def damaged_segment() -> bytes:
     return bytes(data.replace(b"Muenchen", b"M\xfcnchen1"))
 
 
+@on_spark
 def test_damage_is_quarantined_and_everything_else_is_archived(
     small: Archive, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -267,6 +283,7 @@ def test_a_store_whose_archived_segments_were_deleted_has_no_gap(small: Archive)
     assert (result.messages, result.gaps) == (27, 0)
 
 
+@on_spark
 def test_a_segment_that_is_deleted_while_the_run_reads_is_a_gap(
     small: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -283,6 +300,7 @@ def test_a_segment_that_is_deleted_while_the_run_reads_is_a_gap(
     assert (gap["start_offset"], gap["end_offset"], gap["found"]) == (0, SIZE, "deleted since it was listed")
 
 
+@on_spark
 def test_a_segment_that_is_cut_while_the_run_reads_stops_it_and_the_next_run_loses_nothing(
     small: Archive, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -327,7 +345,10 @@ def test_damage_and_gaps_are_written_down_or_stop_the_run(
     else:
         small.write(closed_segment(FIRST[:15], SIZE), bytes(0), open_segment(SECOND[:15], SIZE, 2 * SIZE))
         (small.store / "commitlog" / segment_name(SIZE)).unlink()
-    assert archive.main(["--store", str(small.store), "--lake", str(small.lake), "--no-quality", *option]) == code
+    assert (
+        archive.main(["--store", str(small.store), "--lake", str(small.lake), "--no-quality", "--local", *option])
+        == code
+    )
     if written:
         assert small.table().count() == written
     else:
@@ -414,7 +435,7 @@ def test_of_two_runs_at_once_one_wins_and_the_other_says_so(small: Archive, begu
     config = Config(str(small.store), str(small.lake), quality=False)
     works = [find_work(config.store, None, LakePaths(config.lake)) for _ in range(2)]
     assert works[0].commit.sequence == works[1].commit.sequence
-    outcomes = at_once([lambda work=work: run_archive(SparkRunner(small.spark), config, work) for work in works])  # type: ignore[misc]
+    outcomes = at_once([lambda work=work: run_archive(small.runner, config, work) for work in works])  # type: ignore[misc]
     won = [outcome for outcome in outcomes if isinstance(outcome, Result)]
     lost = [outcome for outcome in outcomes if not isinstance(outcome, Result)]
     assert len(won) == 1
@@ -433,7 +454,7 @@ def test_runs_over_different_stores_do_not_hinder_one_another(small: Archive, tm
     assert works[0].commit.sequence == works[1].commit.sequence
     outcomes = at_once(
         [
-            lambda each=each, work=work: run_archive(SparkRunner(small.spark), each, work)  # type: ignore[misc]
+            lambda each=each, work=work: run_archive(small.runner, each, work)  # type: ignore[misc]
             for each, work in zip(config, works, strict=True)
         ]
     )
@@ -452,7 +473,7 @@ def test_runs_at_once_over_one_store_all_succeed_and_take_everything_once(small:
     config = Config(str(small.store), str(small.lake), quality=False)
     works = [find_work(config.store, None, LakePaths(config.lake)) for _ in range(3)]
     results = at_once(
-        [lambda work=work: archive_beside_others(SparkRunner(small.spark), config, work) for work in works]  # type: ignore[misc]
+        [lambda work=work: archive_beside_others(small.runner, config, work) for work in works]  # type: ignore[misc]
     )
     assert sorted(result.sequence for result in results if isinstance(result, Result)) == [0, 0, 1]
     assert small.messages() == plain_rows(small.store)
@@ -467,7 +488,7 @@ def test_runs_at_once_over_four_stores_leave_no_key_behind(small: Archive, tmp_p
     works = [find_work(config.store, None, LakePaths(config.lake)) for config in configs]
     results = at_once(
         [
-            lambda config=config, work=work: archive_beside_others(SparkRunner(small.spark), config, work)  # type: ignore[misc]
+            lambda config=config, work=work: archive_beside_others(small.runner, config, work)  # type: ignore[misc]
             for config, work in zip(configs, works, strict=True)
         ]
     )
@@ -481,9 +502,9 @@ def test_runs_that_overlap_without_being_equal_are_one_and_a_refusal(small: Arch
     shorter = find_work(config.store, None, LakePaths(config.lake))
     small.write(open_segment(FIRST, SIZE))
     longer = find_work(config.store, None, LakePaths(config.lake))
-    assert run_archive(SparkRunner(small.spark), config, longer).messages == 30
+    assert run_archive(small.runner, config, longer).messages == 30
     with pytest.raises(ConcurrentArchiveError, match="another run has archived broker-a meanwhile"):
-        run_archive(SparkRunner(small.spark), config, shorter)
+        run_archive(small.runner, config, shorter)
     assert small.messages() == plain_rows(small.store)
 
 
@@ -528,7 +549,7 @@ def test_a_store_that_was_set_up_again_is_refused(
     small.write(open_segment(messages(length, seed=7), SIZE))
     with pytest.raises(StoreReplacedError):
         small.run()
-    assert archive.main(["--store", str(small.store), "--lake", str(small.lake), "--no-quality"]) == 4
+    assert archive.main(["--store", str(small.store), "--lake", str(small.lake), "--no-quality", "--local"]) == 4
     err = capsys.readouterr().err
     assert "is not the one that was archived under this name" in err
     assert "--broker NAME" in err

@@ -78,13 +78,19 @@ KEPT_SINCE = f"{(datetime.datetime.now(datetime.UTC).date() - FIRST).days - 2}d"
 @pytest.mark.parametrize(
     ("lake", "damage", "more", "code"),
     [
-        ("counted", nothing, (), 0),
+        pytest.param("counted", nothing, (), 0, marks=pytest.mark.long("the lake that expired has no damage, too")),
         ("counted", damage_all, (), 3),
         pytest.param("counted", lose_messages, SPAN, 3, marks=pytest.mark.long("a span; also in a unit test")),
-        ("partly counted", lose_messages, ("--bodies-kept", KEPT_SINCE), 3),
+        ("jmq", lose_messages, (), 3),
+        pytest.param(
+            "partly counted",
+            lose_messages,
+            ("--bodies-kept", KEPT_SINCE),
+            3,
+            marks=pytest.mark.long("also in a unit test"),
+        ),
         ("partly counted", expire, (), 0),
         pytest.param("uncounted", nothing, (), 0, marks=pytest.mark.long("one rule; also in a unit test")),
-        ("jmq", lose_messages, (), 3),
     ],
 )
 def test_both_say_the_same(

@@ -82,14 +82,13 @@ def test_archive_takes_a_boltmq_store_once_with_its_bodies(spark: SparkSession, 
     assert [bytes(row["body"]) for row in bodies] == [NEGATIVE_CRC_BODY] * 2
 
 
-@pytest.mark.usefixtures("spark")
 def test_jobs_serve_a_boltmq_store(store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lake = str(tmp_path / "lake")
-    assert archive.main(["--store", str(store), "--lake", lake, "--quiet"]) == 0
+    assert archive.main(["--store", str(store), "--lake", lake, "--local", "--quiet"]) == 0
     assert query.main(["--lake", lake, "--key", "delayed", "--output", "jsonl"]) == 0
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert sorted(row["kind"] for row in rows) == ["delay", "normal"]
-    assert audit.main(["--lake", lake, "--store", str(store), "--quiet"]) == 0
+    assert audit.main(["--lake", lake, "--store", str(store), "--local", "--quiet"]) == 0
     assert guard.main(["--store", str(store), "--lake", lake, "--output", "json"]) == 0
     capsys.readouterr()
     assert dump.main([str(store)]) == 0

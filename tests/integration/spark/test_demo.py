@@ -11,18 +11,16 @@ from commitlake.jobs.demo import command as demo
 from commitlake.jobs.query import command as query
 from commitlake.jobs.verify import command as verify
 
+SAME_PATH = pytest.mark.long("the demo's path is the same for all layouts")
+
 
 @pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize(
     ("layout", "told"),
     [
         ("rocketmq", ("half", "delay", "dlq", "%RETRY%shipping-service")),
-        ("jmq", ("normal",)),
-        pytest.param(
-            "boltmq",
-            ("delay", "dlq", "SCHEDULE_TOPIC_XXX ", "%RETRY%shipping-service"),
-            marks=pytest.mark.long("the demo's path is the same for all layouts"),
-        ),
+        pytest.param("jmq", ("normal",), marks=SAME_PATH),
+        pytest.param("boltmq", ("delay", "dlq", "SCHEDULE_TOPIC_XXX ", "%RETRY%shipping-service"), marks=SAME_PATH),
     ],
 )
 def test_the_demo_archives_and_shows_a_shop(

@@ -145,15 +145,14 @@ def test_damage_and_gaps_are_written_down(spark: SparkSession, store: Path, tmp_
     assert spark_rows(table.drop("store_date", "body_ref")) == left
 
 
-@pytest.mark.usefixtures("spark")
 def test_jobs_serve_a_journal(store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lake = str(tmp_path / "lake")
-    assert archive.main(["--store", str(store), "--lake", lake, "--quiet"]) == 0
+    assert archive.main(["--store", str(store), "--lake", lake, "--local", "--quiet"]) == 0
     assert query.main(["--lake", lake, "--key", "order-41", "--output", "jsonl"]) == 0
     (row,) = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert (row["topic"], row["keys"], row["tags"], row["kind"]) == ("topic-2", ["order-41"], "1", "normal")
     assert row["properties"]["jmq.app"] == "shop-2"
-    assert audit.main(["--lake", lake, "--store", str(store), "--quiet"]) == 0
+    assert audit.main(["--lake", lake, "--store", str(store), "--local", "--quiet"]) == 0
     assert guard.main(["--store", str(store), "--lake", lake, "--output", "json"]) == 0
     capsys.readouterr()
     assert dump.main([str(store), "--body", "text"]) == 0
