@@ -103,8 +103,9 @@ step() {
   say "  $what: $((SECONDS - started)) s"
 }
 
+# Modules are compiled when they are first imported: most of what the packages have never is.
 pip_install() {
-  "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check --no-input "$@"
+  "$VENV/bin/python" -m pip install --no-compile --quiet --disable-pip-version-check --no-input "$@"
 }
 
 # An environment that was being changed when it was killed is begun anew: pip would take what is half written for whole. So is one that

@@ -1,7 +1,7 @@
-"""Compiles the kernel, and leaves it in numba's cache: `python -m commitlake.jobs.cli.warm`, once, at set-up.
+"""Compile the kernel of each format, and keep the code: `python -m commitlake.jobs.cli.warm`, once, at set-up.
 
-The cache lies beside the source, or in the user's cache folder where that may not be written; a worker's first batch
-then finds everything compiled.
+The code lies beside the source, or in the user's cache folder if that may not be written. A worker's first batch then
+finds everything compiled.
 """
 
 from __future__ import annotations
@@ -22,12 +22,14 @@ from commitlake.connectors.formats.engine.stores import Store, find_stores
 from commitlake.connectors.formats.facts.entries import queue_entries
 from commitlake.connectors.formats.facts.reading import read_facts
 from commitlake.connectors.formats.format import Format
-from commitlake.connectors.formats.registry import all_formats
+from commitlake.connectors.formats.registry import all_formats, format_named
 from commitlake.connectors.lake.packs.frames import PackRefs
 from commitlake.connectors.lake.packs.location import pack_location
 from commitlake.connectors.lake.packs.reader import read_bodies
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.runtime.local_runner import HERE, ProcessRunner
+from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.archive.task import ArchiveTasks
 from commitlake.pipelines.rebuild.run import rebuild_store
 from commitlake.pipelines.rebuild.settings import Wanted
@@ -37,13 +39,23 @@ from commitlake.schemas.tables.messages import SOURCE
 _SEGMENT_BYTES = 4096
 
 
-def warm() -> int:
-    """Archive, verify, rebuild and read a small log of each format; the rows that were read."""
+def warm(runner: Runner = HERE) -> int:
+    """Archive, verify, rebuild and read a small log of each format.
+
+    Args:
+        runner: runs a task for each format.
+
+    Returns:
+        The rows that were read.
+    """
     with tempfile.TemporaryDirectory() as scratch:
-        return sum(_warm(log_format, Path(scratch) / log_format.name) for log_format in all_formats())
+        tasks = [(log_format.name, Path(scratch) / log_format.name) for log_format in all_formats()]
+        return sum(rows for _, rows in runner.run(_warm_format, tasks))
 
 
-def _warm(log_format: Format, root: Path) -> int:
+def _warm_format(task: tuple[str, Path]) -> int:
+    name, root = task
+    log_format = format_named(name)
     segment = root / log_format.folder / segment_name(0)
     segment.parent.mkdir(parents=True)
     segment.write_bytes(log_format.sample_segment(_SEGMENT_BYTES))
@@ -90,4 +102,4 @@ def _map(path: Path) -> None:
 
 
 if __name__ == "__main__":
-    warm()
+    warm(ProcessRunner())
