@@ -26,6 +26,7 @@ from commitlake.schemas.tables.profile import PROFILES
 from commitlake.schemas.tables.quality_results import QUALITY_RESULTS
 from commitlake.schemas.tables.quarantine import QUARANTINE
 from commitlake.schemas.tables.store_config import STORE_CONFIG
+from commitlake.schemas.tables.topic_minutes import TOPIC_MINUTES
 
 FOLLOWING: dict[str, StructType] = {
     "quarantine": QUARANTINE,
@@ -33,6 +34,7 @@ FOLLOWING: dict[str, StructType] = {
     "profiles": PROFILES,
     "quality_results": QUALITY_RESULTS,
     "store_config": STORE_CONFIG,
+    "topic_minutes": TOPIC_MINUTES,
 }
 """The tables whose files a commit may name."""
 

@@ -13,7 +13,7 @@ from commitlake.connectors.lake.versions import table_files
 
 FOLLOWERS = (
     "message_keys", "archive_runs", "quarantine", "gaps", "profiles", "quality_results", "store_config",
-    "consumer_offsets", "subscriptions",
+    "consumer_offsets", "subscriptions", "topic_minutes",
 )  # fmt: skip
 """The tables that are made after `messages`."""
 

@@ -32,7 +32,7 @@ class ManifestRow:
     """One data file, or, with an empty path, what else a task did.
 
     Attributes:
-        table: the one that the file is for: messages, quarantine or gaps.
+        table: the one that the file is for: messages, topic_minutes, quarantine or gaps.
         path: relative to the table's folder, empty for none.
         store_date: the partition, None for rows without a time.
         size: bytes of the file.

@@ -91,6 +91,11 @@ class LakePaths:
         return self._table("profiles")
 
     @property
+    def topic_minutes(self) -> str:
+        """Messages counted by topic, queue, tag, kind and minute."""
+        return self._table("topic_minutes")
+
+    @property
     def quality_results(self) -> str:
         """What the suites said of each run."""
         return self._table("quality_results")

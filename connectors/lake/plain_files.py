@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,6 +19,7 @@ def write_plain_file(
     encodings: Mapping[str, str] | None = None,
     row_group_rows: int | None = None,
     s3: S3Options | None = None,
+    statistics: Sequence[str] | None = None,
 ) -> DataFile:
     """One file in a table's folder; no table knows of it until it is committed.
 
@@ -29,10 +30,13 @@ def write_plain_file(
         encodings: Parquet's names for columns that are not to be dictionaries.
         row_group_rows: rows of a row group; as Arrow likes it where not given.
         s3: the object store, where the table is in one; by default that of the environment.
+        statistics: the columns whose extremes the table's log is told; all but binary ones where not given.
     """
+    if statistics is None:
+        statistics = [field.name for field in rows.schema if not pa.types.is_binary(field.type)]
     collected: list[pq.FileMetaData] = []
     with open_table_file(table_uri, name, s3) as output:
-        _write(rows, output, collected, encodings or {}, row_group_rows)
+        _write(rows, output, collected, encodings or {}, row_group_rows, statistics)
         size = output.tell()
     return DataFile(name, None, size, rows.num_rows, file_statistics(collected[0]))
 
@@ -43,8 +47,8 @@ def _write(
     collected: list[pq.FileMetaData],
     encodings: Mapping[str, str],
     row_group_rows: int | None,
+    statistics: Sequence[str],
 ) -> None:
-    told = [field.name for field in rows.schema if not pa.types.is_binary(field.type)]  # Delta has no word for bytes
     with pq.ParquetWriter(
         output,
         rows.schema,
@@ -52,7 +56,7 @@ def _write(
         store_schema=False,
         use_dictionary=[name for name in rows.schema.names if name not in encodings],
         column_encoding=dict(encodings),
-        write_statistics=told,
+        write_statistics=list(statistics),
         write_page_index=True,
         write_page_checksum=True,
         metadata_collector=collected,

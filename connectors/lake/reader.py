@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -76,11 +76,22 @@ def _check_folder(root: Path) -> None:
 
 
 def run_sql(table: DeltaTable, name: str, sql: str, *, sorts_all: bool = False) -> pa.RecordBatchReader:
-    """The answer to a SQL question about one table, as a stream of batches; each can still raise the same.
+    """Answer a SQL question about one table, as `run_sql_over` does about several.
 
     Args:
         table: what is asked.
         name: what the question calls it.
+        sql: the question.
+        sorts_all: as for `run_sql_over`.
+    """
+    return run_sql_over({name: table}, sql, sorts_all=sorts_all)
+
+
+def run_sql_over(tables: Mapping[str, DeltaTable], sql: str, *, sorts_all: bool = False) -> pa.RecordBatchReader:
+    """Return the answer to a SQL question as a stream of batches; each can still raise the same.
+
+    Args:
+        tables: what is asked, by the names that the question has for them.
         sql: the question.
         sorts_all: whether the answer may be as large as the table, and sorted. It is then sorted in bounded memory, the
             rest on disk, in one thread: several would share the memory, and fail where each has too little.
@@ -89,7 +100,9 @@ def run_sql(table: DeltaTable, name: str, sql: str, *, sorts_all: bool = False) 
         QueryError: if the engine cannot understand or answer it.
     """
     with _engine_errors():
-        engine = QueryBuilder(_ONE_SORT if sorts_all else None).register(name, table)
+        engine = QueryBuilder(_ONE_SORT if sorts_all else None)
+        for name, table in tables.items():
+            engine = engine.register(name, table)
         if sorts_all:
             engine.execute(f"SET datafusion.runtime.memory_limit = '{_SORT_MEMORY}'").read_all()
         answer = pa.RecordBatchReader.from_stream(engine.execute(sql))

@@ -47,6 +47,7 @@ EXAMPLES = (
         "bodies in an object store",
     ),
     ("archive --store /data/rocketmq/store --lake /data/lake --follow --trigger 10s", "as messages arrive"),
+    ("archive --lake /data/lake --backfill topic_minutes --local", "count by minute what earlier versions archived"),
     ("archive --store /data/rocketmq/store --lake /data/lake --hbase hbase-thrift:9090", "HBase follows"),
 )
 
@@ -58,7 +59,7 @@ def build_parser() -> argparse.ArgumentParser:
         f"store folder (the one that holds {FOLDERS}), a glob, or several with commas between; {{broker}} stands for "
         "the path component that names the broker"
     )
-    parser.add_argument("--store", required=True, metavar="PATH", help=store_help)
+    parser.add_argument("--store", metavar="PATH", help=store_help)
     add_place_arguments(parser, "the lake: a folder, or s3://bucket/prefix; made where it is not there")
     moved_help = (
         "all bodies that the lake has were moved to --bodies (or back into the lake); said once, it is remembered"
@@ -95,6 +96,11 @@ def build_parser() -> argparse.ArgumentParser:
         "more of HBase's options, see connectors/hbase/options.py: table, ttlSeconds, compression, batchRows, …"
     )
     parser.add_argument("--hbase-option", action="append", default=[], metavar="NAME=VALUE", help=option_help)
+    backfill_help = (
+        "instead of archiving, count in this table the messages that the lake has and the table lacks, as after an "
+        "upgrade; needs no --store"
+    )
+    parser.add_argument("--backfill", choices=("topic_minutes",), help=backfill_help)
     add_local_arguments(parser)
     parser.add_argument("--follow", action="store_true", help="go on as messages arrive, until told to stop (SIGTERM)")
     trigger_help = "with --follow: how often to look for more (default: 2s)"
@@ -116,6 +122,10 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     if arguments.no_quality and arguments.quality_page is not None:
         raise JobError("--quality-page has no effect with --no-quality", "leave one of them out")
     check_local_arguments(arguments)
+    if arguments.backfill is not None:
+        return _backfill(arguments)
+    if arguments.store is None:
+        raise JobError("the following arguments are required: --store", "Name the store's folder")
     if arguments.local and (arguments.follow or arguments.available_now):
         raise JobError("--follow and --available-now need Spark, and --local goes without", "leave --local out")
     if not arguments.local or arguments.no_quality:
@@ -124,6 +134,16 @@ def job(arguments: argparse.Namespace) -> ExitCode:
 
     with JudgeProcess() as judge:  # it loads while this process does: most of a short run is loading
         return _archive(arguments, judge)
+
+
+def _backfill(arguments: argparse.Namespace) -> ExitCode:
+    for option in ("store", "follow", "available_now"):
+        if getattr(arguments, option):
+            name = option.replace("_", "-")
+            raise JobError(f"--{name} has no effect with --backfill, which reads the lake", "leave one of them out")
+    from commitlake.jobs.archive.backfill import backfill
+
+    return backfill(arguments)
 
 
 def _archive(arguments: argparse.Namespace, judge: JudgeProcess | None) -> ExitCode:

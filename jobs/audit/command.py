@@ -38,6 +38,7 @@ from commitlake.pipelines.audit.comparisons import (
     compare_runs,
     compare_store,
 )
+from commitlake.pipelines.audit.minutes import compare_minutes
 from commitlake.pipelines.audit.moment import Moment, read_moment
 from commitlake.pipelines.audit.open_sides import open_sides
 from commitlake.pipelines.audit.sides import Profile, Sides
@@ -130,8 +131,9 @@ def job(arguments: argparse.Namespace) -> ExitCode:
         if arguments.hbase:
             verdicts.append(_compare_hbase(sides, messages, arguments))
         of_keys, note = ([], "") if _is_damaged("message_keys", findings) else compare_message_keys(sides)
-    findings += of_keys
-    _print(arguments, verdicts, findings, [note] if note else [])
+    of_minutes, minutes_note = ([], "") if _is_damaged("topic_minutes", findings) else compare_minutes(lake, moment)
+    findings += [*of_keys, *of_minutes]
+    _print(arguments, verdicts, findings, [each for each in (note, minutes_note) if each])
     if not any(verdict.compared for verdict in verdicts):
         raise JobError("there was nothing to compare", "Name a store with --store, or leave out --no-bodies")
     return ExitCode.DAMAGE if findings or any(verdict.differing for verdict in verdicts) else ExitCode.OK

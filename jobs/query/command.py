@@ -65,7 +65,7 @@ SHORT_COLUMNS = (
     "store_timestamp", "topic", "queue_id", "queue_offset", "kind", "keys", "tags", "reconsume_times", "body_size",
     "msg_id",
 )  # fmt: skip
-MADE_WHEN_NEEDED = ("quarantine", "gaps", "profiles", "quality_results", "store_config")
+MADE_WHEN_NEEDED = ("quarantine", "gaps", "profiles", "quality_results", "store_config", "topic_minutes")
 _ORDER = {
     "messages": ("store_timestamp", "broker", "physical_offset"),
     "quarantine": ("broker", "start_offset"),
@@ -77,6 +77,7 @@ _ORDER = {
     "subscriptions": ("as_of", "broker", "source", "group", "topic"),
     "message_keys": ("key_hash", "key", "store_timestamp"),
     "profiles": ("broker", "topic", "queue_id", "window_start"),
+    "topic_minutes": ("minute", "broker", "topic", "queue_id", "tag", "other_tags", "kind"),
 }
 
 

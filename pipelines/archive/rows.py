@@ -16,6 +16,7 @@ from commitlake.connectors.lake.paths import LakePaths
 from commitlake.pipelines.archive.bodies import PackOfBodies, date_of
 from commitlake.pipelines.quality.merging import merge_profiles
 from commitlake.pipelines.quality.profile import profile_rows
+from commitlake.pipelines.topic_minutes.files import MinutesFiles
 from commitlake.schemas.tables.messages import BODY_PLACE, BODY_REF, MESSAGES, STORE_DATE
 
 PART_BYTES = 64 << 20
@@ -27,14 +28,21 @@ _WRITTEN = [field.name for field in MESSAGES if field.name != STORE_DATE.name]
 class WaitingRows:
     """Rows of some ranges, for the table `messages` of a lake; files get names that begin with `name`.
 
+    Args:
+        lake: where the tables lie.
+        name: of the files.
+        minutes: counts the rows that are written.
+        profiled: whether a profile of them is wanted.
+
     Attributes:
         profile: of the rows that are written; None where none is wanted.
     """
 
-    def __init__(self, lake: LakePaths, name: str, *, profiled: bool) -> None:
+    def __init__(self, lake: LakePaths, name: str, minutes: MinutesFiles, *, profiled: bool) -> None:
         self.profile: pa.Table | None = merge_profiles([]) if profiled else None
         self._lake = lake
         self._name = name
+        self._minutes = minutes
         self._tables: list[pa.Table] = []
         self._bytes = 0
         self._files = 0
@@ -76,6 +84,7 @@ class WaitingRows:
             part = sort_rows(part.select(_WRITTEN))
             if self.profile is not None:
                 self.profile = merge_profiles([self.profile, profile_rows(part)])
+            self._minutes.add(part)
             yield write_data_file(part, self._lake.messages, date.isoformat() if date else None, name, self._lake.s3)
         self._files += 1
 

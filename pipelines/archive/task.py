@@ -33,6 +33,7 @@ from commitlake.pipelines.archive.bodies import BodyPacks
 from commitlake.pipelines.archive.refusals import Refusals
 from commitlake.pipelines.archive.rows import WaitingRows, join_rows
 from commitlake.pipelines.archive.staged import inline_bytes, stage_profile
+from commitlake.pipelines.topic_minutes.files import MinutesFiles
 from commitlake.schemas.tables.messages import BODY, SOURCE
 
 _COLUMNS = StructType([field for field in SOURCE if field.name != BODY.name])
@@ -88,7 +89,8 @@ class ArchiveTasks:
         """
         # Two attempts of one task at the same time must not write into one another's files.
         name = f"part-{numbers[0]:05d}-{self.run_id}-{secrets.token_hex(4)}"
-        waiting = WaitingRows(self.lake, name, profiled=self.profiled)
+        minutes = MinutesFiles(self.lake, name, self.run_id)
+        waiting = WaitingRows(self.lake, name, minutes, profiled=self.profiled)
         refusals = Refusals(self.lake, name, self.run_id, self.parser_version)
         pack_bytes = 0
         with ThreadPoolExecutor(1) as background:
@@ -106,6 +108,7 @@ class ArchiveTasks:
                     yield from _manifest_of(waiting.add(rows, written))
                     del rows
             yield from _manifest_of(waiting.write())
+            yield from (ManifestRow.of_file(file, "topic_minutes") for file in minutes.finish())
             yield from refusals.finish()
             for one in closing:
                 one.result()

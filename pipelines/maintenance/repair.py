@@ -6,6 +6,7 @@
     3. data files               data_check        damaged ones go aside, and are taken out of their table
     4. tables of runs           derived_repair    rows of lost runs go, what commits name comes again
     5. message_keys             follow            anew, where it is damaged or is ahead of messages
+    6. topic_minutes            minutes_repair    counted again from messages, where it is damaged
 
 Nothing is deleted: what is replaced goes to `_damaged/<time>` in the lake. Killed at any step and run again, the repair
 goes on. Nothing else may write to the lake meanwhile.
@@ -48,15 +49,18 @@ from commitlake.pipelines.maintenance.derived_repair import (
 )
 from commitlake.pipelines.maintenance.expiry import read_expiries
 from commitlake.pipelines.maintenance.log_repair import AsideFolder, LogRepair, plan_log_repair, repair_log
+from commitlake.pipelines.maintenance.minutes_repair import MINUTES, must_recount
 from commitlake.pipelines.maintenance.progress_repair import commit_repair, finished_runs, is_unfinished, lost_runs
 from commitlake.pipelines.maintenance.rewind import plan_rewind
 from commitlake.pipelines.maintenance.table_files import exchange_files
 from commitlake.pipelines.message_keys.check import check_keys
 from commitlake.pipelines.message_keys.follow import follow_keys
 from commitlake.pipelines.message_keys.progress import followed_version
+from commitlake.pipelines.topic_minutes.backfill import backfill_minutes
 from commitlake.schemas.tables.gaps import GAPS
 
 _KEYS = "message_keys"
+_RECOUNTED = "the table is counted again from messages, unless some of these have expired: its rows are lost then"
 _OF_COMMITS = ("archive_runs",)  # all of their rows are in the commits of messages
 TABLES = ("messages", *OF_RUNS, _KEYS)
 
@@ -120,6 +124,8 @@ class RepairPlan:
 
 
 def _way_of(table: str, repair: LogRepair) -> str:
+    if repair.is_lost and table == MINUTES:
+        return _RECOUNTED
     if repair.is_lost:
         return "no version of it is whole: it goes aside, and is made again as far as the commits of messages tell"
     if repair.goes_back:
@@ -138,6 +144,8 @@ def _way_of_files(table: str) -> str:
         return "goes aside; its range of the log becomes a row in gaps, and the messages that were in it are lost"
     if table == _KEYS:
         return "the table is made anew from messages"
+    if table == MINUTES:
+        return _RECOUNTED
     return "goes aside; its rows are lost, but for those that the commits of messages tell"
 
 
@@ -258,7 +266,9 @@ def repair_lake(lake: LakePaths, plan: RepairPlan, parser_version: str, runner: 
     if note is not None:
         commit_repair(lake, note)
     missing = list(plan.adoption.losses()) if plan.adoption else []
-    missing += [line for table in OF_RUNS for line in _repair_table_of_runs(aside, table, plan, runner)]
+    recount = [MINUTES] if must_recount(lake, {*plan.logs, *plan.files}) else []
+    repaired = {table: list(_repair_table_of_runs(aside, table, plan, runner)) for table in OF_RUNS}
+    missing += [line for table, lines in repaired.items() if table not in recount for line in lines]
     lost = lost_runs(lake.messages)
     if lost and (run_ids := lost_run_ids(lake, lost)):
         for table in OF_RUNS:
@@ -278,7 +288,13 @@ def repair_lake(lake: LakePaths, plan: RepairPlan, parser_version: str, runner: 
             )
     missing += [f"{table}: {count} files that commits name are gone" for table, count in gone.items()]
     _repair_keys(aside, plan, runner)
+    _recount(lake, recount, runner)
     return missing
+
+
+def _recount(lake: LakePaths, tables: Sequence[str], runner: Runner) -> None:
+    if MINUTES in tables:
+        backfill_minutes(lake, runner, anew=True)
 
 
 def _repair_table_of_runs(aside: AsideFolder, table: str, plan: RepairPlan, runner: Runner) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from commitlake.schemas.tables.messages import SORT_COLUMNS
+from commitlake.schemas.tables.topic_minutes import SORT_COLUMNS as MINUTES_SORT_COLUMNS
 
 SORTED_TABLES: Mapping[str, tuple[str, ...]] = {
     "messages": SORT_COLUMNS,
@@ -16,6 +17,7 @@ SORTED_TABLES: Mapping[str, tuple[str, ...]] = {
     "store_config": (),
     "consumer_offsets": (),
     "subscriptions": (),
+    "topic_minutes": MINUTES_SORT_COLUMNS,
     "archive_runs": (),
 }
 """The tables of a lake, and the order of the rows in their files."""

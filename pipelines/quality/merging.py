@@ -56,7 +56,7 @@ def combine(parts: Parts) -> Parts:
 
 def _grouped(keys: list[pa.Array]) -> tuple[Array, Array]:
     """The order of the keys, and in it the number of each one's group."""
-    ranks = [_ranks(key) for key in keys]
+    ranks = [sort_ranks(key) for key in keys]
     order = np.lexsort(ranks[::-1])
     changes = np.zeros(len(order), bool)
     for rank in ranks:
@@ -64,8 +64,8 @@ def _grouped(keys: list[pa.Array]) -> tuple[Array, Array]:
     return order, np.cumsum(changes)
 
 
-def _ranks(key: pa.Array) -> Array:
-    """Numbers in the order of a column's values, nulls last."""
+def sort_ranks(key: pa.Array) -> Array:
+    """Return numbers in the order of a column's values, nulls last."""
     if not pa.types.is_string(key.type):
         values: Array = key.cast(pa.int64()).fill_null(kernel.GREATEST).to_numpy()
         return values

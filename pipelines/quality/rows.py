@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -48,20 +48,21 @@ class Rows:
     """Columns of one task's rows, broker by broker.
 
     Args:
-        table: the columns of `messages` without the partition, as a task has them.
+        table: columns of `messages`, as a task has them.
+        columns: those that are needed; all without the partition where not given.
 
     Raises:
         ProfileError: for a table without these columns.
     """
 
-    def __init__(self, table: pa.Table) -> None:
+    def __init__(self, table: pa.Table, columns: Sequence[str] = COLUMNS) -> None:
         names = set(table.column_names)
-        missing = [name for name in COLUMNS if name not in names]
+        missing = [name for name in columns if name not in names]
         if missing:
             raise ProfileError(f"expected the columns of messages, found a table without {', '.join(missing)}")
         self.count = table.num_rows
         self._order: Array | None = None
-        self._table = table.select(COLUMNS).unify_dictionaries().combine_chunks()
+        self._table = table.select(columns).unify_dictionaries().combine_chunks()
         brokers, _ = self.codes("broker")
         if (brokers[1:] != brokers[:-1]).any():
             # Rows of many brokers lie among one another, and each would be a part of its own.
@@ -109,11 +110,10 @@ class Rows:
         return indices.cast(pa.int32()).to_numpy(), encoded.dictionary
 
     def null_bits(self) -> Array:
-        """Which of a row's numbers are null, see `kernel`."""
+        """Which of a row's numbers are null, see `kernel`; of columns that are not there, none."""
         bits = np.zeros(self.count, np.uint8)
         for name, bit in _NULL_BITS.items():
-            column = self._column(name)
-            if column.null_count:
+            if name in self._table.column_names and (column := self._column(name)).null_count:
                 bits[_is_null(column)] |= bit
         return self._in_order(bits)
 
@@ -135,6 +135,24 @@ class Rows:
         for place, properties in zip(places, self._column("properties").take(pa.array(places)), strict=True):
             taken[place] = _inner_count(properties.as_py() or ())
         return self._in_order(taken), self._in_order(batches)
+
+    def lack_transaction_flags(self) -> Array:
+        """Return the rows of formats in which these bits of sysFlag mean nothing."""
+        return self._in_order(self._lack_transaction_flags())
+
+    def have_property(self, names: Collection[str]) -> Array:
+        """Return the rows that have a property of one of these names."""
+        column = self._column("properties")
+        keys, offsets = column.keys, column.offsets.to_numpy()
+        found = np.zeros(self.count, bool)
+        if pa.types.is_dictionary(keys.type):
+            wanted = np.array([name in names for name in keys.dictionary.to_pylist()] + [False])
+            places = np.flatnonzero(wanted[keys.indices.to_numpy()]) if wanted.any() else np.empty(0, np.int64)
+        else:
+            places = np.flatnonzero(pc.is_in(keys, pa.array(sorted(names))).to_numpy(zero_copy_only=False))
+        places = places[(places >= offsets[0]) & (places < offsets[-1])]
+        found[np.searchsorted(offsets, places, side="right") - 1] = True
+        return self._in_order(found)
 
     def _lack_transaction_flags(self) -> Array:
         """Rows of formats in which these bits of sysFlag mean nothing."""

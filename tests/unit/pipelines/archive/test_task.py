@@ -249,7 +249,7 @@ def test_a_task_tells_the_profile_of_its_rows(tmp_path: Path) -> None:
     assert sum(profile.column("messages").to_pylist()) == 300
     assert sum(profile.column("bytes").to_pylist()) == sum(row["size"] for row in rows_of(tmp_path, files_of(manifest)))
     unasked = dataclasses.replace(tasks_of(root, tmp_path), profiled=False)
-    assert [row.profile for row in run_all(unasked)] == [None, None]
+    assert [row.profile for row in run_all(unasked)] == [None, None, None]
 
 
 def test_ranges_of_one_task_share_a_file_until_it_is_large_enough(

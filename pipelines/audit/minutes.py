@@ -1,0 +1,124 @@
+"""Whether `topic_minutes` counts the same messages as `profiles`, both counted by the tasks of the runs.
+
+Compared by broker, topic, queue and window of ten minutes, day by day, so that memory stays bounded.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
+
+from commitlake.connectors.lake.delta import delta_table
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.reader import run_sql_over
+from commitlake.connectors.lake.sql import timestamp_literal
+from commitlake.pipelines.audit.moment import Moment
+from commitlake.pipelines.audit.sides import SHOWN
+from commitlake.pipelines.audit.tables import TableFinding
+from commitlake.pipelines.topic_minutes.backfill import BACKFILLED, backfilled_sequence
+from commitlake.schemas.tables.profile import WINDOW_SECONDS
+
+_TABLES = ("topic_minutes", "archive_runs", "profiles")
+_COUNTED = ("messages", "bytes", "body_bytes")
+_DAY = datetime.timedelta(days=1)
+
+
+def compare_minutes(lake: LakePaths, moment: Moment) -> tuple[list[TableFinding], str]:
+    """Compare the counts of `topic_minutes` with those of `profiles`; and why that was not done, if it was not.
+
+    Args:
+        lake: where the tables lie.
+        moment: of the lake; later runs are left out.
+    """
+    if expired := [table for table in _TABLES if table in moment.expired]:
+        return [], f"topic_minutes is not compared with profiles: some rows of {expired[0]} have expired"
+    try:
+        # In this order: a run whose minutes are there has a profile by then.
+        tables = {table: delta_table(getattr(lake, table), lake.s3) for table in _TABLES}
+        backfilled = backfilled_sequence(lake)
+    except TableNotFoundError:
+        return [], ""
+    last = moment.commit.sequence
+    if backfilled and _count_lacking(tables, "profiles", 0, min(last, backfilled)):
+        return [], "topic_minutes is not compared with profiles: some runs have no profile of what they took"
+    note = ""
+    if lacking := _count_lacking(tables, "topic_minutes", backfilled, last):
+        note = (
+            f"{lacking:,} runs have no rows in topic_minutes: "
+            "'commitlake archive --backfill topic_minutes' counts their messages"
+        )
+    count = 0
+    shown: list[str] = []
+    for row in _different_windows(tables, last, backfilled):
+        count += 1
+        if len(shown) < SHOWN:
+            shown.append(_sentence(row))
+    return ([TableFinding("topic_minutes", count, "windows", shown)] if count else []), note
+
+
+def _counted_runs(last: int, backfilled: int) -> str:
+    """SQL for the runs whose messages both tables count."""
+    both = "run_id IN (SELECT run_id FROM profiles) AND run_id IN (SELECT run_id FROM topic_minutes)"
+    runs = f"SELECT run_id FROM archive_runs WHERE sequence <= {last} AND {both}"
+    return f"{runs} UNION SELECT run_id FROM archive_runs WHERE sequence <= {min(last, backfilled)}"
+
+
+def _count_lacking(tables: Mapping[str, DeltaTable], table: str, after: int, last: int) -> int:
+    """Count the runs that took messages and have no rows in a table."""
+    answer = run_sql_over(
+        tables,
+        f"SELECT count(*) FROM archive_runs WHERE messages > 0 AND sequence > {after} AND sequence <= {last} "
+        f"AND run_id NOT IN (SELECT run_id FROM {table} WHERE run_id IS NOT NULL)",
+    )
+    return int(answer.read_all().column(0)[0].as_py())
+
+
+def _different_windows(tables: Mapping[str, DeltaTable], last: int, backfilled: int) -> Iterator[dict[str, Any]]:
+    """Yield the windows whose counts differ, with those that were expected and found."""
+    runs = _counted_runs(last, backfilled)
+    window = f"date_bin(INTERVAL '{WINDOW_SECONDS} seconds', minute, TIMESTAMP '1970-01-01T00:00:00Z')"
+    key = "broker, topic, queue_id, window_start"
+    sums = ", ".join(
+        f"sum(profiled_{name}) AS expected_{name}, sum(counted_{name}) AS found_{name}" for name in _COUNTED
+    )
+    differs = " OR ".join(f"sum(profiled_{name}) <> sum(counted_{name})" for name in _COUNTED)
+    expected = ", ".join(f"{name} AS profiled_{name}, 0 AS counted_{name}" for name in _COUNTED)
+    found = ", ".join(f"0 AS profiled_{name}, {name} AS counted_{name}" for name in _COUNTED)
+    for day in _days(tables):
+        minutes = f"SELECT broker, topic, queue_id, {window} AS window_start, {found} FROM topic_minutes"
+        answer = run_sql_over(
+            tables,
+            f"SELECT {key}, {sums} FROM ("
+            f"SELECT {key}, {expected} FROM profiles "
+            f"WHERE {_within('window_start', day)} AND run_id IN ({runs}) "
+            f"UNION ALL {minutes} WHERE {_within('minute', day)} AND run_id IN ({runs}) "
+            f"UNION ALL {minutes} WHERE {_within('minute', day)} AND starts_with(run_id, '{BACKFILLED}')"
+            f") GROUP BY {key} HAVING {differs} ORDER BY {key}",
+        )
+        yield from answer.read_all().to_pylist()
+
+
+def _days(tables: Mapping[str, DeltaTable]) -> list[datetime.datetime | None]:
+    """Return the beginnings of the days of which either table has rows; None for rows without a time."""
+    days: set[datetime.datetime | None] = set()
+    for table, column in (("profiles", "window_start"), ("topic_minutes", "minute")):
+        answer = run_sql_over(tables, f"SELECT DISTINCT date_trunc('day', {column}) FROM {table}").read_all()
+        days.update(answer.column(0).to_pylist())
+    return sorted(days, key=lambda day: (day is not None, day))
+
+
+def _within(column: str, day: datetime.datetime | None) -> str:
+    if day is None:
+        return f"{column} IS NULL"
+    return f"{column} >= {timestamp_literal(day)} AND {column} < {timestamp_literal(day + _DAY)}"
+
+
+def _sentence(row: Mapping[str, Any]) -> str:
+    start = "no time" if row["window_start"] is None else f"{row['window_start']:%Y-%m-%dT%H:%M}Z"
+    different = [name for name in _COUNTED if row[f"expected_{name}"] != row[f"found_{name}"]]
+    counts = ", ".join(f"expected {row[f'expected_{name}']} {name}, found {row[f'found_{name}']}" for name in different)
+    return f"{row['broker']} {row['topic']} queue {row['queue_id']}, {start}: {counts}"

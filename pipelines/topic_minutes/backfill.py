@@ -1,0 +1,207 @@
+"""`topic_minutes` from `messages`: for lakes that were archived before the table existed, and after damage.
+
+Which messages are counted already follows from the table itself: the rows of one run have the first and the last
+physical offset that the run took of each broker. What lies outside these ranges is read from `messages`, and added in
+one commit. That commit carries the version of `messages` as the number of an application's transaction: of two
+backfills at once one commits, and a killed one changes nothing.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from deltalake.exceptions import TableNotFoundError
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from commitlake.connectors.arrays import Array
+from commitlake.connectors.lake.archive_log import commits_after, newest_commit
+from commitlake.connectors.lake.committer import advance
+from commitlake.connectors.lake.delta import delta_table, storage_options
+from commitlake.connectors.lake.followed_runs import last_finished
+from commitlake.connectors.lake.manifest import ManifestRow
+from commitlake.connectors.lake.paths import LakeError, LakePaths
+from commitlake.connectors.lake.reader import run_sql
+from commitlake.connectors.lake.table_rows import TableRows
+from commitlake.connectors.lake.versions import AddedFile, snapshot_files
+from commitlake.connectors.runtime.local_runner import HERE
+from commitlake.connectors.runtime.runner import Runner, divided
+from commitlake.pipelines.topic_minutes.files import MinutesFiles
+from commitlake.pipelines.topic_minutes.minutes import COLUMNS, REPEATING
+from commitlake.schemas.errors import CommitLakeError, ExitCode
+from commitlake.schemas.tables.messages import MESSAGES
+from commitlake.schemas.tables.topic_minutes import TOPIC_MINUTES
+
+APPLICATION_ID = "commitlake.topic_minutes"
+BACKFILLED = "backfill-"
+"""Begins the `run_id` of rows that a backfill added; the newest archive commit that it covers follows."""
+_MAX_FILES = 8  # of messages that one task counts
+_MESSAGES = to_arrow_schema(MESSAGES, timezone="UTC")
+Ranges = Mapping[str, Array]
+"""By broker: 2 x n, the beginnings and ends of ranges of physical offsets, in order and apart."""
+
+
+class ConcurrentBackfillError(CommitLakeError):
+    """Another backfill has changed the table meanwhile; nothing of this one was kept."""
+
+    exit_code = ExitCode.REFUSED
+    is_transient = True
+
+
+@dataclass(frozen=True, slots=True)
+class Backfilled:
+    """What a backfill did.
+
+    Attributes:
+        messages: that were counted.
+        rows: added to `topic_minutes`.
+    """
+
+    messages: int = 0
+    rows: int = 0
+
+
+@dataclass(frozen=True)
+class _Tasks:
+    """Counts messages of data files; it can be pickled."""
+
+    lake: LakePaths
+    run_id: str
+    counted: Ranges = field(default_factory=dict)
+
+    def run(self, files: Sequence[AddedFile]) -> tuple[int, list[ManifestRow]]:
+        """Count what is not counted yet: how many messages, and the files that were written."""
+        minutes = MinutesFiles(self.lake, f"part-{self.run_id}-{secrets.token_hex(8)}", self.run_id)
+        schema = pa.schema([_MESSAGES.field(name) for name in COLUMNS])
+        table = TableRows(self.lake.messages, self.lake.s3, schema, REPEATING)
+        messages = 0
+        for rows in (rows for file in files for rows in table.read(file)):
+            left = _not_in(rows, self.counted)
+            if left.num_rows:
+                minutes.add(left)
+                messages += left.num_rows
+        return messages, [ManifestRow.of_file(file, "topic_minutes") for file in minutes.finish()]
+
+
+def backfill_minutes(lake: LakePaths, runner: Runner = HERE, *, anew: bool = False) -> Backfilled:
+    """Count the messages that `topic_minutes` lacks.
+
+    Args:
+        lake: where the tables lie.
+        runner: what reads `messages` and writes files.
+        anew: whether all of `messages` is counted, and replaces what the table has.
+
+    Raises:
+        ConcurrentBackfillError: if another backfill was first.
+        DataFileError: for a data file of `messages` that cannot be read.
+        LakeError: where nothing was archived yet.
+    """
+    table = delta_table(lake.messages, lake.s3)
+    newest = newest_commit(table)
+    if newest is None:
+        raise LakeError(f"nothing was archived into {lake.root} yet: expected an archive commit in {lake.messages}")
+    snapshot = snapshot_files(lake.messages, storage_options(lake.messages, lake.s3), table.version())
+    before = _progress(lake)
+    counted = {} if anew else _counted_ranges(lake)
+    tasks = _Tasks(lake, f"{BACKFILLED}{newest[1].sequence}", counted)
+    groups = divided(snapshot.files, max(2 * runner.cores, -(-len(snapshot.files) // _MAX_FILES)))
+    messages, written = 0, []
+    for _, (count, rows) in runner.run(partial(_run_group, tasks), groups):
+        messages += count
+        written += rows
+    if not written and not anew:
+        return Backfilled()
+    files = [row.data_file for row in written]
+    step = (before, max(snapshot.version, (before or 0) + 1))
+    if not advance(lake.topic_minutes, TOPIC_MINUTES, files, APPLICATION_ID, step, anew=anew):
+        raise ConcurrentBackfillError(
+            f"{lake.topic_minutes}: another backfill was first; nothing of this one was kept. Run it again"
+        )
+    return Backfilled(messages, sum(row.rows for row in written))
+
+
+def _run_group(tasks: _Tasks, files: Sequence[AddedFile]) -> tuple[int, list[ManifestRow]]:
+    return tasks.run(files)
+
+
+def _progress(lake: LakePaths) -> int | None:
+    try:
+        return delta_table(lake.topic_minutes, lake.s3).transaction_version(APPLICATION_ID)
+    except TableNotFoundError:
+        return None
+
+
+def _counted_ranges(lake: LakePaths) -> Ranges:
+    """Return what is counted already, or will be: by rows of the table, and by commits that it does not follow yet."""
+    found: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    # The commits first: what follows meanwhile is in the table, and counts as well.
+    for commit in commits_after(lake.messages, last_finished(lake.topic_minutes)):
+        if commit.files.get("topic_minutes"):
+            for broker, part in commit.ranges.items():
+                found[broker].append((part.start, part.end))
+    for row in _rows_of_runs(lake):
+        found[row["broker"]].append((row["first"], row["last"] + 1))
+    return {broker: _joined(ranges) for broker, ranges in found.items()}
+
+
+def _rows_of_runs(lake: LakePaths) -> Iterator[Mapping[str, Any]]:
+    try:
+        table = delta_table(lake.topic_minutes, lake.s3)
+    except TableNotFoundError:
+        return
+    answer = run_sql(
+        table,
+        "topic_minutes",
+        "SELECT broker, min(first_physical_offset) AS first, max(last_physical_offset) AS last "
+        "FROM topic_minutes GROUP BY broker, run_id",
+    )
+    for batch in answer:
+        yield from batch.to_pylist()
+
+
+def _joined(ranges: Iterable[tuple[int, int]]) -> Array:
+    """Return ranges in order, those joined that overlap."""
+    joined: list[list[int]] = []
+    for begin, end in sorted(ranges):
+        if joined and begin <= joined[-1][1]:
+            joined[-1][1] = max(joined[-1][1], end)
+        else:
+            joined.append([begin, end])
+    return np.array(joined, np.int64).T
+
+
+def _not_in(rows: pa.Table, counted: Ranges) -> pa.Table:
+    """Return the rows of messages that are not counted."""
+    if not counted:
+        return rows
+    brokers = rows.column("broker").combine_chunks()
+    codes, names = brokers.indices.to_numpy(), brokers.dictionary.to_pylist()
+    offsets = rows.column("physical_offset").to_numpy()
+    left = np.ones(len(offsets), bool)
+    for code, name in enumerate(names):
+        if name in counted:
+            begins, ends = counted[name]
+            mine = np.flatnonzero(codes == code)
+            places = np.searchsorted(begins, offsets[mine], side="right") - 1
+            left[mine] = (places < 0) | (offsets[mine] >= ends[places])
+    return rows if left.all() else rows.filter(pa.array(left))
+
+
+def backfilled_sequence(lake: LakePaths) -> int:
+    """Return the newest archive commit that a backfill covers; 0 where the table has no rows of one.
+
+    Raises:
+        TableNotFoundError: where there is no table.
+    """
+    table = delta_table(lake.topic_minutes, lake.s3)
+    if table.transaction_version(APPLICATION_ID) is None:
+        return 0
+    sql = f"SELECT DISTINCT run_id FROM topic_minutes WHERE starts_with(run_id, '{BACKFILLED}')"
+    found = run_sql(table, "topic_minutes", sql).read_all().column(0).to_pylist()
+    return max((int(run_id.removeprefix(BACKFILLED)) for run_id in found), default=0)

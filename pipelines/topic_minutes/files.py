@@ -1,0 +1,68 @@
+"""Minutes on their way into data files of `topic_minutes`, a few files for each task."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from commitlake.connectors.lake.data_files import DataFile
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.plain_files import write_plain_file
+from commitlake.pipelines.quality.merging import sort_ranks
+from commitlake.pipelines.topic_minutes.minutes import SCHEMA, count_minutes
+
+_MAX_WAITING_BYTES = 32 << 20
+_NO_MINUTE = np.iinfo(np.int64).min
+_REPEATING = ("broker", "topic", "tag", "kind", "run_id")
+_STATISTICS = ("broker", "topic", "kind", "minute")  # in the commit of `messages`, which should stay small
+_ENCODINGS = {
+    field.name: "PLAIN" if pa.types.is_binary(field.type) else "DELTA_BINARY_PACKED"
+    for field in SCHEMA
+    if pa.types.is_binary(field.type) or pa.types.is_integer(field.type) or pa.types.is_timestamp(field.type)
+}
+
+
+class MinutesFiles:
+    """Counts messages by minute, and writes what it has counted; files get names that begin with `name`.
+
+    Args:
+        lake: where the tables lie.
+        name: of the files.
+        run_id: for the rows.
+    """
+
+    def __init__(self, lake: LakePaths, name: str, run_id: str) -> None:
+        self._lake = lake
+        self._name = name
+        self._run_id = run_id
+        self._waiting: list[pa.Table] = []
+        self._bytes = 0
+        self._written: list[DataFile] = []
+
+    def add(self, messages: pa.Table) -> None:
+        """Count rows of `messages`, as `count_minutes` takes them."""
+        minutes = count_minutes(messages, self._run_id)
+        self._waiting.append(minutes)
+        self._bytes += minutes.nbytes
+        if self._bytes > _MAX_WAITING_BYTES:
+            self._write()
+
+    def finish(self) -> list[DataFile]:
+        """Write what waits, and return all files; no table knows of them until they are committed."""
+        if self._waiting:
+            self._write()
+        return self._written
+
+    def _write(self) -> None:
+        rows = pa.concat_tables(self._waiting).combine_chunks()
+        self._waiting, self._bytes = [], 0
+        minutes = (
+            rows.column("minute").chunk(0).cast(pa.int64()).fill_null(_NO_MINUTE)
+        )  # nulls first, as maintain sorts
+        rows = rows.take(pa.array(np.lexsort((minutes.to_numpy(), sort_ranks(rows.column("topic").chunk(0))))))
+        for name in _REPEATING:
+            place = rows.schema.get_field_index(name)
+            rows = rows.set_column(place, name, rows.column(name).dictionary_encode())
+        name = f"{self._name}-{len(self._written):03d}.zstd.parquet"
+        uri, s3 = self._lake.topic_minutes, self._lake.s3
+        self._written.append(write_plain_file(rows, uri, name, _ENCODINGS, s3=s3, statistics=_STATISTICS))

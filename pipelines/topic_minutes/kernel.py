@@ -1,0 +1,263 @@
+"""Compiled: messages counted by group, and the sketches of groups that are small.
+
+A group is one broker, topic, queue, kind, minute and tag. All that is called here is in this file, because numba keeps
+what it compiled by the file's time.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from commitlake.connectors.formats.engine.kernel.compiled import compiled
+
+Longs = npt.NDArray[np.int64]
+Ints = npt.NDArray[np.int32]
+Bytes = npt.NDArray[np.uint8]
+Doubles = npt.NDArray[np.float64]
+Words = npt.NDArray[np.uint64]
+
+NULL_STORE, NULL_BORN = 1, 2
+"""Bits of a row's nulls."""
+MARK_WAITED, MARK_RECHECKED, MARK_COMMITTED = 1, 2, 4
+"""Bits of a row's marks: stored later on purpose; a half message that was stored again; a committed transaction's."""
+
+FIELDS = (
+    "first_physical_offset",
+    "last_physical_offset",
+    "messages",
+    "bytes",
+    "body_bytes",
+    "busiest_second",
+    "busiest_second_messages",
+    "max_size",
+    "latency_messages",
+    "latency_ms",
+    "max_latency_ms",
+    "wait_messages",
+    "wait_ms",
+    "max_wait_ms",
+    "clock_skew_messages",
+    "max_clock_skew_ms",
+    "reconsumed",
+    "rechecked",
+    "committed",
+)
+"""Rows of what `sum_groups` fills."""
+
+_MINUTE_US = 60_000_000
+_SECOND_US = 1_000_000
+
+
+@compiled
+def assign_groups(
+    brokers: Ints,
+    topics: Ints,
+    queues: Longs,
+    kinds: Ints,
+    tags: Ints,
+    stores_us: Longs,
+    nulls: Bytes,
+    stretch_of_tag: Longs,
+    group_of_tag: Longs,
+    groups: Longs,
+    first_rows: Longs,
+) -> int:
+    """Number the groups in the order in which they begin.
+
+    A stretch is a run of rows of one broker, topic, queue, kind and minute; each tag in it is a group. A minute that
+    comes again later is another stretch, so two groups may have the same key.
+
+    Args:
+        brokers: numbers of the names.
+        topics: likewise.
+        queues: queue ids.
+        kinds: numbers of the names.
+        tags: numbers from 0, with one for rows without a tag and one for tags that are not named.
+        stores_us: microseconds.
+        nulls: bits of each row.
+        stretch_of_tag: for each tag's number, -1; changed.
+        group_of_tag: for each tag's number; changed.
+        groups: out, the number of each row's group.
+        first_rows: out, the first row of each group; with a place for every row.
+
+    Returns:
+        How many groups there are.
+    """
+    found = 0
+    stretch = np.int64(-1)
+    begin = end = np.int64(0)
+    timeless = False
+    for row in range(len(brokers)):
+        here_timeless = (nulls[row] & NULL_STORE) != 0
+        same = (
+            row > 0
+            and brokers[row] == brokers[row - 1]
+            and topics[row] == topics[row - 1]
+            and queues[row] == queues[row - 1]
+            and kinds[row] == kinds[row - 1]
+            and here_timeless == timeless
+            and (timeless or begin <= stores_us[row] < end)
+        )
+        if not same:
+            stretch += 1
+            timeless = here_timeless
+            begin = stores_us[row] // _MINUTE_US * _MINUTE_US
+            end = begin + _MINUTE_US
+        tag = tags[row]
+        if stretch_of_tag[tag] != stretch:
+            stretch_of_tag[tag] = stretch
+            group_of_tag[tag] = found
+            first_rows[found] = row
+            found += 1
+        groups[row] = group_of_tag[tag]
+    return found
+
+
+@compiled
+def order_by_group(groups: Longs, starts: Longs, order: Longs) -> None:
+    """List the rows of each group, in their order.
+
+    Args:
+        groups: the number of each row's group.
+        starts: where the rows of each group begin in `order`; changed: where they end.
+        order: out, a place for every row.
+    """
+    for row in range(len(groups)):
+        group = groups[row]
+        order[starts[group]] = row
+        starts[group] += 1
+
+
+@compiled
+def sum_groups(
+    starts: Longs,
+    order: Longs,
+    physical: Longs,
+    sizes: Ints,
+    body_sizes: Ints,
+    reconsumed: Ints,
+    stores_us: Longs,
+    borns_us: Longs,
+    nulls: Bytes,
+    marks: Bytes,
+    seconds: Longs,
+    out: Longs,
+    size_values: Doubles,
+    latency_values: Doubles,
+    latency_starts: Longs,
+    wait_values: Doubles,
+    wait_starts: Longs,
+) -> None:
+    """Count the messages of each group, and list the values for its sketches.
+
+    Args:
+        starts: where the rows of each group begin in `order`, and the end.
+        order: rows, group by group.
+        physical: physical offsets; as in all that follow, 0 where null.
+        sizes: bytes of the records.
+        body_sizes: bytes of the bodies.
+        reconsumed: reconsume_times.
+        stores_us: microseconds.
+        borns_us: microseconds.
+        nulls: bits of each row.
+        marks: bits of each row.
+        seconds: 60 numbers to work with.
+        out: FIELDS x groups.
+        size_values: out, with a place for every row: sizes.
+        latency_values: out, likewise: latencies in milliseconds.
+        latency_starts: out: where those of each group begin, and the end.
+        wait_values: out, likewise: times from born to stored of copies that were stored later on purpose.
+        wait_starts: out: where those of each group begin, and the end.
+    """
+    latencies = waits = np.int64(0)
+    for group in range(len(starts) - 1):
+        latency_starts[group], wait_starts[group] = latencies, waits
+        begin, end = starts[group], starts[group + 1]
+        first, last = physical[order[begin]], physical[order[begin]]
+        bytes_, body_bytes, max_size = np.int64(0), np.int64(0), np.int64(0)
+        latency_ms, max_latency, wait_ms, max_wait = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
+        skewed, max_skew = np.int64(0), np.int64(0)
+        again, rechecked, committed = np.int64(0), np.int64(0), np.int64(0)
+        timeless = (nulls[order[begin]] & NULL_STORE) != 0
+        minute = stores_us[order[begin]] // _MINUTE_US * _MINUTE_US
+        seconds[:] = 0
+        for place in range(begin, end):
+            row = order[place]
+            size = np.int64(sizes[row])
+            first, last = min(first, physical[row]), max(last, physical[row])
+            bytes_ += size
+            body_bytes += np.int64(body_sizes[row])
+            max_size = max(max_size, size)
+            size_values[place] = max(size, np.int64(0))
+            again += reconsumed[row] > 0
+            rechecked += (marks[row] & MARK_RECHECKED) != 0
+            committed += (marks[row] & MARK_COMMITTED) != 0
+            if not timeless:
+                seconds[(stores_us[row] - minute) // _SECOND_US] += 1
+            if nulls[row] == 0:
+                took_ms = (stores_us[row] - borns_us[row]) // 1000
+                if took_ms < 0:
+                    skewed += 1
+                    max_skew = max(max_skew, -took_ms)
+                elif marks[row] & MARK_WAITED:
+                    wait_values[waits] = took_ms
+                    waits += 1
+                    wait_ms += took_ms
+                    max_wait = max(max_wait, took_ms)
+                else:
+                    latency_values[latencies] = took_ms
+                    latencies += 1
+                    latency_ms += took_ms
+                    max_latency = max(max_latency, took_ms)
+        busiest = 0
+        for second in range(60):
+            if seconds[second] > seconds[busiest]:
+                busiest = second
+        out[0, group], out[1, group], out[2, group], out[3, group], out[4, group] = (
+            first, last, end - begin, bytes_, body_bytes,
+        )  # fmt: skip
+        out[5, group], out[6, group] = minute + busiest * _SECOND_US, seconds[busiest]
+        out[7, group] = max_size
+        out[8, group], out[9, group], out[10, group] = latencies - latency_starts[group], latency_ms, max_latency
+        out[11, group], out[12, group], out[13, group] = waits - wait_starts[group], wait_ms, max_wait
+        out[14, group], out[15, group] = skewed, max_skew
+        out[16, group], out[17, group], out[18, group] = again, rechecked, committed
+    latency_starts[len(starts) - 1], wait_starts[len(starts) - 1] = latencies, waits
+
+
+@compiled
+def write_small_sketches(values: Words, starts: Longs, k: int, places: Longs, out: Words) -> None:
+    """Serialize the KLL sketches of groups with at most `k` values, as the library does.
+
+    Such a sketch holds its values as they are, the last one first. All of its parts are multiples of 8 bytes.
+
+    Args:
+        values: doubles of at least 0 as words; they then have the order of their words.
+        starts: where the values of each group begin, and the end.
+        k: of the sketches.
+        places: where the sketch of each group begins in `out`, and the end; a group without values, or with more than
+            `k`, is left out.
+        out: words.
+    """
+    for group in range(len(starts) - 1):
+        begin, end = starts[group], starts[group + 1]
+        count = end - begin
+        if count == 0 or count > k:
+            continue
+        place = places[group]
+        # Family 15 (KLL), m = 8: preamble length, version, family, flags, k (2 bytes), m, a byte of 0.
+        if count == 1:
+            out[place] = np.uint64(0x0008_0000_040F_0202) | np.uint64(k) << np.uint64(32)
+            out[place + 1] = values[begin]
+            continue
+        out[place] = np.uint64(0x0008_0000_000F_0105) | np.uint64(k) << np.uint64(32)
+        out[place + 1] = np.uint64(count)
+        # The least k, the number of levels, a byte of 0, and where level 0 begins.
+        out[place + 2] = np.uint64(k) | np.uint64(1) << np.uint64(16) | np.uint64(k - count) << np.uint64(32)
+        least = greatest = values[begin]
+        for number in range(count):
+            value = values[end - 1 - number]
+            least, greatest = min(least, value), max(greatest, value)
+            out[place + 5 + number] = value
+        out[place + 3], out[place + 4] = least, greatest

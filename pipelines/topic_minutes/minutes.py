@@ -1,0 +1,194 @@
+"""Rows of `messages` counted by minute: columns only, no object per message."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from commitlake.connectors.arrays import Array
+from commitlake.pipelines.quality.kernel import NO_QUEUE, NULL_BORN, NULL_STORE
+from commitlake.pipelines.quality.rows import Rows
+from commitlake.pipelines.topic_minutes import kernel
+from commitlake.pipelines.topic_minutes.sketches import sketch_groups
+from commitlake.schemas.layouts.rocketmq.properties import DELAY, REAL_TOPIC, TIMER_OUT
+from commitlake.schemas.layouts.rocketmq.sysflag import TRANSACTION_MASK, TransactionType
+from commitlake.schemas.layouts.rocketmq.topics import Kind
+from commitlake.schemas.tables.topic_minutes import MAX_TAGS, MINUTE_SECONDS, TOPIC_MINUTES
+
+SCHEMA = to_arrow_schema(TOPIC_MINUTES, timezone="UTC")
+"""Of `topic_minutes`."""
+COLUMNS = (
+    "broker", "physical_offset", "size", "topic", "queue_id", "queue_offset", "tags", "kind", "born_timestamp",
+    "store_timestamp", "sys_flag", "reconsume_times", "body_size", "properties", "format",
+)  # fmt: skip
+"""Columns of `messages` that are needed."""
+REPEATING = ("broker", "topic", "tags", "kind", "properties.key_value.key", "format")
+"""Those that are best read as dictionaries."""
+_CHECK_TIMES = "TRANSACTION_CHECK_TIMES"
+_ROLL_TIMES = "TIMER_ROLL_TIMES"
+_DELIVERED = frozenset({DELAY, REAL_TOPIC, TIMER_OUT})  # of a copy in its own topic, and of one that still waits
+_PARKED = frozenset({Kind.DELAY, Kind.TIMER, Kind.HALF, Kind.OP})
+_FAILED = frozenset({Kind.RETRY, Kind.DLQ})
+_NOTHING_WHERE_ZERO = {
+    "busiest_second": "busiest_second_messages",
+    "max_latency_ms": "latency_messages",
+    "max_wait_ms": "wait_messages",
+    "max_clock_skew_ms": "clock_skew_messages",
+}
+_US = 1_000_000
+
+
+def count_minutes(messages: pa.Table, run_id: str) -> pa.Table:
+    """Count messages by broker, topic, queue, tag, kind and minute.
+
+    Args:
+        messages: `COLUMNS` of `messages`, times in microseconds, the `REPEATING` ones best as dictionaries. Any order
+            is right; by topic, queue and queue offset, as data files are, is fast.
+        run_id: for the rows.
+
+    Returns:
+        A table of `TOPIC_MINUTES`; each key has one row.
+
+    Raises:
+        ProfileError: for a table without these columns.
+    """
+    rows = Rows(messages, COLUMNS)
+    brokers, broker_names = rows.codes("broker")
+    topics, topic_names = rows.codes("topic")
+    kinds, kind_names = rows.codes("kind")
+    tags, tag_names = rows.codes("tags")
+    queues, stores = rows.queues(), rows.numbers("store_timestamp")
+    nulls = _nulls(rows)
+    tags = _number_tags(topics, tags, tag_names)
+    groups, first_rows = np.empty(rows.count, np.int64), np.empty(rows.count, np.int64)
+    count = kernel.assign_groups(
+        brokers, topics, queues, kinds, tags, stores, nulls,
+        np.full(len(tag_names) + 2, -1, np.int64), np.empty(len(tag_names) + 2, np.int64), groups, first_rows,
+    )  # fmt: skip
+    first_rows = first_rows[:count]
+    minutes = stores // (MINUTE_SECONDS * _US)
+    groups, first_rows = _join_same(
+        groups, first_rows, [each[first_rows] for each in (brokers, topics, queues, kinds, tags, minutes, nulls)]
+    )
+    values, sketches = _sum_groups(rows, groups, len(first_rows), stores, nulls)
+    tag_codes = tags[first_rows]
+    keys = {
+        "broker": broker_names.take(_codes(brokers[first_rows])),
+        "topic": topic_names.take(_codes(topics[first_rows])),
+        "queue_id": pa.array(queues[first_rows], mask=queues[first_rows] == NO_QUEUE),
+        "tag": tag_names.take(pa.array(tag_codes, mask=tag_codes >= len(tag_names))),
+        "other_tags": pa.array(tag_codes == len(tag_names) + 1),
+        "kind": kind_names.take(_codes(kinds[first_rows])),
+        "minute": pa.array(minutes[first_rows] * MINUTE_SECONDS * _US, mask=_timeless(nulls[first_rows])),
+        "run_id": pa.repeat(pa.scalar(run_id), len(first_rows)),
+    }
+    columns = {**keys, **values, **sketches}
+    return pa.table([columns[field.name].cast(field.type) for field in SCHEMA], schema=SCHEMA)
+
+
+def _nulls(rows: Rows) -> Array:
+    """Return bits for the rows that lack a time, as the kernel has them."""
+    bits = rows.null_bits()
+    stored, born = bits & NULL_STORE != 0, bits & NULL_BORN != 0
+    found: Array = stored * np.uint8(kernel.NULL_STORE) | born * np.uint8(kernel.NULL_BORN)
+    return found
+
+
+def _marks(rows: Rows) -> Array:
+    """Return bits for what a row is in the life of its message, as the kernel has them."""
+    kinds, names = rows.codes("kind")
+    parked, failed = (
+        np.array([name in chosen for name in names.to_pylist()] + [False]) for chosen in (_PARKED, _FAILED)
+    )
+    rechecked = rows.have_property([_CHECK_TIMES]) & parked[kinds]
+    committed = rows.numbers("sys_flag") & TRANSACTION_MASK == TransactionType.COMMIT
+    if committed.any():
+        committed &= ~rows.lack_transaction_flags()
+    committed &= ~parked[kinds]
+    waited = failed[kinds] | committed | rechecked | (rows.numbers("reconsume_times") > 0)
+    waited |= (rows.have_property(_DELIVERED) & ~parked[kinds]) | rows.have_property([_ROLL_TIMES])
+    found: Array = (
+        waited * np.uint8(kernel.MARK_WAITED)
+        | rechecked * np.uint8(kernel.MARK_RECHECKED)
+        | committed * np.uint8(kernel.MARK_COMMITTED)
+    )
+    return found
+
+
+def _timeless(nulls: Array) -> Array:
+    found: Array = nulls & kernel.NULL_STORE != 0
+    return found
+
+
+def _codes(codes: Array) -> pa.Array:
+    return pa.array(codes, mask=codes < 0)
+
+
+def _number_tags(topics: Array, tags: Array, names: pa.Array) -> Array:
+    """Number the tags of rows: no tag is one more than the last name, and a tag that is not named one more again."""
+    none, other = len(names), len(names) + 1
+    tags = np.where(tags < 0, none, tags).astype(np.int32)
+    if none <= MAX_TAGS:
+        return tags
+    pairs, places, counts = np.unique(
+        topics.astype(np.int64) * (other + 1) + tags, return_inverse=True, return_counts=True
+    )
+    pair_topics, pair_tags = pairs // (other + 1), pairs % (other + 1)
+    ranks = np.empty(none + 1, np.int64)
+    ranks[np.argsort(np.array([*names.to_pylist(), ""], object))] = np.arange(none + 1)
+    counts[pair_tags == none] = np.iinfo(np.int64).max  # what has no tag is never among the others
+    order = np.lexsort((ranks[pair_tags], -counts, pair_topics))
+    starts = np.flatnonzero(np.diff(pair_topics[order], prepend=pair_topics[order[0]] - 1))
+    place_in_topic = np.arange(len(order)) - np.repeat(starts, np.diff(starts, append=len(order)))
+    has_none = np.repeat(np.logical_or.reduceat(pair_tags[order] == none, starts), np.diff(starts, append=len(order)))
+    named = np.empty(len(order), bool)
+    named[order] = place_in_topic < MAX_TAGS + has_none
+    numbers: Array = np.where(named, pair_tags, other).astype(np.int32)[places]
+    return numbers
+
+
+def _join_same(groups: Array, first_rows: Array, keys: list[Array]) -> tuple[Array, Array]:
+    """Give groups of the same key the same number: a minute that comes again in a queue began another one."""
+    if not len(first_rows):
+        return groups, first_rows
+    keys[-1] = _timeless(keys[-1])
+    order = np.lexsort(keys)
+    differs = np.zeros(len(order), bool)
+    differs[0] = True
+    for key in keys:
+        differs[1:] |= key[order][1:] != key[order][:-1]
+    if differs.all():
+        return groups, first_rows
+    joined = np.empty(len(order), np.int64)
+    joined[order] = np.cumsum(differs) - 1
+    return joined[groups], first_rows[order[differs]]
+
+
+def _sum_groups(
+    rows: Rows, groups: Array, count: int, stores: Array, nulls: Array
+) -> tuple[dict[str, pa.Array], dict[str, pa.Array]]:
+    """Return the counts and the sketches of each group, by column."""
+    starts = np.zeros(count + 1, np.int64)
+    np.cumsum(np.bincount(groups, minlength=count), out=starts[1:])
+    order = np.empty(rows.count, np.int64)
+    kernel.order_by_group(groups, starts[:-1].copy(), order)
+    out = np.empty((len(kernel.FIELDS), count), np.int64)
+    sizes, latencies, waits = (np.empty(rows.count) for _ in range(3))
+    latency_starts, wait_starts = np.empty(count + 1, np.int64), np.empty(count + 1, np.int64)
+    kernel.sum_groups(
+        starts, order, rows.numbers("physical_offset"), rows.numbers("size"), rows.numbers("body_size"),
+        rows.numbers("reconsume_times"), stores, rows.numbers("born_timestamp"), nulls, _marks(rows),
+        np.empty(MINUTE_SECONDS, np.int64), out, sizes, latencies, latency_starts, waits, wait_starts,
+    )  # fmt: skip
+    found = dict(zip(kernel.FIELDS, out, strict=True))
+    values = {
+        name: pa.array(numbers, mask=found[_NOTHING_WHERE_ZERO[name]] == 0 if name in _NOTHING_WHERE_ZERO else None)
+        for name, numbers in found.items()
+    }
+    sketches = {
+        "size_sketch": sketch_groups(sizes, starts),
+        "latency_sketch": sketch_groups(latencies[: latency_starts[-1]], latency_starts),
+        "wait_sketch": sketch_groups(waits[: wait_starts[-1]], wait_starts),
+    }
+    return values, sketches

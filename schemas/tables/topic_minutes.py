@@ -1,0 +1,81 @@
+"""`topic_minutes`: messages counted by broker, topic, queue, tag, kind and minute of store time.
+
+One row per archive task and key (`broker`, `topic`, `queue_id`, `tag`, `other_tags`, `kind`, `minute`). A minute that
+several tasks or runs took has a row of each: counts add up, extremes and sketches are merged. A task counts up to
+64 MiB of rows at once, and names at most the `MAX_TAGS` most frequent tags of each topic in them; messages with other
+tags are counted together, in rows with `other_tags`.
+
+Latency is `store_timestamp` - `born_timestamp`. A copy that the broker stored later on purpose (a delivered delayed
+message, a timer, a retry, a dead letter, a committed transaction) counts in the columns `wait_…` instead of
+`latency_…`. A message that was stored before it was born counts in `clock_skew_messages` only.
+
+Sketches are KLL sketches of doubles (Apache DataSketches) with k = `SKETCH_K`, as the library serializes them. Python
+reads them by `datasketches.kll_doubles_sketch`, Spark by `kll_merge_agg_double`, `kll_sketch_get_quantile_double` and
+others. A quantile of merged sketches has a rank within 0.7 % of the one that was asked for, in 99 of 100 cases; a
+sketch of up to `SKETCH_K` values is exact.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from commitlake.schemas.tables.columns import column
+
+MINUTE_SECONDS = 60
+"""Length of a minute in seconds; minutes begin at multiples of it since 1970, UTC."""
+MAX_TAGS = 64
+"""Tags of one topic that are named in what a task counts at once."""
+SKETCH_K = 400
+"""Size parameter of the sketches."""
+
+
+def _long(name: str, comment: str) -> StructField:
+    return column(name, LongType(), comment)
+
+
+TOPIC_MINUTES = StructType(
+    [
+        column("broker", StringType(), "the store's name"),
+        column("topic", StringType(), "as in messages"),
+        column("queue_id", IntegerType(), "as in messages"),
+        column("tag", StringType(), "tags of messages; null for messages without one, and where other_tags is true"),
+        column("other_tags", BooleanType(), f"whether the row counts all tags beyond the {MAX_TAGS} most frequent"),
+        column("kind", StringType(), "as in messages"),
+        column("minute", TimestampType(), "start of the minute, UTC; of messages without a store_timestamp null"),
+        _long("first_physical_offset", "the least of the rows that are counted"),
+        _long("last_physical_offset", "the greatest of the rows that are counted"),
+        _long("messages", "rows of messages"),
+        _long("bytes", "sum of size"),
+        _long("body_bytes", "sum of body_size"),
+        column("busiest_second", TimestampType(), "the second with most messages, the first of several; UTC"),
+        _long("busiest_second_messages", "messages in that second"),
+        _long("max_size", "bytes of the largest record"),
+        column("size_sketch", BinaryType(), "sketch of size"),
+        _long("latency_messages", "messages that count in the latency"),
+        _long("latency_ms", "sum of their latencies"),
+        _long("max_latency_ms", "the longest latency; null for none"),
+        column("latency_sketch", BinaryType(), "sketch of their latencies in milliseconds; null for none"),
+        _long("wait_messages", "copies that were stored later on purpose"),
+        _long("wait_ms", "sum of their times from born to stored"),
+        _long("max_wait_ms", "the longest of these times; null for none"),
+        column("wait_sketch", BinaryType(), "sketch of these times in milliseconds; null for none"),
+        _long("clock_skew_messages", "messages that were stored before they were born, by the two clocks"),
+        _long("max_clock_skew_ms", "the largest such difference; null for none"),
+        _long("reconsumed", "messages with reconsume_times above 0"),
+        _long("rechecked", "half messages that the broker stored again when it asked the producer for the outcome"),
+        _long("committed", "messages of committed transactions"),
+        column("run_id", StringType(), "the archive run, as in archive_runs; backfill-… for rows added later"),
+    ]
+)
+"""The columns of `topic_minutes`."""
+SORT_COLUMNS = ("topic", "minute")
+"""The order of the rows in a file."""

@@ -1,0 +1,18 @@
+"""Archives as earlier versions made them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from commitlake.pipelines.topic_minutes.files import MinutesFiles
+
+
+@contextmanager
+def without_topic_minutes() -> Iterator[None]:
+    """Archive as a version did that did not know the table `topic_minutes`."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(MinutesFiles, "finish", lambda _: [])
+        yield

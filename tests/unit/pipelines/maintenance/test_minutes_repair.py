@@ -1,0 +1,61 @@
+"""A repair counts `topic_minutes` again from `messages` where the table is damaged."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from commitlake.pipelines.maintenance.repair import plan_repair, repair_lake
+from tests.support.lakes import GrowingLake, rows_of, shop_messages
+
+
+@pytest.fixture
+def growing(tmp_path: Path) -> GrowingLake:
+    """A lake of two runs."""
+    growing = GrowingLake(tmp_path)
+    for seed in range(2):
+        growing.write(shop_messages(30, seed=seed))
+        growing.archive()
+    return growing
+
+
+def counted(growing: GrowingLake) -> int:
+    return sum(row["messages"] for row in rows_of(growing.lake.topic_minutes))
+
+
+def repaired(growing: GrowingLake) -> list[str]:
+    plan = plan_repair(growing.lake)
+    assert "topic_minutes" in {*plan.logs, *plan.files}
+    missing = repair_lake(growing.lake, plan, "1")
+    assert plan_repair(growing.lake).is_nothing
+    return missing
+
+
+def test_a_damaged_file_is_counted_again(growing: GrowingLake) -> None:
+    path = next(Path(growing.lake.topic_minutes).glob("part-*.parquet"))
+    path.write_bytes(path.read_bytes()[:-20])
+    assert repaired(growing) == []
+    assert counted(growing) == growing.count
+
+
+def test_a_damaged_log_is_counted_again(growing: GrowingLake) -> None:
+    for entry in Path(growing.lake.topic_minutes, "_delta_log").glob("*.json"):
+        entry.write_text("{")
+    repaired(growing)
+    assert counted(growing) == growing.count
+
+
+def test_later_runs_go_on_after_the_repair(growing: GrowingLake) -> None:
+    path = next(Path(growing.lake.topic_minutes).glob("part-*.parquet"))
+    path.write_bytes(b"")
+    repaired(growing)
+    growing.write(shop_messages(10, seed=9))
+    growing.archive()
+    assert counted(growing) == growing.count
+
+
+def test_a_lake_of_an_earlier_version_is_whole(growing: GrowingLake) -> None:
+    shutil.rmtree(growing.lake.topic_minutes)
+    assert "topic_minutes" not in plan_repair(growing.lake).files

@@ -1,0 +1,172 @@
+"""`topic_minutes` as an archive writes it, and counted again from `messages`."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from datasketches import kll_doubles_sketch
+from deltalake import DeltaTable
+
+from commitlake.connectors.lake.committer import advance, open_for_append
+from commitlake.connectors.lake.follower import finish_runs
+from commitlake.connectors.lake.paths import LakeError, LakePaths
+from commitlake.connectors.runtime.local_runner import ThreadRunner
+from commitlake.jobs.archive import command as archive
+from commitlake.pipelines.topic_minutes import backfill as module
+from commitlake.pipelines.topic_minutes.backfill import ConcurrentBackfillError, backfill_minutes, backfilled_sequence
+from commitlake.schemas.errors import ExitCode
+from tests.support.earlier_archives import without_topic_minutes
+from tests.support.lakes import GrowingLake, rows_of, shop_messages
+
+_KEY = ("broker", "topic", "queue_id", "tag", "other_tags", "kind", "minute")
+_SUMS = ("messages", "bytes", "body_bytes", "latency_messages", "latency_ms", "wait_messages", "wait_ms",
+         "clock_skew_messages", "reconsumed", "rechecked", "committed")  # fmt: skip
+
+
+def lake_of_two_runs(folder: Path) -> GrowingLake:
+    growing = GrowingLake(folder)
+    for seed in range(2):
+        growing.write(shop_messages(60, seed=seed))
+        growing.archive()
+    return growing
+
+
+@pytest.fixture
+def growing(tmp_path: Path) -> GrowingLake:
+    """A lake of two runs."""
+    return lake_of_two_runs(tmp_path)
+
+
+def totals(lake: LakePaths) -> dict[tuple[Any, ...], dict[str, int]]:
+    """The sums of each key, and how many values the sketches of its sizes have."""
+    found: dict[tuple[Any, ...], dict[str, int]] = defaultdict(lambda: dict.fromkeys((*_SUMS, "sketched"), 0))
+    for row in rows_of(lake.topic_minutes):
+        sums = found[tuple(row[name] for name in _KEY)]
+        for name in _SUMS:
+            sums[name] += row[name]
+        sums["sketched"] += kll_doubles_sketch.deserialize(row["size_sketch"]).n
+    return dict(found)
+
+
+def messages_of(lake: LakePaths) -> int:
+    return sum(row["messages"] for row in rows_of(lake.topic_minutes))
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> GrowingLake:
+    """The same lake, archived by an earlier version."""
+    with without_topic_minutes():
+        return lake_of_two_runs(tmp_path / "old")
+
+
+def test_an_archive_counts_each_message_once(growing: GrowingLake) -> None:
+    assert messages_of(growing.lake) == growing.count
+    assert {row["run_id"] for row in rows_of(growing.lake.topic_minutes)} == {
+        row["run_id"] for row in rows_of(growing.lake.archive_runs)
+    }
+
+
+def test_a_run_that_was_killed_behind_its_commit_is_counted_once(growing: GrowingLake) -> None:
+    growing.write(shop_messages(30, seed=5))
+    growing.archive(finish=False)
+    for _ in range(2):
+        finish_runs(growing.lake, "other", "1")
+    assert messages_of(growing.lake) == growing.count
+
+
+def test_a_backfill_counts_what_archives_would_have_counted(growing: GrowingLake, old: GrowingLake) -> None:
+    done = backfill_minutes(old.lake, ThreadRunner(2))
+    assert done.messages == old.count
+    assert totals(old.lake) == totals(growing.lake)
+    assert backfilled_sequence(old.lake) == 2
+
+
+def test_a_backfill_again_adds_nothing(growing: GrowingLake, old: GrowingLake) -> None:
+    backfill_minutes(old.lake)
+    for lake in (growing.lake, old.lake):
+        version = DeltaTable(lake.topic_minutes).version()
+        assert backfill_minutes(lake).messages == 0
+        assert DeltaTable(lake.topic_minutes).version() == version
+
+
+def test_runs_after_a_backfill_are_counted_by_themselves(old: GrowingLake) -> None:
+    backfill_minutes(old.lake)
+    old.write(shop_messages(30, seed=5))
+    old.archive()
+    assert backfill_minutes(old.lake).messages == 0
+    assert messages_of(old.lake) == old.count
+
+
+def test_a_run_that_is_not_finished_is_left_to_its_commit(old: GrowingLake) -> None:
+    old.write(shop_messages(30, seed=5))
+    old.archive(finish=False)
+    assert backfill_minutes(old.lake).messages == old.count - 30
+    finish_runs(old.lake, "other", "1")
+    assert messages_of(old.lake) == old.count
+
+
+def test_a_backfill_adds_a_run_that_lies_between_others(growing: GrowingLake) -> None:
+    with without_topic_minutes():
+        growing.write(shop_messages(30, seed=5))
+        growing.archive()
+    growing.write(shop_messages(20, seed=6))
+    growing.archive()
+    assert backfill_minutes(growing.lake).messages == 30
+    assert messages_of(growing.lake) == growing.count
+
+
+def test_counted_anew_the_table_has_each_message_once(growing: GrowingLake) -> None:
+    expected = totals(growing.lake)
+    backfill_minutes(growing.lake, anew=True)
+    assert totals(growing.lake) == expected
+
+
+def test_of_two_backfills_at_once_one_is_kept(old: GrowingLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    real_advance = advance
+
+    def late(*arguments: Any, **options: Any) -> bool:
+        monkeypatch.setattr(module, "advance", real_advance)
+        backfill_minutes(old.lake)
+        return real_advance(*arguments, **options)
+
+    monkeypatch.setattr(module, "advance", late)
+    with pytest.raises(ConcurrentBackfillError, match="another backfill was first"):
+        backfill_minutes(old.lake)
+    assert messages_of(old.lake) == old.count
+
+
+def test_a_lake_without_an_archive_is_refused(tmp_path: Path) -> None:
+    lake = LakePaths(str(tmp_path))
+    open_for_append(lake.messages)
+    with pytest.raises(LakeError, match="nothing was archived"):
+        backfill_minutes(lake)
+
+
+def run_archive(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    code = archive.main(list(arguments))
+    captured = capsys.readouterr()
+    return code, captured.out + captured.err
+
+
+def test_the_command_backfills(old: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
+    call = ("--lake", old.lake.root, "--backfill", "topic_minutes", "--local")
+    code, said = run_archive(capsys, *call)
+    assert (code, f"{old.count} messages counted" in said) == (ExitCode.OK, True)
+    code, said = run_archive(capsys, *call)
+    assert (code, "topic_minutes: lacks nothing" in said) == (ExitCode.OK, True)
+
+
+@pytest.mark.parametrize("more", [("--store", "/nowhere"), ("--follow",), ("--available-now",)])
+def test_a_backfill_takes_no_store(more: Sequence[str], capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    code, said = run_archive(capsys, "--lake", str(tmp_path), "--backfill", "topic_minutes", *more)
+    assert code == ExitCode.USAGE
+    assert f"{more[0]} has no effect with --backfill" in said
+
+
+def test_an_archive_needs_a_store(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    code, said = run_archive(capsys, "--lake", str(tmp_path), "--local")
+    assert (code, "--store" in said) == (ExitCode.USAGE, True)
