@@ -16,15 +16,19 @@ records.
 from __future__ import annotations
 
 import random
-from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
 from commitlake.broker_lite.shop.cast import draw_cast
 from commitlake.broker_lite.shop.journal_story import MAX_RETRIES, SHIPPING_APP, JournalStory
 from commitlake.broker_lite.shop.timeline import StoryClock
-from commitlake.broker_lite.shop_traffic import DEFAULT_ORDERS, DEFAULT_START_MS
-from commitlake.broker_lite.stores.engine.errors import StoreFilesError
+from commitlake.broker_lite.shop.written import (
+    DEFAULT_ORDERS,
+    DEFAULT_START_MS,
+    WrittenShop,
+    check_is_empty,
+    count_by_topic,
+)
 from commitlake.broker_lite.stores.jmq import JournalOptions, JournalStore, RetryStatus
 
 SHOP_JOURNAL_OPTIONS = JournalOptions(
@@ -39,28 +43,16 @@ SHOP_JOURNAL_OPTIONS = JournalOptions(
 
 
 @dataclass(frozen=True)
-class ShopJournal:
+class ShopJournal(WrittenShop):
     """What was written.
 
     Attributes:
-        path: the store.
-        options: what it must be opened with.
-        start_ms: when the story began.
-        end_ms: when it ended.
-        records: how many records the journal has.
-        by_topic: how many of them each topic has.
+        options: what the store must be opened with.
         failed: keys of orders whose shipping has failed at least once.
-        dead_lettered: keys of those that could not be shipped.
     """
 
-    path: Path
     options: JournalOptions
-    start_ms: int
-    end_ms: int
-    records: int
-    by_topic: dict[str, int]
     failed: list[str]
-    dead_lettered: list[str]
 
 
 def fill_shop_journal(
@@ -88,8 +80,7 @@ def fill_shop_journal(
     cast = draw_cast(orders, rng, MAX_RETRIES)
     clock = StoryClock(start_ms)
     with JournalStore.open(path, options, clock=clock, chance=rng) as store:
-        if store.max_journal_offset:
-            raise StoreFilesError(f"{path}: expected a store without messages, found {store.max_journal_offset} bytes")
+        check_is_empty(path, store.max_journal_offset)
         story = JournalStory(store, clock, cast, rng)
         try:
             story.play()
@@ -100,17 +91,13 @@ def fill_shop_journal(
 
 def _summary(story: JournalStory, start_ms: int) -> ShopJournal:
     store = story.store
-    by_topic: Counter[str] = Counter()
-    for topic, queue_id in store.queues:
-        by_topic[topic] += store.max_offset(topic, queue_id)
     failed = story.consuming.retries.select("topic = ? AND app = ?", ("shipments", SHIPPING_APP))
     return ShopJournal(
         path=store.path,
         options=store.options,
         start_ms=start_ms,
         end_ms=story.clock.now_ms,
-        records=by_topic.total(),
-        by_topic=dict(sorted(by_topic.items())),
+        by_topic=count_by_topic(store),
         failed=sorted(retry.message.business_id for retry in failed),
         dead_lettered=sorted(retry.message.business_id for retry in failed if retry.status is RetryStatus.DEAD),
     )

@@ -19,22 +19,23 @@ same arguments give the same records; only the names of index files follow the m
 from __future__ import annotations
 
 import random
-from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from commitlake.broker_lite.shop.cast import Cast, draw_cast
 from commitlake.broker_lite.shop.story import MAX_RETRIES, SHIPPING_GROUP, Story
 from commitlake.broker_lite.shop.timeline import StoryClock
-from commitlake.broker_lite.stores.engine.errors import StoreFilesError
+from commitlake.broker_lite.shop.written import (
+    DEFAULT_ORDERS,
+    DEFAULT_START_MS,
+    WrittenShop,
+    check_is_empty,
+    count_by_topic,
+)
 from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
 from commitlake.schemas.layouts.boltmq.dialect import BOLTMQ
 from commitlake.schemas.layouts.rocketmq import properties as props
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX
-
-DEFAULT_ORDERS = 400
-DEFAULT_START_MS = 1_767_571_200_000
-"""2026-01-05, 00:00 UTC, a Monday."""
 
 SHOP_OPTIONS = StoreOptions(
     segment_size_bytes=256 << 10,
@@ -49,32 +50,20 @@ BOLTMQ_SHOP_OPTIONS = replace(SHOP_OPTIONS, dialect=BOLTMQ)
 
 
 @dataclass(frozen=True)
-class ShopTraffic:
+class ShopTraffic(WrittenShop):
     """What was written.
 
     Attributes:
-        path: the store.
-        options: what it must be opened with.
-        start_ms: when the story began.
-        end_ms: when it ended.
-        records: how many records the log has.
-        by_topic: how many of them each topic has.
+        options: what the store must be opened with.
         rolled_back: keys of orders that were rolled back.
         pending: keys of orders whose half message nobody decided.
         retried: keys of orders that were shipped after failures.
-        dead_lettered: keys of orders that could not be shipped.
     """
 
-    path: Path
     options: StoreOptions
-    start_ms: int
-    end_ms: int
-    records: int
-    by_topic: dict[str, int]
     rolled_back: list[str]
     pending: list[str]
     retried: list[str]
-    dead_lettered: list[str]
 
 
 def fill_shop_store(
@@ -102,8 +91,7 @@ def fill_shop_store(
     cast = draw_cast(orders, rng, MAX_RETRIES)
     clock = StoryClock(start_ms)
     with MessageStore.open(path, options, clock=clock) as store:
-        if store.max_physical_offset:
-            raise StoreFilesError(f"{path}: expected a store without messages, found {store.max_physical_offset} bytes")
+        check_is_empty(path, store.max_physical_offset)
         story = Story(store, clock, cast, rng)
         story.play()
         return _summary(story, cast, start_ms)
@@ -111,17 +99,13 @@ def fill_shop_store(
 
 def _summary(story: Story, cast: Cast, start_ms: int) -> ShopTraffic:
     store = story.store
-    by_topic: Counter[str] = Counter()
-    for topic, queue_id in store.queues:
-        by_topic[topic] += store.max_offset(topic, queue_id)
     dead = _keys_of(store, f"{DLQ_PREFIX}{SHIPPING_GROUP}")
     return ShopTraffic(
         path=store.path,
         options=store.options,
         start_ms=start_ms,
         end_ms=story.clock.now_ms,
-        records=by_topic.total(),
-        by_topic=dict(sorted(by_topic.items())),
+        by_topic=count_by_topic(store),
         rolled_back=[
             f"order-{number}" for number in sorted(cast.rolled_back) if store.options.dialect.has_transactions
         ],

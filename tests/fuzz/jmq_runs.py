@@ -30,8 +30,9 @@ from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
 from commitlake.schemas.remoting.frames import Command, parse_command
 from tests.fuzz.hostile_messages import START_MS
 from tests.fuzz.planted_journals import PlantedJournal
-from tests.fuzz.targets import Target, UnexpectedErrors
-from tests.fuzz.whole_jobs import WorkFolder, archive, ask, batches, step, verify
+from tests.fuzz.planted_stores import PlantedStores
+from tests.fuzz.targets import UnexpectedErrors
+from tests.fuzz.whole_jobs import archive, ask, step, verify
 from tests.support.brokers import pull_fields
 from tests.support.message_stores import Clock
 
@@ -49,23 +50,13 @@ _QUERIES: tuple[tuple[str, ...], ...] = (
 )  # fmt: skip
 
 
-class PlantedJmq(Target):
+class PlantedJmq(PlantedStores):
     """Records that somebody put into a journal itself, or that were damaged there."""
 
     def __init__(self, chance: random.Random) -> None:
+        super().__init__(_MAX_SERVED)
         self._chance = chance
-        self._store = WorkFolder()
         self._unexpected = UnexpectedErrors(with_exception=True)
-        self._batches = batches(_MAX_SERVED)
-        self._batch = next(self._batches)
-        self._count = 0
-
-    def try_one(self) -> None:
-        """One record more; at the end of a batch all of them go through all jobs."""
-        self._count += 1
-        if self._count == self._batch:
-            self.finish()
-            self._batch = next(self._batches)
 
     def finish(self) -> None:
         """Take the records since the last batch through all jobs."""
@@ -122,7 +113,7 @@ class PlantedJmq(Target):
     def close(self) -> None:
         """Leave nothing behind."""
         self._unexpected.stop()
-        self._store.remove()
+        super().close()
 
 
 def _serve(root: Path) -> None:

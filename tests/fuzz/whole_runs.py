@@ -32,6 +32,7 @@ from commitlake.schemas.remoting.codes import RequestCode
 from commitlake.schemas.remoting.frames import Command, parse_command
 from tests.fuzz.hostile_messages import START_MS, HostileTexts
 from tests.fuzz.planted_logs import PlantedLog
+from tests.fuzz.planted_stores import PlantedStores
 from tests.fuzz.targets import Target, UnexpectedErrors
 from tests.fuzz.whole_jobs import WorkFolder, archive, ask, batches, step, verify
 from tests.support.message_stores import Clock
@@ -64,22 +65,12 @@ _QUERIES: tuple[tuple[str, ...], ...] = (
 )  # fmt: skip
 
 
-class PlantedMessages(Target):
+class PlantedMessages(PlantedStores):
     """Records that somebody put into the log itself, or that were damaged where no checksum covers them."""
 
     def __init__(self, chance: random.Random) -> None:
+        super().__init__(_MAX_SERVED)
         self._chance = chance
-        self._store = WorkFolder()
-        self._batches = batches(_MAX_SERVED)
-        self._batch = next(self._batches)
-        self._count = 0
-
-    def try_one(self) -> None:
-        """One message more; at the end of a batch all of them through all jobs."""
-        self._count += 1
-        if self._count == self._batch:
-            self.finish()
-            self._batch = next(self._batches)
 
     def finish(self) -> None:
         """Take the messages since the last batch through all jobs."""
@@ -95,10 +86,6 @@ class PlantedMessages(Target):
                 _serve(self._store.folder / "store")
         self._store.check_nothing_outside()
         self._count = 0
-
-    def close(self) -> None:
-        """Leave nothing behind."""
-        self._store.remove()
 
 
 class SentMessages(Target):

@@ -36,8 +36,8 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "tests/unit/broker_lite/handlers/test_pulling.py": ("broker_lite.broker.holding",),
     "tests/unit/broker_lite/handlers/test_sending.py": ("broker_lite.broker.unique_keys",),
     "tests/unit/broker_lite/replication/test_slave_broker.py": ("broker_lite.broker.broker",),
-    "tests/unit/broker_lite/shop/test_journal_story.py": ("broker_lite.shop.story", "broker_lite.shop_journal"),
-    "tests/unit/broker_lite/shop/test_traffic.py": ("broker_lite.shop_traffic",),
+    "tests/unit/broker_lite/shop/test_journal_story.py": ("broker_lite.shop_journal",),
+    "tests/unit/broker_lite/shop/test_traffic.py": ("broker_lite.shop_traffic", "broker_lite.shop.story"),
     "tests/unit/broker_lite/stores/jmq/test_journal_recovery.py": ("schemas.layouts.jmq.checkpoint",),
     "tests/unit/broker_lite/stores/jmq_adapter/test_jmq_administration.py": (
         "broker_lite.broker.layouts",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -17,8 +16,8 @@ from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreError, Sto
 from commitlake.schemas.layouts.boltmq.dialect import BOLTMQ
 from commitlake.schemas.layouts.errors import LayoutError
 from tests.support.hypothesis_profiles import load
-from tests.support.logs import damage
 from tests.support.message_stores import SMALL, STORED_MS, Clock, all_messages, crash, fill, log_records, message
+from tests.support.store_copies import clear_behind, copy_store, damage_file
 
 load()
 
@@ -64,19 +63,6 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "store"
 
 
-def copy(original: Path, root: Path) -> None:
-    """Give an example a store of its own."""
-    shutil.rmtree(root, ignore_errors=True)
-    shutil.copytree(original, root)
-
-
-def hurt(path: Path, chance: random.Random, keep_size: bool) -> None:
-    """One random fault in a file."""
-    data = path.read_bytes()
-    worse = damage(data, chance)
-    path.write_bytes(worse.ljust(len(data), b"\0")[: len(data)] if keep_size else worse)
-
-
 def check_use(store: MessageStore) -> None:
     """Every look-up gives messages of this test, or a documented error."""
     for topic, queue_id in store.queues:
@@ -109,11 +95,11 @@ def test_damaged_log_of_boltmqs_keeps_every_message_before_the_damage(
 
 def check_damaged_log(original: Path, root: Path, options: StoreOptions, chance: random.Random, faults: int) -> None:
     """Damage a copy of a store's log, and open it."""
-    copy(original, root)
+    copy_store(original, root)
     segments = sorted((root / "commitlog").iterdir())
     before = b"".join(path.read_bytes() for path in segments)
     for _ in range(faults):
-        hurt(chance.choice(segments), chance, keep_size=True)
+        damage_file(chance.choice(segments), chance, keep_size=True)
     after = b"".join(path.read_bytes() for path in segments)
     damaged_from = next(
         (at for at, pair in enumerate(zip(before, after, strict=True)) if pair[0] != pair[1]), len(after)
@@ -134,10 +120,10 @@ def test_damage_anywhere_else_gives_a_store_or_a_documented_error(
     closed: Path, crashed: Path, root: Path, seed: int, clean: bool, keep_size: bool, faults: int
 ) -> None:
     chance = random.Random(seed)
-    copy(closed if clean else crashed, root)
+    copy_store(closed if clean else crashed, root)
     files = sorted(path for path in root.rglob("*") if path.is_file() and path.parent.name != "commitlog")
     for path in chance.choices(files, k=faults):
-        hurt(path, chance, keep_size)
+        damage_file(path, chance, keep_size=keep_size)
     try:
         store = MessageStore.open(root, SMALL, clock=Clock())
     except StoreError as error:
@@ -153,11 +139,8 @@ def test_damage_anywhere_else_gives_a_store_or_a_documented_error(
 
 @given(cut=st.integers(0, 2 * SMALL.segment_size_bytes))
 def test_log_cut_at_any_byte_keeps_every_whole_message(crashed: Path, root: Path, cut: int) -> None:
-    """After a power failure the segments have their size, and their last pages are zeros."""
-    copy(crashed, root)
-    for segment in (root / "commitlog").iterdir():
-        data = segment.read_bytes()
-        segment.write_bytes(data[: max(0, cut - int(segment.name))].ljust(len(data), b"\0"))
+    copy_store(crashed, root)
+    clear_behind(root / "commitlog", cut)
     # Nothing covers a record's properties: one that has lost the end of them passes for whole, as it does for RocketMQ.
     whole = [
         record

@@ -17,8 +17,8 @@ from commitlake.schemas.layouts.jmq.journal import JournalMessage
 from commitlake.schemas.layouts.jmq.offsets import ConsumedQueue
 from tests.support.hypothesis_profiles import load
 from tests.support.journal_stores import SMALL, all_messages, crash, fill, journal_records, message
-from tests.support.logs import damage
 from tests.support.message_stores import STORED_MS, Clock
+from tests.support.store_copies import clear_behind, copy_store, damage_file
 
 load()
 
@@ -56,12 +56,6 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "store"
 
 
-def copy(original: Path, root: Path) -> None:
-    """Give an example a store of its own."""
-    shutil.rmtree(root, ignore_errors=True)
-    shutil.copytree(original, root)
-
-
 def check_use(store: JournalStore) -> dict[int, JournalMessage]:
     """Every look-up gives messages of this test, or a documented error; gives what the queues lead to."""
     found: dict[int, JournalMessage] = {}
@@ -83,13 +77,11 @@ def test_damaged_journal_keeps_every_message_that_can_be_read(
     closed: Path, crashed: Path, root: Path, seed: int, clean: bool, faults: int, queues_too: bool
 ) -> None:
     chance = random.Random(seed)
-    copy(closed if clean else crashed, root)
+    copy_store(closed if clean else crashed, root)
     files = sorted((root / "journal").iterdir())
     before = b"".join(path.read_bytes() for path in files)
     for _ in range(faults):
-        path = chance.choice(files)
-        data = path.read_bytes()
-        path.write_bytes(damage(data, chance).ljust(len(data), b"\0")[: len(data)])
+        damage_file(chance.choice(files), chance, keep_size=True)
     after = b"".join(path.read_bytes() for path in files)
     if queues_too:
         shutil.rmtree(root / "queue")
@@ -114,12 +106,10 @@ def test_damage_anywhere_else_loses_no_message(
     closed: Path, crashed: Path, root: Path, seed: int, clean: bool, keep_size: bool, faults: int
 ) -> None:
     chance = random.Random(seed)
-    copy(closed if clean else crashed, root)
+    copy_store(closed if clean else crashed, root)
     files = sorted(path for path in root.rglob("*") if path.is_file() and path.parent.name != "journal")
     for path in chance.choices(files, k=faults):
-        data = path.read_bytes()
-        worse = damage(data, chance)
-        path.write_bytes(worse.ljust(len(data), b"\0")[: len(data)] if keep_size else worse)
+        damage_file(path, chance, keep_size=keep_size)
     try:
         store = JournalStore.open(root, SMALL, clock=Clock())
     except StoreError as error:
@@ -135,11 +125,8 @@ def test_damage_anywhere_else_loses_no_message(
 
 @given(cut=st.integers(0, 2 * SMALL.journal_file_size_bytes))
 def test_journal_cut_at_any_byte_keeps_every_whole_message(crashed: Path, root: Path, cut: int) -> None:
-    """After a power failure the files have their size, and their last pages are zeros."""
-    copy(crashed, root)
-    for file in (root / "journal").iterdir():
-        data = file.read_bytes()
-        file.write_bytes(data[: max(0, cut - int(file.name))].ljust(len(data), b"\0"))
+    copy_store(crashed, root)
+    clear_behind(root / "journal", cut)
     # Nothing covers a record's properties: one that has lost the end of them passes for whole.
     whole = [
         record

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from commitlake.broker_lite.shop.messages import Producer
+from commitlake.broker_lite.shop.written import DEFAULT_START_MS
 from commitlake.broker_lite.shop_traffic import (
     BOLTMQ_SHOP_OPTIONS,
-    DEFAULT_START_MS,
     SHOP_OPTIONS,
     ShopTraffic,
     fill_shop_store,

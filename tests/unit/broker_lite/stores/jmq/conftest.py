@@ -13,18 +13,6 @@ from tests.support.message_stores import Clock
 
 
 @pytest.fixture
-def clock() -> Clock:
-    """A clock that stands still."""
-    return Clock()
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    """The folder of a store that is not there yet."""
-    return tmp_path / "store"
-
-
-@pytest.fixture
 def store(root: Path, clock: Clock) -> Iterator[JournalStore]:
     """A small store on `clock`."""
     with JournalStore.open(root, SMALL, clock=clock) as opened:

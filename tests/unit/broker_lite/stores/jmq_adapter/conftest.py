@@ -15,18 +15,6 @@ from tests.support.message_stores import Clock
 
 
 @pytest.fixture
-def clock() -> Clock:
-    """A clock that stands still."""
-    return Clock()
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    """The folder of a store that is not there yet."""
-    return tmp_path / "store"
-
-
-@pytest.fixture
 def dispatcher(root: Path, clock: Clock) -> Iterator[Dispatcher]:
     """A broker on a small store."""
     opened = open_jmq_broker(root, clock)

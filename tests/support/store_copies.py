@@ -1,0 +1,34 @@
+"""Copies of a store to damage, a file at a time."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from pathlib import Path
+
+from tests.support.logs import damage
+
+
+def copy_store(original: Path, root: Path) -> None:
+    """Make a folder a copy of a store, whatever it has been."""
+    shutil.rmtree(root, ignore_errors=True)
+    shutil.copytree(original, root)
+
+
+def damage_file(path: Path, chance: random.Random, *, keep_size: bool) -> None:
+    """Put one random fault into a file."""
+    data = path.read_bytes()
+    worse = damage(data, chance)
+    path.write_bytes(worse.ljust(len(data), b"\0")[: len(data)] if keep_size else worse)
+
+
+def clear_behind(log: Path, cut: int) -> None:
+    """Make a log what a power failure leaves of it: its files have their size, and their last pages are zeros.
+
+    Args:
+        log: the folder of its files, each named by its first offset.
+        cut: the offset from which on there are zeros.
+    """
+    for file in log.iterdir():
+        data = file.read_bytes()
+        file.write_bytes(data[: max(0, cut - int(file.name))].ljust(len(data), b"\0"))
