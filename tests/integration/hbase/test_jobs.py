@@ -24,7 +24,7 @@ TABLE = "by_jobs"
 
 
 @pytest.fixture(scope="module")
-def place(spark: SparkSession, hbase: HBase, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def place(hbase: HBase, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a store and a lake that HBase has followed over two runs."""
     root = tmp_path_factory.mktemp("jobs")
     sent = messages(300)
@@ -39,7 +39,8 @@ def place(spark: SparkSession, hbase: HBase, tmp_path_factory: pytest.TempPathFa
 def run_archive(root: Path, hbase: HBase) -> int:
     """What a scheduler would see."""
     to_hbase = ["--hbase", f"127.0.0.1:{hbase.thrift_port}", "--hbase-option", f"table={TABLE}"]
-    return archive.main(["--store", str(root / "store"), "--broker", "a", "--lake", str(root / "lake"), *to_hbase])
+    arguments = ["--store", str(root / "store"), "--broker", "a", "--lake", str(root / "lake"), "--local"]
+    return archive.main([*arguments, *to_hbase])
 
 
 def ask(place: Path, capsys: pytest.CaptureFixture[str], *arguments: str) -> list[dict[str, object]]:
@@ -64,7 +65,7 @@ def test_both_ways_give_the_same(
 
 
 def test_the_audit_sees_one_message_missing_in_hbase(
-    place: Path, hbase: HBase, capsys: pytest.CaptureFixture[str]
+    spark: SparkSession, place: Path, hbase: HBase, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server = ["--hbase", f"127.0.0.1:{hbase.thrift_port}", "--hbase-table", TABLE]
     arguments = ["--lake", str(place / "lake"), *server, "--no-bodies", "--quiet", "--output", "json"]
@@ -93,7 +94,7 @@ def test_hbase_that_is_down_does_not_keep_the_archive_from_committing(
         for message in messages(20, seed=5):
             store.put(message)
     nobody = ["--hbase", "127.0.0.1:1", "--hbase-option", "retrySeconds=1", "--hbase-option", "connectSeconds=1"]
-    arguments = ["--store", str(place / "store"), "--broker", "a", "--lake", str(place / "lake"), *nobody]
+    arguments = ["--store", str(place / "store"), "--broker", "a", "--lake", str(place / "lake"), "--local", *nobody]
     assert archive.main(arguments) == 1
     assert "127.0.0.1:1" in capsys.readouterr().err
     assert len(ask(place, capsys, "--limit", "0")) == 320

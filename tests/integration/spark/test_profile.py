@@ -211,7 +211,6 @@ def parts_of(table: DeltaTable) -> Iterator[pa.Table]:
         yield pq.ParquetFile(uri).read()
 
 
-@pytest.mark.each_version
 def test_a_real_store_its_table_and_its_tasks_have_one_profile(
     spark: SparkSession, recorded_store: RecordedStore, archived: DeltaTable
 ) -> None:
