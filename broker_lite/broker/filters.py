@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import NamedTuple
 
-from commitlake.broker_lite.broker.sql92 import SqlError, compile_sql92
 from commitlake.schemas.errors import CommitLakeError
 from commitlake.schemas.layouts.rocketmq.commitlog import parse_message
 from commitlake.schemas.remoting.heartbeats import SQL92_EXPRESSION, TAG_EXPRESSION, SubscriptionData
+from commitlake.schemas.remoting.sql92 import SqlError, compile_sql92
 
 MAX_EXPRESSION_LENGTH = 16_384
 """Of tags, or of SQL92; RocketMQ has no limit."""

@@ -6,8 +6,8 @@ has changed since the last one: of two snapshots at once, one is taken anew.
 
 from __future__ import annotations
 
+import datetime
 import secrets
-from collections.abc import Collection
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -18,7 +18,7 @@ from commitlake.connectors.lake.committer import advance, open_or_create
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.plain_files import write_plain_file
 from commitlake.connectors.lake.reader import NoTableError, open_table, run_sql
-from commitlake.connectors.lake.sql import text_literal
+from commitlake.connectors.lake.sql import text_literal, timestamp_literal
 from commitlake.schemas.tables.consumer_offsets import CONSUMER_OFFSETS
 from commitlake.schemas.tables.subscriptions import SUBSCRIPTIONS
 
@@ -47,22 +47,50 @@ def version_of(table: DeltaTable | None, broker: str) -> int | None:
     return None if table is None else table.transaction_version(_application(broker))
 
 
-def newest_rows(table: DeltaTable, name: str, broker: str) -> pa.Table:
-    """Return the last row of each key of a store."""
+def newest_rows(table: DeltaTable, name: str, broker: str, until: datetime.datetime | None = None) -> pa.Table:
+    """Return the last row of each key of a store, at or before a time."""
+    before = [] if until is None else [f"as_of <= {timestamp_literal(until)}"]
+    return _ranked(table, name, [_of(broker), *before], "DESC")
+
+
+def next_rows(table: DeltaTable, name: str, broker: str, after: datetime.datetime) -> pa.Table:
+    """Return the first row of each key of a store after a time."""
+    return _ranked(table, name, [_of(broker), f"as_of > {timestamp_literal(after)}"], "ASC")
+
+
+def rows_between(
+    table: DeltaTable, name: str, broker: str, start: datetime.datetime, end: datetime.datetime
+) -> pa.Table:
+    """Return a store's rows from a time to another, both included, oldest first."""
+    times = f"as_of >= {timestamp_literal(start)} AND as_of <= {timestamp_literal(end)}"
+    return run_sql(table, name, f"SELECT * FROM {name} WHERE {_of(broker)} AND {times} ORDER BY as_of").read_all()
+
+
+def snapshot_brokers(table: DeltaTable, name: str) -> list[str]:
+    """Return the names of the stores that a table has snapshots of, sorted."""
+    found = run_sql(table, name, f"SELECT DISTINCT broker FROM {name} ORDER BY broker").read_all()
+    names: list[str] = found.column("broker").to_pylist()
+    return names
+
+
+def _of(broker: str) -> str:
+    return f"broker = {text_literal(broker)}"
+
+
+def _ranked(table: DeltaTable, name: str, conditions: list[str], order: str) -> pa.Table:
+    """Return the first row of each key, in an order of time."""
     keys = ", ".join(f'"{key}"' for key in _KEYS[name])
+    where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
     sql = (
-        f"SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY {keys} ORDER BY as_of DESC) AS place FROM {name} "
-        f"WHERE broker = {text_literal(broker)}) WHERE place = 1"
+        f"SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY {keys} ORDER BY as_of {order}) AS place "
+        f"FROM {name} {where}) WHERE place = 1"
     )
     return run_sql(table, name, sql).read_all().drop_columns(["place"])
 
 
-def read_history(table: DeltaTable, name: str, brokers: Collection[str] | None = None) -> pa.Table:
-    """Return all rows of some stores, or of all, oldest first; rows that two processes added at once come once."""
-    where = ""
-    if brokers is not None:
-        where = f"WHERE broker IN ({', '.join(map(text_literal, brokers)) or 'NULL'})"
-    return run_sql(table, name, f"SELECT * FROM {name} {where} ORDER BY as_of").read_all()
+def read_history(table: DeltaTable, name: str) -> pa.Table:
+    """Return all rows, oldest first."""
+    return run_sql(table, name, f"SELECT * FROM {name} ORDER BY as_of").read_all()
 
 
 def append_snapshot(lake: LakePaths, name: str, broker: str, rows: pa.Table, version: int | None) -> bool:

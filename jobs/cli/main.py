@@ -20,6 +20,7 @@ JOBS = {
     "restore": "make a store that a broker starts from, out of the lake, as it was at any time; needs no Spark",
     "query": "ask the lake: by topic, key, id, time or SQL; starts without a JVM",
     "dump": "print a store's records, queues or index as JSON lines; needs no Spark",
+    "lag": "tell how far consumer groups are behind, now or at a past time; needs no Spark",
     "snapshot": "keep how far consumer groups have come, from a store or a live broker; needs no Spark",
     "guard": "tell which segments a broker will delete, when, and whether they are archived",
     "maintain": "merge small files, drop what is old, clean up; needs no Spark",

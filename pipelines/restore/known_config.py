@@ -12,8 +12,8 @@ from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.store_config import GROUP, SETTING, TOPIC, read_store_config
 from commitlake.pipelines.rebuild.settings import Wanted
 from commitlake.pipelines.restore.errors import RestoreError
-from commitlake.pipelines.verify.observed_delays import MAX_LEVELS, with_observed
-from commitlake.schemas.layouts.numbers import INT32_MAX, INT64_MAX, int_within, parse_int
+from commitlake.pipelines.verify.observed_delays import archived_levels
+from commitlake.schemas.layouts.numbers import INT32_MAX, int_within
 from commitlake.schemas.remoting.fastjson import serialize_fastjson
 
 _POLICY, _COMPACTION = "cleanup.policy", "COMPACTION"
@@ -72,16 +72,7 @@ class KnownConfig:
         return int_within(self.settings.get(name), 1, INT32_MAX)
 
     def _delay_levels(self) -> tuple[int, ...] | None:
-        """Return the delays of all levels, with RocketMQ's defaults for those that the lake does not have."""
-        found = self.settings.get("delay_levels_ms")
-        if not isinstance(found, dict) or not found:
-            return None
-        known = {
-            level: delay
-            for text, value in found.items()
-            if (level := parse_int(text, 1, MAX_LEVELS)) and (delay := int_within(value, 1, INT64_MAX))
-        }
-        return with_observed(known) if known else None
+        return archived_levels(self.settings)
 
 
 def read_known_config(lake: LakePaths, broker: str, at: datetime.datetime | None) -> KnownConfig:

@@ -141,7 +141,7 @@ def _offset_rows(progress: Progress, known: list[Row]) -> list[Row] | None:
         if kind == OffsetKind.TIMER_TIME and kind in last and as_of - last[kind] < HEARTBEAT:
             moved = {}  # it moves every second, with or without timers
         if moved or kind not in last or as_of - last[kind] >= HEARTBEAT:
-            whole = {"topic": None, "queue_id": None, "log_end": progress.log_end}
+            whole = {"topic": None, "queue_id": None, "log_end": progress.log_end, "log_start": progress.log_start}
             rows.append(_offset_row(progress, as_of, Position(kind, "", "", 0), None) | whole)
         rows += [_offset_row(progress, as_of, position, offset) for position, offset in sorted(moved.items())]
     return rows

@@ -132,6 +132,7 @@ def _progress(
         offsets=offsets,
         subscribed_as_of=written.get(_FILTERS),
         subscriptions=subscriptions,
+        log_start=min((segment.base_offset for segment in store.segments), default=None),
         unreadable=tuple(f"{root / name}: {why}" for name, why in unreadable.files.items()),
         note=note,
     )

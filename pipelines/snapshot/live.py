@@ -55,17 +55,26 @@ def ask_progress(admin: Admin, broker_name: str, name: str | None = None) -> Pro
     subscriptions: dict[GroupTopic, Subscription] = {}
     for group in sorted(group for group in groups if not is_system_group(group)):
         subscriptions |= _subscriptions(group, _connections(admin, group, broker_name))
-    log_end = _log_end(admin, broker_name)
-    return Progress(name or broker_name, Source.BROKER, taken, offsets, subscribed_at, subscriptions, log_end=log_end)
+    runtime = _runtime(admin, broker_name)
+    return Progress(
+        broker=name or broker_name,
+        source=Source.BROKER,
+        taken=taken,
+        offsets=offsets,
+        subscribed_as_of=subscribed_at,
+        subscriptions=subscriptions,
+        log_end=parse_int64(runtime.get("commitLogMaxOffset", "")),
+        log_start=parse_int64(runtime.get("commitLogMinOffset", "")),
+    )
 
 
-def _log_end(admin: Admin, broker_name: str) -> int | None:
-    """Return where the broker's log ends; None where a broker 4.9 that has just started fails to answer."""
+def _runtime(admin: Admin, broker_name: str) -> Mapping[str, str]:
+    """Return what a broker tells of itself; nothing where a broker 4.9 that has just started fails to answer."""
     try:
-        return parse_int64(admin.runtime(broker_name).get("commitLogMaxOffset", ""))
+        return admin.runtime(broker_name)
     except RefusedError as error:
         if error.code == ResponseCode.SYSTEM_ERROR:
-            return None
+            return {}
         raise
 
 

@@ -83,6 +83,7 @@ class Progress:
         subscribed_as_of: the time that the subscriptions are true of; None where they were not read.
         subscriptions: what the groups want.
         log_end: physical offset where the log ended when the offsets had been read; None where not known.
+        log_start: physical offset where the log began; None where not known.
         unreadable: sentences about files that are there and could not be read.
         note: a sentence about what is not there; empty where nothing is missing.
     """
@@ -94,5 +95,6 @@ class Progress:
     subscribed_as_of: datetime.datetime | None = None
     subscriptions: Mapping[GroupTopic, Subscription] = field(default_factory=dict)
     log_end: int | None = None
+    log_start: int | None = None
     unreadable: tuple[str, ...] = ()
     note: str = ""

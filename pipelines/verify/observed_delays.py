@@ -17,6 +17,7 @@ from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.log_records import LogRecords
 from commitlake.connectors.formats.facts.queue_layouts import QueueLayout
 from commitlake.pipelines.verify.queue_files import QueueFiles
+from commitlake.schemas.layouts.numbers import INT64_MAX, int_within, parse_int
 from commitlake.schemas.layouts.rocketmq.delay_levels import DEFAULT_DELAY_LEVELS_MS, DELAY_UNIT_MS
 
 SAMPLE_ENTRIES = 64
@@ -97,6 +98,26 @@ def with_observed(observed: Mapping[int, int]) -> tuple[int, ...]:
         default = DEFAULT_DELAY_LEVELS_MS[place] if place < len(DEFAULT_DELAY_LEVELS_MS) else int(delays[place - 1])
         delays[place] = observed.get(place + 1, default)
     return tuple(delays.tolist())
+
+
+def archived_levels(settings: Mapping[str, object]) -> tuple[int, ...] | None:
+    """Return the delays of all levels, as the table `store_config` has them.
+
+    Args:
+        settings: A store's settings.
+
+    Returns:
+        The delays, with RocketMQ's defaults for levels that the table does not have; None where it has none at all.
+    """
+    found = settings.get("delay_levels_ms")
+    if not isinstance(found, dict):
+        return None
+    known = {
+        level: delay
+        for text, value in found.items()
+        if (level := parse_int(text, 1, MAX_LEVELS)) and (delay := int_within(value, 1, INT64_MAX))
+    }
+    return with_observed(known) if known else None
 
 
 def differing_levels(observed: Mapping[int, int]) -> tuple[int, ...]:

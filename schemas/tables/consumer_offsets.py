@@ -37,5 +37,10 @@ CONSUMER_OFFSETS = StructType(
             LongType(),
             "in the row of a snapshot as a whole: physical offset where the broker's log ended; null where not known",
         ),
+        column(
+            "log_start",
+            LongType(),
+            "in the row of a snapshot as a whole: physical offset where the broker's log began; null where not known",
+        ),
     ]
 )

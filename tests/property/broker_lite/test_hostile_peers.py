@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from commitlake.broker_lite.broker.broker import Broker
 from commitlake.broker_lite.broker.options import BrokerOptions
-from commitlake.broker_lite.broker.sql92 import SqlError, compile_sql92
 from commitlake.broker_lite.handlers.dispatcher import HANDLERS, Dispatcher
 from commitlake.broker_lite.nameserver import NameServer
 from commitlake.broker_lite.protocol import Channel, FrameReader
@@ -26,6 +25,7 @@ from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 from commitlake.schemas.remoting.codes import RequestCode
 from commitlake.schemas.remoting.frames import FLAG_RESPONSE, Command, SerializeType, serialize_command
+from commitlake.schemas.remoting.sql92 import SqlError, compile_sql92
 from commitlake.schemas.remoting.tls_contexts import ServerTls, client_context, server_context
 from commitlake.schemas.remoting.tls_properties import TlsMode, parse_tls_properties
 from commitlake.schemas.remoting.tls_stream import TlsStream

@@ -25,7 +25,9 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
-from commitlake.broker_lite.broker.sql92_conditions import (
+from commitlake.schemas.errors import CommitLakeError
+from commitlake.schemas.layouts.numbers import parse_decimal, parse_int64
+from commitlake.schemas.remoting.sql92_conditions import (
     Condition,
     Operand,
     Properties,
@@ -37,8 +39,6 @@ from commitlake.broker_lite.broker.sql92_conditions import (
     ordered,
     text_test,
 )
-from commitlake.schemas.errors import CommitLakeError
-from commitlake.schemas.layouts.numbers import parse_decimal, parse_int64
 
 MAX_LENGTH = 16_384
 MAX_TERMS = 256
@@ -90,6 +90,16 @@ def compile_sql92(expression: str) -> Callable[[Properties], bool]:
     condition = parser.expression()
     parser.expect_end()
     return lambda properties: condition(properties) is True
+
+
+def property_names(expression: str) -> frozenset[str]:
+    """Return the names of the properties that an expression reads.
+
+    Raises:
+        SqlError: if it is none.
+    """
+    compile_sql92(expression)
+    return frozenset(token.text for token in _tokens(expression) if token.kind == "word")
 
 
 def _tokens(expression: str) -> list[_Token]:

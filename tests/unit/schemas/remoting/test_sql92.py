@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from commitlake.broker_lite.broker.sql92 import MAX_DEPTH, MAX_LENGTH, SqlError, compile_sql92
+from commitlake.schemas.remoting.sql92 import MAX_DEPTH, MAX_LENGTH, SqlError, compile_sql92
 
 PROPERTIES = {"a": "5", "b": "abc", "c": "-2.5", "d": "true", "it's": "x", "e": "it's"}
 

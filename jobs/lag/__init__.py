@@ -1,0 +1,1 @@
+"""`commitlake lag`: how far consumer groups are behind."""

@@ -1,0 +1,173 @@
+"""Tell how far consumer groups are behind: now, or at any past minute.
+
+    commitlake lag --lake /data/lake
+    commitlake lag --store /data/rocketmq/store
+
+Reads `messages`, `consumer_offsets` and `subscriptions` of a lake, or a store's own log and offsets; writes a row for
+each group, topic and queue to standard output, and one for each delay level, for timers and for half messages of
+transactions. It never starts Spark. Messages that a group's filter leaves out do not count. Exit codes: 0; 2 for a
+wrong lake, store or option; 3 where a row meets a condition of --fail-if, or the lag of a store is not known.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from commitlake.jobs.cli.command import JobError, job_parser, run_job
+from commitlake.jobs.cli.layouts import FOLDERS, add_layout_argument, layout_of
+from commitlake.jobs.cli.names import warn
+from commitlake.jobs.cli.terminal import print_line
+from commitlake.jobs.cli.times import join_times, parse_time
+from commitlake.jobs.lag.conditions import parse_condition
+from commitlake.schemas.errors import ExitCode
+
+if TYPE_CHECKING:
+    from commitlake.pipelines.lag.answer import Answer
+    from commitlake.pipelines.lag.measure import Choice, Lag
+    from commitlake.pipelines.lag.wanted import Wanted
+    from commitlake.pipelines.snapshot.progress import GroupTopic
+
+DESCRIPTION = (
+    "Tell how many messages, how many bytes and how long consumer groups are behind, for each group, topic and queue. "
+    "Messages that a group's filter leaves out, by tag or SQL92, do not count. From a lake, the time is that of the "
+    "last snapshot ('commitlake snapshot', or each run of 'archive'), or any time before (--at): between two snapshots "
+    "figures have bounds. From a store (--store), nothing need be archived."
+)
+EXAMPLES = (
+    ("lag --lake /data/lake", "all groups that are behind, the worst first"),
+    ("lag --lake /data/lake --group shipping --all", "one group, every queue"),
+    ("lag --lake /data/lake --at 2026-11-20T14:05", "as it was at that minute"),
+    ("lag --store /data/rocketmq/store", "a store of which nothing is archived"),
+    ("lag --store /data/rocketmq/store --filter 'shipping@orders=paid || refunded'", "a filter that no file tells"),
+    ("lag --lake /data/lake --fail-if 'time_lag > 10m' --fail-if 'verdict = stopped'", "for a check: exit code 3"),
+    ("lag --lake /data/lake --all --output jsonl | jq .messages_max", "for a program"),
+)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The job's arguments."""
+    parser = job_parser("lag", DESCRIPTION, EXAMPLES)
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--lake", metavar="PLACE", help="the lake: a folder, or s3://bucket/prefix")
+    source.add_argument("--store", metavar="PATH", help=f"a store folder (the one that holds {FOLDERS}), or a glob")
+    parser.add_argument("--s3-endpoint", metavar="URL", help="object store other than Amazon's")
+    parser.add_argument("--s3-region", metavar="NAME", help="region of the bucket")
+    at_help = "with --lake: a past time, as 2026-11-20T14:05, ms since 1970, or -2h (default: the last snapshot)"
+    parser.add_argument("--at", type=parse_time, metavar="TIME", help=at_help)
+    parser.add_argument(
+        "--broker", action="append", default=[], metavar="NAME", help="this store only; may be repeated"
+    )
+    parser.add_argument("--group", action="append", default=[], metavar="NAME", help="this group only; may be repeated")
+    parser.add_argument("--topic", action="append", default=[], metavar="NAME", help="this topic only; may be repeated")
+    add_layout_argument(parser)
+    filter_help = "what a group wants of a topic: tags with || between, or sql:EXPRESSION; goes before what is known"
+    parser.add_argument(
+        "--filter", action="append", default=[], type=_filter, metavar="GROUP@TOPIC=FILTER", help=filter_help
+    )
+    parser.add_argument("--all", action="store_true", help="print groups that are not behind, too")
+    parser.add_argument("--output", choices=("table", "jsonl", "csv"), default="table", help="(default: table)")
+    fail_help = (
+        "exit with 3 if a row meets this: messages, bytes, time_lag or verdict, > >= < <= or =, and a value; of a "
+        "figure with bounds the upper one counts; may be repeated"
+    )
+    parser.add_argument(
+        "--fail-if", action="append", default=[], type=parse_condition, metavar="CONDITION", help=fail_help
+    )
+    return parser
+
+
+def _filter(text: str) -> tuple[str, str, str]:
+    place, equals, expression = text.partition("=")
+    group, at, topic = place.strip().rpartition("@")
+    if not equals or not at or not group or not topic or not expression.strip():
+        raise argparse.ArgumentTypeError(
+            f"{text!r}: expected GROUP@TOPIC=FILTER, as in 'shipping@orders=paid || refunded'"
+        )
+    return group, topic, expression.strip()
+
+
+def job(arguments: argparse.Namespace) -> ExitCode:
+    """Measure, print, and judge."""
+    from commitlake.jobs.cli.rows_output import write
+    from commitlake.jobs.lag.rows import PLAIN_COLUMNS, TABLE_COLUMNS, plain_rows, summary, table_rows, worst_first
+
+    if arguments.store is not None and arguments.at is not None:
+        raise JobError(
+            "--at goes with --lake", "a store keeps no history of its groups; 'commitlake snapshot' makes one"
+        )
+    answer = _of_lake(arguments) if arguments.lake is not None else _of_stores(arguments)
+    failing = [(row, condition) for row in answer.rows for condition in arguments.fail_if if condition.holds(row)]
+    rows = worst_first(row for row in answer.rows if arguments.all or _is_behind(row))
+    if arguments.output == "table":
+        write("table", table_rows(rows), list(TABLE_COLUMNS))
+    else:
+        write(arguments.output, plain_rows(rows), list(PLAIN_COLUMNS))
+    sys.stdout.flush()
+    for sentence in answer.missing:
+        warn("commitlake lag", sentence)
+    if not arguments.quiet:
+        times = sorted({row.as_of for row in answer.rows})
+        as_of = f", as of {times[0]:%Y-%m-%dT%H:%M:%SZ}" if times else ""
+        print_line(f"{summary(answer.rows)}{as_of}")
+    for row, condition in failing:
+        where = f"{row.group or row.kind} on {row.topic}, queue {row.queue_id}"
+        print_line(f"failed: {where}: {condition.text}")
+    return ExitCode.DAMAGE if failing or answer.missing else ExitCode.OK
+
+
+def _is_behind(row: Lag) -> bool:
+    from commitlake.pipelines.lag.verdicts import Verdict
+
+    return bool(row.messages.high is None or row.messages.high) or row.judged.verdict is not Verdict.OK
+
+
+def _choice(arguments: argparse.Namespace) -> tuple[Choice, dict[GroupTopic, Wanted]]:
+    from commitlake.pipelines.lag.measure import Choice
+    from commitlake.pipelines.lag.wanted import Wanted
+    from commitlake.pipelines.snapshot.progress import GroupTopic
+    from commitlake.schemas.remoting.heartbeats import SQL92_EXPRESSION, TAG_EXPRESSION
+
+    given = {}
+    for group, topic, text in arguments.filter:
+        is_sql = text.startswith("sql:")
+        expression = text.removeprefix("sql:").strip()
+        wanted = Wanted.of(SQL92_EXPRESSION if is_sql else TAG_EXPRESSION, expression)
+        if wanted.problem:
+            raise JobError(f"--filter {group}@{topic}: {wanted.problem}")
+        given[GroupTopic(group, topic)] = wanted
+    return Choice(frozenset(arguments.group), frozenset(arguments.topic)), given
+
+
+def _of_lake(arguments: argparse.Namespace) -> Answer:
+    from commitlake.jobs.cli.lake_names import check_brokers
+    from commitlake.jobs.cli.places import lake_of
+    from commitlake.pipelines.lag.answer import lag_of_lake
+
+    lake = lake_of(arguments)
+    check_brokers(lake, arguments.broker)
+    choice, given = _choice(arguments)
+    return lag_of_lake(lake, arguments.at, choice, arguments.broker, given)
+
+
+def _of_stores(arguments: argparse.Namespace) -> Answer:
+    from commitlake.connectors.formats.engine.stores import find_stores
+    from commitlake.pipelines.lag.answer import Answer, lag_of_store
+
+    choice, given = _choice(arguments)
+    now = datetime.datetime.now(datetime.UTC)
+    stores = find_stores(arguments.store, None, layout_of(arguments).formats)
+    stores = [store for store in stores if not arguments.broker or store.broker in arguments.broker]
+    if not stores:
+        raise JobError(f"--broker: {arguments.store} gives no store of that name")
+    answers = [lag_of_store(store, now, choice, given) for store in stores]
+    rows = [row for answer in answers for row in answer.rows]
+    return Answer(rows, [sentence for answer in answers for sentence in answer.missing])
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """`commitlake lag`."""
+    return run_job(build_parser(), job, join_times(sys.argv[1:] if argv is None else argv, "--at"))

@@ -1,0 +1,70 @@
+"""`--fail-if 'time_lag > 10m'`: conditions on rows of lag that make the job fail."""
+
+from __future__ import annotations
+
+import argparse
+import operator
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from commitlake.jobs.cli.durations import parse_duration
+from commitlake.pipelines.lag.measure import Lag
+from commitlake.pipelines.lag.verdicts import Verdict
+from commitlake.schemas.layouts.numbers import INT64_MAX, parse_int
+
+_CONDITION = re.compile(r"\s*(messages|bytes|time_lag|verdict)\s*(>=|<=|>|<|=)\s*(\S+)\s*")
+_ORDERS: dict[str, Callable[[float, float], bool]] = {
+    ">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le, "=": operator.eq,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A condition.
+
+    Attributes:
+        text: As it was given.
+        field: messages, bytes, time_lag or verdict.
+        sign: How it is compared.
+        value: With what: seconds for time_lag, a verdict's name for verdict.
+    """
+
+    text: str
+    field: str
+    sign: str
+    value: float | str
+
+    def holds(self, row: Lag) -> bool:
+        """Return whether a row meets it; of a figure with bounds, the upper one counts, the lower if there is none."""
+        if self.field == "verdict":
+            return row.judged.verdict == self.value
+        bounds = {"messages": row.messages, "bytes": row.bytes, "time_lag": row.seconds}[self.field]
+        assert not isinstance(self.value, str)
+        return _ORDERS[self.sign](bounds.low if bounds.high is None else bounds.high, self.value)
+
+
+def parse_condition(text: str) -> Condition:
+    """Return the condition in a text.
+
+    Raises:
+        argparse.ArgumentTypeError: It is none.
+    """
+    match = _CONDITION.fullmatch(text)
+    if match is None:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no condition: expected messages, bytes, time_lag or verdict, one of > >= < <= =, and a "
+            "value, as in 'time_lag > 10m', 'messages >= 1000' or 'verdict = stalled'"
+        )
+    field, sign, value = match.groups()
+    if field == "verdict":
+        names = [str(verdict) for verdict in Verdict]
+        if sign != "=" or value not in names:
+            raise argparse.ArgumentTypeError(f"{text!r}: expected verdict = one of {', '.join(names)}")
+        return Condition(text, field, sign, value)
+    if field == "time_lag":
+        return Condition(text, field, sign, parse_duration(value).total_seconds())
+    number = parse_int(value, 0, INT64_MAX)
+    if number is None:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a whole number behind {sign}, found {value!r}")
+    return Condition(text, field, sign, number)

@@ -1,0 +1,108 @@
+"""Rows of lag as they are printed."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from commitlake.jobs.cli.durations import duration_text
+from commitlake.jobs.cli.sizes import size_text
+from commitlake.pipelines.lag.measure import Bounds, Lag
+from commitlake.pipelines.lag.verdicts import Verdict
+
+TABLE_COLUMNS = (
+    "group", "topic", "queue_id", "messages", "time_lag", "bytes", "consume_tps", "drain", "verdict", "filter", "why",
+)  # fmt: skip
+PLAIN_COLUMNS = (
+    "broker", "kind", "group", "topic", "queue_id", "as_of", "offset_min", "offset_max", "end", "difference",
+    "messages_min", "messages_max", "bytes_min", "bytes_max", "time_lag_s_min", "time_lag_s_max", "next_message_time",
+    "consume_tps", "produce_tps", "drain_s", "verdict", "filter", "members", "notes",
+)  # fmt: skip
+Row = dict[str, Any]
+
+
+def worst_first(rows: Iterable[Lag]) -> list[Lag]:
+    """Return rows by gravity of their verdicts, then by time."""
+    return sorted(
+        rows, key=lambda row: (-row.judged.verdict.gravity, -(row.seconds.high or row.seconds.low), row.topic)
+    )
+
+
+def table_rows(rows: Iterable[Lag]) -> Iterator[Row]:
+    """Yield rows for people."""
+    for row in rows:
+        drain = None if row.messages.high is None else row.judged.drain_seconds(int(row.messages.high))
+        yield {
+            "group": row.group or f"({row.kind})",
+            "topic": row.topic,
+            "queue_id": row.queue_id,
+            "messages": _bounded(row.messages, lambda number: f"{number:,.0f}"),
+            "time_lag": _bounded(row.seconds, _seconds_text),
+            "bytes": _bounded(row.bytes, size_text),
+            "consume_tps": None if row.judged.consume_tps is None else f"{row.judged.consume_tps:,.1f}",
+            "drain": None if not drain else _seconds_text(drain),
+            "verdict": str(row.judged.verdict),
+            "filter": row.filter,
+            "why": "; ".join(row.notes),
+        }
+
+
+def _seconds_text(seconds: float) -> str:
+    return duration_text(datetime.timedelta(seconds=seconds))
+
+
+def _bounded(bounds: Bounds, text: Any) -> str:
+    if bounds.high is None:
+        return f"{text(bounds.low)} or more"
+    return text(bounds.low) if bounds.is_exact else f"{text(bounds.low)} to {text(bounds.high)}"
+
+
+def plain_rows(rows: Iterable[Lag]) -> Iterator[Row]:
+    """Yield rows for programs."""
+    for row in rows:
+        judged = row.judged
+        yield {
+            "broker": row.broker,
+            "kind": row.kind,
+            "group": row.group or None,
+            "topic": row.topic,
+            "queue_id": row.queue_id,
+            "as_of": _time_text(row.as_of),
+            "offset_min": row.offset.low,
+            "offset_max": row.offset.high,
+            "end": row.end,
+            "difference": None if row.end is None else row.end - row.offset.low,
+            "messages_min": int(row.messages.low),
+            "messages_max": None if row.messages.high is None else int(row.messages.high),
+            "bytes_min": int(row.bytes.low),
+            "bytes_max": None if row.bytes.high is None else int(row.bytes.high),
+            "time_lag_s_min": row.seconds.low,
+            "time_lag_s_max": row.seconds.high,
+            "next_message_time": None if row.next_time is None else _time_text(row.next_time),
+            "consume_tps": judged.consume_tps,
+            "produce_tps": judged.produce_tps,
+            "drain_s": None if row.messages.high is None else judged.drain_seconds(int(row.messages.high)),
+            "verdict": str(judged.verdict),
+            "filter": row.filter,
+            "members": row.members,
+            "notes": list(row.notes),
+        }
+
+
+def _time_text(moment: datetime.datetime) -> str:
+    return moment.astimezone(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
+
+
+def summary(rows: Sequence[Lag]) -> str:
+    """Return a sentence on all rows."""
+    groups = {row.group for row in rows if row.kind in {"group", "retry"}}
+    behind = {row.group for row in rows if row.messages.low or row.messages.high is None or row.messages.high}
+    if not rows:
+        return "no group has an offset"
+    worst = worst_first(rows)[0]
+    told = f"{len(groups)} groups, {len(behind & groups)} of them behind"
+    if worst.judged.verdict is Verdict.OK:
+        return told
+    place = f"{worst.group or worst.kind} on {worst.topic}, queue {worst.queue_id}"
+    return f"{told}; worst: {place}, is {worst.judged.verdict}"

@@ -1,0 +1,261 @@
+"""The lag of every group in every queue of a store at a time.
+
+Where an offset is not known exactly, a row has bounds: at least what is behind the largest offset that the group can
+have had, at most what is behind the smallest.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+
+from commitlake.pipelines.lag.counting import COLUMNS, BacklogCounter, Behind, Cursor, Queue
+from commitlake.pipelines.lag.offsets import Moment, OffsetAt
+from commitlake.pipelines.lag.queues import QueueSpan, Times
+from commitlake.pipelines.lag.subscriptions import SubscribedAt
+from commitlake.pipelines.lag.verdicts import Judged, Movement, judge
+from commitlake.pipelines.lag.wanted import Wanted
+from commitlake.pipelines.snapshot.progress import GroupTopic, OffsetKind, Position
+from commitlake.schemas.layouts.rocketmq.topics import RETRY_PREFIX, is_system_group
+from commitlake.schemas.times import EPOCH, MILLISECOND, epoch_ms
+
+
+class Messages(Protocol):
+    """The messages of one store: `LakeMessages` or `StoreMessages`."""
+
+    def spans(self, times: Times, topics: Collection[str] | None = None) -> dict[Queue, QueueSpan]:
+        """Return where each queue begins and ends."""
+
+    def batches(
+        self, starts: Mapping[Queue, int], columns: Collection[str], until: datetime.datetime | None
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the messages of some queues from an offset on, others among them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """A figure between two bounds.
+
+    Attributes:
+        low: At least so much.
+        high: At most; None where there is no limit that is known.
+    """
+
+    low: float
+    high: float | None
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the figure is known."""
+        return self.low == self.high
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """A row: a group in a queue.
+
+    Attributes:
+        broker: The store's name.
+        kind: group; retry, of `%RETRY%` topics; delay, timer or half, see `waiting`.
+        as_of: The time that this is true of.
+        offset: The next message that the group consumes.
+        end: Offset of the queue's next message; None where no message of the queue is known.
+        messages: Messages behind that the group wants.
+        bytes: Of their records.
+        seconds: How long the next one has been waiting.
+        next_time: When the next one was stored; None where none is known to be behind.
+        judged: The verdict.
+        filter: What the group wants, as text; None where not known.
+        members: Its clients; None where not known.
+        notes: Sentences on what is to be known of these figures.
+    """
+
+    broker: str
+    kind: str
+    group: str
+    topic: str
+    queue_id: int
+    as_of: datetime.datetime
+    offset: OffsetAt
+    end: int | None
+    messages: Bounds
+    bytes: Bounds
+    seconds: Bounds
+    next_time: datetime.datetime | None
+    judged: Judged
+    filter: str | None = None
+    members: int | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which groups and topics are of interest; empty is all."""
+
+    groups: Collection[str] = ()
+    topics: Collection[str] = ()
+
+    def takes(self, position: Position) -> bool:
+        """Return whether an offset is of interest; those of the broker's own groups never are."""
+        return (
+            not is_system_group(position.group)
+            and (not self.groups or position.group in self.groups)
+            and (not self.topics or position.topic in self.topics)
+        )
+
+
+def measure_groups(
+    moment: Moment,
+    messages: Messages,
+    subscriptions: Mapping[GroupTopic, SubscribedAt],
+    choice: Choice,
+    archived_until: int | None = None,
+) -> list[Lag]:
+    """Return a row for each group and queue of a store.
+
+    Args:
+        moment: Where the groups are.
+        messages: The store's messages.
+        subscriptions: What the groups want.
+        choice: Which of them are of interest.
+        archived_until: Physical offset up to which `messages` has the log; None where that is all of it.
+
+    Raises:
+        QueryError: A table cannot be read.
+    """
+    positions = {
+        position: offset
+        for position, offset in moment.offsets.items()
+        if position.kind == OffsetKind.GROUP and choice.takes(position)
+    }
+    times = Times(moment.at, moment.compared_at, moment.log_start)
+    spans = messages.spans(times, {position.topic for position in positions})
+    note = _what_is_missing(moment, archived_until)
+    plans = [
+        _Plan(
+            position,
+            offset,
+            _queue(moment, position),
+            spans.get(_queue(moment, position)),
+            _subscribed(position, subscriptions),
+        )
+        for position, offset in sorted(positions.items())
+    ]
+    cursors = [cursor for plan in plans for cursor in plan.cursors()]
+    counter = BacklogCounter(cursors, epoch_ms(moment.at))
+    starts: dict[Queue, int] = {}
+    for cursor in cursors:
+        starts[cursor.queue] = min(cursor.offset, starts.get(cursor.queue, cursor.offset))
+    filtering = [cursor.wanted for cursor in cursors]
+    columns = [
+        *COLUMNS,
+        *(["tags"] if any(wanted.tags is not None for wanted in filtering) else []),
+        *(["properties"] if any(wanted.needs_properties for wanted in filtering) else []),
+    ]
+    for batch in messages.batches(starts, columns, moment.at) if starts else ():
+        counter.add(moment.broker, batch)
+    return [plan.lag(moment, counter.behind, note) for plan in plans]
+
+
+def _queue(moment: Moment, position: Position) -> Queue:
+    return Queue(moment.broker, position.topic, position.queue_id)
+
+
+def _subscribed(position: Position, subscriptions: Mapping[GroupTopic, SubscribedAt]) -> SubscribedAt:
+    """Return a group's subscription; a retry topic has messages of its own only, and is taken whole."""
+    found = subscriptions.get(GroupTopic(position.group, position.topic), SubscribedAt(Wanted()))
+    if position.topic.startswith(RETRY_PREFIX):
+        return SubscribedAt(Wanted("TAG"), found.members, found.message_model)
+    return found
+
+
+def _what_is_missing(moment: Moment, archived_until: int | None) -> str:
+    """Return a sentence on messages that were stored by the time and may not be here; empty where all are."""
+    if archived_until is None:
+        return ""
+    if moment.at != moment.taken and moment.taken_next is None:
+        return f"the last snapshot is of {moment.taken:%Y-%m-%dT%H:%M:%SZ}; what came after it is not known"
+    log_end = moment.log_end if moment.at == moment.taken else moment.log_end_next
+    if log_end is None:
+        return "whether the archive has every message of this time is not known"
+    if log_end > archived_until:
+        return (
+            f"the archive ends {log_end - archived_until} bytes of log before the snapshot: run 'commitlake archive' "
+            "to count what is in them"
+        )
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What is to be counted for a row."""
+
+    position: Position
+    offset: OffsetAt
+    queue: Queue
+    span: QueueSpan | None
+    subscribed: SubscribedAt
+
+    def _start(self, offset: int) -> Cursor:
+        first = self.span.first if self.span is not None else None
+        return Cursor(self.queue, max(offset, first or 0), self.subscribed.wanted)
+
+    def cursors(self) -> Iterator[Cursor]:
+        """Yield the places behind which messages are to be counted: none where nothing is behind."""
+        for offset in {self.offset.low, self.offset.high}:
+            if self.span is not None and offset is not None and offset < self.span.end:
+                yield self._start(offset)
+
+    def lag(self, moment: Moment, counted: Mapping[Cursor, Behind], missing: str) -> Lag:
+        """Return the row."""
+        nothing = Behind()
+        most = counted.get(self._start(self.offset.low), nothing)
+        least = nothing if self.offset.high is None else counted.get(self._start(self.offset.high), nothing)
+        next_time = None if most.next_time_ms is None else EPOCH + most.next_time_ms * MILLISECOND
+        subscribed = self.subscribed
+        movement = Movement(
+            offset=self.offset.low,
+            compared=moment.compared.get(self.position) if moment.compared_at else None,
+            moves=moment.moves.get(self.position, ()),
+            seconds=0.0 if moment.compared_at is None else (moment.taken - moment.compared_at).total_seconds(),
+            has_members=None if subscribed.members is None else subscribed.members > 0,
+        )
+        judged = judge(self.span, movement, most.messages, next_time, moment.at, is_complete=not missing)
+        notes = [judged.reason, subscribed.note, missing]
+        if subscribed.message_model == "BROADCASTING":
+            notes.append("the group broadcasts: its clients keep their own offsets")
+        is_all = not missing
+        return Lag(
+            broker=self.queue.broker,
+            kind="retry" if self.position.topic.startswith(RETRY_PREFIX) else "group",
+            group=self.position.group,
+            topic=self.position.topic,
+            queue_id=self.position.queue_id,
+            as_of=moment.at,
+            offset=self.offset,
+            end=None if self.span is None else self.span.end,
+            messages=Bounds(least.messages, most.messages if is_all else None),
+            bytes=Bounds(least.bytes, most.bytes if is_all else None),
+            seconds=Bounds(_waited(least, moment), _waited(most, moment) if is_all or most.messages else None),
+            next_time=next_time,
+            judged=judged,
+            filter=_filter_text(subscribed.wanted),
+            members=subscribed.members,
+            notes=tuple(note for note in notes if note),
+        )
+
+
+def _waited(behind: Behind, moment: Moment) -> float:
+    if behind.next_time_ms is None:
+        return 0.0
+    return max(0.0, (epoch_ms(moment.at) - behind.next_time_ms) / 1000)
+
+
+def _filter_text(wanted: Wanted) -> str | None:
+    if wanted.expression_type is None:
+        return None
+    return wanted.expression if wanted.tags is not None or wanted.takes_all else f"sql: {wanted.expression}"

@@ -1,0 +1,170 @@
+"""Where groups were at a time, as the snapshots of `consumer_offsets` tell.
+
+At the time of a snapshot the offsets are exact. Between two snapshots a group was somewhere between its two offsets; if
+they are the same it did not move. If the second one is lower the group was set back at a time that is not known: it may
+have been anywhere from there on. After the last snapshot a group may have consumed everything.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from commitlake.connectors.lake.snapshot_tables import OFFSETS, newest_rows, next_rows, rows_between
+from commitlake.pipelines.snapshot.progress import OffsetKind, Position
+
+WINDOW = datetime.timedelta(minutes=30)
+"""How far back the snapshots go that tell whether a group moves."""
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetAt:
+    """A group's offset at a time.
+
+    Attributes:
+        low: The smallest that it can have been.
+        high: The largest; None where the group may have consumed everything.
+    """
+
+    low: int
+    high: int | None
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether it is known exactly."""
+        return self.low == self.high
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What is known of one store and kind at a time.
+
+    Attributes:
+        broker: The store's name.
+        at: The time.
+        taken: The last snapshot at or before it.
+        taken_next: The first one after it; None where there is none.
+        log_end: Where the log ended at the last snapshot, if that is known.
+        log_start: Where it began.
+        log_end_next: Where the log ended at the next snapshot.
+        offsets: Offsets by position.
+        compared_at: The snapshot that tells whether a group moves: the last one that is `WINDOW` older than `taken`, or
+            the first one of all; None where there is one snapshot only.
+        compared: The offsets at that snapshot.
+        moves: For each position the offsets of the snapshots after that, up to `taken`, in which it had moved.
+    """
+
+    broker: str
+    at: datetime.datetime
+    taken: datetime.datetime
+    taken_next: datetime.datetime | None = None
+    log_end: int | None = None
+    log_start: int | None = None
+    log_end_next: int | None = None
+    offsets: Mapping[Position, OffsetAt] = field(default_factory=dict)
+    compared_at: datetime.datetime | None = None
+    compared: Mapping[Position, int] = field(default_factory=dict)
+    moves: Mapping[Position, Sequence[int]] = field(default_factory=dict)
+
+
+Moments = dict[tuple[str, OffsetKind], Moment]
+
+
+def offsets_at(table: DeltaTable, broker: str, at: datetime.datetime | None) -> dict[OffsetKind, Moment]:
+    """Return what the snapshots of a store tell of a time.
+
+    Args:
+        table: `consumer_offsets`.
+        broker: The store's name.
+        at: The time; None for the store's last snapshot.
+
+    Returns:
+        A moment for each kind that has a snapshot at or before the time.
+
+    Raises:
+        QueryError: The table cannot be read.
+    """
+    before = _by_kind(newest_rows(table, OFFSETS, broker, at))
+    after = {} if at is None else _by_kind(next_rows(table, OFFSETS, broker, at))
+    return {
+        kind: _moment(table, broker, kind, rows, after.get(kind, []), at)
+        for kind, rows in before.items()
+        if any(row["topic"] is None for row in rows)
+    }
+
+
+def _by_kind(rows: pa.Table) -> dict[OffsetKind, list[Row]]:
+    found: dict[OffsetKind, list[Row]] = defaultdict(list)
+    for row in rows.to_pylist():
+        found[OffsetKind(row["kind"])].append(row)
+    return found
+
+
+def _position(row: Row) -> Position:
+    return Position(OffsetKind(row["kind"]), row["group"] or "", row["topic"], row["queue_id"])
+
+
+def _known(rows: Sequence[Row]) -> dict[Position, int | None]:
+    return {_position(row): row["offset"] for row in rows if row["topic"] is not None}
+
+
+def _moment(
+    table: DeltaTable,
+    broker: str,
+    kind: OffsetKind,
+    before: Sequence[Row],
+    after: Sequence[Row],
+    at: datetime.datetime | None,
+) -> Moment:
+    mark = next(row for row in before if row["topic"] is None)
+    taken: datetime.datetime = mark["as_of"]
+    mark_next = next((row for row in after if row["topic"] is None), None)
+    taken_next = None if mark_next is None else mark_next["as_of"]
+    moment = at or taken
+    known = _known(before)
+    # A row after the next snapshot says that the offset was still the same at that one.
+    following = known | _known([row for row in after if row["as_of"] == taken_next])
+    if moment == taken:
+        offsets = {position: OffsetAt(offset, offset) for position, offset in known.items() if offset is not None}
+    elif taken_next is None:
+        offsets = {position: OffsetAt(offset, None) for position, offset in known.items() if offset is not None}
+    else:
+        bounds = {position: _between(known.get(position), offset) for position, offset in following.items()}
+        offsets = {position: found for position, found in bounds.items() if found is not None}
+    window: list[Row] = rows_between(table, OFFSETS, broker, taken - WINDOW, taken).to_pylist()
+    window = [row for row in window if row["kind"] == kind]
+    marks = sorted(row["as_of"] for row in window if row["topic"] is None)
+    older = _by_kind(newest_rows(table, OFFSETS, broker, taken - WINDOW)).get(kind, [])
+    compared_at = max((row["as_of"] for row in older if row["topic"] is None), default=min(marks, default=taken))
+    compared = _known([*older, *(row for row in window if row["as_of"] <= compared_at)])
+    moves: dict[Position, list[int]] = defaultdict(list)
+    for row in window:
+        if row["topic"] is not None and row["as_of"] > compared_at and row["offset"] is not None:
+            moves[_position(row)].append(row["offset"])
+    return Moment(
+        broker=broker,
+        at=moment,
+        taken=taken,
+        taken_next=taken_next,
+        log_end=mark["log_end"],
+        log_start=mark["log_start"],
+        log_end_next=None if mark_next is None else mark_next["log_end"],
+        offsets=offsets,
+        compared_at=compared_at if compared_at < taken else None,
+        compared={position: offset for position, offset in compared.items() if offset is not None},
+        moves=moves,
+    )
+
+
+def _between(first: int | None, second: int | None) -> OffsetAt | None:
+    """Return the bounds between two snapshots; None where the broker had no offset in either."""
+    if first is None or second is None:  # made or dropped between the two, at a time that is not known
+        return None if first == second else OffsetAt(0, None)
+    return OffsetAt(first, second) if first <= second else OffsetAt(second, None)

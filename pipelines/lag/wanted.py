@@ -1,0 +1,103 @@
+"""Which messages of a topic a group wants, as its subscription says: a test of Arrow batches.
+
+Tags are compared as texts, as clients do: a broker compares only their hashes, which two tags can share. SQL92 is
+evaluated once for each distinct combination of values of the properties that the expression names.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from commitlake.connectors.arrays import Array
+from commitlake.schemas.remoting.heartbeats import ALL_TAGS, SQL92_EXPRESSION, TAG_EXPRESSION, TAG_SEPARATOR
+from commitlake.schemas.remoting.sql92 import SqlError, compile_sql92, property_names
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A group's choice among the messages of a topic.
+
+    Attributes:
+        expression_type: TAG or SQL92; None where the subscription is not known, and every message counts.
+        expression: the subscription's.
+        problem: why the expression cannot be evaluated; every message counts then.
+    """
+
+    expression_type: str | None = None
+    expression: str = ALL_TAGS
+    problem: str = ""
+
+    @classmethod
+    def of(cls, expression_type: str, expression: str) -> Wanted:
+        """Return the choice of a subscription."""
+        if expression_type == TAG_EXPRESSION:
+            return cls(TAG_EXPRESSION, expression)
+        if expression_type != SQL92_EXPRESSION:
+            return cls(None, expression, f"expected a filter of type TAG or SQL92, found {expression_type}")
+        try:
+            compile_sql92(expression)
+        except SqlError as error:
+            return cls(None, expression, f"the filter is no SQL92: {error}")
+        return cls(SQL92_EXPRESSION, expression)
+
+    @property
+    def tags(self) -> frozenset[str] | None:
+        """The tags that are wanted; None for all."""
+        if self.expression_type != TAG_EXPRESSION:
+            return None
+        tags = frozenset(tag.strip() for tag in self.expression.split(TAG_SEPARATOR)) - {""}
+        return None if not tags or tags == {ALL_TAGS} else tags
+
+    @property
+    def takes_all(self) -> bool:
+        """Whether every message is wanted."""
+        return self.expression_type != SQL92_EXPRESSION and self.tags is None
+
+    @property
+    def needs_properties(self) -> bool:
+        """Whether the column `properties` is needed."""
+        return self.expression_type == SQL92_EXPRESSION
+
+    def select(self, batch: pa.RecordBatch) -> Array:
+        """Return which rows of a batch are wanted.
+
+        Args:
+            batch: With the columns `tags` and, where they are needed, `properties`.
+        """
+        if self.takes_all:
+            return np.ones(batch.num_rows, bool)
+        if (tags := self.tags) is not None:
+            found = pc.is_in(batch.column("tags").cast(pa.string()), value_set=pa.array(sorted(tags), pa.string()))
+            return np.asarray(found.to_numpy(zero_copy_only=False), bool)
+        return _select_by_sql92(self.expression, batch.column("properties"))
+
+
+ALL = Wanted(TAG_EXPRESSION)
+"""Every message."""
+
+
+def _select_by_sql92(expression: str, properties: pa.MapArray) -> Array:
+    condition, names = compile_sql92(expression), sorted(property_names(expression))
+    columns = [_encoded(properties, name) for name in names]
+    codes = np.zeros(len(properties), np.int64)
+    for values, indices in columns:
+        # Numbered anew for each property, so that the product of the numbers of values cannot overflow.
+        codes = np.unique(codes * len(values) + indices, return_inverse=True)[1].reshape(-1)
+    _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
+    accepted = np.zeros(len(first), bool)
+    for place, row in enumerate(first.tolist()):
+        found = {name: values[indices[row]] for name, (values, indices) in zip(names, columns, strict=True)}
+        accepted[place] = condition({name: value for name, value in found.items() if value is not None})
+    return accepted[inverse.reshape(-1)]
+
+
+def _encoded(properties: pa.MapArray, name: str) -> tuple[list[str | None], Array]:
+    """Return the values that a property has, with None as the last, and for each row the place of its own."""
+    column = pc.map_lookup(properties, pa.scalar(name, properties.type.key_type), "last")
+    encoded = column.cast(pa.string()).dictionary_encode()
+    values: list[str | None] = [*encoded.dictionary.to_pylist(), None]
+    return values, encoded.indices.fill_null(len(values) - 1).to_numpy(zero_copy_only=False)

@@ -1,0 +1,170 @@
+"""`commitlake lag` from a lake and from a store."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from commitlake.jobs.lag.command import main
+from commitlake.jobs.snapshot.command import main as snapshot
+from tests.support.lakes import MIDNIGHT_MS, GrowingLake
+from tests.support.logs import new_message
+
+WRITTEN = datetime.datetime.fromtimestamp(MIDNIGHT_MS / 1000 + 600, datetime.UTC)
+SCHEDULE = "SCHEDULE_TOPIC_XXXX"
+OFFSETS = {
+    "orders@billing": {0: 4},
+    "orders@shipping": {0: 10},
+    "orders@confused": {0: 12},
+    "%RETRY%billing@billing": {0: 0},
+    "gone@billing": {0: 7},
+    "RMQ_SYS_TRANS_HALF_TOPIC@CID_RMQ_SYS_TRANS": {0: 1},
+}
+
+
+@pytest.fixture(scope="module")
+def growing(tmp_path_factory: pytest.TempPathFactory) -> GrowingLake:
+    """Ten orders, a retry, a delayed message that is overdue and one that is not, and two halves."""
+    growing = GrowingLake(tmp_path_factory.mktemp("lag"))
+    topics = ["orders"] * 10 + ["%RETRY%billing", SCHEDULE] + ["RMQ_SYS_TRANS_HALF_TOPIC"] * 2
+    stored = [
+        new_message(
+            number,
+            topic=topic,
+            queue_id=0,
+            born_timestamp=MIDNIGHT_MS + 1000 * number,
+            properties=(("TAGS", "paid" if number % 2 else "open"), ("price", str(number))),
+        )
+        for number, topic in enumerate(topics)
+    ]
+    growing.write([*stored, new_message(14, topic=SCHEDULE, queue_id=0, born_timestamp=MIDNIGHT_MS + 599_500)])
+    growing.archive()
+    put(growing, "consumerOffset.json", OFFSETS)
+    put(growing, "delayOffset.json", {1: 0})
+    assert snapshot(["--lake", growing.lake.root, "--store", str(growing.store), "--quiet"]) == 0
+    return growing
+
+
+def put(growing: GrowingLake, name: str, table: dict[Any, Any]) -> None:
+    path = growing.store / "config" / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps({"offsetTable": table}))
+    os.utime(path, (WRITTEN.timestamp(), WRITTEN.timestamp()))
+
+
+def rows_of(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> dict[tuple[str, str], Any]:
+    capsys.readouterr()
+    assert main([*arguments, "--all", "--output", "jsonl", "--quiet"]) == code
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    return {(row["group"] or row["kind"], row["topic"]): row for row in rows}
+
+
+@pytest.fixture(params=["lake", "store"])
+def place(request: pytest.FixtureRequest, growing: GrowingLake) -> list[str]:
+    """The same messages in a lake and in a store."""
+    return ["--lake", growing.lake.root] if request.param == "lake" else ["--store", str(growing.store)]
+
+
+def test_messages_bytes_and_time_behind(place: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    rows = rows_of(capsys, *place)
+    billing = rows["billing", "orders"]
+    assert (billing["messages_min"], billing["messages_max"]) == (6, 6)
+    assert billing["time_lag_s_max"] == 596.0
+    assert billing["next_message_time"] == "2023-11-15T00:00:04.000Z"
+    assert billing["as_of"] == "2023-11-15T00:10:00.000Z"
+    assert billing["bytes_max"] > 600
+    assert rows["shipping", "orders"]["messages_max"] == 0
+    assert rows["billing", "%RETRY%billing"]["kind"] == "retry"
+    assert rows["billing", "%RETRY%billing"]["messages_max"] == 1
+
+
+def test_offsets_that_cannot_be_are_explained(place: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    rows = rows_of(capsys, *place)
+    confused, gone = rows["confused", "orders"], rows["billing", "gone"]
+    assert (confused["difference"], confused["messages_max"], confused["verdict"]) == (-2, 0, "ahead")
+    assert "the offset is 2 beyond the queue's end, 10" in confused["notes"][0]
+    assert (gone["end"], gone["messages_max"]) == (None, 0)
+    assert "no message of this queue is known" in gone["notes"][0]
+
+
+def test_what_a_broker_holds_back_has_rows_of_its_own(place: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    rows = rows_of(capsys, *place)
+    delayed = rows["delay", SCHEDULE]
+    assert (delayed["messages_max"], delayed["verdict"]) == (1, "slow")
+    assert delayed["time_lag_s_max"] == 588.0  # it was due a second after it was stored
+    assert "level 1, 1 s; 1 more wait" in delayed["notes"]
+    half = rows["CID_RMQ_SYS_TRANS", "RMQ_SYS_TRANS_HALF_TOPIC"]
+    assert (half["kind"], half["messages_min"], half["messages_max"]) == ("half", 0, 1)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "messages", "seconds"), [("paid", 3, 595.0), ("paid || open", 6, 596.0), ("sql:price > 7", 2, 592.0)]
+)
+def test_messages_that_a_filter_leaves_out_do_not_count(
+    place: list[str], wanted: str, messages: int, seconds: float, capsys: pytest.CaptureFixture[str]
+) -> None:
+    row = rows_of(capsys, *place, "--filter", f"billing@orders={wanted}")["billing", "orders"]
+    assert (row["messages_max"], row["time_lag_s_max"]) == (messages, seconds)
+
+
+def test_groups_and_topics_can_be_chosen(place: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert set(rows_of(capsys, *place, "--group", "shipping")) == {("shipping", "orders")}
+    assert set(rows_of(capsys, *place, "--topic", "gone")) == {("billing", "gone")}
+
+
+def test_a_condition_that_a_row_meets_is_exit_code_3(place: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*place, "--group", "billing", "--fail-if", "time_lag > 9m"]) == 3
+    assert "failed: billing on orders, queue 0: time_lag > 9m" in capsys.readouterr().err
+    assert main([*place, "--group", "billing", "--fail-if", "time_lag > 10m", "--fail-if", "messages >= 7"]) == 0
+    assert main([*place, "--fail-if", "verdict = ahead"]) == 3
+
+
+def test_a_table_has_the_groups_that_are_behind(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--lake", growing.lake.root]) == 0
+    out, err = capsys.readouterr()
+    assert "shipping" not in out
+    assert out.splitlines()[2].startswith("confused")
+    assert "3 groups, 1 of them behind; worst: confused on orders, queue 0, is ahead" in err
+
+
+def test_a_time_without_a_snapshot_is_no_empty_answer(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--lake", growing.lake.root, "--at", "2020-01-01"]) == 3
+    assert "no snapshot of its groups at or before 2020-01-01T00:00:00Z" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("condition", "said"),
+    [
+        ("lag > 5", "'lag > 5' is no condition"),
+        ("time_lag > 5", "'5' is no length of time"),
+        ("verdict > ok", "expected verdict = one of ok"),
+        ("verdict = bad", "expected verdict = one of ok"),
+        ("messages > x", "expected a whole number behind >, found 'x'"),
+    ],
+)
+def test_conditions_that_are_none_are_refused(condition: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--lake", "x", "--fail-if", condition])
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["billing=paid", "billing@=x", "billing@orders="])
+def test_filters_without_a_group_and_a_topic_are_refused(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--lake", "x", "--filter", text])
+    assert "expected GROUP@TOPIC=FILTER" in capsys.readouterr().err
+
+
+def test_an_expression_that_is_no_sql92_is_refused(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--lake", growing.lake.root, "--filter", "billing@orders=sql:price >"]) == 2
+    assert "the filter is no SQL92" in capsys.readouterr().err
+
+
+def test_a_store_has_no_history(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--store", str(tmp_path), "--at", "-2h"]) == 2
+    assert "--at goes with --lake" in capsys.readouterr().err

@@ -1,0 +1,71 @@
+"""Messages behind places in queues, counted batch by batch."""
+
+from __future__ import annotations
+
+import random
+
+import pyarrow as pa
+
+from commitlake.pipelines.lag.counting import BacklogCounter, Behind, Cursor, Queue
+from commitlake.pipelines.lag.wanted import Wanted
+
+PAID = Wanted.of("TAG", "paid")
+ORDERS = Queue("a", "orders", 0)
+
+
+def batch_of(rows: list[tuple[str, int, int, int, int, str | None]]) -> pa.RecordBatch:
+    """Messages: topic, queue, offset, size, store time in ms, tag."""
+    topics, queue_ids, offsets, sizes, times, tags = (list(column) for column in zip(*rows, strict=True))
+    return pa.record_batch(
+        {
+            "topic": pa.array(topics, pa.string()),
+            "queue_id": pa.array(queue_ids, pa.int32()),
+            "queue_offset": pa.array(offsets, pa.int64()),
+            "size": pa.array(sizes, pa.int32()),
+            "store_timestamp": pa.array([time * 1000 for time in times], pa.timestamp("us", "UTC")),
+            "tags": pa.array(tags, pa.string()),
+        }
+    )
+
+
+def test_messages_before_the_place_of_other_queues_and_unwanted_ones_do_not_count() -> None:
+    everything, paid = Cursor(ORDERS, 1), Cursor(ORDERS, 1, PAID)
+    counter = BacklogCounter([everything, paid])
+    counter.add("a", batch_of([("orders", 0, 2, 20, 102, "paid"), ("orders", 1, 5, 50, 105, "paid")]))
+    counter.add("a", batch_of([("orders", 0, 0, 1, 100, "paid"), ("orders", 0, 1, 10, 101, None)]))
+    counter.add("b", batch_of([("orders", 0, 9, 1, 109, "paid")]))
+    assert counter.behind[everything] == Behind(2, 30, 1, 101)
+    assert counter.behind[paid] == Behind(1, 20, 2, 102)
+
+
+def test_messages_that_were_stored_later_do_not_count() -> None:
+    cursor = Cursor(ORDERS, 0)
+    counter = BacklogCounter([cursor], until_ms=101)
+    counter.add("a", batch_of([("orders", 0, number, 1, 100 + number, None) for number in range(5)]))
+    assert counter.behind[cursor] == Behind(2, 2, 0, 100)
+
+
+def test_the_order_of_batches_does_not_matter() -> None:
+    generator = random.Random(5)
+    rows = [
+        (f"t{number % 3}", number % 2 - 1, number // 6, number, 1000 + number, generator.choice(["paid", "x", None]))
+        for number in range(600)
+    ]
+    cursors = [
+        Cursor(Queue("a", f"t{topic}", queue), offset, wanted)
+        for topic in range(3) for queue in (-1, 0) for offset in (0, 7, 99, 100) for wanted in (PAID, Wanted())
+    ]  # fmt: skip
+    generator.shuffle(rows)
+    counter = BacklogCounter(cursors)
+    for first in range(0, len(rows), 37):
+        counter.add("a", batch_of(rows[first : first + 37]))
+    for cursor in cursors:
+        here = [
+            row for row in rows
+            if Queue("a", *row[:2]) == cursor.queue and row[2] >= cursor.offset
+            and (cursor.wanted.takes_all or row[5] == "paid")
+        ]  # fmt: skip
+        next_row = min(here, key=lambda row: row[2], default=None)
+        place = (None, None) if next_row is None else (next_row[2], next_row[4])
+        expected = Behind(len(here), sum(row[3] for row in here), *place)
+        assert counter.behind[cursor] == expected

@@ -1,0 +1,141 @@
+"""Lag at past times, from snapshots, compared with what was so at these times."""
+
+from __future__ import annotations
+
+import datetime
+import random
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.snapshot_tables import OFFSETS, open_snapshots
+from commitlake.pipelines.lag.answer import lag_of_lake
+from commitlake.pipelines.lag.measure import Choice, Lag
+from commitlake.pipelines.lag.offsets import offsets_at
+from commitlake.pipelines.snapshot.append import append_progress
+from commitlake.pipelines.snapshot.progress import OffsetKind, Position, Progress, Source
+from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
+from tests.support.lakes import MIDNIGHT_MS, GrowingLake
+from tests.support.logs import new_message
+
+SECONDS = 900
+STEP = 30
+START = datetime.datetime.fromtimestamp(MIDNIGHT_MS / 1000, datetime.UTC)
+BILLING = Position(OffsetKind.GROUP, "billing", "orders", 0)
+IDLE = Position(OffsetKind.GROUP, "idle", "orders", 0)
+
+
+class Recording(NamedTuple):
+    """What was so: for each second, messages that were stored and the group's offset."""
+
+    lake: LakePaths
+    stored: list[int]
+    offset: list[int]
+
+    def lag(self, second: int) -> int:
+        """Messages behind the group at a second."""
+        return self.stored[second] - self.offset[second]
+
+
+def at(second: float) -> datetime.datetime:
+    return START + datetime.timedelta(seconds=second)
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory: pytest.TempPathFactory) -> Recording:
+    """Fifteen minutes of a queue and a group that is slow, stops, is set back, and catches up."""
+    generator = random.Random(3)
+    growing = GrowingLake(tmp_path_factory.mktemp("lag"))
+    stored: list[int] = []
+    offset: list[int] = []
+    messages: list[NewMessage] = []
+    for second in range(SECONDS):
+        for _ in range(generator.randrange(3)):
+            messages.append(
+                new_message(len(messages), topic="orders", queue_id=0, born_timestamp=MIDNIGHT_MS + second * 1000)
+            )
+        stored.append(len(messages))
+        before = offset[-1] if offset else 0
+        if second == 500:
+            before = 100  # set back
+        moved = 0 if 200 <= second < 300 else generator.randrange(4 if second > 300 else 2)
+        offset.append(min(before + moved, len(messages)))
+    growing.write(messages)
+    commit = growing.archive()
+    for second in range(0, SECONDS, STEP):
+        taken = {OffsetKind.GROUP: at(second)}
+        progress = Progress("broker-a", Source.FILE, taken, {BILLING: offset[second], IDLE: 0}, log_end=1, log_start=0)
+        append_progress(growing.lake, progress)
+    assert commit.sequence == 1
+    return Recording(growing.lake, stored, offset)
+
+
+def lag_at(recording: Recording, second: float, group: str = "billing") -> Lag:
+    (row,) = lag_of_lake(recording.lake, at(second), Choice([group])).rows
+    return row
+
+
+def test_lag_is_exact_at_snapshots(recording: Recording) -> None:
+    for second in range(0, SECONDS, STEP * 5):
+        row = lag_at(recording, second)
+        assert row.messages.is_exact
+        assert row.messages.low == recording.lag(second)
+        assert row.offset.low == row.offset.high == recording.offset[second]
+        assert (row.end or 0) == recording.stored[second]
+
+
+def test_lag_between_snapshots_is_within_its_bounds(recording: Recording) -> None:
+    generator = random.Random(7)
+    for second in sorted(generator.sample(range(SECONDS - STEP), 40)):
+        row = lag_at(recording, second)
+        assert row.messages.high is not None
+        assert row.messages.low <= recording.lag(second) <= row.messages.high, second
+
+
+def test_a_group_that_does_not_move_between_two_snapshots_is_known_exactly(recording: Recording) -> None:
+    row = lag_at(recording, 615, "idle")
+    assert row.messages.is_exact
+    assert row.messages.low == recording.stored[615]
+
+
+def test_after_the_last_snapshot_a_group_may_have_consumed_everything(recording: Recording) -> None:
+    row = lag_at(recording, SECONDS + 60)
+    assert (row.messages.low, row.messages.high) == (0, None)
+    assert "what came after it is not known" in row.notes[-1]
+
+
+def test_before_the_first_snapshot_nothing_is_known(recording: Recording) -> None:
+    answer = lag_of_lake(recording.lake, at(-1), Choice())
+    assert not answer.rows
+    (sentence,) = answer.missing
+    assert "has no snapshot of its groups at or before 2023-11-14T23:59:59Z" in sentence
+
+
+def test_what_happened_is_the_verdict(recording: Recording) -> None:
+    told = {second: str(lag_at(recording, second).judged.verdict) for second in (180, 510)}
+    assert told == {180: "slow", 510: "rewound"}
+
+
+def test_times_are_compared_with_a_snapshot_of_half_an_hour_before(recording: Recording) -> None:
+    table = open_snapshots(recording.lake, OFFSETS)
+    assert table is not None
+    moment = offsets_at(table, "broker-a", at(600))[OffsetKind.GROUP]
+    assert moment.compared_at == at(0)
+    assert moment.compared == {BILLING: recording.offset[0], IDLE: 0}
+
+
+@pytest.fixture
+def empty(tmp_path: Path) -> GrowingLake:
+    """A lake without snapshots."""
+    growing = GrowingLake(tmp_path)
+    growing.write([new_message(0, topic="orders")])
+    growing.archive()
+    return growing
+
+
+def test_a_lake_without_snapshots_says_so(empty: GrowingLake) -> None:
+    answer = lag_of_lake(empty.lake, None, Choice())
+    assert not answer.rows
+    assert answer.missing == ["broker-a: the lake has no snapshot of its groups, so their lag is not known"]

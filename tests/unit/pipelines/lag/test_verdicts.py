@@ -1,0 +1,54 @@
+"""Verdicts on groups, from how they moved."""
+
+from __future__ import annotations
+
+import datetime
+
+import pytest
+
+from commitlake.pipelines.lag.queues import QueueSpan
+from commitlake.pipelines.lag.verdicts import Movement, Verdict, judge
+
+AT = datetime.datetime(2026, 11, 20, 14, tzinfo=datetime.UTC)
+WINDOW = 600.0
+
+
+@pytest.mark.parametrize(
+    ("span", "movement", "messages", "waited", "expected"),
+    [
+        (QueueSpan(0, 100, 50), Movement(100, 50, (), WINDOW), 0, 0, Verdict.OK),
+        # It catches up: 60 consumed, 50 came.
+        (QueueSpan(0, 100, 50), Movement(90, 30, (60,), WINDOW), 10, 60, Verdict.OK),
+        # It falls behind: 30 consumed, 50 came, and it was behind before.
+        (QueueSpan(0, 100, 50), Movement(60, 30, (45,), WINDOW), 40, 400, Verdict.SLOW),
+        # It was not behind, and messages have just come.
+        (QueueSpan(0, 100, 50), Movement(50, 50, (), WINDOW), 50, 5, Verdict.OK),
+        (QueueSpan(0, 100, 80), Movement(50, 50, (), WINDOW), 50, 700, Verdict.STALLED),
+        (QueueSpan(0, 100, 80), Movement(50, 50, (), WINDOW, has_members=True), 50, 700, Verdict.STALLED),
+        (QueueSpan(0, 100, 80), Movement(50, 50, (), WINDOW, has_members=False), 50, 700, Verdict.STOPPED),
+        (QueueSpan(0, 100, 80), Movement(40, 50, (), WINDOW), 60, 700, Verdict.REWOUND),
+        # It was set back in between, and has come further since.
+        (QueueSpan(0, 100, 80), Movement(70, 50, (60, 10), WINDOW), 30, 5, Verdict.REWOUND),
+        (QueueSpan(60, 100, 80), Movement(50, 50, (), WINDOW), 40, 700, Verdict.LOST),
+        (QueueSpan(0, 100, 80), Movement(101, 50, (), WINDOW), 0, 0, Verdict.AHEAD),
+        (QueueSpan(0, 100, None), Movement(50), 50, 700, Verdict.UNKNOWN),
+        (None, Movement(50, 50, (), WINDOW), 0, 0, Verdict.OK),
+    ],
+)
+def test_verdict(span: QueueSpan | None, movement: Movement, messages: int, waited: float, expected: Verdict) -> None:
+    next_time = AT - datetime.timedelta(seconds=waited) if messages else None
+    assert judge(span, movement, messages, next_time, AT).verdict is expected
+
+
+def test_an_offset_beyond_what_is_archived_is_no_fault() -> None:
+    judged = judge(QueueSpan(0, 100), Movement(101, 50, (), WINDOW), 0, None, AT, is_complete=False)
+    assert judged.verdict is Verdict.OK
+
+
+def test_the_drain_is_told_where_the_group_is_faster_than_its_producers() -> None:
+    catching_up = judge(QueueSpan(0, 100, 40), Movement(90, 0, (), 60.0), 10, AT, AT)
+    assert (catching_up.consume_tps, catching_up.produce_tps) == (1.5, 1.0)
+    assert catching_up.drain_seconds(10) == 20.0
+    assert catching_up.drain_seconds(0) == 0.0
+    falling_behind = judge(QueueSpan(0, 100, 40), Movement(50, 0, (), 60.0), 50, AT, AT)
+    assert falling_behind.drain_seconds(50) is None

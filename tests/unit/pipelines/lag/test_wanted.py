@@ -1,0 +1,55 @@
+"""Which messages a group's filter leaves, batch by batch."""
+
+from __future__ import annotations
+
+import random
+
+import pyarrow as pa
+import pytest
+
+from commitlake.pipelines.lag.wanted import Wanted
+from commitlake.schemas.remoting.sql92 import compile_sql92
+
+PROPERTIES = [
+    {"price": "5", "city": "Berlin"}, {"price": "50"}, {"city": "Berlin"}, {}, {"price": "x", "city": ""},
+    {"price": "50", "city": "Bonn"},
+]  # fmt: skip
+
+
+def batch_of(tags: list[str | None], properties: list[dict[str, str]] | None = None) -> pa.RecordBatch:
+    kept = properties or [{} for _ in tags]
+    column = pa.array([list(each.items()) for each in kept], pa.map_(pa.string(), pa.string()))
+    return pa.record_batch({"tags": pa.array(tags, pa.string()), "properties": column})
+
+
+@pytest.mark.parametrize(
+    ("expression", "wanted"),
+    [
+        ("*", [True, True, True, True]),
+        ("", [True, True, True, True]),
+        ("a", [True, False, False, False]),
+        ("a || b", [True, True, False, False]),
+        # Two tags of one hash: a broker cannot tell them apart, a client does.
+        ("Aa", [False, False, False, False]),
+    ],
+)
+def test_tags_are_compared_as_texts(expression: str, wanted: list[bool]) -> None:
+    assert Wanted.of("TAG", expression).select(batch_of(["a", "b", "BB", None])).tolist() == wanted
+
+
+@pytest.mark.parametrize(
+    "expression", ["price > 10", "price > 10 AND city = 'Bonn'", "city IS NULL", "NOT price > 10", "TRUE"]
+)
+def test_sql92_leaves_what_the_broker_would(expression: str) -> None:
+    generator = random.Random(expression)
+    drawn = [generator.choice(PROPERTIES) for _ in range(500)]
+    condition = compile_sql92(expression)
+    found = Wanted.of("SQL92", expression).select(batch_of([None] * len(drawn), drawn))
+    assert found.tolist() == [condition(properties) for properties in drawn]
+
+
+def test_a_filter_that_cannot_be_evaluated_leaves_everything_and_says_so() -> None:
+    wanted = Wanted.of("SQL92", "price >")
+    assert wanted.takes_all
+    assert "the filter is no SQL92" in wanted.problem
+    assert "found CLASS" in Wanted.of("CLASS", "x").problem
