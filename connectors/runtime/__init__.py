@@ -5,5 +5,6 @@ local_runner   on this machine          spark_runner   on Spark
 fork_server    how processes are started on this machine
 side_process   one process that is started early, and called
 spark_session  a job's session          jvm, java, jars  what it needs         spark_noise  what it says to nobody
-settled        what a worker's process does after a task          spark_errors  how Spark tells of failed queries
+settled        what a worker's process does after a task          memory         where Arrow's memory comes from
+spark_errors   how Spark tells of failed queries
 """

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from py4j.protocol import Py4JError
 
+from commitlake.connectors.runtime.memory import use_system_memory
 from commitlake.connectors.runtime.runner import CounterGoneError, Result, Runner, Task, TaskCounter
 from commitlake.connectors.runtime.settled import settle
 from commitlake.connectors.worker_errors import carry_errors, raise_worker_errors
@@ -94,6 +95,7 @@ class _Stages:
 def _run_in_worker(
     function: Callable[[Task], Result], tasks: Sequence[Task], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
+    use_system_memory()
     schema = pa.schema([(_NUMBER, pa.int32()), (_RESULT, pa.binary())])
     for batch in batches:
         for number in batch.column(0).to_pylist():

@@ -14,6 +14,7 @@ from commitlake.connectors.formats.engine.errors import EmptyStoreError
 from commitlake.connectors.lake.archive_log import read_last_commit
 from commitlake.connectors.lake.lost_tables import check_writable
 from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.runtime.memory import use_system_memory
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.jobs.archive.snapshots import RepeatedSnapshots, append_snapshots, read_snapshots
 from commitlake.jobs.archive.summary import summary
@@ -21,6 +22,7 @@ from commitlake.jobs.cli.broker_name import BrokerName, broker_name
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.layouts import layout_of
 from commitlake.jobs.cli.places import lake_of
+from commitlake.jobs.cli.process import is_own_process
 from commitlake.jobs.cli.progress import runner_progress
 from commitlake.jobs.cli.runner import make_runner, open_session
 from commitlake.jobs.cli.sizes import size_text
@@ -53,6 +55,8 @@ def run(arguments: argparse.Namespace, judge: JudgeFrame | None = None) -> ExitC
         arguments: the job's.
         judge: what judges frames; this process where not given.
     """
+    if arguments.local and is_own_process():
+        use_system_memory()
     lake = lake_of(arguments)
     name = _name_of(arguments, lake)
     config = Config(
