@@ -25,6 +25,8 @@ from commitlake.schemas.remoting.headers import ConsumerGroupRequest
 CLUSTER = "CLUSTER"
 REGION = "MSG_REGION"
 TRACE_ON = "TRACE_ON"
+LONG_REQUESTS_AT_ONCE = 16
+"""Clients whose long requests are worked on by turns; each may hold an answer of 16 MiB that is half made."""
 
 
 class Broker:
@@ -58,7 +60,7 @@ class Broker:
         self.clients = Clients(options.client_timeout_ms)
         self.locks = QueueLocks()
         self.held = HeldPulls()
-        self.slices = Slices()
+        self.slices = Slices(LONG_REQUESTS_AT_ONCE)
         self.asked: deque[tuple[int, Channel, int]] = deque()
         self.started_ms = store.clock()
         self.statistics = Statistics(self.started_ms)

@@ -13,7 +13,7 @@ from commitlake.schemas.remoting.codes import ResponseCode
 from commitlake.schemas.remoting.frames import Command
 
 LONG_REQUESTS_AT_ONCE = 4
-"""Long requests that are worked on by turns; a registration takes some 100 MB meanwhile, one that waits its body."""
+"""Clients whose long requests are worked on by turns; a registration takes some 100 MB then, one that waits less."""
 _logger = logging.getLogger(__name__)
 
 

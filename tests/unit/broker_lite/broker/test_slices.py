@@ -90,18 +90,52 @@ def test_one_client_has_no_more_work_waiting_than_its_share(monkeypatch: pytest.
 
 
 @pytest.mark.usefixtures("one_step_a_slice")
-def test_only_some_work_is_begun_at_once() -> None:
+def test_only_some_clients_work_is_begun_at_once() -> None:
     done, slices, client = list[str](), Slices(at_once=2), channel()
-    slices.run(work("a", done, 3))
+    slices.run(work("a", done, 3), channel(port=3))
     slices.run(work("b", done, 1), client)
     slices.run(work("c", done, 2), channel(port=2))
-    slices.run(work("d", done, 1))
-    assert done == ["a", "b"]
+    slices.run(work("own", done, 1))
+    assert done == ["a", "b", "own"]
     client.lost()
     while slices.turn():
         pass
-    assert done == ["a", "b", "a", "a", "c", "c", "d"]
+    assert done == ["a", "b", "own", "a", "a", "c", "c"]
     assert slices.is_empty
+
+
+@pytest.mark.usefixtures("one_step_a_slice")
+def test_clients_take_turns_and_not_their_requests() -> None:
+    done, slices, greedy, modest = list[str](), Slices(), channel(), channel(port=2)
+    for _ in range(50):
+        assert slices.run(work("greedy", done, 2), greedy)
+    assert slices.run(work("modest", done, 3), modest)
+    while "modest" not in done or done.count("modest") < 3:
+        assert slices.turn()
+    assert done.count("greedy") <= 5
+    while slices.turn():
+        pass
+    assert done.count("greedy") == 100
+    assert slices.is_empty
+
+
+@pytest.mark.usefixtures("one_step_a_slice")
+def test_only_the_oldest_work_of_a_client_is_begun() -> None:
+    begun, slices, client = list[int](), Slices(), channel()
+
+    def steps(number: int) -> Iterator[None]:
+        begun.append(number)
+        yield
+
+    for number in range(4):
+        slices.run(steps(number), client)
+    assert begun == [0]
+    slices.turn()
+    slices.turn()
+    assert begun == [0, 1]
+    while slices.turn():
+        pass
+    assert begun == [0, 1, 2, 3]
 
 
 def test_shares_are_of_one_connection_of_one_address_and_of_all() -> None:
