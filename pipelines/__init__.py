@@ -5,6 +5,7 @@
     quality        profiles of a run, and the suites' judgement on them
     message_keys   the table `message_keys`, which follows `messages`
     topic_minutes  the table `topic_minutes`: messages counted by minute
+    tps            messages per second of any past time
     maintenance    compaction, vacuum, expiry and repair of a lake
     retention      which segments a broker is going to delete
     verify         what in a store is not as it must be

@@ -19,6 +19,7 @@ JOBS = {
     "rebuild": "make a store's queues and index again from its log, or salvage a damaged one; --local needs no Spark",
     "restore": "make a store that a broker starts from, out of the lake, as it was at any time; needs no Spark",
     "query": "ask the lake: by topic, key, id, time or SQL; starts without a JVM",
+    "tps": "tell messages and bytes per second of any past time, by topic, queue, tag or producer; needs no Spark",
     "dump": "print a store's records, queues or index as JSON lines; needs no Spark",
     "lag": "tell how far consumer groups are behind, now or at a past time; needs no Spark",
     "snapshot": "keep how far consumer groups have come, from a store or a live broker; needs no Spark",

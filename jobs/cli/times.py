@@ -44,3 +44,10 @@ def join_times(arguments: Sequence[str], *options: str) -> list[str]:
         else:
             joined.append(argument)
     return joined
+
+
+def add_time_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add `--from` and `--to`, as `start` and `end`; `join_times` reads what is given to them."""
+    from_help = "stored from then on: 2026-11-20T14:00, 2026-11-20, ms since 1970, now, or -2h"
+    parser.add_argument("--from", dest="start", type=parse_time, metavar="TIME", help=from_help)
+    parser.add_argument("--to", dest="end", type=parse_time, metavar="TIME", help="stored before")

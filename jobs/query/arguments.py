@@ -7,7 +7,7 @@ import argparse
 from commitlake.connectors.lake.sql import Engine
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.places import add_place_arguments
-from commitlake.jobs.cli.times import parse_time
+from commitlake.jobs.cli.times import add_time_arguments
 from commitlake.jobs.query.bodies import MOST_ROWS
 from commitlake.schemas.layouts.rocketmq.topics import Kind
 
@@ -29,9 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--key", action="append", default=[], help="business key")
     parser.add_argument("--id", help="offset message id, or client message id (UNIQ_KEY)")
     parser.add_argument("--broker", action="append", default=[], help="the store's name")
-    parser.add_argument("--from", dest="start", type=parse_time, metavar="TIME",
-                        help="stored then or later: 2026-11-20T14:00, 2026-11-20, ms since 1970, now, -2h")  # fmt: skip
-    parser.add_argument("--to", dest="end", type=parse_time, metavar="TIME", help="stored before")
+    add_time_arguments(parser)
     parser.add_argument("--where", metavar="SQL", help="any predicate over the table's columns")
     parser.add_argument("--columns", metavar="A,B", help="which columns; a table shows the main ones, else all")
     parser.add_argument(

@@ -19,7 +19,7 @@ from commitlake.connectors.lake.sql import timestamp_literal
 from commitlake.pipelines.audit.moment import Moment
 from commitlake.pipelines.audit.sides import SHOWN
 from commitlake.pipelines.audit.tables import TableFinding
-from commitlake.pipelines.topic_minutes.backfill import BACKFILLED, backfilled_sequence
+from commitlake.pipelines.topic_minutes.progress import BACKFILLED, backfilled_sequence, count_runs_without_rows
 from commitlake.schemas.tables.profile import WINDOW_SECONDS
 
 _TABLES = ("topic_minutes", "archive_runs", "profiles")
@@ -43,10 +43,10 @@ def compare_minutes(lake: LakePaths, moment: Moment) -> tuple[list[TableFinding]
     except TableNotFoundError:
         return [], ""
     last = moment.commit.sequence
-    if backfilled and _count_lacking(tables, "profiles", 0, min(last, backfilled)):
+    if backfilled and count_runs_without_rows(tables, "profiles", 0, min(last, backfilled)):
         return [], "topic_minutes is not compared with profiles: some runs have no profile of what they took"
     note = ""
-    if lacking := _count_lacking(tables, "topic_minutes", backfilled, last):
+    if lacking := count_runs_without_rows(tables, "topic_minutes", backfilled, last):
         note = (
             f"{lacking:,} runs have no rows in topic_minutes: "
             "'commitlake archive --backfill topic_minutes' counts their messages"
@@ -65,16 +65,6 @@ def _counted_runs(last: int, backfilled: int) -> str:
     both = "run_id IN (SELECT run_id FROM profiles) AND run_id IN (SELECT run_id FROM topic_minutes)"
     runs = f"SELECT run_id FROM archive_runs WHERE sequence <= {last} AND {both}"
     return f"{runs} UNION SELECT run_id FROM archive_runs WHERE sequence <= {min(last, backfilled)}"
-
-
-def _count_lacking(tables: Mapping[str, DeltaTable], table: str, after: int, last: int) -> int:
-    """Count the runs that took messages and have no rows in a table."""
-    answer = run_sql_over(
-        tables,
-        f"SELECT count(*) FROM archive_runs WHERE messages > 0 AND sequence > {after} AND sequence <= {last} "
-        f"AND run_id NOT IN (SELECT run_id FROM {table} WHERE run_id IS NOT NULL)",
-    )
-    return int(answer.read_all().column(0)[0].as_py())
 
 
 def _different_windows(tables: Mapping[str, DeltaTable], last: int, backfilled: int) -> Iterator[dict[str, Any]]:

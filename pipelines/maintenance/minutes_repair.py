@@ -10,7 +10,7 @@ from commitlake.connectors.lake.delta import delta_table
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.pipelines.maintenance.expiry import read_expiries
 from commitlake.pipelines.maintenance.progress_repair import lost_runs
-from commitlake.pipelines.topic_minutes.backfill import backfilled_sequence
+from commitlake.pipelines.topic_minutes.progress import backfilled_sequence
 
 MINUTES = "topic_minutes"
 

@@ -34,13 +34,11 @@ from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner, divided
 from commitlake.pipelines.topic_minutes.files import MinutesFiles
 from commitlake.pipelines.topic_minutes.minutes import COLUMNS, REPEATING
+from commitlake.pipelines.topic_minutes.progress import APPLICATION_ID, BACKFILLED
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 from commitlake.schemas.tables.messages import MESSAGES
 from commitlake.schemas.tables.topic_minutes import TOPIC_MINUTES
 
-APPLICATION_ID = "commitlake.topic_minutes"
-BACKFILLED = "backfill-"
-"""Begins the `run_id` of rows that a backfill added; the newest archive commit that it covers follows."""
 _MAX_FILES = 8  # of messages that one task counts
 _MESSAGES = to_arrow_schema(MESSAGES, timezone="UTC")
 Ranges = Mapping[str, Array]
@@ -191,17 +189,3 @@ def _not_in(rows: pa.Table, counted: Ranges) -> pa.Table:
             places = np.searchsorted(begins, offsets[mine], side="right") - 1
             left[mine] = (places < 0) | (offsets[mine] >= ends[places])
     return rows if left.all() else rows.filter(pa.array(left))
-
-
-def backfilled_sequence(lake: LakePaths) -> int:
-    """Return the newest archive commit that a backfill covers; 0 where the table has no rows of one.
-
-    Raises:
-        TableNotFoundError: where there is no table.
-    """
-    table = delta_table(lake.topic_minutes, lake.s3)
-    if table.transaction_version(APPLICATION_ID) is None:
-        return 0
-    sql = f"SELECT DISTINCT run_id FROM topic_minutes WHERE starts_with(run_id, '{BACKFILLED}')"
-    found = run_sql(table, "topic_minutes", sql).read_all().column(0).to_pylist()
-    return max((int(run_id.removeprefix(BACKFILLED)) for run_id in found), default=0)

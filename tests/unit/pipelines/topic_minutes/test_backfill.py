@@ -17,7 +17,8 @@ from commitlake.connectors.lake.paths import LakeError, LakePaths
 from commitlake.connectors.runtime.local_runner import ThreadRunner
 from commitlake.jobs.archive import command as archive
 from commitlake.pipelines.topic_minutes import backfill as module
-from commitlake.pipelines.topic_minutes.backfill import ConcurrentBackfillError, backfill_minutes, backfilled_sequence
+from commitlake.pipelines.topic_minutes.backfill import ConcurrentBackfillError, backfill_minutes
+from commitlake.pipelines.topic_minutes.progress import backfilled_sequence
 from commitlake.schemas.errors import ExitCode
 from tests.support.earlier_archives import without_topic_minutes
 from tests.support.lakes import GrowingLake, rows_of, shop_messages

@@ -1,0 +1,1 @@
+"""`commitlake tps`."""

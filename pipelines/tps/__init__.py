@@ -1,0 +1,1 @@
+"""Messages per second for any time, from `topic_minutes` and `messages`, without Spark. `jobs` import it."""

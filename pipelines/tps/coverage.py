@@ -1,0 +1,124 @@
+"""Which times the lake tells of, broker by broker: from its first message to its last one, without the gaps.
+
+A time that is not archived is not one without messages. The first and the last minute of a broker may be archived in
+part, and so may the minutes around a gap.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.reader import NoTableError, open_table, run_sql
+from commitlake.connectors.lake.sql import text_literal
+from commitlake.pipelines.tps.question import MINUTE
+
+ALL, PART, NONE = "all", "part", "none"
+"""How much of a window is archived."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A time, `end` exclusive."""
+
+    start: datetime.datetime
+    end: datetime.datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """The times that the lake tells of.
+
+    Attributes:
+        spans: by broker, from its first to its last archived minute.
+        gaps: by broker, times of which part of the log is missing.
+    """
+
+    spans: Mapping[str, Span]
+    gaps: Mapping[str, Sequence[Span]] = field(default_factory=dict)
+
+    @property
+    def whole(self) -> Span | None:
+        """From the first minute of any broker to the last one; None where nothing is archived."""
+        if not self.spans:
+            return None
+        spans = self.spans.values()
+        return Span(min(span.start for span in spans), max(span.end for span in spans))
+
+    def of_window(self, start: datetime.datetime, end: datetime.datetime) -> str:
+        """Return how much of a window is archived: `all`, `part` or `none`."""
+        states = {self._of_broker(broker, start, end) for broker in self.spans}
+        if states == {ALL}:
+            return ALL
+        return NONE if states <= {NONE} else PART
+
+    def _of_broker(self, broker: str, start: datetime.datetime, end: datetime.datetime) -> str:
+        span = self.spans[broker]
+        if end <= span.start or start >= span.end:
+            return NONE
+        # Its first and its last minute may be archived in part.
+        is_whole = span.start + MINUTE <= start and end <= span.end - MINUTE
+        gaps = [gap for gap in self.gaps.get(broker, ()) if gap.start < end and start < gap.end]
+        if any(gap.start + MINUTE <= start and end <= gap.end - MINUTE for gap in gaps):
+            return NONE
+        return ALL if is_whole and not gaps else PART
+
+
+def read_coverage(lake: LakePaths, brokers: Collection[str] = ()) -> Coverage:
+    """Find the times that the lake tells of.
+
+    Args:
+        lake: where the tables lie.
+        brokers: only these; all where empty.
+
+    Raises:
+        NoTableError: where the lake has no `topic_minutes`.
+    """
+    table = open_table(lake, "topic_minutes")
+    where = f" AND broker IN ({', '.join(map(text_literal, brokers))})" if brokers else ""
+    rows = run_sql(
+        table,
+        "topic_minutes",
+        "SELECT broker, min(minute) AS first, max(minute) AS last FROM topic_minutes "
+        f"WHERE minute IS NOT NULL{where} GROUP BY broker",
+    )
+    spans = {row["broker"]: Span(row["first"], row["last"] + MINUTE) for row in rows.read_all().to_pylist()}
+    missing = _missing_offsets(lake, spans)
+    return Coverage(spans, {broker: _times(lake, broker, spans[broker], gaps) for broker, gaps in missing.items()})
+
+
+def _missing_offsets(lake: LakePaths, brokers: Collection[str]) -> dict[str, list[tuple[int, int]]]:
+    """Return the stretches of the brokers' logs that were not there to be archived."""
+    try:
+        table = open_table(lake, "gaps")
+    except NoTableError:
+        return {}
+    sql = "SELECT DISTINCT broker, start_offset, end_offset FROM gaps WHERE end_offset > start_offset"
+    found: dict[str, list[tuple[int, int]]] = {}
+    for row in run_sql(table, "gaps", sql).read_all().to_pylist():
+        if row["broker"] in brokers:
+            found.setdefault(row["broker"], []).append((row["start_offset"], row["end_offset"]))
+    return found
+
+
+def _times(lake: LakePaths, broker: str, span: Span, gaps: Sequence[tuple[int, int]]) -> list[Span]:
+    """Return the times of stretches of a log: from the last minute before each to the first one after it."""
+    answer = run_sql(
+        open_table(lake, "topic_minutes"),
+        "topic_minutes",
+        "SELECT minute, min(first_physical_offset) AS first, max(last_physical_offset) AS last FROM topic_minutes "
+        f"WHERE broker = {text_literal(broker)} AND minute IS NOT NULL GROUP BY minute ORDER BY minute",
+    ).read_all()
+    minutes = answer.column("minute").to_pylist()
+    firsts, lasts = answer.column("first").to_numpy(), answer.column("last").to_numpy()
+    found = []
+    for start, end in sorted(gaps):
+        before, after = np.flatnonzero(firsts < start), np.flatnonzero(lasts >= end)
+        first = minutes[before[-1]] if len(before) else span.start
+        last = minutes[after[0]] + MINUTE if len(after) else span.end
+        found.append(Span(first, max(first, last)))
+    return found

@@ -1,0 +1,157 @@
+"""What is asked about rates, and the SQL that counts messages by group and window."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from commitlake.connectors.lake.sql import Engine, text_literal, timestamp_literal
+from commitlake.pipelines.query.sql import Conditions, predicates
+
+MINUTE = datetime.timedelta(minutes=1)
+SECOND = datetime.timedelta(seconds=1)
+_EPOCH = "TIMESTAMP '1970-01-01T00:00:00Z'"
+
+
+@dataclass(frozen=True, slots=True)
+class CountedTable:
+    """A table from which messages are counted.
+
+    Attributes:
+        name: the table's.
+        time: its column of time.
+        unit: the shortest window that it can tell.
+        groups: SQL by the name of what messages can be grouped by.
+        sums: SQL of each sum, by its name.
+    """
+
+    name: str
+    time: str
+    unit: datetime.timedelta
+    groups: Mapping[str, str]
+    sums: Mapping[str, str]
+
+
+MINUTES = CountedTable(
+    "topic_minutes",
+    "minute",
+    MINUTE,
+    {"broker": "broker", "topic": "topic", "queue": "queue_id", "tag": "tag", "kind": "kind"},
+    {
+        "messages": "sum(messages)",
+        "bytes": "sum(bytes)",
+        "retries": "sum(CASE WHEN kind = 'retry' THEN messages ELSE 0 END)",
+        "dead_letters": "sum(CASE WHEN kind = 'dlq' THEN messages ELSE 0 END)",
+        "prepared": "sum(CASE WHEN kind = 'half' THEN messages - rechecked ELSE 0 END)",
+        "committed": "sum(committed)",
+        "clock_skew": "sum(clock_skew_messages)",
+        "other_tags": "sum(CASE WHEN other_tags THEN messages ELSE 0 END)",
+    },
+)
+"""Whole minutes; small."""
+MESSAGES = CountedTable(
+    "messages",
+    "store_timestamp",
+    SECOND,
+    {
+        **MINUTES.groups,
+        "tag": "tags",
+        "producer-host": "regexp_replace(born_host, ':[0-9]+$', '')",
+        "producer-group": "properties['PGROUP']",
+    },
+    {
+        "messages": "count(*)",
+        "bytes": "sum(size)",
+        "retries": "sum(CASE WHEN kind = 'retry' THEN 1 ELSE 0 END)",
+        "dead_letters": "sum(CASE WHEN kind = 'dlq' THEN 1 ELSE 0 END)",
+        "prepared": "sum(CASE WHEN kind = 'half' AND properties['TRANSACTION_CHECK_TIMES'] IS NULL THEN 1 ELSE 0 END)",
+        "committed": "sum(CASE WHEN prepared_transaction_offset > 0 AND kind <> 'half' THEN 1 ELSE 0 END)",
+        "clock_skew": "sum(CASE WHEN store_timestamp < born_timestamp THEN 1 ELSE 0 END)",
+        "other_tags": "sum(0)",
+    },
+)
+"""Seconds, and what only a message itself tells."""
+GROUPS = tuple(MESSAGES.groups)
+"""What messages can be grouped by."""
+SUMS = tuple(MINUTES.sums)
+"""What is counted of each group."""
+
+
+@dataclass(frozen=True, slots=True)
+class RatesQuestion:
+    """What is asked.
+
+    Attributes:
+        by: what messages are grouped by, some of `GROUPS`.
+        start: of the time asked for, at a multiple of the table's unit.
+        end: of the time asked for, exclusive, likewise.
+        window: length of the windows; None for one of all the time.
+        step: from one window to the next; the window's length where they do not overlap.
+        topics: only these; all where empty, as for what follows.
+        queue_id: only this one.
+        tags: only these.
+        kinds: only these.
+        brokers: only these.
+    """
+
+    by: Sequence[str]
+    start: datetime.datetime
+    end: datetime.datetime
+    window: datetime.timedelta | None = None
+    step: datetime.timedelta | None = None
+    topics: Sequence[str] = ()
+    queue_id: int | None = None
+    tags: Sequence[str] = ()
+    kinds: Sequence[str] = ()
+    brokers: Sequence[str] = ()
+
+    @property
+    def table(self) -> CountedTable:
+        """The smallest table that can answer."""
+        lengths = [length for length in (self.window, self.step) if length is not None]
+        is_whole = all(length % MINUTE == datetime.timedelta() for length in lengths)
+        return MINUTES if is_whole and set(self.by) <= set(MINUTES.groups) else MESSAGES
+
+    def earlier(self, by: datetime.timedelta) -> RatesQuestion:
+        """Return the same question about an earlier time."""
+        return replace(self, start=self.start - by, end=self.end - by)
+
+    def where(self) -> str:
+        """SQL for the rows that are asked for."""
+        table = self.table
+        found = predicates(
+            Conditions(topics=self.topics, queue_id=self.queue_id, kinds=self.kinds, brokers=self.brokers),
+            Engine.DELTALAKE,
+        )
+        if self.tags:
+            found.append(f"{table.groups['tag']} IN ({', '.join(map(text_literal, self.tags))})")
+        found.append(
+            f"{table.time} >= {timestamp_literal(self.start)} AND {table.time} < {timestamp_literal(self.end)}"
+        )
+        if table is MESSAGES:  # the partition: files of other days are not opened
+            last = self.end.astimezone(datetime.UTC).date()
+            first = self.start.astimezone(datetime.UTC).date()
+            found.append(f"store_date >= DATE '{first}' AND store_date <= DATE '{last}'")
+        return " AND ".join(found)
+
+    def by_window(self, length: datetime.timedelta) -> str:
+        """SQL for the sums of each group and window: columns `g0`, `g1`, …, `window_start`, and `SUMS`."""
+        table = self.table
+        groups = [f"{table.groups[name]} AS g{number}" for number, name in enumerate(self.by)]
+        seconds = int(length.total_seconds())
+        window = f"date_bin(INTERVAL '{seconds} seconds', {table.time}, {_EPOCH}) AS window_start"
+        sums = [f"{sql} AS sum_{name}" for name, sql in table.sums.items()]
+        keys = ", ".join(str(number + 1) for number in range(len(groups) + 1))
+        return f"SELECT {', '.join([*groups, window, *sums])} FROM {table.name} WHERE {self.where()} GROUP BY {keys}"
+
+    def in_all(self) -> str:
+        """SQL for the sums of each group, with the unit of time that had most messages: `peak` and `peak_at`."""
+        groups = [f"g{number}" for number in range(len(self.by))]
+        sums = [f"sum(sum_{name}) AS sum_{name}" for name in SUMS]
+        peak = [
+            "max(sum_messages) AS peak",
+            "first_value(window_start ORDER BY sum_messages DESC, window_start) AS peak_at",
+        ]
+        grouped = f" GROUP BY {', '.join(groups)}" if groups else ""
+        return f"SELECT {', '.join([*groups, *sums, *peak])} FROM ({self.by_window(self.table.unit)}){grouped}"

@@ -1,0 +1,227 @@
+"""The answer to a question about rates: rows of each group, or of each group and window.
+
+A window without a message is a row of zeros where it is archived, and one without figures where it is not.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from datasketches import kll_doubles_sketch
+from deltalake import DeltaTable
+
+from commitlake.connectors.arrays import Array
+from commitlake.connectors.lake.paths import LakeError, LakePaths
+from commitlake.connectors.lake.reader import open_table, run_sql
+from commitlake.pipelines.tps.coverage import NONE, Coverage
+from commitlake.pipelines.tps.question import SUMS, RatesQuestion
+
+MAX_CELLS = 200_000
+"""Windows of all groups that are given at most."""
+MAX_SKETCHED = 10_000
+"""Rows that have quantiles at most: a sketch of each is in memory."""
+RANKS = {"p50": 0.5, "p99": 0.99}
+_SKETCHES = {"size": "size_sketch", "latency_ms": "latency_sketch", "wait_ms": "wait_sketch"}
+QUANTILES = tuple(f"{what}_{rank}" for what in _SKETCHES for rank in RANKS)
+"""Columns of quantiles."""
+Key = tuple[Any, ...]
+Row = dict[str, Any]
+
+
+class TooManyRowsError(LakeError):
+    """A question whose answer has more rows than one can look at."""
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Answers questions about rates from the tables of a lake.
+
+    Attributes:
+        lake: where the tables lie.
+        coverage: which times it tells of.
+    """
+
+    lake: LakePaths
+    coverage: Coverage
+
+    def rows(self, question: RatesQuestion, *, has_quantiles: bool = False) -> list[Row]:
+        """Answer a question.
+
+        Args:
+            question: what is asked.
+            has_quantiles: whether the rows have `QUANTILES`.
+
+        Returns:
+            Rows with what messages are grouped by, `window_start` where there are windows, `archived`, `SUMS`,
+            `messages_per_s` and `bytes_per_s`; in all also `peak_per_s` and `peak_at`. Figures are None in windows of
+            which nothing is archived.
+
+        Raises:
+            TooManyRowsError: for more rows than `MAX_CELLS`, or `MAX_SKETCHED` with quantiles.
+        """
+        rows = self._in_all(question) if question.window is None else self._by_window(question)
+        if has_quantiles:
+            if len(rows) > MAX_SKETCHED:
+                raise _too_many(len(rows), MAX_SKETCHED, "with percentiles")
+            self._add_quantiles(question, rows)
+        return rows
+
+    def _table(self, question: RatesQuestion) -> DeltaTable:
+        return open_table(self.lake, question.table.name)
+
+    def _ask(self, question: RatesQuestion, sql: str) -> Iterator[Row]:
+        for batch in run_sql(self._table(question), question.table.name, sql):
+            yield from batch.to_pylist()
+
+    def _in_all(self, question: RatesQuestion) -> list[Row]:
+        seconds = (question.end - question.start).total_seconds()
+        unit = question.table.unit.total_seconds()
+        rows = []
+        for found in self._ask(question, question.in_all()):
+            if found["sum_messages"] is None:  # the one row of no group
+                continue
+            sums = {name: int(found[f"sum_{name}"]) for name in SUMS}
+            row = _row(question, _key(question, found), sums, seconds)
+            row |= {"peak_per_s": found["peak"] / unit, "peak_at": found["peak_at"]}
+            row["archived"] = self.coverage.of_window(question.start, question.end)
+            rows.append(row)
+            _check_count(len(rows))
+        return sorted(rows, key=lambda row: (-row["messages"], repr(_key_of(question, row))))
+
+    def _by_window(self, question: RatesQuestion) -> list[Row]:
+        assert question.window is not None
+        step = question.step or question.window
+        span = int(question.window / step)
+        starts = _starts(question, step)
+        _check_count(len(starts))
+        places = {start: place for place, start in enumerate(starts)}
+        sums: dict[Key, Array] = {}
+        for found in self._ask(question, question.by_window(step)):
+            key = _key(question, found)
+            if key not in sums:
+                _check_count((len(sums) + 1) * len(starts))
+                sums[key] = np.zeros((len(SUMS), len(starts)), np.int64)
+            sums[key][:, places[found["window_start"]]] = [found[f"sum_{name}"] for name in SUMS]
+        keys = sorted(sums, key=repr)
+        summed = [_rolled(sums[key], span) for key in keys]
+        seconds = question.window.total_seconds()
+        rows = []
+        for place, start in enumerate(starts[: len(starts) - span + 1]):
+            archived = self.coverage.of_window(start, start + question.window)
+            for key, numbers in zip(keys, summed, strict=True):
+                counts = {name: int(number) for name, number in zip(SUMS, numbers[:, place], strict=True)}
+                figures = None if archived == NONE and not counts["messages"] else counts
+                rows.append({**_row(question, key, figures, seconds), "window_start": start, "archived": archived})
+        return rows
+
+    def _add_quantiles(self, question: RatesQuestion, rows: Sequence[Row]) -> None:
+        """Add the quantiles of merged sketches to rows."""
+        table = question.table
+        groups = [f"{table.groups[name]} AS g{number}" for number, name in enumerate(question.by)]
+        columns = [*groups, f"{table.time} AS window_start", *_SKETCHES.values()]
+        sql = f"SELECT {', '.join(columns)} FROM {table.name} WHERE {question.where()}"
+        merged: dict[Key, dict[str, kll_doubles_sketch]] = {}
+        for found in self._ask(question, sql):
+            key = _key(question, found)
+            if question.window is not None:
+                key = (*key, _window_of(found["window_start"], question.window))
+            mine = merged.setdefault(key, {})
+            for name, column in _SKETCHES.items():
+                if found[column] is None:
+                    continue
+                sketch = kll_doubles_sketch.deserialize(found[column])
+                if name in mine:
+                    mine[name].merge(sketch)
+                else:
+                    mine[name] = sketch
+        for row in rows:
+            key = _key_of(question, row)
+            if question.window is not None:
+                key = (*key, row["window_start"])
+            row.update(_quantiles(merged.get(key, {})))
+
+
+def _quantiles(sketches: Mapping[str, kll_doubles_sketch]) -> Row:
+    found: Row = dict.fromkeys(QUANTILES)
+    for what, sketch in sketches.items():
+        values = sketch.get_quantiles(list(RANKS.values()), True)
+        found |= {f"{what}_{rank}": int(value) for rank, value in zip(RANKS, values, strict=True)}
+    return found
+
+
+def add_comparison(
+    rows: Sequence[Row], before: Iterable[Row], question: RatesQuestion, by: datetime.timedelta, coverage: Coverage
+) -> None:
+    """Add `messages_before` and `change_percent` to rows: the messages of the same group, so much time earlier.
+
+    Args:
+        rows: of `Rates.rows`; changed.
+        before: of the question about the earlier time.
+        question: what was asked for `rows`.
+        by: how much earlier.
+        coverage: which times the lake tells of; both are None where it does not.
+    """
+    known = {(*_key_of(question, row), row.get("window_start")): row["messages"] for row in before}
+    for row in rows:
+        start, end = row.get("window_start"), question.end
+        if start is not None and question.window is not None:
+            end = start + question.window
+        is_told = coverage.of_window((start or question.start) - by, end - by) != NONE
+        key = (*_key_of(question, row), None if start is None else start - by)
+        count = known.get(key, 0) if is_told else None
+        now = row["messages"]
+        row["messages_before"] = count
+        row["change_percent"] = None if not count or now is None else round(100 * (now - count) / count, 1)
+
+
+def _row(question: RatesQuestion, key: Key, sums: Mapping[str, int] | None, seconds: float) -> Row:
+    row: Row = dict(zip(question.by, key, strict=True))
+    if sums is None:
+        return row | dict.fromkeys((*SUMS, "messages_per_s", "bytes_per_s"))
+    rates = {"messages_per_s": sums["messages"] / seconds, "bytes_per_s": sums["bytes"] / seconds}
+    return row | dict(sums) | rates
+
+
+def _key(question: RatesQuestion, found: Mapping[str, Any]) -> Key:
+    return tuple(found[f"g{number}"] for number in range(len(question.by)))
+
+
+def _key_of(question: RatesQuestion, row: Mapping[str, Any]) -> Key:
+    return tuple(row[name] for name in question.by)
+
+
+def _window_of(time: datetime.datetime, window: datetime.timedelta) -> datetime.datetime:
+    epoch = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+    return epoch + (time - epoch) // window * window
+
+
+def _starts(question: RatesQuestion, step: datetime.timedelta) -> list[datetime.datetime]:
+    first = _window_of(question.start, step)
+    count = -((first - question.end) // step)
+    _check_count(count)
+    return [first + number * step for number in range(count)]
+
+
+def _rolled(numbers: Array, span: int) -> Array:
+    """Sum up each `span` numbers that follow one another."""
+    if span == 1:
+        return numbers
+    sums = np.cumsum(np.pad(numbers, ((0, 0), (1, 0))), axis=1)
+    rolled: Array = sums[:, span:] - sums[:, :-span]
+    return rolled
+
+
+def _check_count(count: int) -> None:
+    if count > MAX_CELLS:
+        raise _too_many(count, MAX_CELLS, "")
+
+
+def _too_many(count: int, most: int, what: str) -> TooManyRowsError:
+    return TooManyRowsError(
+        f"the answer has {count:,} rows or more{' ' + what if what else ''}, expected at most {most:,}: ask for longer "
+        "windows, a shorter time, or fewer groups"
+    )

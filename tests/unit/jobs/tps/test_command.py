@@ -1,0 +1,245 @@
+"""`tps`: rates from a lake, counted again by a plain loop; what is not archived; wrong options."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from commitlake.connectors.lake.committer import append_rows
+from commitlake.jobs.cli.durations import parse_duration
+from commitlake.jobs.tps import command as tps
+from commitlake.pipelines.tps import rates
+from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
+from commitlake.schemas.tables.gaps import GAPS
+from tests.support.earlier_archives import without_topic_minutes
+from tests.support.lakes import MIDNIGHT_MS, GrowingLake, rows_of
+from tests.support.logs import new_message
+
+MIDNIGHT = datetime.datetime(2023, 11, 15, tzinfo=datetime.UTC)
+MINUTE_MS = 60_000
+MINUTES = 60
+Ask = Callable[..., tuple[int, list[dict[str, Any]], str]]
+
+
+def messages() -> list[NewMessage]:
+    """An hour: `orders` twice a minute, `payments` in each tenth; none in minutes 20 to 29."""
+    found: list[NewMessage] = []
+    for minute in range(MINUTES):
+        if 20 <= minute < 30:
+            continue
+        born_ms = MIDNIGHT_MS + minute * MINUTE_MS
+        topics = ["orders", "orders", *(["payments"] if minute % 10 == 0 else [])]
+        for number, topic in enumerate(topics):
+            found.append(new_message(len(found), topic=topic, queue_id=number % 2, born_timestamp=born_ms + number))
+    return found
+
+
+@pytest.fixture(scope="module")
+def growing(tmp_path_factory: pytest.TempPathFactory) -> GrowingLake:
+    """A lake of that hour, archived in two runs."""
+    growing = GrowingLake(tmp_path_factory.mktemp("tps"))
+    sent = messages()
+    for part in (sent[:40], sent[40:]):
+        growing.write(part)
+        growing.archive()
+    return growing
+
+
+@pytest.fixture
+def ask(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> Ask:
+    """Ask for rows as JSON lines."""
+
+    def ask(*arguments: str, lake: str = growing.lake.root) -> tuple[int, list[dict[str, Any]], str]:
+        capsys.readouterr()
+        code = tps.main(["--lake", lake, "--output", "jsonl", *arguments])
+        captured = capsys.readouterr()
+        return code, [json.loads(line) for line in captured.out.splitlines()], captured.err
+
+    return ask
+
+
+def at(minute: int) -> str:
+    return f"{MIDNIGHT + datetime.timedelta(minutes=minute):%Y-%m-%dT%H:%M:%S}Z"
+
+
+def test_each_topic_over_all_time(ask: Ask, growing: GrowingLake) -> None:
+    code, rows, said = ask()
+    counts = Counter(message.topic for message in messages())
+    assert code == ExitCode.OK
+    assert [(row["topic"], row["messages"]) for row in rows] == counts.most_common()
+    orders = rows[0]
+    assert orders["messages_per_s"] == round(counts["orders"] / 3600, 3)
+    assert (orders["peak_per_s"], orders["peak_at"]) == (round(2 / 60, 3), at(0))
+    assert "from topic_minutes" in said
+
+
+@pytest.mark.parametrize("by", ["none", "broker", "topic,queue", "tag", "kind", "producer-host", "producer-group"])
+def test_the_groups_have_all_messages(ask: Ask, by: str) -> None:
+    _, rows, _ = ask("--by", by)
+    assert sum(row["messages"] for row in rows) == len(messages())
+
+
+@pytest.mark.parametrize("window", ["60s", "10m", "1h", "5s"])
+def test_windows_are_those_of_a_plain_loop(ask: Ask, window: str) -> None:
+    seconds = int(parse_duration(window).total_seconds())
+    expected = Counter(
+        (message.topic, (message.born_timestamp - MIDNIGHT_MS) // 1000 // seconds * seconds) for message in messages()
+    )
+    _, rows, said = ask("--window", window)
+    found: Counter[tuple[str, int]] = Counter()
+    for row in rows:
+        start = datetime.datetime.fromisoformat(row["window_start"]) - MIDNIGHT
+        found[(row["topic"], int(start.total_seconds()))] += row["messages"]
+    assert +found == expected
+    assert len(rows) == 2 * 3600 // seconds
+    assert ("from messages" in said) == (window == "5s")
+
+
+def test_minutes_and_messages_give_the_same_windows(ask: Ask) -> None:
+    _, of_minutes, _ = ask("--window", "1m", "--by", "topic,queue,tag,kind", "--top", "0")
+    _, of_messages, _ = ask("--window", "1m", "--step", "30s", "--by", "topic,queue,tag,kind", "--top", "0")
+    whole = [row for row in of_messages if row["window_start"].endswith(":00Z")]
+    names = ("window_start", "topic", "queue", "tag", "kind", "messages", "retries", "clock_skew")
+    plain = [sorted(str([row[name] for name in names]) for row in rows) for rows in (of_minutes, whole)]
+    assert plain[0] == plain[1]
+
+
+def test_overlapping_windows_count_each_step(ask: Ask) -> None:
+    _, rows, _ = ask("--window", "10m", "--step", "5m", "--topic", "orders")
+    assert [row["messages"] for row in rows] == [20, 20, 20, 10, 0, 10, 20, 20, 20, 20, 20]
+
+
+def test_a_time_without_messages_is_zero_and_one_not_archived_has_no_figure(ask: Ask) -> None:
+    code, rows, said = ask(
+        "--window", "10m", "--topic", "orders", "--from", "2023-11-14T23:40", "--to", "2023-11-15T01:20"
+    )
+    assert code == ExitCode.OK
+    assert [row["messages"] for row in rows] == [None, None, 20, 20, 0, 20, 20, 20, None, None]
+    assert [row["archived"] for row in rows] == ["none"] * 2 + ["part", "all", "all", "all", "all", "part"] + [
+        "none"
+    ] * 2
+    assert f"archived from {at(0)} to {at(60)} only" in said
+
+
+def test_a_gap_is_no_zero(growing: GrowingLake, ask: Ask, tmp_path: Path) -> None:
+    other = GrowingLake(tmp_path)
+    other.write(messages())
+    other.archive()
+    half_past = MIDNIGHT + datetime.timedelta(minutes=30)
+    rows = rows_of(other.lake.messages)
+    offset = min(row["physical_offset"] for row in rows if row["store_timestamp"] >= half_past)
+    gap = {"broker": "broker-a", "segment": "s", "start_offset": offset - 10, "end_offset": offset}
+    append_rows(other.lake.gaps, GAPS, pa.Table.from_pylist([gap], schema=to_arrow_schema(GAPS, timezone="UTC")))
+    _, rows, said = ask("--window", "5m", "--topic", "orders", lake=other.lake.root)
+    states = {row["window_start"]: (row["messages"], row["archived"]) for row in rows}
+    assert states[at(25)] == (None, "none")
+    assert states[at(15)] == (10, "part")
+    assert states[at(10)] == (10, "all")
+    assert "is not archived" in said
+
+
+def test_percentiles_are_of_the_sizes_and_latencies(ask: Ask, growing: GrowingLake) -> None:
+    _, rows, _ = ask("--by", "none", "--percentiles")
+    sizes = sorted(row["size"] for row in rows_of(growing.lake.messages))
+    assert rows[0]["size_p50"] == sizes[-(-len(sizes) // 2) - 1]
+    assert rows[0]["latency_ms_p99"] == 0
+    assert rows[0]["wait_ms_p50"] is None
+    _, rows, _ = ask("--by", "topic", "--percentiles", "--window", "10m")
+    assert {row["latency_ms_p50"] for row in rows} == {0, None}  # none in windows without messages
+
+
+def test_the_same_time_a_day_before_is_compared(tmp_path: Path, ask: Ask) -> None:
+    other = GrowingLake(tmp_path)
+    day = 24 * 60 * MINUTE_MS
+    other.write([new_message(n, born_timestamp=MIDNIGHT_MS + n * MINUTE_MS) for n in range(10)])
+    other.write([new_message(n, born_timestamp=MIDNIGHT_MS + day + n * MINUTE_MS // 2) for n in range(30)])
+    other.archive()
+    _, rows, _ = ask("--from", "2023-11-16", "--to", "2023-11-16T00:10", "--compare", "day", lake=other.lake.root)
+    assert (rows[0]["messages_before"], rows[0]["messages"], rows[0]["change_percent"]) == (10, 20, 100.0)
+    _, rows, _ = ask("--from", "2023-11-16", "--to", "2023-11-16T00:10", "--compare", "week", lake=other.lake.root)
+    assert (rows[0]["messages_before"], rows[0]["change_percent"]) == (None, None)
+
+
+def test_filters_select(ask: Ask) -> None:
+    _, rows, _ = ask("--topic", "orders", "--queue", "1", "--tag", "Tag0", "--kind", "normal", "--broker", "broker-a")
+    expected = sum(
+        message.topic == "orders" and message.queue_id == 1 and ("TAGS", "Tag0") in message.properties
+        for message in messages()
+    )
+    assert [row["messages"] for row in rows] == [expected]
+
+
+def test_only_the_largest_groups_are_shown(ask: Ask) -> None:
+    _, rows, said = ask("--top", "1")
+    assert [row["topic"] for row in rows] == ["orders"]
+    assert "1 of 2 groups are shown" in said
+
+
+def test_an_unknown_topic_is_told_with_the_nearest(ask: Ask) -> None:
+    code, rows, said = ask("--topic", "ordes")
+    assert (code, rows) == (ExitCode.OK, [])
+    assert "Did you mean 'orders'?" in said
+
+
+def test_too_many_rows_are_refused(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rates, "MAX_CELLS", 50)
+    code, _, said = ask("--window", "1m")
+    assert code == ExitCode.USAGE
+    assert "ask for longer windows" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("--by", "topc"), "Did you mean 'topic'?"),
+        (("--by", "topic,topic"), "names a group twice"),
+        (("--window", "0s"), "expected 1s or more"),
+        (("--step", "1m"), "--step has no effect without --window"),
+        (("--window", "5m", "--step", "2m"), "expected a part of --window"),
+        (("--window", "5m", "--step", "1m", "--percentiles"), "do not go together"),
+        (("--window", "30s", "--percentiles"), "--percentiles is of whole minutes"),
+        (("--by", "producer-host", "--percentiles"), "--percentiles is of whole minutes"),
+        (("--from", "2023-11-16", "--to", "2023-11-15"), "is not before --to"),
+        (("--top", "-1"), "expected 0 or more"),
+        (("--broker", "brker-a"), "Did you mean 'broker-a'?"),
+    ],
+)
+def test_wrong_options_are_refused(ask: Ask, arguments: tuple[str, ...], sentence: str) -> None:
+    code, rows, said = ask(*arguments)
+    assert (code, rows) == (ExitCode.USAGE, [])
+    assert sentence in said
+
+
+def test_a_lake_that_is_not_counted_is_refused(tmp_path: Path, ask: Ask) -> None:
+    other = GrowingLake(tmp_path)
+    with without_topic_minutes():
+        other.write(messages()[:20])
+        other.archive()
+    code, _, said = ask(lake=other.lake.root)
+    assert (code, "--backfill topic_minutes" in said) == (ExitCode.USAGE, True)
+    other.write(messages()[20:])
+    other.archive()
+    code, _, said = ask(lake=other.lake.root)
+    assert code == ExitCode.USAGE
+    assert "topic_minutes lacks 1 archive runs" in said
+
+
+def test_a_folder_that_is_no_lake_is_refused(tmp_path: Path, ask: Ask) -> None:
+    code, _, said = ask(lake=str(tmp_path / "nowhere"))
+    assert (code, "does not exist" in said) == (ExitCode.USAGE, True)
+
+
+def test_a_table_and_csv_have_the_same_columns(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
+    assert tps.main(["--lake", growing.lake.root, "--quiet"]) == ExitCode.OK
+    table = capsys.readouterr().out.splitlines()[0].split()
+    assert tps.main(["--lake", growing.lake.root, "--quiet", "--output", "csv"]) == ExitCode.OK
+    assert capsys.readouterr().out.splitlines()[0].split(",") == table
