@@ -30,6 +30,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--id", help="offset message id, or client message id (UNIQ_KEY)")
     parser.add_argument("--broker", action="append", default=[], help="the store's name")
     add_time_arguments(parser)
+    sql_help = (
+        f"any SELECT over the lake's tables, aggregates too: {', '.join(TABLES)}; nothing else is accepted, and "
+        "--limit counts its rows"
+    )
+    parser.add_argument("--sql", metavar="SELECT", help=sql_help)
     parser.add_argument("--where", metavar="SQL", help="any predicate over the table's columns")
     parser.add_argument("--columns", metavar="A,B", help="which columns; a table shows the main ones, else all")
     parser.add_argument(

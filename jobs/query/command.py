@@ -33,6 +33,7 @@ from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.cli.times import join_times
 from commitlake.jobs.query.arguments import add_arguments, check
 from commitlake.jobs.query.bodies import BODY_COLUMNS, COLUMNS, body_fetcher, rows_with_bodies, write_one_body
+from commitlake.jobs.query.sql_question import answer_sql, check_sql
 from commitlake.pipelines.message_keys.opening import open_messages
 from commitlake.pipelines.query.engines import ask_deltalake, ask_hbase, ask_spark
 from commitlake.pipelines.query.sql import Conditions, Question
@@ -48,6 +49,10 @@ EXAMPLES = (
     ("query --lake lake --id 0A00000100002A9F0000000000001000", "an offset message id, or a client's UNIQ_KEY"),
     ("query --lake lake --from -2h --where \"properties['city'] = 'Berlin'\" --output jsonl", "any predicate"),
     ("query --lake lake --topic orders --limit 0 --output csv --engine spark", "more than one process should hold"),
+    (
+        "query --lake lake --sql 'SELECT topic, count(*) AS messages FROM messages GROUP BY topic'",
+        "any SELECT over the lake's tables",
+    ),
     ("query --lake lake --table quarantine", "what could not be read"),
     (
         "query --lake lake --id 0A00000100002A9F0000000000001000 --body | jq .",
@@ -92,6 +97,9 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     """Ask, print, and say how many there were."""
     arguments.body = arguments.body or arguments.body_out is not None
     check(arguments)
+    if arguments.sql is not None:
+        check_sql(arguments)
+        return answer_sql(arguments, lake_of(arguments), _open)
     lake = lake_of(arguments)
     started = time.monotonic()
     fetch = body_fetcher(bodies_of(arguments, lake), stored=arguments.stored_body) if arguments.body else None

@@ -1,0 +1,101 @@
+"""`query --sql`: a SELECT over the lake's tables, without a JVM."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import time
+from collections.abc import Callable
+from itertools import islice
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.reader import NoTableError, QueryError, run_sql_over
+from commitlake.connectors.lake.sql import Engine
+from commitlake.jobs.cli.command import JobError
+from commitlake.jobs.cli.damaged_files import refuse_damaged_files
+from commitlake.jobs.cli.rows_output import plain_rows, write
+from commitlake.jobs.query.arguments import TABLES
+from commitlake.schemas.errors import ExitCode
+
+_OTHERS = (
+    "topic", "queue", "kind", "key", "id", "broker", "start", "end", "where", "columns", "order_by", "count", "body",
+)  # fmt: skip
+_SPELLED = {"start": "from", "end": "to"}
+
+
+def check_sql(arguments: argparse.Namespace) -> None:
+    """Refuse options that have no effect with `--sql`.
+
+    Raises:
+        JobError: naming the first one.
+    """
+    for option in _OTHERS:
+        if getattr(arguments, option) not in (None, [], False):
+            name = _SPELLED.get(option, option.replace("_", "-"))
+            raise JobError(f"--{name} has no effect with --sql", "say it in the SELECT")
+    if arguments.table != "messages":
+        raise JobError("--table has no effect with --sql", "name the tables in the SELECT")
+    if arguments.via != "delta" or arguments.engine != Engine.DELTALAKE:
+        raise JobError("--sql is answered by the deltalake engine only", "leave --via and --engine out")
+
+
+def answer_sql(
+    arguments: argparse.Namespace, lake: LakePaths, open_table: Callable[[LakePaths, str], DeltaTable]
+) -> ExitCode:
+    """Answer the SELECT, and say how many rows there were and whether a limit cut them.
+
+    Args:
+        arguments: the job's.
+        lake: where the tables lie.
+        open_table: opens one of them.
+    """
+    started = time.monotonic()
+    sql = arguments.sql.strip().rstrip(";")
+    tables = _named_tables(sql, lake, open_table)
+    try:
+        answer = _ask(tables, sql, sorts_all=not arguments.limit)
+        columns = [field.name for field in answer.schema]
+        rows = plain_rows(answer, 0)
+        shown = list(islice(rows, arguments.limit)) if arguments.limit else rows
+        count = write(arguments.output, iter(shown), columns)
+        cut = bool(arguments.limit) and next(rows, None) is not None
+    except QueryError as error:
+        for table in tables:
+            refuse_damaged_files(getattr(lake, table), str(error))
+        raise JobError(f"the engine refused the question: {error}", f"tables are: {', '.join(TABLES)}") from None
+    if not arguments.quiet:
+        seconds = time.monotonic() - started
+        more = f", and there are more: --limit {arguments.limit} cut the result; --limit 0 gives all" if cut else ""
+        print(f"{count:,} rows{more} ({seconds:.1f} s)", file=sys.stderr)
+    return ExitCode.OK
+
+
+def _named_tables(
+    sql: str, lake: LakePaths, open_table: Callable[[LakePaths, str], DeltaTable]
+) -> dict[str, DeltaTable]:
+    """Open the tables whose names the SELECT has; `messages` always, which says where there is no lake."""
+    tables = {"messages": open_table(lake, "messages")}
+    for name in TABLES:
+        if name not in tables and re.search(rf"\b{name}\b", sql, re.IGNORECASE):
+            try:
+                tables[name] = open_table(lake, name)
+            except NoTableError as error:
+                raise JobError(str(error), "it is made with its first row") from None
+    return tables
+
+
+def _ask(tables: dict[str, DeltaTable], sql: str, *, sorts_all: bool) -> pa.RecordBatchReader:
+    """Answer a SELECT; any other statement is refused before it has an effect.
+
+    The engine could also write files (COPY) and change its settings. As a named subquery only a query is accepted, and
+    EXPLAIN does not run it. The engine takes one statement only, so what follows it cannot be another one.
+    """
+    try:
+        run_sql_over(tables, f"EXPLAIN WITH answer AS (\n{sql}\n) SELECT * FROM answer").read_all()
+    except QueryError as error:
+        raise QueryError(f"expected one SELECT: {error}") from None
+    return run_sql_over(tables, sql, sorts_all=sorts_all)
