@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ MAX_CELLS = 200_000
 """Windows of all groups that are given at most."""
 MAX_SKETCHED = 10_000
 """Rows that have quantiles at most: a sketch of each is in memory."""
+_PART_ROWS = 2_000_000
 RANKS = {"p50": 0.5, "p99": 0.99}
 _SKETCHES = {"size": "size_sketch", "latency_ms": "latency_sketch", "wait_ms": "wait_sketch"}
 QUANTILES = tuple(f"{what}_{rank}" for what in _SKETCHES for rank in RANKS)
@@ -80,17 +81,30 @@ class Rates:
     def _in_all(self, question: RatesQuestion) -> list[Row]:
         seconds = (question.end - question.start).total_seconds()
         unit = question.table.unit.total_seconds()
+        found: dict[Key, Row] = {}
+        for part in self._parts(question):
+            for row in self._ask(part, part.in_all()):
+                if row["sum_messages"] is not None:  # the one row of no group
+                    _add(found, _key(question, row), row)
+            _check_count(len(found))
+        archived = self.coverage.of_window(question.start, question.end)
         rows = []
-        for found in self._ask(question, question.in_all()):
-            if found["sum_messages"] is None:  # the one row of no group
-                continue
-            sums = {name: int(found[f"sum_{name}"]) for name in SUMS}
-            row = _row(question, _key(question, found), sums, seconds)
-            row |= {"peak_per_s": found["peak"] / unit, "peak_at": found["peak_at"]}
-            row["archived"] = self.coverage.of_window(question.start, question.end)
-            rows.append(row)
-            _check_count(len(rows))
+        for key, sums in found.items():
+            row = _row(question, key, {name: int(sums[f"sum_{name}"]) for name in SUMS}, seconds)
+            rows.append(row | {"peak_per_s": sums["peak"] / unit, "peak_at": sums["peak_at"], "archived": archived})
         return sorted(rows, key=lambda row: (-row["messages"], repr(_key_of(question, row))))
+
+    def _parts(self, question: RatesQuestion) -> Iterator[RatesQuestion]:
+        """Divide a question by time, so that the engine holds the units of time of `_PART_ROWS` rows at most."""
+        table = question.table
+        (counted,) = self._ask(question, f"SELECT count(*) AS count FROM {table.name} WHERE {question.where()}")
+        units = (question.end - question.start) // table.unit
+        length = max(1, units // max(1, -(-counted["count"] // _PART_ROWS))) * table.unit
+        start = question.start
+        while start < question.end:
+            end = min(start + length, question.end)
+            yield replace(question, start=start, end=end)
+            start = end
 
     def _by_window(self, question: RatesQuestion) -> list[Row]:
         assert question.window is not None
@@ -143,6 +157,18 @@ class Rates:
             if question.window is not None:
                 key = (*key, row["window_start"])
             row.update(_quantiles(merged.get(key, {})))
+
+
+def _add(found: dict[Key, Row], key: Key, row: Row) -> None:
+    """Add the sums of a later part of the time to those of earlier parts."""
+    before = found.get(key)
+    if before is None:
+        found[key] = row
+        return
+    if row["peak"] > before["peak"]:
+        before |= {"peak": row["peak"], "peak_at": row["peak_at"]}
+    for name in SUMS:
+        before[f"sum_{name}"] += row[f"sum_{name}"]
 
 
 def _quantiles(sketches: Mapping[str, kll_doubles_sketch]) -> Row:

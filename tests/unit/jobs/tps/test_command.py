@@ -82,6 +82,13 @@ def test_each_topic_over_all_time(ask: Ask, growing: GrowingLake) -> None:
     assert "from topic_minutes" in said
 
 
+def test_a_time_that_is_counted_in_parts_gives_the_same(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, whole, _ = ask("--by", "topic,queue")
+    monkeypatch.setattr(rates, "_PART_ROWS", 7)
+    _, parts, _ = ask("--by", "topic,queue")
+    assert parts == whole
+
+
 @pytest.mark.parametrize("by", ["none", "broker", "topic,queue", "tag", "kind", "producer-host", "producer-group"])
 def test_the_groups_have_all_messages(ask: Ask, by: str) -> None:
     _, rows, _ = ask("--by", by)
