@@ -33,7 +33,9 @@ def lake(recorded_store: RecordedStore, tmp_path_factory: pytest.TempPathFactory
     open_for_append(lake.messages)
     tasks = ArchiveTasks(work.splits(400_000), lake, PackLocation(lake.bodies), work.commit.run_id, "1")
     manifest = list(tasks.run(range(len(tasks.splits))))
-    commit_run(lake.messages, [row.data_file for row in manifest if row.path], work.commit, work.started_from)
+    commit_run(
+        lake.messages, [row.data_file for row in manifest if row.table == "messages"], work.commit, work.started_from
+    )
     record_config(lake, work)
     return lake
 

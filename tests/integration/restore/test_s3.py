@@ -29,7 +29,9 @@ def lake(tmp_path: Path, bucket: str) -> LakePaths:
     open_for_append(lake.messages)
     tasks = ArchiveTasks(work.splits(20_000), lake, pack_location(lake.bodies), work.commit.run_id, "1")
     manifest = list(tasks.run(range(len(tasks.splits))))
-    commit_run(lake.messages, [row.data_file for row in manifest if row.path], work.commit, work.started_from)
+    commit_run(
+        lake.messages, [row.data_file for row in manifest if row.table == "messages"], work.commit, work.started_from
+    )
     return lake
 
 

@@ -35,7 +35,9 @@ def archive(store: Path, lake: LakePaths) -> int:
     open_for_append(lake.messages)
     tasks = ArchiveTasks(work.splits(SIZE), lake, PackLocation(lake.bodies), work.commit.run_id, "1")
     manifest = list(tasks.run(range(len(tasks.splits))))
-    commit_run(lake.messages, [row.data_file for row in manifest if row.path], work.commit, work.started_from)
+    commit_run(
+        lake.messages, [row.data_file for row in manifest if row.table == "messages"], work.commit, work.started_from
+    )
     return DeltaTable(lake.messages).version()
 
 
