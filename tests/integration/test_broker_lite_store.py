@@ -239,7 +239,6 @@ def test_queues_and_index_built_from_rocketmqs_log_are_rocketmqs_own(
     assert contents(root / "index") == contents(recorded_store.store / "index")
 
 
-@pytest.mark.each_version
 def test_rocketmq_goes_on_where_ours_stopped_and_ours_where_it_stopped(
     recorded_store: RecordedStore, start_broker: StartBroker, tmp_path: Path
 ) -> None:

@@ -32,7 +32,6 @@ def messages(recorded_store: RecordedStore) -> list[Message]:
     return list(read_splits(plan_of(recorded_store.store).splits))
 
 
-@pytest.mark.each_version
 def test_queues_claim_every_record(
     recorded_store: RecordedStore, messages: list[Message], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -80,7 +80,6 @@ def micros(value: int | None) -> int | None:
 # --- field by field ---
 
 
-@pytest.mark.each_version
 def test_dump_is_what_rocketmq_decodes(recorded_store: RecordedStore, run_dump: Dump) -> None:
     code, rows, said = run_dump(recorded_store.store)
     assert code == 0
@@ -121,7 +120,6 @@ def test_times_hosts_and_ids_have_their_form(recorded_store: RecordedStore, run_
     assert all(row["store_timestamp"] > 1_600_000_000_000 for row in rows)
 
 
-@pytest.mark.each_version
 def test_the_compiled_reader_says_the_same(recorded_store: RecordedStore, run_dump: Dump) -> None:
     _, rows, _ = run_dump(recorded_store.store, "--broker", "b")
     assert compiled_rows(recorded_store.store) == [{name: row[name] for name in COLUMNS} for row in rows]
@@ -181,7 +179,6 @@ def test_the_queues_point_at_their_records(recorded_store: RecordedStore, run_du
             assert record["topic"] == "RMQ_SYS_TRANS_HALF_TOPIC"
 
 
-@pytest.mark.each_version
 def test_every_record_is_in_its_queue_once_and_in_order(recorded_store: RecordedStore, run_dump: Dump) -> None:
     _, entries, _ = run_dump(recorded_store.store, "--consumequeue")
     queues = defaultdict(list)
@@ -205,7 +202,6 @@ def test_one_queue_can_be_asked_for(recorded_store: RecordedStore, run_dump: Dum
     assert [entry["physical_offset"] for entry in entries] == expected
 
 
-@pytest.mark.each_version
 def test_the_index_points_at_records_that_have_the_key(recorded_store: RecordedStore, run_dump: Dump) -> None:
     records = {row["physical_offset"]: row for row in recorded_store.decoded}
     code, entries, said = run_dump(recorded_store.store, "--index", *INDEX)

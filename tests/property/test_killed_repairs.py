@@ -33,6 +33,7 @@ from tests.support.kills import kill_count
 COUNT = 120
 STEPS = ("fsync", "rename", "replace", "mkdir", "unlink", "rmdir", "truncate", "ftruncate")
 KILLS = kill_count(1, share=10)
+LONG = pytest.mark.long("rebuilds are killed each time")
 LOCAL = ("--local", "--threads", "1", "--quiet")
 SIZES = ("--queue-file-size", "320", "--index-slots", "50", "--index-entries", "200", "--threads", "1", "--quiet")
 NO_STEP = 0
@@ -157,6 +158,7 @@ def test_a_rebuild_in_place(whole: Path, tmp_path: Path) -> None:
     die_and_go_on(rebuild.main, lambda root: [str(root), "--in-place", *LOCAL], copies(whole, tmp_path), seed=2)
 
 
+@LONG
 def test_a_salvage(whole: Path, tmp_path: Path) -> None:
     store = Path(shutil.copytree(whole, tmp_path / "damaged" / "store"))
     path = store / "commitlog" / segment_name(0)
@@ -167,5 +169,6 @@ def test_a_salvage(whole: Path, tmp_path: Path) -> None:
     die_and_go_on(rebuild.main, lambda out: [*arguments, "--out", str(out)], folders(tmp_path), seed=3)
 
 
+@LONG
 def test_a_restore(lake: Path, tmp_path: Path) -> None:
     die_and_go_on(restore.main, lambda out: ["--lake", str(lake), "--out", str(out), *SIZES], folders(tmp_path), seed=4)

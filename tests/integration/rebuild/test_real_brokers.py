@@ -54,7 +54,6 @@ def without_indexes(root: Path) -> Path:
     return root
 
 
-@pytest.mark.each_version
 def test_all_is_equal_to_what_the_broker_wrote(recorded_store: RecordedStore, tmp_path: Path) -> None:
     rebuilt = rebuild(recorded_store.store, tmp_path / "out")
     assert rebuilt.totals.records == len(recorded_store.decoded)

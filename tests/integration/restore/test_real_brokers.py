@@ -50,7 +50,6 @@ def restore(lake: LakePaths, like: RecordedStore, out: Path, chosen: Chosen | No
     return restore_store(lake, lake.bodies, out, chosen or Chosen(""), settings=wanted, offsets=offsets)
 
 
-@pytest.mark.each_version
 def test_all_is_equal_to_what_the_broker_wrote(recorded_store: RecordedStore, lake: LakePaths, tmp_path: Path) -> None:
     restored = restore(lake, recorded_store, tmp_path / "out")
     assert restored.records == len(recorded_store.decoded)
@@ -69,7 +68,6 @@ def test_all_is_equal_to_what_the_broker_wrote(recorded_store: RecordedStore, la
     assert_same(recorded_store.store, restored.out)
 
 
-@pytest.mark.each_version
 def test_a_broker_serves_every_message_of_a_restored_store(
     recorded_store: RecordedStore, lake: LakePaths, start_broker: StartBroker, tmp_path: Path
 ) -> None:

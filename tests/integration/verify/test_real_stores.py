@@ -25,7 +25,6 @@ def verify(root: Path, processes: int = 1) -> StoreReport:
     return report
 
 
-@pytest.mark.each_version
 def test_a_stopped_brokers_store_has_no_finding(recorded_store: RecordedStore) -> None:
     report = verify(recorded_store.store)
     assert dict(report.findings.counts) == {}, list(report.findings)

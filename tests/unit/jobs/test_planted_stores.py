@@ -155,6 +155,7 @@ def test_nothing_outside_a_store_is_changed_or_copied(
     check_plant(STORE_PLANTS, words, sound, lake, tmp_path, WRITERS, capsys)
 
 
+@pytest.mark.long("the guards are those of RocketMQ's stores, in which the same is planted each time")
 @pytest.mark.parametrize("words", JMQ_PLANTS)
 def test_nothing_outside_a_jmq_store_is_changed_or_copied(
     sound_jmq: Path, jmq_lake: Path, tmp_path: Path, words: str, capsys: pytest.CaptureFixture[str]
