@@ -1,8 +1,8 @@
 """Real servers for the integration tests: what runs long is made once a session.
 
 Three processes run the tests on two cores, as often one of them waits for a server. One process runs all tests of a
-file, or of a folder whose tests share a server. A test that measures seconds is marked `timed`, and runs by itself before a
-release.
+file, or of a folder whose tests share a server. A test that measures seconds is marked `timed`, and runs by itself
+before a release.
 """
 
 from __future__ import annotations
