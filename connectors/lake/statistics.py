@@ -18,7 +18,10 @@ _HIGHEST_CHARACTER = "\U0010ffff"
 
 
 def file_statistics(metadata: pq.FileMetaData) -> str:
-    """The JSON for an add action's `stats`; nested columns are left out, as Delta's own writers leave them out."""
+    """The JSON for an add action's `stats`; nested columns are left out, as Delta's own writers leave them out.
+
+    Characters are written as they are: Delta's Rust library reads the escapes of some (U+20000 is one) as another one.
+    """
     least: dict[str, Any] = {}
     greatest: dict[str, Any] = {}
     nulls: dict[str, int] = defaultdict(int)
@@ -50,6 +53,7 @@ def file_statistics(metadata: pq.FileMetaData) -> str:
             "nullCount": {name: count for name, count in nulls.items() if name not in unknown},
         },
         separators=(",", ":"),
+        ensure_ascii=False,
     )
 
 

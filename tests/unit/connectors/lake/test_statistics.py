@@ -1,0 +1,33 @@
+"""What a table's log says of its data files: no look-up may pass over a file that has what is wanted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+from deltalake.schema import Schema
+from deltalake.transaction import AddAction
+
+from commitlake.connectors.lake.reader import run_sql
+from commitlake.connectors.lake.statistics import file_statistics
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["Zürich", "\u5b57", "\U0001f600", "\U00020bb7", "\U000e0041", "\U0010ffff", '"\\\x00\x1b\n', "\U00020bb7" * 40],
+    ids=ascii,
+)
+def test_a_text_is_found_whatever_characters_it_has(tmp_path: Path, text: str) -> None:
+    rows = pa.table({"tags": [text]})
+    path = tmp_path / "table" / "part.parquet"
+    path.parent.mkdir()
+    pq.write_table(rows, path)
+    table = DeltaTable.create(path.parent, Schema.from_arrow(rows.schema))
+    file = AddAction(path.name, path.stat().st_size, {}, 0, True, file_statistics(pq.read_metadata(path)))
+    table.create_write_transaction([file], mode="append", schema=table.schema())
+    quoted = text.replace("'", "''")
+    answer = run_sql(DeltaTable(path.parent), "found", f"SELECT tags FROM found WHERE tags = '{quoted}'")
+    assert answer.read_all()["tags"].to_pylist() == [text]
