@@ -291,6 +291,12 @@ def _list_store(given: str, root: str, broker: str, formats: Sequence[Format]) -
     if not segments:
         raise EmptyStoreError(f"{prefix}{root} holds no segment: the broker has not stored a message yet")
     in_order = tuple(sorted(segments, key=lambda segment: segment.base_offset))
+    for segment, following in pairwise(in_order):
+        if segment.base_offset == following.base_offset:
+            raise StoreError(
+                f"{segment.path} and {following.path} have one name in digits of two scripts: expected one file that "
+                f"begins at {segment.base_offset}; move the one away that the broker does not write"
+            )
     log_format = next(each for each in formats if each.folder == root.rsplit("/", 1)[1])
     return Store(broker, prefix + root, in_order, log_format)
 

@@ -12,6 +12,7 @@ from commitlake.connectors.formats.engine.stores import Segment, Store, find_sto
 from commitlake.connectors.formats.format import Format
 from commitlake.connectors.formats.jmq.format import FORMAT as JMQ
 from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
+from commitlake.schemas.layouts.segments import segment_name
 from tests.support.logs import closed_segment, messages, open_segment, write_store
 
 SIZE = 2048
@@ -31,6 +32,14 @@ def test_store_folder_and_its_commitlog_name_the_same_store(tmp_path: Path) -> N
     assert by_root.broker == "broker-a"
     assert [segment.base_offset for segment in by_root.segments] == [0, SIZE]
     assert [segment.file_size for segment in by_root.segments] == [SIZE, SIZE]
+
+
+def test_two_names_of_one_offset_are_an_error(tmp_path: Path) -> None:
+    root = make_store(tmp_path / "broker-a")
+    other = "".join(chr(0x660 + int(digit)) for digit in segment_name(SIZE))
+    (root / "commitlog" / other).write_bytes(b"")
+    with pytest.raises(StoreError, match=f"have one name in digits of two scripts: .* begins at {SIZE}"):
+        find_stores(str(root))
 
 
 def test_folder_that_is_just_named_store_takes_its_parents_name(tmp_path: Path) -> None:
