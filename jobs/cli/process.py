@@ -39,6 +39,7 @@ _MAIN_THREAD_SECONDS = 0.3  # for the main thread to take a signal; it cannot wh
 _POLL_SECONDS = 0.02
 _LINE_SECONDS = 0.5
 _PR_SET_CHILD_SUBREAPER = 36
+_BLAS_THREADS = "OPENBLAS_NUM_THREADS"
 
 
 class OutputError(Exception):
@@ -92,6 +93,8 @@ def run_process(command: Callable[[], int]) -> int:
     _prepare_streams()
     try:
         _install_handlers()
+        # No command does linear algebra, and its threads spin as soon as numpy or scipy is loaded.
+        os.environ.setdefault(_BLAS_THREADS, "1")
         code = _outcome(command)
         if _state.number is not None:
             _end(_state.number)

@@ -198,6 +198,20 @@ def test_standard_error_that_nobody_reads_does_not_end_a_job() -> None:
     assert (done.returncode, done.stdout) == (0, "7\n")
 
 
+@pytest.mark.parametrize(("given", "found"), [(None, "1"), ("3", "3")])
+def test_no_threads_are_started_for_linear_algebra_unless_the_environment_says_so(
+    given: str | None, found: str
+) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
+    if given is not None:
+        environment["OPENBLAS_NUM_THREADS"] = given
+    program = f"{START}run_process(lambda: print(os.environ['OPENBLAS_NUM_THREADS']) or 0)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == [found]
+
+
 def test_a_broken_pipe_that_is_not_standard_output_is_an_error() -> None:
     done = shell("{}", f"{START}\ndef work():\n    raise BrokenPipeError('of a server')\nrun_process(work)")
     assert done.returncode == 1
