@@ -16,7 +16,7 @@ from commitlake.pipelines.lag.lake_messages import LakeMessages
 from commitlake.pipelines.lag.measure import Choice, Lag, measure_groups
 from commitlake.pipelines.lag.offsets import Moment, OffsetAt, offsets_at
 from commitlake.pipelines.lag.store_messages import StoreMessages
-from commitlake.pipelines.lag.subscriptions import SubscribedAt, subscriptions_at
+from commitlake.pipelines.lag.subscriptions import SubscribedAt, Subscriptions, subscriptions_at
 from commitlake.pipelines.lag.waiting import measure_waiting
 from commitlake.pipelines.lag.wanted import Wanted
 from commitlake.pipelines.snapshot.files import read_store_progress
@@ -71,8 +71,8 @@ def lag_of_lake(
             missing.append(_no_snapshot(broker, at))
             continue
         when = moments[OffsetKind.GROUP].at
-        subscriptions = {} if subscribed is None else subscriptions_at(subscribed, broker, when)
-        subscriptions |= {key: SubscribedAt(wanted) for key, wanted in (given or {}).items()}
+        subscriptions = Subscriptions() if subscribed is None else subscriptions_at(subscribed, broker, when)
+        subscriptions = subscriptions.with_given(given or {})
         store = LakeMessages(messages, broker)
         rows += measure_groups(moments[OffsetKind.GROUP], store, subscriptions, choice, archived.get(broker, 0))
         if not choice.groups and not choice.topics:
@@ -124,10 +124,11 @@ def lag_of_store(
         )
         for kind, as_of in progress.taken.items()
     }
-    subscriptions = {
+    found = {
         key: SubscribedAt(Wanted.of(one.expression_type or "", one.expression or ""))
         for key, one in progress.subscriptions.items()
-    } | {key: SubscribedAt(wanted) for key, wanted in (given or {}).items()}
+    }
+    subscriptions = Subscriptions(found).with_given(given or {})
     messages = StoreMessages(store)
     rows = measure_groups(moments[OffsetKind.GROUP], messages, subscriptions, choice)
     if not choice.groups and not choice.topics:

@@ -16,9 +16,9 @@ import pyarrow as pa
 from commitlake.pipelines.lag.counting import COLUMNS, BacklogCounter, Behind, Cursor, Queue
 from commitlake.pipelines.lag.offsets import Moment, OffsetAt
 from commitlake.pipelines.lag.queues import QueueSpan, Times
-from commitlake.pipelines.lag.subscriptions import SubscribedAt
+from commitlake.pipelines.lag.subscriptions import SubscribedAt, Subscriptions
 from commitlake.pipelines.lag.verdicts import Judged, Movement, judge
-from commitlake.pipelines.lag.wanted import Wanted
+from commitlake.pipelines.lag.wanted import ALL, Wanted
 from commitlake.pipelines.snapshot.progress import GroupTopic, OffsetKind, Position
 from commitlake.schemas.layouts.rocketmq.topics import RETRY_PREFIX, is_system_group
 from commitlake.schemas.times import EPOCH, MILLISECOND, epoch_ms
@@ -71,6 +71,7 @@ class Lag:
         judged: The verdict.
         filter: What the group wants, as text; None where not known.
         members: Its clients; None where not known.
+        broadcasts: Whether each client gets every message.
         notes: Sentences on what is to be known of these figures.
     """
 
@@ -89,6 +90,7 @@ class Lag:
     judged: Judged
     filter: str | None = None
     members: int | None = None
+    broadcasts: bool = False
     notes: tuple[str, ...] = ()
 
 
@@ -111,7 +113,7 @@ class Choice:
 def measure_groups(
     moment: Moment,
     messages: Messages,
-    subscriptions: Mapping[GroupTopic, SubscribedAt],
+    subscriptions: Subscriptions,
     choice: Choice,
     archived_until: int | None = None,
 ) -> list[Lag]:
@@ -165,11 +167,11 @@ def _queue(moment: Moment, position: Position) -> Queue:
     return Queue(moment.broker, position.topic, position.queue_id)
 
 
-def _subscribed(position: Position, subscriptions: Mapping[GroupTopic, SubscribedAt]) -> SubscribedAt:
+def _subscribed(position: Position, subscriptions: Subscriptions) -> SubscribedAt:
     """Return a group's subscription; a retry topic has messages of its own only, and is taken whole."""
-    found = subscriptions.get(GroupTopic(position.group, position.topic), SubscribedAt(Wanted()))
+    found = subscriptions.of(GroupTopic(position.group, position.topic))
     if position.topic.startswith(RETRY_PREFIX):
-        return SubscribedAt(Wanted("TAG"), found.members, found.message_model)
+        return SubscribedAt(ALL, found.members, found.message_model)
     return found
 
 
@@ -226,7 +228,8 @@ class _Plan:
         )
         judged = judge(self.span, movement, most.messages, next_time, moment.at, is_complete=not missing)
         notes = [judged.reason, subscribed.note, missing]
-        if subscribed.message_model == "BROADCASTING":
+        broadcasts = subscribed.message_model == "BROADCASTING"
+        if broadcasts:
             notes.append("the group broadcasts: its clients keep their own offsets")
         is_all = not missing
         return Lag(
@@ -245,6 +248,7 @@ class _Plan:
             judged=judged,
             filter=_filter_text(subscribed.wanted),
             members=subscribed.members,
+            broadcasts=broadcasts,
             notes=tuple(note for note in notes if note),
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from deltalake import DeltaTable
@@ -37,7 +37,29 @@ class SubscribedAt:
     note: str = ""
 
 
-def subscriptions_at(table: DeltaTable, broker: str, at: datetime.datetime) -> dict[GroupTopic, SubscribedAt]:
+@dataclass(frozen=True, slots=True)
+class Subscriptions:
+    """The subscriptions of a store's groups at a time.
+
+    Attributes:
+        found: Those that are known.
+        is_asked: Whether a live broker was asked: a group that it did not name has no client.
+    """
+
+    found: Mapping[GroupTopic, SubscribedAt] = field(default_factory=dict)
+    is_asked: bool = False
+
+    def of(self, key: GroupTopic) -> SubscribedAt:
+        """Return the subscription of a group; where it is not known, one to every message."""
+        return self.found.get(key) or SubscribedAt(Wanted(), 0 if self.is_asked else None)
+
+    def with_given(self, given: Mapping[GroupTopic, Wanted]) -> Subscriptions:
+        """Return these, with choices that the user states instead of what is known."""
+        stated = {key: replace(self.of(key), wanted=wanted, note="") for key, wanted in given.items()}
+        return Subscriptions({**self.found, **stated}, self.is_asked)
+
+
+def subscriptions_at(table: DeltaTable, broker: str, at: datetime.datetime) -> Subscriptions:
     """Return the subscriptions of a store's groups at a time.
 
     A group that has no client keeps the subscription that it had last. For a time before the first snapshot of
@@ -77,7 +99,7 @@ def subscriptions_at(table: DeltaTable, broker: str, at: datetime.datetime) -> d
             found[key] = SubscribedAt(
                 choice, note=f"its subscription is known from {since} on, and taken for this time"
             )
-    return found
+    return Subscriptions(found, is_asked)
 
 
 def _subscribed(wanted: Wanted, newest: Row | None, changes: int, *, is_asked: bool) -> SubscribedAt:

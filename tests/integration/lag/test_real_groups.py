@@ -1,0 +1,224 @@
+"""Lag of the groups of a real RocketMQ, compared with what was sent, and with what RocketMQ's own tools say.
+
+`mqadmin consumerProgress` and the admin client subtract offsets: right for a group that wants everything, too much for
+one with a filter. What such a group has not consumed is counted here from what was sent.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from commitlake.connectors.rocketmq import Admin, Options, OutgoingMessage, Producer, Puller
+from commitlake.connectors.rocketmq.network import Network
+from commitlake.jobs.archive.command import main as archive
+from commitlake.jobs.lag.command import main as lag
+from commitlake.jobs.snapshot.command import main as snapshot
+from commitlake.schemas.remoting.codes import RequestCode
+from commitlake.schemas.remoting.configs import SubscriptionGroupConfig
+from commitlake.schemas.remoting.heartbeats import ConsumerData, Heartbeat, SubscriptionData
+from commitlake.schemas.remoting.json_fields import serialize_body
+from tests.servers.jars import java_command
+from tests.servers.java_programs import CLIENT, JVM, programs_class_path
+from tests.servers.mqadmin import mqadmin
+from tests.servers.process import ServerProcess
+from tests.servers.rocketmq import VERSIONS, BrokerOptions, RocketMQ
+from tests.support.topic_reading import wait_for
+
+BROKER, TOPIC, QUEUES = "broker-a", "Orders", 2
+TAGS = ("paid", "open", "sent")
+OPTIONS = BrokerOptions(extra={"enablePropertyFilter": True, "flushConsumerOffsetInterval": 500})
+SQL92 = "price > 50 AND TAGS = 'open'"
+
+
+class Sent(NamedTuple):
+    """A message that was sent."""
+
+    queue_id: int
+    queue_offset: int
+    tag: str
+    price: int
+
+
+class World:
+    """A broker, its groups, and a lake of it."""
+
+    def __init__(self, servers: RocketMQ, folder: Path) -> None:
+        self.servers = servers
+        self.lake = folder / "lake"
+        self.sent: list[Sent] = []
+        self.options = Options(servers.name_server_address)
+
+    def send(self, count: int) -> None:
+        """Send messages of all tags and prices, to all queues in turn."""
+        with Producer("LagProducer", self.options) as producer:
+            queues = sorted(producer.queues(TOPIC))
+            for _ in range(count):
+                number = len(self.sent)
+                tag, price = TAGS[number // 2 % len(TAGS)], number * 7 % 100
+                message = OutgoingMessage(TOPIC, b"x", tags=tag, properties={"price": str(price)})
+                done = producer.send(message, queue=queues[number % QUEUES])
+                self.sent.append(Sent(done.queue.queue_id, done.queue_offset, tag, price))
+
+    def commit(self, group: str, offset: int) -> None:
+        """Let a group have consumed each queue up to an offset."""
+        with Puller(group, self.options) as puller:
+            for queue in puller.queues(TOPIC):
+                puller.commit(queue, offset)
+
+    def tagged_offsets(self) -> dict[int, int]:
+        """Offsets of the group with a filter by tag: its client commits them every few seconds."""
+        with Admin(self.options) as admin:
+            return admin.all_group_offsets(BROKER).offset_table.get(f"{TOPIC}@Tagged", {})
+
+    def keep(self) -> None:
+        """Archive the log, then ask the broker for offsets and subscriptions."""
+        quick = ["--no-quality", "--no-keys", "--local", "--quiet"]
+        assert archive(["--store", str(self.servers.store), "--broker", BROKER, "--lake", str(self.lake), *quick]) == 0
+        assert snapshot(["--lake", str(self.lake), "--namesrv", self.servers.name_server_address, "--quiet"]) == 0
+        assert archive(["--store", str(self.servers.store), "--broker", BROKER, "--lake", str(self.lake), *quick]) == 0
+
+    def expected(self, offsets: dict[int, int], wanted: Callable[[Sent], bool]) -> dict[int, int]:
+        """Messages of each queue that a group wants and has not consumed."""
+        behind = Counter(one.queue_id for one in self.sent if one.queue_offset >= offsets[one.queue_id] and wanted(one))
+        return {queue_id: behind[queue_id] for queue_id in range(QUEUES)}
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """Groups that are at the end, behind, filtered by tag and by SQL92, stopped, and set back."""
+    folder = tmp_path_factory.mktemp("lag-")
+    with RocketMQ(VERSIONS[0], folder / "rocketmq", options=OPTIONS) as servers:
+        world = World(servers, folder)
+        with Admin(world.options) as admin:
+            admin.create_topic(TOPIC, queues=QUEUES)
+            wait_for(admin.topics, lambda topics: TOPIC in topics)
+            for group in WANTED:
+                admin.create_group(SubscriptionGroupConfig(group))
+        world.send(60)
+        for group, offset in (("Current", 30), ("Behind", 10), ("Priced", 3), ("Stopped", 5), ("Reset", 30)):
+            world.commit(group, offset)
+        client = Network(world.options)
+        try:
+            _subscribe(client, servers, "Priced", SubscriptionData(TOPIC, SQL92, expression_type="SQL92"))
+            _subscribe(client, servers, "Behind", SubscriptionData(TOPIC))
+            consumer = _java_consumer(servers, folder, "Tagged", "paid")
+            try:
+                paid = sum(one.tag == "paid" for one in world.sent)
+                consumer.wait_until(lambda: consumer.output().count('"queue_id"') == paid, 60)
+                wait_for(world.tagged_offsets, lambda offsets: len(offsets) == QUEUES and min(offsets.values()) > 0)
+                world.keep()
+            finally:
+                consumer.kill()
+            world.send(60)
+            world.commit("Current", 60)
+            world.commit("Behind", 40)
+            world.commit("Reset", 2)
+            world.keep()
+        finally:
+            client.close()
+        yield world
+
+
+def _subscribe(client: Network, servers: RocketMQ, group: str, wanted: SubscriptionData) -> None:
+    """Be a client of a group: a broker takes subscriptions from heartbeats."""
+    beat = Heartbeat(f"{client.client_id}-{group}", (), (ConsumerData(group, subscription_data_set=(wanted,)),))
+    client.call(servers.broker_address, RequestCode.HEART_BEAT, None, serialize_body(beat))
+
+
+def _java_consumer(servers: RocketMQ, folder: Path, group: str, tags: str) -> ServerProcess:
+    """Start RocketMQ's own push consumer."""
+    command = [java_command(), *JVM, *CLIENT, f"-Duser.home={folder}", "-cp", programs_class_path(servers.version)]
+    command += ["Consumers", servers.name_server_address, "forever", TOPIC, group, tags, "1", "1000000", "60"]
+    return ServerProcess("consumer", command, folder / "consumer.log")
+
+
+@pytest.fixture(scope="module")
+def offsets(world: World) -> dict[str, dict[int, int]]:
+    """Each group's offsets, as the broker tells."""
+    with Admin(world.options) as admin:
+        table = admin.all_group_offsets(BROKER).offset_table
+    return {key.partition("@")[2]: queues for key, queues in table.items() if key.startswith(f"{TOPIC}@")}
+
+
+def rows_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[tuple[str, int], dict[str, Any]]:
+    capsys.readouterr()
+    assert lag([*arguments, "--topic", TOPIC, "--all", "--output", "jsonl", "--quiet"]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    return {(row["group"], row["queue_id"]): row for row in rows}
+
+
+WANTED: dict[str, Callable[[Sent], bool]] = {
+    "Current": lambda _: True,
+    "Behind": lambda _: True,
+    "Stopped": lambda _: True,
+    "Reset": lambda _: True,
+    "Tagged": lambda one: one.tag == "paid",
+    "Priced": lambda one: one.price > 50 and one.tag == "open",
+}
+
+
+def test_lag_is_that_of_the_messages_that_were_sent(
+    world: World, offsets: dict[str, dict[int, int]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = rows_of(capsys, "--lake", str(world.lake))
+    found = {group: {queue_id: rows[group, queue_id]["messages_max"] for queue_id in range(QUEUES)} for group in WANTED}
+    assert found == {group: world.expected(offsets[group], wanted) for group, wanted in WANTED.items()}
+    assert all(row["messages_min"] == row["messages_max"] for row in rows.values())
+    assert found["Tagged"] == {0: 10, 1: 10}
+
+
+def test_verdicts_tell_what_happened(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = rows_of(capsys, "--lake", str(world.lake))
+    told = {group: rows[group, 0]["verdict"] for group in WANTED}
+    assert told["Current"] == told["Behind"] == "ok"
+    assert told["Reset"] == "rewound"
+    assert told["Stopped"] == told["Tagged"] == "stopped"
+    assert told["Priced"] == "stalled"
+    assert rows["Tagged", 0]["filter"] == "paid"
+    assert rows["Priced", 0]["filter"] == f"sql: {SQL92}"
+    assert (rows["Priced", 0]["members"], rows["Tagged", 0]["members"]) == (1, 0)
+
+
+def test_rocketmqs_own_tools_agree_where_no_filter_is(
+    world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = rows_of(capsys, "--lake", str(world.lake))
+    ours = {group: rows[group, 0]["messages_max"] + rows[group, 1]["messages_max"] for group in WANTED}
+    with Admin(world.options) as admin:
+        stats = {group: admin.consume_stats(group, TOPIC) for group in WANTED}
+    theirs = {group: sum(queue.lag for queue in queues.values()) for group, queues in stats.items()}
+    for group in ("Current", "Behind", "Stopped", "Reset"):
+        assert ours[group] == theirs[group]
+    for group in ("Tagged", "Priced"):
+        assert 0 < ours[group] < theirs[group]
+    asked = ("Behind", "Tagged")
+    server = ("-n", world.servers.name_server_address)
+    printed = mqadmin(VERSIONS[0], tmp_path, *(("consumerProgress", "-g", group, *server) for group in asked))
+    totals = [int(re.findall(r"Consume Diff Total: (\d+)", text)[-1]) for text in printed]
+    assert totals == [theirs[group] for group in asked]
+
+
+def test_the_first_snapshot_is_still_told(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = rows_of(capsys, "--lake", str(world.lake))
+    first = min(row["next_message_time"] for row in rows.values() if row["next_message_time"])
+    capsys.readouterr()
+    assert lag(["--lake", str(world.lake), "--at", first, "--quiet"]) == 3
+    assert "has no snapshot of its groups at or before" in capsys.readouterr().err
+
+
+def test_a_store_that_is_not_archived_gives_the_same(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    expected = {place: row["messages_max"] for place, row in rows_of(capsys, "--lake", str(world.lake)).items()}
+    filters = ["--filter", f"Tagged@{TOPIC}=paid"]  # no file of a broker tells a tag
+    arguments = ["--store", str(world.servers.store), *filters]
+
+    def found() -> dict[tuple[str, int], Any]:
+        return {place: row["messages_max"] for place, row in rows_of(capsys, *arguments).items()}
+
+    assert wait_for(found, lambda rows: rows == expected, 20) == expected
