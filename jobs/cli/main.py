@@ -22,6 +22,7 @@ JOBS = {
     "tps": "tell messages and bytes per second of any past time, by topic, queue, tag or producer; needs no Spark",
     "dump": "print a store's records, queues or index as JSON lines; needs no Spark",
     "lag": "tell how far consumer groups are behind, now or at a past time; needs no Spark",
+    "metrics": "give Prometheus the lag of consumer groups, as a file or over HTTP; needs no Spark",
     "snapshot": "keep how far consumer groups have come, from a store or a live broker; needs no Spark",
     "guard": "tell which segments a broker will delete, when, and whether they are archived",
     "maintain": "merge small files, drop what is old, clean up; needs no Spark",

@@ -12,13 +12,12 @@ wrong lake, store or option; 3 where a row meets a condition of --fail-if, or th
 from __future__ import annotations
 
 import argparse
-import datetime
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from commitlake.jobs.cli.command import JobError, job_parser, run_job
-from commitlake.jobs.cli.layouts import FOLDERS, add_layout_argument, layout_of
+from commitlake.jobs.cli.layouts import FOLDERS, add_layout_argument
 from commitlake.jobs.cli.names import warn
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.cli.times import join_times, parse_time
@@ -26,10 +25,7 @@ from commitlake.jobs.lag.conditions import parse_condition
 from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:
-    from commitlake.pipelines.lag.answer import Answer
-    from commitlake.pipelines.lag.measure import Choice, Lag
-    from commitlake.pipelines.lag.wanted import Wanted
-    from commitlake.pipelines.snapshot.progress import GroupTopic
+    from commitlake.pipelines.lag.measure import Lag
 
 DESCRIPTION = (
     "Tell how many messages, how many bytes and how long consumer groups are behind, for each group, topic and queue. "
@@ -94,12 +90,13 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     """Measure, print, and judge."""
     from commitlake.jobs.cli.rows_output import write
     from commitlake.jobs.lag.rows import PLAIN_COLUMNS, TABLE_COLUMNS, plain_rows, summary, table_rows, worst_first
+    from commitlake.jobs.lag.source import measure_lag
 
     if arguments.store is not None and arguments.at is not None:
         raise JobError(
             "--at goes with --lake", "a store keeps no history of its groups; 'commitlake snapshot' makes one"
         )
-    answer = _of_lake(arguments) if arguments.lake is not None else _of_stores(arguments)
+    answer = measure_lag(arguments)
     failing = [(row, condition) for row in answer.rows for condition in arguments.fail_if if condition.holds(row)]
     rows = worst_first(row for row in answer.rows if arguments.all or _is_behind(row))
     if arguments.output == "table":
@@ -123,49 +120,6 @@ def _is_behind(row: Lag) -> bool:
     from commitlake.pipelines.lag.verdicts import Verdict
 
     return bool(row.messages.high is None or row.messages.high) or row.judged.verdict is not Verdict.OK
-
-
-def _choice(arguments: argparse.Namespace) -> tuple[Choice, dict[GroupTopic, Wanted]]:
-    from commitlake.pipelines.lag.measure import Choice
-    from commitlake.pipelines.lag.wanted import Wanted
-    from commitlake.pipelines.snapshot.progress import GroupTopic
-    from commitlake.schemas.remoting.heartbeats import SQL92_EXPRESSION, TAG_EXPRESSION
-
-    given = {}
-    for group, topic, text in arguments.filter:
-        is_sql = text.startswith("sql:")
-        expression = text.removeprefix("sql:").strip()
-        wanted = Wanted.of(SQL92_EXPRESSION if is_sql else TAG_EXPRESSION, expression)
-        if wanted.problem:
-            raise JobError(f"--filter {group}@{topic}: {wanted.problem}")
-        given[GroupTopic(group, topic)] = wanted
-    return Choice(frozenset(arguments.group), frozenset(arguments.topic)), given
-
-
-def _of_lake(arguments: argparse.Namespace) -> Answer:
-    from commitlake.jobs.cli.lake_names import check_brokers
-    from commitlake.jobs.cli.places import lake_of
-    from commitlake.pipelines.lag.answer import lag_of_lake
-
-    lake = lake_of(arguments)
-    check_brokers(lake, arguments.broker)
-    choice, given = _choice(arguments)
-    return lag_of_lake(lake, arguments.at, choice, arguments.broker, given)
-
-
-def _of_stores(arguments: argparse.Namespace) -> Answer:
-    from commitlake.connectors.formats.engine.stores import find_stores
-    from commitlake.pipelines.lag.answer import Answer, lag_of_store
-
-    choice, given = _choice(arguments)
-    now = datetime.datetime.now(datetime.UTC)
-    stores = find_stores(arguments.store, None, layout_of(arguments).formats)
-    stores = [store for store in stores if not arguments.broker or store.broker in arguments.broker]
-    if not stores:
-        raise JobError(f"--broker: {arguments.store} gives no store of that name")
-    answers = [lag_of_store(store, now, choice, given) for store in stores]
-    rows = [row for answer in answers for row in answer.rows]
-    return Answer(rows, [sentence for answer in answers for sentence in answer.missing])
 
 
 def main(argv: Sequence[str] | None = None) -> int:

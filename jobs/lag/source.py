@@ -1,0 +1,64 @@
+"""The lag of the lake or the stores that a job's arguments name."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+from typing import Any
+
+from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.jobs.cli.command import JobError
+from commitlake.jobs.cli.lake_names import check_brokers
+from commitlake.jobs.cli.layouts import layout_of
+from commitlake.jobs.cli.places import lake_of
+from commitlake.pipelines.lag.answer import Answer, lag_of_lake, lag_of_store
+from commitlake.pipelines.lag.measure import Choice
+from commitlake.pipelines.lag.wanted import Wanted
+from commitlake.pipelines.snapshot.progress import GroupTopic
+from commitlake.schemas.remoting.heartbeats import SQL92_EXPRESSION, TAG_EXPRESSION
+
+
+def measure_lag(arguments: argparse.Namespace) -> Answer:
+    """Return the lag.
+
+    Args:
+        arguments: A job's, with `--lake` or `--store`. A job without options that choose among groups has all of them.
+
+    Raises:
+        JobError: A filter or a broker is none.
+        LakeError: There is no lake.
+        CommitLogError: There is no store, or it cannot be read.
+        QueryError: A table cannot be read.
+    """
+    choice = Choice(frozenset(_given(arguments, "group")), frozenset(_given(arguments, "topic")))
+    brokers = _given(arguments, "broker")
+    filters = _filters(_given(arguments, "filter"))
+    if arguments.lake is not None:
+        lake = lake_of(arguments)
+        check_brokers(lake, brokers)
+        return lag_of_lake(lake, getattr(arguments, "at", None), choice, brokers, filters)
+    stores = find_stores(arguments.store, None, layout_of(arguments).formats)
+    stores = [store for store in stores if not brokers or store.broker in brokers]
+    if not stores:
+        raise JobError(f"--broker: {arguments.store} gives no store of that name")
+    now = datetime.datetime.now(datetime.UTC)
+    answers = [lag_of_store(store, now, choice, filters) for store in stores]
+    rows = [row for answer in answers for row in answer.rows]
+    return Answer(rows, [sentence for answer in answers for sentence in answer.missing])
+
+
+def _given(arguments: argparse.Namespace, name: str) -> list[Any]:
+    found: list[Any] = getattr(arguments, name, [])
+    return found
+
+
+def _filters(given: list[tuple[str, str, str]]) -> dict[GroupTopic, Wanted]:
+    found = {}
+    for group, topic, text in given:
+        is_sql = text.startswith("sql:")
+        expression = text.removeprefix("sql:").strip()
+        wanted = Wanted.of(SQL92_EXPRESSION if is_sql else TAG_EXPRESSION, expression)
+        if wanted.problem:
+            raise JobError(f"--filter {group}@{topic}: {wanted.problem}")
+        found[GroupTopic(group, topic)] = wanted
+    return found

@@ -1,0 +1,1 @@
+"""`commitlake metrics`: the lag of consumer groups for Prometheus."""

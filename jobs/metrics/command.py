@@ -1,0 +1,126 @@
+"""Give Prometheus the lag of consumer groups: as a file for node_exporter, or over HTTP.
+
+    commitlake metrics --lake /data/lake --textfile /var/lib/node_exporter/commitlake.prom
+    commitlake metrics --lake /data/lake --listen 127.0.0.1:5557
+
+Reads what 'commitlake lag' reads; see jobs/metrics/families.py for the metrics. It never starts Spark. Exit codes: 0,
+also when it is told to stop; 2 for a wrong lake, store, address or option; 3 where the lag of a store is not known
+(with --textfile: the file has what is known).
+"""
+
+from __future__ import annotations
+
+import argparse
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from commitlake.jobs.cli.command import JobError, job_parser, run_job
+from commitlake.jobs.cli.durations import parse_duration
+from commitlake.jobs.cli.layouts import FOLDERS, add_layout_argument
+from commitlake.jobs.cli.names import warn
+from commitlake.jobs.cli.terminal import print_line
+from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.layouts.numbers import parse_int
+
+DESCRIPTION = (
+    "Give Prometheus the lag of consumer groups, with the metric names and labels of rocketmq-exporter, so that its "
+    "dashboards work. Unlike the exporter's, figures leave out what a group's filter leaves out. With --textfile they "
+    "are written once, for node_exporter; with --listen they are measured when Prometheus asks."
+)
+EXAMPLES = (
+    ("metrics --lake /data/lake --textfile /var/lib/node_exporter/commitlake.prom", "once, for node_exporter"),
+    ("metrics --lake /data/lake --listen 127.0.0.1:5557", "until it is told to stop"),
+    ("metrics --store /data/rocketmq/store --listen 127.0.0.1:5557", "of a store of which nothing is archived"),
+)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The job's arguments."""
+    parser = job_parser("metrics", DESCRIPTION, EXAMPLES)
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--lake", metavar="PLACE", help="the lake: a folder, or s3://bucket/prefix")
+    source.add_argument("--store", metavar="PATH", help=f"a store folder (the one that holds {FOLDERS}), or a glob")
+    parser.add_argument("--s3-endpoint", metavar="URL", help="object store other than Amazon's")
+    parser.add_argument("--s3-region", metavar="NAME", help="region of the bucket")
+    add_layout_argument(parser)
+    output = parser.add_mutually_exclusive_group(required=True)
+    output.add_argument("--textfile", metavar="FILE", help="write the metrics to this file, as a whole")
+    output.add_argument("--listen", metavar="IP:PORT", help="serve them, as http://IP:PORT/metrics")
+    parser.add_argument("--cluster", default="DefaultCluster", metavar="NAME", help="label (default: DefaultCluster)")
+    keep_help = "with --listen: measure at most this often (default: 15s)"
+    parser.add_argument("--keep", type=parse_duration, default="15s", metavar="TIME", help=keep_help)
+    return parser
+
+
+def job(arguments: argparse.Namespace) -> ExitCode:
+    """Write the metrics once, or serve them."""
+    from commitlake.jobs.lag.source import measure_lag
+
+    if arguments.textfile is not None:
+        return _write(arguments)
+    host, port = _address(arguments.listen)
+    measure_lag(arguments)  # a wrong lake or store is said at once
+    return _serve(arguments, host, port)
+
+
+def _write(arguments: argparse.Namespace) -> ExitCode:
+    from prometheus_client import CollectorRegistry, generate_latest
+
+    from commitlake.connectors.whole_files import write_whole
+    from commitlake.jobs.lag.source import measure_lag
+    from commitlake.jobs.metrics.collector import LagCollector
+
+    answer = measure_lag(arguments)
+    registry = CollectorRegistry()
+    registry.register(LagCollector(lambda: answer, arguments.cluster, 0))
+    path = Path(arguments.textfile)
+    if not path.absolute().parent.is_dir():
+        raise JobError(f"--textfile {path}: expected a file in a folder that is there")
+    with write_whole(path) as file:
+        file.write(generate_latest(registry))
+    for sentence in answer.missing:
+        warn("commitlake metrics", sentence)
+    if not arguments.quiet:
+        print_line(f"{path}: the lag of {len({row.group for row in answer.rows if row.group})} groups")
+    return ExitCode.DAMAGE if answer.missing else ExitCode.OK
+
+
+def _serve(arguments: argparse.Namespace, host: str, port: int) -> ExitCode:
+    from prometheus_client import CollectorRegistry, start_http_server
+
+    from commitlake.jobs.cli.process import stop_softly
+    from commitlake.jobs.lag.source import measure_lag
+    from commitlake.jobs.metrics.collector import LagCollector
+
+    registry = CollectorRegistry()
+    seconds = arguments.keep.total_seconds()
+    registry.register(LagCollector(lambda: measure_lag(arguments), arguments.cluster, seconds))
+    stop = threading.Event()
+    try:
+        server, thread = start_http_server(port, host, registry)
+    except OSError as error:
+        raise JobError(f"--listen {arguments.listen}: {error.strerror or error}") from None
+    try:
+        with stop_softly(stop.set):
+            if not arguments.quiet:
+                print_line(f"metrics at http://{arguments.listen}/metrics")
+            stop.wait()
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+    return ExitCode.OK
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    number = parse_int(port, 1, 0xFFFF)
+    if not host or number is None:
+        raise JobError(f"--listen: expected IP:PORT, found {text[:100]!r}")
+    return host.removeprefix("[").removesuffix("]"), number
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """`commitlake metrics`."""
+    return run_job(build_parser(), job, argv)

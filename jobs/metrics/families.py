@@ -1,0 +1,148 @@
+"""Lag as Prometheus' metrics, with the names and labels of apache/rocketmq-exporter, so that its dashboards work.
+
+    name                                      labels                                         value
+    rocketmq_group_diff                       group, topic, countOfOnlineConsumers, msgModel messages behind
+    rocketmq_group_retrydiff                  the same                                       of retry topics
+    rocketmq_group_get_latency_by_storetime   cluster, broker, topic, group                  ms behind
+    rocketmq_consumer_offset                  the same                                       ends of the queues
+    rocketmq_group_consume_total_offset       the same                                       offsets of the group
+    rocketmq_consumer_tps                     the same                                       messages a second consumed
+    rocketmq_group_consume_tps                the same                                       the same
+    rocketmq_producer_offset                  cluster, broker, topic                         ends of the queues
+    rocketmq_producer_tps                     the same                                       messages a second stored
+
+Messages that a group's filter leaves out do not count in rocketmq_group_diff; the exporter counts them. Of figures
+with bounds the upper one is given, or the lower where there is no other. What is not known is not given: never as
+zero. Names that begin with commitlake_ are this project's own:
+
+    commitlake_lag_verdict                    broker, topic, group, verdict                  queues with this verdict
+    commitlake_lag_as_of_seconds              broker                                         time of the figures
+    commitlake_lag_stores_missing                                                            stores without a snapshot
+    commitlake_up                                                                            0: lag cannot be read
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from prometheus_client.core import GaugeMetricFamily
+
+from commitlake.pipelines.lag.answer import Answer
+from commitlake.pipelines.lag.measure import Bounds, Lag
+
+_OF_GROUP = ("cluster", "broker", "topic", "group")
+_OF_TOPIC = ("cluster", "broker", "topic")
+_DIFF = ("group", "topic", "countOfOnlineConsumers", "msgModel")
+_BROADCASTING, _CLUSTERING = "0", "1"
+"""Values of `msgModel`: ordinals of RocketMQ's MessageModel."""
+_MS_PER_SECOND = 1000
+Labels = tuple[str, ...]
+
+
+def families_of(answer: Answer, cluster: str) -> Iterator[GaugeMetricFamily]:
+    """Yield the metrics of an answer.
+
+    Args:
+        answer: The lag of all stores.
+        cluster: The label `cluster`, as neither lake nor store has it.
+    """
+    consuming = [row for row in answer.rows if row.kind in {"group", "retry"}]
+    yield from _differences(consuming)
+    yield from _of_groups(consuming, cluster)
+    yield from _of_topics(consuming, cluster)
+    verdicts = Counter((row.broker, row.topic, row.group, str(row.judged.verdict)) for row in consuming)
+    labels = ("broker", "topic", "group", "verdict")
+    yield _family("commitlake_lag_verdict", "Queues of a group with this verdict", labels, verdicts.items())
+    times = {(row.broker,): row.as_of.timestamp() for row in answer.rows}
+    yield _family("commitlake_lag_as_of_seconds", "Time that the figures are true of", ("broker",), times.items())
+    missing = [((), float(len(answer.missing)))]
+    yield _family("commitlake_lag_stores_missing", "Stores whose lag is not known", (), missing)
+
+
+def unreadable() -> GaugeMetricFamily:
+    """Return the metric that says that the lag cannot be read."""
+    return _family("commitlake_up", "Whether the lag can be read", (), [((), 0.0)])
+
+
+def readable() -> GaugeMetricFamily:
+    """Return the metric that says that the lag can be read."""
+    return _family("commitlake_up", "Whether the lag can be read", (), [((), 1.0)])
+
+
+def _family(
+    name: str, help_text: str, labels: Sequence[str], values: Iterable[tuple[Labels, float]]
+) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(name, help_text, labels=labels)
+    for label_values, value in sorted(values):
+        family.add_metric(label_values, value)
+    return family
+
+
+def _figure(bounds: Bounds) -> float:
+    return bounds.low if bounds.high is None else bounds.high
+
+
+def _differences(rows: Sequence[Lag]) -> Iterator[GaugeMetricFamily]:
+    for kind, name, help_text in (
+        ("group", "rocketmq_group_diff", "GroupDiff"),
+        ("retry", "rocketmq_group_retrydiff", "GroupRetryDiff"),
+    ):
+        here = [row for row in rows if row.kind == kind]
+        totals: dict[tuple[str, str], float] = defaultdict(float)
+        # Each client of a group is connected to every broker.
+        members: dict[str, int] = {}
+        for row in here:
+            totals[row.group, row.topic] += _figure(row.messages)
+            members[row.group] = max(row.members or 0, members.get(row.group, 0))
+        broadcasting = {row.group for row in here if row.broadcasts}
+        values = (
+            ((group, topic, str(members[group]), _BROADCASTING if group in broadcasting else _CLUSTERING), value)
+            for (group, topic), value in totals.items()
+        )
+        yield _family(name, help_text, _DIFF, values)
+
+
+def _of_groups(rows: Sequence[Lag], cluster: str) -> Iterator[GaugeMetricFamily]:
+    by_group: dict[Labels, list[Lag]] = defaultdict(list)
+    for row in rows:
+        by_group[cluster, row.broker, row.topic, row.group].append(row)
+    figures: tuple[tuple[str, str, Callable[[Sequence[Lag]], float | None]], ...] = (
+        ("rocketmq_group_get_latency_by_storetime", "GroupGetLatencyByStoreTime", _latency_ms),
+        ("rocketmq_consumer_offset", "GroupBrokerTotalOffset", lambda some: float(sum(row.end or 0 for row in some))),
+        (
+            "rocketmq_group_consume_total_offset",
+            "GroupConsumeTotalOffset",
+            lambda some: float(sum(row.offset.low for row in some)),
+        ),
+        ("rocketmq_consumer_tps", "GroupGetNums", _consume_tps),
+        ("rocketmq_group_consume_tps", "GroupConsumeTPS", _consume_tps),
+    )
+    for name, help_text, figure in figures:
+        found = ((labels, figure(some)) for labels, some in by_group.items())
+        yield _family(name, help_text, _OF_GROUP, ((labels, value) for labels, value in found if value is not None))
+
+
+def _latency_ms(rows: Sequence[Lag]) -> float:
+    return _MS_PER_SECOND * max(_figure(row.seconds) for row in rows)
+
+
+def _consume_tps(rows: Sequence[Lag]) -> float | None:
+    """Return the sum of the rates of all queues; None where one is not known."""
+    rates = [row.judged.consume_tps for row in rows]
+    known = [rate for rate in rates if rate is not None]
+    return sum(known) if len(known) == len(rates) else None
+
+
+def _of_topics(rows: Sequence[Lag], cluster: str) -> Iterator[GaugeMetricFamily]:
+    queues = {(row.broker, row.topic, row.queue_id): row for row in rows if row.end is not None}
+    ends: dict[Labels, float] = defaultdict(float)
+    rates: dict[Labels, list[float | None]] = defaultdict(list)
+    for (broker, topic, _), row in queues.items():
+        ends[cluster, broker, topic] += row.end or 0
+        rates[cluster, broker, topic].append(row.judged.produce_tps)
+    yield _family("rocketmq_producer_offset", "TopicOffset", _OF_TOPIC, ends.items())
+    known = {
+        labels: sum(rate for rate in some if rate is not None) for labels, some in rates.items() if None not in some
+    }
+    yield _family("rocketmq_producer_tps", "TopicPutNums", _OF_TOPIC, known.items())
