@@ -1,13 +1,15 @@
 """How a group does in a queue, told from how it moved, without a threshold; after LinkedIn's Burrow.
 
-ok       nothing is behind, or the group moves at least as fast as messages come in
-slow     the group moves, and messages come in faster
-stalled  the group does not move although messages wait, and it has clients, or it is not known whether it has
-stopped  the group does not move although messages wait, and it has no client
-rewound  the group was set back
-lost     the broker has deleted messages before the group came to them
-ahead    the group's offset is larger than the queue's end: the topic was made anew, or the log was cut
-unknown  messages wait, and there is one snapshot only, which does not tell whether the group moves
+The verdicts:
+
+    ok       nothing is behind, or the group moves at least as fast as messages come in
+    slow     the group moves, messages come in faster, and the next one has waited for a while
+    stalled  the group does not move although messages wait, and it has clients, or it is not known whether it has
+    stopped  messages wait, and the group has no client
+    rewound  the group was set back
+    lost     the broker has deleted messages before the group came to them
+    ahead    the group's offset is larger than the queue's end: the topic was made anew, or the log was cut
+    unknown  messages wait, and there is one snapshot only, which does not tell whether the group moves
 """
 
 from __future__ import annotations
@@ -144,12 +146,12 @@ def _verdict(
         return misplaced
     if not messages:
         return Verdict.OK, ""
+    if movement.has_members is False:
+        return Verdict.STOPPED, "messages wait, and the group has no client"
     if movement.compared is None or movement.seconds <= 0:
         return Verdict.UNKNOWN, "one snapshot only: whether the group moves is not known"
     if movement.offset != movement.compared or _waited(next_time, at) < movement.seconds:
         return Verdict.OK, ""
-    if movement.has_members is False:
-        return Verdict.STOPPED, "the group has no client"
     return Verdict.STALLED, "the group does not move" + ("" if movement.has_members else "; its clients are not known")
 
 

@@ -50,7 +50,6 @@ def ask_progress(admin: Admin, broker_name: str, name: str | None = None) -> Pro
     taken = {OffsetKind.GROUP: asked_at, OffsetKind.DELAY: _now()}
     for level, offset in admin.delay_offsets(broker_name).offset_table.items():
         offsets[Position(OffsetKind.DELAY, "", SCHEDULE_TOPIC, level - 1)] = offset
-    subscribed_at = _now()
     groups = {position.group for position in offsets if position.group} | set(admin.groups(broker_name))
     subscriptions: dict[GroupTopic, Subscription] = {}
     for group in sorted(group for group in groups if not is_system_group(group)):
@@ -61,7 +60,7 @@ def ask_progress(admin: Admin, broker_name: str, name: str | None = None) -> Pro
         source=Source.BROKER,
         taken=taken,
         offsets=offsets,
-        subscribed_as_of=subscribed_at,
+        subscribed_as_of=asked_at,  # one time for all of a snapshot: its subscriptions are those of its offsets
         subscriptions=subscriptions,
         log_end=parse_int64(runtime.get("commitLogMaxOffset", "")),
         log_start=parse_int64(runtime.get("commitLogMinOffset", "")),

@@ -26,6 +26,9 @@ WINDOW = 600.0
         (QueueSpan(0, 100, 80), Movement(50, 50, (), WINDOW), 50, 700, Verdict.STALLED),
         (QueueSpan(0, 100, 80), Movement(50, 50, (), WINDOW, has_members=True), 50, 700, Verdict.STALLED),
         (QueueSpan(0, 100, 80), Movement(50, 50, (), WINDOW, has_members=False), 50, 700, Verdict.STOPPED),
+        # It moved until its last client left, a moment ago.
+        (QueueSpan(0, 100, 80), Movement(60, 50, (), WINDOW, has_members=False), 40, 5, Verdict.STOPPED),
+        (QueueSpan(0, 100, None), Movement(50, has_members=False), 50, 5, Verdict.STOPPED),
         (QueueSpan(0, 100, 80), Movement(40, 50, (), WINDOW), 60, 700, Verdict.REWOUND),
         # It was set back in between, and has come further since.
         (QueueSpan(0, 100, 80), Movement(70, 50, (60, 10), WINDOW), 30, 5, Verdict.REWOUND),
