@@ -4,8 +4,9 @@
         "consumerGroup":"billing","topic":"orders","expression":"price > 100","expressionType":"SQL92",
         "bornTime":1700000000000,"deadTime":0,"clientVersion":1700000000000}}}}}
 
-A filter is dead where `deadTime` is not before `bornTime`: its group no longer subscribes. A broker keeps the file
-where it has `enablePropertyFilter=true`. Source: org.apache.rocketmq.broker.filter.ConsumerFilterManager (5.5.0).
+A filter is dead where `deadTime` is not before `bornTime`: its group has no client that subscribes so. It is still what
+the group wants of what waits for it, and a broker drops it after a day. A broker keeps the file where it has
+`enablePropertyFilter=true`. Source: org.apache.rocketmq.broker.filter.ConsumerFilterManager (5.5.0).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _TABLE = "filterDataByTopic"
 
 
 def read_consumer_filters(root: Path) -> tuple[GroupFilter, ...]:
-    """Return the filters that are alive.
+    """Return the filters, those of groups without clients among them.
 
     Args:
         root: The store's folder.
@@ -46,7 +47,6 @@ def _filters(table: dict[Any, Any]) -> Iterator[GroupFilter]:
         for group, data in groups.items() if isinstance(groups, dict) else ():
             if not isinstance(data, dict) or not data.get("expression") or not data.get("expressionType"):
                 continue
-            born, dead = (int_within(data.get(name), 0, INT64_MAX) or 0 for name in ("bornTime", "deadTime"))
-            if not dead or dead < born:
-                version = int_within(data.get("clientVersion"), 0, INT64_MAX) or born
-                yield GroupFilter(str(topic), str(group), str(data["expressionType"]), str(data["expression"]), version)
+            version, born = (int_within(data.get(name), 0, INT64_MAX) or 0 for name in ("clientVersion", "bornTime"))
+            expression_type, expression = str(data["expressionType"]), str(data["expression"])
+            yield GroupFilter(str(topic), str(group), expression_type, expression, version or born)

@@ -92,14 +92,14 @@ def test_jmq_has_offsets_of_its_own(tmp_path: Path) -> None:
     assert read(root).offsets == {group("app", "orders", 1): 5}
 
 
-def test_filters_that_are_alive_are_subscriptions(root: Path) -> None:
+def test_filters_are_subscriptions_also_of_groups_without_clients(root: Path) -> None:
     data = {"expression": "price > 10", "expressionType": "SQL92", "bornTime": 50, "deadTime": 0, "clientVersion": 49}
     dead = data | {"deadTime": 60}
-    filters = {"orders": {"topic": "orders", "groupFilterData": {"billing": data, "gone": dead}}}
+    filters = {"orders": {"topic": "orders", "groupFilterData": {"billing": data, "offline": dead}}}
     put(root, "config/consumerFilter.json", json.dumps({"filterDataByTopic": filters}))
     progress = read(root)
     assert progress.subscribed_as_of == WRITTEN
-    assert set(progress.subscriptions) == {GroupTopic("billing", "orders")}
+    assert set(progress.subscriptions) == {GroupTopic("billing", "orders"), GroupTopic("offline", "orders")}
     wanted = progress.subscriptions[GroupTopic("billing", "orders")]
     assert (wanted.expression_type, wanted.expression, wanted.subscribed_at) == ("SQL92", "price > 10", 49)
 
