@@ -10,15 +10,19 @@ from __future__ import annotations
 import datetime
 import time
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from pathlib import Path
 
 from commitlake.connectors.formats.engine.stores import Store
 from commitlake.connectors.formats.small_files import SmallFiles
 from commitlake.pipelines.snapshot.progress import GroupTopic, OffsetKind, Position, Progress, Source, Subscription
+from commitlake.schemas.layouts.jmq.offsets import FILE_NAME, FOLDER
+from commitlake.schemas.layouts.rocketmq.offset_keys import OFFSETS_FILES
 from commitlake.schemas.times import EPOCH, MILLISECOND
 
 MAX_TRIES = 20
 _WAIT_SECONDS = 0.05
+_JMQ_OFFSETS = f"{FOLDER}/{FILE_NAME}"
 _DELAYS, _TIMERS, _FILTERS = "config/delayOffset.json", "config/timercheck", "config/consumerFilter.json"
 
 
@@ -70,28 +74,26 @@ def read_store_progress(
         unreadable = _Unreadable()
         before = _written(root, now)
         files = store.format.read_small_files(root, unreadable, is_live=True)
-        was_there = files.offsets_file in before or not _has_backup(root, files.offsets_file)
-        if was_there and not unreadable.files and _written(root, now) == before:
+        if files.offsets_file not in before and _has_backup(root, files.offsets_file):
+            unreadable.files[files.offsets_file] = "expected the file, found only the .bak of its earlier version"
+        elif not unreadable.files and _unmapped(_written(root, now)) == _unmapped(before):
             break
     return _progress(store, files, unreadable, before)
 
 
 def _written(root: Path, now: datetime.datetime) -> dict[str, datetime.datetime]:
-    """Return when each file of progress was written."""
+    """Return when each file of progress was written, if it is there."""
     found = {}
-    for folder in ("config", "offset"):
-        try:
-            entries = sorted((root / folder).iterdir())
-        except OSError:
-            continue
-        for path in entries:
-            if path.suffix in {".json", ""}:
-                try:
-                    milliseconds = path.lstat().st_mtime_ns // 1_000_000
-                except OSError:
-                    continue
-                found[f"{folder}/{path.name}"] = min(EPOCH + milliseconds * MILLISECOND, now)
+    for name in (*(f"config/{offsets}" for offsets in OFFSETS_FILES), _JMQ_OFFSETS, _DELAYS, _TIMERS, _FILTERS):
+        with suppress(OSError):
+            milliseconds = (root / name).lstat().st_mtime_ns // 1_000_000
+            found[name] = min(EPOCH + milliseconds * MILLISECOND, now)
     return found
+
+
+def _unmapped(written: dict[str, datetime.datetime]) -> dict[str, datetime.datetime]:
+    """Leave out the file that a broker has mapped: it changes every second, eight bytes at a time."""
+    return {name: time for name, time in written.items() if name != _TIMERS}
 
 
 def _has_backup(root: Path, name: str) -> bool:

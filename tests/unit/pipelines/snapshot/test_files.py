@@ -144,3 +144,11 @@ def test_a_store_without_offsets_says_so(root: Path) -> None:
     progress = read(root)
     assert not progress.taken
     assert progress.note.endswith("consumerOffset.json: no such file, so no offsets of groups are known")
+
+
+def test_a_file_that_stays_away_while_its_backup_is_there_is_told(root: Path) -> None:
+    put(root, "config/consumerOffset.json.bak", '{"offsetTable":{"orders@billing":{0:388}}}')
+    progress = read(root)
+    assert not progress.taken
+    (sentence,) = progress.unreadable
+    assert "found only the .bak of its earlier version" in sentence
