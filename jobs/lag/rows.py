@@ -101,7 +101,7 @@ def summary(rows: Sequence[Lag]) -> str:
     if not rows:
         return "no group has an offset"
     worst = worst_first(rows)[0]
-    told = f"{len(groups)} groups, {len(behind & groups)} of them behind"
+    told = f"{len(groups)} {'group' if len(groups) == 1 else 'groups'}, {len(behind & groups)} of them behind"
     if worst.judged.verdict is Verdict.OK:
         return told
     place = f"{worst.group or worst.kind} on {worst.topic}, queue {worst.queue_id}"
