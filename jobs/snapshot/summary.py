@@ -10,7 +10,8 @@ def summary_lines(progress: Progress, appended: Appended) -> list[str]:
     """Return what a snapshot of one store found and added."""
     if appended.as_of is None:
         return [f"{appended.broker}: {progress.note or 'no offsets were read'}"]
-    found = f"{appended.broker}: {_count(appended.read, 'offset')} of {_count(appended.groups, 'group')} as of {appended.as_of:%FT%TZ}"
+    offsets, groups = _count(appended.read, "offset"), _count(appended.groups, "group")
+    found = f"{appended.broker}: {offsets} of {groups} as of {appended.as_of:%FT%TZ}"
     if appended.is_old:
         return [f"{found}; the lake has this snapshot or a newer one, nothing was added"]
     lines = [f"{found}, {_count(appended.moved, 'offset')} moved"]
