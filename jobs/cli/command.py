@@ -91,7 +91,7 @@ def job_parser(name: str, description: str, examples: Sequence[tuple[str, str]])
     loudness = parser.add_mutually_exclusive_group()
     loudness.add_argument("--quiet", action="store_true", help="no progress and no summary, only errors")
     loudness.add_argument("--verbose", action="store_true", help="say more, and show stack traces")
-    raw_help = "print control characters of names and texts as they are; else they are shown as \\x1b or \\u202e"
+    raw_help = "print control characters of texts as they are; without it, and in tables, they are shown as \\x1b"
     parser.add_argument("--raw", action="store_true", help=raw_help)
     return parser
 

@@ -100,7 +100,8 @@ class Replacement:
         Raises:
             UnsafeFileError: naming what is not as it must be.
         """
-        check_own_folder(self.out)
+        if check_own_folder(self.out):
+            check_own_folder(self.out / WORK)
         hint = ", which --in-place does not replace: give --out, and put the new files in their places yourself"
         for name in self._format.rebuilt_files:
             path = self._root / name

@@ -285,6 +285,7 @@ STORE_PLANTS: dict[str, Plant] = {
     "the control file is huge": both(replacing(), file(".rebuilt-in-place/.replacing", b"{", HUGE)),
     "a run's plan is a link": link(".rebuilt-in-place/.rebuild/plan.json", "settings"),
     "a run's folder is a link": link(".rebuilt-in-place/.rebuild", "consumequeue"),
+    "a run's folder is a file": file(".rebuilt-in-place/.rebuild", b"x"),
     "a run's parts are a link": link(".rebuilt-in-place/.rebuild/parts", "consumequeue"),
 }
 """What is planted in a store's folder, by words for it."""
