@@ -11,7 +11,7 @@ from commitlake.connectors.lake.paths import LakeError, LakePaths
 from commitlake.connectors.lake.reader import open_table, run_sql
 from commitlake.connectors.lake.sql import text_literal
 from commitlake.jobs.cli.command import JobError
-from commitlake.jobs.cli.names import did_you_mean, there_are
+from commitlake.jobs.cli.names import did_you_mean, there_are, warn
 
 _SHOWN = 8
 
@@ -31,6 +31,19 @@ def check_brokers(lake: LakePaths, brokers: Iterable[str]) -> None:
                 f"--broker: the lake has no store {broker!a}.{did_you_mean(broker, last.stores)}",
                 there_are(last.stores),
             )
+
+
+def warn_of_unknown_broker(prog: str, broker: str | None, stores: Iterable[str]) -> None:
+    """Warn if the user names a broker whose store is not in the lake, though others are.
+
+    Args:
+        prog: the command, for the warning.
+        broker: what the user names, if anything.
+        stores: the brokers of the lake.
+    """
+    known = list(stores)
+    if known and broker is not None and broker not in known:
+        warn(prog, f"the lake has no store {broker!a}, so nothing of it is archived.{did_you_mean(broker, known)}")
 
 
 def unknown_topics(lake: LakePaths, messages: DeltaTable, topics: Iterable[str]) -> list[str]:

@@ -20,8 +20,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from commitlake.jobs.cli.command import job_parser, run_job
 from commitlake.jobs.cli.durations import parse_duration
+from commitlake.jobs.cli.lake_names import warn_of_unknown_broker
 from commitlake.jobs.cli.layouts import FOLDERS, add_layout_argument, layout_of
-from commitlake.jobs.cli.names import did_you_mean, warn
 from commitlake.jobs.cli.places import lake_of
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.schemas.errors import ExitCode
@@ -87,12 +87,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     layouts = layout_of(arguments).formats
     name = broker_name(arguments.store, arguments.broker, arguments.broker_conf, progress or {}, layouts)
     stores = find_stores(arguments.store, name.name, layouts)
-    if progress and arguments.broker is not None and arguments.broker not in progress:
-        warn(
-            "commitlake guard",
-            f"the lake has no store {arguments.broker!a}, so nothing of it is archived."
-            f"{did_you_mean(arguments.broker, progress)}",
-        )
+    warn_of_unknown_broker("commitlake guard", arguments.broker, progress or ())
     watched = watch_stores(stores, progress or {}, read_rules(arguments, now), now, arguments.within)
     print_report(arguments.output, watched, now)
     for line in warning_lines(watched):

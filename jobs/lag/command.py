@@ -6,7 +6,8 @@
 Reads `messages`, `consumer_offsets` and `subscriptions` of a lake, or a store's own log and offsets; writes a row for
 each group, topic and queue to standard output, and one for each delay level, for timers and for half messages of
 transactions. It never starts Spark. Messages that a group's filter leaves out do not count. Exit codes: 0; 2 for a
-wrong lake, store or option; 3 where a row meets a condition of --fail-if, or the lag of a store is not known.
+wrong lake, store or option; 3 where a row meets a condition of --fail-if, or the lag of a store, a group or a topic is
+not known.
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     """Measure, print, and judge."""
     from commitlake.jobs.cli.rows_output import write
     from commitlake.jobs.lag.rows import PLAIN_COLUMNS, TABLE_COLUMNS, plain_rows, summary, table_rows, worst_first
-    from commitlake.jobs.lag.source import measure_lag
+    from commitlake.jobs.lag.source import measure_lag, unknown_names
 
     if arguments.store is not None and arguments.at is not None:
         raise JobError(
@@ -104,7 +105,8 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     else:
         write(arguments.output, plain_rows(rows), list(PLAIN_COLUMNS))
     sys.stdout.flush()
-    for sentence in answer.missing:
+    missing = [*answer.missing, *unknown_names(arguments, answer)]
+    for sentence in missing:
         warn("commitlake lag", sentence)
     if not arguments.quiet:
         times = sorted({row.as_of for row in answer.rows})
@@ -113,7 +115,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     for row, condition in failing:
         where = f"{row.group or row.kind} on {row.topic}, queue {row.queue_id}"
         print_line(f"failed: {where}: {condition.text}")
-    return ExitCode.DAMAGE if failing or answer.missing else ExitCode.OK
+    return ExitCode.DAMAGE if failing or missing else ExitCode.OK
 
 
 def _is_behind(row: Lag) -> bool:

@@ -10,6 +10,7 @@ from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.lake_names import check_brokers
 from commitlake.jobs.cli.layouts import layout_of
+from commitlake.jobs.cli.names import did_you_mean
 from commitlake.jobs.cli.places import lake_of
 from commitlake.pipelines.lag.answer import Answer, lag_of_lake, lag_of_store
 from commitlake.pipelines.lag.measure import Choice
@@ -43,8 +44,22 @@ def measure_lag(arguments: argparse.Namespace) -> Answer:
         raise JobError(f"--broker: {arguments.store} gives no store of that name")
     now = datetime.datetime.now(datetime.UTC)
     answers = [lag_of_store(store, now, choice, filters) for store in stores]
-    rows = [row for answer in answers for row in answer.rows]
-    return Answer(rows, [sentence for answer in answers for sentence in answer.missing])
+    return Answer(
+        [row for answer in answers for row in answer.rows],
+        [sentence for answer in answers for sentence in answer.missing],
+        {position for answer in answers for position in answer.known},
+    )
+
+
+def unknown_names(arguments: argparse.Namespace, answer: Answer) -> list[str]:
+    """Return a sentence for each group and topic that was asked for, and of which no group's offset is known."""
+    known = {name: {getattr(position, name) for position in answer.known} for name in ("group", "topic")}
+    return [
+        f"--{name}: no offset of the {name} {asked!a} is known.{did_you_mean(asked, names)}"
+        for name, names in known.items()
+        for asked in _given(arguments, name)
+        if names and asked not in names
+    ]
 
 
 def _given(arguments: argparse.Namespace, name: str) -> list[Any]:

@@ -108,10 +108,12 @@ def _name_in_lake(arguments: argparse.Namespace) -> str | None:
     """The store's name in the lake that it is compared with."""
     from commitlake.connectors.lake.archive_log import read_last_commit
     from commitlake.jobs.cli.broker_name import broker_name
+    from commitlake.jobs.cli.lake_names import warn_of_unknown_broker
     from commitlake.jobs.cli.places import lake_of
 
     last = read_last_commit(lake_of(arguments).messages)
     known = () if last is None else tuple(last.stores)
+    warn_of_unknown_broker("commitlake verify", arguments.broker, known)
     layouts = layout_of(arguments).formats
     return broker_name(arguments.store, arguments.broker, arguments.broker_conf, known, layouts).name
 

@@ -20,7 +20,7 @@ from commitlake.pipelines.lag.subscriptions import SubscribedAt, Subscriptions, 
 from commitlake.pipelines.lag.waiting import measure_waiting
 from commitlake.pipelines.lag.wanted import Wanted
 from commitlake.pipelines.snapshot.files import read_store_progress
-from commitlake.pipelines.snapshot.progress import GroupTopic, OffsetKind
+from commitlake.pipelines.snapshot.progress import GroupTopic, OffsetKind, Position
 from commitlake.pipelines.verify.observed_delays import archived_levels
 from commitlake.schemas.layouts.rocketmq.delay_levels import DEFAULT_DELAY_LEVELS_MS
 
@@ -32,10 +32,12 @@ class Answer:
     Attributes:
         rows: A row for each group and queue, and for what brokers hold back.
         missing: Sentences on stores of which nothing is known at the time.
+        known: Positions of all groups, whether or not they were asked for.
     """
 
     rows: Sequence[Lag]
     missing: Sequence[str]
+    known: Collection[Position] = ()
 
 
 def lag_of_lake(
@@ -65,12 +67,14 @@ def lag_of_lake(
     known = [] if offsets is None else snapshot_brokers(offsets, OFFSETS)
     rows: list[Lag] = []
     missing: list[str] = []
+    positions: set[Position] = set()
     for broker in sorted(brokers or {*known, *archived}):
         moments = {} if offsets is None else offsets_at(offsets, broker, at)
         if OffsetKind.GROUP not in moments:
             missing.append(_no_snapshot(broker, at))
             continue
         when = moments[OffsetKind.GROUP].at
+        positions |= _all_groups(moments[OffsetKind.GROUP])
         subscriptions = Subscriptions() if subscribed is None else subscriptions_at(subscribed, broker, when)
         subscriptions = subscriptions.with_given(given or {})
         store = LakeMessages(messages, broker)
@@ -78,7 +82,12 @@ def lag_of_lake(
         if not choice.groups and not choice.topics:
             levels = archived_levels(read_store_config(lake, broker, when).of_kind(SETTING))
             rows += measure_waiting(moments, store, levels or DEFAULT_DELAY_LEVELS_MS)
-    return Answer(rows, missing)
+    return Answer(rows, missing, positions)
+
+
+def _all_groups(moment: Moment) -> set[Position]:
+    everything = Choice()
+    return {position for position in moment.offsets if everything.takes(position)}
 
 
 def _no_snapshot(broker: str, at: datetime.datetime | None) -> str:
@@ -133,4 +142,4 @@ def lag_of_store(
     rows = measure_groups(moments[OffsetKind.GROUP], messages, subscriptions, choice)
     if not choice.groups and not choice.topics:
         rows += measure_waiting(moments, messages, delay_levels_ms)
-    return Answer(rows, [])
+    return Answer(rows, [], _all_groups(moments[OffsetKind.GROUP]))

@@ -10,6 +10,7 @@ from commitlake.connectors.lake.delta import delta_table
 from commitlake.connectors.lake.followed_runs import last_finished
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.reader import run_sql, run_sql_over
+from commitlake.schemas.layouts.numbers import parse_int64
 
 APPLICATION_ID = "commitlake.topic_minutes"
 BACKFILLED = "backfill-"
@@ -27,7 +28,7 @@ def backfilled_sequence(lake: LakePaths) -> int:
         return 0
     sql = f"SELECT DISTINCT run_id FROM topic_minutes WHERE starts_with(run_id, '{BACKFILLED}')"
     found = run_sql(table, "topic_minutes", sql).read_all().column(0).to_pylist()
-    return max((int(run_id.removeprefix(BACKFILLED)) for run_id in found), default=0)
+    return max((parse_int64(run_id.removeprefix(BACKFILLED)) or 0 for run_id in found), default=0)
 
 
 def count_runs_without_rows(tables: Mapping[str, DeltaTable], table: str, after: int, last: int) -> int:

@@ -168,3 +168,13 @@ def test_an_expression_that_is_no_sql92_is_refused(growing: GrowingLake, capsys:
 def test_a_store_has_no_history(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--store", str(tmp_path), "--at", "-2h"]) == 2
     assert "--at goes with --lake" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("name", "asked", "near"), [("group", "bilings", "billing"), ("topic", "ordes", "orders")])
+def test_an_unknown_name_is_told_with_the_nearest_one(
+    place: list[str], capsys: pytest.CaptureFixture[str], name: str, asked: str, near: str
+) -> None:
+    assert rows_of(capsys, *place, f"--{name}", asked, code=3) == {}
+    assert main([*place, f"--{name}", asked]) == 3
+    said = capsys.readouterr().err
+    assert f"--{name}: no offset of the {name} {asked!r} is known. Did you mean {near!r}?" in said
