@@ -12,7 +12,9 @@ from commitlake.connectors.formats.engine.errors import EmptyStoreError
 from commitlake.connectors.formats.engine.plan import StoreRange, take_snapshot
 from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.lake.archive_log import read_last_commit
+from commitlake.connectors.lake.log_check import LogDamagedError
 from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.reader import QueryError
 from commitlake.pipelines.archive.run import Config
 from commitlake.pipelines.snapshot.append import Appended, ConcurrentSnapshotError, append_progress
 from commitlake.pipelines.snapshot.files import read_store_progress
@@ -53,6 +55,13 @@ def append_snapshots(config: Config, snapshots: Sequence[Progress], ranges: Mapp
             added.append(append_progress(lake, ended))
         except ConcurrentSnapshotError as error:  # theirs are as good
             _LOG.warning("%s", error)
+        except (QueryError, LogDamagedError) as error:  # the messages are archived all the same
+            _LOG.warning(
+                "consumer_offsets or subscriptions of %s cannot be read: %s; how far consumers have come is not kept "
+                "until 'commitlake maintain --repair' has mended them",
+                lake.root,
+                error,
+            )
     return added
 
 

@@ -113,7 +113,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     if prevents_comparison(findings):
         _print(arguments, [], findings, ["nothing else was compared: the tables cannot be read"])
         return ExitCode.DAMAGE
-    findings += compare_archive_runs(lake, moment)
+    findings += compare_archive_runs(lake, moment, {finding.table for finding in findings})
     span = Span(arguments.first, arguments.last).whole_windows()
     if not reads_much:
         runner = make_runner(arguments, "audit", lake.s3)

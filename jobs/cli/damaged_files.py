@@ -2,7 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from deltalake.exceptions import TableNotFoundError
+
 from commitlake.connectors.lake.log_check import WAY_OUT, LogDamagedError
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.reader import QueryError
+
+
+@contextmanager
+def naming_damaged_files(lake: LakePaths, tables: Iterable[str]) -> Iterator[None]:
+    """Name the damaged data file by which a question to some tables of a lake failed.
+
+    Args:
+        lake: where the tables lie.
+        tables: those that are read.
+
+    Raises:
+        LogDamagedError: if a data file is damaged.
+        QueryError: as it came, if none is.
+    """
+    try:
+        yield
+    except QueryError as error:
+        for table in tables:
+            try:
+                refuse_damaged_files(getattr(lake, table), str(error))
+            except TableNotFoundError:
+                continue
+        raise
 
 
 def refuse_damaged_files(uri: str, reason: str) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.jobs.cli.command import JobError
+from commitlake.jobs.cli.damaged_files import naming_damaged_files
 from commitlake.jobs.cli.lake_names import check_brokers
 from commitlake.jobs.cli.layouts import layout_of
 from commitlake.jobs.cli.names import did_you_mean
@@ -17,6 +18,9 @@ from commitlake.pipelines.lag.measure import Choice
 from commitlake.pipelines.lag.wanted import Wanted
 from commitlake.pipelines.snapshot.progress import GroupTopic
 from commitlake.schemas.remoting.heartbeats import SQL92_EXPRESSION, TAG_EXPRESSION
+
+_READ = ("messages", "consumer_offsets", "subscriptions", "store_config")
+"""Tables that the lag of a lake comes from."""
 
 
 def measure_lag(arguments: argparse.Namespace) -> Answer:
@@ -37,7 +41,8 @@ def measure_lag(arguments: argparse.Namespace) -> Answer:
     if arguments.lake is not None:
         lake = lake_of(arguments)
         check_brokers(lake, brokers)
-        return lag_of_lake(lake, getattr(arguments, "at", None), choice, brokers, filters)
+        with naming_damaged_files(lake, _READ):
+            return lag_of_lake(lake, getattr(arguments, "at", None), choice, brokers, filters)
     stores = find_stores(arguments.store, None, layout_of(arguments).formats)
     stores = [store for store in stores if not brokers or store.broker in brokers]
     if not stores:

@@ -19,6 +19,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from commitlake.jobs.cli.command import JobError, job_parser, run_job
+from commitlake.jobs.cli.damaged_files import naming_damaged_files
 from commitlake.jobs.cli.durations import duration_text, parse_duration
 from commitlake.jobs.cli.names import did_you_mean, warn
 from commitlake.jobs.cli.places import add_place_arguments, lake_of
@@ -53,6 +54,9 @@ _SHOWN = ("messages", "messages_per_s", "bytes_per_s")
 _ALSO = ("retries", "dead_letters", "prepared", "committed", "clock_skew")
 _MADE_PLAIN = ("window_start", "peak_at")
 
+_READ = ("messages", "topic_minutes", "archive_runs", "gaps")
+"""Tables that an answer comes from."""
+
 
 def build_parser() -> argparse.ArgumentParser:
     """The job's arguments."""
@@ -85,10 +89,15 @@ def build_parser() -> argparse.ArgumentParser:
 
 def job(arguments: argparse.Namespace) -> ExitCode:
     """Count, print, and say what is missing."""
-    started = time.monotonic()
     by = _groups(arguments.by)
     _check_lengths(arguments)
     lake = lake_of(arguments)
+    with naming_damaged_files(lake, _READ):
+        return _answer(arguments, lake, by)
+
+
+def _answer(arguments: argparse.Namespace, lake: LakePaths, by: list[str]) -> ExitCode:
+    started = time.monotonic()
     from commitlake.pipelines.tps.coverage import read_coverage
     from commitlake.pipelines.tps.rates import QUANTILES, Rates, add_comparison
 

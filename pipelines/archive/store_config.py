@@ -27,6 +27,7 @@ from commitlake.connectors.formats.rocketmq.topic_configs import GROUPS, GROUPS_
 from commitlake.connectors.lake.data_files import DataFile
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.plain_files import write_plain_file
+from commitlake.connectors.lake.reader import QueryError
 from commitlake.connectors.lake.store_config import GROUP, SETTING, TOPIC, Key, read_store_config
 from commitlake.pipelines.verify.observed_delays import MAX_LEVELS, observe_delays
 from commitlake.pipelines.verify.store_view import likely_file_size
@@ -54,14 +55,12 @@ def write_config_changes(
         recorded_at: When the configuration was read.
 
     Returns:
-        A file that no table knows of yet; None where nothing has changed.
-
-    Raises:
-        QueryError: The table cannot be read.
+        A file that no table knows of yet; None where nothing has changed. Where the table cannot be read, because a
+        data file is damaged, everything is taken for changed: messages must be archived before the broker deletes them.
     """
     rows = []
     for store in stores:
-        known = read_store_config(lake, store.broker).values
+        known = _known(lake, store.broker)
         for (kind, name), value in _changes(known, store):
             rows.append((store.broker, recorded_at, kind, name, value, run_id))
     if not rows:
@@ -70,6 +69,19 @@ def write_config_changes(
     columns = [list(column) for column in zip(*rows, strict=True)]
     table = pa.table(dict(zip(names, columns, strict=True)), schema=to_arrow_schema(STORE_CONFIG, timezone="UTC"))
     return write_plain_file(table, lake.store_config, f"part-{run_id}.zstd.parquet", s3=lake.s3)
+
+
+def _known(lake: LakePaths, broker: str) -> dict[Key, str]:
+    try:
+        return read_store_config(lake, broker).values
+    except QueryError as error:
+        _LOGGER.warning(
+            "store_config of %s cannot be read: %s; all of it is archived again. "
+            "'commitlake maintain --repair' takes damaged files out",
+            lake.root,
+            error,
+        )
+        return {}
 
 
 def _changes(known: dict[Key, str], store: Store) -> Iterator[tuple[Key, str | None]]:

@@ -7,6 +7,8 @@
     4. tables of runs           derived_repair    rows of lost runs go, what commits name comes again
     5. message_keys             follow            anew, where it is damaged or is ahead of messages
     6. topic_minutes            minutes_repair    counted again from messages, where it is damaged
+    7. tables of snapshots      log_repair        begin anew, where a data file is damaged: each row only says what has
+                                                  changed, so that what follows a lost one would be wrong
 
 Nothing is deleted: what is replaced goes to `_damaged/<time>` in the lake. Killed at any step and run again, the repair
 goes on. Nothing else may write to the lake meanwhile.
@@ -34,6 +36,7 @@ from commitlake.connectors.lake.log_files import LogFolder, entry_name
 from commitlake.connectors.lake.lost_tables import followers_of, has_log
 from commitlake.connectors.lake.newest_versions import delete_newest
 from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.snapshot_tables import SNAPSHOT_TABLES
 from commitlake.connectors.lake.versions import VersionsError
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
@@ -51,6 +54,7 @@ from commitlake.pipelines.maintenance.expiry import read_expiries
 from commitlake.pipelines.maintenance.log_repair import AsideFolder, LogRepair, plan_log_repair, repair_log
 from commitlake.pipelines.maintenance.minutes_repair import MINUTES, must_recount
 from commitlake.pipelines.maintenance.progress_repair import commit_repair, finished_runs, is_unfinished, lost_runs
+from commitlake.pipelines.maintenance.repair_notes import repair_note
 from commitlake.pipelines.maintenance.rewind import plan_rewind
 from commitlake.pipelines.maintenance.table_files import exchange_files
 from commitlake.pipelines.message_keys.check import check_keys
@@ -61,8 +65,13 @@ from commitlake.schemas.tables.gaps import GAPS
 
 _KEYS = "message_keys"
 _RECOUNTED = "the table is counted again from messages, unless some of these have expired: its rows are lost then"
+_BEGINS_ANEW = (
+    "the table goes aside, and begins anew with the next snapshot: each of its rows only says what has changed"
+)
+_AS_COMMITS_TELL = "no version of it is whole: it goes aside, and is made again as far as the commits of messages tell"
+_WAYS = {MINUTES: _RECOUNTED, **dict.fromkeys(SNAPSHOT_TABLES, _BEGINS_ANEW)}
 _OF_COMMITS = ("archive_runs",)  # all of their rows are in the commits of messages
-TABLES = ("messages", *OF_RUNS, _KEYS)
+TABLES = ("messages", *OF_RUNS, _KEYS, *SNAPSHOT_TABLES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,13 +133,13 @@ class RepairPlan:
 
 
 def _way_of(table: str, repair: LogRepair) -> str:
-    if repair.is_lost and table == MINUTES:
-        return _RECOUNTED
     if repair.is_lost:
-        return "no version of it is whole: it goes aside, and is made again as far as the commits of messages tell"
+        return _WAYS.get(table, _AS_COMMITS_TELL)
     if repair.goes_back:
         assert repair.first is not None
         more = "the next archive goes on from there" if table == "messages" else "what is missing then comes again"
+        if table in SNAPSHOT_TABLES:
+            more = "the snapshots since then are lost"
         return f"{table} goes back to version {repair.first - 1}, the last whole one; {more}"
     if repair.writes_first:
         return "entry 0, which tells the table's columns, is written again"
@@ -144,9 +153,7 @@ def _way_of_files(table: str) -> str:
         return "goes aside; its range of the log becomes a row in gaps, and the messages that were in it are lost"
     if table == _KEYS:
         return "the table is made anew from messages"
-    if table == MINUTES:
-        return _RECOUNTED
-    return "goes aside; its rows are lost, but for those that the commits of messages tell"
+    return _WAYS.get(table, "goes aside; its rows are lost, but for those that the commits of messages tell")
 
 
 def plan_repair(
@@ -287,6 +294,7 @@ def repair_lake(lake: LakePaths, plan: RepairPlan, parser_version: str, runner: 
                 f"archive_runs: {removed - restored} rows of runs that the log of messages no longer tells of"
             )
     missing += [f"{table}: {count} files that commits name are gone" for table, count in gone.items()]
+    missing += [line for table in SNAPSHOT_TABLES for line in _repair_snapshots(aside, table, plan, runner)]
     _repair_keys(aside, plan, runner)
     _recount(lake, recount, runner)
     return missing
@@ -311,6 +319,19 @@ def _repair_table_of_runs(aside: AsideFolder, table: str, plan: RepairPlan, runn
     yield from _take_out(aside, table, _damaged_files(lake, table, plan, runner), "")
 
 
+def _repair_snapshots(aside: AsideFolder, table: str, plan: RepairPlan, runner: Runner) -> Iterator[str]:
+    """Repair the log of a table of snapshots, or let the table begin anew where that is not enough."""
+    repair = plan.logs.get(table)
+    if repair is not None and not repair.is_lost:
+        repair_log(aside, repair, {"table": table})
+        if repair.goes_back:
+            yield f"{table}: the snapshots of its newest commits"
+    if (repair is not None and repair.is_lost) or _damaged_files(aside.lake, table, plan, runner):
+        aside.move_folder(table)
+        delete_newest(getattr(aside.lake, table), storage_options(aside.lake.root, aside.lake.s3))
+        yield f"{table}: all snapshots until now"
+
+
 def _damaged_files(lake: LakePaths, table: str, plan: RepairPlan, runner: Runner) -> Sequence[DataDamage]:
     """A table's damaged data files; a table whose log was repaired is looked at again."""
     if table not in plan.logs:
@@ -328,12 +349,12 @@ def _take_out(aside: AsideFolder, table: str, found: Sequence[DataDamage], parse
     uri = getattr(aside.lake, table)
     if table == "messages":
         _write_gaps(aside.lake, found, parser_version)
-    exchange_files(uri, [damage.file for damage in found], [], changes_data=True, note={"action": "repair"})
+    rows = sum(damage.file.rows or 0 for damage in found)
+    exchange_files(uri, [damage.file for damage in found], [], changes_data=True, note=repair_note(rows))
     for damage in found:
         aside.move(f"{table}/{unquote(damage.file.path)}")
     if table in _OF_COMMITS:
         return
-    rows = sum(damage.file.rows or 0 for damage in found)
     yield f"{table}: {rows:,} rows of {len(found)} damaged data files"
 
 

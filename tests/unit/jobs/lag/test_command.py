@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -178,3 +179,13 @@ def test_an_unknown_name_is_told_with_the_nearest_one(
     assert main([*place, f"--{name}", asked]) == 3
     said = capsys.readouterr().err
     assert f"--{name}: no offset of the {name} {asked!r} is known. Did you mean {near!r}?" in said
+
+
+@pytest.mark.parametrize("table", ["messages", "consumer_offsets"])
+def test_a_damaged_data_file_is_named(
+    growing: GrowingLake, tmp_path: Path, capsys: pytest.CaptureFixture[str], table: str
+) -> None:
+    lake = Path(shutil.copytree(growing.lake.root, tmp_path / "lake"))
+    next((lake / table).rglob("*.parquet")).unlink()
+    assert main(["--lake", str(lake)]) == 3
+    assert f"{lake / table}: data file " in capsys.readouterr().err

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import shutil
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -250,3 +251,16 @@ def test_a_table_and_csv_have_the_same_columns(growing: GrowingLake, capsys: pyt
     table = capsys.readouterr().out.splitlines()[0].split()
     assert tps.main(["--lake", growing.lake.root, "--quiet", "--output", "csv"]) == ExitCode.OK
     assert capsys.readouterr().out.splitlines()[0].split(",") == table
+
+
+@pytest.mark.parametrize(("table", "window"), [("topic_minutes", "1m"), ("messages", "1s"), ("archive_runs", "1m")])
+def test_a_damaged_data_file_is_named(
+    growing: GrowingLake, tmp_path: Path, capsys: pytest.CaptureFixture[str], table: str, window: str
+) -> None:
+    lake = Path(shutil.copytree(growing.lake.root, tmp_path / "lake"))
+    path = next((lake / table).rglob("*.parquet"))
+    path.unlink()
+    assert tps.main(["--lake", str(lake), "--window", window]) == ExitCode.DAMAGE
+    said = capsys.readouterr().err
+    assert f"{lake / table}: data file " in said
+    assert "maintain --lake LAKE --repair" in said

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -12,33 +13,56 @@ import pytest
 from commitlake.connectors.lake.delta import delta_table, seal
 from commitlake.connectors.lake.log_files import LogFolder, entry_name
 from commitlake.connectors.lake.paths import LakePaths
+from commitlake.jobs.archive.snapshots import append_snapshots
+from commitlake.pipelines.archive.run import Config
+from commitlake.pipelines.audit.minutes import compare_minutes
+from commitlake.pipelines.audit.moment import read_moment
+from commitlake.pipelines.audit.tables import compare_archive_runs, damaged_files
 from commitlake.pipelines.maintenance import repair as repair_module
 from commitlake.pipelines.maintenance.log_repair import AsideFolder
 from commitlake.pipelines.maintenance.repair import plan_repair, repair_lake
+from commitlake.pipelines.maintenance.sorted_tables import SORTED_TABLES
 from commitlake.pipelines.message_keys.check import check_keys
 from commitlake.pipelines.message_keys.follow import follow_keys
+from commitlake.pipelines.snapshot.append import Appended, append_progress
+from commitlake.pipelines.snapshot.progress import GroupTopic, OffsetKind, Position, Progress, Source, Subscription
 from tests.support.lakes import GrowingLake, shop_messages
 from tests.support.repairs import archive, contents
 from tests.support.table_damages import DAMAGES, damage
 
 RUNS = 3
 COUNT = 20
+ONLY_COPIES = {"store_config", "consumer_offsets", "subscriptions"}
+"""Tables whose rows nothing else has."""
 KILLED_AT = (1, 2, 4, 5, 6, 9, 13)
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> GrowingLake:
-    """A lake of some runs, followed by its keys, with a checkpoint behind the first."""
+    """A lake of some runs, each with other settings and a snapshot, with keys, and a checkpoint behind the first."""
     growing = GrowingLake(tmp_path_factory.mktemp("whole"))
     for number in range(RUNS):
+        growing.configure(number + 1)
         growing.write(shop_messages(COUNT, seed=number))
         growing.archive()
+        take_snapshot(growing, number)
         follow_keys(growing.lake)
         if number == 0:
             for uri in (growing.lake.messages, growing.lake.message_keys):
                 delta_table(uri).create_checkpoint()
                 seal(uri)
     return growing
+
+
+def take_snapshot(growing: GrowingLake, number: int) -> Appended:
+    """Keep that a group has come so far, and what it subscribes to."""
+    at = datetime.datetime(2026, 11, 23, 12, number, tzinfo=datetime.UTC)
+    offsets = {Position(OffsetKind.GROUP, "billing", "topic-00", 0): number}
+    wanted = {GroupTopic("billing", "topic-00"): Subscription("TAG", f"tag{number}")}
+    progress = Progress(
+        "broker-a", Source.FILE, {OffsetKind.GROUP: at}, offsets, subscribed_as_of=at, subscriptions=wanted
+    )
+    return append_progress(growing.lake, progress)
 
 
 @pytest.fixture
@@ -80,14 +104,51 @@ def test_any_damaged_file_is_brought_back(whole: GrowingLake, copied: Callable[[
         how = ways[number % len(ways)]
         damage(growing.folder / name, how)
         before = sorted(path.name for path in (growing.folder / "lake").rglob("*.parquet"))
-        assert not repair(growing.lake, first_offsets={"broker-a": 0}), (name, how)
+        missing = repair(growing.lake, first_offsets={"broker-a": 0})
+        assert not missing or name.parts[1] in ONLY_COPIES, (name, how)
         archive(growing)
+        assert take_snapshot(growing, RUNS).moved == 1, (name, how)
         assert contents(growing.lake) == expected, (name, how)
         assert check_keys(growing.lake).same, (name, how)
         assert counted(growing.lake) == RUNS * COUNT, (name, how)
         assert plan_repair(growing.lake).is_nothing, (name, how)
+        assert not damaged_files(growing.lake, deep=True), (name, how)
+        assert not compare_archive_runs(growing.lake, read_moment(growing.lake)), (name, how)
+        assert not compare_minutes(growing.lake, read_moment(growing.lake))[0], (name, how)
         kept = {path.name for path in (growing.folder / "lake").rglob("*.parquet")}
         assert kept >= set(before), (name, how)  # nothing was deleted
+
+
+@pytest.mark.parametrize("table", sorted(ONLY_COPIES))
+@pytest.mark.parametrize("how", ["deleted", "cut"])
+def test_an_archive_and_a_snapshot_go_on_beside_a_damaged_table(
+    copied: Callable[[], GrowingLake], caplog: pytest.LogCaptureFixture, table: str, how: str
+) -> None:
+    growing = copied()
+    damage(max((growing.folder / "lake" / table).glob("*.parquet")), how)
+    growing.configure(RUNS + 1)
+    growing.write(shop_messages(COUNT, seed=RUNS))
+    growing.archive()
+    snapshots = [Progress("broker-a", Source.FILE, {OffsetKind.GROUP: datetime.datetime.now(datetime.UTC)})]
+    append_snapshots(Config(str(growing.store), growing.lake.root), snapshots, {})
+    assert f"{table} " in caplog.text or "consumer_offsets or subscriptions" in caplog.text
+    assert "'commitlake maintain --repair'" in caplog.text
+    assert len(contents(growing.lake)["messages"]) == (RUNS + 1) * COUNT
+    (missing,) = repair(growing.lake)
+    assert missing.startswith(table)
+    assert plan_repair(growing.lake).is_nothing
+    assert not compare_archive_runs(growing.lake, read_moment(growing.lake))
+
+
+def test_every_table_is_repaired() -> None:
+    assert set(repair_module.TABLES) == set(SORTED_TABLES)
+
+
+def test_rows_that_nobody_took_out_are_missed(copied: Callable[[], GrowingLake]) -> None:
+    growing = copied()
+    delta_table(growing.lake.store_config).delete("name = 'topic-00'")
+    (finding,) = compare_archive_runs(growing.lake, read_moment(growing.lake))
+    assert finding.table == "store_config"
 
 
 def test_a_whole_lake_is_left_as_it_is(copied: Callable[[], GrowingLake]) -> None:

@@ -1,0 +1,38 @@
+"""What repairs have taken out of a table for good, as the commits of the table say, so that it is told once."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from deltalake import DeltaTable
+
+from commitlake.connectors.lake.log_history import read_history
+from commitlake.pipelines.maintenance.table_files import METADATA_KEY
+from commitlake.schemas.layouts.numbers import parse_int64
+
+_LOST_ROWS = "lost_rows"
+
+
+def repair_note(lost_rows: int) -> dict[str, str]:
+    """Return the note of a commit that takes damaged files out of a table.
+
+    Args:
+        lost_rows: how many rows went with them.
+    """
+    return {"action": "repair", _LOST_ROWS: str(lost_rows)}
+
+
+def count_lost_rows(table: DeltaTable) -> int:
+    """Count the rows that repairs have taken out of a table, as far as its log goes back."""
+    return sum(_lost_rows(note.metadata) for note in read_history(table))
+
+
+def _lost_rows(metadata: str | None) -> int:
+    try:
+        document: Any = json.loads(metadata or "null")
+    except ValueError:
+        return 0
+    note = document.get(METADATA_KEY) if isinstance(document, dict) else None
+    text = note.get(_LOST_ROWS) if isinstance(note, dict) else None
+    return max(parse_int64(text) or 0, 0) if isinstance(text, str) else 0
