@@ -147,9 +147,11 @@ def offsets(world: World) -> dict[str, dict[int, int]]:
     return {key.partition("@")[2]: queues for key, queues in table.items() if key.startswith(f"{TOPIC}@")}
 
 
-def rows_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[tuple[str, int], dict[str, Any]]:
+def rows_of(
+    capsys: pytest.CaptureFixture[str], *arguments: str, codes: tuple[int, ...] = (0,)
+) -> dict[tuple[str, int], dict[str, Any]]:
     capsys.readouterr()
-    assert lag([*arguments, "--topic", TOPIC, "--all", "--output", "jsonl", "--quiet"]) == 0
+    assert lag([*arguments, "--topic", TOPIC, "--all", "--output", "jsonl", "--quiet"]) in codes
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     return {(row["group"], row["queue_id"]): row for row in rows}
 
@@ -219,6 +221,7 @@ def test_a_store_that_is_not_archived_gives_the_same(world: World, capsys: pytes
     arguments = ["--store", str(world.servers.store), *filters]
 
     def found() -> dict[tuple[str, int], Any]:
-        return {place: row["messages_max"] for place, row in rows_of(capsys, *arguments).items()}
+        # A broker writes its offsets every five seconds: until then its files know nothing of the topic.
+        return {place: row["messages_max"] for place, row in rows_of(capsys, *arguments, codes=(0, 3)).items()}
 
-    assert wait_for(found, lambda rows: rows == expected, 20) == expected
+    assert wait_for(found, lambda rows: rows == expected, 60) == expected
