@@ -80,17 +80,11 @@ def _of(broker: str) -> str:
 def _ranked(table: DeltaTable, name: str, conditions: list[str], order: str) -> pa.Table:
     """Return the first row of each key, in an order of time."""
     keys = ", ".join(f'"{key}"' for key in _KEYS[name])
-    where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
     sql = (
         f"SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY {keys} ORDER BY as_of {order}) AS place "
-        f"FROM {name} {where}) WHERE place = 1"
+        f"FROM {name} WHERE {' AND '.join(conditions)}) WHERE place = 1"
     )
     return run_sql(table, name, sql).read_all().drop_columns(["place"])
-
-
-def read_history(table: DeltaTable, name: str) -> pa.Table:
-    """Return all rows, oldest first."""
-    return run_sql(table, name, f"SELECT * FROM {name} ORDER BY as_of").read_all()
 
 
 def append_snapshot(lake: LakePaths, name: str, broker: str, rows: pa.Table, version: int | None) -> bool:

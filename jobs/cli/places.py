@@ -27,6 +27,11 @@ def add_place_arguments(parser: argparse.ArgumentParser, lake: str = _LAKE, bodi
     """
     parser.add_argument("--lake", required=True, metavar="PLACE", help=lake)
     parser.add_argument("--bodies", metavar="PLACE", help=bodies)
+    add_s3_arguments(parser)
+
+
+def add_s3_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add `--s3-endpoint` and `--s3-region`, which `lake_of` reads."""
     parser.add_argument("--s3-endpoint", metavar="URL", help=_ENDPOINT)
     parser.add_argument("--s3-region", metavar="NAME", help=_REGION)
 

@@ -22,7 +22,7 @@ from commitlake.jobs.cli.command import job_parser, run_job
 from commitlake.jobs.cli.durations import parse_duration
 from commitlake.jobs.cli.lake_names import warn_of_unknown_broker
 from commitlake.jobs.cli.layouts import FOLDERS, add_layout_argument, layout_of
-from commitlake.jobs.cli.places import lake_of
+from commitlake.jobs.cli.places import add_s3_arguments, lake_of
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.schemas.errors import ExitCode
 
@@ -53,8 +53,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--store", required=True, metavar="PATH", help=store_help)
     parser.add_argument("--lake", required=True, metavar="PLACE",
                         help="the lake: a folder, which need not be there yet, or s3://bucket/prefix")  # fmt: skip
-    parser.add_argument("--s3-endpoint", metavar="URL", help="object store other than Amazon's")
-    parser.add_argument("--s3-region", metavar="NAME", help="region of the bucket")
+    add_s3_arguments(parser)
     parser.add_argument("--broker", help="the store's name; the folder's where not given")
     add_layout_argument(parser)
     parser.add_argument("--broker-conf", metavar="FILE",

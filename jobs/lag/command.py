@@ -18,10 +18,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from commitlake.jobs.cli.command import JobError, job_parser, run_job
-from commitlake.jobs.cli.layouts import FOLDERS, add_layout_argument
 from commitlake.jobs.cli.names import warn
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.cli.times import join_times, parse_time
+from commitlake.jobs.lag.arguments import add_source_arguments
 from commitlake.jobs.lag.conditions import parse_condition
 from commitlake.schemas.errors import ExitCode
 
@@ -48,11 +48,7 @@ EXAMPLES = (
 def build_parser() -> argparse.ArgumentParser:
     """The job's arguments."""
     parser = job_parser("lag", DESCRIPTION, EXAMPLES)
-    source = parser.add_mutually_exclusive_group(required=True)
-    source.add_argument("--lake", metavar="PLACE", help="the lake: a folder, or s3://bucket/prefix")
-    source.add_argument("--store", metavar="PATH", help=f"a store folder (the one that holds {FOLDERS}), or a glob")
-    parser.add_argument("--s3-endpoint", metavar="URL", help="object store other than Amazon's")
-    parser.add_argument("--s3-region", metavar="NAME", help="region of the bucket")
+    add_source_arguments(parser)
     at_help = "with --lake: a past time, as 2026-11-20T14:05, ms since 1970, or -2h (default: the last snapshot)"
     parser.add_argument("--at", type=parse_time, metavar="TIME", help=at_help)
     parser.add_argument(
@@ -60,7 +56,6 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--group", action="append", default=[], metavar="NAME", help="this group only; may be repeated")
     parser.add_argument("--topic", action="append", default=[], metavar="NAME", help="this topic only; may be repeated")
-    add_layout_argument(parser)
     filter_help = "what a group wants of a topic: tags with || between, or sql:EXPRESSION; goes before what is known"
     parser.add_argument(
         "--filter", action="append", default=[], type=_filter, metavar="GROUP@TOPIC=FILTER", help=filter_help

@@ -17,9 +17,9 @@ from pathlib import Path
 
 from commitlake.jobs.cli.command import JobError, job_parser, run_job
 from commitlake.jobs.cli.durations import parse_duration
-from commitlake.jobs.cli.layouts import FOLDERS, add_layout_argument
 from commitlake.jobs.cli.names import warn
 from commitlake.jobs.cli.terminal import print_line
+from commitlake.jobs.lag.arguments import add_source_arguments
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.numbers import parse_int
 
@@ -38,12 +38,7 @@ EXAMPLES = (
 def build_parser() -> argparse.ArgumentParser:
     """The job's arguments."""
     parser = job_parser("metrics", DESCRIPTION, EXAMPLES)
-    source = parser.add_mutually_exclusive_group(required=True)
-    source.add_argument("--lake", metavar="PLACE", help="the lake: a folder, or s3://bucket/prefix")
-    source.add_argument("--store", metavar="PATH", help=f"a store folder (the one that holds {FOLDERS}), or a glob")
-    parser.add_argument("--s3-endpoint", metavar="URL", help="object store other than Amazon's")
-    parser.add_argument("--s3-region", metavar="NAME", help="region of the bucket")
-    add_layout_argument(parser)
+    add_source_arguments(parser)
     output = parser.add_mutually_exclusive_group(required=True)
     output.add_argument("--textfile", metavar="FILE", help="write the metrics to this file, as a whole")
     output.add_argument("--listen", metavar="IP:PORT", help="serve them, as http://IP:PORT/metrics")

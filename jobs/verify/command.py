@@ -22,6 +22,7 @@ from commitlake.jobs.cli.broker_conf import add_broker_conf_argument, read_store
 from commitlake.jobs.cli.combinations import check_has_effect
 from commitlake.jobs.cli.command import job_parser, run_job
 from commitlake.jobs.cli.layouts import FOLDERS, add_layout_argument, layout_of
+from commitlake.jobs.cli.places import add_s3_arguments, lake_of
 from commitlake.jobs.cli.runner import add_local_arguments, check_local_arguments, make_runner
 from commitlake.jobs.cli.store_arguments import delay_levels, positive
 from commitlake.schemas.errors import ExitCode
@@ -64,8 +65,7 @@ def build_parser() -> argparse.ArgumentParser:
                         help="of each class and store that JSON and the page show, and a table three of them; "
                              "all are counted (default: 20)")  # fmt: skip
     parser.add_argument("--lake", metavar="PLACE", help="compare with this lake: a folder, or s3://bucket/prefix")
-    parser.add_argument("--s3-endpoint", metavar="URL", help="object store other than Amazon's")
-    parser.add_argument("--s3-region", metavar="NAME", help="region of the bucket")
+    add_s3_arguments(parser)
     parser.add_argument("--output", choices=("table", "json"), default="table", help="(default: table)")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write a page as well, which needs nothing else")
     return parser
@@ -109,7 +109,6 @@ def _name_in_lake(arguments: argparse.Namespace) -> str | None:
     from commitlake.connectors.lake.archive_log import read_last_commit
     from commitlake.jobs.cli.broker_name import broker_name
     from commitlake.jobs.cli.lake_names import warn_of_unknown_broker
-    from commitlake.jobs.cli.places import lake_of
 
     last = read_last_commit(lake_of(arguments).messages)
     known = () if last is None else tuple(last.stores)
@@ -119,7 +118,6 @@ def _name_in_lake(arguments: argparse.Namespace) -> str | None:
 
 
 def _verify(arguments: argparse.Namespace, stores: Sequence[Store], options: Options) -> list[StoreReport]:
-    from commitlake.jobs.cli.places import lake_of
     from commitlake.jobs.cli.progress import runner_progress
     from commitlake.pipelines.verify.doctor import verify_stores
 

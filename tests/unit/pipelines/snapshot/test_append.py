@@ -10,7 +10,7 @@ import pytest
 
 from commitlake.connectors.lake.committer import open_for_append
 from commitlake.connectors.lake.paths import LakeError, LakePaths
-from commitlake.connectors.lake.snapshot_tables import OFFSETS, SUBSCRIBED, open_snapshots, read_history
+from commitlake.connectors.lake.snapshot_tables import OFFSETS, SUBSCRIBED, open_snapshots
 from commitlake.pipelines.snapshot.append import append_progress
 from commitlake.pipelines.snapshot.progress import (
     GroupTopic,
@@ -47,7 +47,7 @@ def snapshot(seconds: int, offsets: dict[Position, int], *kinds: OffsetKind, bro
 
 def rows(lake: LakePaths, table: str = OFFSETS) -> list[dict[str, Any]]:
     opened = open_snapshots(lake, table)
-    return [] if opened is None else read_history(opened, table).to_pylist()
+    return [] if opened is None else opened.to_pyarrow_table().sort_by("as_of").to_pylist()
 
 
 def places(lake: LakePaths) -> list[tuple[int, object, object, object]]:
