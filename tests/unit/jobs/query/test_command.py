@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import dataclasses
 import datetime
+import fcntl
 import io
 import json
 import os
@@ -623,10 +624,16 @@ def test_it_answers_cold_and_without_a_jvm(lake: Path) -> None:
 
 
 def test_a_reader_that_has_seen_enough_ends_it_quietly(lake: Path) -> None:
-    command = (
-        f"{sys.executable} -m commitlake.jobs.cli.main query --lake {lake} --limit 0 --output jsonl --quiet | head -1; "
-        "exit ${PIPESTATUS[0]}"
-    )
-    done = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
-    assert (done.returncode, done.stderr) == (141, "")
-    assert len(done.stdout.splitlines()) == 1
+    arguments = ["query", "--lake", str(lake), "--limit", "0", "--output", "jsonl", "--quiet"]
+    command = [sys.executable, "-m", "commitlake.jobs.cli.main", *arguments]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        # The answer does not fit, so the process is still writing when its reader goes.
+        room = fcntl.fcntl(process.stdout, fcntl.F_SETPIPE_SZ, 4096)
+        first = process.stdout.raw.read(room)  # type: ignore[attr-defined]
+        process.stdout.close()
+        assert (process.wait(120), process.stderr.read()) == (141, b"")
+    assert json.loads(first.splitlines()[0])
+    whole = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=120, check=True).stdout
+    assert len(whole) > 2 * room
