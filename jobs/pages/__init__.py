@@ -1,5 +1,22 @@
-"""HTML pages: one file each, without scripts or anything from elsewhere, which work offline.
+"""HTML pages: one file each, which works offline, needs nothing from elsewhere and sends nothing anywhere.
 
-frame, text        what all pages have         bars      small charts
-quality, verify    the pages, with their templates
+How a page is put together:
+
+1. Compute what it shows in `pipelines`. Bound it there: the largest are shown, the rest is summed, and that is said.
+2. Make elements of it with these modules. A text that is not `markup.Html` is escaped wherever it stands; give the
+   names of topics, groups and stores to `markup.name`, so that they keep their direction to themselves, too.
+
+       markup      `tag(name, *content, **attributes)`, and `name`
+       parts       tiles, notices (what was found, what to do), commands to copy, folded content
+       tables      tables with search and sort, which are cards on a phone
+       line_chart  lines and percentile bands over time, with gaps and marked times; sparklines
+       heat_map    a strip of colours for each of some rows over time
+
+3. Put them into sections, and these into a `page.Page`: a title, a verdict (a kind and one sentence), facts (lake,
+   broker, period), sections. `page.write_page` writes it.
+
+`page.css` and `page.js` are the look and the behaviour of all pages. No page has styles or scripts of its own: the
+Content-Security-Policy allows those two alone, by their digests. Without the script all content is there still.
+
+`frame`, `text` and `bars` are the frame of pages that have no script: `quality` and `verify`.
 """

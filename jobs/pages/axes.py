@@ -1,0 +1,102 @@
+"""Scales and ticks of charts."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+_STEPS = (
+    *(datetime.timedelta(seconds=seconds) for seconds in (1, 2, 5, 10, 15, 30)),
+    *(datetime.timedelta(minutes=minutes) for minutes in (1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720)),
+    *(datetime.timedelta(days=days) for days in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)),
+)
+_MINUTE, _DAY = datetime.timedelta(minutes=1), datetime.timedelta(days=1)
+MAX_TIME_TICKS = 8
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """A mark on an axis.
+
+    Attributes:
+        place: Where it is, 0 to 1.
+        label: What it says.
+    """
+
+    place: float
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """A scale of figures from 0 up.
+
+    Attributes:
+        top: The largest figure of the axis.
+        is_log: Whether it is logarithmic: log(1 + x), so that 0 has a place.
+    """
+
+    top: float
+    is_log: bool = False
+
+    @classmethod
+    def fitting(cls, values: Sequence[float], *, is_log: bool = False) -> Scale:
+        """Return the scale that has room for some values."""
+        largest = max(values, default=0.0)
+        if largest <= 0:
+            return cls(1.0, is_log)
+        if is_log:
+            return cls(10.0 ** math.ceil(math.log10(max(largest, 10.0))), is_log)
+        step = _nice(largest / 4)
+        return cls(step * math.ceil(largest / step - 1e-9), is_log)
+
+    def place(self, value: float) -> float:
+        """Return where a figure is, 0 to 1."""
+        part = math.log1p(value) / math.log1p(self.top) if self.is_log else value / self.top
+        return min(1.0, max(0.0, part))
+
+    def ticks(self) -> list[float]:
+        """Return the figures that are marked, from 0 to the top."""
+        if self.is_log:
+            powers = round(math.log10(self.top))
+            return [0.0, *(10.0**power for power in range(0, powers + 1, max(1, math.ceil(powers / 5))))]
+        step = _nice(self.top / 4)
+        return [step * number for number in range(round(self.top / step) + 1)]
+
+
+def _nice(step: float) -> float:
+    """Return the smallest 1, 2 or 5 times a power of ten that is not below a step."""
+    power: float = 10.0 ** math.floor(math.log10(step))
+    return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= step * (1 - 1e-9))
+
+
+def time_ticks(start: datetime.datetime, end: datetime.datetime) -> Iterator[Tick]:
+    """Yield the marks of an axis of time: at round times, UTC, at most `MAX_TIME_TICKS`."""
+    length = end - start
+    step = next((step for step in _STEPS if length / step <= MAX_TIME_TICKS), _STEPS[-1])
+    moment = _EPOCH + -(-(start - _EPOCH) // step) * step
+    while moment <= end:
+        utc = moment.astimezone(datetime.UTC)
+        if length >= 300 * _DAY:
+            label = f"{utc.day} {utc:%b %Y}"
+        elif step >= _DAY or (utc.hour, utc.minute, utc.second) == (0, 0, 0):
+            label = f"{utc.day} {utc:%b}"
+        else:
+            label = f"{utc:%H:%M:%S}" if step < _MINUTE else f"{utc:%H:%M}"
+        yield Tick((moment - start) / length, label)
+        moment += step
+
+
+def short_number(value: float) -> str:
+    """Return a figure for an axis.
+
+    >>> [short_number(value) for value in (0, 0.25, 20, 1500, 2_000_000)]
+    ['0', '0.25', '20', '1.5k', '2M']
+    """
+    for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if value >= size:
+            return f"{value / size:.3g}{unit}"
+    return f"{value:.3g}"

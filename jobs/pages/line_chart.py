@@ -1,0 +1,262 @@
+"""Lines over time: SVG made here, readable at any width, with the same numbers as a table.
+
+Why no library: plotly.js would be 4 MB a page; matplotlib's SVG has one width and its own colours, so that its text is
+unreadable on a phone and wrong in the dark. Here places are percentages and only the plotted paths are stretched
+(`preserveAspectRatio="none"`), so that text keeps its size; colours are the page's. The page's script adds a cursor
+that reads the numbers from the table below the chart.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from commitlake.jobs.pages.axes import Scale, short_number, time_ticks
+from commitlake.jobs.pages.markup import Html, name, tag
+from commitlake.jobs.pages.parts import folded
+from commitlake.jobs.pages.tables import cell_text, plain_table
+
+MAX_SERIES = 8
+"""Series that have a look of their own, as page.css has."""
+_TOP, _HEIGHT, _BELOW = 18, 230, 26
+_STRETCHED = 1000
+
+
+class MarkKind(StrEnum):
+    """What a marked time is."""
+
+    MISSING = "missing"
+    PARTIAL = "partial"
+    DAMAGE = "damage"
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A time that is marked in a chart.
+
+    Attributes:
+        kind: What it is.
+        start: Its beginning.
+        end: Its end.
+        note: A sentence on it.
+    """
+
+    kind: MarkKind
+    start: datetime.datetime
+    end: datetime.datetime
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """Figures over time.
+
+    Attributes:
+        name: What they are of; any text.
+        values: One for each window; None where there is no figure, which is a gap in the line and never 0.
+    """
+
+    name: str
+    values: Sequence[float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class TimeWindows:
+    """The windows of time that a chart has figures of.
+
+    Attributes:
+        start: Of the first one.
+        length: Of each.
+        count: How many.
+    """
+
+    start: datetime.datetime
+    length: datetime.timedelta
+    count: int
+
+    @property
+    def end(self) -> datetime.datetime:
+        """The last one's end."""
+        return self.start + self.count * self.length
+
+    def place(self, moment: datetime.datetime) -> float:
+        """Return where a moment is, 0 to 1."""
+        return min(1.0, max(0.0, (moment - self.start) / (self.end - self.start)))
+
+    def middle(self, number: int) -> float:
+        """Return where the middle of a window is, 0 to 1."""
+        return (number + 0.5) / self.count
+
+    def label(self, number: int) -> str:
+        """Return the beginning of a window as text."""
+        form = "%Y-%m-%d %H:%M" if self.length % datetime.timedelta(minutes=1) == datetime.timedelta() else "%F %T"
+        return f"{(self.start + number * self.length).astimezone(datetime.UTC):{form}}"
+
+
+def line_chart(
+    title: str,
+    windows: TimeWindows,
+    series: Sequence[Series],
+    number: Callable[[float], str],
+    *,
+    marks: Sequence[Mark] = (),
+    axis: Callable[[float], str] = short_number,
+    is_log: bool = False,
+    has_bands: bool = False,
+    note: str = "",
+) -> Html:
+    """Return a chart, its legend, and its numbers as a table.
+
+    Args:
+        title: What the figures are, with their unit.
+        windows: When they are of.
+        series: At most `MAX_SERIES`.
+        number: Makes a figure's text in the table.
+        marks: Times to be marked.
+        axis: Makes a figure's text on the axis.
+        is_log: Whether the scale is logarithmic.
+        has_bands: Whether the space below each line down to the one before it is filled, as for percentiles.
+        note: A sentence on how to read the chart.
+    """
+    scale = Scale.fitting([value for one in series for value in one.values if value is not None], is_log=is_log)
+    bands = range(1, len(series)) if has_bands else ()
+    plot = tag(
+        "svg",
+        *(_band(series[place - 1], series[place], scale, windows, place) for place in bands),
+        *(_line(one, scale, windows, place) for place, one in enumerate(series)),
+        x=0, y=_TOP, width="100%", height=_HEIGHT, viewBox=f"0 0 {_STRETCHED} {_HEIGHT}", preserveAspectRatio="none",
+    )  # fmt: skip
+    picture = tag(
+        "svg",
+        *(_mark(mark, windows) for mark in marks),
+        *_grid(scale, windows, axis),
+        plot,
+        tag("line", x1=0, x2=0, y1=_TOP, y2=_TOP + _HEIGHT, class_="cursor"),
+        width="100%", height=_TOP + _HEIGHT + _BELOW, class_="chart", role="img", data_plot=True, tabindex=0,
+        aria_label=f"{title}. The numbers are in the table below the chart.",
+    )  # fmt: skip
+    rows = [
+        [windows.label(at), *(cell_text(one.values[at], number) for one in series), _marked(marks, windows, at)]
+        for at in range(windows.count)
+    ]
+    heads = ["from (UTC)", *(one.name for one in series), "remarks"]
+    places = [windows.middle(at) for at in range(windows.count)]
+    return tag(
+        "figure",
+        chart_caption(title, windows, note),
+        _legend(series, marks),
+        picture,
+        tag("p", class_="readout", role="status"),
+        folded("The numbers as a table", plain_table(title, heads, rows, places)),
+        class_="figure",
+    )  # fmt: skip
+
+
+def chart_caption(title: str, windows: TimeWindows, note: str) -> Html:
+    """Return a chart's title, the time that it is of, and a sentence on how to read it."""
+    return tag("figcaption", tag("b", title), f" · {windows.label(0)} to {windows.label(windows.count)} UTC",
+               f". {note}" if note else "")  # fmt: skip
+
+
+def _marked(marks: Sequence[Mark], windows: TimeWindows, at: int) -> str:
+    start = windows.start + at * windows.length
+    end = start + windows.length
+    return "; ".join(dict.fromkeys(mark.note for mark in marks if mark.start < end and start < mark.end))
+
+
+def _legend(series: Sequence[Series], marks: Sequence[Mark]) -> Html:
+    entries = [
+        tag("li", tag("svg", tag("line", x1=1, x2=25, y1=6, y2=6, class_=f"line s{place}"), width=26, height=12,
+                      aria_hidden="true"), name(one.name))
+        for place, one in enumerate(series)
+    ]  # fmt: skip
+    words = {MarkKind.MISSING: "no figures", MarkKind.PARTIAL: "in part", MarkKind.DAMAGE: "damage"}
+    kinds = {mark.kind for mark in marks}
+    entries += [
+        tag("li", tag("svg", tag("rect", width=26, height=12, class_=f"mark {kind}"), width=26, height=12,
+                      aria_hidden="true"), words[kind])
+        for kind in MarkKind if kind in kinds
+    ]  # fmt: skip
+    return tag("ul", *entries, class_="legend")
+
+
+def percent(place: float) -> str:
+    """Return a place as a percentage."""
+    return f"{100 * place:.5g}%"
+
+
+def _mark(mark: Mark, windows: TimeWindows) -> Html:
+    left, right = windows.place(mark.start), windows.place(mark.end)
+    shown = tag("rect", x=percent(left), width=percent(max(right - left, 0.003)), y=_TOP, height=_HEIGHT,
+                class_=f"mark {mark.kind}")  # fmt: skip
+    sign = tag("text", "▲", x=percent((left + right) / 2), y=_TOP - 4, text_anchor="middle", class_="damage-sign")
+    return tag("g", tag("title", mark.note), shown, sign if mark.kind is MarkKind.DAMAGE else Html())
+
+
+def _grid(scale: Scale, windows: TimeWindows, axis: Callable[[float], str]) -> Iterator[Html]:
+    bottom = _TOP + _HEIGHT
+    for value in scale.ticks():
+        y = bottom - scale.place(value) * _HEIGHT
+        yield tag("line", x1=0, x2="100%", y1=y, y2=y, class_="grid")
+        yield tag("text", axis(value), x=2, y=y - 4, class_="axis halo")
+    yield from time_axis(windows, bottom + 17)
+
+
+def time_axis(windows: TimeWindows, y: float) -> Iterator[Html]:
+    """Yield the labels of an axis of time; every other one is left out on a phone."""
+    for place, tick in enumerate(time_ticks(windows.start, windows.end)):
+        anchor = "start" if tick.place < 0.04 else "end" if tick.place > 0.96 else "middle"
+        yield tag("text", tick.label, x=percent(tick.place), y=y, text_anchor=anchor,
+                  class_="axis wide-only" if place % 2 else "axis")  # fmt: skip
+
+
+def _points(values: Sequence[float | None], scale: Scale, windows: TimeWindows) -> Iterator[list[tuple[str, str]]]:
+    """Yield the stretches of a line between its gaps."""
+    stretch: list[tuple[str, str]] = []
+    for at, value in enumerate(values):
+        if value is None:
+            if stretch:
+                yield stretch
+            stretch = []
+        else:
+            x, y = windows.middle(at) * _STRETCHED, (1 - scale.place(value)) * _HEIGHT
+            stretch.append((f"{x:.1f}", f"{y:.1f}"))
+    if stretch:
+        yield stretch
+
+
+def _line(series: Series, scale: Scale, windows: TimeWindows, place: int) -> Html:
+    paths = []
+    for stretch in _points(series.values, scale, windows):
+        (x, y), others = stretch[0], stretch[1:]
+        # A single figure between two gaps is a dot: a line without length, with round ends.
+        paths.append(f"M{x},{y}" + ("L" + " ".join(",".join(point) for point in others) if others else "h0"))
+    return tag("path", d="".join(paths), class_=f"line s{place}") if paths else Html()
+
+
+def _band(lower: Series, upper: Series, scale: Scale, windows: TimeWindows, place: int) -> Html:
+    both = [(low, high) for low, high in zip(lower.values, upper.values, strict=True)]
+    lows = [low if high is not None else None for low, high in both]
+    highs = [high if low is not None else None for low, high in both]
+    paths = []
+    for below, above in zip(_points(lows, scale, windows), _points(highs, scale, windows), strict=True):
+        paths.append("M" + "L".join(",".join(point) for point in [*above, *reversed(below)]) + "z")
+    return tag("path", d="".join(paths), class_=f"band s{place}") if paths else Html()
+
+
+def sparkline(label: str, values: Sequence[float | None]) -> Html:
+    """Return a small line without axes.
+
+    Args:
+        label: What it shows, for those who do not see it.
+        values: At equal distances; None is a gap.
+    """
+    count = max(len(values), 1)
+    windows = TimeWindows(datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC), datetime.timedelta(minutes=1), count)
+    scale = Scale(max((value for value in values if value is not None), default=0.0) or 1.0)
+    line = _line(Series("", values), scale, windows, 0)
+    inner = tag("svg", line, width="100%", height="100%", viewBox=f"0 -12 {_STRETCHED} {_HEIGHT + 24}",
+                preserveAspectRatio="none")  # fmt: skip
+    return tag("svg", inner, class_="spark", width=120, height=20, role="img", aria_label=label)

@@ -1,0 +1,63 @@
+"""HTML elements built by calls, so that text is escaped wherever it stands.
+
+`tag` escapes every text that is not `Html` already. Text from a lake or a store (topics, groups, paths) can therefore
+change neither the page nor, as control and bidi characters are shown as escapes, the direction of the text beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from html import escape
+
+from commitlake.connectors.printable import printable_line
+
+MAX_NAME = 160
+"""Characters of a foreign name that are shown of one that is more than twice as long."""
+_VOID = frozenset({"meta", "input", "br"})
+
+
+class Html(str):
+    """Text that is HTML already."""
+
+    __slots__ = ()
+
+
+def text(value: str) -> Html:
+    """Return a text escaped for elements and quoted attributes, with control and bidi characters as escapes."""
+    return value if isinstance(value, Html) else Html(escape(printable_line(value)))
+
+
+def joined(parts: Iterable[str], between: str = "") -> Html:
+    """Return parts one after the other; those that are not HTML are escaped."""
+    return Html(text(between).join(map(text, parts)))
+
+
+def tag(element: str, /, *content: str, **attributes: str | float | bool | None) -> Html:
+    """Return an element.
+
+    Args:
+        element: Its name.
+        content: Elements and texts in it.
+        attributes: By name; `_` stands for `-`, and one at the end is dropped, as in `class_`. None and False leave
+            an attribute out, True gives it without a value.
+    """
+    given = "".join(_attribute(key, value) for key, value in attributes.items())
+    if element in _VOID:
+        return Html(f"<{element}{given}>")
+    return Html(f"<{element}{given}>{joined(content)}</{element}>")
+
+
+def _attribute(key: str, value: str | float | bool | None) -> str:
+    key = key.rstrip("_").replace("_", "-")
+    if value is None or value is False:
+        return ""
+    if value is True:
+        return f" {key}"
+    shown = text(value) if isinstance(value, str) else f"{value:.6g}" if isinstance(value, float) else str(value)
+    return f' {key}="{shown}"'
+
+
+def name(value: object) -> Html:
+    """Return a foreign name as an element that keeps its direction to itself; a very long one is cut."""
+    shown = "" if value is None else str(value)
+    return tag("bdi", shown if len(shown) <= MAX_NAME * 2 else f"{shown[:MAX_NAME]}…")

@@ -1,0 +1,83 @@
+"""The frame of pages: self-contained, safe with any text, readable without its script."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from commitlake.connectors.printable import printable_line
+from commitlake.jobs.pages.markup import Html, joined, name, tag
+from commitlake.jobs.pages.page import Kind, Page, Section, Verdict, render_page, write_page
+from commitlake.jobs.pages.parts import command, folded, notice, paragraph, tiles
+from commitlake.jobs.pages.tables import Cell, Column, table
+from tests.support.html_pages import assert_self_contained, parse_page, table_of
+
+HOSTILE = "</script><script>alert('x')</script>\"&\u202e\x00\n${title}"
+
+
+def page_of(*content: Html, text: str = "orders") -> str:
+    sections = [Section("first", text, joined(content)), Section("second", "Second", paragraph("x"))]
+    verdict = Verdict(Kind.CRITICAL, f"{text} is behind", word="stalled")
+    return render_page(Page("Lag", verdict, [("Lake", text)], sections, made=text))
+
+
+def test_a_page_refers_to_nothing_outside_and_allows_its_own_script_alone() -> None:
+    assert_self_contained(page_of(command(["commitlake", "lag"])))
+
+
+def test_hostile_text_stays_text_everywhere() -> None:
+    def parts(text: str) -> tuple[Html, ...]:
+        rows = [[Cell(name(text)), Cell(text, 1)]]
+        return (
+            tiles({text: text}),
+            notice(Kind.WARNING, text, paragraph(text), folded(text, text)),
+            table(text, [Column(text), Column(text, is_number=True)], rows, rest=text),
+            command([text]),
+        )
+
+    plain, hostile = (parse_page(page_of(*parts(text), text=text)) for text in ("x\n", HOSTILE))
+    names = [[one.name for one in root.inner] for root in (plain, hostile)]
+    assert names[0] == names[1]
+    shown = printable_line(HOSTILE)
+    assert hostile.all("h1")[0].text == f"{shown} is behind"
+    assert [row[0] for row in table_of(hostile)] == [shown, shown]
+    assert "\x00" not in hostile.text
+    assert "\u202e" not in hostile.text
+
+
+def test_the_verdict_is_in_words_and_comes_first() -> None:
+    root = parse_page(page_of())
+    (verdict,) = root.of_class("verdict")
+    assert verdict.text == "✕stalledorders is behind"
+    assert root.all("h1")[0].text == "orders is behind"
+    assert [link.attributes["href"] for link in root.all("nav")[0].all("a")] == ["#first", "#second"]
+    assert root.by_id("first").attributes["aria-labelledby"] == "first-heading"
+
+
+def test_a_command_is_quoted_for_a_shell() -> None:
+    assert parse_page(command(["commitlake", "--group", "a b'c", "$(x)"])).all("code")[0].text == (
+        "commitlake --group 'a b'\"'\"'c' '$(x)'"
+    )
+
+
+def test_a_command_that_would_be_copied_as_another_is_left_out() -> None:
+    assert "control characters" in parse_page(command(["commitlake", "--group", "a\u202eb"])).text
+
+
+def test_a_table_has_labels_for_cards_and_figures_to_sort_by() -> None:
+    columns = [Column("topic"), Column("messages", is_number=True), Column("trend", can_sort=False)]
+    root = parse_page(table("Topics", columns, [[Cell("orders"), Cell("1,200", 1200), Cell("")]], rest="and 3 others"))
+    assert [head.attributes.get("data-sort") for head in root.all("th")[:3]] == ["text", "number", None]
+    assert [cell.attributes["data-label"] for cell in root.all("td")] == ["messages", "trend"]
+    assert root.all("td")[0].attributes["data-order"] == "1200"
+    assert "and 3 others" in root.text
+
+
+def test_attributes_are_left_out_or_without_a_value() -> None:
+    assert tag("a", class_=None, hidden=True, open=False, data_x=0.5) == '<a hidden data-x="0.5"></a>'
+
+
+def test_a_page_is_written_whole(tmp_path: Path) -> None:
+    path = tmp_path / "page.html"
+    write_page(path, Page("Lag", Verdict(Kind.GOOD, "all is well \ud800"), [], []))
+    assert path.read_bytes().startswith(b"<!DOCTYPE html>")
+    assert [each.name for each in tmp_path.iterdir()] == ["page.html"]
