@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from commitlake.jobs.pages.line_chart import TimeWindows, chart_caption, time_axis
+from commitlake.jobs.pages.line_chart import chart_caption, time_axis
 from commitlake.jobs.pages.markup import Html, name, tag
 from commitlake.jobs.pages.parts import folded
 from commitlake.jobs.pages.tables import cell_text, plain_table
+from commitlake.schemas.time_windows import TimeWindows
 
 LEVELS = 7
 """Colours: 0, then one for each power of ten; the last one has no end."""

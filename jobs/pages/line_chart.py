@@ -17,6 +17,7 @@ from commitlake.jobs.pages.axes import Scale, short_number, time_ticks
 from commitlake.jobs.pages.markup import Html, name, tag
 from commitlake.jobs.pages.parts import folded
 from commitlake.jobs.pages.tables import cell_text, plain_table
+from commitlake.schemas.time_windows import TimeWindows
 
 MAX_SERIES = 8
 """Series that have a look of their own, as page.css has."""
@@ -60,39 +61,6 @@ class Series:
 
     name: str
     values: Sequence[float | None]
-
-
-@dataclass(frozen=True, slots=True)
-class TimeWindows:
-    """The windows of time that a chart has figures of.
-
-    Attributes:
-        start: Of the first one.
-        length: Of each.
-        count: How many.
-    """
-
-    start: datetime.datetime
-    length: datetime.timedelta
-    count: int
-
-    @property
-    def end(self) -> datetime.datetime:
-        """The last one's end."""
-        return self.start + self.count * self.length
-
-    def place(self, moment: datetime.datetime) -> float:
-        """Return where a moment is, 0 to 1."""
-        return min(1.0, max(0.0, (moment - self.start) / (self.end - self.start)))
-
-    def middle(self, number: int) -> float:
-        """Return where the middle of a window is, 0 to 1."""
-        return (number + 0.5) / self.count
-
-    def label(self, number: int) -> str:
-        """Return the beginning of a window as text."""
-        form = "%Y-%m-%d %H:%M" if self.length % datetime.timedelta(minutes=1) == datetime.timedelta() else "%F %T"
-        return f"{(self.start + number * self.length).astimezone(datetime.UTC):{form}}"
 
 
 def line_chart(
