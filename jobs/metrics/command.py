@@ -1,9 +1,10 @@
-"""Give Prometheus the lag of consumer groups: as a file for node_exporter, or over HTTP.
+"""Give Prometheus the lag of consumer groups and the state of the lake: as a file for node_exporter, or over HTTP.
 
     commitlake metrics --lake /data/lake --textfile /var/lib/node_exporter/commitlake.prom
     commitlake metrics --lake /data/lake --listen 127.0.0.1:5557
 
-Reads what 'commitlake lag' reads; see jobs/metrics/families.py for the metrics. It never starts Spark. Exit codes: 0,
+Reads what 'commitlake lag' reads, and the small tables of the lake; jobs/metrics/lag_families.py and
+archive_families.py name the metrics. It never starts Spark. Exit codes: 0,
 also when it is told to stop; 2 for a wrong lake, store, address or option; 3 where the lag of a store is not known
 (with --textfile: the file has what is known).
 """
@@ -24,9 +25,11 @@ from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.numbers import parse_int
 
 DESCRIPTION = (
-    "Give Prometheus the lag of consumer groups, with the metric names and labels of rocketmq-exporter, so that its "
-    "dashboards work. Unlike the exporter's, figures leave out what a group's filter leaves out. With --textfile they "
-    "are written once, for node_exporter; with --listen they are measured when Prometheus asks."
+    "Give Prometheus the lag of consumer groups, with the metric names and labels of rocketmq-exporter, so that the "
+    "panels of its dashboards on lag, offsets and rates work. Unlike the exporter's, figures leave out what a group's "
+    "filter leaves out. Of a lake there are also its dead letters, how old the archive is, and what of the logs is "
+    "missing in it. With --textfile the metrics are written once, for node_exporter; with --listen they are measured "
+    "when Prometheus asks. conf/examples has a dashboard and alert rules."
 )
 EXAMPLES = (
     ("metrics --lake /data/lake --textfile /var/lib/node_exporter/commitlake.prom", "once, for node_exporter"),
@@ -50,12 +53,12 @@ def build_parser() -> argparse.ArgumentParser:
 
 def job(arguments: argparse.Namespace) -> ExitCode:
     """Write the metrics once, or serve them."""
-    from commitlake.jobs.lag.source import measure_lag
+    from commitlake.jobs.metrics.measure import Measured
 
     if arguments.textfile is not None:
         return _write(arguments)
     host, port = _address(arguments.listen)
-    measure_lag(arguments)  # a wrong lake or store is said at once
+    Measured.of(arguments)  # a wrong lake or store is said at once
     return _serve(arguments, host, port)
 
 
@@ -63,17 +66,18 @@ def _write(arguments: argparse.Namespace) -> ExitCode:
     from prometheus_client import CollectorRegistry, generate_latest
 
     from commitlake.connectors.whole_files import write_whole
-    from commitlake.jobs.lag.source import measure_lag
-    from commitlake.jobs.metrics.collector import LagCollector
+    from commitlake.jobs.metrics.collector import MetricsCollector
+    from commitlake.jobs.metrics.measure import Measured
 
-    answer = measure_lag(arguments)
+    measured = Measured.of(arguments)
     registry = CollectorRegistry()
-    registry.register(LagCollector(lambda: answer, arguments.cluster, 0))
+    registry.register(MetricsCollector(lambda: measured.families(arguments.cluster), 0))
     path = Path(arguments.textfile)
     if not path.absolute().parent.is_dir():
         raise JobError(f"--textfile {path}: expected a file in a folder that is there")
     with write_whole(path) as file:
         file.write(generate_latest(registry))
+    answer = measured.lag
     for sentence in answer.missing:
         warn("commitlake metrics", sentence)
     if not arguments.quiet:
@@ -85,12 +89,12 @@ def _serve(arguments: argparse.Namespace, host: str, port: int) -> ExitCode:
     from prometheus_client import CollectorRegistry, start_http_server
 
     from commitlake.jobs.cli.process import stop_softly
-    from commitlake.jobs.lag.source import measure_lag
-    from commitlake.jobs.metrics.collector import LagCollector
+    from commitlake.jobs.metrics.collector import MetricsCollector
+    from commitlake.jobs.metrics.measure import Measured
 
     registry = CollectorRegistry()
     seconds = arguments.keep.total_seconds()
-    registry.register(LagCollector(lambda: measure_lag(arguments), arguments.cluster, seconds))
+    registry.register(MetricsCollector(lambda: Measured.of(arguments).families(arguments.cluster), seconds))
     stop = threading.Event()
     try:
         server, thread = start_http_server(port, host, registry)

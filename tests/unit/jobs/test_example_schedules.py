@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import configparser
 import importlib
 import os
 import shlex
@@ -80,6 +81,21 @@ def test_the_crontab_and_the_script_call_jobs_with_options_that_they_take() -> N
     for job, *arguments in calls:
         own = [word for word in arguments if word not in {"--config", "/etc/commitlake.toml"}]
         check_arguments(job, own)
+
+
+def test_systemd_units_call_what_is_there() -> None:
+    called = {}
+    for path in EXAMPLES.glob("*.service"):
+        unit = configparser.ConfigParser(strict=False, interpolation=None)
+        unit.optionxform = str  # type: ignore[assignment, method-assign]
+        unit.read_string(path.read_text())
+        called[path.stem] = shlex.split(unit["Service"]["ExecStart"])
+    script, settings = called["commitlake-nightly"]
+    assert (EXAMPLES / Path(script).name).exists()
+    assert settings == "/etc/commitlake.toml"
+    program, job, *arguments = called["commitlake-metrics"]
+    assert Path(program).name == "commitlake"
+    importlib.import_module(f"commitlake.jobs.{job}.command").build_parser().parse_args(arguments)
 
 
 def test_the_dag_compiles_and_calls_jobs_with_options_that_they_take() -> None:

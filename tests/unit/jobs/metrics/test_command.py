@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import time
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.parser import text_string_to_metric_families
 
 from commitlake.connectors.lake.paths import LakeError
-from commitlake.jobs.metrics.collector import LagCollector
+from commitlake.jobs.metrics.collector import MetricsCollector
 from commitlake.jobs.metrics.command import main
+from commitlake.jobs.metrics.lag_families import lag_families
 from commitlake.jobs.snapshot.command import main as snapshot
 from commitlake.pipelines.lag.answer import Answer
 from tests.support.lakes import MIDNIGHT_MS, GrowingLake
@@ -25,13 +29,22 @@ OFFSETS = {"orders@billing": {0: 4, 1: 5}, "%RETRY%billing@billing": {0: 0}, "or
 
 @pytest.fixture(scope="module")
 def growing(tmp_path_factory: pytest.TempPathFactory) -> GrowingLake:
-    """Five orders in each of two queues, and a retry."""
+    """Five orders in each of two queues, a retry and two dead letters."""
     growing = GrowingLake(tmp_path_factory.mktemp("metrics"))
     orders = [
         new_message(number, topic="orders", queue_id=number % 2, born_timestamp=MIDNIGHT_MS + 1000 * number)
         for number in range(10)
     ]
-    growing.write([*orders, new_message(10, topic="%RETRY%billing", queue_id=0, born_timestamp=MIDNIGHT_MS)])
+    failed = ["%RETRY%billing", "%DLQ%billing", "%DLQ%billing"]
+    growing.write(
+        [
+            *orders,
+            *(
+                new_message(10 + number, topic=topic, queue_id=0, born_timestamp=MIDNIGHT_MS)
+                for number, topic in enumerate(failed)
+            ),
+        ]
+    )
     growing.archive()
     path = growing.store / "config" / "consumerOffset.json"
     path.parent.mkdir()
@@ -66,11 +79,37 @@ def test_names_and_labels_are_those_of_rocketmq_exporter(written: str) -> None:
     here = (("broker", "broker-a"), ("cluster", "shop"))
     of_group = (*here, ("group", "billing"), ("topic", "orders"))
     assert found["rocketmq_group_get_latency_by_storetime"][of_group] == 592_000
-    assert found["rocketmq_consumer_offset"][of_group] == 10
-    assert found["rocketmq_group_consume_total_offset"][of_group] == 9
-    assert found["rocketmq_producer_offset"][*here, ("topic", "orders")] == 10
+    assert found["rocketmq_consumer_offset"][of_group] == found["rocketmq_group_consume_total_offset"][of_group] == 9
+    assert found["rocketmq_producer_offset"] == {(*here, ("topic", "orders")): 10}
+    assert found["rocketmq_topic_retry_offset"] == {(*here, ("topic", "%RETRY%billing")): 1}
     assert found["commitlake_lag_as_of_seconds"] == {(("broker", "broker-a"),): AT}
     assert found["commitlake_up"] == {(): 1}
+
+
+def test_the_accumulation_of_the_exporters_dashboards_is_the_lag(written: str) -> None:
+    """It is the sum of rocketmq_producer_offset by topic, minus that of rocketmq_consumer_offset by group and topic."""
+    found = samples(written)
+    produced = {dict(labels)["topic"]: value for labels, value in found["rocketmq_producer_offset"].items()}
+    behind = {
+        (dict(labels)["group"], dict(labels)["topic"]): produced[dict(labels)["topic"]] - value
+        for labels, value in found["rocketmq_consumer_offset"].items()
+        if dict(labels)["topic"] in produced
+    }
+    lag = {(dict(labels)["group"], dict(labels)["topic"]): v for labels, v in found["rocketmq_group_diff"].items()}
+    assert behind == lag == {("billing", "orders"): 1, ("shipping", "orders"): 0}
+
+
+def test_a_lake_has_the_metrics_of_its_archive(growing: GrowingLake, tmp_path: Path) -> None:
+    path = tmp_path / "commitlake.prom"
+    assert main(["--lake", growing.lake.root, "--textfile", str(path), "--quiet"]) == 0
+    found = samples(path.read_text())
+    broker = (("broker", "broker-a"),)
+    assert found["commitlake_archive_end_offset"] == {broker: len(growing.log)}
+    assert found["commitlake_archive_newest_message_seconds"] == {broker: MIDNIGHT_MS // 1000 + 60}
+    assert found["commitlake_archive_quarantined_ranges"] == {broker: 0}
+    assert found["commitlake_archive_missing_bytes"] == {broker: 0}
+    assert found["commitlake_dead_letters"] == {(*broker, ("group", "billing")): 2}
+    assert 0 <= time.time() - found["commitlake_archive_last_run_seconds"][()] < 600
 
 
 def test_what_is_not_known_is_not_given(written: str) -> None:
@@ -83,14 +122,14 @@ def test_what_is_not_known_is_not_given(written: str) -> None:
 def test_metrics_are_served_while_the_lag_can_be_read_and_while_it_cannot() -> None:
     answers: list[Answer | LakeError] = [Answer([], ["a: no snapshot"]), LakeError("gone")]
 
-    def measure() -> Answer:
+    def measure() -> Iterator[GaugeMetricFamily]:
         answer = answers.pop(0)
         if isinstance(answer, LakeError):
             raise answer
-        return answer
+        return lag_families(answer, "shop")
 
     registry = CollectorRegistry()
-    registry.register(LagCollector(measure, "shop", 0))
+    registry.register(MetricsCollector(measure, 0))
     server, thread = start_http_server(0, "127.0.0.1", registry)
     try:
         texts = []
@@ -108,11 +147,11 @@ def test_metrics_are_served_while_the_lag_can_be_read_and_while_it_cannot() -> N
 def test_scrapes_that_follow_one_another_get_one_measurement() -> None:
     calls = []
 
-    def measure() -> Answer:
+    def measure() -> Iterator[GaugeMetricFamily]:
         calls.append(1)
-        return Answer([], [])
+        return lag_families(Answer([], []), "shop")
 
-    collector = LagCollector(measure, "shop", 3600)
+    collector = MetricsCollector(measure, 3600)
     assert [family.name for family in collector.collect()] == [family.name for family in collector.collect()]
     assert len(calls) == 1
 

@@ -4,32 +4,36 @@
     rocketmq_group_diff                       group, topic, countOfOnlineConsumers, msgModel messages behind
     rocketmq_group_retrydiff                  the same                                       of retry topics
     rocketmq_group_get_latency_by_storetime   cluster, broker, topic, group                  ms behind
-    rocketmq_consumer_offset                  the same                                       ends of the queues
-    rocketmq_group_consume_total_offset       the same                                       offsets of the group
+    rocketmq_consumer_offset                  the same                                       offsets of the group
+    rocketmq_group_consume_total_offset       the same                                       the same
     rocketmq_consumer_tps                     the same                                       messages a second consumed
     rocketmq_group_consume_tps                the same                                       the same
     rocketmq_producer_offset                  cluster, broker, topic                         ends of the queues
+    rocketmq_topic_retry_offset               the same                                       of retry topics
     rocketmq_producer_tps                     the same                                       messages a second stored
 
-Messages that a group's filter leaves out do not count in rocketmq_group_diff; the exporter counts them. Of figures
-with bounds the upper one is given, or the lower where there is no other. What is not known is not given: never as
-zero. Names that begin with commitlake_ are this project's own:
+The exporter's help text of rocketmq_consumer_offset, GroupBrokerTotalOffset, is not what it gives: the difference of
+rocketmq_producer_offset and rocketmq_consumer_offset is the lag in its dashboards, and so it is here. Messages that a
+group's filter leaves out do not count in rocketmq_group_diff; the exporter counts them. Of figures with bounds the
+upper one is given, or the lower where there is no other. What is not known is not given: never as zero. Names that
+begin with commitlake_ are this project's own:
 
     commitlake_lag_verdict                    broker, topic, group, verdict                  queues with this verdict
     commitlake_lag_as_of_seconds              broker                                         time of the figures
     commitlake_lag_stores_missing                                                            stores without a snapshot
-    commitlake_up                                                                            0: lag cannot be read
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from prometheus_client.core import GaugeMetricFamily
 
+from commitlake.jobs.metrics.gauges import Labels, gauge
 from commitlake.pipelines.lag.answer import Answer
 from commitlake.pipelines.lag.measure import Bounds, Lag
+from commitlake.schemas.layouts.rocketmq.topics import RETRY_PREFIX
 
 _OF_GROUP = ("cluster", "broker", "topic", "group")
 _OF_TOPIC = ("cluster", "broker", "topic")
@@ -37,10 +41,9 @@ _DIFF = ("group", "topic", "countOfOnlineConsumers", "msgModel")
 _BROADCASTING, _CLUSTERING = "0", "1"
 """Values of `msgModel`: ordinals of RocketMQ's MessageModel."""
 _MS_PER_SECOND = 1000
-Labels = tuple[str, ...]
 
 
-def families_of(answer: Answer, cluster: str) -> Iterator[GaugeMetricFamily]:
+def lag_families(answer: Answer, cluster: str) -> Iterator[GaugeMetricFamily]:
     """Yield the metrics of an answer.
 
     Args:
@@ -53,30 +56,11 @@ def families_of(answer: Answer, cluster: str) -> Iterator[GaugeMetricFamily]:
     yield from _of_topics(consuming, cluster)
     verdicts = Counter((row.broker, row.topic, row.group, str(row.judged.verdict)) for row in consuming)
     labels = ("broker", "topic", "group", "verdict")
-    yield _family("commitlake_lag_verdict", "Queues of a group with this verdict", labels, verdicts.items())
+    yield gauge("commitlake_lag_verdict", "Queues of a group with this verdict", labels, verdicts.items())
     times = {(row.broker,): row.as_of.timestamp() for row in answer.rows}
-    yield _family("commitlake_lag_as_of_seconds", "Time that the figures are true of", ("broker",), times.items())
+    yield gauge("commitlake_lag_as_of_seconds", "Time that the figures are true of", ("broker",), times.items())
     missing = [((), float(len(answer.missing)))]
-    yield _family("commitlake_lag_stores_missing", "Stores whose lag is not known", (), missing)
-
-
-def unreadable() -> GaugeMetricFamily:
-    """Return the metric that says that the lag cannot be read."""
-    return _family("commitlake_up", "Whether the lag can be read", (), [((), 0.0)])
-
-
-def readable() -> GaugeMetricFamily:
-    """Return the metric that says that the lag can be read."""
-    return _family("commitlake_up", "Whether the lag can be read", (), [((), 1.0)])
-
-
-def _family(
-    name: str, help_text: str, labels: Sequence[str], values: Iterable[tuple[Labels, float]]
-) -> GaugeMetricFamily:
-    family = GaugeMetricFamily(name, help_text, labels=labels)
-    for label_values, value in sorted(values):
-        family.add_metric(label_values, value)
-    return family
+    yield gauge("commitlake_lag_stores_missing", "Stores whose lag is not known", (), missing)
 
 
 def _figure(bounds: Bounds) -> float:
@@ -100,7 +84,7 @@ def _differences(rows: Sequence[Lag]) -> Iterator[GaugeMetricFamily]:
             ((group, topic, str(members[group]), _BROADCASTING if group in broadcasting else _CLUSTERING), value)
             for (group, topic), value in totals.items()
         )
-        yield _family(name, help_text, _DIFF, values)
+        yield gauge(name, help_text, _DIFF, values)
 
 
 def _of_groups(rows: Sequence[Lag], cluster: str) -> Iterator[GaugeMetricFamily]:
@@ -109,18 +93,18 @@ def _of_groups(rows: Sequence[Lag], cluster: str) -> Iterator[GaugeMetricFamily]
         by_group[cluster, row.broker, row.topic, row.group].append(row)
     figures: tuple[tuple[str, str, Callable[[Sequence[Lag]], float | None]], ...] = (
         ("rocketmq_group_get_latency_by_storetime", "GroupGetLatencyByStoreTime", _latency_ms),
-        ("rocketmq_consumer_offset", "GroupBrokerTotalOffset", lambda some: float(sum(row.end or 0 for row in some))),
-        (
-            "rocketmq_group_consume_total_offset",
-            "GroupConsumeTotalOffset",
-            lambda some: float(sum(row.offset.low for row in some)),
-        ),
+        ("rocketmq_consumer_offset", "GroupBrokerTotalOffset", _consumed),
+        ("rocketmq_group_consume_total_offset", "GroupConsumeTotalOffset", _consumed),
         ("rocketmq_consumer_tps", "GroupGetNums", _consume_tps),
         ("rocketmq_group_consume_tps", "GroupConsumeTPS", _consume_tps),
     )
     for name, help_text, figure in figures:
         found = ((labels, figure(some)) for labels, some in by_group.items())
-        yield _family(name, help_text, _OF_GROUP, ((labels, value) for labels, value in found if value is not None))
+        yield gauge(name, help_text, _OF_GROUP, ((labels, value) for labels, value in found if value is not None))
+
+
+def _consumed(rows: Sequence[Lag]) -> float:
+    return float(sum(row.offset.low for row in rows))
 
 
 def _latency_ms(rows: Sequence[Lag]) -> float:
@@ -141,8 +125,13 @@ def _of_topics(rows: Sequence[Lag], cluster: str) -> Iterator[GaugeMetricFamily]
     for (broker, topic, _), row in queues.items():
         ends[cluster, broker, topic] += row.end or 0
         rates[cluster, broker, topic].append(row.judged.produce_tps)
-    yield _family("rocketmq_producer_offset", "TopicOffset", _OF_TOPIC, ends.items())
+    for name, help_text, is_retry in (
+        ("rocketmq_producer_offset", "TopicOffset", False),
+        ("rocketmq_topic_retry_offset", "TopicRetryOffset", True),
+    ):
+        here = [(labels, end) for labels, end in ends.items() if labels[-1].startswith(RETRY_PREFIX) == is_retry]
+        yield gauge(name, help_text, _OF_TOPIC, here)
     known = {
         labels: sum(rate for rate in some if rate is not None) for labels, some in rates.items() if None not in some
     }
-    yield _family("rocketmq_producer_tps", "TopicPutNums", _OF_TOPIC, known.items())
+    yield gauge("rocketmq_producer_tps", "TopicPutNums", _OF_TOPIC, known.items())

@@ -1,0 +1,59 @@
+"""What `commitlake metrics` measures: lag, and of a lake its state and dead letters."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from prometheus_client.core import GaugeMetricFamily
+
+from commitlake.jobs.cli.damaged_files import naming_damaged_files
+from commitlake.jobs.cli.places import lake_of
+from commitlake.jobs.lag.source import measure_lag
+from commitlake.jobs.metrics.archive_families import archive_families
+from commitlake.jobs.metrics.lag_families import lag_families
+from commitlake.pipelines.archive_health.state import ArchiveState, read_archive_state
+from commitlake.pipelines.dead_letters.causes import GroupCount, count_by_group
+from commitlake.pipelines.lag.answer import Answer
+
+_READ = ("topic_minutes", "quarantine", "gaps", "archive_runs")
+"""Tables that the state of a lake comes from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """The figures of one time.
+
+    Attributes:
+        lag: The lag.
+        state: The lake's state; None where stores are measured.
+        dead_letters: Its dead letters.
+    """
+
+    lag: Answer
+    state: ArchiveState | None = None
+    dead_letters: Sequence[GroupCount] = ()
+
+    @classmethod
+    def of(cls, arguments: argparse.Namespace) -> Measured:
+        """Measure what the arguments of the job name.
+
+        Raises:
+            JobError: There is no such broker.
+            LakeError: There is no lake.
+            CommitLogError: There is no store, or it cannot be read.
+            QueryError: A table cannot be read.
+        """
+        lag = measure_lag(arguments)
+        if arguments.lake is None:
+            return cls(lag)
+        lake = lake_of(arguments)
+        with naming_damaged_files(lake, _READ):
+            return cls(lag, read_archive_state(lake), count_by_group(lake))
+
+    def families(self, cluster: str) -> Iterator[GaugeMetricFamily]:
+        """Yield the metrics; `cluster` is the label of this name."""
+        yield from lag_families(self.lag, cluster)
+        if self.state is not None:
+            yield from archive_families(self.state, self.dead_letters)

@@ -1,0 +1,114 @@
+"""State of a lake's stores: their newest archived minute, and the bytes of their logs that were never archived."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from commitlake.connectors.lake.archive_log import read_last_commit
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.connectors.lake.reader import NoTableError, open_table, run_sql
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Ranges:
+    """Stretches of a log.
+
+    Attributes:
+        count: How many there are.
+        bytes: Their length in all.
+    """
+
+    count: int = 0
+    bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StoreState:
+    """State of one store in the lake.
+
+    Attributes:
+        broker: The store's name.
+        end: Physical offset up to which its log is archived.
+        newest: End of the newest minute that has a message; None where `topic_minutes` has none.
+        quarantined: What could not be read.
+        gaps: What was deleted before it was archived.
+    """
+
+    broker: str
+    end: int
+    newest: datetime.datetime | None = None
+    quarantined: Ranges = Ranges()
+    gaps: Ranges = Ranges()
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing of the log is missing."""
+        return not self.quarantined.count and not self.gaps.count
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveState:
+    """State of a lake.
+
+    Attributes:
+        stores: Its stores, by name.
+        last_run: When the newest finished run that found something new ended; None where none has.
+    """
+
+    stores: Sequence[StoreState]
+    last_run: datetime.datetime | None = None
+
+    def age(self, now: datetime.datetime) -> datetime.timedelta | None:
+        """Return how long ago the last run ended; None where none has."""
+        return None if self.last_run is None else max(now - self.last_run, datetime.timedelta())
+
+
+def read_archive_state(lake: LakePaths) -> ArchiveState:
+    """Return the state of a lake.
+
+    Args:
+        lake: Where the tables lie.
+
+    Raises:
+        LakeError: There is no lake.
+        QueryError: A table cannot be read.
+    """
+    open_table(lake, "messages")
+    last = read_last_commit(lake.messages)
+    newest = {
+        row["broker"]: row["newest"] + datetime.timedelta(minutes=1)
+        for row in _ask(
+            lake,
+            "topic_minutes",
+            "SELECT broker, max(minute) AS newest FROM topic_minutes WHERE minute IS NOT NULL GROUP BY broker",
+        )
+    }
+    quarantined, gaps = _ranges(lake, "quarantine"), _ranges(lake, "gaps")
+    stores = [
+        StoreState(
+            broker, progress.end, newest.get(broker), quarantined.get(broker, Ranges()), gaps.get(broker, Ranges())
+        )
+        for broker, progress in sorted(({} if last is None else last.stores).items())
+    ]
+    ended = _ask(lake, "archive_runs", "SELECT max(finished_at) AS ended FROM archive_runs")
+    return ArchiveState(stores, ended[0]["ended"] if ended else None)
+
+
+def _ranges(lake: LakePaths, table: str) -> Mapping[str, Ranges]:
+    sql = f"SELECT broker, count(*) AS count, sum(end_offset - start_offset) AS bytes FROM {table} GROUP BY broker"
+    return {row["broker"]: Ranges(row["count"], row["bytes"] or 0) for row in _ask(lake, table, sql)}
+
+
+def _ask(lake: LakePaths, table: str, sql: str) -> list[Row]:
+    """Return the answer to a question about a table; none where nothing was ever written to it."""
+    try:
+        opened = open_table(lake, table)
+    except NoTableError:
+        return []
+    rows: list[Row] = run_sql(opened, table, sql).read_all().to_pylist()
+    return rows

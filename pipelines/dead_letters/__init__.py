@@ -1,0 +1,1 @@
+"""Messages that consumer groups gave up: how many, of which group and topic, and why."""

@@ -1,0 +1,123 @@
+"""The dashboard and the alert rules in conf/examples ask for metrics and labels that `commitlake metrics` gives."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from commitlake.jobs.metrics import archive_families, lag_families
+from commitlake.jobs.metrics.gauges import up
+from commitlake.pipelines.archive_health.state import ArchiveState
+from commitlake.pipelines.lag.answer import Answer
+
+EXAMPLES = Path(__file__).parents[4] / "conf" / "examples"
+OF_PROMETHEUS = {"__name__", "instance", "job"}
+_METRIC = re.compile(r"\b((?:rocketmq|commitlake)_\w+)(?:\{([^}]*)\})?")
+_LABEL = re.compile(r"(\w+)\s*(?:=~|!~|!=|=)")
+_GROUPED = re.compile(r"\b(?:by|on|without|ignoring)\s*\(([^)]*)\)")
+_OF_ALERT = re.compile(r"\$labels\.(\w+)")
+_VARIABLE = re.compile(r"label_values\((\w+), (\w+)\)")
+
+
+@pytest.fixture(scope="module")
+def known() -> dict[str, set[str]]:
+    """Labels of each metric."""
+    families = [
+        *lag_families.lag_families(Answer([], []), "shop"),
+        *archive_families.archive_families(ArchiveState([]), []),
+        up(is_readable=True),
+    ]
+    return {family.name: set(family._labelnames) for family in families}
+
+
+def rules() -> list[dict[str, Any]]:
+    document = yaml.safe_load((EXAMPLES / "alerts.yml").read_text())
+    assert set(document) == {"groups"}
+    return [rule for group in document["groups"] for rule in group["rules"]]
+
+
+def panels() -> list[dict[str, Any]]:
+    document = json.loads((EXAMPLES / "grafana_dashboard.json").read_text())
+    found: list[dict[str, Any]] = document["panels"]
+    return found
+
+
+def expressions() -> Iterator[str]:
+    """All PromQL of both."""
+    yield from (rule["expr"] for rule in rules())
+    yield from (target["expr"] for panel in panels() for target in panel.get("targets", ()))
+
+
+@pytest.mark.parametrize("expression", list(expressions()))
+def test_expressions_ask_for_what_is_given(expression: str, known: dict[str, set[str]]) -> None:
+    asked = _METRIC.findall(expression)
+    assert asked
+    for name, selectors in asked:
+        assert name in known
+        assert set(_LABEL.findall(selectors)) <= known[name]
+    grouped = {label.strip() for labels in _GROUPED.findall(expression) for label in labels.split(",")}
+    assert grouped <= set.intersection(*(known[name] for name, _ in asked))
+
+
+@pytest.mark.parametrize("rule", rules(), ids=lambda rule: rule["alert"])
+def test_an_alert_has_a_severity_and_names_labels_that_its_expression_has(
+    rule: dict[str, Any], known: dict[str, set[str]]
+) -> None:
+    assert set(rule) <= {"alert", "expr", "for", "labels", "annotations"}
+    assert rule["labels"]["severity"] in {"warning", "critical"}
+    grouped = _GROUPED.findall(rule["expr"])
+    has = {label.strip() for label in grouped[0].split(",")} if grouped else known[_METRIC.findall(rule["expr"])[0][0]]
+    for text in rule["annotations"].values():
+        assert set(_OF_ALERT.findall(text)) <= has
+
+
+def test_every_alert_that_is_needed_is_there() -> None:
+    text = (EXAMPLES / "alerts.yml").read_text()
+    for name in (
+        "rocketmq_group_diff", 'verdict=~"stalled|stopped"', "commitlake_dead_letters",
+        "commitlake_archive_last_run_seconds", "commitlake_archive_quarantined_bytes",
+    ):  # fmt: skip
+        assert name in text
+
+
+def test_variables_and_legends_of_the_dashboard_are_labels(known: dict[str, set[str]]) -> None:
+    document = json.loads((EXAMPLES / "grafana_dashboard.json").read_text())
+    variables = {variable["name"]: variable for variable in document["templating"]["list"]}
+    for variable in variables.values():
+        if variable["type"] == "query":
+            name, label = _VARIABLE.fullmatch(variable["definition"]).groups()  # type: ignore[union-attr]
+            assert label in known[name]
+    for expression in expressions():
+        assert set(re.findall(r"\$(\w+)", expression)) <= set(variables)
+    for panel in document["panels"]:
+        for target in panel.get("targets", ()):
+            (name, _), *_ = _METRIC.findall(target["expr"])
+            assert set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"])) <= known[name]
+
+
+def test_panels_have_numbers_of_their_own_and_do_not_overlap() -> None:
+    numbers = [panel["id"] for panel in panels()]
+    assert len(set(numbers)) == len(numbers)
+    taken: set[tuple[int, int]] = set()
+    for panel in panels():
+        place = panel["gridPos"]
+        cells = {(place["x"] + column, place["y"] + line) for column in range(place["w"]) for line in range(place["h"])}
+        assert not taken & cells
+        assert place["x"] + place["w"] <= 24
+        taken |= cells
+
+
+@pytest.mark.parametrize("module", [lag_families, archive_families])
+def test_the_table_of_metrics_in_a_module_is_what_it_gives(module: Any, known: dict[str, set[str]]) -> None:
+    documented = set(re.findall(r"^    ((?:rocketmq|commitlake)_\w+)", module.__doc__, re.MULTILINE))
+    given = {name for name in known if name != "commitlake_up"}
+    others = {lag_families, archive_families} - {module}
+    for other in others:
+        given -= set(re.findall(r"^    ((?:rocketmq|commitlake)_\w+)", other.__doc__ or "", re.MULTILINE))
+    assert documented == given

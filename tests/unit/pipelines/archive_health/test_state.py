@@ -1,0 +1,61 @@
+"""The state of a lake: how new it is, and what of the log is missing."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from commitlake.connectors.lake.committer import append_rows
+from commitlake.connectors.lake.paths import LakeError, LakePaths
+from commitlake.pipelines.archive_health.state import ArchiveState, Ranges, StoreState, read_archive_state
+from commitlake.schemas.tables.gaps import GAPS
+from commitlake.schemas.tables.quarantine import QUARANTINE
+from tests.support.lakes import DAY_MS, MIDNIGHT_MS, GrowingLake, shop_messages
+
+MINUTE_MS = 60_000
+
+
+@pytest.fixture
+def growing(tmp_path: Path) -> GrowingLake:
+    growing = GrowingLake(tmp_path)
+    growing.write(shop_messages(20))
+    growing.archive()
+    return growing
+
+
+def test_a_whole_archive(growing: GrowingLake) -> None:
+    newest_ms = MIDNIGHT_MS + 19 * DAY_MS // 20 // MINUTE_MS * MINUTE_MS + MINUTE_MS
+    state = read_archive_state(growing.lake)
+    (store,) = state.stores
+    assert store == StoreState(
+        "broker-a", len(growing.log), datetime.datetime.fromtimestamp(newest_ms / 1000, datetime.UTC)
+    )
+    assert store.is_whole
+    age = state.age(datetime.datetime.now(datetime.UTC))
+    assert age is not None
+    assert datetime.timedelta() <= age < datetime.timedelta(minutes=10)
+
+
+def test_ranges_that_are_missing_are_counted_by_store(growing: GrowingLake) -> None:
+    bad = [{"broker": "broker-a", "start_offset": 10 * n, "end_offset": 10 * n + 5} for n in range(3)]
+    for uri, schema, rows in (
+        (growing.lake.quarantine, QUARANTINE, bad),
+        (growing.lake.gaps, GAPS, [{"broker": "broker-a", "start_offset": 100, "end_offset": 400}]),
+    ):
+        append_rows(uri, schema, pa.Table.from_pylist(rows, to_arrow_schema(schema, timezone="UTC")))
+    (store,) = read_archive_state(growing.lake).stores
+    assert (store.quarantined, store.gaps) == (Ranges(3, 15), Ranges(1, 300))
+    assert not store.is_whole
+
+
+def test_no_run_has_no_age() -> None:
+    assert ArchiveState([]).age(datetime.datetime.now(datetime.UTC)) is None
+
+
+def test_a_folder_that_is_no_lake_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(LakeError, match="is not a lake"):
+        read_archive_state(LakePaths(str(tmp_path)))

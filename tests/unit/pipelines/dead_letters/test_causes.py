@@ -1,0 +1,89 @@
+"""Dead letters by cause, counted again by a plain loop over what was sent."""
+
+from __future__ import annotations
+
+import datetime
+from collections import Counter
+
+import pytest
+
+from commitlake.pipelines.dead_letters import causes
+from commitlake.pipelines.dead_letters.causes import GroupCount, count_by_group, group_by_cause
+from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
+from tests.support.lakes import MIDNIGHT_MS, GrowingLake
+from tests.support.logs import new_message
+
+HOSTILE = "it's $x^2$ \\ <b>"
+
+
+def dead(number: int, group: str, origin: str | None, tag: str | None, attempts: int, **more: str) -> NewMessage:
+    named = {"RETRY_TOPIC": origin, "TAGS": tag, **more}
+    return new_message(
+        number,
+        topic=f"%DLQ%{group}",
+        queue_id=0,
+        born_timestamp=MIDNIGHT_MS + 60_000 * number,
+        reconsume_times=attempts,
+        properties=tuple((name, value) for name, value in named.items() if value is not None),
+    )
+
+
+SENT = [
+    dead(0, "shipping", "orders", "paid", 17),
+    dead(1, "shipping", "orders", "paid", 17),
+    dead(2, "shipping", "orders", "paid", 1),  # given up at once
+    dead(3, "shipping", "payments", None, 17),
+    dead(4, "shipping", None, None, 17),  # no property tells the topic
+    dead(5, HOSTILE, HOSTILE, HOSTILE, 3, EXCEPTION="x" * 500),
+    dead(6, HOSTILE, HOSTILE, HOSTILE, 3, error="x" * 300),  # the same by its first 200 characters
+]
+
+
+@pytest.fixture(scope="module")
+def growing(tmp_path_factory: pytest.TempPathFactory) -> GrowingLake:
+    """These, and messages that are no dead letters."""
+    growing = GrowingLake(tmp_path_factory.mktemp("dead"))
+    growing.write([*SENT, new_message(7, topic="orders", born_timestamp=MIDNIGHT_MS)])
+    growing.archive()
+    return growing
+
+
+def test_a_cause_is_group_topic_tag_attempts_and_reason(growing: GrowingLake) -> None:
+    found = group_by_cause(growing.lake)
+    counts = {(one.group, one.topic, one.tag, one.attempts, one.reason): one.messages for one in found.causes}
+    expected: Counter[tuple[str, str | None, str | None, int, str | None]] = Counter()
+    for message in SENT:
+        named = dict(message.properties)
+        reason = named.get("EXCEPTION", named.get("error"))
+        key = (message.topic.removeprefix("%DLQ%"), named.get("RETRY_TOPIC"), named.get("TAGS"))
+        expected[(*key, message.reconsume_times, reason and reason[:200])] += 1
+    assert counts == expected
+    assert found.messages == len(SENT)
+    assert found.causes[0].messages == 2
+
+
+def test_a_cause_has_its_times_and_its_newest_message(growing: GrowingLake) -> None:
+    found = group_by_cause(growing.lake, groups=["shipping"])
+    assert {one.group for one in found.causes} == {"shipping"}
+    worst = found.causes[0]
+    start = datetime.datetime.fromtimestamp(MIDNIGHT_MS / 1000, datetime.UTC)
+    assert (worst.first, worst.last) == (start, start + datetime.timedelta(minutes=1))
+    assert len(worst.example) == 32
+
+
+def test_times_and_stores_can_be_chosen(growing: GrowingLake) -> None:
+    start = datetime.datetime.fromtimestamp(MIDNIGHT_MS / 1000, datetime.UTC)
+    minute = datetime.timedelta(minutes=1)
+    assert group_by_cause(growing.lake, start=start + minute, end=start + 4 * minute).messages == 3
+    assert group_by_cause(growing.lake, brokers=["another"]).messages == 0
+    assert group_by_cause(growing.lake, groups=["it's"]).causes == []
+
+
+def test_what_is_left_out_of_many_causes_is_counted(growing: GrowingLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(causes, "MAX_CAUSES", 2)
+    found = group_by_cause(growing.lake)
+    assert (len(found.causes), found.messages) == (2, len(SENT))
+
+
+def test_groups_are_counted_from_minutes(growing: GrowingLake) -> None:
+    assert count_by_group(growing.lake) == [GroupCount("broker-a", HOSTILE, 2), GroupCount("broker-a", "shipping", 5)]
