@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum, auto
 
 from commitlake.connectors.lake.sql import Engine, text_literal, timestamp_literal
 from commitlake.pipelines.query.sql import Conditions, predicates
@@ -58,7 +59,8 @@ MESSAGES = CountedTable(
         **MINUTES.groups,
         "tag": "tags",
         "producer-host": "regexp_replace(born_host, ':[0-9]+$', '')",
-        "producer-group": "properties['PGROUP']",
+        "producer-group": "producer_group",
+        "origin-topic": "origin_topic",
     },
     {
         "messages": "count(*)",
@@ -72,10 +74,20 @@ MESSAGES = CountedTable(
     },
 )
 """Seconds, and what only a message itself tells."""
+INSTEAD = {"producer-group": "properties['PGROUP']", "origin-topic": "topic"}
+"""SQL of the groups whose column is null in messages that an earlier version archived."""
 GROUPS = tuple(MESSAGES.groups)
 """What messages can be grouped by."""
 SUMS = tuple(MINUTES.sums)
 """What is counted of each group."""
+
+
+class Origins(Enum):
+    """Which of the messages asked for have the columns that `INSTEAD` stands in for."""
+
+    ALL = auto()
+    SOME = auto()
+    NONE = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +105,7 @@ class RatesQuestion:
         tags: only these.
         kinds: only these.
         brokers: only these.
+        origins: which of the messages have a column for each group.
     """
 
     by: Sequence[str]
@@ -105,6 +118,7 @@ class RatesQuestion:
     tags: Sequence[str] = ()
     kinds: Sequence[str] = ()
     brokers: Sequence[str] = ()
+    origins: Origins = Origins.ALL
 
     @property
     def table(self) -> CountedTable:
@@ -116,6 +130,18 @@ class RatesQuestion:
     def earlier(self, by: datetime.timedelta) -> RatesQuestion:
         """Return the same question about an earlier time."""
         return replace(self, start=self.start - by, end=self.end - by)
+
+    def groups(self) -> list[str]:
+        """SQL of what messages are grouped by."""
+        return [self._group(name) for name in self.by]
+
+    def _group(self, name: str) -> str:
+        column = self.table.groups[name]
+        if name not in INSTEAD or self.origins is Origins.ALL:
+            return column
+        if self.origins is Origins.NONE:
+            return INSTEAD[name]
+        return f"CASE WHEN origin_topic IS NULL THEN {INSTEAD[name]} ELSE {column} END"
 
     def where(self) -> str:
         """SQL for the rows that are asked for."""
@@ -138,7 +164,7 @@ class RatesQuestion:
     def by_window(self, length: datetime.timedelta) -> str:
         """SQL for the sums of each group and window: columns `g0`, `g1`, …, `window_start`, and `SUMS`."""
         table = self.table
-        groups = [f"{table.groups[name]} AS g{number}" for number, name in enumerate(self.by)]
+        groups = [f"{sql} AS g{number}" for number, sql in enumerate(self.groups())]
         seconds = int(length.total_seconds())
         window = f"date_bin(INTERVAL '{seconds} seconds', {table.time}, {_EPOCH}) AS window_start"
         sums = [f"{sql} AS sum_{name}" for name, sql in table.sums.items()]

@@ -18,7 +18,7 @@ from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.paths import LakeError, LakePaths
 from commitlake.connectors.lake.reader import open_table, run_sql
 from commitlake.pipelines.tps.coverage import NONE, Coverage
-from commitlake.pipelines.tps.question import SUMS, RatesQuestion
+from commitlake.pipelines.tps.question import INSTEAD, SUMS, Origins, RatesQuestion
 
 MAX_CELLS = 200_000
 """Windows of all groups that are given at most."""
@@ -64,12 +64,22 @@ class Rates:
         Raises:
             TooManyRowsError: for more rows than `MAX_CELLS`, or `MAX_SKETCHED` with quantiles.
         """
+        question = replace(question, origins=self._origins(question))
         rows = self._in_all(question) if question.window is None else self._by_window(question)
         if has_quantiles:
             if len(rows) > MAX_SKETCHED:
                 raise _too_many(len(rows), MAX_SKETCHED, "with percentiles")
             self._add_quantiles(question, rows)
         return rows
+
+    def _origins(self, question: RatesQuestion) -> Origins:
+        """Return which messages have the columns of origins; rows of earlier versions have null there."""
+        if not set(question.by) & set(INSTEAD):
+            return Origins.ALL
+        if "origin_topic" not in {field.name for field in self._table(question).schema().fields}:
+            return Origins.NONE
+        found = self._ask(question, f"SELECT 1 FROM messages WHERE {question.where()} AND origin_topic IS NULL LIMIT 1")
+        return Origins.SOME if list(found) else Origins.ALL
 
     def _table(self, question: RatesQuestion) -> DeltaTable:
         return open_table(self.lake, question.table.name)
@@ -135,7 +145,7 @@ class Rates:
     def _add_quantiles(self, question: RatesQuestion, rows: Sequence[Row]) -> None:
         """Add the quantiles of merged sketches to rows."""
         table = question.table
-        groups = [f"{table.groups[name]} AS g{number}" for number, name in enumerate(question.by)]
+        groups = [f"{sql} AS g{number}" for number, sql in enumerate(question.groups())]
         columns = [*groups, f"{table.time} AS window_start", *_SKETCHES.values()]
         sql = f"SELECT {', '.join(columns)} FROM {table.name} WHERE {question.where()}"
         merged: dict[Key, dict[str, kll_doubles_sketch]] = {}

@@ -58,6 +58,18 @@ _METADATA = [
     column(
         "format", StringType(), "of the log: rocketmq or jmq; null in rows of earlier versions, whose msg_id tells it"
     ),
+    column(
+        "origin_topic",
+        StringType(),
+        "the topic that the message was sent to, also where it is delayed, half, retried or dead; the stored topic "
+        "where the record names no other; null in rows of earlier versions",
+    ),
+    column(
+        "producer_group",
+        StringType(),
+        "the producer's group, which only messages of transactions name; JMQ: its application; null where there is "
+        "none, and in rows of earlier versions, which have it in properties",
+    ),
 ]
 BODY_PLACE = StructType(
     [

@@ -87,9 +87,16 @@ COLUMN_CHECKSUMS = (
         "of the rows' formats; null where a row has none; see the module's docstring",
         required="format",
     ),
+    ColumnChecksum(
+        "origin_checksum",
+        ("broker", "physical_offset", "origin_topic", "producer_group"),
+        "of the rows' origins; null where a row has no origin_topic; see the module's docstring",
+        required="origin_topic",
+    ),
 )  # fmt: skip
-"""The checksums of all columns of `messages`. A column that is added to `messages` gets a checksum of its own at the
-end, of the primary key and itself (`required`): the others stay comparable with profiles that were written before."""
+"""The checksums of all columns of `messages`. Columns that are added to `messages` get a checksum of their own at the
+end, of the primary key and themselves (`required` is one of them): the others stay comparable with profiles that were
+written before."""
 
 
 def _count(name: str, comment: str) -> StructField:

@@ -65,6 +65,8 @@ def _row(number: int, chance: random.Random) -> dict[str, Any]:
         "body_codec": "none",
         "properties": properties,
         "format": "rocketmq",
+        "origin_topic": "orders",
+        "producer_group": "shop" if number % 3 else None,
         "body_ref": {"pack": f"store_date={time.date()}/broker={broker}/{number // 1000}.zst", "frame_offset": number,
                      "frame_length": 100, "offset": 5, "length": 700},
         "store_date": time.date(),

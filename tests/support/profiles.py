@@ -52,6 +52,8 @@ def message(number: int = 0, **changes: object) -> Row:
         "body_codec": "none",
         "properties": [("KEYS", "k")],
         "format": "rocketmq",
+        "origin_topic": "orders",
+        "producer_group": None,
         "body_ref": {"pack": "p", "frame_offset": 0, "frame_length": 99, "offset": 0, "length": 50},
     }
     assert changes.keys() <= row.keys()
@@ -66,7 +68,10 @@ def messages(numbers: Iterable[int], **changes: object) -> list[Row]:
 def table_of(rows: Sequence[Row]) -> pa.Table:
     """The rows as a task has them, strings that repeat as dictionaries."""
     table = pa.Table.from_pylist(list(rows), schema=SCHEMA)
-    for name in ("broker", "topic", "tags", "kind", "born_host", "store_host", "body_codec", "format"):
+    for name in (
+        "broker", "topic", "tags", "kind", "born_host", "store_host", "body_codec", "format", "origin_topic",
+        "producer_group",
+    ):  # fmt: skip
         place = table.schema.get_field_index(name)
         table = table.set_column(place, name, table.column(name).combine_chunks().dictionary_encode())
     return table

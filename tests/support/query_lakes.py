@@ -55,6 +55,8 @@ def message(number: int, **changes: object) -> Row:
         "body_codec": "none",
         "properties": {"city": "Berlin" if number % 2 else "北京", "n": str(number)} if number != 4 else {},
         "format": "rocketmq" if number % 11 else None,
+        "origin_topic": topic if number % 11 else None,
+        "producer_group": "shop" if number % 5 == 1 else None,
         "body_ref": body_ref(number) if number % 7 else None,
     }
     row |= changes

@@ -19,6 +19,7 @@ from commitlake.connectors.formats.engine.distinct import Distinct
 from commitlake.connectors.formats.engine.kernel import buffers as b
 from commitlake.connectors.formats.engine.kernel import hop as h
 from commitlake.connectors.formats.engine.kernel.memory import PADDING
+from commitlake.schemas.layouts.rocketmq.origins import FAILED_KINDS, WAITING_KINDS
 from commitlake.schemas.layouts.rocketmq.properties import (
     KEYS,
     UNIQ_KEY,
@@ -36,6 +37,7 @@ _SIZE_BYTES = 4  # total_size, a record's first field
 Texts = dict[int, bytes]
 """Texts of a record by the rows of `parts` with their places; the rows behind these have the lengths."""
 _KINDS = Dictionary([str(kind) for kind in Kind])
+_MOVED_KINDS = WAITING_KINDS | FAILED_KINDS
 _KIND_CODES = {kind: code for code, kind in enumerate(Kind)}
 
 
@@ -70,12 +72,13 @@ class DecodedBatch:
         text: see `columns`.
         numbers32: names of the columns in `columns.numbers32`.
         numbers64: likewise.
-        names: property names.
-        topics: topics.
-        tags: tags.
-        born_hosts: producers.
-        store_hosts: brokers.
         encoded: give repeated strings as dictionary arrays.
+        names: see `DistinctValues`, as for those that follow.
+        topics: of stored topics and origins.
+        tags: likewise.
+        producer_groups: likewise.
+        born_hosts: likewise.
+        store_hosts: likewise.
     """
 
     window: Array
@@ -87,12 +90,13 @@ class DecodedBatch:
     text: b.Text
     numbers32: Sequence[str]
     numbers64: Sequence[str]
+    encoded: bool
     names: Distinct
     topics: Distinct
     tags: Distinct
+    producer_groups: Distinct
     born_hosts: Distinct
     store_hosts: Distinct
-    encoded: bool
 
     @property
     def rows(self) -> int:
@@ -205,6 +209,17 @@ class DecodedBatch:
         codes = np.array([_KIND_CODES[kind_of(name)] for name in self.topics.texts], np.int32)
         return self._repeated(_KINDS, codes[self.topic_codes])
 
+    def origin_topics(self) -> pa.Array:
+        """The topics that messages were sent to: the stored ones, but for records that were moved elsewhere."""
+        named = self._codes(b.ORIGIN)
+        is_moved = np.array([kind_of(name) in _MOVED_KINDS for name in self.topics.texts], bool)
+        codes = np.where((named >= 0) & is_moved[self.topic_codes], named, self.topic_codes)
+        return self._repeated(self.topics.dictionary, codes)
+
+    def producer_group_column(self) -> pa.Array:
+        """Producer groups."""
+        return self._repeated(self.producer_groups.dictionary, self._codes(b.PRODUCER_GROUP))
+
     def tag_column(self) -> pa.Array:
         """Tags."""
         return self._repeated(self.tags.dictionary, self._codes(b.TAGS))
@@ -303,5 +318,7 @@ _BUILDERS: dict[str, str] = {
     "body_codec": "body_codecs",
     "properties": "properties",
     "format": "formats",
+    "origin_topic": "origin_topics",
+    "producer_group": "producer_group_column",
     "body": "bodies",
 }

@@ -15,7 +15,7 @@ import numpy as np
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.choice import make_choice
 from commitlake.connectors.formats.engine.decoded import DecodedBatch
-from commitlake.connectors.formats.engine.distinct import Distinct, host_text, utf8_text
+from commitlake.connectors.formats.engine.distinct import Distinct, DistinctValues, host_text, utf8_text
 from commitlake.connectors.formats.engine.filters import Filters
 from commitlake.connectors.formats.engine.kernel import buffers as b
 from commitlake.connectors.formats.engine.kernel import decode as kernel
@@ -66,17 +66,18 @@ class Decoder:
         )
         self._choice = make_choice(filters)
         self._scratch = b.make_scratch(self._most_entries)
-        self._names, self._topics, self._tags, self._born_hosts, self._store_hosts = self._distinct(_SEED)
+        self._distinct = self._make_distinct(_SEED)
         self._parts = np.empty((self._part_count, b.ROWS + 1), np.int64)
 
-    def _distinct(self, seed: np.uint64) -> tuple[Distinct, Distinct, Distinct, Distinct, Distinct]:
-        """Names of properties, topics, tags, producers' and brokers' hosts."""
-        return (
-            Distinct(seed, utf8_text, b.NAMES),
-            Distinct(seed, utf8_text),
-            Distinct(seed, utf8_text),
-            Distinct(seed, host_text),
-            Distinct(seed, host_text),
+    def _make_distinct(self, seed: np.uint64) -> DistinctValues:
+        """Return what numbers the strings that repeat."""
+        return DistinctValues(
+            names=Distinct(seed, utf8_text, b.NAMES),
+            topics=Distinct(seed, utf8_text),
+            tags=Distinct(seed, utf8_text),
+            producer_groups=Distinct(seed, utf8_text),
+            born_hosts=Distinct(seed, host_text),
+            store_hosts=Distinct(seed, host_text),
         )
 
     def _id_suffix(self) -> Array:
@@ -88,10 +89,8 @@ class Decoder:
         message_ids = bool(self._wanted & b.WANT_MESSAGE_ID)
         self._columns = b.make_columns(len(self._numbers32), len(self._numbers64), message_ids=message_ids)
         self._text = b.make_text(self._wanted)
-        self._names, self._topics, self._tags = (it.renewed() for it in (self._names, self._topics, self._tags))
-        self._born_hosts, self._store_hosts = self._born_hosts.renewed(), self._store_hosts.renewed()
-        distinct = (self._names, self._topics, self._tags, self._born_hosts, self._store_hosts)
-        return tuple(it.interner for it in distinct), self._scratch, self._columns, self._text
+        self._distinct = self._distinct.renewed()
+        return tuple(values.interner for values in self._distinct), self._scratch, self._columns, self._text
 
     def hop(self, place: Place, state: Array, faults: Array) -> Array:
         """Walk on from `state[POSITION]`, decoding; the places of the records that are wanted. See `walk.Hop`."""
@@ -111,12 +110,8 @@ class Decoder:
             text=self._text,
             numbers32=self._numbers32,
             numbers64=self._numbers64,
-            names=self._names,
-            topics=self._topics,
-            tags=self._tags,
-            born_hosts=self._born_hosts,
-            store_hosts=self._store_hosts,
             encoded=self._encoded,
+            **self._distinct._asdict(),
         )
 
     def decode(self, window: Array, origin: int, parts: Array) -> DecodedBatch:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -76,3 +77,27 @@ class Distinct:
         if len(self._dictionary.array) < len(self.values):
             self._dictionary = Dictionary(self._texts)
         return self._dictionary
+
+
+class DistinctValues(NamedTuple):
+    """The strings of a split that repeat, in the order in which the kernel takes their interners.
+
+    Attributes:
+        names: property names.
+        topics: topics, those among them that a property names as a message's own.
+        tags: tags.
+        producer_groups: producer groups.
+        born_hosts: producers.
+        store_hosts: brokers.
+    """
+
+    names: Distinct
+    topics: Distinct
+    tags: Distinct
+    producer_groups: Distinct
+    born_hosts: Distinct
+    store_hosts: Distinct
+
+    def renewed(self) -> DistinctValues:
+        """Return these, an empty one in place of each that has become too large for the next batch."""
+        return DistinctValues(*(values.renewed() for values in self))

@@ -13,7 +13,7 @@ from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.arrow import Dictionary
 from commitlake.connectors.formats.engine.decoded import DecodedBatch, MendedText
 from commitlake.connectors.formats.engine.decoder import Decoder
-from commitlake.connectors.formats.engine.distinct import Distinct, utf8_text
+from commitlake.connectors.formats.engine.distinct import Distinct, DistinctValues, utf8_text
 from commitlake.connectors.formats.engine.kernel import buffers as b
 from commitlake.connectors.formats.engine.kernel import hop as h
 from commitlake.connectors.formats.engine.kernel.memory import OVERWRITE
@@ -52,6 +52,8 @@ _BITS = {
     "keys": b.WANT_TEXT | b.WANT_KEYS,
     "tags": b.WANT_TAGS,
     "properties": b.WANT_TEXT | b.WANT_ENTRIES,
+    "origin_topic": b.WANT_TOPIC,
+    "producer_group": b.WANT_TEXT | b.WANT_PRODUCER_GROUP,
 }
 _ZEROS = {"flag": pa.int32(), "reconsume_times": pa.int32(), "prepared_transaction_offset": pa.int64()}
 _KIND = Dictionary([str(Kind.NORMAL)])
@@ -95,6 +97,10 @@ class JournalBatch(DecodedBatch):
     def kinds(self) -> pa.Array:
         """Retries and dead letters have no record of their own."""
         return self._repeated(_KIND, np.zeros(self.rows, np.int32))
+
+    def origin_topics(self) -> pa.Array:
+        """No record lies in a topic of the broker's."""
+        return self.topic_column()
 
     def unique_keys(self) -> pa.Array:
         """JMQ's message ids; of a topic that is not UTF-8, as it is shown."""
@@ -152,13 +158,14 @@ class JournalDecoder(Decoder):
     _most_entries: ClassVar[int] = MOST_ENTRIES
     _batch: ClassVar[type[DecodedBatch]] = JournalBatch
 
-    def _distinct(self, seed: np.uint64) -> tuple[Distinct, Distinct, Distinct, Distinct, Distinct]:
-        return (
-            Distinct(seed, _name_text, OWN_NAMES),
-            Distinct(seed, utf8_text),
-            Distinct(seed, _tag_text),
-            Distinct(seed, _address_text),
-            Distinct(seed, _address_text),
+    def _make_distinct(self, seed: np.uint64) -> DistinctValues:
+        return DistinctValues(
+            names=Distinct(seed, _name_text, OWN_NAMES),
+            topics=Distinct(seed, utf8_text),
+            tags=Distinct(seed, _tag_text),
+            producer_groups=Distinct(seed, utf8_text),
+            born_hosts=Distinct(seed, _address_text),
+            store_hosts=Distinct(seed, _address_text),
         )
 
     def _id_suffix(self) -> Array:

@@ -9,6 +9,8 @@
     store_timestamp    store time                 store_host   server address
     sys_flag           the system field           priority     the priority
     body_crc           top bit cleared, as RocketMQ stores it
+    origin_topic       the topic: no record lies in one of the broker's
+    producer_group     the producer's application; null where it is empty
     flag, reconsume_times, prepared_transaction_offset: 0
     properties         all of them; of a repeated key the last. With them what else a record has:
                        `jmq.app`, the producer's application, where it is not empty, and
@@ -83,6 +85,8 @@ def row_of(message: JournalMessage, broker: str) -> dict[str, object]:
         "body_codec": str(BodyCodec.ZLIB if message.is_compressed else BodyCodec.NONE),
         "properties": properties,
         "format": "jmq",
+        "origin_topic": message.topic,
+        "producer_group": message.app or None,
         "magic": int(Magic.MESSAGE),
         "body_sha256": hashlib.sha256(message.body).hexdigest(),
     }

@@ -39,6 +39,8 @@ _BITS = {
     "tags": b.WANT_TEXT | b.WANT_TAGS,
     "priority": b.WANT_TEXT | b.WANT_PRIORITY,
     "properties": b.WANT_TEXT | b.WANT_ENTRIES,
+    "origin_topic": b.WANT_TOPIC | b.WANT_TEXT | b.WANT_ORIGIN,
+    "producer_group": b.WANT_TEXT | b.WANT_PRODUCER_GROUP,
 }
 
 

@@ -6,6 +6,7 @@ import hashlib
 
 from commitlake.schemas.layouts.rocketmq import properties as props
 from commitlake.schemas.layouts.rocketmq.commitlog import CRC_MASK, Message
+from commitlake.schemas.layouts.rocketmq.origins import origin_topic
 from commitlake.schemas.layouts.rocketmq.topics import kind_of
 
 
@@ -38,6 +39,8 @@ def row_of(message: Message, broker: str) -> dict[str, object]:
         "body_codec": str(message.body_codec),
         "properties": properties,
         "format": "rocketmq",
+        "origin_topic": origin_topic(message.topic, properties),
+        "producer_group": properties.get(props.PGROUP),
         "magic": int(message.magic),
         "body_sha256": hashlib.sha256(message.body).hexdigest(),
     }

@@ -18,7 +18,8 @@ from commitlake.pipelines.audit.sides import Stretch
 from commitlake.pipelines.audit.span import Span
 
 DICTIONARIES = (
-    "broker", "topic", "tags", "kind", "born_host", "store_host", "body_codec", "format", "body_ref.pack",
+    "broker", "topic", "tags", "kind", "born_host", "store_host", "body_codec", "format", "origin_topic",
+    "producer_group", "body_ref.pack",
 )  # fmt: skip
 _TIME = "store_timestamp"
 _MARGIN = datetime.timedelta(seconds=1)  # writers of Delta's statistics cut times to milliseconds

@@ -42,15 +42,22 @@ ENTRIES, VALUE_BYTES, UNIQUE_BYTES, KEY_ITEMS, KEY_BYTES, NOT_UTF8, PRIORITIES =
 UNIQUE_KEY, KEYS = range(2)
 
 # Rows of `codes`.
-TOPIC, TAGS, BORN_HOST, STORE_HOST = range(4)
+TOPIC, TAGS, BORN_HOST, STORE_HOST, ORIGIN, PRODUCER_GROUP = range(6)
 
 # Bits of `wanted`.
 WANT_TOPIC, WANT_BORN_HOST, WANT_STORE_HOST, WANT_MESSAGE_ID = 1, 2, 4, 8
 WANT_TEXT, WANT_ENTRIES, WANT_UNIQUE_KEY, WANT_KEYS, WANT_TAGS, WANT_PRIORITY = 16, 32, 64, 128, 256, 512
+WANT_ORIGIN, WANT_PRODUCER_GROUP = 1024, 2048
 
 # Numbers that the names below have in every interner of property names.
-NAMES = (layout.TAGS, layout.KEYS, layout.UNIQ_KEY, layout.PRIORITY)
-NAME_TAGS, NAME_KEYS, NAME_UNIQ_KEY, NAME_PRIORITY = range(len(NAMES))
+NAMES = (
+    layout.TAGS, layout.KEYS, layout.UNIQ_KEY, layout.PRIORITY, layout.PGROUP, layout.REAL_TOPIC, layout.RETRY_TOPIC,
+    layout.DLQ_ORIGIN_TOPIC, layout.ORIGIN_GROUP,
+)  # fmt: skip
+(
+    NAME_TAGS, NAME_KEYS, NAME_UNIQ_KEY, NAME_PRIORITY, NAME_PGROUP, NAME_REAL_TOPIC, NAME_RETRY_TOPIC,
+    NAME_DLQ_ORIGIN_TOPIC, NAME_ORIGIN_GROUP,
+) = range(len(NAMES))  # fmt: skip
 
 
 class Interner(NamedTuple):
@@ -84,7 +91,8 @@ class Columns(NamedTuple):
         numbers32: int32[n, rows], in the order of the plan.
         numbers64: int64[n, rows], likewise.
         sys_flags: int32[rows].
-        codes: int32[4, rows], numbers of topics, tags and hosts in their interners.
+        codes: int32[6, rows], numbers of topics, tags, hosts, origins and producer groups in their interners; origins
+            are numbered with the topics, and -1 where no property names one.
         message_id_size: int64[1], bytes of `message_ids` that are filled.
         message_id_offsets: int32[rows + 1], Arrow's.
         message_ids: message ids, one behind the other.
@@ -106,7 +114,7 @@ def make_columns(numbers32: int, numbers64: int, *, message_ids: bool) -> Column
         numbers32=np.empty((numbers32, ROWS), np.int32),
         numbers64=np.empty((numbers64, ROWS), np.int64),
         sys_flags=np.empty(ROWS, np.int32),
-        codes=np.empty((4, ROWS), np.int32),
+        codes=np.empty((6, ROWS), np.int32),
         message_id_size=np.zeros(1, np.int64),
         message_id_offsets=np.zeros(ROWS + 1, np.int32),
         message_ids=np.empty(room + OVERWRITE, np.uint8),

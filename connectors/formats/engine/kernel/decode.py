@@ -88,7 +88,7 @@ def _fitting(layout, parts, first, count, plan, interners, text):
         room = min(room, _KEY_SIZE * (len(text.key_offsets) - 1 - text.used[b.KEY_ITEMS]))
         room = min(room, len(text.keys) - OVERWRITE - text.used[b.KEY_BYTES])
     room = min(room, _text_left(interners[0]), _text_left(interners[1]), _text_left(interners[2]))
-    room = min(room, _text_left(interners[3]), _text_left(interners[4]))
+    room = min(room, _text_left(interners[3]), _text_left(interners[4]), _text_left(interners[5]))
     for row in range(first, first + count):
         room -= text_size(layout, parts, row, plan)
         if room < 0:
@@ -126,7 +126,7 @@ def read_batch(
         faults: int64[room, 3] out.
         choice: which records are wanted.
         plan: which columns are.
-        interners: of names, topics, tags, born hosts, store hosts.
+        interners: of names, topics, tags, producer groups, born hosts, store hosts.
         scratch: see `buffers.Scratch`.
         out: see `buffers.Columns`.
         text: see `buffers.Text`.

@@ -99,7 +99,7 @@ def _write_ids(window, parts, first, count, suffix, text):
 @compiled
 def decode(window, parts, first, count, plan, interners, scratch, out, text):
     """See `layouts`."""
-    names, topics, tags, born_hosts, store_hosts = interners
+    names, topics, tags, groups, born_hosts, store_hosts = interners
     wanted, seed = plan.wanted, plan.seed
     end = first + count
     starts = parts[h.START, first:end]
@@ -125,7 +125,9 @@ def decode(window, parts, first, count, plan, interners, scratch, out, text):
     if wanted & b.WANT_UNIQUE_KEY:
         _write_ids(window, parts, first, count, plan.id_suffix, text)
     if wanted & b.WANT_TEXT:
-        split_properties(window, parts, first, count, seed, wanted, names, scratch, text)
+        split_properties(
+            window, parts, first, count, seed, wanted, names, groups, scratch, out.codes[b.PRODUCER_GROUP], text
+        )
 
 
 implement(JournalLayout, filtered_by, text_size, decode)

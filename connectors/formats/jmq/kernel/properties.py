@@ -22,7 +22,7 @@ from commitlake.connectors.formats.engine.kernel.properties import (
     note_value,
     place_of,
 )
-from commitlake.connectors.formats.engine.kernel.strings import copy_span
+from commitlake.connectors.formats.engine.kernel.strings import copy_span, intern_span
 from commitlake.connectors.formats.engine.kernel.utf8 import is_utf8
 from commitlake.connectors.formats.jmq.kernel.numbers import write_signed
 from commitlake.connectors.formats.jmq.kernel.records import APP, APP_LENGTH, BUSINESS_ID, BUSINESS_ID_LENGTH
@@ -46,7 +46,7 @@ def _receive_timestamp(window, start):
 
 
 @compiled
-def split_properties(window, parts, first_row, count, seed, wanted, names, scratch, text):
+def split_properties(window, parts, first_row, count, seed, wanted, names, groups, scratch, group_codes, text):
     """Find the entries of these records' properties, and put application and time of receipt behind them.
 
     Args:
@@ -57,12 +57,16 @@ def split_properties(window, parts, first_row, count, seed, wanted, names, scrat
         seed: of the hashes.
         wanted: bits, see `buffers`.
         names: interner of property names; it knows OWN_NAMES.
+        groups: interner of producer groups, which are the applications.
         scratch: see `buffers.Scratch`.
+        group_codes: int32 out, the number of each record's producer group, -1 where it has none.
         text: see `buffers.Text`; there is room for these records.
     """
     # Taken out of their tuples once: within the loop numba would count references.
     name_counts, name_table, name_starts, name_texts = names
+    group_counts, group_table, group_starts, group_texts = groups
     serials, seen, likely_names, spans = scratch
+    likely_group = np.int64(-1)
     used, present, not_utf8 = text.used, text.present, text.not_utf8
     list_offsets, key_offsets, key_text = text.list_offsets, text.key_offsets, text.keys
     map_offsets, entry_names, value_offsets, values = (
@@ -99,7 +103,14 @@ def split_properties(window, parts, first_row, count, seed, wanted, names, scrat
             not_utf8[used[b.NOT_UTF8]] = row
             used[b.NOT_UTF8] += 1
             entries = np.int64(0)
-            key_length = np.int64(0)
+            key_length, app_length = np.int64(0), np.int64(0)
+        if wanted & b.WANT_PRODUCER_GROUP:
+            group_codes[row] = -1
+            if app_length > 0:
+                likely_group = intern_span(
+                    window, app, app_length, seed, likely_group, group_counts, group_table, group_starts, group_texts
+                )
+                group_codes[row] = likely_group
         if wanted & b.WANT_ENTRIES:
             target = copy_values(GRAMMAR, window, spans, entries, first, values, value_offsets, used[b.VALUE_BYTES])
             if is_text and not is_odd:

@@ -55,7 +55,7 @@ def text_size(parts, row, plan):
 @compiled
 def decode(window, parts, first, count, plan, interners, scratch, out, text):
     """See `layouts`."""
-    names, topics, tags, born_hosts, store_hosts = interners
+    names, topics, tags, groups, born_hosts, store_hosts = interners
     wanted, seed = plan.wanted, plan.seed
     end = first + count
     for column in range(len(plan.fields32)):
@@ -88,7 +88,9 @@ def decode(window, parts, first, count, plan, interners, scratch, out, text):
             out.message_id_offsets, out.message_ids,
         )  # fmt: skip
     if wanted & b.WANT_TEXT:
-        split_properties(window, parts, first, count, seed, wanted, names, tags, scratch, out.codes[b.TAGS], text)
+        split_properties(
+            window, parts, first, count, seed, wanted, names, topics, tags, groups, scratch, out.codes, text
+        )
 
 
 implement(CommitLogLayout, filtered_by, text_size, decode)

@@ -6,7 +6,7 @@ import numpy as np
 
 from commitlake.connectors.formats.engine.kernel import buffers as b
 from commitlake.connectors.formats.engine.kernel.compiled import compiled
-from commitlake.connectors.formats.engine.kernel.hop import PROPERTIES, PROPERTIES_LENGTH
+from commitlake.connectors.formats.engine.kernel.hop import PROPERTIES, PROPERTIES_LENGTH, TOPIC, TOPIC_LENGTH
 from commitlake.connectors.formats.engine.kernel.memory import find_bytes, lowest_bit
 from commitlake.connectors.formats.engine.kernel.properties import (
     Grammar,
@@ -19,11 +19,14 @@ from commitlake.connectors.formats.engine.kernel.properties import (
 )
 from commitlake.connectors.formats.engine.kernel.strings import copy_span, intern_span
 from commitlake.connectors.formats.engine.kernel.utf8 import is_utf8
+from commitlake.connectors.formats.rocketmq.kernel.origins import find_origin
 from commitlake.schemas.layouts.rocketmq import properties as layout
 
 GRAMMAR = Grammar(layout.PROPERTY_SEPARATOR, layout.NAME_VALUE_SEPARATOR, escape=layout.NAME_VALUE_SEPARATOR)
 """Nothing is escaped."""
 _SPACE = ord(layout.KEY_SEPARATOR)
+_KNOWN_NAMES = len(b.NAMES)
+_PERCENT = np.uint8(ord("%"))  # begins the names of retry and dead-letter topics
 _NONE = np.int64(-1)
 
 
@@ -53,7 +56,7 @@ def _split_keys(window, position, length, used, key_offsets, data):
 
 
 @compiled
-def split_properties(window, parts, first_row, count, seed, wanted, names, tags, scratch, tag_codes, text):
+def split_properties(window, parts, first_row, count, seed, wanted, names, topics, tags, groups, scratch, codes, text):
     """Find the entries of these records' properties.
 
     Args:
@@ -64,21 +67,26 @@ def split_properties(window, parts, first_row, count, seed, wanted, names, tags,
         seed: of the hashes.
         wanted: bits, see `buffers`.
         names: interner of property names; it knows `buffers.NAMES`.
+        topics: interner of topics.
         tags: interner of tags.
+        groups: interner of producer groups.
         scratch: see `buffers.Scratch`.
-        tag_codes: int32 out, the number of each record's tag, -1 where it has none.
+        codes: see `buffers.Columns`; -1 where a record has no tag, origin or producer group.
         text: see `buffers.Text`; there is room for these records.
     """
     # Taken out of their tuples once: within the loop numba would count references.
     name_counts, name_table, name_starts, name_texts = names
+    topic_counts, topic_table, topic_starts, topic_texts = topics
     tag_counts, tag_table, tag_starts, tag_texts = tags
+    group_counts, group_table, group_starts, group_texts = groups
+    tag_codes, origin_codes, group_codes = codes[b.TAGS], codes[b.ORIGIN], codes[b.PRODUCER_GROUP]
     serials, seen, likely_names, spans = scratch
     used, present, unique_offsets, unique_out, list_offsets = (
         text.used, text.present, text.unique_offsets, text.unique, text.list_offsets,
     )  # fmt: skip
     key_offsets, key_text, map_offsets, entry_names = text.key_offsets, text.keys, text.map_offsets, text.names
     value_offsets, values, not_utf8, priorities = text.value_offsets, text.values, text.not_utf8, text.priorities
-    likely_tag = _NONE
+    likely_tag, likely_origin, likely_group = _NONE, _NONE, _NONE
     for row in range(first_row, first_row + count):
         position = parts[PROPERTIES, row]
         end = position + parts[PROPERTIES_LENGTH, row]
@@ -88,6 +96,8 @@ def split_properties(window, parts, first_row, count, seed, wanted, names, tags,
         entries = np.int64(0)
         unique, keys, tag, priority = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
         unique_length, keys_length, tag_length, priority_length = _NONE, _NONE, _NONE, _NONE
+        group, real, retry, dead, consumer = (np.int64(0), np.int64(0), np.int64(0), np.int64(0), np.int64(0))
+        group_length, real_length, retry_length, dead_length, consumer_length = _NONE, _NONE, _NONE, _NONE, _NONE
         cursor = first_entry(position)
         while True:
             entry, cursor = next_entry(GRAMMAR, window, end, cursor)
@@ -100,7 +110,9 @@ def split_properties(window, parts, first_row, count, seed, wanted, names, tags,
                     window, begin, separator - begin, seed, entries, likely_names, name_counts, name_table, name_starts,
                     name_texts,
                 )  # fmt: skip
-                if name == b.NAME_UNIQ_KEY:
+                if name >= _KNOWN_NAMES:
+                    pass
+                elif name == b.NAME_UNIQ_KEY:
                     if unique_length < 0:  # the first is the message's own, see schemas.layouts.rocketmq.properties
                         unique, unique_length = value, length
                 elif name == b.NAME_TAGS:
@@ -109,6 +121,16 @@ def split_properties(window, parts, first_row, count, seed, wanted, names, tags,
                     keys, keys_length = value, length
                 elif name == b.NAME_PRIORITY:
                     priority, priority_length = value, length
+                elif name == b.NAME_PGROUP:
+                    group, group_length = value, length
+                elif name == b.NAME_REAL_TOPIC:
+                    real, real_length = value, length
+                elif name == b.NAME_RETRY_TOPIC:
+                    retry, retry_length = value, length
+                elif name == b.NAME_DLQ_ORIGIN_TOPIC:
+                    dead, dead_length = value, length
+                elif name == b.NAME_ORIGIN_GROUP:
+                    consumer, consumer_length = value, length
                 if wanted & b.WANT_ENTRIES:
                     place, entries = place_of(name, entries, first, serial, seen, likely_names, entry_names)
                     note_value(entry, place, spans)
@@ -117,6 +139,7 @@ def split_properties(window, parts, first_row, count, seed, wanted, names, tags,
             used[b.NOT_UTF8] += 1
             entries = np.int64(0)
             unique_length, keys_length, tag_length, priority_length = _NONE, _NONE, _NONE, _NONE
+            group_length, real_length, retry_length, dead_length, consumer_length = _NONE, _NONE, _NONE, _NONE, _NONE
         if wanted & b.WANT_ENTRIES:
             used[b.VALUE_BYTES] = copy_values(
                 GRAMMAR, window, spans, entries, first, values, value_offsets, used[b.VALUE_BYTES]
@@ -144,6 +167,29 @@ def split_properties(window, parts, first_row, count, seed, wanted, names, tags,
                 tag_codes[row] = likely_tag
             else:
                 tag_codes[row] = -1
+        if wanted & b.WANT_PRODUCER_GROUP:
+            group_codes[row] = -1
+            if group_length >= 0:
+                likely_group = intern_span(
+                    window, group, group_length, seed, likely_group, group_counts, group_table, group_starts,
+                    group_texts,
+                )  # fmt: skip
+                group_codes[row] = likely_group
+        if wanted & b.WANT_ORIGIN:
+            origin_codes[row] = -1
+            topic, topic_length = parts[TOPIC, row], parts[TOPIC_LENGTH, row]
+            is_named = real_length >= 0 or retry_length >= 0 or dead_length >= 0
+            if is_named or (topic_length > 0 and window[topic] == _PERCENT):
+                origin, origin_length = find_origin(
+                    window, (topic, topic_length), (real, real_length), (retry, retry_length), (dead, dead_length),
+                    (consumer, consumer_length),
+                )  # fmt: skip
+                if origin_length > 0:
+                    likely_origin = intern_span(
+                        window, origin, origin_length, seed, likely_origin, topic_counts, topic_table, topic_starts,
+                        topic_texts,
+                    )  # fmt: skip
+                    origin_codes[row] = likely_origin
         if wanted & b.WANT_PRIORITY and priority_length >= 0:
             number = used[b.PRIORITIES]
             priorities[0, number] = row

@@ -50,6 +50,8 @@ MESSAGE: dict[str, Any] = {
     "body_codec": "none",
     "properties": [("KEYS", "order-1 order-2"), ("nasty", '"\\\n\x01\x00 東京 \U0001f600'), ("", "")],
     "format": "rocketmq",
+    "origin_topic": "orders",
+    "producer_group": "shop",
     "body_ref": {"pack": "p", "frame_offset": 1 << 40, "frame_length": 2, "offset": 3, "length": None},
     "store_date": TIME.date(),
 }

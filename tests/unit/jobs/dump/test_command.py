@@ -145,6 +145,8 @@ def test_a_row_tells_what_the_producer_and_the_broker_wrote(tmp_path: Path, run_
         "body_codec": "none",
         "properties": dict(sent.properties),
         "format": "rocketmq",
+        "origin_topic": "订单",
+        "producer_group": None,
         "segment": segment_name(SIZE),
         "magic": int(Magic.V1),
         "body_sha256": hashlib.sha256("Körper".encode()).hexdigest(),

@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from commitlake.connectors.lake.committer import append_rows
@@ -90,10 +91,30 @@ def test_a_time_that_is_counted_in_parts_gives_the_same(ask: Ask, monkeypatch: p
     assert parts == whole
 
 
-@pytest.mark.parametrize("by", ["none", "broker", "topic,queue", "tag", "kind", "producer-host", "producer-group"])
+@pytest.mark.parametrize(
+    "by", ["none", "broker", "topic,queue", "tag", "kind", "producer-host", "producer-group", "origin-topic"]
+)
 def test_the_groups_have_all_messages(ask: Ask, by: str) -> None:
     _, rows, _ = ask("--by", by)
     assert sum(row["messages"] for row in rows) == len(messages())
+
+
+@pytest.mark.parametrize("earlier", ["queue_id = 0", "true"])
+def test_messages_of_earlier_versions_tell_their_producer_group_by_a_property(
+    ask: Ask, tmp_path: Path, earlier: str
+) -> None:
+    growing = GrowingLake(tmp_path)
+    sent = [
+        new_message(number, queue_id=number % 2, properties=(("A", "b"), *((("PGROUP", group),) if group else ())))
+        for number, group in enumerate(["shop", "shop", None, "shop", "bank", "bank", None])
+    ]
+    growing.write(sent)
+    growing.archive()
+    DeltaTable(growing.lake.messages).update({"origin_topic": "NULL", "producer_group": "NULL"}, predicate=earlier)
+    _, rows, _ = ask("--by", "producer-group", lake=growing.lake.root)
+    assert {row["producer-group"]: row["messages"] for row in rows} == {"shop": 3, "bank": 2, None: 2}
+    _, rows, _ = ask("--by", "origin-topic", lake=growing.lake.root)
+    assert [(row["origin-topic"], row["messages"]) for row in rows] == [("orders", 7)]
 
 
 @pytest.mark.parametrize("window", ["60s", "10m", "1h", "5s"])

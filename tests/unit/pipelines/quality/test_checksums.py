@@ -13,7 +13,7 @@ from commitlake.schemas.tables.messages import BODY_PLACE, BODY_REF, MESSAGES
 from commitlake.schemas.tables.profile import COLUMN_CHECKSUMS
 from tests.support.profiles import NOON, SCHEMA, Row, message, messages, profile_of, table_of
 
-ROW, LAKE, FORMAT, *_ = (checksum.columns for checksum in COLUMN_CHECKSUMS)
+ROW, LAKE, FORMAT, ORIGIN = (checksum.columns for checksum in COLUMN_CHECKSUMS)
 _OTHERS: dict[str, list[Any]] = {
     "keys": [[], ["k", "k"], ["K"], None],
     "properties": [[], [("KEYS", "K")], [("keys", "k")], [("KEYS", "k"), ("a", "")], [("KEYSk", "")], None],
@@ -34,7 +34,7 @@ def others(name: str) -> list[Any]:
     """Other values of a column."""
     if name in _OTHERS:
         return _OTHERS[name]
-    value = message()[name]
+    value = message(producer_group="g")[name]
     return [value + 1, None] if isinstance(value, int) else [f"{value}x", "", None]
 
 
@@ -55,6 +55,13 @@ def test_another_value_of_any_column_is_another_hash(name: str) -> None:
 def test_another_format_or_place_is_another_hash_of_the_format(name: str) -> None:
     rows = table_of([message(), *(message(**{name: value}) for value in others(name) if value is not None)])
     hashes = [int(column_hashes(rows.slice(row, 1).combine_chunks(), FORMAT)[0]) for row in range(rows.num_rows)]
+    assert len(set(hashes)) == len(hashes)
+
+
+@pytest.mark.parametrize("name", ORIGIN)
+def test_another_origin_group_or_place_is_another_hash_of_the_origin(name: str) -> None:
+    rows = table_of([message(producer_group="g"), *(message(**{name: value}) for value in others(name) if value)])
+    hashes = [int(column_hashes(rows.slice(row, 1).combine_chunks(), ORIGIN)[0]) for row in range(rows.num_rows)]
     assert len(set(hashes)) == len(hashes)
 
 

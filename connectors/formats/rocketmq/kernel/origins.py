@@ -1,0 +1,94 @@
+"""Compiled: the topic that a message was sent to, by the rules of `schemas.layouts.rocketmq.origins`.
+
+A value is (its place, its length); a length of -1 means that there is none.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from commitlake.connectors.formats.engine.kernel.compiled import compiled
+from commitlake.connectors.formats.engine.kernel.memory import load_le_u64
+from commitlake.schemas.layouts.rocketmq.origins import POP_SEPARATORS
+from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX
+
+_NONE = np.int64(-1)
+_RETRY, _RETRY_LENGTH = np.uint64(int.from_bytes(RETRY_PREFIX.encode(), "little")), len(RETRY_PREFIX)
+_DLQ, _DLQ_LENGTH = np.uint64(int.from_bytes(DLQ_PREFIX.encode(), "little")), len(DLQ_PREFIX)
+_RETRY_MASK, _DLQ_MASK = (np.uint64((1 << 8 * length) - 1) for length in (_RETRY_LENGTH, _DLQ_LENGTH))
+_PLUS, _UNDERLINE = (np.uint8(ord(separator)) for separator in POP_SEPARATORS)
+
+
+@compiled
+def _is_retry(window, position, length):
+    return length >= _RETRY_LENGTH and load_le_u64(window, position) & _RETRY_MASK == _RETRY
+
+
+@compiled
+def _is_dead_letter(window, position, length):
+    return length >= _DLQ_LENGTH and load_le_u64(window, position) & _DLQ_MASK == _DLQ
+
+
+@compiled
+def _behind_group(window, position, length, group, group_length):
+    """The part of a retry topic's name, without its prefix, that follows a group and a separator."""
+    if group_length < 0 or length <= group_length + 1:
+        return position, _NONE
+    for at in range(group_length):
+        if window[position + at] != window[group + at]:
+            return position, _NONE
+    separator = window[position + group_length]
+    if separator != _PLUS and separator != _UNDERLINE:
+        return position, _NONE
+    return position + group_length + 1, length - group_length - 1
+
+
+@compiled
+def _without_group(window, position, length, group, group_length, dead, dead_length):
+    """A topic, and of a POP consumer's retry topic the one that it consumes; none for other retry topics."""
+    if length <= 0:
+        return position, _NONE
+    if not _is_retry(window, position, length):
+        return position, length
+    position += _RETRY_LENGTH
+    length -= _RETRY_LENGTH
+    found, found_length = _behind_group(window, position, length, group, group_length)
+    if found_length < 0:
+        found, found_length = _behind_group(window, position, length, dead, dead_length)
+    if found_length < 0:
+        for at in range(length - 1):
+            if window[position + at] == _PLUS:
+                return position + at + 1, length - at - 1
+    return found, found_length
+
+
+@compiled
+def find_origin(window, topic, real, retry, dead, group):
+    """The topic that a message was sent to, as the record's properties name it.
+
+    Of a record that is neither in a retry topic nor in a dead-letter topic, this is where the message goes next, which
+    only counts for the kinds that wait for it.
+
+    Args:
+        window: where the values lie.
+        topic: the stored topic.
+        real: the value of REAL_TOPIC.
+        retry: of RETRY_TOPIC.
+        dead: of DLQ_ORIGIN_TOPIC.
+        group: of ORIGIN_GROUP.
+    """
+    own, own_length = topic
+    is_retry, is_dead = _is_retry(window, own, own_length), _is_dead_letter(window, own, own_length)
+    consumer, consumer_length = own, _NONE
+    if is_dead:
+        consumer, consumer_length = own + _DLQ_LENGTH, own_length - _DLQ_LENGTH
+    found, length = own, _NONE
+    if not is_retry and not is_dead:
+        found, length = _without_group(window, real[0], real[1], group[0], group[1], consumer, consumer_length)
+    if length < 0:
+        found, length = _without_group(window, retry[0], retry[1], group[0], group[1], consumer, consumer_length)
+    if length < 0:
+        found, length = _without_group(window, dead[0], dead[1], group[0], group[1], consumer, consumer_length)
+    if length < 0 and is_retry:
+        found, length = _without_group(window, own, own_length, group[0], group[1], consumer, consumer_length)
+    return found, length
