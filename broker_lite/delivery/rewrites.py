@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from commitlake.schemas.layouts.numbers import INT64_MAX, parse_int
+from commitlake.schemas.layouts.numbers import parse_int
 from commitlake.schemas.layouts.rocketmq import properties as props
 from commitlake.schemas.layouts.rocketmq.commitlog import Message, NewMessage
 from commitlake.schemas.layouts.rocketmq.hosts import Host
@@ -185,12 +185,6 @@ def finish(half: Message, now_ms: int, broker: Host) -> NewMessage:
         queue_id=half.queue_id,
         properties=((props.WAIT, "true"), (props.TAGS, FINISHED_TAG)),
     )
-
-
-def finished_offsets(body: bytes) -> list[int]:
-    """The queue offsets of half messages that a mark names, in any version's form: `3`, `3,` or `0,1,3,`."""
-    numbers = [parse_int(part, 0, INT64_MAX) for part in body.decode("ascii", "replace").split(",")]
-    return [number for number in numbers if number is not None]
 
 
 def _real_place(message: NewMessage) -> dict[str, str]:

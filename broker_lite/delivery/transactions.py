@@ -23,8 +23,8 @@ from commitlake.schemas.layouts.numbers import parse_int
 from commitlake.schemas.layouts.rocketmq import properties as props
 from commitlake.schemas.layouts.rocketmq.commitlog import Message, NewMessage
 from commitlake.schemas.layouts.rocketmq.topics import HALF_TOPIC, OP_TOPIC
+from commitlake.schemas.layouts.rocketmq.transactions import TRANSACTION_GROUP, finished_offsets
 
-GROUP = "CID_RMQ_SYS_TRANS"
 QUEUE_ID = 0
 IMMUNITY_SECONDS = "CHECK_IMMUNITY_TIME_IN_SECONDS"
 _MAX_NUMBER = 10**9 - 1
@@ -45,10 +45,10 @@ class Transactions:
         self._newest: dict[int, int] = {}
         self._older: dict[int, list[int]] = {}
         for number, mark in whole_messages(store, OP_TOPIC, QUEUE_ID, self._op_progress):
-            self._note(number, rewrites.finished_offsets(mark.body) if mark else [])
+            self._note(number, finished_offsets(mark.body) if mark else [])
 
     def _progress(self, topic: str) -> int:
-        progress = self._store.config.consumer_offsets.get(topic, GROUP, QUEUE_ID) or 0
+        progress = self._store.config.consumer_offsets.get(topic, TRANSACTION_GROUP, QUEUE_ID) or 0
         return min(max(progress, self._store.min_offset(topic, QUEUE_ID)), self._store.max_offset(topic, QUEUE_ID))
 
     def _undecided(self, number: int) -> Message | None:
@@ -229,8 +229,8 @@ class Transactions:
             del self._marks[self._op_progress]
             self._op_progress += 1
         offsets = self._store.config.consumer_offsets
-        offsets.commit(HALF_TOPIC, GROUP, QUEUE_ID, self._half_progress)
-        offsets.commit(OP_TOPIC, GROUP, QUEUE_ID, self._op_progress)
+        offsets.commit(HALF_TOPIC, TRANSACTION_GROUP, QUEUE_ID, self._half_progress)
+        offsets.commit(OP_TOPIC, TRANSACTION_GROUP, QUEUE_ID, self._op_progress)
 
 
 def _is_too_young(half: Message, now_ms: int, timeout_ms: int) -> bool:

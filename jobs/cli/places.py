@@ -12,12 +12,12 @@ from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.permissions import check_lake_is_readable
 
 _LAKE = "the lake: a folder, or s3://bucket/prefix"
-_BODIES = "where the packs of bodies are: a folder, or s3://bucket/prefix (default: 'bodies' in the lake)"
+BODIES_HELP = "where the packs of bodies are: a folder, or s3://bucket/prefix (default: 'bodies' in the lake)"
 _ENDPOINT = "object store other than Amazon's (default: AWS_ENDPOINT_URL_S3); credentials as for any AWS tool"
 _REGION = "region of the bucket (default: AWS_REGION, or that of the profile)"
 
 
-def add_place_arguments(parser: argparse.ArgumentParser, lake: str = _LAKE, bodies: str = _BODIES) -> None:
+def add_place_arguments(parser: argparse.ArgumentParser, lake: str = _LAKE, bodies: str = BODIES_HELP) -> None:
     """Add `--lake`, `--bodies`, `--s3-endpoint` and `--s3-region`.
 
     Args:

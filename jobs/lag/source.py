@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import argparse
 import datetime
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.connectors.lake.archive_log import read_last_commit
+from commitlake.connectors.lake.paths import LakePaths
+from commitlake.jobs.cli.broker_conf import BROKER_PLACEHOLDER, read_store_conf
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.damaged_files import naming_damaged_files
 from commitlake.jobs.cli.lake_names import check_brokers
 from commitlake.jobs.cli.layouts import layout_of
-from commitlake.jobs.cli.names import did_you_mean
-from commitlake.jobs.cli.places import lake_of
-from commitlake.pipelines.lag.answer import Answer, lag_of_lake, lag_of_store
+from commitlake.jobs.cli.names import did_you_mean, some_names
+from commitlake.jobs.cli.places import bodies_of, lake_of
+from commitlake.pipelines.lag.answer import Answer, Given, lag_of_lake, lag_of_store
 from commitlake.pipelines.lag.measure import Choice
 from commitlake.pipelines.lag.wanted import Wanted
 from commitlake.pipelines.snapshot.progress import GroupTopic
@@ -37,18 +42,23 @@ def measure_lag(arguments: argparse.Namespace) -> Answer:
     """
     choice = Choice(frozenset(_given(arguments, "group")), frozenset(_given(arguments, "topic")))
     brokers = _given(arguments, "broker")
-    filters = _filters(_given(arguments, "filter"))
+    given = Given(_filters(_given(arguments, "filter")))
     if arguments.lake is not None:
         lake = lake_of(arguments)
         check_brokers(lake, brokers)
+        delays = _delays(arguments.broker_conf, brokers or _archived(lake))
+        given = replace(given, delay_levels_ms=delays, bodies=bodies_of(arguments, lake))
         with naming_damaged_files(lake, _READ):
-            return lag_of_lake(lake, getattr(arguments, "at", None), choice, brokers, filters)
+            return lag_of_lake(lake, getattr(arguments, "at", None), choice, brokers, given)
+    if arguments.bodies is not None:
+        raise JobError("--bodies goes with --lake", "a store has its bodies in its log")
     stores = find_stores(arguments.store, None, layout_of(arguments).formats)
     stores = [store for store in stores if not brokers or store.broker in brokers]
     if not stores:
         raise JobError(f"--broker: {arguments.store} gives no store of that name")
     now = datetime.datetime.now(datetime.UTC)
-    answers = [lag_of_store(store, now, choice, filters) for store in stores]
+    given = replace(given, delay_levels_ms=_delays(arguments.broker_conf, [store.broker for store in stores]))
+    answers = [lag_of_store(store, now, choice, given) for store in stores]
     return Answer(
         [row for answer in answers for row in answer.rows],
         [sentence for answer in answers for sentence in answer.missing],
@@ -65,6 +75,26 @@ def unknown_names(arguments: argparse.Namespace, answer: Answer) -> list[str]:
         for asked in _given(arguments, name)
         if names and asked not in names
     ]
+
+
+def _archived(lake: LakePaths) -> list[str]:
+    last = read_last_commit(lake.messages)
+    return [] if last is None else sorted(last.stores)
+
+
+def _delays(conf: str | None, brokers: Sequence[str]) -> dict[str, Sequence[int]]:
+    """Return the delay levels of each broker whose settings are given and set them.
+
+    Raises:
+        JobError: One file is given for several brokers, or it cannot be read.
+    """
+    if conf is None:
+        return {}
+    if len(brokers) > 1 and BROKER_PLACEHOLDER not in conf:
+        hint = f"write {BROKER_PLACEHOLDER} for the broker's name, or choose one with --broker"
+        raise JobError(f"--broker-conf {conf}: expected one file for each of {some_names(brokers)}", hint)
+    found = {broker: read_store_conf(conf, broker).delay_levels_ms for broker in brokers}
+    return {broker: levels for broker, levels in found.items() if levels}
 
 
 def _given(arguments: argparse.Namespace, name: str) -> list[Any]:

@@ -91,7 +91,7 @@ def _changes(known: dict[Key, str], store: Store) -> Iterator[tuple[Key, str | N
     for kind, found in (
         (TOPIC, _table(root, TOPICS, TABLE)),
         (GROUP, _table(root, GROUPS, GROUPS_TABLE)),
-        (SETTING, _settings(root, store)),
+        (SETTING, settings_of(store)),
     ):
         if found is None:
             continue
@@ -119,10 +119,11 @@ def _json(value: object) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
-def _settings(root: Path, store: Store) -> dict[str, Any]:
-    """Return what the files of a store tell of its broker's settings."""
-    if not store.format.has_archived_settings:
+def settings_of(store: Store) -> dict[str, Any]:
+    """Return what the files of a store tell of its broker's settings; nothing of a store in an object store."""
+    if not store.format.has_archived_settings or "://" in store.root:
         return {}
+    root = Path(store.root).parent
     found: dict[str, Any] = {}
     if len(store.segments) > 1:  # the size of a single file may be that of a cut copy
         found["segment_size_bytes"] = segment_size(store)

@@ -4,11 +4,14 @@ The modules:
 
     offsets.py         where groups were at a time, from snapshots, with bounds between two of them
     wanted.py          which messages a group wants, from its subscription
+    messages.py        what counts ask of messages, and messages give to counts
     counting.py        counts messages behind, batch by batch
+    queues.py          where queues begin and end, also of topics that were deleted and made again
     lake_messages.py   the messages of a lake
-    store_messages.py  the messages of a store
+    store_messages.py  the messages of a store, by the entries of its queues or from its log
     verdicts.py        how a group does: ok, slow, stalled, stopped, rewound, lost
-    waiting.py         delay levels, timers and half messages
+    waiting.py         delay levels and timers
+    halves.py          half messages of transactions in flight
     measure.py         the rows of groups
     answer.py          all stores of a lake, or of a path
 

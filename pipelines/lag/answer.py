@@ -3,26 +3,48 @@
 from __future__ import annotations
 
 import datetime
+import logging
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from commitlake.connectors.formats.engine.errors import IndexMismatchError
 from commitlake.connectors.formats.engine.stores import Store
 from commitlake.connectors.lake.archive_log import read_last_commit
 from commitlake.connectors.lake.paths import LakePaths
 from commitlake.connectors.lake.reader import open_table
 from commitlake.connectors.lake.snapshot_tables import OFFSETS, SUBSCRIBED, open_snapshots, snapshot_brokers
 from commitlake.connectors.lake.store_config import SETTING, read_store_config
+from commitlake.pipelines.archive.store_config import settings_of
+from commitlake.pipelines.lag.halves import HalfLag
 from commitlake.pipelines.lag.lake_messages import LakeMessages
-from commitlake.pipelines.lag.measure import Choice, Lag, measure_groups
+from commitlake.pipelines.lag.measure import Choice, GroupLag, Lag, what_is_missing
+from commitlake.pipelines.lag.messages import Messages
 from commitlake.pipelines.lag.offsets import Moment, OffsetAt, offsets_at
+from commitlake.pipelines.lag.queues import Times
 from commitlake.pipelines.lag.store_messages import StoreMessages
 from commitlake.pipelines.lag.subscriptions import SubscribedAt, Subscriptions, subscriptions_at
-from commitlake.pipelines.lag.waiting import measure_waiting
+from commitlake.pipelines.lag.waiting import DelayLag, DelayLevels, TimerLag
 from commitlake.pipelines.lag.wanted import Wanted
 from commitlake.pipelines.snapshot.files import read_store_progress
 from commitlake.pipelines.snapshot.progress import GroupTopic, OffsetKind, Position
-from commitlake.pipelines.verify.observed_delays import archived_levels
-from commitlake.schemas.layouts.rocketmq.delay_levels import DEFAULT_DELAY_LEVELS_MS
+from commitlake.pipelines.verify.observed_delays import known_levels, with_observed
+
+_LOGGER = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What the user states.
+
+    Attributes:
+        filters: Subscriptions, which go before what is known.
+        delay_levels_ms: By store, delays of levels 1, 2, 3, …, which go before what is known.
+        bodies: Root of a lake's packs, if they are not in the lake's own folder.
+    """
+
+    filters: Mapping[GroupTopic, Wanted] = field(default_factory=dict)
+    delay_levels_ms: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    bodies: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +67,7 @@ def lag_of_lake(
     at: datetime.datetime | None,
     choice: Choice,
     brokers: Collection[str] = (),
-    given: Mapping[GroupTopic, Wanted] | None = None,
+    given: Given | None = None,
 ) -> Answer:
     """Return the lag of a lake's stores.
 
@@ -54,12 +76,13 @@ def lag_of_lake(
         at: The time; None for each store's last snapshot.
         choice: Which groups and topics.
         brokers: Which stores; all where empty.
-        given: Subscriptions that the user states.
+        given: What the user states.
 
     Raises:
         LakeError: There is no lake.
         QueryError: A table cannot be read.
     """
+    given = given or Given()
     messages = open_table(lake, "messages")
     offsets, subscribed = open_snapshots(lake, OFFSETS), open_snapshots(lake, SUBSCRIBED)
     last = read_last_commit(lake.messages)
@@ -76,13 +99,57 @@ def lag_of_lake(
         when = moments[OffsetKind.GROUP].at
         positions |= _all_groups(moments[OffsetKind.GROUP])
         subscriptions = Subscriptions() if subscribed is None else subscriptions_at(subscribed, broker, when)
-        subscriptions = subscriptions.with_given(given or {})
-        store = LakeMessages(messages, broker)
-        rows += measure_groups(moments[OffsetKind.GROUP], store, subscriptions, choice, archived.get(broker, 0))
-        if not choice.groups and not choice.topics:
-            levels = archived_levels(read_store_config(lake, broker, when).of_kind(SETTING))
-            rows += measure_waiting(moments, store, levels or DEFAULT_DELAY_LEVELS_MS)
+        levels = _levels(given.delay_levels_ms.get(broker), _settings(lake, broker, when))
+        store = LakeMessages(messages, broker, given.bodies or lake.bodies)
+        known_until = archived.get(broker, 0)
+        rows += _measure(moments, store, subscriptions.with_given(given.filters), choice, levels, known_until)
     return Answer(rows, missing, positions)
+
+
+def _settings(lake: LakePaths, broker: str, at: datetime.datetime) -> Mapping[str, object]:
+    return read_store_config(lake, broker, at).of_kind(SETTING)
+
+
+def _levels(stated_ms: Sequence[int] | None, settings: Mapping[str, object]) -> DelayLevels:
+    """Return a broker's delay levels: those that the user states, else those that its store shows."""
+    if stated_ms:
+        return DelayLevels(stated_ms, range(1, len(stated_ms) + 1))
+    known = known_levels(settings)
+    return DelayLevels(with_observed(known), known)
+
+
+def _measure(
+    moments: Mapping[OffsetKind, Moment],
+    messages: Messages,
+    subscriptions: Subscriptions,
+    choice: Choice,
+    levels: DelayLevels,
+    archived_until: int | None = None,
+) -> list[Lag]:
+    """Return the rows of a store.
+
+    Args:
+        moments: What is known of the store's offsets.
+        messages: Its messages.
+        subscriptions: What its groups want.
+        choice: Which groups and topics; what the broker holds back is measured where all are wanted.
+        levels: Its delay levels.
+        archived_until: Physical offset up to which `messages` has the log; None where that is all of it.
+    """
+    moment = moments[OffsetKind.GROUP]
+    missing = what_is_missing(moment, archived_until)
+    groups = GroupLag(moment, subscriptions, choice, missing)
+    parts: list[GroupLag | DelayLag | TimerLag | HalfLag] = [groups]
+    if not choice.groups and not choice.topics:
+        if delays := moments.get(OffsetKind.DELAY):
+            parts.append(DelayLag(delays, levels, what_is_missing(delays, archived_until)))
+        timers = moments.get(OffsetKind.TIMER_TIME)
+        timers_missing = what_is_missing(timers or moment, archived_until)
+        parts.append(TimerLag(moment.broker, timers, moments.get(OffsetKind.TIMER), moment.at, timers_missing))
+        parts.append(HalfLag(moment, missing))
+    times = Times(moment.at, moment.compared_at, moment.log_start)
+    spans = messages.measure(times, groups.topics, [count for part in parts for count in part.counts])
+    return [row for part in parts for row in part.rows(spans)]
 
 
 def _all_groups(moment: Moment) -> set[Position]:
@@ -95,22 +162,19 @@ def _no_snapshot(broker: str, at: datetime.datetime | None) -> str:
     return f"{broker}: the lake has no snapshot of its groups{when}, so their lag is not known"
 
 
-def lag_of_store(
-    store: Store,
-    now: datetime.datetime,
-    choice: Choice,
-    given: Mapping[GroupTopic, Wanted] | None = None,
-    delay_levels_ms: Sequence[int] = DEFAULT_DELAY_LEVELS_MS,
-) -> Answer:
+def lag_of_store(store: Store, now: datetime.datetime, choice: Choice, given: Given | None = None) -> Answer:
     """Return the lag of a store's groups, as its own files tell.
 
     Args:
         store: In a folder of this machine.
         now: The time.
         choice: Which groups and topics.
-        given: Subscriptions that the user states.
-        delay_levels_ms: Delays of levels 1, 2, 3, …
+        given: What the user states.
+
+    Raises:
+        CommitLogError: The log cannot be read.
     """
+    given = given or Given()
     progress = read_store_progress(store, now)
     if progress is None or OffsetKind.GROUP not in progress.taken:
         why = (
@@ -137,9 +201,11 @@ def lag_of_store(
         key: SubscribedAt(Wanted.of(one.expression_type or "", one.expression or ""))
         for key, one in progress.subscriptions.items()
     }
-    subscriptions = Subscriptions(found).with_given(given or {})
-    messages = StoreMessages(store)
-    rows = measure_groups(moments[OffsetKind.GROUP], messages, subscriptions, choice)
-    if not choice.groups and not choice.topics:
-        rows += measure_waiting(moments, messages, delay_levels_ms)
+    subscriptions = Subscriptions(found).with_given(given.filters)
+    levels = _levels(given.delay_levels_ms.get(store.broker), settings_of(store))
+    try:
+        rows = _measure(moments, StoreMessages(store), subscriptions, choice, levels)
+    except IndexMismatchError as error:
+        _LOGGER.warning("%s; the log itself is read", error)
+        rows = _measure(moments, StoreMessages(store, use_indexes=False), subscriptions, choice, levels)
     return Answer(rows, [], _all_groups(moments[OffsetKind.GROUP]))

@@ -1,13 +1,14 @@
 """Counts the messages behind each place in a queue, batch by batch, in any order of batches.
 
 A cursor is a place in a queue and a choice of messages: those at or after its offset that are wanted are behind it. One
-pass over the messages serves any number of cursors; memory is bounded by cursors and queues, not by messages.
+pass over the messages serves any number of cursors: those of a queue with the same choice are counted together, by
+halving. Memory is bounded by cursors and queues, not by messages.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -18,8 +19,10 @@ import pyarrow.compute as pc
 from commitlake.connectors.arrays import Array
 from commitlake.pipelines.lag.wanted import ALL, Wanted
 
-COLUMNS = ("topic", "queue_id", "queue_offset", "size", "store_timestamp")
+COLUMNS = ("physical_offset", "topic", "queue_id", "queue_offset", "size", "store_timestamp")
 """What every batch has; `tags` and `properties` where a choice needs them."""
+_NONE = np.iinfo(np.int64).max
+"""Stands for an offset or a time that is not known yet: larger than all."""
 
 
 class Queue(NamedTuple):
@@ -38,11 +41,13 @@ class Cursor:
         queue: Which queue.
         offset: Messages from here on count.
         wanted: Which of them.
+        until_ms: Messages that were stored later do not count, ms since 1970; None for all.
     """
 
     queue: Queue
     offset: int
     wanted: Wanted = ALL
+    until_ms: int | None = None
 
 
 @dataclass(slots=True)
@@ -62,47 +67,162 @@ class Behind:
     next_time_ms: int | None = None
 
 
-class BacklogCounter:
-    """Counts.
+class _Places:
+    """The cursors of one queue that have the same choice, and what was counted behind each."""
 
-    Args:
-        cursors: The places; equal ones are counted once.
-        until_ms: Messages that were stored later do not count, ms since 1970.
+    def __init__(self, cursors: Iterable[Cursor]) -> None:
+        self.cursors = sorted(cursors, key=lambda cursor: cursor.offset)
+        self.offsets = np.array([cursor.offset for cursor in self.cursors], np.int64)
+        self.messages = np.zeros(len(self.offsets), np.int64)
+        self.bytes = np.zeros(len(self.offsets), np.int64)
+        self.next_offset = np.full(len(self.offsets), _NONE)
+        self.next_time = np.full(len(self.offsets), _NONE)
+        self.next_physical = np.full(len(self.offsets), _NONE)
+
+    def add(self, offsets: Array, sizes: Array, physical: Array, times: Array | None) -> None:
+        """Count messages.
+
+        Args:
+            offsets: Queue offsets, in any order.
+            sizes: Bytes of the records.
+            physical: Their physical offsets.
+            times: When they were stored; None where that is not known.
+        """
+        if (offsets[1:] < offsets[:-1]).any():
+            order = np.argsort(offsets, kind="stable")
+            offsets, sizes, physical = offsets[order], sizes[order], physical[order]
+            times = None if times is None else times[order]
+        first = np.searchsorted(offsets, self.offsets)
+        before = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
+        self.messages += len(offsets) - first
+        self.bytes += before[-1] - before[first]
+        row = np.minimum(first, len(offsets) - 1)
+        is_next = (first < len(offsets)) & (offsets[row] < self.next_offset)
+        self.next_offset[is_next] = offsets[row][is_next]
+        self.next_physical[is_next] = physical[row][is_next]
+        self.next_time[is_next] = _NONE if times is None else times[row][is_next]
+
+    def behind(self) -> Iterable[tuple[Cursor, Behind]]:
+        """Yield what was counted."""
+        for place, cursor in enumerate(self.cursors):
+            offset, time = int(self.next_offset[place]), int(self.next_time[place])
+            yield (
+                cursor,
+                Behind(
+                    int(self.messages[place]),
+                    int(self.bytes[place]),
+                    None if offset == _NONE else offset,
+                    None if time == _NONE else time,
+                ),
+            )
+
+
+class BacklogCounter:
+    """Counts what is behind cursors.
+
+    Attributes:
+        starts: The queues, each with the smallest offset of its cursors.
+        columns: The columns that batches must have.
+        until_ms: Messages that were stored later do not count, ms since 1970; None for all.
+        since_ms: None: how old a message is does not matter.
+        log_start: Records that begin before this physical offset do not count: the broker has deleted them.
     """
 
-    def __init__(self, cursors: Iterable[Cursor], until_ms: int | None = None) -> None:
-        self.behind: dict[Cursor, Behind] = {cursor: Behind() for cursor in cursors}
-        self._until_ms = until_ms
-        self._of_queue: dict[Queue, list[Cursor]] = defaultdict(list)
-        for cursor in self.behind:
-            self._of_queue[cursor.queue].append(cursor)
+    def __init__(self, cursors: Iterable[Cursor], until_ms: int | None = None, log_start: int | None = None) -> None:
+        self.until_ms = until_ms
+        self.since_ms: int | None = None
+        self.log_start = log_start
+        self._floors: Mapping[Queue, int] = {}
+        cursors = set(cursors)
+        chosen: dict[Queue, dict[tuple[Wanted, int | None], list[Cursor]]] = defaultdict(lambda: defaultdict(list))
+        for cursor in cursors:
+            chosen[cursor.queue][cursor.wanted, cursor.until_ms].append(cursor)
+        self._places = {
+            queue: {choice: _Places(some) for choice, some in choices.items()} for queue, choices in chosen.items()
+        }
+        self.starts: Mapping[Queue, int] = {
+            queue: min(int(places.offsets[0]) for places in choices.values()) for queue, choices in self._places.items()
+        }
+        wanted = {cursor.wanted for cursor in cursors}
+        self.columns: Collection[str] = (
+            *COLUMNS,
+            *(["tags"] if any(choice.tags is not None for choice in wanted) else []),
+            *(["properties"] if any(choice.needs_properties for choice in wanted) else []),
+        )
+
+    def takes_entries(self, topic: str) -> bool:
+        """Return whether every cursor in a topic takes all messages, whose entries in an index are then enough."""
+        return all(
+            wanted.takes_all and until_ms is None
+            for queue, choices in self._places.items()
+            if queue.topic == topic
+            for wanted, until_ms in choices
+        )
+
+    def begin_again(self, floors: Mapping[Queue, int]) -> None:
+        """Forget what was counted.
+
+        Args:
+            floors: For some queues, the physical offset before which their records do not count.
+        """
+        self._floors = floors
+        for choices in self._places.values():
+            for choice, places in choices.items():
+                choices[choice] = _Places(places.cursors)
 
     def add(self, broker: str, batch: pa.RecordBatch) -> None:
         """Count a batch of a store's messages."""
-        if self._until_ms is not None:
-            times = milliseconds(batch)
-            batch = batch.filter(pa.array(times <= self._until_ms))
-        if not batch.num_rows:
-            return
-        offsets = batch.column("queue_offset").to_numpy(zero_copy_only=False)
-        sizes = batch.column("size").to_numpy(zero_copy_only=False)
         times = milliseconds(batch)
-        chosen: dict[Wanted, Array] = {}
-        for queue, rows in rows_by_queue(broker, batch):
-            for cursor in self._of_queue.get(queue, ()):
-                wanted = cursor.wanted
-                if wanted not in chosen:
-                    chosen[wanted] = wanted.select(batch)
-                here = rows[(offsets[rows] >= cursor.offset) & chosen[wanted][rows]]
+        is_counted = np.ones(batch.num_rows, bool) if self.until_ms is None else times <= self.until_ms
+        physical = numbers(batch, "physical_offset")
+        if self.log_start is not None:
+            is_counted &= physical >= self.log_start
+        offsets, sizes = numbers(batch, "queue_offset"), numbers(batch, "size")
+        selected: dict[Wanted, Array] = {}
+        for queue, every_row in rows_by_queue(broker, batch):
+            rows = every_row
+            if queue in self._floors:
+                rows = rows[physical[rows] >= self._floors[queue]]
+            for (wanted, until_ms), places in self._places.get(queue, {}).items():
+                if wanted not in selected:
+                    selected[wanted] = is_counted & wanted.select(batch)
+                here = rows[selected[wanted][rows]]
+                if until_ms is not None:
+                    here = here[times[here] <= until_ms]
                 if len(here):
-                    self._count(self.behind[cursor], offsets[here], sizes[here], times[here])
+                    places.add(offsets[here], sizes[here], physical[here], times[here])
 
-    def _count(self, behind: Behind, offsets: Array, sizes: Array, times: Array) -> None:
-        behind.messages += len(offsets)
-        behind.bytes += int(sizes.sum(dtype=np.int64))
-        first = int(offsets.argmin())
-        if behind.next_offset is None or offsets[first] < behind.next_offset:
-            behind.next_offset, behind.next_time_ms = int(offsets[first]), int(times[first])
+    def add_entries(self, queue: Queue, offsets: Array, sizes: Array, physical: Array) -> None:
+        """Count messages of a queue that an index lists; see `takes_entries`."""
+        kept = physical >= max(self.log_start or 0, self._floors.get(queue, 0))
+        if kept.any():
+            for places in self._places.get(queue, {}).values():
+                places.add(offsets[kept], sizes[kept], physical[kept], None)
+
+    def find_times(self, time_of: Callable[[Queue, int, int], int]) -> None:
+        """Find out when the next message was stored, where only an index was read.
+
+        Args:
+            time_of: Returns the ms since 1970 of the message of a queue with a queue offset, at a physical offset.
+        """
+        known: dict[int, int] = {}
+        for queue, choices in self._places.items():
+            for places in choices.values():
+                for place in np.flatnonzero((places.next_offset != _NONE) & (places.next_time == _NONE)).tolist():
+                    physical = int(places.next_physical[place])
+                    if physical not in known:
+                        known[physical] = time_of(queue, int(places.next_offset[place]), physical)
+                    places.next_time[place] = known[physical]
+
+    @property
+    def behind(self) -> dict[Cursor, Behind]:
+        """What was counted behind each cursor."""
+        return {
+            cursor: behind
+            for choices in self._places.values()
+            for places in choices.values()
+            for cursor, behind in places.behind()
+        }
 
 
 def milliseconds(batch: pa.RecordBatch) -> Array:
@@ -112,8 +232,15 @@ def milliseconds(batch: pa.RecordBatch) -> Array:
     return np.asarray(times.to_numpy(zero_copy_only=False))
 
 
+def numbers(batch: pa.RecordBatch, name: str) -> Array:
+    """Return a column of whole numbers."""
+    return np.asarray(batch.column(name).to_numpy(zero_copy_only=False))
+
+
 def rows_by_queue(broker: str, batch: pa.RecordBatch) -> Iterable[tuple[Queue, Array]]:
     """Yield each queue of a batch with the numbers of its rows."""
+    if not batch.num_rows:
+        return
     topics = batch.column("topic")
     if not pa.types.is_dictionary(topics.type):
         topics = topics.dictionary_encode()

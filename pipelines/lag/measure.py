@@ -7,33 +7,19 @@ have had, at most what is behind the smallest.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
-import pyarrow as pa
-
-from commitlake.pipelines.lag.counting import COLUMNS, BacklogCounter, Behind, Cursor, Queue
+from commitlake.pipelines.lag.counting import BacklogCounter, Behind, Cursor, Queue
+from commitlake.pipelines.lag.messages import Count
 from commitlake.pipelines.lag.offsets import Moment, OffsetAt
-from commitlake.pipelines.lag.queues import QueueSpan, Times
+from commitlake.pipelines.lag.queues import QueueSpan
 from commitlake.pipelines.lag.subscriptions import SubscribedAt, Subscriptions
 from commitlake.pipelines.lag.verdicts import Judged, Movement, judge
 from commitlake.pipelines.lag.wanted import ALL, Wanted
 from commitlake.pipelines.snapshot.progress import GroupTopic, OffsetKind, Position
 from commitlake.schemas.layouts.rocketmq.topics import RETRY_PREFIX, is_system_group
 from commitlake.schemas.times import EPOCH, MILLISECOND, epoch_ms
-
-
-class Messages(Protocol):
-    """The messages of one store: `LakeMessages` or `StoreMessages`."""
-
-    def spans(self, times: Times, topics: Collection[str] | None = None) -> dict[Queue, QueueSpan]:
-        """Return where each queue begins and ends."""
-
-    def batches(
-        self, starts: Mapping[Queue, int], columns: Collection[str], until: datetime.datetime | None
-    ) -> Iterator[pa.RecordBatch]:
-        """Yield the messages of some queues from an offset on, others among them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,60 +96,48 @@ class Choice:
         )
 
 
-def measure_groups(
-    moment: Moment,
-    messages: Messages,
-    subscriptions: Subscriptions,
-    choice: Choice,
-    archived_until: int | None = None,
-) -> list[Lag]:
-    """Return a row for each group and queue of a store.
+class GroupLag:
+    """Measures the lag of the groups of a store.
 
     Args:
         moment: Where the groups are.
-        messages: The store's messages.
         subscriptions: What the groups want.
         choice: Which of them are of interest.
-        archived_until: Physical offset up to which `messages` has the log; None where that is all of it.
+        missing: A sentence on messages that may not be there; empty where all are.
 
-    Raises:
-        QueryError: A table cannot be read.
+    Attributes:
+        counts: What is to be counted.
     """
-    positions = {
-        position: offset
-        for position, offset in moment.offsets.items()
-        if position.kind == OffsetKind.GROUP and choice.takes(position)
-    }
-    times = Times(moment.at, moment.compared_at, moment.log_start)
-    spans = messages.spans(times, {position.topic for position in positions})
-    note = _what_is_missing(moment, archived_until)
-    plans = [
-        _Plan(
-            position,
-            offset,
-            _queue(moment, position),
-            spans.get(_queue(moment, position)),
-            _subscribed(position, subscriptions),
-        )
-        for position, offset in sorted(positions.items())
-    ]
-    cursors = [cursor for plan in plans for cursor in plan.cursors()]
-    counter = BacklogCounter(cursors, epoch_ms(moment.at))
-    starts: dict[Queue, int] = {}
-    for cursor in cursors:
-        starts[cursor.queue] = min(cursor.offset, starts.get(cursor.queue, cursor.offset))
-    filtering = [cursor.wanted for cursor in cursors]
-    columns = [
-        *COLUMNS,
-        *(["tags"] if any(wanted.tags is not None for wanted in filtering) else []),
-        *(["properties"] if any(wanted.needs_properties for wanted in filtering) else []),
-    ]
-    for batch in messages.batches(starts, columns, moment.at) if starts else ():
-        counter.add(moment.broker, batch)
-    return [plan.lag(moment, counter.behind, note) for plan in plans]
+
+    def __init__(self, moment: Moment, subscriptions: Subscriptions, choice: Choice, missing: str) -> None:
+        self._moment, self._missing = moment, missing
+        self._plans = [
+            _Plan(position, offset, queue_of(moment, position), _subscribed(position, subscriptions))
+            for position, offset in sorted(moment.offsets.items())
+            if position.kind == OffsetKind.GROUP and choice.takes(position)
+        ]
+        cursors = (cursor for plan in self._plans for cursor in plan.cursors())
+        self._counter = BacklogCounter(cursors, epoch_ms(moment.at), moment.log_start)
+        self.counts: Sequence[Count] = (self._counter,)
+
+    @property
+    def topics(self) -> frozenset[str]:
+        """The topics that the groups consume."""
+        return frozenset(plan.position.topic for plan in self._plans)
+
+    def rows(self, spans: Mapping[Queue, QueueSpan]) -> Iterator[Lag]:
+        """Yield a row for each group and queue.
+
+        Args:
+            spans: Where the queues of `topics` begin and end.
+        """
+        behind = self._counter.behind
+        for plan in self._plans:
+            yield plan.lag(self._moment, spans.get(plan.queue), behind, self._missing)
 
 
-def _queue(moment: Moment, position: Position) -> Queue:
+def queue_of(moment: Moment, position: Position) -> Queue:
+    """Return the queue of an offset."""
     return Queue(moment.broker, position.topic, position.queue_id)
 
 
@@ -175,8 +149,13 @@ def _subscribed(position: Position, subscriptions: Subscriptions) -> SubscribedA
     return found
 
 
-def _what_is_missing(moment: Moment, archived_until: int | None) -> str:
-    """Return a sentence on messages that were stored by the time and may not be here; empty where all are."""
+def what_is_missing(moment: Moment, archived_until: int | None) -> str:
+    """Return a sentence on messages that were stored by the time and may not be there; empty where all are.
+
+    Args:
+        moment: What is known of the time.
+        archived_until: Physical offset up to which the log is there; None where that is all of it.
+    """
     if archived_until is None:
         return ""
     if moment.at != moment.taken and moment.taken_next is None:
@@ -199,24 +178,21 @@ class _Plan:
     position: Position
     offset: OffsetAt
     queue: Queue
-    span: QueueSpan | None
     subscribed: SubscribedAt
 
     def _start(self, offset: int) -> Cursor:
-        first = self.span.first if self.span is not None else None
-        return Cursor(self.queue, max(offset, first or 0), self.subscribed.wanted)
+        return Cursor(self.queue, offset, self.subscribed.wanted)
 
     def cursors(self) -> Iterator[Cursor]:
-        """Yield the places behind which messages are to be counted: none where nothing is behind."""
+        """Yield the places behind which messages are to be counted."""
         for offset in {self.offset.low, self.offset.high}:
-            if self.span is not None and offset is not None and offset < self.span.end:
+            if offset is not None:
                 yield self._start(offset)
 
-    def lag(self, moment: Moment, counted: Mapping[Cursor, Behind], missing: str) -> Lag:
+    def lag(self, moment: Moment, span: QueueSpan | None, counted: Mapping[Cursor, Behind], missing: str) -> Lag:
         """Return the row."""
-        nothing = Behind()
-        most = counted.get(self._start(self.offset.low), nothing)
-        least = nothing if self.offset.high is None else counted.get(self._start(self.offset.high), nothing)
+        most = counted[self._start(self.offset.low)]
+        least = Behind() if self.offset.high is None else counted[self._start(self.offset.high)]
         next_time = None if most.next_time_ms is None else EPOCH + most.next_time_ms * MILLISECOND
         subscribed = self.subscribed
         movement = Movement(
@@ -226,8 +202,13 @@ class _Plan:
             seconds=0.0 if moment.compared_at is None else (moment.taken - moment.compared_at).total_seconds(),
             has_members=None if subscribed.members is None else subscribed.members > 0,
         )
-        judged = judge(self.span, movement, most.messages, next_time, moment.at, is_complete=not missing)
+        judged = judge(span, movement, most.messages, next_time, moment.at, is_complete=not missing)
         notes = [judged.reason, subscribed.note, missing]
+        if span is not None and span.floor is not None:
+            notes.append(
+                f"queue offsets begin again at physical offset {span.floor}; messages that were stored before do not "
+                "count: the topic was deleted and made again"
+            )
         broadcasts = subscribed.message_model == "BROADCASTING"
         if broadcasts:
             notes.append("the group broadcasts: its clients keep their own offsets")
@@ -240,7 +221,7 @@ class _Plan:
             queue_id=self.position.queue_id,
             as_of=moment.at,
             offset=self.offset,
-            end=None if self.span is None else self.span.end,
+            end=None if span is None else span.end,
             messages=Bounds(least.messages, most.messages if is_all else None),
             bytes=Bounds(least.bytes, most.bytes if is_all else None),
             seconds=Bounds(_waited(least, moment), _waited(most, moment) if is_all or most.messages else None),

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Mapping
 from dataclasses import dataclass
+
+import numpy as np
+
+from commitlake.connectors.arrays import Array
+from commitlake.pipelines.lag.counting import Queue
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +35,50 @@ class QueueSpan:
         first: Offset of the first message that the broker still has, the end where it has none; None where not known.
         end: Offset of the next message.
         compared_end: The end at the earlier time; None where that is not known.
+        floor: Physical offset of the first record after the topic was made again; None where it never was.
     """
 
     first: int | None
     end: int
     compared_end: int | None = None
+    floor: int | None = None
+
+
+class SpanFinder:
+    """Finds where queues begin and end from messages that come in the order of the log.
+
+    Within a queue, offsets rise. Where they begin again, the topic was deleted and made again: the log still has the
+    older messages, but the broker has forgotten them, and no group can consume them.
+    """
+
+    def __init__(self) -> None:
+        self._found: dict[Queue, QueueSpan] = {}
+
+    def add(self, queue: Queue, offsets: Array, physical: Array) -> None:
+        """Look at messages of a queue.
+
+        Args:
+            queue: The queue.
+            offsets: Their offsets in it.
+            physical: Their physical offsets, rising.
+        """
+        if not len(offsets):
+            return
+        known = self._found.get(queue)
+        before = np.concatenate([[known.end - 1 if known else -1], offsets[:-1]])
+        restarts = np.flatnonzero(offsets <= before)
+        if len(restarts):
+            offsets, physical = offsets[restarts[-1] :], physical[restarts[-1] :]
+            known = QueueSpan(int(offsets[0]), 0, floor=int(physical[0]))
+        first = int(offsets[0]) if known is None else known.first
+        self._found[queue] = QueueSpan(first, int(offsets[-1]) + 1, floor=known.floor if known else None)
+
+    @property
+    def found(self) -> Mapping[Queue, QueueSpan]:
+        """The queues that have a message."""
+        return self._found
+
+    @property
+    def floors(self) -> Mapping[Queue, int]:
+        """The queues of topics that were made again, each with the physical offset of its first record since."""
+        return {queue: span.floor for queue, span in self._found.items() if span.floor is not None}

@@ -1,31 +1,36 @@
 """The messages of a store's own log, for counting what is behind where nothing is archived.
 
-The log is read by the compiled reader; where topics are few, by the broker's queues, as `commitlake explain` shows.
+Where all messages of a topic count, the entries of its queues are counted, and the log itself is not read, but for the
+segments that can hold newer messages, and for what the queues do not account for; see `engine.entry_plan`. All else is
+read once, whatever is counted in it. Where an entry does not fit the log, everything is read from the log.
 """
 
 from __future__ import annotations
 
-import datetime
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.batches import read_split
+from commitlake.connectors.formats.engine.entry_plan import in_log_order, plan_entries
+from commitlake.connectors.formats.engine.errors import IndexMismatchError
 from commitlake.connectors.formats.engine.filters import narrow
+from commitlake.connectors.formats.engine.index_answer import Answer
+from commitlake.connectors.formats.engine.log_records import LogRecords
 from commitlake.connectors.formats.engine.options import Mode, Options
-from commitlake.connectors.formats.engine.plan import Snapshot, take_snapshot
-from commitlake.connectors.formats.engine.read_plan import plan_snapshot
+from commitlake.connectors.formats.engine.plan import StoreRange, take_snapshot
 from commitlake.connectors.formats.engine.request import Request
 from commitlake.connectors.formats.engine.stores import Store
-from commitlake.pipelines.lag.counting import Queue, milliseconds, rows_by_queue
-from commitlake.pipelines.lag.queues import QueueSpan, Times
+from commitlake.pipelines.lag.counting import COLUMNS, BacklogCounter, Queue, milliseconds, numbers, rows_by_queue
+from commitlake.pipelines.lag.messages import BODY, Count
+from commitlake.pipelines.lag.queues import QueueSpan, SpanFinder, Times
 from commitlake.schemas.tables.messages import SOURCE
 from commitlake.schemas.times import epoch_ms
-
-_SPAN_COLUMNS = ("topic", "queue_id", "queue_offset", "store_timestamp")
 
 
 class StoreMessages:
@@ -33,66 +38,112 @@ class StoreMessages:
 
     Args:
         store: From `find_stores`.
+        use_indexes: Whether entries of the broker's queues are counted, and lead to records.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, *, use_indexes: bool = True) -> None:
         self._store = store
-        self._snapshot: Snapshot = take_snapshot([store])
+        self._use_indexes = use_indexes
+        self._range: StoreRange = take_snapshot([store]).ranges[store.broker]
+        self._records = LogRecords(store.segments, store.format)
 
-    @property
-    def log_end(self) -> int:
-        """Physical offset of the end of what is read."""
-        return self._snapshot.ranges[self._store.broker].end
+    def measure(self, times: Times, topics: Collection[str], counts: Sequence[Count]) -> dict[Queue, QueueSpan]:
+        """Give each count the messages that it needs; see `Messages.measure`.
 
-    def spans(self, times: Times, topics: Collection[str] | None = None) -> dict[Queue, QueueSpan]:
-        """Return where each queue begins and ends; see `LakeMessages.spans`."""
-        found: dict[Queue, tuple[int, int, int | None]] = {}
-        until = None if times.until is None else epoch_ms(times.until)
-        compared = None if times.compared_at is None else epoch_ms(times.compared_at)
-        for batch in self._read(_SPAN_COLUMNS, topics):
-            offsets, stored = batch.column("queue_offset").to_numpy(zero_copy_only=False), milliseconds(batch)
-            for queue, rows in rows_by_queue(self._store.broker, batch):
-                here = rows if until is None else rows[stored[rows] <= until]
-                if not len(here):
-                    continue
-                earlier = here[stored[here] <= compared] if compared is not None else here[:0]
-                span = (
-                    int(offsets[here].min()),
-                    int(offsets[here].max()),
-                    int(offsets[earlier].max()) if len(earlier) else None,
-                )
-                known = found.get(queue)
-                found[queue] = span if known is None else _joined(known, span)
-        return {
-            queue: QueueSpan(first, last + 1, None if earlier is None else earlier + 1)
-            for queue, (first, last, earlier) in found.items()
-        }
+        Raises:
+            IndexMismatchError: An entry of a queue does not fit the log.
+        """
+        until_ms = None if times.until is None else epoch_ms(times.until)
+        spans = self._read(until_ms, topics, counts)
+        if spans.floors:
+            backlogs = [count for count in counts if isinstance(count, BacklogCounter)]
+            for backlog in backlogs:
+                backlog.begin_again(spans.floors)
+            self._read(until_ms, topics, backlogs)
+        for count in counts:
+            if isinstance(count, BacklogCounter):
+                count.find_times(self._time_of)
+        return {queue: span for queue, span in spans.found.items() if queue.topic in topics}
 
-    def batches(
-        self, starts: Mapping[Queue, int], columns: Collection[str], until: datetime.datetime | None
-    ) -> Iterator[pa.RecordBatch]:
-        """Yield messages of some queues, from an offset on among others; see `LakeMessages.batches`."""
-        topics = {queue.topic for queue in starts}
-        latest = None if until is None else epoch_ms(until)
-        for batch in self._read(columns, topics):
-            wanted = np.ones(batch.num_rows, bool) if latest is None else milliseconds(batch) <= latest
-            yield batch.filter(pa.array(wanted))
-
-    def _read(self, columns: Collection[str], topics: Collection[str] | None) -> Iterator[pa.RecordBatch]:
-        if topics is not None and not topics:
-            return
+    def _read(self, until_ms: int | None, topics: Collection[str], counts: Sequence[Count]) -> SpanFinder:
+        """Read everything once, in the order of the log."""
+        spans = SpanFinder()
+        by_count = {queue.topic for count in counts for queue in count.starts}
         options = Options(
             path=self._store.root,
             mode=Mode.DROPMALFORMED,
-            topics=None if topics is None else frozenset(topics),
+            topics=frozenset({*topics} | by_count),
+            use_indexes=self._use_indexes,
         )
-        narrowing = narrow(options)
-        schema = to_arrow_schema(StructType([SOURCE[name] for name in columns]), timezone="UTC")
-        request = Request.of(options, narrowing.filters, schema)
-        for split in plan_snapshot([self._store], self._snapshot, options, narrowing).splits:
-            yield from read_split(split, request)
+        if not options.topics:
+            return spans
+        by_entry = {topic for topic in options.topics if all(_takes_entries(count, topic) for count in counts)}
+        # Messages that were stored after any of the times must not be counted by their entries.
+        limits = [limit for limit in (until_ms, *(count.until_ms for count in counts)) if limit is not None]
+        names = dict.fromkeys([*COLUMNS, *(name for count in counts for name in count.columns if name != BODY)])
+        schema = to_arrow_schema(StructType([SOURCE[name] for name in names]), timezone="UTC")
+        request = Request.of(options, narrow(options).filters, schema)
+        for plan in plan_entries(self._store, self._range, options, by_entry, min(limits, default=None)):
+            for part in in_log_order(plan):
+                if isinstance(part, Answer):
+                    for queue, offsets, sizes, physical in self._by_queue(part):
+                        spans.add(queue, offsets, physical)
+                        for count in counts:
+                            if isinstance(count, BacklogCounter):
+                                count.add_entries(queue, offsets, sizes, physical)
+                    continue
+                for batch in read_split(part, request):
+                    self._add_spans(spans, batch, until_ms)
+                    for count in counts:
+                        count.add(self._store.broker, self._with_bodies(batch, count))
+        return spans
+
+    def _add_spans(self, spans: SpanFinder, batch: pa.RecordBatch, until_ms: int | None) -> None:
+        offsets, physical = numbers(batch, "queue_offset"), numbers(batch, "physical_offset")
+        is_early = np.ones(batch.num_rows, bool) if until_ms is None else milliseconds(batch) <= until_ms
+        for queue, rows in rows_by_queue(self._store.broker, batch):
+            here = rows[is_early[rows]]
+            spans.add(queue, offsets[here], physical[here])
+
+    def _by_queue(self, entries: Answer) -> Iterator[tuple[Queue, Array, Array, Array]]:
+        """Yield each queue with the queue offsets, sizes and physical offsets of its entries."""
+        order = np.argsort(entries.queue_numbers, kind="stable")
+        edges = np.searchsorted(entries.queue_numbers[order], np.arange(len(entries.queues) + 1))
+        for number, (topic, queue_id) in enumerate(entries.queues):
+            rows = order[edges[number] : edges[number + 1]]
+            if len(rows):
+                queue = Queue(self._store.broker, topic, queue_id)
+                yield queue, entries.queue_offsets[rows], entries.sizes[rows], entries.offsets[rows]
+
+    def _time_of(self, queue: Queue, queue_offset: int, physical_offset: int) -> int:
+        """Return when a message was stored that an entry leads to.
+
+        Raises:
+            IndexMismatchError: It is another one, or none.
+        """
+        record = self._records.at(physical_offset)
+        row: dict[str, Any] = {} if record is None else self._store.format.rules.row_of(record, queue.broker)
+        if (row.get("topic"), row.get("queue_id"), row.get("queue_offset")) != (*queue[1:], queue_offset):
+            found = f"message {row['queue_offset']} of {row['topic']}/{row['queue_id']}" if row else "none"
+            raise IndexMismatchError(
+                f"{self._store.root}, physical offset {physical_offset}: expected message {queue_offset} of "
+                f"{queue.topic}/{queue.queue_id}, as its entry says, found {found}"
+            )
+        time: int = row["store_timestamp"]
+        return time
+
+    def _with_bodies(self, batch: pa.RecordBatch, count: Count) -> pa.RecordBatch:
+        """Return a batch as a count needs it: where it needs bodies, only its own topics', with their bodies."""
+        if BODY not in count.columns:
+            return batch
+        topics = pa.array(sorted({queue.topic for queue in count.starts}), pa.string())
+        batch = batch.filter(pa.compute.is_in(batch.column("topic").cast(pa.string()), value_set=topics))
+        found = [self._records.at(offset) for offset in numbers(batch, "physical_offset").tolist()]
+        bodies = pa.array([None if record is None else bytes(record.body) for record in found], pa.binary())
+        return batch.append_column(BODY, bodies)
 
 
-def _joined(one: tuple[int, int, int | None], other: tuple[int, int, int | None]) -> tuple[int, int, int | None]:
-    earlier = [compared for compared in (one[2], other[2]) if compared is not None]
-    return min(one[0], other[0]), max(one[1], other[1]), max(earlier, default=None)
+def _takes_entries(count: Count, topic: str) -> bool:
+    if isinstance(count, BacklogCounter):
+        return count.takes_entries(topic)
+    return all(queue.topic != topic for queue in count.starts)

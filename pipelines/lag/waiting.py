@@ -1,130 +1,227 @@
-"""Messages that a broker holds back: delay levels, timers, and half messages of transactions.
+"""Messages that a broker holds back for their time: delay levels and timers.
 
 What still waits for its time is not behind. What counts as behind is overdue: it should have been delivered by then.
-Half messages are different: they are in flight until their producer commits them, and the broker's offset tells only
-which ones are finished for certain.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import datetime
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
-from commitlake.pipelines.lag.counting import COLUMNS, BacklogCounter, Behind, Cursor, Queue, milliseconds
-from commitlake.pipelines.lag.measure import Bounds, Lag, Messages
+from commitlake.pipelines.lag.counting import COLUMNS, BacklogCounter, Behind, Cursor, Queue, milliseconds, numbers
+from commitlake.pipelines.lag.measure import Bounds, Lag, queue_of
+from commitlake.pipelines.lag.messages import Count
 from commitlake.pipelines.lag.offsets import Moment, OffsetAt
+from commitlake.pipelines.lag.queues import QueueSpan
 from commitlake.pipelines.lag.verdicts import Judged, Verdict
 from commitlake.pipelines.snapshot.progress import OffsetKind, Position
 from commitlake.schemas.layouts.rocketmq.delay_levels import DEFAULT_DELAY_LEVELS_MS
-from commitlake.schemas.layouts.rocketmq.properties import TIMER_OUT
-from commitlake.schemas.layouts.rocketmq.topics import HALF_TOPIC
+from commitlake.schemas.layouts.rocketmq.properties import REAL_TOPIC, TIMER_OUT
+from commitlake.schemas.layouts.rocketmq.topics import TIMER_TOPIC
 from commitlake.schemas.times import EPOCH, MILLISECOND, epoch_ms
 
-TRANSACTION_GROUP = "CID_RMQ_SYS_TRANS"
 _TIMER_DELETED = "TIMER_DEL_UNIQKEY"
 _OVERDUE = "the broker delivers later than it should"
+TIMER_WHEEL_MS = 8 * 86_400_000
+"""A timer that is not delivered was stored at most so long before: the wheel turns in seven days, and a message that
+waits longer is stored again on its way. Source: TimerMessageStore.TIMER_WHEEL_TTL_DAY (RocketMQ 5.5.0)."""
 
 
-def measure_waiting(
-    moments: Mapping[OffsetKind, Moment], messages: Messages, delay_levels_ms: Sequence[int] = DEFAULT_DELAY_LEVELS_MS
-) -> Iterator[Lag]:
-    """Yield a row for each delay level with a message that waits, one for the timers, and one for each half queue.
+@dataclass(frozen=True, slots=True)
+class DelayLevels:
+    """A broker's messageDelayLevel.
+
+    Attributes:
+        delays_ms: Delays of levels 1, 2, 3, …
+        known: Levels whose delay is told by a settings file or the store; those of the others are RocketMQ's defaults.
+    """
+
+    delays_ms: Sequence[int] = DEFAULT_DELAY_LEVELS_MS
+    known: Collection[int] = ()
+
+    def delay_ms(self, level: int) -> int:
+        """Return the delay of a level; of one beyond the last, that of the last one."""
+        return self.delays_ms[min(level, len(self.delays_ms)) - 1]
+
+    def assumption(self, level: int) -> str:
+        """Return words on where the delay of a level is from; empty where it is known."""
+        if level > len(self.delays_ms):
+            return f" (assumed, as of level {len(self.delays_ms)}, the last one that is known)"
+        return "" if level in self.known else " (assumed: RocketMQ's default; --broker-conf tells the broker's own)"
+
+
+class DelayLag:
+    """Measures what is overdue of each delay level with a message that waits.
 
     Args:
-        moments: What is known of the store's offsets.
-        messages: The store's messages.
-        delay_levels_ms: Delays of levels 1, 2, 3, …
+        moment: Where the broker is in its schedule queues.
+        levels: The delays.
+        missing: A sentence on messages that may not be there; empty where all are.
 
-    Raises:
-        QueryError: A table cannot be read.
+    Attributes:
+        counts: What is to be counted.
     """
-    if OffsetKind.DELAY in moments:
-        yield from _delay_levels(moments[OffsetKind.DELAY], messages, delay_levels_ms)
-    if OffsetKind.TIMER_TIME in moments:
-        yield from _timers(moments[OffsetKind.TIMER_TIME], messages)
-    if OffsetKind.GROUP in moments:
-        yield from _halves(moments[OffsetKind.GROUP], messages)
 
+    def __init__(self, moment: Moment, levels: DelayLevels, missing: str) -> None:
+        self._moment, self._levels, self._missing = moment, levels, missing
+        self._offsets = dict(sorted(moment.offsets.items()))
+        cursors = (
+            cursor
+            for position, offset in self._offsets.items()
+            for place in (offset.low, offset.high)
+            if place is not None
+            for cursor in (self._waiting(position, place), self._overdue(position, place))
+        )
+        self._counter = BacklogCounter(cursors, epoch_ms(moment.at), moment.log_start)
+        self.counts: Sequence[Count] = (self._counter,)
 
-def _delay_levels(moment: Moment, messages: Messages, delays: Sequence[int]) -> Iterator[Lag]:
-    found = {
-        position: offset for position, offset in sorted(moment.offsets.items()) if 0 <= position.queue_id < len(delays)
-    }
-    cursors = {position: Cursor(_queue(moment, position), offset.low) for position, offset in found.items()}
-    now = epoch_ms(moment.at)
-    waiting = BacklogCounter(cursors.values(), now)
-    overdue = {
-        position: BacklogCounter([cursor], now - delays[position.queue_id]) for position, cursor in cursors.items()
-    }
-    starts = {cursor.queue: cursor.offset for cursor in cursors.values()}
-    for batch in messages.batches(starts, COLUMNS, moment.at) if starts else ():
-        waiting.add(moment.broker, batch)
-        for counter in overdue.values():
-            counter.add(moment.broker, batch)
-    for position, cursor in cursors.items():
-        behind = waiting.behind[cursor]
-        if behind.messages:
-            delay_ms = delays[position.queue_id]
-            late = overdue[position].behind[cursor]
-            note = f"level {position.queue_id + 1}, {delay_ms // 1000} s; {behind.messages - late.messages} more wait"
-            due_ms = None if late.next_time_ms is None else late.next_time_ms + delay_ms
-            yield _row(moment, "delay", position, found[position], late, due_ms, note)
+    def _waiting(self, position: Position, offset: int) -> Cursor:
+        return Cursor(queue_of(self._moment, position), offset)
 
+    def _overdue(self, position: Position, offset: int) -> Cursor:
+        until_ms = epoch_ms(self._moment.at) - self._levels.delay_ms(position.queue_id + 1)
+        return Cursor(queue_of(self._moment, position), offset, until_ms=until_ms)
 
-def _timers(moment: Moment, messages: Messages) -> Iterator[Lag]:
-    for position, delivered in sorted(moment.offsets.items()):
-        queue = _queue(moment, position)
-        now = epoch_ms(moment.at)
-        keys: list[pa.Array] = []
-        dues: list[Array] = []
-        deleted: list[pa.Array] = []
-        for batch in messages.batches({queue: 0}, [*COLUMNS, "unique_key", "properties"], moment.at):
-            here = pc.and_(
-                pc.equal(batch.column("topic").cast(pa.string()), position.topic),
-                pa.array(milliseconds(batch) <= now),
+    def rows(self, _: Mapping[Queue, QueueSpan]) -> Iterator[Lag]:
+        """Yield the rows."""
+        counted = self._counter.behind
+        for position, offset in self._offsets.items():
+            waiting = counted[self._waiting(position, offset.low)].messages
+            if not waiting:
+                continue
+            late = counted[self._overdue(position, offset.low)]
+            least = Behind() if offset.high is None else counted[self._overdue(position, offset.high)]
+            level = position.queue_id + 1
+            delay_ms, assumption = self._levels.delay_ms(level), self._levels.assumption(level)
+            note = f"level {level}, {delay_ms // 1000} s{assumption}; {waiting - late.messages} more wait"
+            yield waiting_row(
+                self._moment,
+                "delay",
+                position,
+                offset,
+                (least, late),
+                tuple(None if one.next_time_ms is None else one.next_time_ms + delay_ms for one in (least, late)),
+                (note, self._missing),
+                is_complete=not self._missing,
             )
-            timers = batch.filter(here)
-            removed = _property(timers, _TIMER_DELETED)
-            deleted.append(removed.drop_null())
-            due = pc.cast(_property(timers, TIMER_OUT), pa.int64(), safe=False).fill_null(0)
-            pending = pc.and_(pc.greater_equal(due, delivered.low), removed.is_null())
-            keys.append(timers.column("unique_key").cast(pa.string()).filter(pending))
-            dues.append(np.asarray(due.filter(pending).to_numpy(zero_copy_only=False)))
-        if not keys:
-            continue
-        # A timer that is far away is stored again on its way, with the same key.
-        names, due = pa.concat_arrays(keys), np.concatenate(dues)
-        kept = ~np.asarray(pc.is_in(names, value_set=pa.concat_arrays(deleted)).to_numpy(zero_copy_only=False), bool)
-        _, first = np.unique(names.fill_null("").to_numpy(zero_copy_only=False).astype(str)[kept], return_index=True)
-        due = due[kept][first]
-        late = due[due <= now]
-        if len(due):
-            behind = Behind(messages=len(late))
-            note = f"{len(due) - len(late)} more wait for their time"
-            yield _row(moment, "timer", position, delivered, behind, int(late.min()) if len(late) else None, note)
 
 
-def _halves(moment: Moment, messages: Messages) -> Iterator[Lag]:
-    offsets = {
-        position: offset
-        for position, offset in sorted(moment.offsets.items())
-        if position.group == TRANSACTION_GROUP and position.topic == HALF_TOPIC
-    }
-    cursors = {position: Cursor(_queue(moment, position), offset.low) for position, offset in offsets.items()}
-    counter = BacklogCounter(cursors.values(), epoch_ms(moment.at))
-    starts = {cursor.queue: cursor.offset for cursor in cursors.values()}
-    for batch in messages.batches(starts, COLUMNS, moment.at) if starts else ():
-        counter.add(moment.broker, batch)
-    for position, cursor in cursors.items():
-        behind = counter.behind[cursor]
-        if behind.messages:
-            note = "half messages that the broker has not passed yet; some of them may be finished"
-            row = _row(moment, "half", position, offsets[position], behind, behind.next_time_ms, note)
-            yield row
+class TimerLag:
+    """Measures which timers are overdue.
+
+    Args:
+        broker: The store's name.
+        delivered: Up to which time the broker has delivered; None where that is not known.
+        entered: Which messages of the timer topic the broker has put on its wheel; None where that is not known.
+        at: The time of interest where it is not known.
+        missing: A sentence on messages that may not be there; empty where all are.
+
+    Attributes:
+        counts: What is to be counted.
+    """
+
+    def __init__(
+        self, broker: str, delivered: Moment | None, entered: Moment | None, at: datetime.datetime, missing: str
+    ) -> None:
+        self._moment = delivered or Moment(broker=broker, at=at, taken=at)
+        self._missing = missing
+        self._position = Position(OffsetKind.TIMER_TIME, "", TIMER_TOPIC, 0)
+        self._delivered = None if delivered is None else delivered.offsets.get(self._position)
+        now_ms = epoch_ms(self._moment.at)
+        self._low_ms = now_ms if self._delivered is None else self._delivered.low
+        on_wheel = min((offset.low for offset in entered.offsets.values()), default=None) if entered else None
+        since_ms = min(self._low_ms, now_ms) - TIMER_WHEEL_MS
+        self._timers = _Timers(queue_of(self._moment, self._position), self._low_ms, now_ms, since_ms, on_wheel)
+        self.counts: Sequence[Count] = (self._timers,)
+
+    def rows(self, _: Mapping[Queue, QueueSpan]) -> Iterator[Lag]:
+        """Yield a row where a timer waits."""
+        due = self._timers.due_ms()
+        if not len(due):
+            return
+        now_ms = epoch_ms(self._moment.at)
+        late = np.sort(due[due <= now_ms])
+        note = f"{len(due) - len(late)} more wait for their time"
+        if self._delivered is None:
+            why = (
+                "no snapshot tells how far this broker has come with its timers: a live broker does not, its files do "
+                "('snapshot --store', 'archive')"
+            )
+            offset, least = OffsetAt(0, None), late[:0]
+        else:
+            why, offset = "", self._delivered
+            least = late if offset.is_exact else late[:0] if offset.high is None else late[late >= offset.high]
+        yield waiting_row(
+            self._moment,
+            "timer",
+            self._position,
+            offset,
+            (Behind(len(least)), Behind(len(late))),
+            (min(least.tolist(), default=None), min(late.tolist(), default=None)),
+            (note, why, self._missing),
+            is_complete=not self._missing and self._delivered is not None,
+        )
+
+
+class _Timers:
+    """Collects the timers that are not delivered; see `Count`."""
+
+    columns: Collection[str] = (*COLUMNS, "unique_key", "properties")
+    log_start: int | None = None
+
+    def __init__(self, queue: Queue, delivered_ms: int, until_ms: int, since_ms: int, on_wheel: int | None) -> None:
+        self.starts: Mapping[Queue, int] = {queue: 0}
+        self.until_ms: int | None = until_ms
+        self.since_ms: int | None = since_ms
+        self._topic = queue.topic
+        self._now_ms, self._delivered_ms, self._on_wheel = until_ms, delivered_ms, on_wheel
+        self._names: list[pa.Array] = []
+        self._dues: list[Array] = []
+        self._deleted: list[pa.Array] = []
+
+    def add(self, _: str, batch: pa.RecordBatch) -> None:
+        """Collect the timers of a batch."""
+        is_here = pc.equal(batch.column("topic").cast(pa.string()), self._topic)
+        timers = batch.filter(pc.and_(is_here, pa.array(milliseconds(batch) <= self._now_ms)))
+        if not timers.num_rows:
+            return
+        deleted = _property(timers, _TIMER_DELETED)
+        self._deleted.append(deleted.drop_null())
+        due = _property(timers, TIMER_OUT)
+        due_ms = pc.cast(pc.if_else(pc.match_substring_regex(due, "^[0-9]{1,18}$"), due, "0"), pa.int64()).fill_null(0)
+        times = np.asarray(due_ms.to_numpy(zero_copy_only=False))
+        is_pending = times >= self._delivered_ms
+        if self._on_wheel is not None:  # one that came late is due at once, but for that it is not on the wheel yet
+            is_pending |= numbers(timers, "queue_offset") >= self._on_wheel
+        is_pending &= np.asarray(deleted.is_null().to_numpy(zero_copy_only=False))
+        kept = timers.filter(pa.array(is_pending))
+        keys = kept.column("unique_key").cast(pa.string())
+        # Without a key, a timer is told from the others by its place.
+        places = pc.cast(kept.column("queue_offset"), pa.string())
+        topics = _property(kept, REAL_TOPIC).fill_null("")
+        self._names.append(pc.binary_join_element_wise(topics, pc.coalesce(keys, places), "_"))
+        self._dues.append(times[is_pending])
+
+    def due_ms(self) -> Array:
+        """Return when each timer is due that is not delivered, and was not deleted."""
+        if not self._names:
+            return np.empty(0, np.int64)
+        names, due = pa.concat_arrays(self._names), np.concatenate(self._dues)
+        deleted = pa.concat_arrays(self._deleted)
+        # A deletion names a timer's topic and key, or the key alone (before 5.1.1).
+        keys = pc.replace_substring_regex(names, "^.*_([^_]*)$", r"\1")
+        is_deleted = pc.or_(pc.is_in(names, value_set=deleted), pc.is_in(keys, value_set=deleted))
+        kept = ~np.asarray(is_deleted.to_numpy(zero_copy_only=False), bool)
+        # One that is far away is stored again on its way, with the same key.
+        _, first = np.unique(names.to_numpy(zero_copy_only=False).astype(str)[kept], return_index=True)
+        times: Array = due[kept][first]
+        return times
 
 
 def _property(batch: pa.RecordBatch, name: str) -> pa.Array:
@@ -132,17 +229,33 @@ def _property(batch: pa.RecordBatch, name: str) -> pa.Array:
     return pc.map_lookup(properties, pa.scalar(name, properties.type.key_type), "last").cast(pa.string())
 
 
-def _queue(moment: Moment, position: Position) -> Queue:
-    return Queue(moment.broker, position.topic, position.queue_id)
-
-
-def _row(
-    moment: Moment, kind: str, position: Position, offset: OffsetAt, behind: Behind, due_ms: int | None, note: str
+def waiting_row(
+    moment: Moment,
+    kind: str,
+    position: Position,
+    offset: OffsetAt,
+    behind: tuple[Behind, Behind],
+    due_ms: Sequence[int | None],
+    notes: Sequence[str],
+    *,
+    is_complete: bool,
 ) -> Lag:
-    is_half = kind == "half"
-    late = 0.0 if due_ms is None else max(0.0, (epoch_ms(moment.at) - due_ms) / 1000)
-    verdict = Verdict.SLOW if behind.messages and not is_half else Verdict.OK
-    low = 0 if is_half or not offset.is_exact else behind.messages
+    """Return a row of what a broker holds back.
+
+    Args:
+        moment: What is known of the time.
+        kind: delay, timer or half.
+        position: The broker's place.
+        offset: Its offset.
+        behind: The least and the most that can be behind.
+        due_ms: Since when, for each of the two.
+        notes: What is to be known of it; empty ones are left out.
+        is_complete: Whether no message is missing.
+    """
+    least, most = behind
+    late = [0.0 if due is None else max(0.0, (epoch_ms(moment.at) - due) / 1000) for due in due_ms]
+    is_slow = most.messages > 0 and kind != "half"
+    oldest = due_ms[1]
     return Lag(
         broker=moment.broker,
         kind=kind,
@@ -152,10 +265,10 @@ def _row(
         as_of=moment.at,
         offset=offset,
         end=None,
-        messages=Bounds(low, behind.messages),
-        bytes=Bounds(0 if low == 0 else behind.bytes, behind.bytes),
-        seconds=Bounds(0.0 if low == 0 else late, late),
-        next_time=None if due_ms is None else EPOCH + due_ms * MILLISECOND,
-        judged=Judged(verdict, _OVERDUE if verdict is Verdict.SLOW else ""),
-        notes=tuple(part for part in (_OVERDUE if verdict is Verdict.SLOW else "", note) if part),
+        messages=Bounds(least.messages, most.messages if is_complete else None),
+        bytes=Bounds(least.bytes, most.bytes if is_complete else None),
+        seconds=Bounds(late[0], late[1] if is_complete else None),
+        next_time=None if oldest is None else EPOCH + oldest * MILLISECOND,
+        judged=Judged(Verdict.SLOW if is_slow else Verdict.OK, _OVERDUE if is_slow else ""),
+        notes=tuple(note for note in (_OVERDUE if is_slow else "", *notes) if note),
     )

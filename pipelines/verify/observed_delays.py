@@ -109,15 +109,24 @@ def archived_levels(settings: Mapping[str, object]) -> tuple[int, ...] | None:
     Returns:
         The delays, with RocketMQ's defaults for levels that the table does not have; None where it has none at all.
     """
+    known = known_levels(settings)
+    return with_observed(known) if known else None
+
+
+def known_levels(settings: Mapping[str, object]) -> dict[int, int]:
+    """Return the delays by level that the table `store_config` has; none where it has none that can be read.
+
+    Args:
+        settings: A store's settings.
+    """
     found = settings.get("delay_levels_ms")
     if not isinstance(found, dict):
-        return None
-    known = {
+        return {}
+    return {
         level: delay
         for text, value in found.items()
         if (level := parse_int(text, 1, MAX_LEVELS)) and (delay := int_within(value, 1, INT64_MAX))
     }
-    return with_observed(known) if known else None
 
 
 def differing_levels(observed: Mapping[int, int]) -> tuple[int, ...]:

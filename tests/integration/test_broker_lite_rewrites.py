@@ -13,6 +13,7 @@ from commitlake.schemas.layouts.rocketmq import properties as props
 from commitlake.schemas.layouts.rocketmq.commitlog import Message, NewMessage, parse_message
 from commitlake.schemas.layouts.rocketmq.sysflag import TransactionType, transaction_type
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, HALF_TOPIC, OP_TOPIC, RETRY_PREFIX, SCHEDULE_TOPIC
+from commitlake.schemas.layouts.rocketmq.transactions import finished_offsets
 from tests.servers.recording import FAILING_GROUP, FAILING_TOPIC, RecordedStore
 
 RETRY_TOPIC = f"{RETRY_PREFIX}{FAILING_GROUP}"
@@ -107,7 +108,7 @@ def test_marks_of_finished_halves_are_read_and_written_as_rocketmqs(
 ) -> None:
     halves = {message.queue_offset: message for message in messages.values() if message.topic == HALF_TOPIC}
     marks = [message for message in messages.values() if message.topic == OP_TOPIC]
-    finished = [offset for mark in marks for offset in rewrites.finished_offsets(mark.body)]
+    finished = [offset for mark in marks for offset in finished_offsets(mark.body)]
     assert finished
     assert set(finished) <= set(halves)
     committed = {message.prepared_transaction_offset for message in commits(messages)}

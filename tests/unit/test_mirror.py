@@ -111,6 +111,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "tests/unit/connectors/sources/test_indexfile.py": ("schemas.tables.index_entries",),
     "tests/unit/connectors/sources/test_stream_offsets.py": ("connectors.formats.engine.continuity",),
     "tests/unit/jobs/snapshot/test_command.py": ("connectors.lake.snapshot_tables",),
+    "tests/unit/pipelines/lag/test_store_messages.py": ("connectors.formats.engine.entry_plan",),
     "tests/unit/pipelines/snapshot/test_files.py": ("connectors.formats.rocketmq.consumer_filters",),
     "tests/unit/jobs/archive/test_follow.py": ("connectors.lake.followed_runs", "connectors.lake.follower"),
     "tests/unit/jobs/audit/test_command.py": ("pipelines.audit.store_ranges", "pipelines.audit.verdicts"),

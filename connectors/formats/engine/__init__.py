@@ -4,6 +4,7 @@ What to read
     options   what a user can ask for              stores     which stores a path names
     filters   predicates that drop records early   plan       where the log ends; cuts: where it may be divided
     read_plan segments by time and offset, topics and keys by the broker's indexes (queue_index, listed)
+    entry_plan entries of queues instead of records, for a caller to which these are enough
 
 How it is read
     files     bytes of segments                    windows    mapped (mapping) or read, one after the other

@@ -7,7 +7,7 @@ has lost a file or a queue, makes a read slower, and not smaller.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -55,6 +55,20 @@ class Answer:
     queues: tuple[tuple[str, int], ...] = ()
     queue_numbers: Array = field(default_factory=lambda: np.empty(0, np.int32))
     queue_offsets: Array = field(default_factory=lambda: np.empty(0, np.int64))
+
+    def of_topics(self, topics: Collection[str]) -> Answer:
+        """Return the part that is of some topics; what is unknown stays so."""
+        return self.part(np.array([topic in topics for topic, _ in self.queues], bool)[self.queue_numbers])
+
+    def part(self, rows: Array | slice) -> Answer:
+        """Return some of the records; what is unknown stays so."""
+        return replace(
+            self,
+            offsets=self.offsets[rows],
+            sizes=self.sizes[rows],
+            queue_numbers=self.queue_numbers[rows],
+            queue_offsets=self.queue_offsets[rows],
+        )
 
 
 class Index(Protocol):

@@ -82,11 +82,23 @@ class QueueIndex:
         """The wanted records of a segment's range, and what no entry claims.
 
         Raises:
-            IndexUnusable: where entries contradict each other, or cannot be read.
+            IndexUnusable: where entries contradict each other, or cannot be read, or where a scan is as fast.
         """
+        return self._answer(whole, must_pay=True)
+
+    def list_entries(self, whole: Split) -> Answer:
+        """Return the same for a caller to which the entries are enough, so that they need not be few.
+
+        Raises:
+            IndexUnusable: Entries contradict each other, or cannot be read.
+        """
+        return self._answer(whole, must_pay=False)
+
+    def _answer(self, whole: Split, *, must_pay: bool) -> Answer:
         try:
             found = {number: self._queues[number].between(whole.start, whole.end) for number in self._wanted_first}
-            self._check_that_it_pays(whole, found)
+            if must_pay:
+                self._check_that_it_pays(whole, found)
             found |= {
                 number: queue.between(whole.start, whole.end)
                 for number, queue in enumerate(self._queues)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pyarrow as pa
 
 from commitlake.pipelines.lag.counting import BacklogCounter, Behind, Cursor, Queue
@@ -18,6 +19,7 @@ def batch_of(rows: list[tuple[str, int, int, int, int, str | None]]) -> pa.Recor
     topics, queue_ids, offsets, sizes, times, tags = (list(column) for column in zip(*rows, strict=True))
     return pa.record_batch(
         {
+            "physical_offset": pa.array([1000 * time for time in times], pa.int64()),
             "topic": pa.array(topics, pa.string()),
             "queue_id": pa.array(queue_ids, pa.int32()),
             "queue_offset": pa.array(offsets, pa.int64()),
@@ -69,3 +71,31 @@ def test_the_order_of_batches_does_not_matter() -> None:
         place = (None, None) if next_row is None else (next_row[2], next_row[4])
         expected = Behind(len(here), sum(row[3] for row in here), *place)
         assert counter.behind[cursor] == expected
+
+
+def test_records_before_a_floor_or_the_start_of_the_log_do_not_count() -> None:
+    cursor, other = Cursor(ORDERS, 0), Cursor(Queue("a", "orders", 1), 0)
+    counter = BacklogCounter([cursor, other], log_start=101_000)
+    rows = batch_of([("orders", queue, number, 1, 100 + number, None) for queue in (0, 1) for number in range(5)])
+    counter.add("a", rows)
+    assert (counter.behind[cursor].messages, counter.behind[other].messages) == (4, 4)
+    counter.begin_again({ORDERS: 103_000})
+    counter.add("a", rows)
+    assert (counter.behind[cursor], counter.behind[other].messages) == (Behind(2, 2, 3, 103), 4)
+
+
+def test_messages_that_an_index_lists_are_timed_afterwards() -> None:
+    cursor = Cursor(ORDERS, 2)
+    counter = BacklogCounter([cursor])
+    counter.add_entries(ORDERS, np.array([1, 2, 3]), np.array([5, 6, 7]), np.array([10, 20, 30]))
+    asked: list[tuple[Queue, int, int]] = []
+    counter.find_times(lambda *place: asked.append(place) or 77)  # type: ignore[func-returns-value]
+    assert counter.behind[cursor] == Behind(2, 13, 2, 77)
+    assert asked == [(ORDERS, 2, 20)]
+
+
+def test_a_cursor_can_end_at_a_time_of_its_own() -> None:
+    early, late = Cursor(ORDERS, 0, until_ms=101), Cursor(ORDERS, 0)
+    counter = BacklogCounter([early, late], until_ms=103)
+    counter.add("a", batch_of([("orders", 0, number, 1, 100 + number, None) for number in range(9)]))
+    assert (counter.behind[early].messages, counter.behind[late].messages) == (2, 4)

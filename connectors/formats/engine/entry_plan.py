@@ -1,0 +1,92 @@
+"""What is read of a store by somebody to whom the entries of some topics' queues are enough.
+
+Entries are a fiftieth of the log or less: 20 bytes of a message. Where a segment's queues account for all of its bytes,
+the entries of these topics are given as they are, and only the records of other wanted topics are read, and what no
+entry claims. A segment that can hold records stored after a time of interest is scanned, because entries have no store
+times, and so is one whose queues cannot be relied on; see `queue_index`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from commitlake.connectors.formats.engine.filters import narrow
+from commitlake.connectors.formats.engine.index_answer import Answer, IndexUnusable, splits_of
+from commitlake.connectors.formats.engine.indexed import open_indexes
+from commitlake.connectors.formats.engine.options import Options
+from commitlake.connectors.formats.engine.plan import StoreRange, segment_ranges
+from commitlake.connectors.formats.engine.queue_index import QueueIndex
+from commitlake.connectors.formats.engine.splits import ListedSplit, Split
+from commitlake.connectors.formats.engine.stores import Store
+from commitlake.connectors.formats.engine.time_bounds import time_bounds
+
+
+@dataclass(frozen=True)
+class EntryPlan:
+    """What is read of one segment.
+
+    Attributes:
+        entries: Entries of the topics to which these are enough; None where their records are in `splits`.
+        splits: Ranges and records that are read.
+    """
+
+    entries: Answer | None
+    splits: tuple[Split, ...]
+
+
+def plan_entries(
+    store: Store, store_range: StoreRange, options: Options, by_entry: Collection[str], until_ms: int | None
+) -> Iterator[EntryPlan]:
+    """Plan a read of one store, segment by segment.
+
+    Args:
+        store: The store.
+        store_range: The part of its log that is wanted.
+        options: Of the read; `topics` are all that are wanted.
+        by_entry: Those of them of which the entries are enough.
+        until_ms: Entries are only given of segments that hold nothing that was stored later; None for no such time.
+    """
+    filters = narrow(options).filters
+    wholes = [whole for whole in segment_ranges(store, store_range) if whole.size]
+    indexes = open_indexes(store, store_range, options, filters)
+    queues = next((index for index in indexes.usable if isinstance(index, QueueIndex)), None)
+    if queues is None:
+        yield from (EntryPlan(None, (whole,)) for whole in wholes)
+        return
+    later = (None if until_ms is None else until_ms + 1, None)
+    bounds = time_bounds(
+        wholes, store_range.last_record, options.clock_tolerance_ms, options.max_record_bytes, later
+    )  # fmt: skip
+    by_record = (options.topics or frozenset()) - frozenset(by_entry)
+    for whole, times in zip(wholes, bounds, strict=True):
+        is_late = until_ms is not None and times.meet(*later)
+        plan = None if whole.missing or is_late else _by_entries(whole, queues, options, by_entry, by_record)
+        yield plan or EntryPlan(None, (whole,))
+
+
+def _by_entries(
+    whole: Split, queues: QueueIndex, options: Options, by_entry: Collection[str], by_record: Collection[str]
+) -> EntryPlan | None:
+    """Return what is read of a segment where its queues tell; None where it is to be scanned."""
+    try:
+        answer = queues.list_entries(whole)
+        splits = splits_of(answer.of_topics(by_record), whole, options, narrow(options).filters)
+    except IndexUnusable:
+        return None
+    return EntryPlan(answer.of_topics(by_entry), tuple(splits))
+
+
+def in_log_order(plan: EntryPlan) -> Iterator[Answer | Split]:
+    """Yield what is read of a segment, so that entries and the ranges between them come in the order of the log."""
+    entries = plan.entries
+    for split in plan.splits:
+        if entries is not None and not isinstance(split, ListedSplit):
+            place = int(np.searchsorted(entries.offsets, split.start))
+            yield entries.part(slice(None, place))
+            entries = entries.part(slice(place, None))
+        yield split
+    if entries is not None:
+        yield entries

@@ -1,0 +1,211 @@
+"""Half messages of transactions in flight: those that no op record says are finished.
+
+The broker's own offset says only that every half before it is done with. Of the halves after it, the op records after
+the broker's offset in the op queue tell which are finished; what they name is no longer in flight. A half that was
+stored again counts once, by its UNIQ_KEY, and one that the broker has given up does not count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from commitlake.connectors.arrays import Array
+from commitlake.pipelines.lag.counting import COLUMNS, Behind, Queue, milliseconds, numbers
+from commitlake.pipelines.lag.measure import Lag
+from commitlake.pipelines.lag.messages import BODY, Count
+from commitlake.pipelines.lag.offsets import Moment, OffsetAt
+from commitlake.pipelines.lag.queues import QueueSpan
+from commitlake.pipelines.lag.waiting import waiting_row
+from commitlake.pipelines.snapshot.progress import OffsetKind, Position
+from commitlake.schemas.layouts.rocketmq.topics import GIVEN_UP_TOPIC, HALF_TOPIC, OP_TOPIC
+from commitlake.schemas.layouts.rocketmq.transactions import (
+    PREPARED_QUEUE_OFFSET,
+    TRANSACTION_GROUP,
+    finished_offsets,
+)
+from commitlake.schemas.times import epoch_ms
+
+_NOTE = "without an op record; a broker 5.x writes these up to 3 s after the producer's answer"
+
+
+class HalfLag:
+    """Measures how many half messages of each half queue are in flight.
+
+    Args:
+        moment: Where the broker's own group is.
+        missing: A sentence on messages that may not be there; empty where all are.
+
+    Attributes:
+        counts: What is to be counted.
+    """
+
+    def __init__(self, moment: Moment, missing: str) -> None:
+        self._moment, self._missing = moment, missing
+        until_ms = epoch_ms(moment.at)
+        own = {position: offset for position, offset in moment.offsets.items() if position.group == TRANSACTION_GROUP}
+        self._queues: dict[Position, tuple[OffsetAt, _Halves, _Ops]] = {}
+        for position, offset in sorted(own.items()):
+            if position.topic == HALF_TOPIC:
+                ops = own.get(Position(OffsetKind.GROUP, TRANSACTION_GROUP, OP_TOPIC, position.queue_id))
+                op_queue = Queue(moment.broker, OP_TOPIC, position.queue_id)
+                half_queue = Queue(moment.broker, HALF_TOPIC, position.queue_id)
+                self._queues[position] = (
+                    offset,
+                    _Halves(half_queue, offset.low, until_ms),
+                    _Ops(op_queue, 0 if ops is None else ops.low, until_ms),
+                )
+        self._given_up = _GivenUp(Queue(moment.broker, GIVEN_UP_TOPIC, 0), until_ms)
+        parts = [part for _, halves, ops in self._queues.values() for part in (halves, ops)]
+        self.counts: Sequence[Count] = [*parts, self._given_up] if parts else ()
+
+    def rows(self, _: Mapping[Queue, QueueSpan]) -> Iterator[Lag]:
+        """Yield a row for each half queue in which a half is in flight, or may be."""
+        for position, (offset, halves, ops) in self._queues.items():
+            most, absent = halves.in_flight(ops.finished, self._given_up.keys)
+            reasons = [self._missing]
+            least = most
+            if ops.unreadable:
+                reasons.append(f"{ops.unreadable} op records have no body here, which says what they finish")
+                least = Behind()
+            if absent:
+                reasons.append(f"{absent} half messages after the broker's offset are not here, and may be in flight")
+                most = Behind(most.messages + absent, most.bytes, most.next_offset, most.next_time_ms)
+            if not (most.messages or self._missing):
+                continue
+            notes = (f"half messages {_NOTE}", *reasons)
+            due_ms = (least.next_time_ms, most.next_time_ms)
+            is_complete = not (self._missing or absent)
+            row = waiting_row(
+                self._moment, "half", position, offset, (least, most), due_ms, notes, is_complete=is_complete
+            )
+            yield row
+
+
+class _Halves:
+    """Collects the halves of a queue from an offset on; see `Count`."""
+
+    columns: Collection[str] = (*COLUMNS, "unique_key", "properties")
+    log_start: int | None = None
+    since_ms: int | None = None
+
+    def __init__(self, queue: Queue, start: int, until_ms: int) -> None:
+        self.starts: Mapping[Queue, int] = {queue: start}
+        self.until_ms: int | None = until_ms
+        self._queue, self._start = queue, start
+        self._batches: list[pa.RecordBatch] = []
+
+    def add(self, _: str, batch: pa.RecordBatch) -> None:
+        """Collect the halves of a batch."""
+        if (kept := _rows_of(batch, self._queue, self._start, self.until_ms)).num_rows:
+            properties = kept.column("properties")
+            first = pc.map_lookup(properties, pa.scalar(PREPARED_QUEUE_OFFSET, properties.type.key_type), "last")
+            places = pc.cast(kept.column("queue_offset"), pa.string())
+            self._batches.append(
+                pa.record_batch(
+                    {
+                        "queue_offset": kept.column("queue_offset"),
+                        "prepared": first.cast(pa.string()),
+                        "size": kept.column("size").cast(pa.int64()),
+                        "time": pa.array(milliseconds(kept)),
+                        "name": pc.coalesce(kept.column("unique_key").cast(pa.string()), places),
+                    }
+                )
+            )
+
+    def in_flight(self, finished: Collection[int], given_up: pa.Array) -> tuple[Behind, int]:
+        """Return the halves in flight, and how many halves of the queue are missing here.
+
+        Args:
+            finished: Queue offsets that op records name.
+            given_up: UNIQ_KEYs of halves that the broker has given up.
+        """
+        if not self._batches:
+            return Behind(), 0
+        halves = pa.Table.from_batches(self._batches).sort_by("queue_offset").combine_chunks()
+        offsets = np.asarray(halves["queue_offset"])
+        absent = int(offsets[-1]) + 1 - self._start - len(np.unique(offsets))
+        numbers_done = pa.array(sorted(finished), pa.int64())
+        texts_done = pc.cast(numbers_done, pa.string())
+        is_done = pc.or_(
+            pc.is_in(halves["queue_offset"].cast(pa.int64()), value_set=numbers_done),
+            pc.is_in(halves["prepared"], value_set=texts_done),
+        )
+        done = pa.concat_arrays([*halves["name"].filter(is_done).chunks, given_up])
+        open_halves = halves.filter(pc.invert(pc.is_in(halves["name"], value_set=done)))
+        if not len(open_halves):
+            return Behind(), absent
+        names = np.asarray(open_halves["name"].to_numpy(), str)
+        _, last = np.unique(names[::-1], return_index=True)  # of a half that was stored again, the newest record
+        sizes: Array = np.asarray(open_halves["size"])[::-1][last]
+        behind = Behind(
+            messages=len(last),
+            bytes=int(sizes.sum()),
+            next_offset=int(np.asarray(open_halves["queue_offset"])[0]),
+            next_time_ms=int(np.asarray(open_halves["time"]).min()),
+        )
+        return behind, absent
+
+
+class _Ops:
+    """Collects what op records name; see `Count`.
+
+    Attributes:
+        finished: Queue offsets of halves.
+        unreadable: Op records whose body is not there.
+    """
+
+    columns: Collection[str] = (*COLUMNS, BODY)
+    log_start: int | None = None
+    since_ms: int | None = None
+
+    def __init__(self, queue: Queue, start: int, until_ms: int) -> None:
+        self.starts: Mapping[Queue, int] = {queue: start}
+        self.until_ms: int | None = until_ms
+        self.finished: set[int] = set()
+        self.unreadable = 0
+        self._queue, self._start = queue, start
+
+    def add(self, _: str, batch: pa.RecordBatch) -> None:
+        """Collect what the op records of a batch name."""
+        for body in _rows_of(batch, self._queue, self._start, self.until_ms).column(BODY).to_pylist():
+            if body is None:
+                self.unreadable += 1
+            else:
+                self.finished.update(finished_offsets(body))
+
+
+class _GivenUp:
+    """Collects the UNIQ_KEYs of halves that the broker has given up; see `Count`."""
+
+    columns: Collection[str] = (*COLUMNS, "unique_key")
+    log_start: int | None = None
+    since_ms: int | None = None
+
+    def __init__(self, queue: Queue, until_ms: int) -> None:
+        self.starts: Mapping[Queue, int] = {queue: 0}
+        self.until_ms: int | None = until_ms
+        self._queue = queue
+        self._keys: list[pa.Array] = []
+
+    def add(self, _: str, batch: pa.RecordBatch) -> None:
+        """Collect the keys of a batch."""
+        here = _rows_of(batch, self._queue, 0, self.until_ms)
+        self._keys.append(here.column("unique_key").cast(pa.string()).drop_null())
+
+    @property
+    def keys(self) -> pa.Array:
+        """The keys."""
+        return pa.concat_arrays([pa.array([], pa.string()), *self._keys])
+
+
+def _rows_of(batch: pa.RecordBatch, queue: Queue, start: int, until_ms: int | None) -> pa.RecordBatch:
+    """Return the messages of one queue from an offset on."""
+    kept = np.asarray(pc.equal(batch.column("topic").cast(pa.string()), queue.topic).to_numpy(zero_copy_only=False))
+    kept = kept & (numbers(batch, "queue_id") == queue.queue_id) & (numbers(batch, "queue_offset") >= start)
+    if until_ms is not None:
+        kept &= milliseconds(batch) <= until_ms
+    return batch.filter(pa.array(kept))

@@ -1,0 +1,170 @@
+"""The lag of a store, counted by the entries of its queues, and from its log."""
+
+from __future__ import annotations
+
+import datetime
+import random
+from pathlib import Path
+
+import pytest
+
+from commitlake.broker_lite.stores.rocketmq import MessageStore
+from commitlake.connectors.formats.engine import batches
+from commitlake.connectors.formats.engine.splits import ListedSplit, Split
+from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.connectors.formats.registry import DEFAULT_FORMAT
+from commitlake.jobs.archive.command import main as archive
+from commitlake.pipelines.lag import store_messages
+from commitlake.pipelines.lag.answer import Answer, Given, lag_of_store
+from commitlake.pipelines.lag.measure import Choice
+from commitlake.pipelines.lag.wanted import Wanted
+from commitlake.pipelines.snapshot.progress import GroupTopic
+from tests.support.indexed_stores import OPTIONS, RARE, Clock, message, without_seeks, write_indexed_store
+from tests.support.jmq_stores import write_jmq_store
+from tests.support.lag_places import WRITTEN, lag_rows, put_offsets
+
+TAGGED = GroupTopic("tagged", RARE)
+FILTERED = Given({TAGGED: Wanted.of("TAG", "tag-0")})
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A store of some segments, and groups that are anywhere in its queues."""
+    root = write_indexed_store(tmp_path / "broker-a")
+    chance = random.Random(1)
+    topics = [RARE, *(f"topic-{number}" for number in range(3))]
+    groups = ["ahead", "behind", "tagged"]
+    table = {
+        f"{topic}@{group}": {queue: chance.randrange(80) for queue in range(3)} for topic in topics for group in groups
+    }
+    put_offsets(root, "consumerOffset.json", table)
+    return root
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> list[Split]:
+    """The parts of the log that are read."""
+    found: list[Split] = []
+    read_split = batches.read_split
+
+    def note(split: Split, *arguments: object) -> object:
+        found.append(split)
+        return read_split(split, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(store_messages, "read_split", note)
+    return found
+
+
+def lag(root: Path, choice: Choice | None = None, given: Given | None = None) -> Answer:
+    (store,) = find_stores(str(root), None, [DEFAULT_FORMAT])
+    return lag_of_store(store, WRITTEN + datetime.timedelta(hours=1), choice or Choice(), given)
+
+
+def from_log(root: Path, monkeypatch: pytest.MonkeyPatch, given: Given | None = None) -> Answer:
+    """The lag where no index may be used."""
+    with monkeypatch.context() as patched:
+        patched.setattr(store_messages.StoreMessages.__init__, "__kwdefaults__", {"use_indexes": False})
+        return lag(root, given=given)
+
+
+def test_entries_alone_tell_the_lag_of_groups_that_take_everything(
+    root: Path, read: list[Split], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = lag(root)
+    assert read == []
+    assert found == from_log(root, monkeypatch)
+    assert read
+    assert sum(row.messages.low for row in found.rows) > 100
+
+
+def test_a_filter_reads_the_records_of_its_topic_only(
+    root: Path, read: list[Split], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_seeks(monkeypatch)
+    found = lag(root, given=FILTERED)
+    assert all(isinstance(split, ListedSplit) for split in read)
+    assert sum(split.records for split in read if isinstance(split, ListedSplit)) == 30
+    assert found == from_log(root, monkeypatch, FILTERED)
+
+
+def test_nothing_is_read_twice(root: Path, read: list[Split], monkeypatch: pytest.MonkeyPatch) -> None:
+    from_log(root, monkeypatch, FILTERED)
+    assert len(read) == len({split.start for split in read}) > 5
+
+
+def test_segments_with_messages_after_the_offsets_are_scanned(
+    root: Path, read: list[Split], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tests.support.lag_places.WRITTEN", WRITTEN - datetime.timedelta(minutes=112))
+    put_offsets(root, "consumerOffset.json", {"topic-1@behind": {0: 0, 1: 0, 2: 0}})
+    found = lag(root)
+    assert read
+    assert found == from_log(root, monkeypatch)
+    assert 0 < sum(row.messages.low for row in found.rows) < 190  # 2 of 10 minutes are later
+
+
+def test_what_the_queues_do_not_account_for_is_scanned(
+    root: Path, read: list[Split], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = lag(root)
+    assert read == []
+    sorted((root / "consumequeue" / "topic-1" / "0").iterdir())[1].unlink()
+    assert lag(root) == expected
+    assert read
+
+
+def test_entries_that_do_not_fit_the_log_are_not_believed(root: Path, caplog: pytest.LogCaptureFixture) -> None:
+    expected = lag(root)
+    queues = root / "consumequeue"
+    (queues / "topic-1" / "0").rename(root / "moved")
+    (queues / "topic-2" / "0").rename(queues / "topic-1" / "0")
+    (root / "moved").rename(queues / "topic-2" / "0")
+    assert lag(root) == expected
+    assert "as its entry says" in caplog.text
+
+
+@pytest.fixture
+def made_again(tmp_path: Path) -> Path:
+    """A store whose topic `topic-1` was deleted after 300 messages of all topics, and made again."""
+    root, chance = tmp_path / "broker-a", random.Random(1)
+    with MessageStore.open(root, OPTIONS, clock=Clock()) as store:
+        for number in range(600):
+            if number == 300:
+                store.delete_queues("topic-1")
+            store.put(message(number, chance))
+    put_offsets(root, "consumerOffset.json", {"topic-1@old": {0: 50}, "topic-1@new": {0: 3}, "topic-2@new": {0: 3}})
+    return root
+
+
+@pytest.mark.parametrize("place", ["store", "store without indexes", "lake"])
+def test_messages_from_before_a_topic_was_made_again_do_not_count(
+    made_again: Path, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if place == "lake":
+        arguments = ["--lake", str(tmp_path / "lake")]
+        assert archive(["--store", str(made_again), *arguments, "--local", "--quiet", "--no-quality"]) == 0
+    else:
+        arguments = ["--store", str(made_again)]
+        kept = {"use_indexes": place == "store"}
+        monkeypatch.setattr(store_messages.StoreMessages.__init__, "__kwdefaults__", kept)
+    rows = {(row["topic"], row["group"]): row for row in lag_rows(capsys, *arguments)}
+    new, old, other = rows["topic-1", "new"], rows["topic-1", "old"], rows["topic-2", "new"]
+    sent = [number for number in range(300, 600) if number % 3 == 1 and number % 20 and number // 20 % 3 == 0]
+    assert (new["end"], new["messages_max"]) == (len(sent), len(sent) - 3)
+    assert "were stored before do not count: the topic was deleted and made again" in new["notes"][-1]
+    assert (old["messages_max"], old["verdict"]) == (0, "ahead")
+    assert other["messages_max"] == other["end"] - 3 > len(sent)
+
+
+@pytest.mark.parametrize("place", ["store", "lake"])
+def test_lag_of_a_jmq_store(place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = write_jmq_store(tmp_path / "jmq-a")
+    arguments = [f"--{place}", str(root if place == "store" else tmp_path / "lake")]
+    if place == "lake":
+        assert archive(["--store", str(root), *arguments, "--local", "--quiet", "--no-quality"]) == 0
+    rows = {(row["group"], row["topic"]): row for row in lag_rows(capsys, *arguments)}
+    billing, shipping = rows["billing", "topic-1"], rows["shipping", RARE]
+    assert (billing["offset_min"], shipping["offset_min"]) == (3, 1)
+    assert billing["messages_min"] == billing["messages_max"] == billing["end"] - 3
+    assert shipping["messages_min"] == shipping["messages_max"] == shipping["end"] - 1
+    assert 3 < billing["end"] < 600

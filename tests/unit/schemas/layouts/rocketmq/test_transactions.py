@@ -1,0 +1,22 @@
+"""Op records of transactions."""
+
+from __future__ import annotations
+
+import pytest
+
+from commitlake.schemas.layouts.rocketmq.transactions import finished_offsets
+
+
+@pytest.mark.parametrize(
+    ("body", "offsets"),
+    [
+        (b"3", [3]),  # 4.9
+        (b"3,", [3]),
+        (b"0,1,3,", [0, 1, 3]),  # 5.1 and later
+        (b"", []),
+        (b"-1,x,\xff,7", [7]),
+        (b"9" * 5000, []),
+    ],
+)
+def test_an_op_record_names_the_halves_that_are_finished(body: bytes, offsets: list[int]) -> None:
+    assert finished_offsets(body) == offsets
