@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from commitlake.schemas.layouts.rocketmq.commitlog import (
-    NewMessage,
-)
+from typing import Any
+
+from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage, serialize_message
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 from tests.support.logs import BROKER_HOST, PRODUCER_HOST
 
@@ -56,3 +56,8 @@ VECTORS = {
         "20010DB8000000000000000000000002" + "00002A9F" + "0000000000000000",
     ),
 }  # fmt: skip
+
+
+def serialize(message: NewMessage, **place: Any) -> bytes:
+    """Serialize a message that was stored at `STORED`."""
+    return serialize_message(message, store_timestamp=STORED, **place)

@@ -1,4 +1,4 @@
-"""Records of the journal, both ways, against vectors that were written by hand from the table of fields."""
+"""Records of the journal: their fields, what they have room for, and bodies that are compressed."""
 
 from __future__ import annotations
 
@@ -12,43 +12,11 @@ from commitlake.schemas.layouts.jmq.journal import (
     HEAD,
     MIN_RECORD_SIZE,
     JournalMessage,
-    NewJournalMessage,
     parse_message,
     serialize_filler,
-    serialize_message,
 )
 from commitlake.schemas.layouts.rocketmq.hosts import Host
-
-CLIENT, SERVER = Host.of("10.0.0.1", 50123), Host.of("10.0.0.2", 50088)
-SENT = 1_700_000_000_123
-RECORD = bytes.fromhex(
-    "0000006c 12340200 00000000 00000000 00000100 00000000 0000000a 000001c3"
-    "cb0a0000 02c3a800 00018bcf e5687b00 00000500 00000900 000000b7 8ee54000"
-    "00000948 656c6c6f 204a4d51 0a6f7264 65725f70 61696404 73686f70 0a6f7264"
-    "65722d31 30303100 036b3d76"
-)
-SMALLEST = bytes.fromhex(
-    "00000048 12340000 00000000 00000000 006c0000 00000000 0000000a 000001c3"
-    "cb0a0000 02c3a800 00018bcf e5687b00 00000000 00000000 00000000 00000000"
-    "00000000 00000000"
-)
-MESSAGE = NewJournalMessage(
-    "order_paid", b"Hello JMQ", SENT, CLIENT, "shop", "order-1001", is_ordered=True, properties=(("k", "v"),)
-)
-EMPTY = NewJournalMessage("", b"", SENT, CLIENT)
-
-VECTORS = {
-    "full": (RECORD, MESSAGE, {"queue_id": 1, "queue_offset": 0, "journal_offset": 0}, (SENT + 5, SENT + 9)),
-    "smallest": (SMALLEST, EMPTY, {"queue_id": 0, "queue_offset": 0, "journal_offset": 108}, (SENT, SENT)),
-}
-
-
-def serialize(message: NewJournalMessage, received: int = SENT, stored: int = SENT, **place: int) -> bytes:
-    """A record, by default the first of the journal."""
-    values = {"queue_id": 0, "queue_offset": 0, "journal_offset": 0} | place
-    return serialize_message(
-        message, receive_timestamp=received, store_timestamp=stored, server_address=SERVER, **values
-    )
+from tests.support.journal_vectors import CLIENT, MESSAGE, RECORD, SENT, SERVER, SMALLEST, VECTORS, serialize
 
 
 def parse(record: bytes) -> JournalMessage:
@@ -57,12 +25,6 @@ def parse(record: bytes) -> JournalMessage:
     assert parsed is not None
     assert parsed[1] == parsed[0].size == len(record)
     return parsed[0]
-
-
-@pytest.mark.parametrize("name", VECTORS)
-def test_message_is_serialized_to_the_vector(name: str) -> None:
-    record, message, place, times = VECTORS[name]
-    assert serialize(message, *times, **place) == record
 
 
 @pytest.mark.parametrize("name", VECTORS)
@@ -75,56 +37,6 @@ def test_vector_is_parsed_to_what_was_sent(name: str) -> None:
     assert {field: getattr(message, field) for field in place} == place
     assert (message.client_address, message.server_address) == (CLIENT, SERVER)
     assert (message.send_timestamp, message.receive_timestamp, message.store_timestamp) == (SENT, *times)
-
-
-@pytest.mark.parametrize("name", VECTORS)
-def test_record_cut_at_any_length_is_not_all_here_yet(name: str) -> None:
-    record = VECTORS[name][0]
-    assert all(parse_message(record[:length]) is None for length in range(len(record)))
-
-
-@pytest.mark.parametrize("name", VECTORS)
-def test_record_is_found_behind_other_bytes_and_before_others(name: str) -> None:
-    record = VECTORS[name][0]
-    assert parse_message(b"before" + record + b"after", 6) == parse_message(record)
-
-
-@pytest.mark.parametrize(
-    ("position", "data", "field"),
-    [
-        (4, b"\0\0", "magic"),
-        (4, b"\xbb\xbb", "magic"),
-        (0, b"\0\0\0\x47", "total_size"),  # one byte less than the smallest record
-        (0, b"\0\0\0\0", "total_size"),
-        (63, b"\xff\xff\xff\xff", "body_length"),
-        (63, b"\x00\x00\x00\x25", "body_length"),  # one byte more than there is room for
-        (76, b"\xff", "topic_length"),
-        (87, b"\xff", "app_length"),
-        (92, b"\xff", "business_id_length"),
-        (103, b"\xff\xff", "properties_length"),
-        (103, b"\x00\x02", "properties_length"),  # one byte less than there are
-        (67, b"h", "body_crc"),
-        (55, b"\0\0\0\1", "body_crc"),  # the upper half counts
-    ],
-)
-def test_wrong_byte_is_an_error_that_names_its_field(position: int, data: bytes, field: str) -> None:
-    record = bytearray(RECORD)
-    record[position : position + len(data)] = data
-    with pytest.raises(LayoutError) as caught:
-        parse_message(bytes(record))
-    assert caught.value.field == field
-    assert caught.value.expected
-    assert caught.value.found
-
-
-def test_size_that_claims_more_than_there_is_waits_for_it() -> None:
-    assert parse_message(b"\xff\xff\xff\xff" + RECORD[4:]) is None
-
-
-def test_body_that_fails_its_crc_can_be_read_on_request() -> None:
-    parsed = parse_message(RECORD.replace(b"Hello", b"hello"), verify_crc=False)
-    assert parsed is not None
-    assert parsed[0].body == b"hello JMQ"
 
 
 def test_reserved_bits_are_ignored_and_never_written() -> None:
